@@ -1,0 +1,11 @@
+.PHONY: try test bench
+
+try:
+	sh docs/try.sh
+
+test:
+	sh tests/run.sh
+
+bench:
+	sh toolchain/setup.sh test
+	.venv/bin/python tests/bench/driver.py

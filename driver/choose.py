@@ -1,0 +1,85 @@
+"""Decide with which tools and for which targets to build."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from mlir_offload.driver.options import MLIR_SUFFIXES, CompileOptions
+from mlir_offload.driver.report import show_note
+from mlir_offload.toolchain.cuda import CudaToolkit, choose_cuda, cuda_probe
+from mlir_offload.toolchain.errors import ToolchainError
+from mlir_offload.toolchain.gpu import probe_gpus
+from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
+from mlir_offload.toolchain.llvm_tools import Role
+from mlir_offload.toolchain.process import Runner
+from mlir_offload.toolchain.search import SearchPlaces, find_cuda, find_llvm, search_places
+from mlir_offload.toolchain.target import Target, parse_offload_arch
+
+_HOST = "host"
+_NATIVE = "native"
+
+
+def places_for(llvm: str = "", cuda_path: str = "", rocm_path: str = "") -> SearchPlaces:
+    """Return where to look: options first, then the environment, which is read here only."""
+    return search_places(
+        os.environ, sys.path, llvm=llvm, cuda_path=cuda_path, rocm_path=rocm_path
+    )
+
+
+def places_of(options: CompileOptions) -> SearchPlaces:
+    """Return where to look for what this command line asks for."""
+    return places_for(options.llvm, options.cuda_path, options.rocm_path)
+
+
+def choose_release(options: CompileOptions, places: SearchPlaces, runner: Runner) -> LlvmToolchain:
+    """Return the LLVM release that lowers, where there is MLIR to lower, and links.
+
+    Raises ToolchainError naming what is missing and the package to install.
+    """
+    roles = {Role.LINK}
+    if any(path.suffix in MLIR_SUFFIXES for path in options.inputs):
+        roles.add(Role.LOWER)
+    ordered = [role for role in (Role.LOWER, Role.LINK) if role in roles]
+    return choose_llvm(find_llvm(places), places.llvm, llvm_probe(runner), roles=ordered)
+
+
+def choose_toolkit(places: SearchPlaces, runner: Runner) -> CudaToolkit:
+    """Return the CUDA toolkit. Raises ToolchainError naming what is missing and its cure."""
+    try:
+        return choose_cuda(find_cuda(places), places.cuda, cuda_probe(runner))
+    except ToolchainError as error:
+        error.hint += "; or compile for the CPU with --offload-arch=host"
+        raise
+
+
+def choose_targets(names: Sequence[str]) -> tuple[Target, ...]:
+    """Return the targets that `--offload-arch=` names; the GPU here, else the CPU, if it does not.
+
+    Says what it chose where the user did not. Raises UsageError for an unknown architecture,
+    ToolchainError for `native` without a GPU.
+    """
+    if not names:
+        names = _default_archs()
+    resolved: list[str] = []
+    for name in names:
+        resolved.extend(_native_archs() if name == _NATIVE else (name,))
+    return tuple(parse_offload_arch(name) for name in dict.fromkeys(resolved))
+
+
+def _default_archs() -> tuple[str, ...]:
+    gpus = tuple(dict.fromkeys(probe_gpus()))
+    if gpus:
+        show_note(f"compiling for the GPU of this machine (--offload-arch={','.join(gpus)})")
+        return gpus
+    show_note("no GPU found; compiling for the CPU (--offload-arch=host)")
+    return (_HOST,)
+
+
+def _native_archs() -> tuple[str, ...]:
+    gpus = tuple(dict.fromkeys(probe_gpus()))
+    if not gpus:
+        msg = "--offload-arch=native: this machine has no GPU that its driver can use"
+        raise ToolchainError(msg, hint="name the architecture (sm_90), or use --offload-arch=host")
+    return gpus

@@ -1,0 +1,124 @@
+"""The command line: verbs, and the compiler itself for everything that is no verb."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+import click
+
+from mlir_offload.driver import __version__
+from mlir_offload.driver.report import render_error, show
+from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError
+from mlir_offload.toolchain.process import ProcessRunner
+
+_USAGE = """\
+mlir-offload: compile MLIR programs with GPU-dialect kernels ahead of time.
+
+usage: mlir-offload [options] FILE...             compile and link
+       mlir-offload -c [options] FILE.mlir        compile to an object
+       mlir-offload run [options] FILE... [-- ARGUMENT...]
+                                                  compile, link and run; exit status of the program
+       mlir-offload toolchains                    show what is installed and what is missing
+
+FILE is .mlir, .o, .a, .so, .c, .cpp, .ll or .bc.
+
+options:
+  -o FILE               output (default: a.out, or FILE.o with -c)
+  -c, -S, -emit-llvm    stop at the object, the assembly, the LLVM IR of the host module
+  --offload-arch=LIST   sm_NN, host (the CPU), native; commas or several times
+                        (default: the GPU of this machine, else the CPU)
+  --llvm=N|PATH         LLVM release or prefix (default: the newest complete one)
+  --cuda-path=PATH      CUDA toolkit
+  --rocm-path=PATH      ROCm installation
+  -O0 -O1 -O2 -O3       optimisation of host and device (default: -O2)
+  -g                    line tables of the .mlir file, on the host and in kernels
+  -fPIC -shared -L -l -Wl,ARG -pthread -static
+                        as for clang
+  -I -D -std=           for C and C++ inputs, as for clang
+  -j N                  programs to run at the same time (default: number of processors)
+  -v                    show each step and all that the tools print
+  -###                  show each step as a shell line; write no output
+  -save-temps[=DIR]     keep the intermediate files
+  --version, --help
+"""
+
+_INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with the status of its class of result."""
+    sys.exit(_guarded(tuple(sys.argv[1:] if arguments is None else arguments)))
+
+
+def _guarded(arguments: tuple[str, ...]) -> int:
+    runner = ProcessRunner()
+    verbose = "-v" in arguments
+    try:
+        with _interruptible(runner):
+            return _dispatch(arguments, runner)
+    except MlirOffloadError as error:
+        show(render_error(error, verbose=verbose))
+        return error.exit_status
+    except KeyboardInterrupt:
+        show("mlir-offload: interrupted")
+        return _INTERRUPTED
+    except OSError as error:
+        if error.filename is None and error.errno is None:
+            raise
+        show(render_error(_input_output(error), verbose=verbose))
+        return InputOutputError.exit_status
+
+
+def _input_output(error: OSError) -> InputOutputError:
+    where = f"{error.filename}: " if error.filename else ""
+    return InputOutputError(
+        f"{where}{error.strerror or error}", hint="free some space, or set TMPDIR to a writable directory"
+    )
+
+
+@contextlib.contextmanager
+def _interruptible(runner: ProcessRunner):  # type: ignore[no-untyped-def]  # a generator of None
+    """End the children at Ctrl-C or SIGTERM; the workspace is removed as the stack unwinds."""
+
+    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (signature of a handler)
+        runner.stop()
+        raise KeyboardInterrupt
+
+    previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _dispatch(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
+    """Call the verb, or the compiler where the first word is none."""
+    first = arguments[0] if arguments else "--help"
+    if first in {"--help", "-h", "-help"}:
+        click.echo(_USAGE, nl=False)
+        return 0
+    if first == "--version":
+        click.echo(f"mlir-offload {__version__}")
+        return 0
+    if first == "step":
+        from mlir_offload.driver.steps import run_step
+
+        run_step(arguments[1:], runner)
+        return 0
+    if first == "toolchains":
+        from mlir_offload.driver.toolchains import show_toolchains
+
+        return show_toolchains(arguments[1:], runner)
+    if first == "run":
+        from mlir_offload.driver.run import run_program
+
+        return run_program(arguments[1:], runner)
+    from mlir_offload.driver.build import build
+
+    build(arguments, runner)
+    return 0

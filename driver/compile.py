@@ -1,0 +1,134 @@
+"""From one `.mlir` file to one object: the steps and their order."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import partial
+from pathlib import Path
+
+from mlir_offload.driver.context import BuildContext
+from mlir_offload.driver.device import DeviceModule, compile_device, kernel_options
+from mlir_offload.driver.options import Mode
+from mlir_offload.driver.parallel import beside
+from mlir_offload.driver.split_file import SplitFiles, load_split_files
+from mlir_offload.offload.llvm_ir import in_process_llvm_major
+from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
+from mlir_offload.toolchain.process import Command, Completed
+from mlir_offload.translate.diagnostics import check_source, condense
+from mlir_offload.translate.host import check_host
+from mlir_offload.translate.lower import (
+    host_pipeline_command,
+    normalize_command,
+    translate_command,
+)
+
+
+def compile_mlir(context: BuildContext, source: Path, directory: Path, output: Path) -> None:
+    """Compile one `.mlir` file to `output`, all intermediate files in `directory`.
+
+    Raises SourceError for what is wrong in the program, with its place in `source`.
+    """
+    check_source(source)
+    split = _split(context, source, directory)
+    device, host = beside(
+        partial(compile_device, context, source, split.modules),
+        partial(_lower_host, context, source, split, directory),
+    )
+    if context.options.mode is Mode.LLVM_TEXT:
+        _annotate(context, source, device, host, output)
+        return
+    in_process = in_process_llvm_major() == context.consumer
+    annotated = directory / ("host.bc" if in_process else "host.annotated.ll")
+    _annotate(context, source, device, host, annotated)
+    context.executor.tool(host_command(context, annotated, output), output)
+
+
+def _split(context: BuildContext, source: Path, directory: Path) -> SplitFiles:
+    executor, llvm = context.executor, context.llvm
+    normal = directory / "normal.mlir"
+    executor.tool(
+        normalize_command(llvm, source, normal),
+        normal,
+        decides=True,
+        diagnose=partial(condense, source=source),
+    )
+    parts = directory / "split"
+    program = ("--from", source, "--unit-id", _unit_id(source), "--llvm", str(context.consumer))
+    executor.step("split", (normal, *program, "-o", parts), decides=True)
+    return load_split_files(parts)
+
+
+def _unit_id(source: Path) -> str:
+    """Return what tells this file's outlined kernels from another's: its name and its content.
+
+    The directory is left out so that a checkout elsewhere gives the same bytes.
+    """
+    digest = hashlib.sha256(source.name.encode("utf-8", "surrogateescape") + b"\0")
+    digest.update(source.read_bytes())
+    return digest.hexdigest()
+
+
+def _lower_host(context: BuildContext, source: Path, split: SplitFiles, directory: Path) -> Path:
+    executor, llvm = context.executor, context.llvm
+    low, text = directory / "host.low.mlir", directory / "host.ll"
+    command = host_pipeline_command(
+        llvm, split.host, low, uses_async=split.uses_async, debug=context.options.debug
+    )
+    executor.tool(command, low, diagnose=partial(condense, source=source))
+    executor.tool(translate_command(llvm, low, text), text, diagnose=partial(_not_lowered, low, source))
+    return text
+
+
+def _not_lowered(low: Path, source: Path, completed: Completed) -> MlirOffloadError:
+    """Return which operation mlir-translate stumbled over: it names neither that nor the place."""
+    try:
+        check_host(low.read_text(encoding="utf-8", errors="surrogateescape"))
+    except SourceError as error:
+        return error
+    return condense(completed, source=source)
+
+
+def _annotate(
+    context: BuildContext,
+    source: Path,
+    device: tuple[DeviceModule, ...],
+    host: Path,
+    output: Path,
+) -> None:
+    """Package the images and write the host module that carries them."""
+    executor, release = context.executor, str(context.consumer)
+    arguments: list[str | Path] = []
+    images = [image for module in device for image in module.images]
+    if images:
+        binary = host.with_name("images.offload")
+        named = [image.argument for image in images]
+        executor.step("package", (*named, "--for-clang", release, "-o", binary))
+        kinds = dict.fromkeys(image.target.kind for image in images)
+        arguments += ["--binary", binary, *(f"--kind={kind}" for kind in kinds)]
+    for module in device:
+        arguments += ["--device", module.ir, *kernel_options(module.module)]
+    executor.step(
+        "annotate",
+        (host, *arguments, "--location", source, "--for-clang", release, "-o", output),
+    )
+
+
+def host_command(context: BuildContext, source: Path, output: Path) -> Command:
+    """Return the command by which the consumer's clang compiles a host file, of any language."""
+    options = context.options
+    form = {
+        Mode.LLVM_BITCODE: ("-c", "-emit-llvm"),
+        Mode.LLVM_TEXT: ("-S", "-emit-llvm"),
+        Mode.ASSEMBLY: ("-S",),
+    }.get(options.mode, ("-c",))
+    flags = (
+        f"-O{options.opt_level}",
+        *(("-g",) if options.debug else ()),
+        *(("-fPIC",) if options.pic or options.shared else ()),
+        # The triple and layout that mlir-translate leaves out are this clang's own.
+        *(("-Wno-override-module",) if source.suffix in {".ll", ".bc"} else ()),
+    )
+    arguments = options.compiler_arguments if source.suffix not in {".ll", ".bc"} else ()
+    return Command(
+        (str(context.llvm.tool("clang")), *form, *flags, *arguments, str(source), "-o", str(output))
+    )

@@ -1,0 +1,35 @@
+"""What one call of the compiler works with: its options, tools, targets and executor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlir_offload.driver.execute import Executor
+from mlir_offload.driver.options import CompileOptions
+from mlir_offload.offload.objects import ObjectContents
+from mlir_offload.toolchain.cuda import CudaToolkit
+from mlir_offload.toolchain.llvm import LlvmToolchain
+from mlir_offload.toolchain.target import Kind, Target
+
+
+@dataclass(frozen=True, slots=True)
+class BuildContext:
+    """The decisions that hold for every input of one call."""
+
+    options: CompileOptions
+    llvm: LlvmToolchain
+    cuda: CudaToolkit | None
+    targets: tuple[Target, ...]
+    executor: Executor
+    workspace: Path
+    given: tuple[ObjectContents, ...] = ()
+
+    @property
+    def consumer(self) -> int:
+        """Return the LLVM release that reads what is written: its major number."""
+        return self.llvm.version.major
+
+    def targets_of(self, kind: Kind) -> tuple[Target, ...]:
+        """Return the targets of one offload kind."""
+        return tuple(target for target in self.targets if target.kind is kind)

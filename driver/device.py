@@ -1,0 +1,137 @@
+"""The device half of a program: lower each module, make an image of it for each target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+
+from mlir_offload.driver.context import BuildContext
+from mlir_offload.driver.parallel import in_parallel
+from mlir_offload.driver.split_file import ModuleFile
+from mlir_offload.toolchain.ptx import ptx_isa_for
+from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target
+from mlir_offload.translate.cpu import cpu_image_command, cpu_runtime_command
+from mlir_offload.translate.device import DeviceCodegen, needs_libdevice, nvptx_bitcode_command
+from mlir_offload.translate.diagnostics import condense
+from mlir_offload.translate.lower import can_use_redux, device_pipeline_command, translate_command
+
+# The image for the CPU uses all that this CPU has: it runs where it was built.
+_HOST_MARCH = "native"
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFile:
+    """A finished device image on disk."""
+
+    path: Path
+    target: Target
+
+    @property
+    def argument(self) -> str:
+        """Return the image as the packager's `--image=` names it."""
+        target = self.target
+        return f"--image=file={self.path},triple={target.triple},arch={target.arch},kind={target.kind}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceModule:
+    """What becomes of one device module: LLVM IR that tells the kernels' types, and images."""
+
+    module: ModuleFile
+    ir: Path
+    images: tuple[ImageFile, ...]
+
+
+def compile_device(
+    context: BuildContext, source: Path, modules: Sequence[ModuleFile]
+) -> tuple[DeviceModule, ...]:
+    """Compile every device module for every target, side by side."""
+    tasks = [partial(_compile_module, context, source, module) for module in modules]
+    return tuple(in_parallel(tasks))
+
+
+def kernel_options(module: ModuleFile) -> tuple[str, ...]:
+    """Return the options that tell a step the kernels of a module."""
+    return tuple(f"--kernel={kernel.symbol}" for kernel in module.module.kernels)
+
+
+def _compile_module(context: BuildContext, source: Path, module: ModuleFile) -> DeviceModule:
+    """Lower the module once for all targets that share the text, then make the images."""
+
+    def redux(target: Target) -> bool:
+        return can_use_redux(module.module, target)
+
+    groups = [
+        (with_redux, tuple(targets))
+        for with_redux, targets in groupby(sorted(context.targets, key=redux), key=redux)
+    ]
+    results = in_parallel(
+        [partial(_compile_group, context, source, module, *group) for group in groups]
+    )
+    images = tuple(image for _, made in results for image in made)
+    return DeviceModule(module, results[0][0], images)
+
+
+def _compile_group(
+    context: BuildContext, source: Path, module: ModuleFile, redux: bool, targets: tuple[Target, ...]
+) -> tuple[Path, list[ImageFile]]:
+    lowered = _lower(context, source, module, redux=redux)
+    make = {Kind.CUDA: _make_cuda_image, Kind.OPENMP: _make_cpu_image}
+    images = in_parallel(
+        [partial(make[target.kind], context, source, module, lowered, target) for target in targets]
+    )
+    return lowered, images
+
+
+def _lower(context: BuildContext, source: Path, module: ModuleFile, *, redux: bool) -> Path:
+    executor, llvm = context.executor, context.llvm
+    stem = f"{module.path.stem}{'.redux' if redux else ''}"
+    low, alone, text = (module.path.with_name(stem + end) for end in (".low.mlir", ".alone.mlir", ".ll"))
+    diagnose = partial(condense, source=source)
+    command = device_pipeline_command(
+        llvm, module.path, low, module=module.module, redux=redux, debug=context.options.debug
+    )
+    executor.tool(command, low, decides=True, diagnose=diagnose)
+    executor.step("unwrap", (low, "--triple", NVPTX_TRIPLE, "-o", alone), decides=True)
+    executor.tool(translate_command(llvm, alone, text), text, decides=True, diagnose=diagnose)
+    return text
+
+
+def _make_cuda_image(
+    context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
+) -> ImageFile:
+    del source
+    executor, cuda = context.executor, context.cuda
+    isa = ptx_isa_for(target.arch, context.consumer, cuda)
+    prepared = lowered.with_suffix(f".{target.arch}.ll")
+    executor.step(
+        "nvptx-ir", (lowered, *kernel_options(module), "--llvm", str(context.consumer), "-o", prepared)
+    )
+    codegen = DeviceCodegen(target.arch, isa, context.options.opt_level, debug=context.options.debug)
+    library = cuda.libdevice if cuda and needs_libdevice(lowered.read_text(encoding="utf-8")) else None
+    image = lowered.with_suffix(f".{target.arch}.bc")
+    executor.tool(nvptx_bitcode_command(context.llvm, prepared, image, codegen, library), image)
+    return ImageFile(image, target)
+
+
+def _make_cpu_image(
+    context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
+) -> ImageFile:
+    executor, llvm, options = context.executor, context.llvm, context.options
+    prepared, image = lowered.with_suffix(".host.ll"), lowered.with_suffix(".host.o")
+    executor.step(
+        "cpu-ir", (lowered, *kernel_options(module), "--location", str(source), "-o", prepared)
+    )
+    shared = context.workspace / "cpu_device.bc"
+    command = cpu_runtime_command(llvm, shared, opt_level=options.opt_level, march=_HOST_MARCH)
+    runtime = executor.once(shared, partial(executor.tool, command, shared))
+    executor.tool(
+        cpu_image_command(
+            llvm, prepared, runtime, image, opt_level=options.opt_level, march=_HOST_MARCH
+        ),
+        image,
+    )
+    return ImageFile(image, target)

@@ -1,0 +1,141 @@
+"""Run the steps of a plan: each is a shell line, whether it is a program or runs in process."""
+
+from __future__ import annotations
+
+import shlex
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from mlir_offload.driver.workspace import make_directory, publish
+from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError
+from mlir_offload.toolchain.process import Command, Completed, Runner, tool_failed
+
+StepFunction = Callable[[Sequence[str]], None]
+Diagnose = Callable[[Completed], MlirOffloadError]
+
+# First bytes by file ending. A tool that exits with 0 may still have left something else.
+_MAGIC = {".bc": (b"BC\xc0\xde",), ".o": (b"\x7fELF",)}
+
+
+class _Once:
+    """Work that is done once; who comes while it is under way waits for it."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work: Callable[[], None] | None = work
+        self._lock = threading.Lock()
+
+    def run(self) -> None:
+        with self._lock:
+            if self._work is not None:
+                self._work()
+                self._work = None
+
+
+@dataclass(slots=True)
+class Executor:
+    """Run or print steps.
+
+    In a dry run only the steps that decide which further steps there are run (`decides=True`),
+    inside the workspace; every step is printed.
+    """
+
+    runner: Runner
+    steps: dict[str, StepFunction]
+    show: Callable[[str], None]
+    temporary: Path
+    jobs: int = 1
+    verbose: bool = False
+    dry_run: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _slots: threading.Semaphore = field(init=False)
+    _shared: dict[Path, _Once] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Let no more than `jobs` programs run at once."""
+        self._slots = threading.Semaphore(self.jobs)
+
+    def tool(
+        self,
+        command: Command,
+        output: Path | None,
+        *,
+        decides: bool = False,
+        diagnose: Diagnose = tool_failed,
+    ) -> None:
+        """Run a program that writes `output`, and check that it did.
+
+        Raises what `diagnose` makes of a failure, ToolFailedError for an output that is not there,
+        is empty or of another kind, in spite of exit status 0.
+        """
+        self._print(str(command))
+        if self.dry_run and not decides:
+            return
+        # The linker wrapper leaves files in TMPDIR when it fails: they go with the workspace.
+        private = replace(command, environment=(*command.environment, ("TMPDIR", str(self.temporary))))
+        with self._slots:
+            completed = self.runner.run(private)
+        if self.verbose and completed.stderr:
+            self._print_output(completed.stderr)
+        if completed.returncode != 0:
+            raise diagnose(completed)
+        if output is not None:
+            check_made(completed, output)
+
+    def step(self, name: str, arguments: Sequence[str | Path], *, decides: bool = False) -> None:
+        """Run one of our own steps in process; it is printed as the command that does the same."""
+        argv = tuple(str(argument) for argument in arguments)
+        self._print(shlex.join(("mlir-offload", "step", name, *argv)))
+        if not self.dry_run or decides:
+            self.steps[name](argv)
+
+    def once(self, output: Path, make: Callable[[], None]) -> Path:
+        """Make a file that several parts of the build share, by the first that asks for it."""
+        with self._lock:
+            done = self._shared.setdefault(output, _Once(make))
+        done.run()
+        return output
+
+    def note(self, command: Command) -> None:
+        """Print a shell line that does what was done here, such as making a directory."""
+        self._print(str(command))
+
+    def make_directory(self, path: Path) -> None:
+        """Make a directory for intermediate files."""
+        self.note(Command(("mkdir", "-p", str(path))))
+        make_directory(path)
+
+    def place(self, made: Path, output: Path) -> None:
+        """Bring a finished file to its place."""
+        self.note(Command(("cp", str(made), str(output))))
+        if not self.dry_run:
+            publish(made, output)
+
+    def _print(self, line: str) -> None:
+        if self.verbose or self.dry_run:
+            self._print_output(line)
+
+    def _print_output(self, text: str) -> None:
+        self.show(text.rstrip("\n"))
+
+
+def check_made(completed: Completed, output: Path) -> None:
+    """Raise ToolFailedError unless `output` exists, is not empty and begins as its ending says."""
+    program = completed.command.program
+    try:
+        with output.open("rb") as stream:
+            start = stream.read(4)
+    except FileNotFoundError:
+        problem = f"{program} exited with status 0 but wrote no {output.name}"
+    else:
+        expected = _MAGIC.get(output.suffix, (start[:1],))
+        if start and start.startswith(expected):
+            return
+        problem = f"{program} exited with status 0 but {output.name} is {'of another kind' if start else 'empty'}"
+    raise ToolFailedError(
+        problem,
+        hint="run again with -v to see the command and its whole output",
+        command=str(completed.command),
+        stderr=completed.stderr,
+    )

@@ -1,0 +1,218 @@
+"""The command line of the compiler: options as clang spells them, parsed into one value."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from pathlib import Path
+
+from mlir_offload.toolchain.errors import UsageError
+
+
+class Mode(Enum):
+    """The last stage that is wanted."""
+
+    LINK = "link"
+    OBJECT = "-c"
+    ASSEMBLY = "-S"
+    LLVM_TEXT = "-S -emit-llvm"
+    LLVM_BITCODE = "-c -emit-llvm"
+
+
+MLIR_SUFFIXES = frozenset({".mlir", ".mlirbc"})
+COMPILED_SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cxx", ".ll", ".bc", ".s"})
+LINKED_SUFFIXES = frozenset({".o", ".obj", ".a", ".so"})
+
+
+@dataclass(frozen=True, slots=True)
+class CompileOptions:
+    """What one call of the compiler asks for.
+
+    `link_items` holds inputs and linker options in the order of the command line, because a linker
+    reads archives in that order.
+    """
+
+    link_items: tuple[str, ...] = ()
+    inputs: tuple[Path, ...] = ()
+    output: Path | None = None
+    stop_after_compile: bool = False
+    assembly: bool = False
+    emit_llvm: bool = False
+    opt_level: int = 2
+    debug: bool = False
+    pic: bool = False
+    shared: bool = False
+    verbose: bool = False
+    dry_run: bool = False
+    save_temps: Path | None = None
+    offload_archs: tuple[str, ...] = ()
+    llvm: str = ""
+    cuda_path: str = ""
+    rocm_path: str = ""
+    jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
+    compiler_arguments: tuple[str, ...] = ()
+
+    @property
+    def mode(self) -> Mode:
+        """Return the last stage that is wanted."""
+        if self.emit_llvm:
+            return Mode.LLVM_TEXT if self.assembly else Mode.LLVM_BITCODE
+        if self.assembly:
+            return Mode.ASSEMBLY
+        return Mode.OBJECT if self.stop_after_compile else Mode.LINK
+
+
+_Apply = Callable[[CompileOptions, str], CompileOptions]
+
+
+def _set(**changes: object) -> _Apply:
+    return lambda options, _: replace(options, **changes)  # type: ignore[arg-type]  # names checked by the tests
+
+
+def _link_item(prefix: str) -> _Apply:
+    return lambda options, value: replace(options, link_items=(*options.link_items, prefix + value))
+
+
+def _compiler_argument(prefix: str) -> _Apply:
+    return lambda options, value: replace(
+        options, compiler_arguments=(*options.compiler_arguments, prefix + value)
+    )
+
+
+def _store(name: str) -> _Apply:
+    return lambda options, value: replace(options, **{name: value})  # type: ignore[arg-type]  # as above
+
+
+def _output(options: CompileOptions, value: str) -> CompileOptions:
+    return replace(options, output=Path(value))
+
+
+def _offload_arch(options: CompileOptions, value: str) -> CompileOptions:
+    names = tuple(filter(None, (name.strip() for name in value.split(","))))
+    if not names:
+        msg = "--offload-arch= names no architecture"
+        raise UsageError(msg, hint="use sm_NN, 'host' or 'native', several with commas")
+    return replace(options, offload_archs=tuple(dict.fromkeys((*options.offload_archs, *names))))
+
+
+def _jobs(options: CompileOptions, value: str) -> CompileOptions:
+    if not value.isdecimal() or int(value) < 1:
+        msg = f"-j needs a number from 1, not '{value}'"
+        raise UsageError(msg)
+    return replace(options, jobs=int(value))
+
+
+def _save_temps(options: CompileOptions, value: str) -> CompileOptions:
+    return replace(options, save_temps=Path(value))
+
+
+_FLAGS: Mapping[str, _Apply] = {
+    "-c": _set(stop_after_compile=True),
+    "-S": _set(assembly=True, stop_after_compile=True),
+    "-emit-llvm": _set(emit_llvm=True, stop_after_compile=True),
+    "-O": _set(opt_level=1),
+    **{f"-O{level}": _set(opt_level=level) for level in range(4)},
+    "-g": _set(debug=True),
+    "-g0": _set(debug=False),
+    "-fPIC": _set(pic=True),
+    "-fpic": _set(pic=True),
+    "-shared": _set(shared=True),
+    "-v": _set(verbose=True),
+    "-###": _set(dry_run=True),
+    "-save-temps": _set(save_temps=Path()),
+    "-static": _link_item("-static"),
+    "-pthread": _link_item("-pthread"),
+    "-rdynamic": _link_item("-rdynamic"),
+    "-s": _link_item("-s"),
+}
+
+_JOINED: Mapping[str, _Apply] = {
+    "--offload-arch=": _offload_arch,
+    "--llvm=": _store("llvm"),
+    "--cuda-path=": _store("cuda_path"),
+    "--rocm-path=": _store("rocm_path"),
+    "-save-temps=": _save_temps,
+    "-Wl,": _link_item("-Wl,"),
+    "-std=": _compiler_argument("-std="),
+}
+
+# The value is joined to the option, or the next argument.
+_JOINED_OR_SEPARATE: Mapping[str, _Apply] = {
+    "-o": _output,
+    "-L": _link_item("-L"),
+    "-l": _link_item("-l"),
+    "-I": _compiler_argument("-I"),
+    "-D": _compiler_argument("-D"),
+    "-j": _jobs,
+}
+
+
+def parse_arguments(arguments: Sequence[str]) -> CompileOptions:
+    """Return what the arguments ask for.
+
+    Raises UsageError for an unknown option, a missing value, and options that exclude each other.
+    """
+    options = CompileOptions()
+    rest = list(reversed(arguments))
+    only_inputs = False
+    while rest:
+        argument = rest.pop()
+        if argument == "--" and not only_inputs:
+            only_inputs = True
+        elif only_inputs or not argument.startswith("-"):
+            options = _input(options, argument)
+        else:
+            options = _option(options, argument, rest)
+    return _consistent(options)
+
+
+def _option(options: CompileOptions, argument: str, rest: list[str]) -> CompileOptions:
+    if argument in _FLAGS:
+        return _FLAGS[argument](options, "")
+    for prefix, apply in _JOINED.items():
+        if argument.startswith(prefix):
+            return apply(options, argument[len(prefix) :])
+    for prefix, apply in _JOINED_OR_SEPARATE.items():
+        if argument == prefix:
+            if not rest:
+                msg = f"option '{argument}' needs a value"
+                raise UsageError(msg)
+            return apply(options, rest.pop())
+        if argument.startswith(prefix):
+            return apply(options, argument[len(prefix) :])
+    raise _unknown(argument)
+
+
+def _unknown(argument: str) -> UsageError:
+    known = [*_FLAGS, *_JOINED, *_JOINED_OR_SEPARATE]
+    near = difflib.get_close_matches(argument.split("=")[0], [k.rstrip("=") for k in known], n=1)
+    hint = f"did you mean '{near[0]}'?" if near else "see 'mlir-offload --help'"
+    return UsageError(f"unknown option '{argument}'", hint=hint)
+
+
+def _input(options: CompileOptions, name: str) -> CompileOptions:
+    path = Path(name)
+    return replace(
+        options, inputs=(*options.inputs, path), link_items=(*options.link_items, as_operand(name))
+    )
+
+
+def as_operand(name: str) -> str:
+    """Return a file name spelled so that no tool takes it for an option."""
+    return f"./{name}" if name.startswith(("-", "@")) else name
+
+
+def _consistent(options: CompileOptions) -> CompileOptions:
+    if not options.inputs:
+        msg = "no input files"
+        raise UsageError(msg, hint="name at least one .mlir, .o or .c file; see 'mlir-offload --help'")
+    if options.mode is not Mode.LINK and options.output is not None and len(options.inputs) > 1:
+        msg = f"-o names one file, but {options.mode.value} makes one for each of {len(options.inputs)} inputs"
+        raise UsageError(msg, hint="compile each input by its own call, or leave -o out")
+    if options.mode is not Mode.LINK and options.shared:
+        msg = f"-shared links, {options.mode.value} does not"
+        raise UsageError(msg, hint="leave one of them out")
+    return options

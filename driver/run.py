@@ -1,0 +1,39 @@
+"""Compile, link and run a program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mlir_offload.driver.build import build_in
+from mlir_offload.driver.options import Mode, parse_arguments
+from mlir_offload.driver.workspace import open_workspace
+from mlir_offload.toolchain.errors import UsageError
+from mlir_offload.toolchain.process import Command, ProcessRunner
+
+
+def run_program(arguments: Sequence[str], runner: ProcessRunner) -> int:
+    """Build what stands before `--`, run it with what stands behind; return its exit status.
+
+    Raises MlirOffloadError where the program cannot be built or started.
+    """
+    own, program_arguments = _cut(arguments)
+    options = parse_arguments(own)
+    if options.mode is not Mode.LINK or options.shared:
+        msg = "run needs a whole program: -c, -S, -emit-llvm and -shared do not make one"
+        raise UsageError(msg, hint="leave that option out")
+    with open_workspace() as place:
+        output = options.output or place / "program"
+        with open_workspace(options.save_temps) as workspace:
+            build_in(replace(options, output=output), workspace, runner)
+        if options.dry_run:
+            return 0
+        return runner.run_attached(Command((str(output.absolute()), *program_arguments)))
+
+
+def _cut(arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what stands before and behind the first `--`."""
+    if "--" not in arguments:
+        return tuple(arguments), ()
+    at = list(arguments).index("--")
+    return tuple(arguments[:at]), tuple(arguments[at + 1 :])

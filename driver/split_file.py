@@ -1,0 +1,69 @@
+"""The result of a split on disk: what the steps after it need to know."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mlir_offload.translate.gpu_module import GpuModule, Kernel
+from mlir_offload.translate.split import SplitProgram
+
+_INDEX = "split.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleFile:
+    """A device module and the file that holds its text for mlir-opt."""
+
+    path: Path
+    module: GpuModule
+
+
+@dataclass(frozen=True, slots=True)
+class SplitFiles:
+    """The host module and the device modules of one program."""
+
+    host: Path
+    uses_async: bool
+    modules: tuple[ModuleFile, ...]
+
+
+def write_split(program: SplitProgram, directory: Path) -> None:
+    """Write the host text, one file per device module, and the index of them."""
+    directory.mkdir(parents=True, exist_ok=True)
+    _write(directory / "host.mlir", program.host_text)
+    rows = [_write_module(module, number, directory) for number, module in enumerate(program.modules)]
+    index = {"uses_async": program.uses_async, "modules": rows}
+    _write(directory / _INDEX, json.dumps(index, indent=1))
+
+
+def load_split_files(directory: Path) -> SplitFiles:
+    """Read what `write_split` wrote."""
+    index = json.loads((directory / _INDEX).read_text(encoding="utf-8"))
+    modules = tuple(_read_module(row, directory) for row in index["modules"])
+    return SplitFiles(directory / "host.mlir", bool(index["uses_async"]), modules)
+
+
+def _write_module(module: GpuModule, number: int, directory: Path) -> dict[str, Any]:
+    # A module's name may hold any character: the file is named by its number.
+    file = f"device{number}.mlir"
+    _write(directory / file, module.text)
+    return {
+        "file": file,
+        "name": module.name,
+        "kernels": [{"name": kernel.name, "symbol": kernel.symbol} for kernel in module.kernels],
+        "needs": sorted(module.needs),
+    }
+
+
+def _read_module(row: dict[str, Any], directory: Path) -> ModuleFile:
+    path = directory / row["file"]
+    kernels = tuple(Kernel(kernel["name"], kernel["symbol"]) for kernel in row["kernels"])
+    text = path.read_text(encoding="utf-8", errors="surrogateescape")
+    return ModuleFile(path, GpuModule(row["name"], kernels, text, frozenset(row["needs"])))
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", errors="surrogateescape")

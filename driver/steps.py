@@ -1,0 +1,203 @@
+"""The steps that run in process, each also a command: what `-###` prints can be pasted.
+
+A step reads files and writes files; it knows nothing of the plan that it is part of.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import click
+
+from mlir_offload.driver.split_file import write_split
+from mlir_offload.offload.abi import load_abi
+from mlir_offload.offload.annotate import HostKernel, annotate_host
+from mlir_offload.offload.binary import serialize_binary
+from mlir_offload.offload.fatbinary_adapter import CudaTools, write_cuda_directory
+from mlir_offload.offload.host_module import kernel_signatures
+from mlir_offload.offload.image import DeviceImage, image_kind_of
+from mlir_offload.toolchain.errors import MlirOffloadError, UsageError
+from mlir_offload.toolchain.process import Runner
+from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.toolchain.version import parse_version
+from mlir_offload.translate.cpu import cpu_device_ir
+from mlir_offload.translate.device import nvptx_device_ir
+from mlir_offload.translate.host import fix_host_ir
+from mlir_offload.translate.lower import unwrap_device
+from mlir_offload.translate.split import split_program
+
+# A comma in a file name does not end the value.
+_IMAGE_PARTS = re.compile(r",(?=(?:file|triple|arch|kind)=)")
+_PATH = click.Path(path_type=Path)
+_output = click.option("-o", "--output", type=_PATH, required=True)
+_kernels = click.option("--kernel", "kernels", multiple=True)
+_release = click.option("--llvm", "major", type=int, required=True)
+_consumer = click.option("--for-clang", "consumer", type=int, required=True)
+_source = click.argument("source", type=_PATH)
+
+
+@click.group()
+def step() -> None:
+    """Run one step of a compilation; these are what -### prints."""
+
+
+@step.command("split")
+@_source
+@click.option("--from", "program", type=_PATH, required=True, help="the file that the user wrote")
+@click.option("--unit-id", required=True)
+@_release
+@_output
+def _split(source: Path, program: Path, unit_id: str, major: int, output: Path) -> None:
+    """Split a normalised program into its host module and its device modules."""
+    # Bytecode is no text: each byte stands for itself.
+    written = program.read_bytes().decode("latin-1")
+    split = split_program(_read(source), source_text=written, unit_id=unit_id, llvm_major=major)
+    write_split(split, output)
+
+
+@step.command("unwrap")
+@_source
+@click.option("--triple", required=True)
+@_output
+def _unwrap(source: Path, triple: str, output: Path) -> None:
+    """Make the lowered device module a module of its own for mlir-translate."""
+    _write(output, unwrap_device(_read(source), triple))
+
+
+@step.command("nvptx-ir")
+@_source
+@_kernels
+@_release
+@_output
+def _nvptx_ir(source: Path, kernels: tuple[str, ...], major: int, output: Path) -> None:
+    """Prepare the LLVM IR of a device module for the NVPTX back end."""
+    _write(output, nvptx_device_ir(_read(source), kernels=kernels, llvm_major=major))
+
+
+@step.command("cpu-ir")
+@_source
+@_kernels
+@click.option("--location", default="", help="the file that errors name")
+@_output
+def _cpu_ir(source: Path, kernels: tuple[str, ...], location: str, output: Path) -> None:
+    """Rewrite the LLVM IR of a device module for the CPU."""
+    with located(location):
+        _write(output, cpu_device_ir(_read(source), kernels=kernels).text)
+
+
+@step.command("package")
+@click.option("--image", "images", multiple=True, required=True, metavar="file=,triple=,arch=,kind=")
+@_consumer
+@_output
+def _package(images: tuple[str, ...], consumer: int, output: Path) -> None:
+    """Write device images into one offload binary, as clang-offload-packager does."""
+    abi = load_abi(consumer)
+    output.write_bytes(serialize_binary((_image(text) for text in images), abi))
+
+
+@step.command("cuda-directory")
+@click.option("--ptxas", type=_PATH, required=True)
+@click.option("--nvlink", type=_PATH, required=True)
+@click.option("--fatbinary", type=_PATH, required=True)
+@click.option("--cuda-version", "version", required=True)
+@_consumer
+@_output
+def _cuda_directory(
+    ptxas: Path, nvlink: Path, fatbinary: Path, version: str, consumer: int, output: Path
+) -> None:
+    """Put the tools of CUDA where the linker wrapper looks, `fatbinary` fitted to the wrapper."""
+    release = parse_version(version)
+    if release is None:
+        msg = f"--cuda-version={version} is no version"
+        raise UsageError(msg, hint="write it as 13.0.88")
+    write_cuda_directory(output, CudaTools(release, ptxas, nvlink, fatbinary), consumer)
+
+
+@step.command("annotate")
+@_source
+@click.option("--device", "devices", type=_PATH, multiple=True, help="LLVM IR of a device module")
+@_kernels
+@click.option("--kind", "kinds", type=click.Choice([kind.value for kind in Kind]), multiple=True)
+@click.option("--binary", type=_PATH, help="the offload binary to embed")
+@click.option("--location", default="", help="the file that errors name")
+@_consumer
+@_output
+def _annotate(  # noqa: PLR0913 (one parameter for each option)
+    source: Path,
+    devices: tuple[Path, ...],
+    kernels: tuple[str, ...],
+    kinds: tuple[str, ...],
+    binary: Path | None,
+    location: str,
+    consumer: int,
+    output: Path,
+) -> None:
+    """Embed the images, register the kernels, resolve the launches; write text or bitcode."""
+    signatures: dict[str, tuple[str, ...]] = {}
+    for device in devices:
+        signatures |= kernel_signatures(_read(device))
+    text = annotate_host(
+        fix_host_ir(_read(source)),
+        kernels=[HostKernel(symbol, signatures[symbol]) for symbol in kernels],
+        kinds=[Kind(kind) for kind in kinds],
+        binary=binary.read_bytes() if binary else b"",
+        abi=load_abi(consumer),
+        location=location,
+    )
+    if output.suffix == ".bc":
+        from mlir_offload.offload.llvm_ir import write_bitcode_in_process
+
+        output.write_bytes(write_bitcode_in_process(text))
+    else:
+        _write(output, text)
+
+
+@contextlib.contextmanager
+def located(location: str) -> Iterator[None]:
+    """Give errors raised inside the place of the input where they name none."""
+    try:
+        yield
+    except MlirOffloadError as error:
+        error.location = error.location or location
+        raise
+
+
+def _image(text: str) -> DeviceImage:
+    """Read one `--image=` argument. Raises UsageError where a key is missing."""
+    values = dict(part.partition("=")[::2] for part in _IMAGE_PARTS.split(text))
+    missing = [key for key in ("file", "triple", "arch", "kind") if not values.get(key)]
+    if missing:
+        msg = f"--image={text}: no {' or '.join(missing)}"
+        raise UsageError(msg, hint="write --image=file=FILE,triple=TRIPLE,arch=ARCH,kind=KIND")
+    data = Path(values["file"]).read_bytes()
+    target = Target(Kind(values["kind"]), values["triple"], values["arch"])
+    return DeviceImage(target, data, image_kind_of(data))
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="surrogateescape")
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", errors="surrogateescape")
+
+
+def step_functions() -> dict[str, Callable[[Sequence[str]], None]]:
+    """Return each step as a function of its arguments."""
+    return {name: partial(_call, command) for name, command in step.commands.items()}
+
+
+def _call(command: click.Command, arguments: Sequence[str]) -> None:
+    command.main(list(arguments), prog_name=f"mlir-offload step {command.name}", standalone_mode=False)
+
+
+def run_step(arguments: Sequence[str], runner: Runner) -> None:  # noqa: ARG001 (every verb's shape)
+    """Run `mlir-offload step NAME ARGUMENT...`. Raises UsageError for a bad command line."""
+    try:
+        step.main(list(arguments), prog_name="mlir-offload step", standalone_mode=False)
+    except click.UsageError as error:
+        raise UsageError(error.format_message(), hint="see 'mlir-offload step --help'") from error

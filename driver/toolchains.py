@@ -1,0 +1,83 @@
+"""Show what is installed, what it can be used for, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from mlir_offload.driver.choose import places_for
+from mlir_offload.toolchain.errors import ToolchainError, UsageError
+from mlir_offload.toolchain.inventory import Inventory, InventoryRow, inventory_rows, take_inventory
+from mlir_offload.toolchain.process import Runner
+
+# A pipe has no width: wide enough that paths stay in one piece for grep.
+_PIPE_WIDTH = 160
+
+
+@click.command(context_settings={"help_option_names": ["--help", "-h"]})
+@click.option("--llvm", default="", help="a release (22) or a prefix to look at first")
+@click.option("--cuda-path", default="", help="a CUDA toolkit to look at")
+@click.option("--rocm-path", default="", help="a ROCm installation to look at")
+@click.pass_obj
+def toolchains(runner: Runner, llvm: str, cuda_path: str, rocm_path: str) -> int:
+    """Show the LLVM, CUDA and ROCm installations found, and what to install where parts are missing.
+
+    Exit status 0 if programs can be compiled and linked, 3 if not.
+    """
+    inventory = take_inventory(runner, places_for(llvm, cuda_path, rocm_path))
+    rows = inventory_rows(inventory)
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_PIPE_WIDTH)
+    console.print(_table(rows))
+    for line in _missing_lines(rows):
+        console.print(line, markup=False, soft_wrap=True)
+    console.print(_summary(inventory), markup=False, soft_wrap=True)
+    return 0 if inventory.default_llvm else ToolchainError.exit_status
+
+
+def show_toolchains(arguments: Sequence[str], runner: Runner) -> int:
+    """Run `mlir-offload toolchains`; return its exit status. Raises UsageError."""
+    try:
+        status = toolchains.main(
+            list(arguments), prog_name="mlir-offload toolchains", standalone_mode=False, obj=runner
+        )
+    except click.UsageError as error:
+        raise UsageError(error.format_message(), hint="see 'mlir-offload toolchains --help'") from error
+    return int(status or 0)
+
+
+def _table(rows: Iterable[InventoryRow]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for heading in ("", "part", "version", "where", "found by", "serves to"):
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(
+            "*" if row.is_default else "",
+            str(row.part),
+            row.version or "-",
+            str(row.location or "not found"),
+            row.source,
+            Text(row.problem, style="red") if row.problem else ", ".join(row.roles) or "nothing as it is",
+        )
+    return table
+
+
+def _missing_lines(rows: Iterable[InventoryRow]) -> Iterable[str]:
+    for row in rows:
+        name = f"{row.part} {row.version}".strip()
+        for missing in row.missing:
+            reason = f" ({missing.reason})" if missing.reason else ""
+            optional = ", optional" if missing.is_optional else ""
+            yield f"{name}: no {missing.name}{reason}, for: {missing.role}{optional}  ->  {missing.cure}"
+
+
+def _summary(inventory: Inventory) -> str:
+    if inventory.default_llvm is None:
+        return "No LLVM release here can both lower and link: install the packages named above."
+    target = f"the GPU ({', '.join(inventory.gpus)})" if inventory.gpus else "the CPU"
+    return f"* = used by default. Programs compile with LLVM {inventory.default_llvm.version} for {target}."

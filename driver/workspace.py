@@ -1,0 +1,84 @@
+"""Where intermediate files live, and how results come to their place: whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from mlir_offload.toolchain.errors import InputOutputError
+
+
+@contextlib.contextmanager
+def open_workspace(save_to: Path | None = None) -> Iterator[Path]:
+    """Yield a directory for intermediate files, removed at the end unless `save_to` names it.
+
+    Raises InputOutputError where it cannot be made.
+    """
+    if save_to is not None:
+        make_directory(save_to)
+        yield save_to
+        return
+    try:
+        path = Path(tempfile.mkdtemp(prefix="mlir-offload-"))
+    except OSError as error:
+        msg = f"cannot make a temporary directory: {error.strerror or error}"
+        raise InputOutputError(msg, hint="free some space, or set TMPDIR to a writable directory") from error
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def make_directory(path: Path) -> None:
+    """Make the directory and its parents. Raises InputOutputError where that fails."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"cannot make the directory {path}: {error.strerror}"
+        raise InputOutputError(msg, hint="choose another place") from error
+
+
+def check_output(output: Path) -> None:
+    """Raise InputOutputError early where `output` cannot become a file."""
+    if output.is_dir():
+        msg = f"cannot write {output}: it is a directory"
+        raise InputOutputError(msg, hint=f"name a file, for example -o {output / 'a.out'}")
+    parent = output.parent
+    if not parent.is_dir():
+        msg = f"cannot write {output}: there is no directory {parent}"
+        raise InputOutputError(msg, hint=f"make it first: mkdir -p {parent}")
+    if not os.access(parent, os.W_OK):
+        msg = f"cannot write {output}: the directory {parent} is not writable"
+        raise InputOutputError(msg, hint="choose another place with -o")
+
+
+def publish(made: Path, output: Path) -> None:
+    """Bring the finished file `made` to `output` in one rename, so that nobody sees a part of it.
+
+    Raises InputOutputError where the disk is full or read-only; nothing is left behind then.
+    """
+    if not output.parent.is_dir() or (output.exists() and not output.is_file()):
+        # A device such as /dev/null takes the bytes; there is nothing to rename.
+        _copy_into(made, output)
+        return
+    beside = output.with_name(f".{output.name}.{os.getpid()}.tmp")
+    try:
+        shutil.copy2(made, beside)
+        beside.replace(output)
+    except OSError as error:
+        msg = f"cannot write {output}: {error.strerror}"
+        raise InputOutputError(msg, hint="free some space, or choose another place with -o") from error
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _copy_into(made: Path, output: Path) -> None:
+    try:
+        output.write_bytes(made.read_bytes())
+    except OSError as error:
+        msg = f"cannot write {output}: {error.strerror}"
+        raise InputOutputError(msg, hint="choose another place with -o") from error

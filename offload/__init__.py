@@ -1,0 +1,1 @@
+"""Offload formats and annotations: device images, entries, host modules and the runtime."""

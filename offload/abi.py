@@ -1,0 +1,200 @@
+"""The offloading ABI of an LLVM release, from the table `offload_abi`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from mlir_offload.toolchain.errors import CompatibilityError
+from mlir_offload.toolchain.tables import load_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from mlir_offload.toolchain.target import Kind
+
+_FIELD_BYTES = {"i16": 2, "i32": 4, "i64": 8, "ptr": 8}
+_ROW_LISTS = (
+    ("container", "rows"),
+    ("offload_kinds",),
+    ("entries",),
+    ("linker_wrapper", "fatbinary_image_option"),
+    ("linker_wrapper", "cuda_path"),
+    ("linker_wrapper", "device_opt_level"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EntryField:
+    """One member of the entry struct: its name, LLVM type and byte offset."""
+
+    name: str
+    type: str
+    offset: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the size of the member."""
+        return _FIELD_BYTES[self.type]
+
+
+@dataclass(frozen=True, slots=True)
+class EntryLayout:
+    """How host entries of an LLVM release are named, laid out and placed."""
+
+    fields: tuple[EntryField, ...]
+    symbol_prefix: str
+    name_symbol: str
+    name_section: str
+    sections: tuple[tuple[str, str], ...]
+    align: int
+    has_symbols_metadata: bool
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the size of one entry, which is the stride of the array."""
+        last = self.fields[-1]
+        return last.offset + last.size_bytes
+
+    def section(self, kind: Kind) -> str:
+        """Return the section that holds the entries of a kind."""
+        return dict(self.sections)[kind.value]
+
+    def field(self, name: str) -> EntryField | None:
+        """Return the member of that name, or None where this layout has none."""
+        return next((field for field in self.fields if field.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadAbi:
+    """What the linker wrapper and the runtimes of one LLVM release read."""
+
+    major: int
+    container_version: int
+    string_keys: tuple[str, ...]
+    kind_codes: tuple[tuple[str, int], ...]
+    entry: EntryLayout
+    fatbinary_option: str
+    device_opt_argument: str
+    cuda_arguments: tuple[str, ...]
+
+    def kind_code(self, kind: Kind) -> int:
+        """Return the number of an offload kind in containers and entries."""
+        return dict(self.kind_codes)[kind.value]
+
+    def device_opt_arguments(self, triple: str, level: int) -> tuple[str, ...]:
+        """Return what `clang --offload-link` needs to optimise bitcode images at `-O<level>`."""
+        if not self.device_opt_argument:
+            return ()
+        return (self.device_opt_argument.format(triple=triple, level=level),)
+
+    def cuda_path_arguments(self, path: Path) -> tuple[str, ...]:
+        """Return what `clang --offload-link` needs to take every CUDA tool from a directory."""
+        return tuple(argument.format(path=path) for argument in self.cuda_arguments)
+
+
+@cache
+def load_abi(major: int) -> OffloadAbi:
+    """Return the ABI of an LLVM release.
+
+    Raises CompatibilityError for a release that has none or that the table does not know.
+    """
+    table = offload_table()
+    first, last = table["majors"]["first"], table["majors"]["last"]
+    if not first <= major <= last:
+        msg = f"the offloading ABI of LLVM {major} is not known (known: {first} to {last})"
+        raise CompatibilityError(msg, hint="name a release in that range with --llvm=")
+    container = row_of(table["container"]["rows"], major)
+    wrapper = table["linker_wrapper"]
+    return OffloadAbi(
+        major=major,
+        container_version=table["container"]["written_version"],
+        string_keys=tuple(container["string_keys"]),
+        kind_codes=tuple(row_of(table["offload_kinds"], major)["codes"].items()),
+        entry=_entry_layout(row_of(table["entries"], major)),
+        fatbinary_option=row_of(wrapper["fatbinary_image_option"], major)["option"],
+        device_opt_argument=row_of(wrapper["device_opt_level"], major)["argument"],
+        cuda_arguments=tuple(row_of(wrapper["cuda_path"], major)["arguments"]),
+    )
+
+
+@cache
+def entry_layouts() -> tuple[EntryLayout, ...]:
+    """Return every distinct layout that an object can hold, oldest first."""
+    return tuple(_entry_layout(row) for row in offload_table()["entries"])
+
+
+@cache
+def kind_names() -> tuple[tuple[int, str], ...]:
+    """Return the name of each offload kind's number, over all releases (none is used twice)."""
+    codes = {
+        code: name
+        for row in offload_table()["offload_kinds"]
+        for name, code in row["codes"].items()
+    }
+    return tuple(sorted(codes.items()))
+
+
+def fatbinary_lost_image_option(cuda: tuple[int, int]) -> bool:
+    """Return whether the `fatbinary` of a CUDA release (major, minor) refuses `--image=`."""
+    since = offload_table()["cuda"]["fatbinary_without_image"]["since"]
+    return cuda >= (since[0], since[1])
+
+
+@cache
+def offload_table() -> dict[str, Any]:
+    """Read and validate the table."""
+    table = load_table("mlir_offload.offload", "offload_abi")
+    check_table(table)
+    return table
+
+
+def check_table(table: Mapping[str, Any]) -> None:
+    """Raise ValueError where rows are out of order, lack their evidence, or start too late."""
+    first = table["majors"]["first"]
+    for path in _ROW_LISTS:
+        rows: Any = table
+        for key in path:
+            rows = rows[key]
+        _check_rows(".".join(path), rows, first)
+    for row in table["entries"]:
+        unknown = {field.partition(":")[2] for field in row["fields"]} - _FIELD_BYTES.keys()
+        if unknown:
+            msg = f"entries since {row['since']}: unknown field types {sorted(unknown)}"
+            raise ValueError(msg)
+
+
+def row_of(rows: Sequence[Mapping[str, Any]], major: int) -> Mapping[str, Any]:
+    """Return the row that holds for a release: the last one whose `since` is not newer."""
+    return [row for row in rows if row["since"] <= major][-1]
+
+
+def _check_rows(name: str, rows: Sequence[Mapping[str, Any]], first: int) -> None:
+    releases = [row["since"] for row in rows]
+    if not releases or releases[0] > first or releases != sorted(set(releases)):
+        msg = f"{name}: rows must rise from LLVM {first}, not {releases}"
+        raise ValueError(msg)
+    without = [row["since"] for row in rows if not row.get("source") or "checked" not in row]
+    if without:
+        msg = f"{name}: rows since {without} name no source"
+        raise ValueError(msg)
+
+
+def _entry_layout(row: Mapping[str, Any]) -> EntryLayout:
+    fields = []
+    offset = 0
+    for member in row["fields"]:
+        name, _, type_name = member.partition(":")
+        fields.append(EntryField(name, type_name, offset))
+        offset += _FIELD_BYTES[type_name]
+    return EntryLayout(
+        fields=tuple(fields),
+        symbol_prefix=row["symbol_prefix"],
+        name_symbol=row["name_symbol"],
+        name_section=row["name_section"],
+        sections=tuple(row["sections"].items()),
+        align=row["align"],
+        has_symbols_metadata=row["symbols_metadata"],
+    )

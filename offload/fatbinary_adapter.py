@@ -1,0 +1,124 @@
+"""A private CUDA directory for the linker wrapper: the tools in one place, `fatbinary` adapted.
+
+The wrapper of LLVM 21 and older calls `fatbinary --image=profile=sm_90,file=F`, which CUDA 12.9 and
+newer refuse; they want `--image3=kind=elf,sm=90,file=F`.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mlir_offload.offload.abi import fatbinary_lost_image_option, load_abi
+from mlir_offload.toolchain.errors import InputOutputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mlir_offload.toolchain.version import ToolVersion
+
+_OLD_OPTION = "image"
+_SCRIPT = """\
+#!/bin/sh
+# Rewrites --image=profile=sm_N,file=F for a fatbinary that knows only --image3=kind=K,sm=N,file=F.
+for argument do
+  shift
+  case $argument in
+    --image=profile=sm_*,file=* | --image=profile=compute_*,file=*)
+      profile=${{argument#--image=profile=}}
+      file=${{profile#*,file=}}
+      profile=${{profile%%,file=*}}
+      case $profile in
+        sm_*) argument=--image3=kind=elf,sm=${{profile#sm_}},file=$file ;;
+        *) argument=--image3=kind=ptx,sm=${{profile#compute_}},file=$file ;;
+      esac ;;
+  esac
+  set -- "$@" "$argument"
+done
+exec {program} "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class CudaTools:
+    """The files of a CUDA installation that a device link needs, wherever they lie."""
+
+    version: ToolVersion
+    ptxas: Path
+    nvlink: Path
+    fatbinary: Path
+    libdevice: Path | None = None
+
+
+def needs_adapter(llvm_major: int, cuda: ToolVersion) -> bool:
+    """Return whether the wrapper of that LLVM release cannot call the `fatbinary` of that CUDA."""
+    old = load_abi(llvm_major).fatbinary_option == _OLD_OPTION
+    return old and fatbinary_lost_image_option((cuda.major, cuda.minor))
+
+
+def write_cuda_directory(directory: Path, tools: CudaTools, llvm_major: int) -> Path:
+    """Fill a directory that clang and its linker wrapper take for `--cuda-path`, and return it.
+
+    Tools are linked; those without permission to execute (as wheels may hold them) are copied.
+    Raises InputOutputError where a file cannot be written.
+    """
+    try:
+        _place_tool(tools.ptxas, directory / "bin" / "ptxas")
+        _place_tool(tools.nvlink, directory / "bin" / "nvlink")
+        _place_fatbinary(directory / "bin", tools, llvm_major)
+        _write_version(directory / "include", tools.version)
+        _place_libdevice(directory / "nvvm" / "libdevice", tools.libdevice)
+    except OSError as error:
+        msg = f"cannot write {error.filename or directory}: {error.strerror}"
+        raise InputOutputError(msg, location=str(directory)) from error
+    return directory
+
+
+def fatbinary_script(program: Path) -> str:
+    """Return the text of the adapter, a plain `sh` script that ends in the real program."""
+    return _SCRIPT.format(program=shlex.quote(str(program)))
+
+
+def _place_fatbinary(folder: Path, tools: CudaTools, llvm_major: int) -> None:
+    if not needs_adapter(llvm_major, tools.version):
+        _place_tool(tools.fatbinary, folder / "fatbinary")
+        return
+    program = tools.fatbinary
+    if not os.access(program, os.X_OK):
+        program = folder / "fatbinary.bin"
+        _place_tool(tools.fatbinary, program)
+    _write_executable(folder / "fatbinary", fatbinary_script(program))
+
+
+def _place_tool(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    if os.access(source, os.X_OK):
+        target.symlink_to(source.absolute())
+        return
+    shutil.copyfile(source, target)
+    target.chmod(0o755)
+
+
+def _write_executable(path: Path, text: str) -> None:
+    path.unlink(missing_ok=True)
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)
+
+
+def _write_version(folder: Path, version: ToolVersion) -> None:
+    """Write what clang reads the CUDA release from (clang/lib/Driver/ToolChains/Cuda.cpp)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    number = version.major * 1000 + version.minor * 10
+    (folder / "cuda.h").write_text(f"#define CUDA_VERSION {number}\n", encoding="utf-8")
+
+
+def _place_libdevice(folder: Path, libdevice: Path | None) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    if libdevice is not None:
+        target = folder / libdevice.name
+        target.unlink(missing_ok=True)
+        target.symlink_to(libdevice.absolute())

@@ -1,0 +1,165 @@
+"""The text of an LLVM IR module, seen as far as annotation needs it."""
+
+from __future__ import annotations
+
+import re
+
+_PLAIN_NAME = re.compile(r"[-a-zA-Z$._][-a-zA-Z$._0-9]*")
+_METADATA_NODE = re.compile(r"^!(\d+) = ", re.MULTILINE)
+_KERNEL_ANNOTATION = re.compile(r'!\{ptr @("[^"]*"|[-\w$.]+), !"kernel", i32 1\}')
+_DEFINE = re.compile(r'^define ([^@\n]*)@("[^"]*"|[-\w$.]+)\(', re.MULTILINE)
+_NAMED_TYPE = re.compile(r'%(?:"[^"]*"|[-\w$.]+)')
+_TYPE_DEFINITION = re.compile(r'^(%(?:"[^"]*"|[-\w$.]+)) = type (.*)$', re.MULTILINE)
+_BYVAL = re.compile(r"\bbyval\(")
+_ALIGN = re.compile(r"\balign (\d+)")
+_ADDRESS_SPACE = re.compile(r"\s+addrspace\(\d+\)")
+_WORD = re.compile(r"[\w.]+")
+_OPENING = {"(": ")", "[": "]", "{": "}", "<": ">"}
+_USED_LIST = r"^@{name} = appending global \[\d+ x ptr\] \[(.*)\], section \"llvm\.metadata\"\n?"
+_ESCAPED = re.compile(rb"\\([0-9A-Fa-f]{2})")
+_STRING_CONSTANT = re.compile(
+    r'^(@(?:"[^"]*"|[-\w$.]+)) = [^\n]*? constant \[\d+ x i8\] c"([^"]*)\\00"', re.MULTILINE
+)
+_PLAIN_BYTES = frozenset(range(ord(" "), ord("~") + 1)) - frozenset(b'"\\')
+
+
+def global_name(symbol: str) -> str:
+    """Return a symbol as LLVM IR spells a reference to it, quoted where it must be."""
+    if _PLAIN_NAME.fullmatch(symbol):
+        return f"@{symbol}"
+    return f'@"{escape_bytes(symbol.encode(errors="surrogateescape"))}"'
+
+
+def symbol_of(spelling: str) -> str:
+    """Return the symbol that a reference (without its `@`) spells."""
+    if not spelling.startswith('"'):
+        return spelling
+    return unescape(spelling[1:-1])
+
+
+def unescape(text: str) -> str:
+    r"""Return what the inside of an LLVM string means (`\0A` is a newline)."""
+    raw = _ESCAPED.sub(
+        lambda match: bytes([int(match.group(1), 16)]), text.encode(errors="surrogateescape")
+    )
+    return raw.decode(errors="surrogateescape")
+
+
+def escape_bytes(data: bytes) -> str:
+    """Return the bytes as the inside of an LLVM string."""
+    return "".join(chr(byte) if byte in _PLAIN_BYTES else f"\\{byte:02X}" for byte in data)
+
+
+def escape_blob(data: bytes) -> str:
+    """Return the bytes as the inside of an LLVM string, all in hexadecimal: fast for images."""
+    return "\\" + data.hex("\\") if data else ""
+
+
+def next_metadata_number(text: str) -> int:
+    """Return the first number that no metadata node of the module has, nor any later one."""
+    return max((int(number) for number in _METADATA_NODE.findall(text)), default=-1) + 1
+
+
+def extend_used_list(text: str, name: str, symbols: tuple[str, ...]) -> str:
+    """Return the module with symbols added to `llvm.used` or `llvm.compiler.used`."""
+    members = [f"ptr {global_name(symbol)}" for symbol in symbols]
+    pattern = re.compile(_USED_LIST.format(name=re.escape(name)), re.MULTILINE)
+    present = pattern.search(text)
+    if present is not None:
+        text = text[: present.start()] + text[present.end() :]
+        members = [present.group(1), *members]
+    count = sum(_count_elements(member) for member in members)
+    listed = ", ".join(members)
+    return f'{text}@{name} = appending global [{count} x ptr] [{listed}], section "llvm.metadata"\n'
+
+
+def string_constants(text: str) -> dict[str, str]:
+    """Return the content of each NUL-ended string constant by its reference (`@name`)."""
+    return {match.group(1): unescape(match.group(2)) for match in _STRING_CONSTANT.finditer(text)}
+
+
+def kernel_signatures(device_ll: str) -> dict[str, tuple[str, ...]]:
+    """Return the parameter types of each kernel that a device module defines.
+
+    A parameter passed by value is `ptr byval(TYPE) align N`; named types are spelled out, and
+    pointers lose their address space: the host packs them all alike.
+    """
+    annotated = {symbol_of(spelling) for spelling in _KERNEL_ANNOTATION.findall(device_ll)}
+    types = dict(_TYPE_DEFINITION.findall(device_ll))
+    signatures = {}
+    for match in _DEFINE.finditer(device_ll):
+        symbol = symbol_of(match.group(2))
+        if "ptx_kernel" not in match.group(1).split() and symbol not in annotated:
+            continue
+        inside = _balanced(device_ll, match.end() - 1)[1:-1]
+        signatures[symbol] = tuple(_parameter(part, types) for part in _split(inside))
+    return signatures
+
+
+def _parameter(text: str, types: dict[str, str]) -> str:
+    kind = _type_at(text)
+    by_value = _BYVAL.search(text, len(kind))
+    if by_value is None:
+        return "ptr" if kind.startswith("ptr") else _expand(kind, types)
+    inner = _expand(_balanced(text, by_value.end() - 1)[1:-1], types)
+    align = _ALIGN.search(text)
+    suffix = f" align {align.group(1)}" if align else ""
+    return f"ptr byval({inner}){suffix}"
+
+
+def _expand(kind: str, types: dict[str, str]) -> str:
+    """Replace named types by their bodies; types of a kernel's parameters are never recursive."""
+    while (match := _NAMED_TYPE.search(kind)) is not None and match.group() in types:
+        kind = kind[: match.start()] + types[match.group()] + kind[match.end() :]
+    return kind
+
+
+def _type_at(text: str) -> str:
+    if text[0] in _OPENING:
+        return _balanced(text, 0)
+    named = _NAMED_TYPE.match(text)
+    if named is not None:
+        return named.group()
+    word = _WORD.match(text)
+    end = word.end() if word else len(text)
+    space = _ADDRESS_SPACE.match(text, end)
+    return text[: space.end() if space else end]
+
+
+def _balanced(text: str, start: int) -> str:
+    """Return the bracketed text that starts at `start`, quotes respected."""
+    closers: list[str] = []
+    position = start
+    while True:
+        char = text[position]
+        if char == '"':
+            position = text.index('"', position + 1)
+        elif char in _OPENING:
+            closers.append(_OPENING[char])
+        elif closers and char == closers[-1]:
+            closers.pop()
+            if not closers:
+                return text[start : position + 1]
+        position += 1
+
+
+def _split(text: str) -> list[str]:
+    """Split at commas outside brackets and quotes."""
+    parts = []
+    position = start = 0
+    while position < len(text):
+        char = text[position]
+        if char == '"':
+            position = text.index('"', position + 1)
+        elif char in _OPENING:
+            position += len(_balanced(text, position)) - 1
+        elif char == ",":
+            parts.append(text[start:position].strip())
+            start = position + 1
+        position += 1
+    tail = text[start:].strip()
+    return [*parts, tail] if tail else parts
+
+
+def _count_elements(members: str) -> int:
+    return len(_split(members))

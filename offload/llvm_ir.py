@@ -1,0 +1,58 @@
+"""Turn LLVM IR text into bitcode that a given LLVM release reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlir_offload.toolchain.errors import VerificationError
+from mlir_offload.toolchain.process import Command
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mlir_offload.toolchain.llvm import LlvmToolchain
+
+
+def in_process_llvm_major() -> int | None:
+    """Return the LLVM release inside llvmlite, or None where llvmlite cannot be loaded."""
+    try:
+        from llvmlite import binding  # noqa: PLC0415 (loads LLVM)
+    except (ImportError, OSError):
+        return None
+    return int(binding.llvm_version_info[0])
+
+
+def is_written_in_process(consumer_major: int) -> bool:
+    """Return whether this process may write bitcode for a consumer: llvmlite is of its release."""
+    return in_process_llvm_major() == consumer_major
+
+
+def write_bitcode_in_process(ll_text: str, *, location: str = "") -> bytes:
+    """Return the module as bitcode of llvmlite's LLVM release, parsed and verified.
+
+    Only for a consumer of that release: an older one may misread it in silence. Raises
+    VerificationError where the text is no valid module.
+    """
+    from llvmlite import binding  # noqa: PLC0415 (loads LLVM)
+
+    try:
+        module = binding.parse_assembly(ll_text)
+        module.verify()
+    except RuntimeError as error:
+        msg = f"the LLVM IR made is not valid: {str(error).strip()}"
+        raise VerificationError(
+            msg, hint="this is a bug; please report it", location=location
+        ) from error
+    bitcode = module.as_bitcode()
+    module.close()
+    return bytes(bitcode)
+
+
+def assemble_command(llvm: LlvmToolchain, source: Path, output: Path) -> Command:
+    """Return the command with which the consumer's clang writes the bitcode of a text module.
+
+    The result is what llvm-as of that release writes, which is not always installed.
+    """
+    passes = ("-O0", "-Xclang", "-disable-llvm-passes", "-Wno-override-module")
+    head = (str(llvm.tool("clang")), "-x", "ir", "-c", "-emit-llvm", *passes)
+    return Command((*head, str(source), "-o", str(output)))

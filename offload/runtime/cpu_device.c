@@ -1,0 +1,565 @@
+/* The device side of a CPU kernel image: blocks over the host's threads, work-items as fibers,
+ * printf and assertions. Linked as bitcode into every image and made local there.
+ */
+#include "cpu_device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#if !defined(__x86_64__)
+#error "kernel images for the CPU are made for x86-64 only"
+#endif
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define MO_ASAN 1
+void __sanitizer_start_switch_fiber(void **fake_stack, const void *bottom, size_t size);
+void __sanitizer_finish_switch_fiber(void *fake_stack, const void **bottom, size_t *size);
+#endif
+#endif
+
+/* Launch ------------------------------------------------------------------------------------ */
+
+typedef struct mo_launched {
+  const mo_launch *launch;
+  void **params;
+  const mo_kernel *kernel;
+} mo_launched;
+
+struct mo_fibers;
+
+typedef struct mo_block {
+  const mo_launched *launched;
+  struct mo_fibers *fibers;
+  uint32_t items;
+} mo_block;
+
+static void run_with_fibers(mo_item *first);
+static struct mo_fibers *acquire_fibers(void);
+static void release_fibers(struct mo_fibers *fibers);
+
+static void fail(const mo_launched *launched, const char *message) {
+  launched->launch->fail(launched->kernel->name, message);
+  abort();
+}
+
+static uint64_t round_up(uint64_t bytes) { return (bytes + 63) & ~(uint64_t)63; }
+
+static void run_blocks(void *argument, uint64_t begin, uint64_t end) {
+  const mo_launched *launched = argument;
+  const mo_launch *launch = launched->launch;
+  const mo_kernel *kernel = launched->kernel;
+  uint64_t shared = kernel->static_shared + round_up(launch->dynamic_shared);
+  char *memory = NULL;
+  if (shared + kernel->state > 0) {
+    memory = aligned_alloc(64, round_up(shared + kernel->state));
+    if (memory == NULL) fail(launched, "out of memory for the shared memory of a block");
+  }
+  mo_block block = {launched, kernel->uses_fibers ? acquire_fibers() : NULL,
+                    launch->block[0] * launch->block[1] * launch->block[2]};
+  if (kernel->uses_fibers && block.fibers == NULL) fail(launched, "out of memory for work-items");
+  mo_item item = {.static_shared = memory,
+                  .dynamic_shared = memory == NULL ? NULL : memory + kernel->static_shared,
+                  .state = memory == NULL ? NULL : memory + shared,
+                  .block = &block};
+  memcpy(item.block_dim, launch->block, sizeof item.block_dim);
+  memcpy(item.grid_dim, launch->grid, sizeof item.grid_dim);
+  for (uint64_t number = begin; number < end; ++number) {
+    uint64_t row = number / launch->grid[0];
+    item.block_id[0] = (uint32_t)(number % launch->grid[0]);
+    item.block_id[1] = (uint32_t)(row % launch->grid[1]);
+    item.block_id[2] = (uint32_t)(row / launch->grid[1]);
+    if (kernel->uses_fibers)
+      run_with_fibers(&item);
+    else
+      kernel->run(&item, launched->params);
+  }
+  if (block.fibers != NULL) release_fibers(block.fibers);
+  free(memory);
+}
+
+void mo_cpu_launch(const mo_launch *launch, void **params, const mo_kernel *kernel) {
+  mo_launched launched = {launch, params, kernel};
+  char message[160];
+  uint64_t items = (uint64_t)launch->block[0] * launch->block[1] * launch->block[2];
+  uint64_t blocks = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
+  if (launch->version != MO_LAUNCH_VERSION) {
+    snprintf(message, sizeof message, "the image speaks launch version %d, the runtime %u",
+             MO_LAUNCH_VERSION, launch->version);
+    fail(&launched, message);
+  }
+  if (items == 0 || items > MO_MAX_BLOCK || launch->block[0] > MO_MAX_BLOCK ||
+      launch->block[1] > MO_MAX_BLOCK || launch->block[2] > MO_MAX_BLOCK) {
+    snprintf(message, sizeof message,
+             "block size %u x %u x %u: a block has 1 to %u work-items", launch->block[0],
+             launch->block[1], launch->block[2], MO_MAX_BLOCK);
+    fail(&launched, message);
+  }
+  if (blocks == 0) {
+    snprintf(message, sizeof message, "grid size %u x %u x %u: a grid has at least one block",
+             launch->grid[0], launch->grid[1], launch->grid[2]);
+    fail(&launched, message);
+  }
+  launch->parallel_for(blocks, run_blocks, &launched);
+}
+
+/* Fibers ------------------------------------------------------------------------------------ */
+
+#define STACK_BYTES ((size_t)256 << 10)
+#define GUARD_BYTES ((size_t)4096)
+
+typedef struct mo_stack {
+  void *rsp;
+  void *rip;
+  void *rbp;
+} mo_stack;
+
+enum { READY, IN_WARP, AT_BARRIER, DONE };
+
+typedef struct mo_fiber {
+  mo_stack stack;
+  mo_item item;
+  uint32_t status;
+  uint32_t site, operation, mask, first, second, vote;
+  uint64_t value, result;
+#ifdef MO_ASAN
+  void *fake_stack;
+#endif
+} mo_fiber;
+
+typedef struct mo_fibers {
+  mo_stack scheduler;
+  char *stacks;
+  uint32_t guarded;
+  mo_fiber *current;
+  uint32_t barrier_kind;
+#ifdef MO_ASAN
+  void *fake_stack;
+  const void *bottom;
+  size_t size;
+#endif
+  mo_fiber fibers[MO_MAX_BLOCK];
+} mo_fibers;
+
+/* Made once per thread that runs kernels with fibers, kept for the next launch. */
+static mo_fibers *_Atomic kept[64];
+
+static mo_fibers *acquire_fibers(void) {
+  for (size_t i = 0; i < sizeof kept / sizeof *kept; ++i) {
+    mo_fibers *found = __c11_atomic_exchange(&kept[i], NULL, __ATOMIC_ACQ_REL);
+    if (found != NULL) return found;
+  }
+  mo_fibers *made = calloc(1, sizeof *made);
+  if (made == NULL) return NULL;
+  made->stacks = mmap(NULL, STACK_BYTES * MO_MAX_BLOCK, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (made->stacks == MAP_FAILED) {
+    free(made);
+    return NULL;
+  }
+  return made;
+}
+
+static void release_fibers(mo_fibers *fibers) {
+  for (size_t i = 0; i < sizeof kept / sizeof *kept; ++i) {
+    mo_fibers *none = NULL;
+    if (__c11_atomic_compare_exchange_strong(&kept[i], &none, fibers, __ATOMIC_ACQ_REL,
+                                             __ATOMIC_RELAXED))
+      return;
+  }
+  munmap(fibers->stacks, STACK_BYTES * MO_MAX_BLOCK);
+  free(fibers);
+}
+
+/* Jumps instead of returning: the processor's return predictor would miss every time.
+ * The caller-saved registers are dead around a call of this function. */
+__attribute__((noinline)) static void switch_stack(mo_stack *from, const mo_stack *to) {
+  __asm__ volatile(
+      "leaq 1f(%%rip), %%rax\n\t"
+      "movq %%rsp, 0(%0)\n\t"
+      "movq %%rax, 8(%0)\n\t"
+      "movq %%rbp, 16(%0)\n\t"
+      "movq 0(%1), %%rsp\n\t"
+      "movq 16(%1), %%rbp\n\t"
+      "jmpq *8(%1)\n"
+      "1:\n\t"
+      : "+D"(from), "+S"(to)
+      :
+      : "rax", "rbx", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "cc",
+        "memory");
+}
+
+static uint32_t stack_index(const mo_fibers *fibers, const mo_fiber *fiber) {
+  return (uint32_t)(fiber - fibers->fibers);
+}
+
+static char *stack_bottom(const mo_fibers *fibers, uint32_t index) {
+  return fibers->stacks + index * STACK_BYTES;
+}
+
+static void enter_fiber(mo_fibers *fibers, mo_fiber *to) {
+  fibers->current = to;
+#ifdef MO_ASAN
+  __sanitizer_start_switch_fiber(&fibers->fake_stack,
+                                 stack_bottom(fibers, stack_index(fibers, to)), STACK_BYTES);
+#endif
+  switch_stack(&fibers->scheduler, &to->stack);
+#ifdef MO_ASAN
+  __sanitizer_finish_switch_fiber(fibers->fake_stack, NULL, NULL);
+#endif
+}
+
+#ifdef MO_ASAN
+static void leave_fiber(mo_fibers *fibers, mo_fiber *fiber) {
+  __sanitizer_start_switch_fiber(fiber->status == DONE ? NULL : &fiber->fake_stack, fibers->bottom,
+                                 fibers->size);
+  switch_stack(&fiber->stack, &fibers->scheduler);
+  __sanitizer_finish_switch_fiber(fiber->fake_stack, &fibers->bottom, &fibers->size);
+}
+#else
+/* Goes on with the next lane of the warp that is ready, without a detour over the scheduler. */
+static void leave_fiber(mo_fibers *fibers, mo_fiber *fiber) {
+  uint32_t index = stack_index(fibers, fiber) + 1;
+  uint32_t items = fiber->item.block->items;
+  if (index % MO_WARP != 0 && index < items && fibers->fibers[index].status == READY) {
+    fibers->current = &fibers->fibers[index];
+    switch_stack(&fiber->stack, &fibers->current->stack);
+  } else {
+    switch_stack(&fiber->stack, &fibers->scheduler);
+  }
+}
+#endif
+
+/* `current` belongs to the block's fibers; a fresh stack finds them through a register. */
+static void fiber_main(mo_fibers *fibers) {
+  mo_fiber *fiber = fibers->current;
+#ifdef MO_ASAN
+  __sanitizer_finish_switch_fiber(NULL, &fibers->bottom, &fibers->size);
+#endif
+  const mo_launched *launched = fiber->item.block->launched;
+  launched->kernel->run(&fiber->item, launched->params);
+  fiber->status = DONE;
+  leave_fiber(fibers, fiber);
+  __builtin_trap();
+}
+
+/* A fresh stack starts here: its top word holds the fibers. */
+__attribute__((naked, noinline)) static void fiber_start(void) {
+  __asm__ volatile(
+      "popq %%rdi\n\t"
+      "callq *(%%rsp)\n\t"
+      "ud2" ::: "memory");
+}
+
+static void prepare_fiber(mo_fibers *fibers, const mo_item *first, uint32_t index) {
+  mo_fiber *fiber = &fibers->fibers[index];
+  char *bottom = stack_bottom(fibers, index);
+  if (index >= fibers->guarded) {
+    mprotect(bottom, GUARD_BYTES, PROT_NONE);
+    fibers->guarded = index + 1;
+  }
+  /* Equal offsets in all stacks would fall into the same sets of the caches. */
+  char *top = bottom + STACK_BYTES - 64 - (index * 320) % 16384;
+  void **words = (void **)((uintptr_t)top & ~(uintptr_t)63) - 3; /* aligned at the call below */
+  words[0] = fibers;
+  words[1] = (void *)fiber_main;
+  fiber->stack = (mo_stack){words, (void *)fiber_start, NULL};
+  fiber->item = *first;
+  fiber->item.linear = index;
+  fiber->item.thread[0] = index % first->block_dim[0];
+  fiber->item.thread[1] = index / first->block_dim[0] % first->block_dim[1];
+  fiber->item.thread[2] = index / (first->block_dim[0] * first->block_dim[1]);
+  fiber->status = READY;
+}
+
+/* Warp operations --------------------------------------------------------------------------- */
+
+static mo_fiber *warp_of(mo_fibers *fibers, uint32_t index) {
+  return &fibers->fibers[index / MO_WARP * MO_WARP];
+}
+
+static uint32_t lanes_of(const mo_fiber *warp, const mo_fibers *fibers, uint32_t items) {
+  uint32_t left = items - stack_index(fibers, warp);
+  return left < MO_WARP ? left : MO_WARP;
+}
+
+/* PTX ISA, shfl.sync: `clamp` holds the last lane in bits 0-4, the segment mask in bits 8-12. */
+static uint64_t shuffled(const mo_fiber *warp, uint32_t lane, uint32_t group) {
+  const mo_fiber *fiber = &warp[lane];
+  uint32_t segment = fiber->second >> 8 & 31, clamp = fiber->second & 31;
+  uint32_t last = (lane & segment) | (clamp & ~segment), from = lane;
+  uint32_t distance = fiber->first & 31;
+  int valid = 0;
+  switch (fiber->operation) {
+  case MO_SHFL_UP:
+    from = lane - distance;
+    valid = (int32_t)from >= (int32_t)last;
+    break;
+  case MO_SHFL_DOWN:
+    from = lane + distance;
+    valid = from <= last;
+    break;
+  case MO_SHFL_BFLY:
+    from = lane ^ distance;
+    valid = from <= last;
+    break;
+  default:
+    from = (lane & segment) | (distance & ~segment);
+    valid = from <= last;
+    break;
+  }
+  if (!valid || from >= MO_WARP || !(group >> from & 1)) from = lane;
+  return (warp[from].value & 0xffffffffu) | (uint64_t)valid << 32;
+}
+
+static float as_float(uint64_t bits) {
+  uint32_t word = (uint32_t)bits;
+  float value;
+  memcpy(&value, &word, sizeof value);
+  return value;
+}
+
+static uint32_t combined(uint32_t operation, uint32_t a, uint32_t b) {
+  switch (operation) {
+  case MO_REDUX_ADD: return a + b;
+  case MO_REDUX_UMAX: return a > b ? a : b;
+  case MO_REDUX_UMIN: return a < b ? a : b;
+  case MO_REDUX_MAX: return (int32_t)a > (int32_t)b ? a : b;
+  case MO_REDUX_MIN: return (int32_t)a < (int32_t)b ? a : b;
+  case MO_REDUX_AND: return a & b;
+  case MO_REDUX_OR: return a | b;
+  case MO_REDUX_XOR: return a ^ b;
+  case MO_REDUX_FMAX: return !(as_float(b) <= as_float(a)) && as_float(b) == as_float(b) ? b : a;
+  default: return !(as_float(b) >= as_float(a)) && as_float(b) == as_float(b) ? b : a;
+  }
+}
+
+static uint64_t reduced(const mo_fiber *warp, uint32_t operation, uint32_t group) {
+  uint32_t result = 0;
+  int is_first = 1;
+  for (uint32_t lane = 0; lane < MO_WARP; ++lane) {
+    if (!(group >> lane & 1)) continue;
+    uint32_t value = (uint32_t)warp[lane].value;
+    result = is_first ? value : combined(operation, result, value);
+    is_first = 0;
+  }
+  return result;
+}
+
+static uint32_t lanes_with(const mo_fiber *warp, uint32_t group, uint64_t value) {
+  uint32_t lanes = 0;
+  for (uint32_t lane = 0; lane < MO_WARP; ++lane)
+    if (group >> lane & 1 && warp[lane].value == value) lanes |= 1u << lane;
+  return lanes;
+}
+
+static uint64_t lane_result(const mo_fiber *warp, uint32_t lane, uint32_t group) {
+  const mo_fiber *fiber = &warp[lane];
+  uint32_t votes = group & ~lanes_with(warp, group, 0);
+  uint32_t alike = lanes_with(warp, group, fiber->value);
+  switch (fiber->operation) {
+  case MO_SHFL_IDX:
+  case MO_SHFL_UP:
+  case MO_SHFL_DOWN:
+  case MO_SHFL_BFLY: return shuffled(warp, lane, group);
+  case MO_VOTE_ALL: return votes == group;
+  case MO_VOTE_ANY: return votes != 0;
+  case MO_VOTE_UNI: return votes == group || votes == 0;
+  case MO_VOTE_BALLOT: return votes;
+  case MO_MATCH_ANY: return alike;
+  case MO_MATCH_ALL: return alike == group ? group | (uint64_t)1 << 32 : 0;
+  case MO_WARP_BARRIER: return 0;
+  default: return reduced(warp, fiber->operation, group);
+  }
+}
+
+/* Lanes that wait at one call for one mask act together. First come those for whom nobody in the
+ * mask is missing; where code diverged and all wait at different calls, the lowest call goes on. */
+static uint32_t choose_group(const mo_fiber *warp, uint32_t lanes) {
+  uint32_t alive = 0, chosen = 0, chosen_site = UINT32_MAX;
+  int chosen_complete = 0;
+  for (uint32_t lane = 0; lane < lanes; ++lane)
+    if (warp[lane].status != DONE) alive |= 1u << lane;
+  for (uint32_t lane = 0; lane < lanes; ++lane) {
+    const mo_fiber *fiber = &warp[lane];
+    if (fiber->status != IN_WARP || chosen >> lane & 1) continue;
+    uint32_t group = 0;
+    for (uint32_t other = 0; other < lanes; ++other)
+      if (warp[other].status == IN_WARP && warp[other].site == fiber->site &&
+          warp[other].mask == fiber->mask)
+        group |= 1u << other;
+    int complete = (fiber->mask & alive & ~group) == 0;
+    if (complete > chosen_complete ||
+        (complete == chosen_complete && fiber->site < chosen_site)) {
+      chosen = group;
+      chosen_site = fiber->site;
+      chosen_complete = complete;
+    }
+  }
+  return chosen;
+}
+
+static void run_warp(mo_fibers *fibers, uint32_t start, uint32_t items) {
+  mo_fiber *warp = warp_of(fibers, start);
+  uint32_t lanes = lanes_of(warp, fibers, items);
+  for (;;) {
+    for (uint32_t lane = 0; lane < lanes; ++lane)
+      if (warp[lane].status == READY) enter_fiber(fibers, &warp[lane]);
+    uint32_t group = choose_group(warp, lanes);
+    if (group == 0) return;
+    for (uint32_t lane = 0; lane < lanes; ++lane)
+      if (group >> lane & 1) warp[lane].result = lane_result(warp, lane, group);
+    for (uint32_t lane = 0; lane < lanes; ++lane)
+      if (group >> lane & 1) warp[lane].status = READY;
+  }
+}
+
+/* All work-items that have not ended wait at the barrier: count votes and let them go on. */
+static uint32_t release_barrier(mo_fibers *fibers, uint32_t items) {
+  uint32_t waiting = 0, votes = 0, result = 0;
+  for (uint32_t i = 0; i < items; ++i) {
+    if (fibers->fibers[i].status != AT_BARRIER) continue;
+    ++waiting;
+    votes += fibers->fibers[i].vote != 0;
+  }
+  if (fibers->barrier_kind == MO_BARRIER_POPC) result = votes;
+  if (fibers->barrier_kind == MO_BARRIER_AND) result = votes == waiting;
+  if (fibers->barrier_kind == MO_BARRIER_OR) result = votes != 0;
+  for (uint32_t i = 0; i < items; ++i) {
+    if (fibers->fibers[i].status != AT_BARRIER) continue;
+    fibers->fibers[i].result = result;
+    fibers->fibers[i].status = READY;
+  }
+  return waiting;
+}
+
+static void run_with_fibers(mo_item *first) {
+  mo_fibers *fibers = first->block->fibers;
+  uint32_t items = first->block->items;
+  for (uint32_t i = 0; i < items; ++i) prepare_fiber(fibers, first, i);
+  do {
+    for (uint32_t start = 0; start < items; start += MO_WARP) run_warp(fibers, start, items);
+  } while (release_barrier(fibers, items) != 0);
+}
+
+uint32_t mo_cpu_barrier(mo_item *item, uint32_t kind, uint32_t vote) {
+  mo_fibers *fibers = item->block->fibers;
+  mo_fiber *fiber = &fibers->fibers[item->linear];
+  fibers->barrier_kind = kind;
+  fiber->vote = vote;
+  fiber->status = AT_BARRIER;
+  leave_fiber(fibers, fiber);
+  return (uint32_t)fiber->result;
+}
+
+uint64_t mo_cpu_warp(mo_item *item, uint32_t site, uint32_t operation, uint32_t mask,
+                     uint64_t value, uint32_t first, uint32_t second) {
+  mo_fibers *fibers = item->block->fibers;
+  mo_fiber *fiber = &fibers->fibers[item->linear];
+  fiber->site = site;
+  fiber->operation = operation;
+  fiber->mask = mask;
+  fiber->value = value;
+  fiber->first = first;
+  fiber->second = second;
+  fiber->status = IN_WARP;
+  leave_fiber(fibers, fiber);
+  return fiber->result;
+}
+
+uint32_t mo_cpu_active_mask(mo_item *item) {
+  mo_fibers *fibers = item->block->fibers;
+  const mo_fiber *warp = warp_of(fibers, item->linear);
+  uint32_t lanes = lanes_of(warp, fibers, item->block->items), active = 0;
+  for (uint32_t lane = 0; lane < lanes; ++lane)
+    if (warp[lane].status != DONE) active |= 1u << lane;
+  return active;
+}
+
+/* printf and assertions --------------------------------------------------------------------- */
+
+static const char *take(const char **arguments, size_t size) {
+  uintptr_t address = ((uintptr_t)*arguments + size - 1) & ~(uintptr_t)(size - 1);
+  *arguments = (const char *)(address + size);
+  return (const char *)address;
+}
+
+static int64_t take_integer(const char **arguments, size_t size, int is_signed) {
+  const char *from = take(arguments, size);
+  uint64_t value = 0;
+  memcpy(&value, from, size);
+  unsigned unused = (unsigned)(64 - 8 * size);
+  return is_signed ? (int64_t)(value << unused) >> unused : (int64_t)value;
+}
+
+static size_t integer_size(const char *length, const char *end) {
+  if (end - length >= 2 && length[0] == 'h') return 1;
+  if (end - length >= 1 && length[0] == 'h') return 2;
+  return length != end ? 8 : 4;
+}
+
+/* Prints one conversion `%...c`; arguments lie packed as vprintf on NVIDIA GPUs expects them. */
+static int print_one(FILE *out, const char *spec, const char *end, const char **arguments) {
+  char format[40];
+  const char *length = end - 1;
+  while (length > spec && strchr("hlLjzt", length[-1]) != NULL) --length;
+  int flags = (int)(length - spec);
+  if (flags > 30) flags = 30;
+  char conversion = end[-1];
+  if (strchr("diuoxXc", conversion) != NULL) {
+    size_t size = conversion == 'c' ? 4 : integer_size(length, end - 1);
+    long long value = take_integer(arguments, size, conversion == 'd' || conversion == 'i');
+    const char *width = conversion == 'c' ? "" : "ll";
+    snprintf(format, sizeof format, "%.*s%s%c", flags, spec, width, conversion);
+    return conversion == 'c' ? fprintf(out, format, (int)value) : fprintf(out, format, value);
+  }
+  snprintf(format, sizeof format, "%.*s%c", flags, spec, conversion);
+  if (strchr("eEfFgGaA", conversion) != NULL) {
+    double value;
+    memcpy(&value, take(arguments, sizeof value), sizeof value);
+    return fprintf(out, format, value);
+  }
+  if (conversion == 's' || conversion == 'p') {
+    void *value;
+    memcpy(&value, take(arguments, sizeof value), sizeof value);
+    return fprintf(out, format, value);
+  }
+  return (int)fwrite(spec, 1, (size_t)(end - spec), out);
+}
+
+int32_t mo_cpu_vprintf(const char *format, const char *arguments) {
+  int32_t converted = 0;
+  flockfile(stdout);
+  while (*format != '\0') {
+    const char *percent = strchr(format, '%');
+    size_t plain = percent == NULL ? strlen(format) : (size_t)(percent - format);
+    fwrite(format, 1, plain, stdout);
+    if (percent == NULL) break;
+    if (percent[1] == '%') {
+      fputc('%', stdout);
+      format = percent + 2;
+      continue;
+    }
+    size_t span = 1 + strspn(percent + 1, "-+ #0123456789.hlLjzt");
+    if (percent[span] == '\0') {
+      fputs(percent, stdout);
+      break;
+    }
+    print_one(stdout, percent, percent + span + 1, &arguments);
+    ++converted;
+    format = percent + span + 1;
+  }
+  funlockfile(stdout);
+  return converted;
+}
+
+void mo_cpu_assertfail(mo_item *item, const char *message, const char *file, uint32_t line) {
+  char text[1024];
+  snprintf(text, sizeof text, "%s:%u: block: [%u,%u,%u], thread: [%u,%u,%u] Assertion `%s` failed.",
+           file, line, item->block_id[0], item->block_id[1], item->block_id[2], item->thread[0],
+           item->thread[1], item->thread[2], message);
+  fflush(stdout);
+  fail(item->block->launched, text);
+}

@@ -1,0 +1,73 @@
+/* What the generated code of a CPU kernel image and cpu_device.c agree on.
+ * The structures are spelled a second time as LLVM IR types in translate/cpu_launch.py.
+ */
+#ifndef MO_CPU_DEVICE_H
+#define MO_CPU_DEVICE_H
+
+#include "mo_launch.h"
+
+#define MO_MAX_BLOCK 1024u
+#define MO_WARP 32u
+
+struct mo_block;
+
+/* The context of one work-item, first argument of every device function. */
+typedef struct mo_item {
+  uint32_t thread[3];
+  uint32_t linear; /* number in the block, x innermost */
+  uint32_t block_dim[3];
+  uint32_t block_id[3];
+  uint32_t grid_dim[3];
+  char *static_shared;
+  char *dynamic_shared;
+  char *state; /* values that live across barriers, of all work-items of the block */
+  struct mo_block *block;
+} mo_item;
+
+typedef struct mo_kernel {
+  const char *name;
+  /* Runs a whole block; or, if uses_fibers, the one work-item. */
+  void (*run)(mo_item *item, void **params);
+  uint64_t static_shared; /* bytes, a multiple of 64 */
+  uint64_t state;         /* bytes of mo_item.state */
+  uint32_t uses_fibers;
+} mo_kernel;
+
+/* Operations in which the lanes of a warp take part together. */
+enum {
+  MO_SHFL_IDX,
+  MO_SHFL_UP,
+  MO_SHFL_DOWN,
+  MO_SHFL_BFLY,
+  MO_VOTE_ALL,
+  MO_VOTE_ANY,
+  MO_VOTE_UNI,
+  MO_VOTE_BALLOT,
+  MO_MATCH_ANY,
+  MO_MATCH_ALL,
+  MO_REDUX_ADD,
+  MO_REDUX_UMAX,
+  MO_REDUX_UMIN,
+  MO_REDUX_MAX,
+  MO_REDUX_MIN,
+  MO_REDUX_AND,
+  MO_REDUX_OR,
+  MO_REDUX_XOR,
+  MO_REDUX_FMAX,
+  MO_REDUX_FMIN,
+  MO_WARP_BARRIER
+};
+
+/* What the votes of a barrier count. */
+enum { MO_BARRIER_PLAIN, MO_BARRIER_POPC, MO_BARRIER_AND, MO_BARRIER_OR };
+
+void mo_cpu_launch(const mo_launch *launch, void **params, const mo_kernel *kernel);
+uint32_t mo_cpu_barrier(mo_item *item, uint32_t kind, uint32_t vote);
+/* Returns the lane's 32-bit result; a predicate, where there is one, in bit 32. */
+uint64_t mo_cpu_warp(mo_item *item, uint32_t site, uint32_t operation, uint32_t mask,
+                     uint64_t value, uint32_t first, uint32_t second);
+uint32_t mo_cpu_active_mask(mo_item *item);
+int32_t mo_cpu_vprintf(const char *format, const char *arguments);
+void mo_cpu_assertfail(mo_item *item, const char *message, const char *file, uint32_t line);
+
+#endif

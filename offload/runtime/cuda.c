@@ -1,0 +1,177 @@
+/* Kind cuda: the CUDA runtime API. Kernels are launched by the address of their host stub, which
+ * is what clang-linker-wrapper registers, as in CUDA C++. */
+#include "cuda.h"
+
+static int cuda_count_devices(void) {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == CUDA_SUCCESS)
+    return count;
+  cudaGetLastError(); /* asking is no error of the program's */
+  return 0;
+}
+
+static void cuda_set_device(int index) {
+  CUDA_CHECK(cudaSetDevice(index), "cudaSetDevice", "choosing cuda:%d", index);
+}
+
+static void *cuda_allocate(uint64_t size_bytes, bool is_host_shared) {
+  void *pointer = NULL;
+  if (is_host_shared)
+    CUDA_CHECK(cudaMallocManaged(&pointer, size_bytes, CUDA_MEM_ATTACH_GLOBAL),
+               "cudaMallocManaged", "allocating %llu bytes shared with the host",
+               (unsigned long long)size_bytes);
+  else
+    CUDA_CHECK(cudaMalloc(&pointer, size_bytes), "cudaMalloc", "allocating %llu bytes",
+               (unsigned long long)size_bytes);
+  return pointer;
+}
+
+static void cuda_release(void *pointer) {
+  CUDA_CHECK(cudaFree(pointer), "cudaFree", "freeing %p", pointer);
+}
+
+static void cuda_copy(void *target, const void *source, size_t size_bytes, void *stream) {
+  CUDA_CHECK(cudaMemcpyAsync(target, source, size_bytes, CUDA_MEMCPY_DEFAULT, stream),
+             "cudaMemcpyAsync", "copying %zu bytes from %p to %p", size_bytes, source, target);
+}
+
+static void cuda_set_bytes(void *target, int byte, size_t size_bytes, void *stream) {
+  CUDA_CHECK(cudaMemsetAsync(target, byte, size_bytes, stream), "cudaMemsetAsync",
+             "setting %zu bytes at %p", size_bytes, target);
+}
+
+/* The runtime API sets bytes only; wider values are the driver API's. Its streams are the runtime
+ * API's, and the context that it needs is current after any call that needs a context. */
+static void *driver_function(const char *name) {
+  void *function = NULL;
+  CUDA_CHECK(cudaFree(NULL), "cudaFree", "starting CUDA");
+  CUDA_CHECK(cudaGetDriverEntryPoint(name, &function, 0, NULL), "cudaGetDriverEntryPoint",
+             "looking for %s in the driver", name);
+  if (!function)
+    mo_cuda_stop(CUDA_NOT_SUPPORTED, "cudaGetDriverEntryPoint", "looking for %s", name);
+  return function;
+}
+
+/* CUresult has the numbers of cudaError_t for whatever these two return. */
+static void cuda_set16(void *target, uint16_t value, size_t count, void *stream) {
+  if (value >> 8 == (value & 0xFF)) {
+    cuda_set_bytes(target, value & 0xFF, count * sizeof value, stream);
+    return;
+  }
+  typedef int set_function(unsigned long long, unsigned short, size_t, void *);
+  set_function *set = (set_function *)driver_function("cuMemsetD16Async");
+  CUDA_CHECK(set((uintptr_t)target, value, count, stream), "cuMemsetD16Async",
+             "setting %zu values at %p", count, target);
+}
+
+static void cuda_set32(void *target, uint32_t value, size_t count, void *stream) {
+  if (value == (value & 0xFF) * 0x01010101u) {
+    cuda_set_bytes(target, (int)(value & 0xFF), count * sizeof value, stream);
+    return;
+  }
+  typedef int set_function(unsigned long long, unsigned, size_t, void *);
+  set_function *set = (set_function *)driver_function("cuMemsetD32Async");
+  CUDA_CHECK(set((uintptr_t)target, value, count, stream), "cuMemsetD32Async",
+             "setting %zu values at %p", count, target);
+}
+
+static void cuda_register_host(void *pointer, uint64_t size_bytes) {
+  CUDA_CHECK(cudaHostRegister(pointer, size_bytes, 0), "cudaHostRegister",
+             "registering %llu bytes of host memory at %p", (unsigned long long)size_bytes,
+             pointer);
+}
+
+static void cuda_unregister_host(void *pointer) {
+  CUDA_CHECK(cudaHostUnregister(pointer), "cudaHostUnregister",
+             "unregistering the host memory at %p", pointer);
+}
+
+static void *cuda_device_pointer(void *registered) {
+  void *pointer = NULL;
+  CUDA_CHECK(cudaHostGetDevicePointer(&pointer, registered, 0), "cudaHostGetDevicePointer",
+             "looking for the device address of registered memory at %p", registered);
+  return pointer;
+}
+
+static dim3 to_dim3(const uint32_t *sizes) { return (dim3){sizes[0], sizes[1], sizes[2]}; }
+
+static int cuda_launch_plain(const void *stub, const mo_shape *shape, void *stream, void **params) {
+  return cudaLaunchKernel(stub, to_dim3(shape->grid), to_dim3(shape->block), params,
+                          shape->dynamic_shared, stream);
+}
+
+static int cuda_launch_extended(const void *stub, const mo_shape *shape, void *stream, void **params) {
+  cuda_attribute attributes[2];
+  cuda_config config = {to_dim3(shape->grid), to_dim3(shape->block), shape->dynamic_shared, stream,
+                        attributes, 0};
+  if (shape->cluster[0]) {
+    cuda_attribute *cluster = &attributes[config.attribute_count++];
+    *cluster = (cuda_attribute){.id = CUDA_LAUNCH_CLUSTER};
+    cluster->value.cluster.x = shape->cluster[0];
+    cluster->value.cluster.y = shape->cluster[1];
+    cluster->value.cluster.z = shape->cluster[2];
+  }
+  if (shape->is_cooperative)
+    attributes[config.attribute_count++] =
+        (cuda_attribute){.id = CUDA_LAUNCH_COOPERATIVE, .value.cooperative = 1};
+  return cudaLaunchKernelExC(&config, stub, params);
+}
+
+static void cuda_launch(const void *stub, const mo_shape *shape, void *stream, void **params) {
+  bool is_extended = shape->cluster[0] || shape->is_cooperative;
+  int (*start)(const void *, const mo_shape *, void *, void **) =
+      is_extended ? cuda_launch_extended : cuda_launch_plain;
+  const char *call = is_extended ? "cudaLaunchKernelExC" : "cudaLaunchKernel";
+  int status = start(stub, shape, stream, params);
+  if (status == CUDA_INVALID_VALUE && shape->dynamic_shared) {
+    /* More shared memory than 48 KiB, static and dynamic together, must be asked for once per
+     * kernel; the static part is known to the API only, so that its refusal is the test. */
+    cudaGetLastError();
+    status = cudaFuncSetAttribute(stub, CUDA_FUNCTION_MAX_DYNAMIC_SHARED,
+                                  (int)shape->dynamic_shared);
+    if (status == CUDA_SUCCESS)
+      status = start(stub, shape, stream, params);
+    else
+      call = "cudaFuncSetAttribute(cudaFuncAttributeMaxDynamicSharedMemorySize)";
+  }
+  if (status != CUDA_SUCCESS)
+    mo_cuda_stop_launch(status, call, stub, shape);
+}
+
+static void cuda_launch_configured(const void *stub, void **params) {
+  dim3 grid, block;
+  size_t dynamic_shared;
+  void *stream;
+  CUDA_CHECK(__cudaPopCallConfiguration(&grid, &block, &dynamic_shared, &stream),
+             "__cudaPopCallConfiguration", "launching %s from host code",
+             mo_kernel_name(stub) ? mo_kernel_name(stub) : "a kernel that is not registered");
+  mo_shape shape = {.grid = {grid.x, grid.y, grid.z},
+                    .block = {block.x, block.y, block.z},
+                    .dynamic_shared = (uint32_t)dynamic_shared};
+  cuda_launch(stub, &shape, stream, params);
+}
+
+const mo_backend mo_cuda = {
+    .name = "cuda",
+    .count_devices = cuda_count_devices,
+    .explain_no_device = mo_cuda_explain_no_device,
+    .set_device = cuda_set_device,
+    .create_stream = mo_cuda_create_stream,
+    .destroy_stream = mo_cuda_destroy_stream,
+    .synchronize_stream = mo_cuda_synchronize,
+    .wait_event = mo_cuda_wait_event,
+    .create_event = mo_cuda_create_event,
+    .destroy_event = mo_cuda_destroy_event,
+    .synchronize_event = mo_cuda_synchronize,
+    .record_event = mo_cuda_record_event,
+    .allocate = cuda_allocate,
+    .release = cuda_release,
+    .copy = cuda_copy,
+    .set16 = cuda_set16,
+    .set32 = cuda_set32,
+    .register_host = cuda_register_host,
+    .unregister_host = cuda_unregister_host,
+    .device_pointer = cuda_device_pointer,
+    .launch = cuda_launch,
+    .launch_configured = cuda_launch_configured,
+};

@@ -1,0 +1,106 @@
+/* What the runtime uses of the CUDA runtime API (11.8 to 13.0), declared here so that no CUDA
+ * headers are needed. All of it is plain C on the binary level. */
+#ifndef CUDA_API_H
+#define CUDA_API_H
+
+#include <stddef.h>
+
+typedef struct dim3 {
+  unsigned x, y, z;
+} dim3;
+
+/* cudaLaunchAttribute: the value is a union of 64 bytes. */
+typedef struct cuda_attribute {
+  int id;
+  char padding[4];
+  union {
+    char size[64];
+    struct {
+      unsigned x, y, z;
+    } cluster;
+    int cooperative;
+  } value;
+} cuda_attribute;
+
+typedef struct cuda_config {
+  dim3 grid, block;
+  size_t dynamic_shared;
+  void *stream;
+  cuda_attribute *attributes;
+  unsigned attribute_count;
+} cuda_config;
+
+enum {
+  CUDA_SUCCESS = 0,
+  CUDA_INVALID_VALUE = 1,
+  CUDA_MEMORY_ALLOCATION = 2,
+  CUDA_RUNTIME_UNLOADING = 4,
+  CUDA_INVALID_CONFIGURATION = 9,
+  CUDA_INSUFFICIENT_DRIVER = 35,
+  CUDA_DEVICES_UNAVAILABLE = 46,
+  CUDA_MISSING_CONFIGURATION = 52,
+  CUDA_INVALID_DEVICE_FUNCTION = 98,
+  CUDA_NO_DEVICE = 100,
+  CUDA_DEVICE_UNINITIALIZED = 201,
+  CUDA_NO_KERNEL_IMAGE = 209,
+  CUDA_UNSUPPORTED_PTX = 222,
+  CUDA_INVALID_HANDLE = 400,
+  CUDA_NOT_READY = 600,
+  CUDA_ILLEGAL_ADDRESS = 700,
+  CUDA_LAUNCH_OUT_OF_RESOURCES = 701,
+  CUDA_CONTEXT_IS_DESTROYED = 709,
+  CUDA_ASSERT = 710,
+  CUDA_HOST_MEMORY_REGISTERED = 712,
+  CUDA_MISALIGNED_ADDRESS = 716,
+  CUDA_LAUNCH_FAILURE = 719,
+  CUDA_COOPERATIVE_TOO_LARGE = 720,
+  CUDA_NOT_SUPPORTED = 801,
+  CUDA_DRIVER_MISMATCH = 803,
+};
+
+enum {
+  CUDA_ATTRIBUTE_COMPUTE_MAJOR = 75,
+  CUDA_ATTRIBUTE_COMPUTE_MINOR = 76,
+  CUDA_ATTRIBUTE_MAX_SHARED_OPTIN = 97,
+  CUDA_FUNCTION_MAX_DYNAMIC_SHARED = 8,
+  CUDA_LAUNCH_COOPERATIVE = 2,
+  CUDA_LAUNCH_CLUSTER = 4,
+  CUDA_STREAM_NON_BLOCKING = 1,
+  CUDA_EVENT_DISABLE_TIMING = 2,
+  CUDA_MEMCPY_DEFAULT = 4,
+  CUDA_MEM_ATTACH_GLOBAL = 1,
+};
+
+const char *cudaGetErrorName(int);
+const char *cudaGetErrorString(int);
+int cudaGetLastError(void);
+int cudaRuntimeGetVersion(int *);
+int cudaDriverGetVersion(int *);
+int cudaGetDeviceCount(int *);
+int cudaGetDevice(int *);
+int cudaSetDevice(int);
+int cudaDeviceGetAttribute(int *, int attribute, int device);
+int cudaStreamCreateWithFlags(void **, unsigned);
+int cudaStreamSynchronize(void *);
+int cudaStreamQuery(void *);
+int cudaStreamWaitEvent(void *stream, void *event, unsigned);
+int cudaEventCreateWithFlags(void **, unsigned);
+int cudaEventRecord(void *event, void *stream);
+int cudaEventSynchronize(void *);
+int cudaEventQuery(void *);
+int cudaMalloc(void **, size_t);
+int cudaMallocManaged(void **, size_t, unsigned);
+int cudaFree(void *);
+int cudaMemGetInfo(size_t *free, size_t *total);
+int cudaMemcpyAsync(void *, const void *, size_t, int kind, void *stream);
+int cudaMemsetAsync(void *, int byte, size_t, void *stream);
+int cudaHostRegister(void *, size_t, unsigned);
+int cudaHostUnregister(void *);
+int cudaHostGetDevicePointer(void **, void *, unsigned);
+int cudaFuncSetAttribute(const void *, int attribute, int value);
+int cudaLaunchKernel(const void *, dim3 grid, dim3 block, void **params, size_t, void *stream);
+int cudaLaunchKernelExC(const cuda_config *, const void *, void **params);
+int cudaGetDriverEntryPoint(const char *, void **, unsigned long long, void *status);
+int __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *, void *stream);
+
+#endif

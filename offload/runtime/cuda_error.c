@@ -1,0 +1,163 @@
+/* What a failed call of the CUDA runtime API means, and what to do about it. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "cuda.h"
+
+/* The architectures of the program's device images, set by whoever compiles the runtime:
+ * -DMLIR_OFFLOAD_ARCHS=sm_80,sm_90 (no quotes, so that the command line needs none). */
+#define TEXT_OF(...) #__VA_ARGS__
+#define TEXT(...) TEXT_OF(__VA_ARGS__)
+#ifdef MLIR_OFFLOAD_ARCHS
+static const char mo_archs[] = TEXT(MLIR_OFFLOAD_ARCHS);
+#else
+static const char mo_archs[] = "unknown";
+#endif
+
+#ifdef MLIR_OFFLOAD_HAVE_OPENMP
+#define OR_THE_CPU ", or run with MLIR_OFFLOAD_DEVICE=host"
+#else
+#define OR_THE_CPU ", or compile with --offload-arch=host to run on the CPU"
+#endif
+
+/* Writes "sm_75", or "unknown" where the API no longer answers. */
+static void describe_arch(char *text, size_t size) {
+  int device, major, minor;
+  snprintf(text, size, "unknown");
+  if (cudaGetDevice(&device) == CUDA_SUCCESS &&
+      cudaDeviceGetAttribute(&major, CUDA_ATTRIBUTE_COMPUTE_MAJOR, device) == CUDA_SUCCESS &&
+      cudaDeviceGetAttribute(&minor, CUDA_ATTRIBUTE_COMPUTE_MINOR, device) == CUDA_SUCCESS)
+    snprintf(text, size, "sm_%d%d", major, minor);
+}
+
+static void add_device(void) {
+  int device;
+  char arch[32];
+  describe_arch(arch, sizeof arch);
+  if (cudaGetDevice(&device) == CUDA_SUCCESS)
+    mo_context("device: cuda:%d (%s)", device, arch);
+}
+
+static void add_driver(void) {
+  int runtime = 0, driver = 0;
+  cudaRuntimeGetVersion(&runtime);
+  cudaDriverGetVersion(&driver);
+  if (driver)
+    mo_context("CUDA runtime %d.%d in this program, driver for CUDA %d.%d", runtime / 1000,
+               runtime % 1000 / 10, driver / 1000, driver % 1000 / 10);
+  else
+    mo_context("CUDA runtime %d.%d in this program, no NVIDIA driver found", runtime / 1000,
+               runtime % 1000 / 10);
+}
+
+/* The oldest driver of each CUDA major (CUDA compatibility guide, minor version compatibility). */
+static int oldest_driver(void) {
+  int runtime = 0;
+  cudaRuntimeGetVersion(&runtime);
+  return runtime >= 13000 ? 580 : runtime >= 12000 ? 525 : 450;
+}
+
+MO_NORETURN static void cure_driver(void) {
+  add_driver();
+  mo_cure("install an NVIDIA driver of version %d or newer" OR_THE_CPU, oldest_driver());
+}
+
+MO_NORETURN static void cure_image(void) {
+  char arch[32];
+  describe_arch(arch, sizeof arch);
+  mo_context("no kernel image for this device: image has %s, device is %s", mo_archs, arch);
+  mo_cure("compile with --offload-arch=%s" OR_THE_CPU, arch);
+}
+
+MO_NORETURN static void cure_memory(void) {
+  size_t available, total;
+  if (cudaMemGetInfo(&available, &total) == CUDA_SUCCESS)
+    mo_context("memory: %zu of %zu bytes free", available, total);
+  mo_cure("use less memory at a time, free what is no longer needed, or end other programs that "
+          "use this GPU (nvidia-smi lists them)");
+}
+
+MO_NORETURN static void cure_shape(void) {
+  int device = 0, most_shared = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&most_shared, CUDA_ATTRIBUTE_MAX_SHARED_OPTIN, device);
+  if (most_shared)
+    mo_context("limits: 1024 threads per block, %d bytes of shared memory per block", most_shared);
+  mo_cure("launch smaller blocks, or use less shared memory or fewer registers");
+}
+
+MO_NORETURN static void cure_fault(void) {
+  mo_cure("the error belongs to a kernel or copy that was started earlier: run with "
+          "CUDA_LAUNCH_BLOCKING=1 or under compute-sanitizer to find it");
+}
+
+MO_NORETURN static void cure(int status) {
+  switch (status) {
+  case CUDA_INSUFFICIENT_DRIVER:
+  case CUDA_UNSUPPORTED_PTX:
+    cure_driver();
+  case CUDA_DRIVER_MISMATCH:
+    mo_cure("the loaded kernel module and libcuda differ: reboot, or reload the nvidia module");
+  case CUDA_NO_DEVICE:
+    add_driver();
+    mo_cure("check nvidia-smi and CUDA_VISIBLE_DEVICES" OR_THE_CPU);
+  case CUDA_DEVICES_UNAVAILABLE:
+    mo_cure("another program holds the GPU for itself (nvidia-smi shows its compute mode)" OR_THE_CPU);
+  case CUDA_NO_KERNEL_IMAGE:
+  case CUDA_INVALID_DEVICE_FUNCTION:
+    cure_image();
+  case CUDA_MEMORY_ALLOCATION:
+    cure_memory();
+  case CUDA_LAUNCH_OUT_OF_RESOURCES:
+  case CUDA_INVALID_CONFIGURATION:
+    cure_shape();
+  case CUDA_ILLEGAL_ADDRESS:
+  case CUDA_MISALIGNED_ADDRESS:
+  case CUDA_LAUNCH_FAILURE:
+    cure_fault();
+  case CUDA_ASSERT:
+    mo_cure("an assertion in a kernel failed: its message stands above");
+  case CUDA_COOPERATIVE_TOO_LARGE:
+    mo_cure("a cooperative grid must fit on the GPU all at once: launch fewer blocks");
+  case CUDA_HOST_MEMORY_REGISTERED:
+    mo_cure("register each piece of host memory once, and unregister it before the next time");
+  case CUDA_MISSING_CONFIGURATION:
+    mo_cure("call the kernel's stub by <<<grid, block>>> from CUDA C++, not as a function");
+  case CUDA_NOT_SUPPORTED:
+    mo_cure("this GPU or driver cannot do it: choose another device" OR_THE_CPU);
+  default:
+    mo_cure("look the error up in the CUDA runtime API manual (cudaError_t)");
+  }
+}
+
+static void report_call(int status, const char *call) {
+  mo_error("%s failed: %s (%s)", call, cudaGetErrorName(status), cudaGetErrorString(status));
+}
+
+void mo_cuda_stop(int status, const char *call, const char *format, ...) {
+  char text[256];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  report_call(status, call);
+  mo_context("while %s", text);
+  add_device();
+  cure(status);
+}
+
+void mo_cuda_stop_launch(int status, const char *call, const void *stub, const mo_shape *shape) {
+  report_call(status, call);
+  mo_context_of_launch(stub, shape);
+  add_device();
+  if (status == CUDA_INVALID_VALUE)
+    cure_shape();
+  cure(status);
+}
+
+void mo_cuda_explain_no_device(void) {
+  int count = 0, status = cudaGetDeviceCount(&count);
+  report_call(status ? status : CUDA_NO_DEVICE, "cudaGetDeviceCount");
+  mo_context("while looking for a GPU");
+  cure(status ? status : CUDA_NO_DEVICE);
+}

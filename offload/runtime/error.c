@@ -1,0 +1,85 @@
+/* Error reports, and the names of kernels in them. */
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "mgpu.h"
+#include "mlir_offload.h"
+#include "offload_entry.h"
+
+/* Taken by the first thread that fails and never given back: the others wait for the end. */
+static pthread_mutex_t mo_reporting = PTHREAD_MUTEX_INITIALIZER;
+
+static void print_line(const char *head, const char *format, va_list arguments) {
+  char text[1024];
+  vsnprintf(text, sizeof text, format, arguments);
+  fprintf(stderr, "%s%s\n", head, text);
+}
+
+void mo_error(const char *format, ...) {
+  pthread_mutex_lock(&mo_reporting);
+  /* What the program printed before comes before; only stdout, since another thread may sit in a
+   * read of stdin and hold its lock. */
+  fflush(stdout);
+  va_list arguments;
+  va_start(arguments, format);
+  print_line("mlir-offload: error: ", format, arguments);
+  va_end(arguments);
+}
+
+void mo_context(const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  print_line("  ", format, arguments);
+  va_end(arguments);
+}
+
+void mo_cure(const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  print_line("  cure: ", format, arguments);
+  va_end(arguments);
+  /* Not exit(): handlers of a library whose device has failed may never return. */
+  _exit(MLIR_OFFLOAD_EXIT_STATUS);
+}
+
+void mo_context_of_launch(const void *stub, const mo_shape *shape) {
+  const char *name = mo_kernel_name(stub);
+  const uint32_t *grid = shape->grid, *block = shape->block;
+  if (name)
+    mo_context("kernel: %s", name);
+  else
+    mo_context("kernel: not registered (host stub at %p)", stub);
+  mo_context("launch: grid %u x %u x %u, block %u x %u x %u, %u bytes of dynamic shared memory",
+             grid[0], grid[1], grid[2], block[0], block[1], block[2], shape->dynamic_shared);
+}
+
+/* The linker makes these for the sections that the program has. */
+#define MO_SECTION(section)                                            \
+  extern const char __start_##section[] __attribute__((weak)) MO_INTERNAL; \
+  extern const char __stop_##section[] __attribute__((weak)) MO_INTERNAL;
+MO_SECTION(llvm_offload_entries)
+MO_SECTION(cuda_offloading_entries)
+MO_SECTION(omp_offloading_entries)
+
+typedef struct name_search {
+  const void *stub;
+  const char *name;
+} name_search;
+
+static void compare_entry(const offload_entry *entry, void *context) {
+  name_search *search = context;
+  if (entry->address == search->stub)
+    search->name = entry->name;
+}
+
+const char *mo_kernel_name(const void *stub) {
+  name_search search = {stub, NULL};
+  mo_each_entry(__start_llvm_offload_entries, __stop_llvm_offload_entries, compare_entry, &search);
+  mo_each_entry(__start_cuda_offloading_entries, __stop_cuda_offloading_entries, compare_entry,
+                &search);
+  mo_each_entry(__start_omp_offloading_entries, __stop_omp_offloading_entries, compare_entry,
+                &search);
+  return search.name;
+}

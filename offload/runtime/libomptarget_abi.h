@@ -1,0 +1,53 @@
+/* The part of libomptarget's C interface that is used and that the stand-in offers
+ * (openmp/libomptarget/include/Shared/APITypes.h, omptarget.h). */
+#ifndef LIBOMPTARGET_ABI_H
+#define LIBOMPTARGET_ABI_H
+
+#include <stdint.h>
+
+/* KernelArgsTy. With version 3 libomptarget would put an argument of its own before ours. */
+typedef struct kernel_arguments {
+  uint32_t version;
+  uint32_t argument_count;
+  void **base_pointers;
+  void **pointers;
+  int64_t *sizes;
+  int64_t *types;
+  void **names;
+  void **mappers;
+  uint64_t trip_count;
+  uint64_t flags;
+  uint32_t teams[3];
+  uint32_t threads[3];
+  uint32_t dynamic_group_memory;
+} kernel_arguments;
+
+enum {
+  KERNEL_ARGUMENTS_VERSION = 2,
+  MAP_TARGET_PARAMETER = 0x020,
+  MAP_LITERAL = 0x100,
+};
+
+typedef struct device_image {
+  const char *begin, *end;
+  const void *entries_begin, *entries_end;
+} device_image;
+
+typedef struct image_descriptor {
+  int32_t image_count;
+  device_image *images;
+  const void *entries_begin, *entries_end;
+} image_descriptor;
+
+#ifdef MLIR_OFFLOAD_STANDIN
+#define OMP_SYMBOL __attribute__((visibility("hidden")))
+#else
+#define OMP_SYMBOL __attribute__((visibility("default")))
+#endif
+
+OMP_SYMBOL void __tgt_register_lib(image_descriptor *descriptor);
+OMP_SYMBOL void __tgt_unregister_lib(image_descriptor *descriptor);
+OMP_SYMBOL int __tgt_target_kernel(void *location, int64_t device, int32_t teams, int32_t threads,
+                                   void *entry, kernel_arguments *arguments);
+
+#endif

@@ -1,0 +1,333 @@
+/* The functions that gpu-to-llvm and mlir-translate call, as upstream's CUDA runtime wrappers
+ * (mlir/lib/ExecutionEngine/CudaRuntimeWrappers.cpp) declare them, over the backends linked in.
+ *
+ * mgpuModuleLoad, mgpuModuleUnload and mgpuModuleGetFunction are not here: the compiler resolves
+ * them, so that the function of a launch is the address of the kernel's host stub, under which
+ * clang-linker-wrapper registers the kernel of every kind.
+ */
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mgpu.h"
+#include "mlir_offload.h"
+
+#if !defined MLIR_OFFLOAD_HAVE_CUDA && !defined MLIR_OFFLOAD_HAVE_OPENMP
+#error "define MLIR_OFFLOAD_HAVE_CUDA, MLIR_OFFLOAD_HAVE_OPENMP or both"
+#endif
+
+/* The first one that has a device is the default. */
+static const mo_backend *const mo_backends[] = {
+#ifdef MLIR_OFFLOAD_HAVE_CUDA
+    &mo_cuda,
+#endif
+#ifdef MLIR_OFFLOAD_HAVE_OPENMP
+    &mo_host,
+#endif
+};
+enum { BACKEND_COUNT = sizeof mo_backends / sizeof *mo_backends };
+
+#define CURRENT_INDEX (-1) /* whatever device the API says is current */
+
+typedef struct mo_device {
+  const char *name; /* NULL: not chosen */
+  int index;
+} mo_device;
+
+/* What a thread asked for. The accessor is public so that the dynamic linker binds all copies of
+ * the runtime in a process to one of them; its name changes with the layout. */
+typedef struct mo_thread_1 {
+  void *stream;
+  mo_device device;
+  unsigned change; /* counts the changes of device */
+} mo_thread_1;
+
+mo_thread_1 *mlir_offload_thread_1(void);
+MO_PUBLIC mo_thread_1 *mlir_offload_thread_1(void) {
+  static _Thread_local mo_thread_1 thread;
+  return &thread;
+}
+
+/* Reads "cuda", "cuda:N" or "host". */
+static bool parse_device(const char *text, mo_device *device) {
+  *device = (mo_device){"host", CURRENT_INDEX};
+  if (!strcmp(text, "host"))
+    return true;
+  device->name = "cuda";
+  if (!strcmp(text, "cuda"))
+    return true;
+  if (strncmp(text, "cuda:", 5) || text[5] < '0' || text[5] > '9')
+    return false;
+  char *end;
+  long index = strtol(text + 5, &end, 10);
+  device->index = (int)index;
+  return !*end && index <= INT_MAX;
+}
+
+MO_NORETURN static void refuse_device(const char *origin, const char *text) {
+  mo_error("unknown device '%s' in %s", text, origin);
+  mo_cure("write 'cuda', 'cuda:N' (N counts the GPUs from 0) or 'host'");
+}
+
+static mo_device mo_initial; /* the choice of MLIR_OFFLOAD_DEVICE, or none */
+
+static void read_initial_device(void) {
+  const char *text = getenv("MLIR_OFFLOAD_DEVICE");
+  if (text && *text && !parse_device(text, &mo_initial))
+    refuse_device("MLIR_OFFLOAD_DEVICE", text);
+}
+
+MO_NORETURN static void refuse_absent_backend(const char *name) {
+  mo_error("device '%s' was chosen, but this program holds no device code for it", name);
+  mo_context("device code is there for: %s%s%s", mo_backends[0]->name, BACKEND_COUNT > 1 ? ", " : "",
+             BACKEND_COUNT > 1 ? mo_backends[BACKEND_COUNT - 1]->name : "");
+  mo_cure("link again with --offload-arch=%s, or choose another device by MLIR_OFFLOAD_DEVICE",
+          strcmp(name, "host") ? "sm_NN" : "host");
+}
+
+static const mo_backend *find_backend(const char *name) {
+  for (int i = 0; i < BACKEND_COUNT; ++i)
+    if (!strcmp(mo_backends[i]->name, name))
+      return mo_backends[i];
+  refuse_absent_backend(name);
+}
+
+static const mo_backend *first_with_a_device(void) {
+  for (int i = 0; i < BACKEND_COUNT; ++i)
+    if (mo_backends[i]->count_devices() > 0)
+      return mo_backends[i];
+  mo_backends[0]->explain_no_device();
+}
+
+static void check_device(const mo_backend *backend, int index) {
+  int count = backend->count_devices();
+  if (count <= 0)
+    backend->explain_no_device();
+  if (index < 0 || index >= count) {
+    mo_error("there is no device %d: '%s' has %d", index, backend->name, count);
+    mo_cure("choose a device from 0 to %d", count - 1);
+  }
+}
+
+typedef struct mo_binding {
+  const mo_backend *backend;
+  int index;
+  unsigned change;
+} mo_binding;
+static _Thread_local mo_binding mo_bound;
+
+static void bind_thread(const mo_thread_1 *thread) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, read_initial_device);
+  mo_device wanted = thread->device.name ? thread->device : mo_initial;
+  mo_bound.index = wanted.name ? wanted.index : CURRENT_INDEX;
+  mo_bound.backend = wanted.name ? find_backend(wanted.name) : first_with_a_device();
+  check_device(mo_bound.backend, mo_bound.index == CURRENT_INDEX ? 0 : mo_bound.index);
+  mo_bound.change = thread->change;
+}
+
+/* Returns the backend of the calling thread with its device made current. */
+static const mo_backend *active(void) {
+  const mo_thread_1 *thread = mlir_offload_thread_1();
+  if (!mo_bound.backend || mo_bound.change != thread->change)
+    bind_thread(thread);
+  if (mo_bound.index != CURRENT_INDEX)
+    mo_bound.backend->set_device(mo_bound.index);
+  return mo_bound.backend;
+}
+
+MO_PUBLIC void mlir_offload_set_stream(void *stream) { mlir_offload_thread_1()->stream = stream; }
+
+MO_PUBLIC void *mlir_offload_get_stream(void) { return mlir_offload_thread_1()->stream; }
+
+/* Whether the backend exists is asked at the next use, by the copy of the runtime that is used. */
+MO_PUBLIC void mlir_offload_set_device(const char *text) {
+  mo_thread_1 *thread = mlir_offload_thread_1();
+  mo_device device;
+  if (!text || !parse_device(text, &device))
+    refuse_device("mlir_offload_set_device", text ? text : "(null)");
+  thread->device = device;
+  ++thread->change;
+}
+
+MO_CONTRACT void mgpuSetDefaultDevice(int32_t index) {
+  mo_thread_1 *thread = mlir_offload_thread_1();
+  const mo_backend *backend = active();
+  check_device(backend, index);
+  thread->device = (mo_device){backend->name, index};
+  ++thread->change;
+}
+
+MO_CONTRACT void *mgpuStreamCreate(void) {
+  void *stream = mlir_offload_get_stream();
+  return stream ? stream : active()->create_stream();
+}
+
+MO_CONTRACT void mgpuStreamDestroy(void *stream) { active()->destroy_stream(stream); }
+MO_CONTRACT void mgpuStreamSynchronize(void *stream) { active()->synchronize_stream(stream); }
+MO_CONTRACT void mgpuStreamWaitEvent(void *stream, void *event) {
+  active()->wait_event(stream, event);
+}
+
+MO_CONTRACT void *mgpuEventCreate(void) { return active()->create_event(); }
+MO_CONTRACT void mgpuEventDestroy(void *event) { active()->destroy_event(event); }
+MO_CONTRACT void mgpuEventSynchronize(void *event) { active()->synchronize_event(event); }
+MO_CONTRACT void mgpuEventRecord(void *event, void *stream) {
+  active()->record_event(event, stream);
+}
+
+/* Not ordered by the stream: memory is there when the call returns. */
+MO_CONTRACT void *mgpuMemAlloc(uint64_t size_bytes, void *stream, bool is_host_shared) {
+  (void)stream;
+  return active()->allocate(size_bytes, is_host_shared);
+}
+
+MO_CONTRACT void mgpuMemFree(void *pointer, void *stream) {
+  (void)stream;
+  if (pointer)
+    active()->release(pointer);
+}
+
+MO_CONTRACT void mgpuMemcpy(void *target, void *source, size_t size_bytes, void *stream) {
+  if (size_bytes)
+    active()->copy(target, source, size_bytes, stream);
+}
+
+MO_CONTRACT void mgpuMemset16(void *target, uint16_t value, size_t count, void *stream) {
+  if (count)
+    active()->set16(target, value, count, stream);
+}
+
+MO_CONTRACT void mgpuMemset32(void *target, uint32_t value, size_t count, void *stream) {
+  if (count)
+    active()->set32(target, value, count, stream);
+}
+
+MO_CONTRACT void mgpuMemHostRegister(void *pointer, uint64_t size_bytes) {
+  if (size_bytes)
+    active()->register_host(pointer, size_bytes);
+}
+
+MO_CONTRACT void mgpuMemHostUnregister(void *pointer) { active()->unregister_host(pointer); }
+
+/* A ranked memref: two pointers, the offset in elements, then rank sizes and rank strides. */
+typedef struct mo_memref {
+  char *allocated, *aligned;
+  int64_t offset;
+  int64_t sizes_and_strides[];
+} mo_memref;
+
+/* Returns the first byte that the memref can reach and the number of bytes to the last one; 0
+ * bytes for an empty memref. Strides may be anything, negative too. */
+static char *memref_extent(int64_t rank, const mo_memref *memref, int64_t element_bytes,
+                           uint64_t *size_bytes) {
+  const int64_t *sizes = memref->sizes_and_strides, *strides = sizes + rank;
+  int64_t first = memref->offset, last = memref->offset;
+  *size_bytes = 0;
+  for (int64_t i = 0; i < rank; ++i) {
+    if (sizes[i] <= 0)
+      return memref->aligned;
+    int64_t span = (sizes[i] - 1) * strides[i];
+    *(span < 0 ? &first : &last) += span;
+  }
+  *size_bytes = (uint64_t)((last - first + 1) * element_bytes);
+  return memref->aligned + first * element_bytes;
+}
+
+MO_CONTRACT void mgpuMemHostRegisterMemRef(int64_t rank, mo_memref *memref, int64_t element_bytes) {
+  uint64_t size_bytes;
+  char *first = memref_extent(rank, memref, element_bytes, &size_bytes);
+  mgpuMemHostRegister(first, size_bytes);
+}
+
+MO_CONTRACT void mgpuMemHostUnregisterMemRef(int64_t rank, mo_memref *memref,
+                                             int64_t element_bytes) {
+  uint64_t size_bytes;
+  char *first = memref_extent(rank, memref, element_bytes, &size_bytes);
+  if (size_bytes)
+    mgpuMemHostUnregister(first);
+}
+
+typedef struct mo_memref_1d {
+  char *allocated, *aligned;
+  int64_t offset, size, stride;
+} mo_memref_1d;
+
+/* Programs call these two by name to reach registered host memory from kernels. */
+MO_CONTRACT mo_memref_1d mgpuMemGetDeviceMemRef1dFloat(char *allocated, char *aligned,
+                                                       int64_t offset, int64_t size,
+                                                       int64_t stride) {
+  char *device = active()->device_pointer(aligned);
+  (void)allocated;
+  return (mo_memref_1d){device, device, offset, size, stride};
+}
+
+MO_CONTRACT mo_memref_1d mgpuMemGetDeviceMemRef1dInt32(char *allocated, char *aligned,
+                                                       int64_t offset, int64_t size,
+                                                       int64_t stride) {
+  return mgpuMemGetDeviceMemRef1dFloat(allocated, aligned, offset, size, stride);
+}
+
+/* Sizes come as 64-bit numbers; no device takes more than 32 bits, and none takes 0. */
+static void set_dimensions(uint32_t *result, const int64_t *sizes, const char *what) {
+  for (int i = 0; i < 3; ++i) {
+    if (sizes[i] < 1 || sizes[i] > UINT32_MAX) {
+      mo_error("a kernel was launched with %s %lld x %lld x %lld", what, (long long)sizes[0],
+               (long long)sizes[1], (long long)sizes[2]);
+      mo_cure("every size must be at least 1: do not launch where there is nothing to do");
+    }
+    result[i] = (uint32_t)sizes[i];
+  }
+}
+
+static void launch(const void *stub, mo_shape *shape, const int64_t *grid, const int64_t *block,
+                   void *stream, void **params) {
+  set_dimensions(shape->grid, grid, "a grid of");
+  set_dimensions(shape->block, block, "blocks of");
+  active()->launch(stub, shape, stream, params);
+}
+
+MO_CONTRACT void mgpuLaunchKernel(void *stub, int64_t grid_x, int64_t grid_y, int64_t grid_z,
+                                  int64_t block_x, int64_t block_y, int64_t block_z,
+                                  int32_t dynamic_shared, void *stream, void **params,
+                                  void **extra, int64_t param_count) {
+  (void)extra, (void)param_count;
+  mo_shape shape = {.dynamic_shared = (uint32_t)dynamic_shared};
+  int64_t grid[] = {grid_x, grid_y, grid_z}, block[] = {block_x, block_y, block_z};
+  launch(stub, &shape, grid, block, stream, params);
+}
+
+MO_CONTRACT void mgpuLaunchClusterKernel(void *stub, int64_t cluster_x, int64_t cluster_y,
+                                         int64_t cluster_z, int64_t grid_x, int64_t grid_y,
+                                         int64_t grid_z, int64_t block_x, int64_t block_y,
+                                         int64_t block_z, int32_t dynamic_shared, void *stream,
+                                         void **params, void **extra) {
+  (void)extra;
+  mo_shape shape = {.dynamic_shared = (uint32_t)dynamic_shared};
+  int64_t grid[] = {grid_x, grid_y, grid_z}, block[] = {block_x, block_y, block_z};
+  int64_t cluster[] = {cluster_x, cluster_y, cluster_z};
+  set_dimensions(shape.cluster, cluster, "clusters of");
+  launch(stub, &shape, grid, block, stream, params);
+}
+
+/* LLVM 23. The order of grid and cluster is not that of mgpuLaunchClusterKernel. */
+MO_CONTRACT void mgpuLaunchKernelCooperative(void *stub, int64_t grid_x, int64_t grid_y,
+                                             int64_t grid_z, int64_t cluster_x, int64_t cluster_y,
+                                             int64_t cluster_z, int64_t block_x, int64_t block_y,
+                                             int64_t block_z, int32_t dynamic_shared, void *stream,
+                                             void **params, void **extra) {
+  (void)extra;
+  mo_shape shape = {.dynamic_shared = (uint32_t)dynamic_shared, .is_cooperative = true};
+  int64_t grid[] = {grid_x, grid_y, grid_z}, block[] = {block_x, block_y, block_z};
+  int64_t cluster[] = {cluster_x, cluster_y, cluster_z};
+  if (cluster_x || cluster_y || cluster_z)
+    set_dimensions(shape.cluster, cluster, "clusters of");
+  launch(stub, &shape, grid, block, stream, params);
+}
+
+/* The body of every host stub: CUDA C++ calls the stub after it has pushed the configuration of
+ * `<<<>>>`, which is the CUDA runtime's business whatever device the thread has chosen. */
+MO_CONTRACT void mlir_offload_launch_stub(const void *stub, void **params) {
+  mo_backends[0]->launch_configured(stub, params);
+}

@@ -1,0 +1,79 @@
+/* Inside the runtime: the backends behind the mgpu* functions, and the one way to fail. */
+#ifndef MGPU_H
+#define MGPU_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mo_launch.h"
+
+/* mgpu*: called by what gpu-to-llvm emits. Bound within the program or library that holds them,
+ * because each has its own set of backends. */
+#define MO_CONTRACT __attribute__((visibility("hidden")))
+/* mlir_offload_*: one copy serves the whole process. */
+#define MO_PUBLIC __attribute__((visibility("default"), noinline))
+/* Between the files of the runtime. */
+#define MO_INTERNAL __attribute__((visibility("hidden")))
+/* Unlike _Noreturn part of the type, so that pointers to functions have it too. */
+#define MO_NORETURN __attribute__((noreturn))
+
+typedef struct mo_shape {
+  uint32_t grid[3];
+  uint32_t block[3];
+  uint32_t cluster[3]; /* 0, 0, 0: no clusters */
+  uint32_t dynamic_shared;
+  bool is_cooperative;
+} mo_shape;
+
+/* Streams and events are the handles of the API behind the backend, so that a caller's own handle
+ * can stand wherever one of ours can. */
+typedef struct mo_backend {
+  const char *name; /* the word of MLIR_OFFLOAD_DEVICE */
+  int (*count_devices)(void);
+  MO_NORETURN void (*explain_no_device)(void);
+  void (*set_device)(int index);
+
+  void *(*create_stream)(void);
+  void (*destroy_stream)(void *stream);
+  void (*synchronize_stream)(void *stream);
+  void (*wait_event)(void *stream, void *event);
+  void *(*create_event)(void);
+  void (*destroy_event)(void *event);
+  void (*synchronize_event)(void *event);
+  void (*record_event)(void *event, void *stream);
+
+  void *(*allocate)(uint64_t size_bytes, bool is_host_shared);
+  void (*release)(void *pointer);
+  void (*copy)(void *target, const void *source, size_t size_bytes, void *stream);
+  void (*set16)(void *target, uint16_t value, size_t count, void *stream);
+  void (*set32)(void *target, uint32_t value, size_t count, void *stream);
+  void (*register_host)(void *pointer, uint64_t size_bytes);
+  void (*unregister_host)(void *pointer);
+  void *(*device_pointer)(void *registered);
+
+  void (*launch)(const void *stub, const mo_shape *shape, void *stream, void **params);
+  void (*launch_configured)(const void *stub, void **params);
+} mo_backend;
+
+extern const mo_backend mo_cuda MO_INTERNAL;
+extern const mo_backend mo_host MO_INTERNAL;
+
+/* An error is reported by mo_error, any number of mo_context, and mo_cure, which ends the program
+ * with MLIR_OFFLOAD_EXIT_STATUS. The first thread that fails is the one that reports. */
+MO_INTERNAL void mo_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+MO_INTERNAL void mo_context(const char *format, ...) __attribute__((format(printf, 1, 2)));
+MO_INTERNAL MO_NORETURN void mo_cure(const char *format, ...) __attribute__((format(printf, 1, 2)));
+MO_INTERNAL void mo_context_of_launch(const void *stub, const mo_shape *shape);
+
+/* Returns the name under which the stub is registered, or NULL. */
+MO_INTERNAL const char *mo_kernel_name(const void *stub);
+
+/* Runs body over 0..count on all cores; returns when all has run. See mo_launch. */
+MO_INTERNAL void mo_parallel_for(uint64_t count, mo_range body, void *argument);
+
+#ifdef MLIR_OFFLOAD_STANDIN
+MO_INTERNAL int mo_standin_count_devices(void);
+#endif
+
+#endif

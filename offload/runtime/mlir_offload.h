@@ -1,0 +1,32 @@
+/* What a C or C++ program may call in the runtime of mlir-offload.
+ *
+ * Link nothing for it: mlir-offload links the runtime into every program and shared library that
+ * holds device code. Where several of them live in one process, they share what is set here.
+ */
+#ifndef MLIR_OFFLOAD_H
+#define MLIR_OFFLOAD_H
+
+/* The exit status of a program that the runtime stopped after an error. */
+#define MLIR_OFFLOAD_EXIT_STATUS 70
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Lets all GPU work that the calling thread starts from now on run on the caller's stream (a
+ * cudaStream_t), in order; NULL ends this. The runtime never destroys the stream. */
+void mlir_offload_set_stream(void *stream);
+
+/* Returns what mlir_offload_set_stream last set in the calling thread, or NULL. */
+void *mlir_offload_get_stream(void);
+
+/* Chooses the device of the calling thread: "cuda" (the thread's current CUDA device), "cuda:1",
+ * or "host". Without it MLIR_OFFLOAD_DEVICE decides (same words), else the first GPU, else the
+ * CPU, as far as the program holds device code for them. Stops the program for another word. */
+void mlir_offload_set_device(const char *device);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,30 @@
+/* The call between the host runtime and a kernel image of kind openmp on the CPU.
+ *
+ * A kernel image exports, for each kernel, the function
+ *     void KERNEL(const mo_launch *launch, void **params)
+ * where params is what mgpuLaunchKernel was given: params[i] points to argument i.
+ * libomptarget ignores teams and threads for host kernels, so that the grid travels in mo_launch
+ * (KernelArgsTy version 2, two literal arguments).
+ */
+#ifndef MO_LAUNCH_H
+#define MO_LAUNCH_H
+
+#include <stdint.h>
+
+#define MO_LAUNCH_VERSION 1
+
+/* Runs work items begin <= i < end. */
+typedef void (*mo_range)(void *argument, uint64_t begin, uint64_t end);
+
+typedef struct mo_launch {
+  uint32_t version;        /* MO_LAUNCH_VERSION */
+  uint32_t dynamic_shared; /* bytes of dynamic shared memory per block */
+  uint32_t grid[3];        /* blocks in x, y, z */
+  uint32_t block[3];       /* work-items per block in x, y, z; at most 1024 in all */
+  /* Splits 0..count over the threads of the host runtime; returns when all has run. */
+  void (*parallel_for)(uint64_t count, mo_range body, void *argument);
+  /* Prints the message with the kernel's name and ends the program. */
+  void (*fail)(const char *kernel, const char *message);
+} mo_launch;
+
+#endif

@@ -1,0 +1,24 @@
+/* Offload entries as the linker collects them, in both layouts that LLVM has had
+ * (llvm/Frontend/Offloading/Utility.h). */
+#ifndef OFFLOAD_ENTRY_H
+#define OFFLOAD_ENTRY_H
+
+#include <stdint.h>
+
+enum { OFFLOAD_KIND_OPENMP = 1 };
+
+typedef struct offload_entry {
+  const void *address;
+  const char *name;
+  uint64_t size; /* 0: a kernel */
+  unsigned kind; /* 0: the section tells */
+} offload_entry;
+
+typedef void offload_entry_visitor(const offload_entry *entry, void *context);
+
+/* Calls visit for each entry between begin and end; nothing where begin is NULL. */
+__attribute__((visibility("hidden"))) void mo_each_entry(const void *begin, const void *end,
+                                                         offload_entry_visitor *visit,
+                                                         void *context);
+
+#endif

@@ -1,0 +1,170 @@
+/* Kind openmp for the host triple: the CPU, through libomptarget or the stand-in for it.
+ *
+ * Every operation is complete when its call returns, so that the order of any stream holds and
+ * streams and events need no state.
+ */
+#define _GNU_SOURCE 1
+#include <stdlib.h>
+#include <string.h>
+
+#include "libomptarget_abi.h"
+#include "mgpu.h"
+
+enum { MOST_ITEMS_PER_BLOCK = 1024, ALIGNMENT = 64 };
+
+#ifdef MLIR_OFFLOAD_STANDIN
+static int host_count_devices(void) { return mo_standin_count_devices(); }
+#else
+int omp_get_num_devices(void);
+static int host_count_devices(void) { return omp_get_num_devices(); }
+#endif
+
+MO_NORETURN static void cure_libomptarget(void) {
+  const char *policy = getenv("OMP_TARGET_OFFLOAD");
+  if (policy && *policy) {
+    mo_context("OMP_TARGET_OFFLOAD is '%s'", policy);
+    mo_cure("unset OMP_TARGET_OFFLOAD");
+  }
+  mo_cure("run with LIBOMPTARGET_INFO=-1 to see what libomptarget finds, and link with the clang "
+          "of the same LLVM release as libomptarget");
+}
+
+MO_NORETURN static void host_explain_no_device(void) {
+  mo_error("libomptarget offers no device for the CPU");
+  cure_libomptarget();
+}
+
+static _Thread_local int mo_host_device;
+
+static void host_set_device(int index) { mo_host_device = index; }
+
+static char mo_host_stream, mo_host_event;
+
+static void *host_create_stream(void) { return &mo_host_stream; }
+static void *host_create_event(void) { return &mo_host_event; }
+static void host_ignore(void *handle) { (void)handle; }
+static void host_ignore_two(void *first, void *second) { (void)first, (void)second; }
+
+static void *host_allocate(uint64_t size_bytes, bool is_host_shared) {
+  (void)is_host_shared;
+  void *pointer = NULL;
+  if (size_bytes && posix_memalign(&pointer, ALIGNMENT, size_bytes)) {
+    mo_error("posix_memalign failed: ENOMEM (out of memory)");
+    mo_context("while allocating %llu bytes on the host", (unsigned long long)size_bytes);
+    mo_cure("use less memory at a time, or raise the limit (ulimit -v)");
+  }
+  return pointer;
+}
+
+static void host_copy(void *target, const void *source, size_t size_bytes, void *stream) {
+  (void)stream;
+  memmove(target, source, size_bytes);
+}
+
+/* Fills with copies of what is already there, from a source small enough to stay in the cache. */
+static void fill(char *target, const void *value, size_t width, size_t count) {
+  enum { SOURCE_BYTES = 4096 };
+  size_t size = width * count, done = width;
+  memcpy(target, value, width);
+  while (done < size) {
+    size_t piece = done < SOURCE_BYTES ? done : SOURCE_BYTES;
+    memcpy(target + done, target, piece < size - done ? piece : size - done);
+    done += piece;
+  }
+}
+
+static void host_set16(void *target, uint16_t value, size_t count, void *stream) {
+  (void)stream;
+  fill(target, &value, sizeof value, count);
+}
+
+static void host_set32(void *target, uint32_t value, size_t count, void *stream) {
+  (void)stream;
+  fill(target, &value, sizeof value, count);
+}
+
+static void host_register(void *pointer, uint64_t size_bytes) { (void)pointer, (void)size_bytes; }
+static void *host_device_pointer(void *registered) { return registered; }
+
+static void host_fail(const char *kernel, const char *message) {
+  mo_error("%s", message);
+  mo_context("kernel: %s", kernel);
+  mo_cure("correct the kernel; gdb and -g show its lines on the CPU");
+}
+
+static void check_shape(const void *stub, const mo_shape *shape) {
+  const uint32_t *block = shape->block;
+  uint64_t planes = (uint64_t)block[0] * block[1];
+  if (shape->cluster[0] || shape->is_cooperative) {
+    mo_error("%s launches are not supported on the CPU",
+             shape->is_cooperative ? "cooperative" : "cluster");
+    mo_context_of_launch(stub, shape);
+    mo_cure("run this kernel on a GPU, or launch it without clusters and grid barriers");
+  }
+  if (planes > MOST_ITEMS_PER_BLOCK || planes * block[2] > MOST_ITEMS_PER_BLOCK) {
+    mo_error("a block has more than %d work-items", MOST_ITEMS_PER_BLOCK);
+    mo_context_of_launch(stub, shape);
+    mo_cure("launch smaller blocks: no GPU takes larger ones either");
+  }
+}
+
+static void host_launch(const void *stub, const mo_shape *shape, void *stream, void **params) {
+  (void)stream;
+  check_shape(stub, shape);
+  mo_launch launch = {.version = MO_LAUNCH_VERSION,
+                      .dynamic_shared = shape->dynamic_shared,
+                      .grid = {shape->grid[0], shape->grid[1], shape->grid[2]},
+                      .block = {shape->block[0], shape->block[1], shape->block[2]},
+                      .parallel_for = mo_parallel_for,
+                      .fail = host_fail};
+  void *values[] = {&launch, params};
+  int64_t sizes[] = {sizeof(void *), sizeof(void *)};
+  int64_t types[] = {MAP_TARGET_PARAMETER | MAP_LITERAL, MAP_TARGET_PARAMETER | MAP_LITERAL};
+  kernel_arguments arguments = {.version = KERNEL_ARGUMENTS_VERSION,
+                                .argument_count = 2,
+                                .base_pointers = values,
+                                .pointers = values,
+                                .sizes = sizes,
+                                .types = types,
+                                .teams = {1, 1, 1},
+                                .threads = {1, 1, 1}};
+  if (__tgt_target_kernel(NULL, mo_host_device, 1, 1, (void *)stub, &arguments)) {
+    mo_error("__tgt_target_kernel failed: the kernel was not launched");
+    mo_context_of_launch(stub, shape);
+    cure_libomptarget();
+  }
+}
+
+static void host_launch_configured(const void *stub, void **params) {
+  const char *name = mo_kernel_name(stub);
+  (void)params;
+  mo_error("%s was called from host code, but this program holds no device code for a GPU",
+           name ? name : "a kernel");
+  mo_cure("<<<>>> and calls of a kernel's stub need CUDA: link with --offload-arch=sm_NN, or "
+          "launch the kernel from MLIR (gpu.launch_func)");
+}
+
+const mo_backend mo_host = {
+    .name = "host",
+    .count_devices = host_count_devices,
+    .explain_no_device = host_explain_no_device,
+    .set_device = host_set_device,
+    .create_stream = host_create_stream,
+    .destroy_stream = host_ignore,
+    .synchronize_stream = host_ignore,
+    .wait_event = host_ignore_two,
+    .create_event = host_create_event,
+    .destroy_event = host_ignore,
+    .synchronize_event = host_ignore,
+    .record_event = host_ignore_two,
+    .allocate = host_allocate,
+    .release = free,
+    .copy = host_copy,
+    .set16 = host_set16,
+    .set32 = host_set32,
+    .register_host = host_register,
+    .unregister_host = host_ignore,
+    .device_pointer = host_device_pointer,
+    .launch = host_launch,
+    .launch_configured = host_launch_configured,
+};

@@ -1,0 +1,21 @@
+/* The whole runtime as one translation unit: it is compiled at each link, and starting a compiler
+ * costs more than compiling any of these files. Each of them also compiles alone. */
+#define _GNU_SOURCE 1
+
+#include "error.c"
+#include "mgpu.c"
+#include "offload_entry.c"
+
+#ifdef MLIR_OFFLOAD_HAVE_CUDA
+#include "cuda.c"
+#include "cuda_error.c"
+#include "cuda_stream.c"
+#endif
+
+#ifdef MLIR_OFFLOAD_HAVE_OPENMP
+#include "openmp.c"
+#include "pool.c"
+#ifdef MLIR_OFFLOAD_STANDIN
+#include "standin.c"
+#endif
+#endif

@@ -1,0 +1,39 @@
+"""Which tests need which real tools; with --require-tools nothing that needs them may be skipped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--require-tools",
+        action="store_true",
+        help="fail, instead of skipping, where a tool that a test needs is not installed",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    required = config.getoption("--require-tools")
+    for item in items:
+        for mark in item.iter_markers("llvm"):
+            if not _has_llvm(*mark.args) and not required:
+                item.add_marker(pytest.mark.skip(reason=f"LLVM {mark.args[0]} is not installed"))
+
+
+def _has_llvm(major: int) -> bool:
+    return Path(f"/usr/lib/llvm-{major}/bin/clang").exists()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> object:
+    """Turn a skip into a failure where the tools were promised."""
+    report = yield
+    if item.config.getoption("--require-tools") and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped although --require-tools was given: {report.longrepr}"
+    return report

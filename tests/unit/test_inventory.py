@@ -1,0 +1,174 @@
+"""The rows of `mlir-offload toolchains`: what there is, what for, and what to install."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from mlir_offload.toolchain import gpu
+from mlir_offload.toolchain.errors import ToolchainError
+from mlir_offload.toolchain.inventory import (
+    Inventory,
+    InventoryRow,
+    Missing,
+    Part,
+    inventory_rows,
+    take_inventory,
+)
+from mlir_offload.toolchain.process import Command, Completed
+from mlir_offload.toolchain.search import SearchPlaces
+
+PROGRAMS = ("mlir-opt", "mlir-translate", "clang", "clang-linker-wrapper", "clang-nvlink-wrapper")
+
+
+@dataclass(frozen=True)
+class FakeRelease:
+    """Every program is of one release, less those named."""
+
+    version: str
+    others: Mapping[str, str]
+
+    def run(self, command: Command, *, input_text: str | None = None) -> Completed:
+        assert input_text is None
+        version = self.others.get(Path(command.argv[0]).name, self.version)
+        if not version:
+            msg = f"cannot start {command.argv[0]}: Permission denied"
+            raise ToolchainError(msg)
+        return Completed(command, 0, f"LLVM version {version}\n", "")
+
+
+@pytest.fixture(autouse=True)
+def _no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "_LIBRARY", "libcuda-absent.so.1")
+
+
+def install(root: Path, names: tuple[str, ...] = (*PROGRAMS, "opt", "ld.lld")) -> Path:
+    folder = root / "usr/lib/llvm-22/bin"
+    folder.mkdir(parents=True)
+    for name in names:
+        (folder / name).touch(mode=0o755)
+    return folder.parent
+
+
+def rows_of(root: Path, version: str = "22.1.8", **others: str) -> dict[Part, InventoryRow]:
+    names = {name.replace("_", "-"): value for name, value in others.items()}
+    inventory = take_inventory(FakeRelease(version, names), SearchPlaces(root=root))
+    return {row.part: row for row in inventory_rows(inventory)}
+
+
+def test_a_complete_release_is_the_default_and_names_its_roles(tmp_path: Path) -> None:
+    prefix = install(tmp_path)
+    row = rows_of(tmp_path)[Part.LLVM]
+    assert (row.version, row.location, row.is_default) == ("22.1.8", prefix, True)
+    assert row.roles == ("lower", "link", "cpu")
+    assert row.missing == (
+        Missing("libomptarget", "libomptarget", "apt install liboffload-22", is_optional=True),
+    )
+
+
+def test_what_is_missing_names_its_role_and_package(tmp_path: Path) -> None:
+    install(tmp_path, PROGRAMS)
+    missing = rows_of(tmp_path)[Part.LLVM].missing
+    assert Missing("opt", "cpu", "apt install llvm-22") in missing
+    assert Missing("ld.lld", "cpu", "apt install lld-22") in missing
+
+
+def test_a_program_of_another_release_or_one_that_does_not_start_is_reported_once(
+    tmp_path: Path,
+) -> None:
+    install(tmp_path)
+    row = rows_of(tmp_path, mlir_opt="19.1.7", opt="")[Part.LLVM]
+    reasons = {missing.name: missing.reason for missing in row.missing}
+    assert reasons["mlir-opt"] == "it is of LLVM 19.1.7"
+    assert "Permission denied" in reasons["opt"]
+    assert len(reasons) == len(row.missing)
+
+
+def test_a_release_that_does_not_answer_is_a_row_with_the_problem(tmp_path: Path) -> None:
+    install(tmp_path)
+    row = rows_of(tmp_path, clang="")[Part.LLVM]
+    assert "Permission denied" in row.problem
+    assert not row.is_default
+    assert row.roles == ()
+
+
+def test_an_empty_machine_gets_one_row_for_each_part_with_the_cure(tmp_path: Path) -> None:
+    rows = rows_of(tmp_path)
+    assert set(rows) == set(Part)
+    assert all(row.location is None for row in rows.values())
+    assert "mlir-22-tools" in rows[Part.LLVM].missing[0].cure
+    assert "mlir-offload[cuda]" in rows[Part.CUDA].missing[0].cure
+    assert "rocm-device-libs" in rows[Part.ROCM].missing[0].cure
+    assert "no NVIDIA GPU" in rows[Part.GPU].problem
+
+
+def test_an_incomplete_toolkit_names_the_wheels(tmp_path: Path) -> None:
+    ptxas = tmp_path / "usr/local/cuda/bin/ptxas"
+    ptxas.parent.mkdir(parents=True)
+    ptxas.touch(mode=0o755)
+    row = rows_of(tmp_path)[Part.CUDA]
+    assert row.roles == ()
+    assert [m.name for m in row.missing] == ["nvlink", "fatbinary", "libdevice", "cudart"]
+    assert row.missing[2].cure == "pip install 'mlir-offload[cuda]' (nvidia-nvvm)"
+
+
+def test_gpus_are_listed_in_the_order_of_cuda() -> None:
+    rows = inventory_rows(Inventory((), (), (), ("sm_90", "sm_80")))
+    gpus = [row for row in rows if row.part is Part.GPU]
+    assert [(row.version, row.source, row.is_default) for row in gpus] == [
+        ("sm_90", "cuda:0", True),
+        ("sm_80", "cuda:1", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    "library", ["libcuda-absent.so.1", "libc.so.6"], ids=["absent", "no driver"]
+)
+def test_without_a_working_driver_there_are_no_gpus(
+    monkeypatch: pytest.MonkeyPatch, library: str
+) -> None:
+    monkeypatch.setattr(gpu, "_LIBRARY", library)
+    assert gpu.probe_gpus() == ()
+
+
+@dataclass(frozen=True)
+class FakeDriver:
+    """Has GPUs of these compute capabilities; cuInit answers with `status`."""
+
+    capabilities: tuple[tuple[int, int], ...]
+    status: int = 0
+
+    def cuInit(self, flags: int) -> int:  # noqa: N802 (the driver's own name)
+        assert flags == 0
+        return self.status
+
+    def cuDeviceGetCount(self, count: object) -> int:  # noqa: N802
+        _store(count, len(self.capabilities))
+        return 0
+
+    def cuDeviceGet(self, device: object, ordinal: int) -> int:  # noqa: N802
+        _store(device, ordinal)
+        return 0
+
+    def cuDeviceGetAttribute(self, value: object, attribute: int, device: ctypes.c_int) -> int:  # noqa: N802
+        _store(value, self.capabilities[device.value][attribute - 75])
+        return 0
+
+
+def _store(reference: object, value: int) -> None:
+    ctypes.cast(reference, ctypes.POINTER(ctypes.c_int))[0] = value  # type: ignore[arg-type]  # a byref
+
+
+@pytest.mark.parametrize(
+    ("status", "archs"), [(0, ("sm_90", "sm_120")), (100, ())], ids=["works", "no device"]
+)
+def test_the_driver_tells_the_architectures(
+    monkeypatch: pytest.MonkeyPatch, status: int, archs: tuple[str, ...]
+) -> None:
+    driver = FakeDriver(((9, 0), (12, 0)), status)
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: driver)
+    assert gpu.probe_gpus() == archs

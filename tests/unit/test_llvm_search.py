@@ -1,0 +1,353 @@
+"""Finding, probing and choosing LLVM: paths first, one program at most, nothing believed unproved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
+from mlir_offload.toolchain.llvm import (
+    LlvmToolchain,
+    UnusableLlvm,
+    choose_llvm,
+    llvm_probe,
+    probe_llvm,
+)
+from mlir_offload.toolchain.llvm_tools import Role, load_llvm_table
+from mlir_offload.toolchain.process import Command, Completed
+from mlir_offload.toolchain.search import SearchPlaces, find_llvm, search_places
+from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.toolchain.wish import Wish
+
+LOWER = ("mlir-opt", "mlir-translate")
+LINK = ("clang", "clang-linker-wrapper", "clang-nvlink-wrapper")
+
+
+@dataclass(frozen=True)
+class FakeTools:
+    """Answers `--version` from a mapping of resolved programs, and remembers who was asked."""
+
+    answers: Mapping[Path, str | int]
+    asked: list[Path] = field(default_factory=list)
+
+    def run(self, command: Command, *, input_text: str | None = None) -> Completed:
+        assert input_text is None
+        program = Path(command.argv[0])
+        self.asked.append(program)
+        answer = self.answers.get(program.resolve())
+        if answer is None:
+            msg = f"cannot start {program}: Exec format error"
+            raise ToolchainError(msg)
+        if isinstance(answer, int):
+            return Completed(command, answer, "", "")
+        return Completed(command, 0, answer, "")
+
+
+def install(prefix: Path, names: Iterable[str] = (*LOWER, *LINK), *, suffix: str = "") -> Path:
+    folder = prefix / "bin"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        program = folder / f"{name}{suffix}"
+        program.touch()
+        program.chmod(0o755)
+    return prefix
+
+
+def says(
+    prefix: Path, version: str, names: Iterable[str] = ("clang", "mlir-opt")
+) -> dict[Path, str | int]:
+    return {
+        prefix / "bin" / name: f"Debian clang version {version} (1)\nTarget: x\n" for name in names
+    }
+
+
+def choose(
+    tools: FakeTools, places: SearchPlaces, roles: Iterable[Role] | None = None
+) -> LlvmToolchain:
+    found = find_llvm(places)
+    if roles is None:
+        return choose_llvm(found, places.llvm, llvm_probe(tools))
+    return choose_llvm(found, places.llvm, llvm_probe(tools), roles=tuple(roles))
+
+
+def usual(root: Path, name: str) -> Path:
+    return root / "usr" / "lib" / name
+
+
+def test_the_usual_places_are_searched_and_the_newest_complete_release_is_chosen(
+    tmp_path: Path,
+) -> None:
+    old, new = install(usual(tmp_path, "llvm-19")), install(usual(tmp_path, "llvm-22"))
+    tools = FakeTools({**says(old, "19.1.7"), **says(new, "22.1.8")})
+    chosen = choose(tools, SearchPlaces(root=tmp_path))
+    assert chosen.prefix == new
+    assert chosen.version == ToolVersion(22, 1, 8)
+    assert chosen.can_lower
+    assert chosen.can_link
+    assert chosen.is_complete
+
+
+def test_finding_starts_no_program_and_choosing_starts_one(tmp_path: Path) -> None:
+    prefixes = [install(usual(tmp_path, f"llvm-{major}")) for major in (16, 19, 22)]
+    tools = FakeTools({k: v for p in prefixes for k, v in says(p, f"{p.name[5:]}.1.0").items()})
+    places = SearchPlaces(root=tmp_path)
+    assert len(find_llvm(places)) == 3
+    assert tools.asked == []
+    choose(tools, places)
+    assert tools.asked == [prefixes[2] / "bin" / "clang"]
+
+
+def test_a_newer_release_that_lacks_a_program_is_passed_over(tmp_path: Path) -> None:
+    old = install(usual(tmp_path, "llvm-19"))
+    new = install(usual(tmp_path, "llvm-22"), ("clang", "mlir-opt"))
+    tools = FakeTools({**says(old, "19.1.7"), **says(new, "22.1.8")})
+    assert choose(tools, SearchPlaces(root=tmp_path)).prefix == old
+
+
+def test_a_versioned_link_on_path_leads_to_the_real_prefix(tmp_path: Path) -> None:
+    prefix = install(tmp_path / "somewhere" / "llvm-22")
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+    (bin_folder / "mlir-opt-22").symlink_to(prefix / "bin" / "mlir-opt")
+    found = find_llvm(SearchPlaces(path=(bin_folder,), root=tmp_path / "empty"))
+    assert [(i.prefix, i.expected_major, i.source) for i in found] == [(prefix, 22, "PATH")]
+
+
+def test_programs_with_a_suffix_of_their_own_are_one_installation_for_each_suffix(
+    tmp_path: Path,
+) -> None:
+    install(tmp_path, suffix="-19")
+    install(tmp_path, suffix="-22")
+    found = find_llvm(SearchPlaces(path=(tmp_path / "bin",), root=tmp_path / "empty"))
+    assert sorted(i.expected_major or 0 for i in found) == [19, 22]
+    assert {i.path("clang") for i in found} == {
+        tmp_path / "bin" / "clang-19",
+        tmp_path / "bin" / "clang-22",
+    }
+
+
+def test_the_plain_name_that_links_to_the_versioned_file_is_the_same_installation(
+    tmp_path: Path,
+) -> None:
+    install(tmp_path, ("mlir-opt", "mlir-translate", "clang-22"))
+    (tmp_path / "bin" / "clang").symlink_to("clang-22")
+    (found,) = find_llvm(SearchPlaces(path=(tmp_path / "bin",), root=tmp_path / "empty"))
+    assert found.path("clang") == tmp_path / "bin" / "clang"
+    assert found.path("mlir-opt") is not None
+
+
+def test_a_link_to_a_compiler_cache_is_not_followed_to_it(tmp_path: Path) -> None:
+    install(tmp_path / "usr", ("ccache",))
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    (folder / "clang").symlink_to(tmp_path / "usr" / "bin" / "ccache")
+    (found,) = find_llvm(SearchPlaces(path=(folder,), root=tmp_path / "empty"))
+    assert found.path("clang") == folder / "clang"
+
+
+def test_an_unreadable_or_absent_folder_on_path_is_skipped(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    places = SearchPlaces(path=(tmp_path / "absent", tmp_path / "file"), root=tmp_path)
+    assert find_llvm(places) == ()
+
+
+@pytest.mark.parametrize(
+    "spelling", ["", "bin", "bin/mlir-opt"], ids=["prefix", "bin folder", "program"]
+)
+def test_a_path_may_be_a_prefix_its_bin_folder_or_a_program(tmp_path: Path, spelling: str) -> None:
+    prefix = install(tmp_path / "my llvm 'é'")
+    other = install(usual(tmp_path, "llvm-22"))
+    places = SearchPlaces(llvm=Wish(str(prefix / spelling), "--llvm=x"), root=tmp_path)
+    tools = FakeTools({**says(prefix, "19.1.7"), **says(other, "22.1.8")})
+    assert choose(tools, places).prefix == prefix
+
+
+@pytest.mark.parametrize("value", ["19", "19.1", "19.1.7"])
+def test_a_release_number_chooses_among_what_is_found(tmp_path: Path, value: str) -> None:
+    old, new = install(usual(tmp_path, "llvm-19")), install(usual(tmp_path, "llvm-22"))
+    tools = FakeTools({**says(old, "19.1.7"), **says(new, "22.1.8")})
+    places = SearchPlaces(llvm=Wish(value, f"--llvm={value}"), root=tmp_path)
+    assert choose(tools, places).prefix == old
+    assert tools.asked == [old / "bin" / "clang"]
+
+
+def test_the_option_goes_before_the_variable() -> None:
+    environment = {"MLIR_OFFLOAD_LLVM": "19", "PATH": "/a::/b"}
+    both = search_places(environment, ["", "/site"], llvm="22")
+    assert both.llvm == Wish("22", "--llvm=22")
+    assert both.path == (Path("/a"), Path("/b"))
+    assert both.site_packages == (Path("/site"),)
+    assert search_places(environment, []).llvm == Wish("19", "MLIR_OFFLOAD_LLVM=19")
+    assert search_places({}, []).llvm is None
+
+
+def test_a_folder_whose_name_lies_is_found_out(tmp_path: Path) -> None:
+    liar, honest = install(usual(tmp_path, "llvm-99")), install(usual(tmp_path, "llvm-22"))
+    tools = FakeTools({**says(liar, "18.1.3"), **says(honest, "22.1.8")})
+    assert choose(tools, SearchPlaces(root=tmp_path)).prefix == honest
+
+
+def test_a_release_asked_for_is_found_where_no_name_promises_it(tmp_path: Path) -> None:
+    liar = install(usual(tmp_path, "llvm-22"))
+    real = install(tmp_path / "usr" / "local")
+    tools = FakeTools({**says(liar, "19.1.7"), **says(real, "22.1.8")})
+    places = SearchPlaces(llvm=Wish("22", "--llvm=22"), root=tmp_path)
+    assert choose(tools, places).prefix == real
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("\x00\x01 no release 9.9\n", "printed no version"),
+        ("", "printed no version"),
+        (-11, "killed by SIGSEGV"),
+        (3, "exit status 3"),
+        (None, "Exec format error"),
+    ],
+    ids=["garbage", "silence", "crash", "failure", "no program"],
+)
+def test_a_broken_program_makes_its_installation_unusable_with_the_reason(
+    tmp_path: Path, answer: str | int | None, reason: str
+) -> None:
+    broken = install(usual(tmp_path, "llvm-22"))
+    good = install(usual(tmp_path, "llvm-19"))
+    answers = {broken / "bin" / "clang": answer} if answer is not None else {}
+    tools = FakeTools({**answers, **says(good, "19.1.7")})
+    installation = next(i for i in find_llvm(SearchPlaces(root=tmp_path)) if i.prefix == broken)
+    probed = probe_llvm(tools, installation)
+    assert isinstance(probed, UnusableLlvm)
+    assert reason in probed.reason
+    assert choose(tools, SearchPlaces(root=tmp_path)).prefix == good
+
+
+def test_a_fork_is_not_taken_for_a_release(tmp_path: Path) -> None:
+    prefix = install(tmp_path / "usr" / "local")
+    tools = FakeTools(dict.fromkeys(says(prefix, ""), "AMD clang version 22.0.0git (https://x)\n"))
+    with pytest.raises(ToolchainError, match="fork"):
+        choose(tools, SearchPlaces(root=tmp_path))
+
+
+def test_programs_of_two_releases_in_one_folder_are_refused(tmp_path: Path) -> None:
+    prefix = install(tmp_path / "usr" / "local")
+    answers = {**says(prefix, "22.1.8", ["clang"]), **says(prefix, "19.1.7", ["mlir-opt"])}
+    with pytest.raises(ToolchainError, match=r"two releases: clang 22\.1\.8, mlir-opt 19\.1\.7"):
+        choose(FakeTools(answers), SearchPlaces(root=tmp_path))
+
+
+def test_what_an_explicit_choice_lacks_is_named_with_the_package(tmp_path: Path) -> None:
+    prefix = install(
+        usual(tmp_path, "llvm-22"), ("clang", "clang-linker-wrapper", "clang-nvlink-wrapper")
+    )
+    complete = install(usual(tmp_path, "llvm-19"))
+    tools = FakeTools({**says(prefix, "22.1.8"), **says(complete, "19.1.7")})
+    places = SearchPlaces(llvm=Wish("22", "--llvm=22"), root=tmp_path)
+    with pytest.raises(ToolchainError) as caught:
+        choose(tools, places)
+    assert (
+        caught.value.message
+        == f"--llvm=22: LLVM 22.1.8 in {prefix} has no mlir-opt and no mlir-translate"
+    )
+    assert caught.value.hint == "apt install mlir-22-tools"
+    assert choose(tools, places, [Role.LINK]).prefix == prefix
+
+
+def test_an_explicit_choice_that_is_too_old_for_the_role_says_so(tmp_path: Path) -> None:
+    prefix = install(usual(tmp_path, "llvm-16"))
+    tools = FakeTools(says(prefix, "16.0.6"))
+    places = SearchPlaces(llvm=Wish("16", "--llvm=16"), root=tmp_path)
+    with pytest.raises(CompatibilityError, match="too old to lower: releases from 19 on can"):
+        choose(tools, places)
+    assert choose(tools, places, [Role.LINK]).version.major == 16
+
+
+@pytest.mark.parametrize(
+    ("wish", "message", "package"),
+    [
+        (None, "no LLVM installation found", "mlir-22-tools"),
+        (Wish("23", "--llvm=23"), "--llvm=23: LLVM 23 is not installed", "mlir-23-tools"),
+        (
+            Wish("/no/such", "MLIR_OFFLOAD_LLVM=/no/such"),
+            "MLIR_OFFLOAD_LLVM=/no/such: no LLVM",
+            "clang-22",
+        ),
+    ],
+    ids=["nothing", "release", "path"],
+)
+def test_where_nothing_is_found_the_packages_are_named(
+    tmp_path: Path, wish: Wish | None, message: str, package: str
+) -> None:
+    with pytest.raises(ToolchainError, match=message) as caught:
+        choose(FakeTools({}), SearchPlaces(llvm=wish, root=tmp_path))
+    assert package in caught.value.hint
+
+
+def test_a_missing_tool_is_an_error_that_names_its_package(tmp_path: Path) -> None:
+    prefix = install(usual(tmp_path, "llvm-22"))
+    toolchain = choose(FakeTools(says(prefix, "22.1.8")), SearchPlaces(root=tmp_path))
+    assert toolchain.tool("mlir-opt") == prefix / "bin" / "mlir-opt"
+    assert not toolchain.has("opt")
+    with pytest.raises(ToolchainError) as caught:
+        toolchain.tool("opt")
+    assert caught.value.hint == "install it: apt install llvm-22"
+
+
+def test_a_file_that_may_not_be_started_is_no_tool(tmp_path: Path) -> None:
+    prefix = install(usual(tmp_path, "llvm-22"))
+    (prefix / "bin" / "mlir-opt").chmod(0o644)
+    tools = FakeTools(says(prefix, "22.1.8"))
+    toolchain = choose(tools, SearchPlaces(root=tmp_path), [Role.LINK])
+    assert not toolchain.can_lower
+    with pytest.raises(ToolchainError, match="mlir-opt is not executable"):
+        toolchain.tool("mlir-opt")
+
+
+def test_a_toolchain_can_be_a_key(tmp_path: Path) -> None:
+    prefix = install(usual(tmp_path, "llvm-22"))
+    tools = FakeTools(says(prefix, "22.1.8"))
+    one, two = (choose(tools, SearchPlaces(root=tmp_path)) for _ in range(2))
+    assert len({one, two}) == 1
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (["libomptarget.so.22.1"], "libomptarget.so.22.1"),
+        (["libomptarget.so.19.1"], None),
+        (["libomptarget.so"], "libomptarget.so"),
+        (["libomptarget-nvptx.bc"], None),
+        ([], None),
+    ],
+    ids=["versioned", "of another release", "without a version", "device library", "none"],
+)
+def test_libomptarget_is_that_of_the_release(
+    tmp_path: Path, files: list[str], expected: str | None
+) -> None:
+    prefix = install(usual(tmp_path, "llvm-22"))
+    library_folder = prefix / "lib"
+    library_folder.mkdir()
+    for name in files:
+        (library_folder / name).touch()
+    toolchain = choose(FakeTools(says(prefix, "22.1.8")), SearchPlaces(root=tmp_path))
+    assert toolchain.libomptarget == (library_folder / expected if expected else None)
+
+
+def test_the_resource_folder_of_clang_tells_the_release_of_a_shared_prefix(tmp_path: Path) -> None:
+    prefix = install(tmp_path / "usr" / "local")
+    (prefix / "lib" / "clang" / "22").mkdir(parents=True)
+    (found,) = find_llvm(SearchPlaces(root=tmp_path))
+    assert found.expected_major == 22
+    (prefix / "lib" / "clang" / "19").mkdir()
+    (found,) = find_llvm(SearchPlaces(root=tmp_path))
+    assert found.expected_major is None
+
+
+def test_the_packages_of_a_release_are_named_once_each() -> None:
+    packages = load_llvm_table().packages(22)
+    assert set(packages) == {"mlir-22-tools", "clang-22", "clang-tools-22", "llvm-22", "lld-22"}
+    assert len(packages) == len(set(packages))
+    assert load_llvm_table().libomptarget_package(22) == "liboffload-22"
+    assert load_llvm_table().libomptarget_package(19) == "libomp-19-dev"
+    assert load_llvm_table().libomptarget_package(15) == ""

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mlir_offload.driver.options import CompileOptions, Mode, parse_arguments
+from mlir_offload.toolchain.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("arguments", "mode"),
+    [
+        (["k.mlir"], Mode.LINK),
+        (["-c", "k.mlir"], Mode.OBJECT),
+        (["-S", "k.mlir"], Mode.ASSEMBLY),
+        (["-S", "-emit-llvm", "k.mlir"], Mode.LLVM_TEXT),
+        (["-c", "-emit-llvm", "k.mlir"], Mode.LLVM_BITCODE),
+        (["-emit-llvm", "k.mlir"], Mode.LLVM_BITCODE),
+    ],
+    ids=str,
+)
+def test_the_last_stage_is_the_one_that_clang_would_stop_at(arguments: list[str], mode: Mode) -> None:
+    assert parse_arguments(arguments).mode is mode
+
+
+def test_archs_come_from_lists_and_from_repeated_options_once_each() -> None:
+    options = parse_arguments(["--offload-arch=sm_80,sm_90", "--offload-arch=host,sm_80", "k.mlir"])
+    assert options.offload_archs == ("sm_80", "sm_90", "host")
+
+
+@pytest.mark.parametrize("arguments", [["-o", "x", "k.mlir"], ["-ox", "k.mlir"]], ids=["separate", "joined"])
+def test_a_value_may_be_joined_or_the_next_argument(arguments: list[str]) -> None:
+    assert parse_arguments(arguments).output == Path("x")
+
+
+def test_inputs_and_libraries_keep_their_order_for_the_linker() -> None:
+    options = parse_arguments(["a.o", "-Llib", "-lx", "b.o", "-Wl,--as-needed", "-l", "m"])
+    assert options.link_items == ("a.o", "-Llib", "-lx", "b.o", "-Wl,--as-needed", "-lm")
+
+
+def test_a_file_name_that_looks_like_an_option_stays_a_file() -> None:
+    options = parse_arguments(["-c", "--", "-k.mlir"])
+    assert options.inputs == (Path("-k.mlir"),)
+    assert options.link_items == ("./-k.mlir",)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        ([], "no input files", "name at least one"),
+        (["-Q", "k.mlir"], "unknown option '-Q'", "--help"),
+        (["--offload-arhc=sm_90", "k.mlir"], "unknown option", "'--offload-arch'"),
+        (["k.mlir", "-o"], "option '-o' needs a value", ""),
+        (["-c", "a.mlir", "b.mlir", "-o", "x.o"], "-o names one file", "each input"),
+        (["-c", "-shared", "a.mlir"], "-shared links", ""),
+        (["--offload-arch=,", "k.mlir"], "names no architecture", "sm_NN"),
+        (["-j0", "k.mlir"], "-j needs a number", ""),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_a_bad_command_line_is_an_error_with_its_cure(
+    arguments: list[str], message: str, hint: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_arguments(arguments)
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+
+
+def test_the_default_is_optimised_code_without_debug_info() -> None:
+    options = parse_arguments(["k.mlir"])
+    assert (options.opt_level, options.debug) == (2, False)
+    assert CompileOptions().jobs >= 1

@@ -1,0 +1,1 @@
+"""Programs, versions and targets: what is installed and what it can do."""

@@ -1,0 +1,201 @@
+"""Installed CUDA toolkits: what was found, what it really is, and which one to use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from mlir_offload.toolchain.errors import ToolchainError
+from mlir_offload.toolchain.process import Runner
+from mlir_offload.toolchain.tables import load_table
+from mlir_offload.toolchain.tool import is_program, probe_version
+from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.toolchain.wish import Wish
+
+_VERSION = re.compile(r"\brelease [\d.]+, V")
+_NUMBER = re.compile(r"\d+")
+_PART_NAMES = frozenset({"ptxas", "nvlink", "fatbinary", "libdevice", "cudart_static", "cudart"})
+_EXTRA = "pip install 'mlir-offload[cuda]'"
+
+
+@dataclass(frozen=True, slots=True)
+class PartRow:
+    """Where a part of a toolkit lies below its root, and the wheel on PyPI that ships it."""
+
+    name: str
+    directories: tuple[str, ...]
+    names: tuple[str, ...]
+    wheel: str
+    is_program: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CudaTable:
+    """What is known of CUDA toolkits as installed software."""
+
+    places: tuple[str, ...]
+    wheel_roots: tuple[str, ...]
+    parts: tuple[PartRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CudaInstallation:
+    """The parts of CUDA below one root, found by looking at paths alone."""
+
+    root: Path
+    parts: tuple[tuple[str, Path], ...]
+    source: str
+
+    def path(self, name: str) -> Path | None:
+        """Return the part of that name, or None."""
+        return dict(self.parts).get(name)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Return what a build needs and is not there; one of the two runtime libraries is enough."""
+        names = ("ptxas", "nvlink", "fatbinary", "libdevice")
+        absent = [name for name in names if not self.path(name)]
+        if not self.path("cudart") and not self.path("cudart_static"):
+            absent.append("cudart")
+        return tuple(absent)
+
+
+@dataclass(frozen=True, slots=True)
+class UnusableCuda:
+    """An installation that cannot be used, and why."""
+
+    installation: CudaInstallation
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CudaToolkit:
+    """A CUDA toolkit; `version` is that of ptxas, and every path is a full path to a file.
+
+    `source` says how it was found: an option, a variable, PATH, a place or the Python environment.
+    """
+
+    root: Path
+    version: ToolVersion
+    ptxas: Path | None = None
+    nvlink: Path | None = None
+    fatbinary: Path | None = None
+    libdevice: Path | None = None
+    cudart_static: Path | None = None
+    cudart: Path | None = None
+    source: str = ""
+
+    @property
+    def installation(self) -> CudaInstallation:
+        """Return where its parts lie, without the version."""
+        parts = tuple((name, path) for name in sorted(_PART_NAMES) if (path := getattr(self, name)))
+        return CudaInstallation(self.root, parts, self.source)
+
+
+ProbeCuda = Callable[[CudaInstallation], CudaToolkit | UnusableCuda]
+
+
+@cache
+def load_cuda_table() -> CudaTable:
+    """Return the table that ships with the package."""
+    return parse_cuda_table(load_table("mlir_offload.toolchain", "cuda"))
+
+
+def parse_cuda_table(table: Mapping[str, Any]) -> CudaTable:
+    """Return the checked table. Raises ValueError naming what is wrong."""
+    parts = tuple(
+        PartRow(
+            str(row["name"]),
+            tuple(row["directories"]),
+            tuple(row["names"]),
+            str(row["wheel"]),
+            bool(row.get("program", False)),
+        )
+        for row in table["parts"]
+    )
+    names = [part.name for part in parts]
+    if sorted(names) != sorted(_PART_NAMES):
+        msg = f"cuda: parts must be {sorted(_PART_NAMES)}, each once, not {names}"
+        raise ValueError(msg)
+    return CudaTable(tuple(table["places"]), tuple(table["wheel_roots"]), parts)
+
+
+def inspect_cuda(root: Path, *, source: str = "") -> CudaInstallation | None:
+    """Return what lies below the root, or None where no part of CUDA does."""
+    found = [(part.name, _find_part(root, part)) for part in load_cuda_table().parts]
+    parts = tuple((name, path) for name, path in found if path is not None)
+    return CudaInstallation(root, parts, source) if parts else None
+
+
+def _find_part(root: Path, part: PartRow) -> Path | None:
+    for directory in part.directories:
+        for pattern in part.names:
+            paths = [path for path in (root / directory).glob(pattern) if path.is_file()]
+            if paths:
+                return max(paths, key=_numbers)
+    return None
+
+
+def _numbers(path: Path) -> tuple[int, ...]:
+    return tuple(int(number) for number in _NUMBER.findall(path.name))
+
+
+def probe_cuda(runner: Runner, installation: CudaInstallation) -> CudaToolkit | UnusableCuda:
+    """Ask ptxas which release this is; never raises for what it does."""
+    for part in load_cuda_table().parts:
+        path = installation.path(part.name)
+        if part.is_program and path is not None and not is_program(path):
+            return UnusableCuda(installation, f"{path} is not executable: chmod +x it")
+    ptxas = installation.path("ptxas")
+    if ptxas is None:
+        return UnusableCuda(installation, f"no ptxas in {installation.root}")
+    probed = probe_version(runner, ptxas, _VERSION)
+    if probed.version is None:
+        return UnusableCuda(installation, probed.reason)
+    return CudaToolkit(
+        root=installation.root,
+        version=probed.version,
+        source=installation.source,
+        **dict(installation.parts),
+    )
+
+
+def choose_cuda(
+    found: Sequence[CudaInstallation], wish: Wish | None, probe: ProbeCuda
+) -> CudaToolkit:
+    """Return the first toolkit that has every part; a wish must be met as it stands.
+
+    Raises ToolchainError where none fits, naming what is missing and what to install.
+    """
+    reasons = []
+    for installation in found:
+        if missing := installation.missing:
+            reasons.append(f"{installation.root} has no {' and no '.join(missing)}")
+            continue
+        probed = probe(installation)
+        if isinstance(probed, CudaToolkit):
+            return probed
+        reasons.append(probed.reason)
+    prefix = f"{wish.source}: " if wish else ""
+    if reasons:
+        msg = f"{prefix}no complete CUDA toolkit: {'; '.join(reasons)}"
+        raise ToolchainError(msg, hint=_install_hint(found))
+    msg = f"{prefix}no CUDA toolkit {'there' if wish else 'found'}"
+    raise ToolchainError(msg, hint=f"{_EXTRA}, or name one with --cuda-path=")
+
+
+def _install_hint(found: Sequence[CudaInstallation]) -> str:
+    missing = {name for installation in found for name in installation.missing}
+    wheels = dict.fromkeys(part.wheel for part in load_cuda_table().parts if part.name in missing)
+    if not wheels:
+        return f"repair that installation, or: {_EXTRA}"
+    return f"{_EXTRA} brings all ({', '.join(wheels)})"
+
+
+def cuda_probe(runner: Runner) -> ProbeCuda:
+    """Return the probe that asks real programs."""
+    return partial(probe_cuda, runner)

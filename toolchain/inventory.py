@@ -1,0 +1,240 @@
+"""What is installed, what each part can be used for, and what is missing: rows for a report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TypeVar
+
+from mlir_offload.toolchain.cuda import (
+    CudaToolkit,
+    UnusableCuda,
+    choose_cuda,
+    load_cuda_table,
+    probe_cuda,
+)
+from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
+from mlir_offload.toolchain.gpu import probe_gpus
+from mlir_offload.toolchain.llvm import (
+    LlvmInstallation,
+    LlvmToolchain,
+    UnusableLlvm,
+    choose_llvm,
+    probe_every_tool,
+    probe_llvm,
+)
+from mlir_offload.toolchain.llvm_tools import Role, load_llvm_table
+from mlir_offload.toolchain.process import Runner
+from mlir_offload.toolchain.rocm import RocmDeviceLibs, load_rocm_table
+from mlir_offload.toolchain.search import SearchPlaces, find_cuda, find_llvm, find_rocm
+from mlir_offload.toolchain.tool import ProbedVersion
+
+_T = TypeVar("_T")
+_PIP_EXTRA = "pip install 'mlir-offload[cuda]'"
+
+
+class Part(StrEnum):
+    """What a row of the report is about."""
+
+    LLVM = "LLVM"
+    CUDA = "CUDA"
+    ROCM = "ROCm device libraries"
+    GPU = "GPU"
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Something that is not there or does not work, what it is for, and what to install.
+
+    What is optional has a replacement.
+    """
+
+    name: str
+    role: str
+    cure: str
+    reason: str = ""
+    is_optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InventoryRow:
+    """One installation; where `location` is None, a part that was not found at all.
+
+    `roles` is what it can be used for as it stands; `problem` says why it cannot be used at all.
+    """
+
+    part: Part
+    version: str = ""
+    location: Path | None = None
+    source: str = ""
+    roles: tuple[str, ...] = ()
+    missing: tuple[Missing, ...] = ()
+    problem: str = ""
+    is_default: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProbedLlvm:
+    """An installation of LLVM, which release it is, and what each of its programs says it is."""
+
+    installation: LlvmInstallation
+    toolchain: LlvmToolchain | UnusableLlvm
+    tools: tuple[tuple[str, ProbedVersion], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """All that was found and probed, and what a build would use."""
+
+    llvm: tuple[ProbedLlvm, ...]
+    cuda: tuple[CudaToolkit | UnusableCuda, ...]
+    rocm: tuple[RocmDeviceLibs, ...]
+    gpus: tuple[str, ...]
+    default_llvm: LlvmToolchain | None = None
+    default_cuda: CudaToolkit | None = None
+
+
+def take_inventory(runner: Runner, places: SearchPlaces) -> Inventory:
+    """Find everything and ask every program for its version; never raises for what is found."""
+    llvm = {found: _probe_fully(runner, found) for found in find_llvm(places)}
+    cuda = {found: probe_cuda(runner, found) for found in find_cuda(places)}
+    return Inventory(
+        llvm=tuple(llvm.values()),
+        cuda=tuple(cuda.values()),
+        rocm=find_rocm(places),
+        gpus=probe_gpus(),
+        default_llvm=_or_none(
+            lambda: choose_llvm(tuple(llvm), places.llvm, lambda i: llvm[i].toolchain)
+        ),
+        default_cuda=_or_none(lambda: choose_cuda(tuple(cuda), places.cuda, lambda i: cuda[i])),
+    )
+
+
+def _probe_fully(runner: Runner, installation: LlvmInstallation) -> ProbedLlvm:
+    toolchain = probe_llvm(runner, installation)
+    if isinstance(toolchain, UnusableLlvm):
+        return ProbedLlvm(installation, toolchain)
+    return ProbedLlvm(installation, toolchain, probe_every_tool(runner, installation))
+
+
+def _or_none(choose: Callable[[], _T]) -> _T | None:
+    try:
+        return choose()
+    except (ToolchainError, CompatibilityError):
+        return None
+
+
+def inventory_rows(inventory: Inventory) -> tuple[InventoryRow, ...]:
+    """Return one row for each installation, and one for each part that there is none of."""
+    return tuple(_rows(inventory))
+
+
+def _rows(inventory: Inventory) -> Iterator[InventoryRow]:
+    for probed in inventory.llvm:
+        yield _llvm_row(probed, inventory.default_llvm)
+    if not inventory.llvm:
+        yield _no_llvm_row()
+    for cuda in inventory.cuda:
+        yield _cuda_row(cuda, inventory.default_cuda)
+    if not inventory.cuda:
+        yield InventoryRow(Part.CUDA, missing=(Missing("CUDA toolkit", "cuda", _PIP_EXTRA),))
+    for number, libs in enumerate(inventory.rocm):
+        yield _rocm_row(libs, is_default=number == 0)
+    if not inventory.rocm:
+        cure = f"apt install {load_rocm_table().package}"
+        yield InventoryRow(Part.ROCM, missing=(Missing("ROCm device libraries", "hip", cure),))
+    for number, arch in enumerate(inventory.gpus):
+        yield InventoryRow(Part.GPU, version=arch, source=f"cuda:{number}", is_default=number == 0)
+    if not inventory.gpus:
+        yield InventoryRow(
+            Part.GPU, problem="no NVIDIA GPU with a working driver: programs run on the CPU"
+        )
+
+
+def _llvm_row(probed: ProbedLlvm, default: LlvmToolchain | None) -> InventoryRow:
+    prefix, source = probed.installation.prefix, probed.installation.source
+    if isinstance(probed.toolchain, UnusableLlvm):
+        return InventoryRow(Part.LLVM, "", prefix, source, problem=probed.toolchain.reason)
+    toolchain = probed.toolchain
+    roles = [str(role) for role in Role if toolchain.can(role)]
+    if toolchain.libomptarget is not None:
+        roles.append("libomptarget")
+    return InventoryRow(
+        part=Part.LLVM,
+        version=str(toolchain.version),
+        location=prefix,
+        source=source,
+        roles=tuple(roles),
+        missing=(*_missing_or_broken_tools(probed, toolchain), *_missing_runtime(toolchain)),
+        is_default=toolchain == default,
+    )
+
+
+def _missing_or_broken_tools(probed: ProbedLlvm, toolchain: LlvmToolchain) -> tuple[Missing, ...]:
+    """Return each once; what is there but does not start tells the reason."""
+    tools = (*_missing_tools(toolchain), *_broken_tools(probed, toolchain))
+    return tuple({missing.name: missing for missing in tools}.values())
+
+
+def _missing_tools(toolchain: LlvmToolchain) -> Iterator[Missing]:
+    table = load_llvm_table()
+    for role in Role:
+        for name in toolchain.missing(role) if toolchain.is_supported(role) else ():
+            package = table.tool(name).package(toolchain.version.major)
+            yield Missing(name, role, f"apt install {package}")
+
+
+def _broken_tools(probed: ProbedLlvm, toolchain: LlvmToolchain) -> Iterator[Missing]:
+    """Yield the programs that are there but do not answer, or are of another release."""
+    table = load_llvm_table()
+    for name, answer in probed.tools:
+        row = table.tool(name)
+        reason = answer.reason
+        if answer.version is not None and answer.version.major != toolchain.version.major:
+            reason = f"it is of LLVM {answer.version}"
+        if reason:
+            cure = f"apt install --reinstall {row.package(toolchain.version.major)}"
+            yield Missing(name, str(row.role), cure, reason)
+
+
+def _missing_runtime(toolchain: LlvmToolchain) -> Iterator[Missing]:
+    package = load_llvm_table().libomptarget_package(toolchain.version.major)
+    if toolchain.libomptarget is None and package:
+        yield Missing("libomptarget", "libomptarget", f"apt install {package}", is_optional=True)
+
+
+def _no_llvm_row() -> InventoryRow:
+    table = load_llvm_table()
+    packages = " ".join(table.packages(table.recommended))
+    missing = Missing("LLVM", ", ".join(Role), f"apt install {packages}")
+    return InventoryRow(Part.LLVM, missing=(missing,))
+
+
+def _cuda_row(cuda: CudaToolkit | UnusableCuda, default: CudaToolkit | None) -> InventoryRow:
+    if isinstance(cuda, CudaToolkit):
+        installation, version, problem = cuda.installation, str(cuda.version), ""
+    else:
+        installation, version, problem = cuda.installation, "", cuda.reason
+    wheels = {part.name: part.wheel for part in load_cuda_table().parts}
+    missing = tuple(
+        Missing(name, "cuda", f"{_PIP_EXTRA} ({wheels[name]})") for name in installation.missing
+    )
+    return InventoryRow(
+        part=Part.CUDA,
+        version=version,
+        location=installation.root,
+        source=installation.source,
+        roles=() if missing or problem else ("cuda",),
+        missing=missing,
+        problem=problem,
+        is_default=cuda == default,
+    )
+
+
+def _rocm_row(libs: RocmDeviceLibs, *, is_default: bool) -> InventoryRow:
+    version = str(libs.version) if libs.version else ""
+    return InventoryRow(
+        Part.ROCM, version, libs.bitcode, libs.source, ("hip",), is_default=is_default
+    )

@@ -1,0 +1,299 @@
+"""Installed LLVM releases: what was found, what it really is, and which one to use."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
+from mlir_offload.toolchain.llvm_tools import LlvmTable, Role, load_llvm_table
+from mlir_offload.toolchain.process import Runner
+from mlir_offload.toolchain.tool import ProbedVersion, is_program, probe_version
+from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.toolchain.wish import Wish
+
+_VERSION = re.compile(r"\bversion |\bLLD ")
+_PREFIX_MAJOR = re.compile(r"llvm-?(\d+)")
+_OMP_MAJOR = re.compile(r"libomptarget\.so\.(\d+)")
+_BUILD_ROLES = (Role.LOWER, Role.LINK)
+
+
+@dataclass(frozen=True, slots=True)
+class LlvmInstallation:
+    """Files named like programs of LLVM in one folder, found by looking at paths alone.
+
+    `expected_major` is what the paths promise: a hint for the order of probing, no fact.
+    """
+
+    prefix: Path
+    tools: tuple[tuple[str, Path], ...]
+    source: str
+    expected_major: int | None = None
+
+    def path(self, name: str) -> Path | None:
+        """Return the program of that name, or None."""
+        return dict(self.tools).get(name)
+
+
+@dataclass(frozen=True, slots=True)
+class UnusableLlvm:
+    """An installation that did not say which release it is."""
+
+    installation: LlvmInstallation
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LlvmToolchain:
+    """One LLVM release and its programs.
+
+    `libomptarget` is the library to link, None where the release does not have it installed.
+    """
+
+    prefix: Path
+    version: ToolVersion
+    tools: tuple[tuple[str, Path], ...]
+    libomptarget: Path | None = None
+    source: str = ""
+
+    def tool(self, name: str) -> Path:
+        """Return the program. Raises ToolchainError, which names the package to install."""
+        path = dict(self.tools).get(name)
+        if path is not None:
+            return path
+        package = load_llvm_table().tool(name).package(self.version.major)
+        present = self.prefix / "bin" / name
+        if present.exists():
+            msg = f"{present} is not executable"
+            raise ToolchainError(msg, hint=f"chmod +x {present}")
+        msg = f"LLVM {self.version} in {self.prefix} has no {name}"
+        raise ToolchainError(msg, hint=f"install it: apt install {package}")
+
+    def has(self, name: str) -> bool:
+        """Say whether the program is there."""
+        return name in dict(self.tools)
+
+    def missing(self, role: Role) -> tuple[str, ...]:
+        """Return the programs that the role needs and that are not there."""
+        needed = load_llvm_table().needed(role, self.version.major)
+        return tuple(row.name for row in needed if not self.has(row.name))
+
+    def is_supported(self, role: Role) -> bool:
+        """Say whether a release of this age can play the role at all."""
+        return self.version.major >= load_llvm_table().oldest_release(role)
+
+    def can(self, role: Role) -> bool:
+        """Say whether the release is new enough for the role and has its programs."""
+        return self.is_supported(role) and not self.missing(role)
+
+    @property
+    def can_lower(self) -> bool:
+        """Say whether MLIR can be lowered with it."""
+        return self.can(Role.LOWER)
+
+    @property
+    def can_link(self) -> bool:
+        """Say whether it can compile and link offload objects."""
+        return self.can(Role.LINK)
+
+    @property
+    def is_complete(self) -> bool:
+        """Say whether it can both lower and link."""
+        return all(self.can(role) for role in _BUILD_ROLES)
+
+
+ProbeLlvm = Callable[[LlvmInstallation], LlvmToolchain | UnusableLlvm]
+
+
+def inspect_llvm(
+    bin_folder: Path, *, suffix: str = "", source: str = ""
+) -> LlvmInstallation | None:
+    """Return what a folder of programs holds, or None where there is no program of LLVM.
+
+    With a suffix such as `-22` only programs that bear it count.
+    """
+    try:
+        present = set(os.listdir(bin_folder))  # noqa: PTH208 (one call instead of one for each program)
+    except OSError:
+        return None
+    names = [(row.name, f"{row.name}{suffix}") for row in load_llvm_table().tools]
+    tools = tuple((name, bin_folder / file) for name, file in names if file in present)
+    if not any(name in dict(tools) for name in load_llvm_table().anchors):
+        return None
+    prefix = bin_folder.parent
+    expected = int(suffix[1:]) if suffix else _expected_major(prefix)
+    return LlvmInstallation(prefix, tools, source, expected)
+
+
+def _expected_major(prefix: Path) -> int | None:
+    """Read the major from clang's resource folder, else from the name of the prefix."""
+    resources = prefix / "lib" / "clang"
+    names = [path.name for path in resources.iterdir()] if resources.is_dir() else []
+    majors = {int(name.split(".")[0]) for name in names if name.split(".")[0].isdecimal()}
+    if majors:
+        return majors.pop() if len(majors) == 1 else None
+    match = _PREFIX_MAJOR.fullmatch(prefix.name)
+    return int(match.group(1)) if match else None
+
+
+def probe_llvm(runner: Runner, installation: LlvmInstallation) -> LlvmToolchain | UnusableLlvm:
+    """Ask one program which release this is; a second one where programs of two may be mixed.
+
+    Never raises for what a program does.
+    """
+    table = load_llvm_table()
+    anchors = [path for name in table.anchors if (path := installation.path(name))]
+    if _is_versioned(installation):
+        anchors = anchors[:1]
+    versions = []
+    for path in anchors:
+        probed = probe_version(runner, path, _VERSION)
+        if probed.version is None:
+            return UnusableLlvm(installation, probed.reason)
+        versions.append(probed.version)
+    if problem := _version_problem(table, versions):
+        return UnusableLlvm(installation, problem)
+    return LlvmToolchain(
+        prefix=installation.prefix,
+        version=versions[0],
+        tools=tuple((name, path) for name, path in installation.tools if is_program(path)),
+        libomptarget=_find_libomptarget(
+            installation.prefix, versions[0].major, table.omp_directories
+        ),
+        source=installation.source,
+    )
+
+
+def probe_every_tool(
+    runner: Runner, installation: LlvmInstallation
+) -> tuple[tuple[str, ProbedVersion], ...]:
+    """Ask each program that a role needs, and that can tell, for its version."""
+    table = load_llvm_table()
+    names = [row.name for row in table.tools if row.role is not None and row.answers_version]
+    present = [(name, path) for name in names if (path := installation.path(name))]
+    return tuple((name, probe_version(runner, path, _VERSION)) for name, path in present)
+
+
+def _is_versioned(installation: LlvmInstallation) -> bool:
+    """Say whether the folder belongs to one release, as /usr/lib/llvm-22 does."""
+    return _PREFIX_MAJOR.fullmatch(installation.prefix.name) is not None
+
+
+def _version_problem(table: LlvmTable, versions: Sequence[ToolVersion]) -> str:
+    for version in versions:
+        if any(fork in version.text for fork in table.forks):
+            return f"'{version.text}' is a fork, whose numbers are not those of LLVM releases"
+    if len({version.major for version in versions}) > 1:
+        named = zip(table.anchors, versions, strict=False)
+        return "programs of two releases: " + ", ".join(
+            f"{name} {version}" for name, version in named
+        )
+    return ""
+
+
+def _find_libomptarget(prefix: Path, major: int, directories: Sequence[str]) -> Path | None:
+    """Return the library of this release; the versioned name is there without the -dev package."""
+    for directory in directories:
+        for path in sorted((prefix / directory).glob("libomptarget.so*"), reverse=True):
+            match = _OMP_MAJOR.match(path.resolve().name)
+            if match is None or int(match.group(1)) == major:
+                return path
+    return None
+
+
+def choose_llvm(
+    found: Sequence[LlvmInstallation],
+    wish: Wish | None,
+    probe: ProbeLlvm,
+    *,
+    roles: Collection[Role] = _BUILD_ROLES,
+) -> LlvmToolchain:
+    """Return the newest release that can play the roles; a wish must be met as it stands.
+
+    Probes no more than the answer needs. Raises ToolchainError where nothing fits, naming what is
+    missing and the package; CompatibilityError where the release wished for is too old.
+    """
+    seen: list[LlvmToolchain | UnusableLlvm] = []
+    best: LlvmToolchain | None = None
+    for installation in _in_probing_order(found, wish):
+        if best is not None and (
+            wish is not None or best.version.major >= _promised_major(installation)
+        ):
+            continue
+        probed = probe(installation)
+        seen.append(probed)
+        if isinstance(probed, UnusableLlvm) or (wish and not wish.admits(probed.version)):
+            continue
+        if all(probed.can(role) for role in roles) and (
+            best is None or best.version < probed.version
+        ):
+            best = probed
+    if best is None:
+        raise _nothing_fits(seen, wish, roles)
+    return best
+
+
+def _in_probing_order(
+    found: Sequence[LlvmInstallation], wish: Wish | None
+) -> Iterator[LlvmInstallation]:
+    """Yield the promising ones first: those of the major wished for, else newest first."""
+    wanted = wish.major if wish else None
+
+    def rank(installation: LlvmInstallation) -> tuple[bool, int]:
+        meets = wanted is not None and installation.expected_major == wanted
+        return meets, _promised_major(installation)
+
+    yield from sorted(found, key=rank, reverse=True)
+
+
+def _promised_major(installation: LlvmInstallation) -> int:
+    """Return the expected major; what promises nothing could be newer than all others."""
+    return sys.maxsize if installation.expected_major is None else installation.expected_major
+
+
+def _nothing_fits(
+    seen: Sequence[LlvmToolchain | UnusableLlvm], wish: Wish | None, roles: Collection[Role]
+) -> ToolchainError | CompatibilityError:
+    table = load_llvm_table()
+    known = [
+        t for t in seen if isinstance(t, LlvmToolchain) and (wish is None or wish.admits(t.version))
+    ]
+    if known:
+        return _lacking(max(known, key=lambda toolchain: toolchain.version), wish, roles)
+    major = (wish.major if wish else None) or table.recommended
+    install = f"apt install {' '.join(table.packages(major))}"
+    where = f"{wish.source}: no LLVM installation there" if wish else "no LLVM installation found"
+    if wish and wish.major:
+        where = f"{wish.source}: LLVM {wish.value} is not installed"
+    reasons = "".join(f"; {u.reason}" for u in seen if isinstance(u, UnusableLlvm))
+    return ToolchainError(f"{where}{reasons}", hint=f"{install}, or name a prefix with --llvm=")
+
+
+def _lacking(
+    toolchain: LlvmToolchain, wish: Wish | None, roles: Collection[Role]
+) -> ToolchainError | CompatibilityError:
+    """Return the error for a release that is there but cannot play every role."""
+    table = load_llvm_table()
+    major = toolchain.version.major
+    name = f"LLVM {toolchain.version} in {toolchain.prefix}"
+    prefix = f"{wish.source}: " if wish else ""
+    for role in roles:
+        if not toolchain.is_supported(role):
+            oldest = table.oldest_release(role)
+            msg = f"{prefix}{name} is too old to {role}: releases from {oldest} on can"
+            hint = f"apt install {' '.join(table.packages(table.recommended))}"
+            return CompatibilityError(msg, hint=hint)
+    missing = [tool for role in roles for tool in toolchain.missing(role)]
+    packages = dict.fromkeys(table.tool(tool).package(major) for tool in missing)
+    msg = f"{prefix}{name} has no {' and no '.join(missing)}"
+    return ToolchainError(msg, hint=f"apt install {' '.join(packages)}")
+
+
+def llvm_probe(runner: Runner) -> ProbeLlvm:
+    """Return the probe that asks real programs."""
+    return partial(probe_llvm, runner)

@@ -1,0 +1,140 @@
+"""The table `llvm_tools`: the programs of an LLVM release, what needs them and who ships them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from typing import Any
+
+from mlir_offload.toolchain.tables import load_table
+
+
+class Role(StrEnum):
+    """What an LLVM release is used for."""
+
+    LOWER = "lower"
+    LINK = "link"
+    CPU = "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRow:
+    """A program of LLVM: its role (None: no step depends on it) and its package."""
+
+    name: str
+    package_template: str
+    role: Role | None = None
+    since: int = 0
+    answers_version: bool = True
+
+    def package(self, major: int) -> str:
+        """Return the Debian package of that release that ships the program."""
+        return self.package_template.format(major=major)
+
+
+@dataclass(frozen=True, slots=True)
+class LlvmTable:
+    """What is known of LLVM releases as installed software."""
+
+    places: tuple[str, ...]
+    anchors: tuple[str, ...]
+    recommended: int
+    forks: tuple[str, ...]
+    oldest: tuple[tuple[Role, int], ...]
+    tools: tuple[ToolRow, ...]
+    omp_directories: tuple[str, ...]
+    omp_packages: tuple[tuple[int, str], ...]
+
+    def oldest_release(self, role: Role) -> int:
+        """Return the oldest release that can play the role."""
+        return dict(self.oldest)[role]
+
+    def tool(self, name: str) -> ToolRow:
+        """Return the row of a program. Raises ValueError for one that the table does not have."""
+        for row in self.tools:
+            if row.name == name:
+                return row
+        msg = f"llvm_tools: no row for the program {name!r}"
+        raise ValueError(msg)
+
+    def needed(self, role: Role, major: int | None) -> Iterator[ToolRow]:
+        """Yield the programs that the role needs in that release; with None, in every release."""
+        for row in self.tools:
+            if row.role is role and row.since <= (major or 0):
+                yield row
+
+    def libomptarget_package(self, major: int) -> str:
+        """Return the Debian package with libomptarget of that release, empty where there is none."""
+        templates = [template for since, template in self.omp_packages if since <= major]
+        return templates[-1].format(major=major) if templates else ""
+
+    def packages(self, major: int, roles: Collection[Role] = tuple(Role)) -> tuple[str, ...]:
+        """Return the Debian packages that together play the roles, each once."""
+        rows = [row for role in roles for row in self.needed(role, major)]
+        return tuple(dict.fromkeys(row.package(major) for row in rows))
+
+
+@cache
+def load_llvm_table() -> LlvmTable:
+    """Return the table that ships with the package."""
+    return parse_llvm_table(load_table("mlir_offload.toolchain", "llvm_tools"))
+
+
+def parse_llvm_table(table: Mapping[str, Any]) -> LlvmTable:
+    """Return the checked table. Raises ValueError naming the row that is wrong."""
+    parsed = LlvmTable(
+        places=_strings(table, "places"),
+        anchors=_strings(table, "anchors"),
+        recommended=int(table["recommended"]),
+        forks=_strings(table, "forks"),
+        oldest=tuple((Role(name), int(row["since"])) for name, row in table["roles"].items()),
+        tools=tuple(_tool_row(row) for row in table["tools"]),
+        omp_directories=_strings(table["libomptarget"], "directories"),
+        omp_packages=tuple(
+            (int(r["since"]), str(r["package"])) for r in table["libomptarget"]["packages"]
+        ),
+    )
+    _check(parsed)
+    return parsed
+
+
+def _strings(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    values = table.get(key)
+    if not isinstance(values, list) or not values or not all(isinstance(v, str) for v in values):
+        msg = f"llvm_tools: {key} must be a list of strings"
+        raise ValueError(msg)
+    return tuple(values)
+
+
+def _tool_row(row: Mapping[str, Any]) -> ToolRow:
+    unknown = set(row) - {"name", "role", "since", "package", "answers_version"}
+    if unknown or "{major}" not in row.get("package", ""):
+        msg = f"llvm_tools: tool {row.get('name')!r}: needs a package with {{major}}, has {sorted(row)}"
+        raise ValueError(msg)
+    role = Role(row["role"]) if "role" in row else None
+    return ToolRow(
+        name=str(row["name"]),
+        package_template=str(row["package"]),
+        role=role,
+        since=int(row.get("since", 0)),
+        answers_version=bool(row.get("answers_version", True)),
+    )
+
+
+def _check(table: LlvmTable) -> None:
+    names = [row.name for row in table.tools]
+    problems = [f"tool {name!r} twice" for name in set(names) if names.count(name) > 1]
+    problems += [f"anchor {name!r} is no tool" for name in table.anchors if name not in names]
+    problems += [f"role {role} has no row" for role in Role if role not in dict(table.oldest)]
+    problems += [
+        f"role {role} has no tool" for role in Role if not any(t.role is role for t in table.tools)
+    ]
+    if list(table.omp_packages) != sorted(table.omp_packages):
+        problems.append("libomptarget packages are not in the order of releases")
+    if any(since > table.recommended for _, since in table.oldest):
+        problems.append(f"the recommended release {table.recommended} cannot play every role")
+    if problems:
+        msg = f"llvm_tools: {'; '.join(sorted(problems))}"
+        raise ValueError(msg)

@@ -1,0 +1,157 @@
+"""The only module that starts programs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from mlir_offload.toolchain.errors import ToolchainError, ToolFailedError
+
+Environment = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A program call: argv, what it changes in the environment, its working directory."""
+
+    argv: tuple[str, ...]
+    environment: Environment = ()
+    cwd: Path | None = None
+
+    @property
+    def program(self) -> str:
+        """Return the file name of the program."""
+        return Path(self.argv[0]).name
+
+    def __str__(self) -> str:
+        """Return a line that can be pasted into a shell."""
+        assignments = [f"{name}={shlex.quote(value)}" for name, value in self.environment]
+        call = " ".join([*(["env", *assignments] if assignments else []), shlex.join(self.argv)])
+        return f"(cd {shlex.quote(str(self.cwd))} && {call})" if self.cwd else call
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """What a finished program left: exit status (negative: signal), output as text."""
+
+    command: Command
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+class Runner(Protocol):
+    """Runs commands; tests record them instead."""
+
+    def run(self, command: Command, *, input_text: str | None = None) -> Completed:
+        """Run the command to its end and return what it left, whatever its exit status."""
+
+
+@dataclass(slots=True)
+class ProcessRunner:
+    """Run real programs, each in a process group of its own, so that all can be ended together."""
+
+    _children: set[subprocess.Popen[str]] = field(default_factory=set)
+    # Reentrant: a signal handler calls stop() in the thread that may hold the lock.
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _stopping: bool = False
+
+    def run(self, command: Command, *, input_text: str | None = None) -> Completed:
+        """Run the command to its end.
+
+        Raises ToolchainError where the program cannot be started.
+        """
+        child = self._start(command, has_input=input_text is not None)
+        try:
+            stdout, stderr = child.communicate(input_text)
+        finally:
+            with self._lock:
+                self._children.discard(child)
+        return Completed(command, child.returncode, stdout, stderr)
+
+    def run_attached(self, command: Command) -> int:
+        """Run the command on this terminal's input and output; return its exit status.
+
+        A program ended by signal N gives 128 + N, as in a shell. Raises ToolchainError where it
+        cannot be started.
+        """
+        try:
+            returncode = subprocess.call(
+                command.argv, env={**os.environ, **dict(command.environment)}, cwd=command.cwd
+            )
+        except OSError as error:
+            msg = f"cannot start {command.argv[0]}: {error.strerror}"
+            raise ToolchainError(msg, hint="is TMPDIR on a file system mounted noexec?") from error
+        return returncode if returncode >= 0 else 128 - returncode
+
+    def stop(self) -> None:
+        """End every running child and refuse to start another."""
+        with self._lock:
+            self._stopping = True
+            children = list(self._children)
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGTERM)
+
+    def _start(self, command: Command, *, has_input: bool) -> subprocess.Popen[str]:
+        environment = {**os.environ, **dict(command.environment)}
+        with self._lock:
+            if self._stopping:
+                raise KeyboardInterrupt
+            try:
+                child = subprocess.Popen(
+                    command.argv,
+                    stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    env=environment,
+                    cwd=command.cwd,
+                    encoding="utf-8",
+                    errors="surrogateescape",
+                    start_new_session=True,
+                )
+            except OSError as error:
+                msg = f"cannot start {command.argv[0]}: {error.strerror}"
+                raise ToolchainError(
+                    msg, hint="check the installation with 'mlir-offload toolchains'"
+                ) from error
+            self._children.add(child)
+        return child
+
+
+def describe_status(returncode: int) -> str:
+    """Return `exit status N` or `killed by SIGNAME`."""
+    if returncode >= 0:
+        return f"exit status {returncode}"
+    with contextlib.suppress(ValueError):
+        return f"killed by {signal.Signals(-returncode).name}"
+    return f"killed by signal {-returncode}"
+
+
+def run_checked(runner: Runner, command: Command, *, input_text: str | None = None) -> Completed:
+    """Run the command; raise ToolFailedError with all it said unless it exits with 0."""
+    completed = runner.run(command, input_text=input_text)
+    if completed.returncode != 0:
+        raise tool_failed(completed)
+    return completed
+
+
+def tool_failed(completed: Completed) -> ToolFailedError:
+    """Return the error for a program that failed: its first complaint, status and command."""
+    lines = [line for line in completed.stderr.splitlines() if line.strip()]
+    first = next((line for line in lines if "error" in line.lower()), lines[0] if lines else "")
+    status = describe_status(completed.returncode)
+    said = f": {first.strip()}" if first else ""
+    return ToolFailedError(
+        f"{completed.command.program} failed ({status}){said}",
+        hint="run again with -v to see the command and its whole output",
+        command=str(completed.command),
+        stderr=completed.stderr,
+    )

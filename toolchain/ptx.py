@@ -1,0 +1,241 @@
+"""Which NVIDIA architectures and PTX ISA versions fit a release of LLVM and one of CUDA."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from mlir_offload.toolchain.cuda import CudaToolkit
+from mlir_offload.toolchain.errors import CompatibilityError
+from mlir_offload.toolchain.tables import load_table
+from mlir_offload.toolchain.target import sm_number
+
+_Release = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PtxSupport:
+    """What one release of LLVM or CUDA takes; `isa` in ascending order, as LLVM's feature numbers."""
+
+    release: _Release
+    isa: tuple[int, ...]
+    archs: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class NvptxTable:
+    """The releases in ascending order, the oldest PTX ISA of each architecture, and its other names."""
+
+    llvm: tuple[PtxSupport, ...]
+    cuda: tuple[PtxSupport, ...]
+    oldest_isa: tuple[tuple[str, int], ...]
+    renamed: tuple[tuple[str, str], ...]
+
+
+@cache
+def load_nvptx_table() -> NvptxTable:
+    """Return the table that ships with the package."""
+    return parse_nvptx_table(load_table("mlir_offload.toolchain", "nvptx"))
+
+
+def ptx_isa_for(
+    arch: str, llvm_major: int, cuda: CudaToolkit | None, *, table: NvptxTable | None = None
+) -> int:
+    """Return the PTX ISA version to compile for, as LLVM's feature number: 83 stands for 8.3.
+
+    The newest that both LLVM and ptxas know. Without a CUDA toolkit the oldest that has the
+    architecture, which every ptxas that knows the architecture reads.
+    Raises CompatibilityError where LLVM or ptxas does not know the architecture.
+    """
+    table = table or load_nvptx_table()
+    llvm = _support(table.llvm, (llvm_major, 0), "LLVM")
+    if arch not in llvm.archs:
+        raise _unknown_to_llvm(table, arch, llvm_major, llvm)
+    oldest = dict(table.oldest_isa)[arch]
+    if cuda is None:
+        return next(isa for isa in llvm.isa if isa >= oldest)
+    release = (cuda.version.major, cuda.version.minor)
+    ptxas = _support(table.cuda, release, "CUDA")
+    if arch not in ptxas.archs:
+        raise _unknown_to_ptxas(table, arch, cuda, ptxas)
+    newest = max((isa for isa in llvm.isa if isa <= ptxas.isa[-1]), default=0)
+    if newest < oldest:
+        msg = (
+            f"{arch} needs PTX ISA {_dotted(oldest)}, but LLVM {llvm_major} and the ptxas of CUDA"
+            f" {_release_name(release)} have no version above {_dotted(newest)} in common"
+        )
+        raise CompatibilityError(msg, hint=_newer_hint(table, arch))
+    return newest
+
+
+def supported_archs(
+    llvm_major: int, cuda: CudaToolkit | None, *, table: NvptxTable | None = None
+) -> tuple[str, ...]:
+    """Return the architectures that this LLVM, and this CUDA where there is one, know, in order.
+
+    Raises CompatibilityError where either is older than all that the table knows.
+    """
+    table = table or load_nvptx_table()
+    archs = _support(table.llvm, (llvm_major, 0), "LLVM").archs
+    if cuda is not None:
+        archs &= _support(table.cuda, (cuda.version.major, cuda.version.minor), "CUDA").archs
+    return tuple(sorted(archs, key=_arch_order))
+
+
+def _support(rows: Sequence[PtxSupport], release: _Release, name: str) -> PtxSupport:
+    """Return the row of the release: the newest that is not newer."""
+    matching = [row for row in rows if row.release <= release]
+    if not matching:
+        oldest = _release_name(rows[0].release)
+        msg = (
+            f"{name} {_release_name(release)} is too old: {oldest} is the oldest release supported"
+        )
+        raise CompatibilityError(msg, hint=f"use {name} {_release_name(rows[-1].release)}")
+    return matching[-1]
+
+
+def _unknown_to_llvm(
+    table: NvptxTable, arch: str, major: int, llvm: PtxSupport
+) -> CompatibilityError:
+    msg = f"LLVM {major} does not know {arch}; it knows {_names(llvm.archs)}"
+    releases = [row.release for row in table.llvm if arch in row.archs]
+    if releases:
+        return CompatibilityError(
+            msg, hint=f"use LLVM {_release_name(releases[0])} or newer (--llvm=)"
+        )
+    return CompatibilityError(msg, hint=_other_arch_hint(arch, llvm.archs))
+
+
+def _unknown_to_ptxas(
+    table: NvptxTable, arch: str, cuda: CudaToolkit, ptxas: PtxSupport
+) -> CompatibilityError:
+    release = _release_name((cuda.version.major, cuda.version.minor))
+    where = cuda.ptxas or cuda.root
+    msg = f"the ptxas of CUDA {release} ({where}) does not know {arch}; it knows {_names(ptxas.archs)}"
+    hints = []
+    releases = [row.release for row in table.cuda if arch in row.archs]
+    if releases:
+        last = (
+            "or newer"
+            if releases[-1] == table.cuda[-1].release
+            else f"to {_release_name(releases[-1])}"
+        )
+        hints.append(f"use CUDA {_release_name(releases[0])} {last} (--cuda-path=)")
+    else:
+        hints.append(_other_arch_hint(arch, ptxas.archs))
+    for one, other in table.renamed:
+        if arch in {one, other}:
+            hints.append(f"{one} and {other} are one architecture, renamed by CUDA")
+    return CompatibilityError(msg, hint="; ".join(hints))
+
+
+def _other_arch_hint(arch: str, archs: Iterable[str]) -> str:
+    """Name the nearest architecture whose code the GPU runs: of the same generation, not newer."""
+    number = sm_number(arch)
+    below = [
+        a
+        for a in archs
+        if sm_number(a) <= number and a[-1].isdigit() and sm_number(a) // 10 == number // 10
+    ]
+    return f"use {max(below, key=sm_number)}" if below else "use one of those"
+
+
+def _newer_hint(table: NvptxTable, arch: str) -> str:
+    oldest = dict(table.oldest_isa)[arch]
+    llvm = next((r.release for r in table.llvm if arch in r.archs and r.isa[-1] >= oldest), None)
+    cuda = next((r.release for r in table.cuda if arch in r.archs and r.isa[-1] >= oldest), None)
+    names = [f"{n} {_release_name(r)} or newer" for n, r in (("LLVM", llvm), ("CUDA", cuda)) if r]
+    return f"{arch} needs {' and '.join(names)}"
+
+
+def _names(archs: Iterable[str]) -> str:
+    return ", ".join(sorted(archs, key=_arch_order))
+
+
+def _arch_order(arch: str) -> tuple[int, str]:
+    return sm_number(arch), arch
+
+
+def _dotted(isa: int) -> str:
+    return f"{isa // 10}.{isa % 10}"
+
+
+def _release_name(release: _Release) -> str:
+    """Return `22` for LLVM's (22, 0) and `13.0` for CUDA's (13, 0): LLVM's majors are above 14."""
+    major, minor = release
+    return f"{major}.{minor}" if major < _FIRST_LLVM else str(major)
+
+
+_FIRST_LLVM = 15
+
+
+def parse_nvptx_table(table: Mapping[str, Any]) -> NvptxTable:
+    """Return the checked table, each row with all that its release takes.
+
+    Raises ValueError naming the row that is wrong.
+    """
+    parsed = NvptxTable(
+        llvm=_releases(table["llvm"], "llvm"),
+        cuda=_releases(table["cuda"], "cuda"),
+        oldest_isa=tuple((str(arch), int(isa)) for arch, isa in table["oldest_isa"].items()),
+        renamed=tuple((str(one), str(other)) for one, other in table.get("renamed", {}).items()),
+    )
+    _check(parsed)
+    return parsed
+
+
+def _releases(rows: Sequence[Mapping[str, Any]], name: str) -> tuple[PtxSupport, ...]:
+    isa: tuple[int, ...] = ()
+    archs: frozenset[str] = frozenset()
+    releases = []
+    for row in rows:
+        _check_row(row, name, archs)
+        added = row.get("isa", [])
+        isa += tuple(added) if isinstance(added, list) else (added,)
+        archs = (archs - frozenset(row.get("drops", []))) | frozenset(row.get("arch", []))
+        major, _, minor = str(row["release"]).partition(".")
+        releases.append(PtxSupport((int(major), int(minor or 0)), isa, archs))
+    return tuple(releases)
+
+
+def _check_row(row: Mapping[str, Any], name: str, known: frozenset[str]) -> None:
+    where = f"nvptx: {name} {row.get('release')}"
+    if unknown := set(row) - {"release", "isa", "arch", "drops"}:
+        msg = f"{where}: unknown keys {sorted(unknown)}"
+        raise ValueError(msg)
+    if again := known & set(row.get("arch", [])):
+        msg = f"{where}: adds {sorted(again)} again"
+        raise ValueError(msg)
+    if strangers := set(row.get("drops", [])) - known:
+        msg = f"{where}: drops {sorted(strangers)}, which no row before it has"
+        raise ValueError(msg)
+
+
+def _check(table: NvptxTable) -> None:
+    problems = []
+    oldest = dict(table.oldest_isa)
+    for name, rows in (("llvm", table.llvm), ("cuda", table.cuda)):
+        releases = [row.release for row in rows]
+        if not rows or releases != sorted(set(releases)):
+            problems.append(f"{name}: releases must ascend, each once")
+        problems += [
+            f"{name}: isa of {r.release} descends" for r in rows if list(r.isa) != sorted(r.isa)
+        ]
+    for row in table.llvm:
+        problems += _arch_problems(row, oldest)
+    if problems:
+        msg = f"nvptx: {'; '.join(problems)}"
+        raise ValueError(msg)
+
+
+def _arch_problems(row: PtxSupport, oldest: Mapping[str, int]) -> list[str]:
+    problems = []
+    for arch in sorted(row.archs):
+        sm_number(arch)
+        if arch not in oldest:
+            problems.append(f"{arch} has no oldest_isa")
+        elif oldest[arch] > row.isa[-1]:
+            problems.append(f"llvm {row.release[0]} has {arch} but not its PTX ISA {oldest[arch]}")
+    return problems

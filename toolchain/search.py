@@ -1,0 +1,189 @@
+"""Where to look for LLVM, CUDA and ROCm, and the looking, which starts no program."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from mlir_offload.toolchain.cuda import CudaInstallation, inspect_cuda, load_cuda_table
+from mlir_offload.toolchain.llvm import LlvmInstallation, inspect_llvm
+from mlir_offload.toolchain.llvm_tools import load_llvm_table
+from mlir_offload.toolchain.rocm import RocmDeviceLibs, inspect_rocm, load_rocm_table
+from mlir_offload.toolchain.wish import Wish, first_wish
+
+_DIGITS = re.compile(r"\d+")
+_PATH = "PATH"
+_VARIABLES = ("MLIR_OFFLOAD_LLVM", "CUDA_PATH", "CUDA_HOME", "ROCM_PATH")
+
+_Found = TypeVar("_Found")
+# A folder of programs, the suffix that their names bear, and how the folder was found.
+_Candidate = tuple[Path, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPlaces:
+    """All that decides where to look: wishes, PATH, folders of Python packages, the usual places.
+
+    `root` stands before the usual places; it is another folder than `/` in tests only.
+    """
+
+    llvm: Wish | None = None
+    cuda: Wish | None = None
+    rocm: Wish | None = None
+    path: tuple[Path, ...] = ()
+    site_packages: tuple[Path, ...] = ()
+    root: Path = Path("/")
+
+
+def search_places(
+    environment: Mapping[str, str],
+    python_path: Sequence[str],
+    *,
+    llvm: str = "",
+    cuda_path: str = "",
+    rocm_path: str = "",
+) -> SearchPlaces:
+    """Return the places for this call: options first, then the environment.
+
+    `python_path` is `sys.path`, whose folders may hold the nvidia wheels.
+    """
+    variable = {name: (name, environment.get(name, "")) for name in _VARIABLES}
+    return SearchPlaces(
+        llvm=first_wish(("--llvm", llvm), variable["MLIR_OFFLOAD_LLVM"]),
+        cuda=first_wish(("--cuda-path", cuda_path), variable["CUDA_PATH"], variable["CUDA_HOME"]),
+        rocm=first_wish(("--rocm-path", rocm_path), variable["ROCM_PATH"]),
+        path=tuple(Path(entry) for entry in environment.get(_PATH, "").split(os.pathsep) if entry),
+        site_packages=tuple(Path(entry) for entry in python_path if entry),
+    )
+
+
+def find_llvm(places: SearchPlaces) -> tuple[LlvmInstallation, ...]:
+    """Return the installations of LLVM, in the order of search; starts no program.
+
+    Where a path was asked for, that one only.
+    """
+    if places.llvm is not None and not places.llvm.is_release:
+        candidates = _wished_bin_folders(places.llvm)
+    else:
+        candidates = _usual_bin_folders(places)
+    found = {}
+    for folder, suffix, source in candidates:
+        key = (folder.resolve(), suffix)
+        if key not in found:
+            found[key] = inspect_llvm(folder.resolve(), suffix=suffix, source=source)
+    return tuple(installation for installation in found.values() if installation is not None)
+
+
+def _wished_bin_folders(wish: Wish) -> Iterator[_Candidate]:
+    """Yield the folder of programs that a prefix, a bin folder or a program stands for."""
+    path = wish.path
+    if path.is_file():
+        folder, suffix = _home(path, _anchor_pattern())
+        yield folder, suffix, wish.source
+    for folder in (path / "bin", path):
+        if folder.is_dir():
+            yield folder, "", wish.source
+
+
+def _usual_bin_folders(places: SearchPlaces) -> Iterator[_Candidate]:
+    pattern = _anchor_pattern()
+    for program in _anchors_on_path(places.path, pattern):
+        folder, suffix = _home(program, pattern)
+        yield folder, suffix, _PATH
+    for prefix in expand(places.root, load_llvm_table().places):
+        yield prefix / "bin", "", str(prefix)
+
+
+def _anchor_pattern() -> re.Pattern[str]:
+    names = "|".join(re.escape(name) for name in load_llvm_table().anchors)
+    return re.compile(rf"({names})(-\d+)?")
+
+
+def _anchors_on_path(path: Iterable[Path], pattern: re.Pattern[str]) -> Iterator[Path]:
+    """Yield what is named like clang or mlir-opt-22; each folder is read once, links resolved."""
+    for folder in dict.fromkeys(Path(os.path.realpath(entry)) for entry in path):
+        try:
+            names = os.listdir(folder)  # noqa: PTH208 (names are enough, and /usr/bin has thousands)
+        except OSError:
+            continue
+        yield from (folder / name for name in sorted(names) if pattern.fullmatch(name))
+
+
+def _home(program: Path, pattern: re.Pattern[str]) -> tuple[Path, str]:
+    """Return the folder a program really lies in, and the suffix that its fellows bear.
+
+    `/usr/bin/clang-22` is a link into `/usr/lib/llvm-22/bin`, where the plain names are. A name
+    that links to something else, as ccache's do, stays where it is.
+    """
+    real = program.resolve()
+    match = pattern.fullmatch(real.name)
+    if match is None:
+        return program.parent, ""
+    plain = real.parent / match.group(1)
+    suffix = "" if plain.exists() and plain.resolve() == real else match.group(2) or ""
+    return real.parent, suffix
+
+
+def expand(root: Path, patterns: Iterable[str]) -> Iterator[Path]:
+    """Yield the folders that match the absolute patterns below `root`, the highest number first."""
+    for pattern in patterns:
+        matches = root.glob(pattern.lstrip("/"))
+        folders = [path for path in matches if path.is_dir()]
+        yield from sorted(folders, key=lambda path: _numbers(path.name), reverse=True)
+
+
+def _numbers(name: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in _DIGITS.findall(name))
+
+
+def find_cuda(places: SearchPlaces) -> tuple[CudaInstallation, ...]:
+    """Return the installations of CUDA, best first; starts no program.
+
+    Where one was asked for, that one only. Order: PATH, the usual places, the nvidia wheels. What
+    lies on PATH without libdevice is a script or a link that calls a toolkit elsewhere.
+    """
+    found = _inspect_each(
+        _cuda_roots(places), lambda root, source: inspect_cuda(root, source=source)
+    )
+    return tuple(cuda for cuda in found if cuda.source != _PATH or cuda.path("libdevice"))
+
+
+def _cuda_roots(places: SearchPlaces) -> Iterator[tuple[Path, str]]:
+    if places.cuda is not None:
+        path = places.cuda.path
+        yield (path.parent if path.name == "bin" else path), places.cuda.source
+        return
+    table = load_cuda_table()
+    for folder in places.path:
+        if (folder / "ptxas").is_file():
+            yield (folder / "ptxas").resolve().parent.parent, _PATH
+    for root in expand(places.root, table.places):
+        yield root, str(root)
+    for folder in places.site_packages:
+        for pattern in table.wheel_roots:
+            for root in sorted(folder.glob(pattern), key=lambda p: _numbers(p.name), reverse=True):
+                yield root, "Python environment"
+
+
+def find_rocm(places: SearchPlaces) -> tuple[RocmDeviceLibs, ...]:
+    """Return the ROCm device libraries, best first; where a folder was asked for, that one only."""
+    if places.rocm is not None:
+        roots = iter([(places.rocm.path, places.rocm.source)])
+    else:
+        roots = ((root, str(root)) for root in expand(places.root, load_rocm_table().places))
+    return _inspect_each(roots, lambda root, source: inspect_rocm(root, source=source))
+
+
+def _inspect_each(
+    roots: Iterable[tuple[Path, str]], inspect: Callable[[Path, str], _Found | None]
+) -> tuple[_Found, ...]:
+    """Inspect every root once, links resolved."""
+    sources: dict[Path, str] = {}
+    for root, source in roots:
+        sources.setdefault(root.resolve(), source)
+    found = (inspect(root, source) for root, source in sources.items())
+    return tuple(item for item in found if item is not None)

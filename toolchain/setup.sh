@@ -1,0 +1,59 @@
+#!/bin/sh
+# Install what mlir-offload needs on Debian 12: LLVM packages by apt, and a virtual environment.
+# May be run again: what is there already is left alone.
+#
+# usage: toolchain/setup.sh run     one LLVM release, to compile and run programs
+#        toolchain/setup.sh test    every release that the tests use
+set -eu
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+venv=${MLIR_OFFLOAD_VENV:-$root/.venv}
+
+say() { printf '%s\n' "setup: $*" >&2; }
+
+case "${1:-}" in
+run)
+  packages="clang-22 clang-tools-22 lld-22 llvm-22 mlir-22-tools liboffload-22"
+  extras=""
+  ;;
+test)
+  packages="clang-22 clang-tools-22 lld-22 llvm-22 mlir-22-tools liboffload-22
+            clang-19 clang-tools-19 lld-19 llvm-19 mlir-19-tools libomp-19-dev
+            clang-16 clang-tools-16 lld-16 llvm-16 rocm-device-libs gdb"
+  extras="[cuda,dev]"
+  ;;
+*)
+  say "usage: toolchain/setup.sh run|test"
+  exit 2
+  ;;
+esac
+packages="$packages libc6-dev python3 python3-venv"
+
+missing=""
+for package in $packages; do
+  dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || missing="$missing $package"
+done
+if [ -n "$missing" ]; then
+  say "installing by apt:$missing"
+  as_root=""
+  if [ "$(id -u)" -ne 0 ]; then
+    as_root=sudo
+    command -v sudo >/dev/null || { say "not root and no sudo: install these packages first"; exit 3; }
+  fi
+  export DEBIAN_FRONTEND=noninteractive
+  $as_root apt-get update -qq >&2
+  # Not every recommended package is wanted: they are a gigabyte of documentation and editors.
+  # shellcheck disable=SC2086
+  $as_root apt-get install -y -qq --no-install-recommends $missing >&2
+fi
+
+if [ ! -x "$venv/bin/python" ]; then
+  say "making the virtual environment $venv"
+  python3 -m venv "$venv"
+fi
+stamp=$(cat "$root/pyproject.toml" "$0" | cksum)$extras
+if [ "$(cat "$venv/mlir-offload.stamp" 2>/dev/null)" != "$stamp" ]; then
+  say "installing mlir-offload$extras into $venv"
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable "$root$extras" >&2
+  printf '%s' "$stamp" >"$venv/mlir-offload.stamp"
+fi

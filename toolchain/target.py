@@ -1,0 +1,63 @@
+"""Offload kinds, architectures and targets, as LLVM spells them."""
+
+from __future__ import annotations
+
+import platform
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mlir_offload.toolchain.errors import UsageError
+
+
+class Kind(StrEnum):
+    """The offload kind of a device image (`llvm/Object/OffloadBinary.h`)."""
+
+    CUDA = "cuda"
+    OPENMP = "openmp"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Target:
+    """What a device image is made for: offload kind, target triple, architecture."""
+
+    kind: Kind
+    triple: str
+    arch: str
+
+    def __str__(self) -> str:
+        """Return the spelling of `--offload-arch=`."""
+        return "host" if self.kind is Kind.OPENMP else self.arch
+
+
+NVPTX_TRIPLE = "nvptx64-nvidia-cuda"
+_SM = re.compile(r"sm_(\d{2,3})([af]?)")
+
+
+def host_triple() -> str:
+    """Return the target triple of this machine as Debian's clang spells it."""
+    return f"{platform.machine()}-pc-linux-gnu"
+
+
+def parse_offload_arch(name: str) -> Target:
+    """Return the target that one word of `--offload-arch=` names (`native` is resolved earlier).
+
+    Raises UsageError for a name that is no architecture of a known kind.
+    """
+    if name == "host":
+        return Target(Kind.OPENMP, host_triple(), "host")
+    if _SM.fullmatch(name):
+        return Target(Kind.CUDA, NVPTX_TRIPLE, name)
+    msg = f"unknown offload architecture '{name}'"
+    raise UsageError(
+        msg, hint="use sm_NN for NVIDIA (for example sm_90), 'host' for the CPU, or 'native'"
+    )
+
+
+def sm_number(arch: str) -> int:
+    """Return NN of `sm_NN`; feature letters are dropped. Raises ValueError for another name."""
+    match = _SM.fullmatch(arch)
+    if match is None:
+        msg = f"not an NVIDIA architecture: {arch!r}"
+        raise ValueError(msg)
+    return int(match.group(1))

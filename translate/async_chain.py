@@ -1,0 +1,401 @@
+"""GPU operations of the host in the one form that gpu-to-llvm converts.
+
+gpu-to-llvm converts gpu.memcpy, gpu.memset, gpu.alloc and gpu.dealloc only where they are asynchronous
+with exactly one dependency, and gpu.alloc host_shared only where it is not. gpu-async-region, the
+stock pass for that, gives a second dependency to operations that have one already. Here a synchronous
+operation becomes an asynchronous one between a fresh stream and a wait; neighbours share the stream.
+
+To that lowering a token is a stream. A token used twice would be a stream destroyed twice, and one
+that comes out of control flow would be taken for an event. Both are put right here too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.translate.mlir_text import (
+    Locations,
+    parse_operation,
+    split_list,
+    split_signature,
+)
+
+TOKEN = "!gpu.async.token"  # noqa: S105 (a type)
+_POINTER = "!llvm.ptr"
+_SEGMENTS = re.compile(r"operandSegmentSizes = array<i32: ([\d, ]+)>")
+_HOST_SHARED = re.compile(r"<\{[^}]*\bhostShared\b")
+_NEEDLE = re.compile(
+    r'"gpu\.(?:launch_func|memcpy|memset|alloc|dealloc|wait'
+    r'|create_\w+|destroy_\w+|sp\w+|sddmm\w*|set_csr_pointers)"\('
+)
+_PURE = re.compile(
+    r' *(?:%\S+ = )?"(?:arith\.\w+|llvm\.mlir\.constant|memref\.(?:cast|subview|dim))"\('
+)
+_LLVM_TYPE = re.compile(r"!llvm\.|[if]\d+$|bf16$")
+_VALUE = re.compile(r"%[\w$.-]+(?:#\d+)?")
+_WAIT_CALLS = ("mgpuStreamSynchronize", "mgpuStreamDestroy")
+
+
+@dataclass(frozen=True, slots=True)
+class _GpuOperation:
+    """An operation that takes and gives tokens, in parts that can be put together again."""
+
+    indent: int
+    name: str
+    results: tuple[str, ...]
+    result_types: tuple[str, ...]
+    operands: tuple[str, ...]
+    operand_types: tuple[str, ...]
+    attributes: str
+    location: str
+
+    @property
+    def dependencies(self) -> tuple[str, ...]:
+        """Return the tokens that it waits for: its first operands."""
+        pairs = zip(self.operands, self.operand_types, strict=True)
+        return tuple(operand for operand, kind in pairs if kind == TOKEN)
+
+    @property
+    def is_async(self) -> bool:
+        return bool(self.result_types) and self.result_types[-1] == TOKEN
+
+    @property
+    def is_shared_alloc(self) -> bool:
+        return self.name == "gpu.alloc" and _HOST_SHARED.search(self.attributes) is not None
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """Return its results as other operations name them."""
+        groups = (result.partition(":") for result in self.results)
+        return tuple(
+            f"{name}#{index}" if count else name
+            for name, _, count in groups
+            for index in range(int(count or 1))
+        )
+
+    def depending_on(self, *tokens: str) -> _GpuOperation:
+        """Return the operation with these tokens as its dependencies."""
+        old = len(self.dependencies)
+        return replace(
+            self,
+            operands=(*tokens, *self.operands[old:]),
+            operand_types=(*(TOKEN for _ in tokens), *self.operand_types[old:]),
+            attributes=_with_segment(self.attributes, 0, len(tokens)),
+        )
+
+    def giving(self, token: str) -> _GpuOperation:
+        """Return the operation made asynchronous, its token so named."""
+        return replace(
+            self, results=(*self.results, token), result_types=(*self.result_types, TOKEN)
+        )
+
+    def render(self) -> str:
+        results = f"{', '.join(self.results)} = " if self.results else ""
+        signature = f"({', '.join(self.operand_types)}) -> ({', '.join(self.result_types)})"
+        text = f'{results}"{self.name}"({", ".join(self.operands)}){self.attributes} : {signature}'
+        return f"{' ' * self.indent}{text} {self.location}".rstrip()
+
+
+def _with_segment(attributes: str, index: int, count: int) -> str:
+    match = _SEGMENTS.search(attributes)
+    if match is None:
+        return attributes
+    segments = match[1].split(", ")
+    segments[index] = str(count)
+    return f"{attributes[: match.start(1)]}{', '.join(segments)}{attributes[match.end(1) :]}"
+
+
+def _parse(line: str) -> _GpuOperation | None:
+    operation = parse_operation(line) if _NEEDLE.search(line) else None
+    if operation is None:
+        return None
+    attributes, operand_types, result_types, location = split_signature(operation.rest)
+    return _GpuOperation(
+        indent=operation.indent,
+        name=operation.name,
+        results=tuple(split_list(operation.results)),
+        result_types=tuple(result_types),
+        operands=operation.operands,
+        operand_types=tuple(operand_types),
+        attributes=attributes,
+        location=location,
+    )
+
+
+@dataclass(slots=True)
+class AsyncRewriter:
+    """Rewrites function after function of one host module; the names it makes never clash."""
+
+    locations: Locations
+    count: int = 0
+    called: set[str] = field(default_factory=set)
+
+    def rewrite(self, lines: Sequence[str]) -> tuple[str, ...]:
+        """Return the lines of a function with every GPU operation in a form that converts.
+
+        Raises SourceError where a token takes a way that has no lowering.
+        """
+        if not any(_NEEDLE.search(line) for line in lines):
+            return tuple(lines)
+        text = self._share_at_once(list(lines))
+        text = self._name_streams(text)
+        text = self._fork(text)
+        text = _Chaining(self).run(text)
+        return tuple(self._wait_for_streams(text))
+
+    def name(self) -> str:
+        """Return a new token name."""
+        self.count += 1
+        return f"%mo_token_{self.count}"
+
+    def wait(self, tokens: Sequence[str], like: _GpuOperation) -> tuple[str, str]:
+        """Return a token that follows all of these, and the operation that makes it."""
+        token = self.name()
+        types = tuple(TOKEN for _ in tokens)
+        line = _GpuOperation(
+            like.indent, "gpu.wait", (token,), (TOKEN,), tuple(tokens), types, "", like.location
+        ).render()
+        return token, line
+
+    def _share_at_once(self, lines: list[str]) -> list[str]:
+        """Make host_shared allocations synchronous; their token follows their dependencies."""
+        out: list[str] = []
+        renamed: dict[str, str] = {}
+        for line in lines:
+            current = _rename(line, renamed)
+            gpu = _parse(current)
+            if gpu is None or not gpu.is_shared_alloc or not (gpu.is_async or gpu.dependencies):
+                out.append(current)
+                continue
+            buffer = self.name()
+            if gpu.is_async:
+                token, wait = self.wait(gpu.dependencies, gpu)
+                renamed[gpu.values[-1]] = token
+                out.append(wait)
+            elif gpu.dependencies:
+                out.append(_sync_wait(gpu.dependencies, gpu))
+            renamed[gpu.values[0]] = buffer
+            alloc = replace(gpu, results=(buffer,), result_types=gpu.result_types[:1])
+            out.append(alloc.depending_on().render())
+        return out
+
+    def _name_streams(self, lines: list[str]) -> list[str]:
+        """Turn `<%stream : !llvm.ptr>` of a launch into a token.
+
+        The conversion drops the stream of a launch whose other operands it has to convert.
+        """
+        out: list[str] = []
+        for line in lines:
+            gpu = _parse(line)
+            if (
+                gpu is None
+                or not _names_stream(gpu)
+                or all(map(_LLVM_TYPE.match, gpu.operand_types))
+            ):
+                out.append(line)
+                continue
+            token = self.name()
+            cast = _GpuOperation(
+                gpu.indent, "builtin.unrealized_conversion_cast", (token,), (TOKEN,),
+                gpu.operands[-1:], (_POINTER,), "", gpu.location,
+            )  # fmt: skip
+            launch = replace(
+                gpu,
+                operands=gpu.operands[:-1],
+                operand_types=gpu.operand_types[:-1],
+                attributes=_with_segment(gpu.attributes, -1, 0),
+            )
+            out.extend((cast.render(), launch.depending_on(token).giving(self.name()).render()))
+        return out
+
+    def _fork(self, lines: list[str]) -> list[str]:
+        """Give each token one use: every use but the last waits for it on a stream of its own."""
+        uses = _count_token_uses(lines)
+        shared = {token for token, count in uses.items() if count > 1}
+        if not shared:
+            return lines
+        left = {token: uses[token] for token in shared}
+        forks: dict[str, list[str]] = {token: [] for token in shared}
+        out: list[str] = []
+        for line in lines:
+            gpu = _parse(line)
+            tokens = []
+            for token in gpu.dependencies if gpu else ():
+                left[token] = left.get(token, 1) - 1
+                if left[token] > 0:
+                    forks[token].append(self.name())
+                    tokens.append(forks[token][-1])
+                else:
+                    tokens.append(token)
+            out.append(gpu.depending_on(*tokens).render() if gpu and tokens else line)
+        return self._insert_forks(out, forks)
+
+    def _insert_forks(self, lines: list[str], forks: dict[str, list[str]]) -> list[str]:
+        out: list[str] = []
+        for line in lines:
+            out.append(line)
+            gpu = _parse(line)
+            if gpu is None or not gpu.is_async:
+                continue
+            token = gpu.values[-1]
+            out.extend(
+                _GpuOperation(
+                    gpu.indent, "gpu.wait", (fork,), (TOKEN,), (token,), (TOKEN,), "", gpu.location
+                ).render()
+                for fork in forks.pop(token, ())
+            )
+        left = [token for token, names in forks.items() if names]
+        if left:
+            msg = "an asynchronous token that comes out of control flow or a call is used twice"
+            user = next((line for line in lines if f"{forks[left[0]][0]}" in line), "")
+            raise SourceError(
+                msg,
+                location=self.locations.of(user),
+                hint="wait for it once with gpu.wait, or chain the operations one behind the other",
+            )
+        return out
+
+    def _wait_for_streams(self, lines: list[str]) -> list[str]:
+        """Wait for tokens out of control flow by calls: gpu-to-llvm takes them for events."""
+        fresh: set[str] = set()
+        out: list[str] = []
+        for line in lines:
+            gpu = _parse(line)
+            if gpu is None:
+                out.append(line)
+                continue
+            carried = tuple(token for token in gpu.dependencies if token not in fresh)
+            if gpu.name == "gpu.wait" and carried:
+                out.extend(self._wait_for_carried(gpu, carried))
+            else:
+                out.append(line)
+            if gpu.is_async and (gpu.name == "gpu.wait" or not carried):
+                fresh.add(gpu.values[-1])
+        return out
+
+    def _wait_for_carried(self, gpu: _GpuOperation, carried: tuple[str, ...]) -> list[str]:
+        if gpu.is_async:
+            msg = "'gpu.wait async' on a token that comes out of control flow has no lowering"
+            raise SourceError(
+                msg,
+                location=self.locations.of(gpu.location and f" {gpu.location}"),
+                hint="wait for that token with a synchronous gpu.wait",
+            )
+        others = tuple(token for token in gpu.dependencies if token not in carried)
+        out = [_sync_wait(others, gpu)] if others else []
+        indent = " " * gpu.indent
+        for token in carried:
+            stream = self.name()
+            out.append(
+                f'{indent}{stream} = "builtin.unrealized_conversion_cast"({token}) : '
+                f"({TOKEN}) -> {_POINTER} {gpu.location}"
+            )
+            out.extend(
+                f"{indent}llvm.call @{name}({stream}) : ({_POINTER}) -> () {gpu.location}"
+                for name in _WAIT_CALLS
+            )
+        self.called.update(_WAIT_CALLS)
+        return out
+
+
+@dataclass(slots=True)
+class _Chaining:
+    """One pass over a function that makes every operation asynchronous with one dependency."""
+
+    rewriter: AsyncRewriter
+    out: list[str] = field(default_factory=list)
+    run_operations: list[_GpuOperation] = field(default_factory=list)
+    run_lines: list[str] = field(default_factory=list)
+
+    def run(self, lines: list[str]) -> list[str]:
+        for line in lines:
+            gpu = _parse(line)
+            if gpu is None:
+                if not (self.run_operations and _PURE.match(line)):
+                    self._finish()
+                self._keep(line)
+            elif gpu.is_shared_alloc:
+                self._keep(line)
+            elif gpu.name == "gpu.wait" or _names_stream(gpu):
+                self._finish()
+                self.out.append(line)
+            elif gpu.is_async:
+                self._finish()
+                self._with_one_dependency(gpu)
+            else:
+                if gpu.dependencies or (
+                    self.run_operations and gpu.indent != self.run_operations[0].indent
+                ):
+                    self._finish()
+                self.run_operations.append(gpu)
+                self.run_lines.append("")
+        self._finish()
+        return self.out
+
+    def _keep(self, line: str) -> None:
+        (self.run_lines if self.run_operations else self.out).append(line)
+
+    def _with_one_dependency(self, gpu: _GpuOperation) -> None:
+        if len(gpu.dependencies) == 1:
+            self.out.append(gpu.render())
+            return
+        token, wait = self.rewriter.wait(gpu.dependencies, gpu)
+        self.out.extend((wait, gpu.depending_on(token).render()))
+
+    def _finish(self) -> None:
+        """Write the run of neighbouring synchronous operations, all on one stream."""
+        operations, lines = self.run_operations, self.run_lines
+        self.run_operations, self.run_lines = [], []
+        if not operations:
+            return
+        first = operations[0]
+        if len(operations) == 1 and first.name == "gpu.launch_func" and not first.dependencies:
+            self.out.extend(line or first.render() for line in lines)
+            return
+        token = first.dependencies[0] if len(first.dependencies) == 1 else ""
+        if not token:
+            token, wait = self.rewriter.wait(first.dependencies, first)
+            self.out.append(wait)
+        rest = iter(operations)
+        for line in lines:
+            if line:
+                self.out.append(line)
+                continue
+            gpu = next(rest).depending_on(token).giving(token := self.rewriter.name())
+            self.out.append(gpu.render())
+        self.out.append(_sync_wait((token,), operations[-1]))
+
+
+def _sync_wait(tokens: tuple[str, ...], like: _GpuOperation) -> str:
+    types = tuple(TOKEN for _ in tokens)
+    return _GpuOperation(like.indent, "gpu.wait", (), (), tokens, types, "", like.location).render()
+
+
+def _names_stream(gpu: _GpuOperation) -> bool:
+    match = _SEGMENTS.search(gpu.attributes) if gpu.name == "gpu.launch_func" else None
+    return match is not None and match[1].split(", ")[12:13] == ["1"]
+
+
+def _count_token_uses(lines: Sequence[str]) -> Counter[str]:
+    """Count for each token its uses as a dependency, and one more where anything else names it."""
+    uses: Counter[str] = Counter()
+    for line in lines:
+        gpu = _parse(line)
+        if gpu is not None:
+            uses.update(gpu.dependencies)
+    for line in lines:
+        if TOKEN in line and _NEEDLE.search(line) is None:
+            operation = parse_operation(line)
+            named = operation.operands if operation else ()
+            uses.update(operand for operand in set(named) if operand in uses)
+    return uses
+
+
+def _rename(line: str, renamed: dict[str, str]) -> str:
+    if not renamed or "%" not in line:
+        return line
+    return _VALUE.sub(lambda match: renamed.get(match[0], match[0]), line)

@@ -1,0 +1,151 @@
+"""Device modules for CUDA: from the IR that mlir-translate writes to relocatable device code."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from mlir_offload.toolchain.errors import ToolchainError
+from mlir_offload.toolchain.process import Command
+from mlir_offload.toolchain.tables import load_table
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+    from mlir_offload.toolchain.cuda import CudaToolkit
+    from mlir_offload.toolchain.llvm import LlvmToolchain
+
+_TARGET_LINE = re.compile(r"^target (?:datalayout|triple) = .*\n", re.MULTILINE)
+_SOURCE_LINE = re.compile(r"^source_filename = .*\n", re.MULTILINE)
+_LIBDEVICE_CALL = re.compile(r"@__nv_\w")
+_LINKAGE = (
+    "(?:private|internal|external|linkonce_odr|linkonce|weak_odr|weak|common|available_externally)"
+)
+_VISIBILITY = "(?:default|hidden|protected)"
+_PREFIX = rf"(?:{_LINKAGE} +)?(?:dso_local +|dso_preemptable +)?(?:{_VISIBILITY} +)?"
+_DEFINE = re.compile(
+    rf"^define {_PREFIX}(?P<rest>[^@\n]*)@(?P<name>\"[^\"]*\"|[-\w$.]+)", re.MULTILINE
+)
+# A declared variable says `external` (or `extern_weak`) and is left alone.
+_VARIABLE = re.compile(
+    rf"^(?P<name>@(?!llvm\.)(?:\"[^\"]*\"|[-\w$.]+)) = (?!extern(?:al|_weak)\b){_PREFIX}"
+    r"(?P<rest>(?:[a-z_]+(?:\([^)\n]*\))? +)*(?:global|constant) )",
+    re.MULTILINE,
+)
+_DYNAMIC_SHARED = re.compile(
+    r"^(?P<head>@[-\w$.]+ = )internal (?P<body>addrspace\(3\) global \[0 x i8\]) undef",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCodegen:
+    """How the code of one target is generated: architecture, PTX ISA (83 is 8.3), level, debug."""
+
+    arch: str
+    ptx_isa: int
+    opt_level: int
+    debug: bool = False
+
+
+def nvptx_device_ir(ll_text: str, *, kernels: Collection[str], llvm_major: int) -> str:
+    """Return a device module that the NVPTX back end of an LLVM release compiles as intended.
+
+    It gets triple and data layout; kernels are marked by their calling convention, which every
+    release reads; all else becomes internal, so that equal names in two modules never meet; and
+    dynamic shared memory becomes `.extern .shared`, sized by the launch.
+    """
+    text = _DYNAMIC_SHARED.sub(r"\g<head>external \g<body>", _with_target(ll_text, llvm_major))
+    text = _VARIABLE.sub(r"\g<name> = internal \g<rest>", text)
+    wanted = frozenset(kernels)
+
+    def relinked(match: re.Match[str]) -> str:
+        name, rest = match.group("name"), match.group("rest")
+        if name.strip('"') not in wanted:
+            return f"define internal {rest}@{name}"
+        marked = rest if "ptx_kernel" in rest.split() else f"ptx_kernel {rest}"
+        return f"define {marked}@{name}"
+
+    return _DEFINE.sub(relinked, text)
+
+
+def needs_libdevice(ll_text: str) -> bool:
+    """Return whether the module calls NVIDIA's libdevice."""
+    return _LIBDEVICE_CALL.search(ll_text) is not None
+
+
+def nvptx_assembly_command(
+    llvm: LlvmToolchain, source: Path, output: Path, codegen: DeviceCodegen, libdevice: Path | None
+) -> Command:
+    """Return the command that compiles a device module to PTX.
+
+    `libdevice` is linked in as far as it is called, and made internal; pass None if it is not.
+    """
+    return _clang_command(llvm, (*_target_flags(codegen), "-S"), source, output, libdevice)
+
+
+def nvptx_bitcode_command(
+    llvm: LlvmToolchain, source: Path, output: Path, codegen: DeviceCodegen, libdevice: Path | None
+) -> Command:
+    """Return the command that optimises a device module to bitcode, for code generation at link."""
+    flags = (*_target_flags(codegen), "-c", "-emit-llvm")
+    return _clang_command(llvm, flags, source, output, libdevice)
+
+
+def cubin_command(
+    cuda: CudaToolkit,
+    source: Path,
+    output: Path,
+    codegen: DeviceCodegen,
+    arguments: tuple[str, ...],
+) -> Command:
+    """Return the command that assembles PTX to a relocatable cubin, with the user's `-Xptxas`.
+
+    Raises ToolchainError where the toolkit has no ptxas.
+    """
+    if cuda.ptxas is None:
+        msg = f"the CUDA toolkit in {cuda.root} has no ptxas"
+        raise ToolchainError(msg, hint="install the nvcc component of the CUDA toolkit")
+    debug = ("-lineinfo",) if codegen.debug else ()
+    flags = (f"-arch={codegen.arch}", "-c", f"-O{codegen.opt_level}", *debug, *arguments)
+    return Command((str(cuda.ptxas), *flags, str(source), "-o", str(output)))
+
+
+def _with_target(text: str, llvm_major: int) -> str:
+    triple, layout = _target(llvm_major)
+    target = f'target datalayout = "{layout}"\ntarget triple = "{triple}"\n'
+    text = _TARGET_LINE.sub("", text)
+    source = _SOURCE_LINE.search(text)
+    position = source.end() if source else 0
+    return text[:position] + target + text[position:]
+
+
+@cache
+def _target(llvm_major: int) -> tuple[str, str]:
+    table = load_table("mlir_offload.translate", "nvptx_layout")
+    rows = [row["layout"] for row in table["layouts"] if row["since"] <= llvm_major]
+    return table["triple"], rows[-1]
+
+
+def _target_flags(codegen: DeviceCodegen) -> tuple[str, ...]:
+    # -nogpulib: the driver would link libdevice into all, and fail where it finds no CUDA.
+    # The feature comes last: the driver adds the PTX ISA of the CUDA that it finds.
+    features = ("-Xclang", "-target-feature", "-Xclang", f"+ptx{codegen.ptx_isa}")
+    return (f"-march={codegen.arch}", f"-O{codegen.opt_level}", "-nogpulib", *features)
+
+
+def _clang_command(
+    llvm: LlvmToolchain,
+    flags: tuple[str, ...],
+    source: Path,
+    output: Path,
+    libdevice: Path | None,
+) -> Command:
+    library = ("-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(libdevice)) if libdevice else ()
+    triple = _target(llvm.version.major)[0]
+    head = (str(llvm.tool("clang")), f"--target={triple}", "-x", "ir")
+    quiet = ("-Wno-unknown-cuda-version", "-Wno-override-module")
+    return Command((*head, *flags, *quiet, *library, str(source), "-o", str(output)))

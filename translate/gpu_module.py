@@ -1,0 +1,155 @@
+"""The device modules of a program and their kernels."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import string
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from mlir_offload.translate.mlir_text import (
+    SYMBOL,
+    OperationText,
+    escape,
+    render_symbol,
+    symbol_name,
+    unescape,
+)
+
+_KERNEL_ATTRIBUTE = re.compile(r"\b(?:gpu\.kernel|nvvm\.kernel)\b")
+_FUNCTIONS = frozenset({"gpu.func", "func.func", "llvm.func"})
+_UNIT_DIGITS = 10
+_NAME_BYTES = frozenset(f"{string.ascii_letters}{string.digits}_".encode())
+_LAUNCHED = re.compile(rf"\bkernel = {SYMBOL}::{SYMBOL}")
+_COMMENT = re.compile(r"//[^\n]*")
+# The third byte is 0xEF: as latin-1, and as what is no UTF-8 where it cannot be decoded.
+_BYTECODE_MAGIC = ("ML\u00efR", "ML\udcefR")
+
+KernelKey = tuple[str, str]
+"""Names of a gpu.module and of a kernel in it, as the normalised text has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel: `name` as the program has it, `symbol` as every image and host entry has it."""
+
+    name: str
+    symbol: str
+
+
+@dataclass(frozen=True, slots=True)
+class GpuModule:
+    """A `gpu.module` as a text of its own for mlir-opt: a `builtin.module` that holds only it.
+
+    `needs` names what decides how it is lowered: `subgroup_reduce` where it reduces over a
+    subgroup, `redux` where all of these may become one instruction of sm_80 and later, `division`
+    where it divides rounding up or down.
+    """
+
+    name: str
+    kernels: tuple[Kernel, ...]
+    text: str
+    needs: frozenset[str]
+
+
+def kernel_names(module: OperationText) -> tuple[str, ...]:
+    """Return the names of the kernels that a `gpu.module` defines, in their order."""
+    return tuple(
+        symbol_name(operation)
+        for operation in module.body
+        if operation.name in _FUNCTIONS and _KERNEL_ATTRIBUTE.search(operation.attributes)
+    )
+
+
+def is_kernel(operation: OperationText) -> bool:
+    """Say whether a function is marked as a kernel, before or after lowering."""
+    return _KERNEL_ATTRIBUTE.search(operation.attributes) is not None
+
+
+def named_modules(names: Iterable[str], source_text: str) -> frozenset[str]:
+    """Return those of the names that the author of the source gave to a `gpu.module`.
+
+    The others were made up by outlining, from the name of the function around a `gpu.launch`.
+    Bytecode keeps its strings terminated by NUL.
+    """
+    if source_text.startswith(_BYTECODE_MAGIC):
+        return frozenset(name for name in names if f"{name}\0" in source_text)
+    source = _COMMENT.sub("", source_text)
+    return frozenset(name for name in names if _defines_module(source, name))
+
+
+def _defines_module(source: str, name: str) -> bool:
+    reference = re.escape(render_symbol(name))
+    quoted = re.escape(escape(name))
+    pretty = rf'gpu\.module\s+(?:{reference}(?![\w$.-])|@"(?:{quoted}|{re.escape(name)})")'
+    generic = rf'"gpu\.module"[^\n]*sym_name = "{quoted}"'
+    if re.search(f"{pretty}|{generic}", source):
+        return True
+    # In generic form without properties the name stands behind the region.
+    return '"gpu.module"' in source and f'sym_name = "{escape(name)}"' in source
+
+
+def assign_symbols(
+    modules: Mapping[str, tuple[str, ...]], *, named: frozenset[str], unit_id: str
+) -> dict[KernelKey, str]:
+    """Return the symbol of each kernel, unique in the program and legal for every target.
+
+    A kernel in a module that the author named keeps its name where no other module of the program
+    has a kernel of that name and NVPTX accepts it. Every other kernel is named after the unit, its
+    module and itself, so that two files outlined from equal sources link.
+    """
+    counts = Counter(kernel for kernels in modules.values() for kernel in kernels)
+    digest = hashlib.sha256(unit_id.encode("utf-8", errors="surrogateescape")).hexdigest()
+    symbols: dict[KernelKey, str] = {}
+    for module, kernels in modules.items():
+        for kernel in kernels:
+            keeps = module in named and counts[kernel] == 1 and _hex_coded(kernel) == kernel
+            unit = f"__mo_{digest[:_UNIT_DIGITS]}_{_hex_coded(module)}__{_hex_coded(kernel)}"
+            symbol = kernel if keeps else unit
+            while symbol in symbols.values():
+                symbol += "_"
+            symbols[module, kernel] = symbol
+    return symbols
+
+
+def _hex_coded(name: str) -> str:
+    # NVPTX: "Symbol name with unsupported characters" for a dot and a dash.
+    return "".join(
+        chr(byte) if byte in _NAME_BYTES else f"_{byte:02x}"
+        for byte in name.encode("utf-8", errors="surrogateescape")
+    )
+
+
+def rename_kernels(module: OperationText, symbols: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the lines of a `gpu.module` in which each kernel bears its symbol."""
+    changed = {name: symbol for name, symbol in symbols.items() if name != symbol}
+    if not changed:
+        return module.lines
+    lines = [module.lines[0]]
+    for operation in module.body:
+        inner = list(operation.lines)
+        if operation.name in _FUNCTIONS and symbol_name(operation) in changed:
+            old = f'sym_name = "{escape(symbol_name(operation))}"'
+            new = f'sym_name = "{changed[symbol_name(operation)]}"'
+            inner[0] = inner[0].replace(old, new, 1)
+            inner[-1] = inner[-1].replace(old, new, 1)
+        lines.extend(inner)
+    return (*lines, module.lines[-1])
+
+
+def rename_launches(lines: Iterable[str], symbols: Mapping[KernelKey, str]) -> list[str]:
+    """Return the lines of the host in which each launch names the kernel's symbol."""
+
+    def renamed(match: re.Match[str]) -> str:
+        module, kernel = (
+            unescape(quoted) if quoted is not None else bare
+            for quoted, bare in ((match[1], match[2]), (match[3], match[4]))
+        )
+        symbol = symbols.get((module, kernel), kernel)
+        return f"kernel = {render_symbol(module)}::{render_symbol(symbol)}"
+
+    return [
+        _LAUNCHED.sub(renamed, line) if '"gpu.launch_func"(' in line else line for line in lines
+    ]

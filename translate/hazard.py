@@ -1,0 +1,83 @@
+"""What stock MLIR drops in silence or lowers wrongly, told before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.translate.gpu_module import is_kernel
+from mlir_offload.translate.mlir_text import (
+    Locations,
+    OperationText,
+    parse_operation,
+    symbol_name,
+)
+from mlir_offload.translate.pipelines import Refusal, Side, load_refusals
+
+
+def check_top_level(operations: Iterable[OperationText], locations: Locations) -> None:
+    """Raise SourceError for an operation that must not stand in the module of a program."""
+    for operation in operations:
+        fault = _top_level_fault(operation)
+        if fault is not None:
+            message, hint = fault
+            raise SourceError(message, hint=hint, location=locations.of(operation.lines[-1]))
+        check_nesting(operation, locations)
+
+
+def _top_level_fault(operation: OperationText) -> tuple[str, str] | None:
+    """Return what is wrong with it and the cure."""
+    match operation.name:
+        case "builtin.module":
+            return (
+                "a module inside a module would be dropped by mlir-translate",
+                "write the operations into the outer module, or one file for each module",
+            )
+        case "gpu.binary":
+            return (
+                f"gpu.binary @{symbol_name(operation)} holds device code that is compiled already",
+                "give the gpu.module that it was made from",
+            )
+        case "llvm.func" if is_kernel(operation):
+            return (
+                f"kernel @{symbol_name(operation)} stands outside of a gpu.module",
+                "put device functions into a gpu.module and launch with gpu.launch_func",
+            )
+        case _:
+            return None
+
+
+def check_nesting(operation: OperationText, locations: Locations) -> None:
+    """Raise SourceError for a module further inside of an operation."""
+    for index, line in enumerate(operation.lines[1:], start=1):
+        if '"gpu.module"(' not in line and '"builtin.module"(' not in line:
+            continue
+        inner = parse_operation(line)
+        if inner is not None and inner.name in {"gpu.module", "builtin.module"}:
+            msg = f"{inner.name} inside of {operation.name} is not supported"
+            location = locations.of(_last_line(operation.lines[index:], inner.indent))
+            raise SourceError(msg, location=location, hint="move it to the top level of the file")
+
+
+def check_operations(lines: tuple[str, ...], side: Side, locations: Locations) -> None:
+    """Raise SourceError for an operation that the recipe has no lowering for."""
+    refusals = load_refusals(side)
+    for index, line in enumerate(lines):
+        for refusal in refusals:
+            if f'"{refusal.operation}"(' in line:
+                _check_operation(refusal, lines[index:], locations)
+
+
+def _check_operation(refusal: Refusal, lines: tuple[str, ...], locations: Locations) -> None:
+    operation = parse_operation(lines[0])
+    if operation is None or operation.name != refusal.operation:
+        return
+    last = _last_line(lines, operation.indent) if lines[0].endswith("({") else lines[0]
+    text = lines[0] if last is lines[0] else f"{lines[0]} {last}"
+    if refusal.applies(text):
+        raise SourceError(refusal.message, hint=refusal.hint, location=locations.of(last))
+
+
+def _last_line(lines: tuple[str, ...], indent: int) -> str:
+    close = " " * indent + "})"
+    return next((line for line in lines[1:] if line.startswith(close)), lines[0])

@@ -1,0 +1,136 @@
+"""The host module on its way to LLVM IR."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mlir_offload.translate.lower import check_lowered
+from mlir_offload.translate.mlir_text import parse_module, read_locations
+
+_DEFINITION = re.compile(r"^define [^\n]*\{$")
+_LABEL = re.compile(r"^[\w.$-]+:|^\"[^\"]*\":")
+_FRAME = re.compile(r"^  %\S+ = alloca %\S+, align \d+")
+_PARAMETERS = re.compile(r"^  (%\S+) = alloca ptr, i64 \d+, align \d+")
+_LAUNCH = re.compile(r"^  call void @mgpuLaunch(?:Cluster)?Kernel\((.*)\)")
+_STREAM = re.compile(r"^  (%\S+) = call ptr @mgpuStreamCreate\(\)")
+_VALUE = re.compile(r"%[\w.$-]+")
+_DEBUG_SUFFIX = re.compile(r", !dbg !\d+$")
+_INTRINSICS = (
+    ("llvm.stacksave.p0", "declare ptr @llvm.stacksave.p0()"),
+    ("llvm.stackrestore.p0", "declare void @llvm.stackrestore.p0(ptr)"),
+)
+_BORROWS_STREAM = re.compile(
+    r"call \S+ @mgpu(?:LaunchKernel|LaunchClusterKernel|MemAlloc|MemFree|Memcpy|Memset\d+"
+    r"|StreamSynchronize|StreamWaitEvent|EventRecord)\("
+)
+
+
+def check_host(text: str) -> None:
+    """Raise SourceError where the lowered host text holds what mlir-translate does not know."""
+    module = parse_module(text)
+    locations = read_locations((*module.aliases, *module.tail))
+    lines = [line for operation in module.operations for line in operation.lines]
+    check_lowered(lines, locations, place="host code")
+
+
+def fix_host_ir(text: str) -> str:
+    """Return the host's LLVM IR with launches that leave nothing behind.
+
+    mlir-translate puts the argument arrays of a launch on the stack where the launch stands, which
+    overflows it in a loop: they are given back after each launch. Streams that the lowering makes
+    for a token and never destroys are destroyed behind their last use; work in them goes on.
+    """
+    if "@mgpu" not in text:
+        return text
+    out: list[str] = []
+    counter = _Counter()
+    lines = iter(text.splitlines())
+    for line in lines:
+        out.append(line)
+        if _DEFINITION.match(line):
+            out.extend(_fix_function(_function_body(lines), counter))
+    if counter.saved:
+        declared = set(text.splitlines())
+        out.extend(line for _, line in _INTRINSICS if line not in declared)
+    if counter.destroyed and "declare void @mgpuStreamDestroy(" not in text:
+        out.append("declare void @mgpuStreamDestroy(ptr)")
+    return "\n".join(out) + "\n"
+
+
+@dataclass(slots=True)
+class _Counter:
+    saved: int = 0
+    destroyed: int = 0
+
+
+def _function_body(lines: Iterator[str]) -> list[str]:
+    body = []
+    for line in lines:
+        body.append(line)
+        if line == "}":
+            break
+    return body
+
+
+def _fix_function(body: list[str], counter: _Counter) -> list[str]:
+    if not any("@mgpu" in line for line in body):
+        return body
+    return _restore_stack(_destroy_streams(body, counter), counter)
+
+
+def _restore_stack(body: list[str], counter: _Counter) -> list[str]:
+    """Enclose each launch outside of the entry block in stacksave and stackrestore."""
+    out: list[str] = []
+    in_entry = True
+    open_frames: dict[str, str] = {}
+    for index, line in enumerate(body):
+        in_entry = in_entry and not (index and _LABEL.match(line))
+        parameters = _PARAMETERS.match(body[index + 1]) if _FRAME.match(line) else None
+        if parameters and not in_entry:
+            saved = f"%mo.stack.{counter.saved}"
+            counter.saved += 1
+            open_frames[parameters[1]] = saved
+            out.append(f"  {saved} = call ptr @llvm.stacksave.p0()")
+        out.append(line)
+        launch = _LAUNCH.match(line) if open_frames else None
+        frame = (
+            next((name for name in _VALUE.findall(launch[1]) if name in open_frames), None)
+            if launch
+            else None
+        )
+        if frame is not None:
+            debug = _DEBUG_SUFFIX.search(line)
+            suffix = debug[0] if debug else ""
+            out.append(f"  call void @llvm.stackrestore.p0(ptr {open_frames.pop(frame)}){suffix}")
+    return out
+
+
+def _destroy_streams(body: list[str], counter: _Counter) -> list[str]:
+    """Destroy each stream that nothing destroys and that does not leave its block."""
+    last_uses: dict[int, list[str]] = {}
+    for index, line in enumerate(body):
+        stream = _STREAM.match(line)
+        last = _last_use(body, index, stream[1]) if stream else None
+        if stream and last is not None:
+            last_uses.setdefault(last, []).append(stream[1])
+    out: list[str] = []
+    for index, line in enumerate(body):
+        out.append(line)
+        debug = _DEBUG_SUFFIX.search(line)
+        for name in last_uses.get(index, ()):
+            counter.destroyed += 1
+            out.append(f"  call void @mgpuStreamDestroy(ptr {name}){debug[0] if debug else ''}")
+    return out
+
+
+def _last_use(body: list[str], start: int, stream: str) -> int | None:
+    use = re.compile(re.escape(stream) + r"(?![\w.$-])")
+    uses = [i for i in range(len(body)) if i != start and use.search(body[i])]
+    block_end = next((i for i in range(start, len(body)) if _LABEL.match(body[i])), len(body))
+    if any(not start < i < block_end for i in uses):
+        return None
+    if not all(_BORROWS_STREAM.search(body[i]) for i in uses):
+        return None
+    return uses[-1] if uses else start

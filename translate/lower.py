@@ -1,0 +1,177 @@
+"""The calls of mlir-opt and mlir-translate, and the text between them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from mlir_offload.toolchain.errors import SourceError, ToolFailedError
+from mlir_offload.toolchain.llvm import LlvmToolchain
+from mlir_offload.toolchain.process import Command
+from mlir_offload.toolchain.target import Kind, Target, sm_number
+from mlir_offload.translate.gpu_module import GpuModule, is_kernel
+from mlir_offload.translate.mlir_text import (
+    Locations,
+    OperationText,
+    parse_module,
+    parse_operation,
+    read_locations,
+    split_signature,
+)
+from mlir_offload.translate.pipelines import load_printing, load_recipe
+
+_REDUX_SM = 80
+_LOWERED = ("llvm", "nvvm")
+_HOST_LEFT = frozenset({"gpu.binary", "gpu.launch_func"})
+_MODULE_OPERATIONS = frozenset({"builtin.module", "gpu.module", "gpu.module_end"})
+_OPERATION_NAME = re.compile(r'^ *(?:%[^"]*? = )?"([\w$-]+)\.([\w.$-]+)"\(', re.MULTILINE)
+_EXTERNAL = "linkage = #llvm.linkage<external>"
+_INTERNAL = "linkage = #llvm.linkage<internal>"
+_TRIPLE = "llvm.target_triple"
+
+
+def normalize_command(
+    llvm: LlvmToolchain, source: Path, output: Path, *, uses_nvgpu: bool = False
+) -> Command:
+    """Return the call that brings a source, text or bytecode, to generic text with outlined kernels.
+
+    `uses_nvgpu`: the dialect's name occurs in the source.
+    """
+    recipe = load_recipe(llvm.version.major)
+    return _mlir_opt(llvm, recipe.common_pipeline(uses_nvgpu=uses_nvgpu), source, output)
+
+
+def can_use_redux(module: GpuModule, target: Target) -> bool:
+    """Say whether the module lowers differently for this target: with the instruction of sm_80 on.
+
+    Targets for which this is equal share one lowered text.
+    """
+    if "redux" not in module.needs or target.kind is not Kind.CUDA:
+        return False
+    return sm_number(target.arch) >= _REDUX_SM
+
+
+def device_pipeline_command(
+    llvm: LlvmToolchain,
+    source: Path,
+    output: Path,
+    *,
+    module: GpuModule,
+    redux: bool = False,
+    debug: bool = False,
+) -> Command:
+    """Return the call that lowers the text of a device module to the LLVM and NVVM dialects."""
+    recipe = load_recipe(llvm.version.major)
+    pipeline = recipe.device_pipeline(needs=module.needs, redux=redux, debug=debug)
+    return _mlir_opt(llvm, pipeline, source, output)
+
+
+def host_pipeline_command(
+    llvm: LlvmToolchain,
+    source: Path,
+    output: Path,
+    *,
+    uses_async: bool = False,
+    debug: bool = False,
+) -> Command:
+    """Return the call that lowers the host text to the LLVM dialect."""
+    recipe = load_recipe(llvm.version.major)
+    pipeline = recipe.host_pipeline(uses_async=uses_async, debug=debug)
+    return _mlir_opt(llvm, pipeline, source, output)
+
+
+def translate_command(llvm: LlvmToolchain, source: Path, output: Path) -> Command:
+    """Return the call that writes LLVM IR text from the LLVM dialect."""
+    translate = str(llvm.tool("mlir-translate"))
+    return Command((translate, "--mlir-to-llvmir", str(source), "-o", str(output)))
+
+
+def _mlir_opt(llvm: LlvmToolchain, pipeline: str, source: Path, output: Path) -> Command:
+    options = (*load_printing(), f"--pass-pipeline={pipeline}")
+    return Command((str(llvm.tool("mlir-opt")), *options, str(source), "-o", str(output)))
+
+
+def unwrap_device(text: str, triple: str, *, target: str = "NVVM") -> str:
+    """Return the lowered device module as a top-level module that mlir-translate takes.
+
+    Only kernels keep external linkage, so that helper functions of equal names in two modules link.
+    (`mlir-translate --no-implicit-module` on a lone gpu.module crashes LLVM 19 and 22 where an
+    operation's verifier asks for the data layout.) Raises SourceError for operations left over.
+    """
+    module = parse_module(text)
+    locations = read_locations((*module.aliases, *module.tail))
+    device = next((op for op in module.operations if op.name == "gpu.module"), None)
+    if device is None:
+        msg = "mlir-opt left no gpu.module in the lowered device module"
+        raise ToolFailedError(
+            msg, hint="report this with the input and the output of 'mlir-opt --version'"
+        )
+    # Passes add declarations (of __assertfail, for one) next to the gpu.module or inside of it.
+    others = [op for op in module.operations if op is not device]
+    body = [op for op in (*others, *device.body) if op.name != "gpu.module_end"]
+    check_lowered(
+        [line for op in body for line in op.lines], locations, place=f"a kernel for {target}"
+    )
+    lines = [line for op in body for line in _internalized(op)]
+    return module.render(lines).replace(module.foot, _with_triple(module.foot, triple), 1)
+
+
+def _internalized(operation: OperationText) -> tuple[str, ...]:
+    first, *rest = operation.lines
+    if _EXTERNAL not in first or not _is_definition(operation) or is_kernel(operation):
+        return operation.lines
+    return (first.replace(_EXTERNAL, _INTERNAL, 1), *rest)
+
+
+def _is_definition(operation: OperationText) -> bool:
+    if operation.name == "llvm.mlir.global":
+        return len(operation.lines) > 2 or re.search(r"\bvalue = ", operation.lines[0]) is not None  # noqa: PLR2004
+    return operation.name == "llvm.func" and len(operation.lines) > 2  # noqa: PLR2004
+
+
+def _with_triple(foot: str, triple: str) -> str:
+    attribute = f'{_TRIPLE} = "{triple}"'
+    if foot.startswith("}) {"):
+        return f"}}) {{{attribute}, {foot[4:]}"
+    return f"}}) {{{attribute}}}{foot[2:]}"
+
+
+def check_lowered(lines: Iterable[str], locations: Locations, *, place: str) -> None:
+    """Raise SourceError where an operation is left that mlir-translate does not know."""
+    lines = list(lines)
+    for index, line in enumerate(lines):
+        match = _OPERATION_NAME.match(line)
+        if match is None or match[1] in _LOWERED:
+            continue
+        name = f"{match[1]}.{match[2]}"
+        if name in _HOST_LEFT or name in _MODULE_OPERATIONS:
+            continue
+        last = _closing_line(lines, index)
+        raise left_over(name, line, locations.of(last), place)
+
+
+def left_over(name: str, line: str, location: str, place: str) -> SourceError:
+    """Return the error for an operation that no pass of the recipe lowers."""
+    if name == "builtin.unrealized_conversion_cast":
+        operation = parse_operation(line)
+        _, given, wanted, _ = split_signature(operation.rest) if operation else ("", [], [], "")
+        msg = (
+            f"a value of type {', '.join(given)} is still needed as {', '.join(wanted)} in {place}"
+        )
+        hint = "an operation next to this place has no lowering; rewrite it with other operations"
+        return SourceError(msg, location=location, hint=hint)
+    msg = f"{name} is not supported in {place}"
+    return SourceError(
+        msg,
+        location=location,
+        hint="no stock pass lowers it here; rewrite it with other operations",
+    )
+
+
+def _closing_line(lines: list[str], index: int) -> str:
+    if not lines[index].endswith("({"):
+        return lines[index]
+    indent = len(lines[index]) - len(lines[index].lstrip())
+    close = " " * indent + "})"
+    return next((line for line in lines[index + 1 :] if line.startswith(close)), lines[index])

@@ -1,0 +1,242 @@
+"""MLIR text in generic form as mlir-opt prints it: operations as line ranges.
+
+mlir-opt prints one operation per line, the regions of an operation indented by two, all attributes
+on its first and last line, and strings with their line ends escaped. What is read here is only ever
+the output of `--mlir-print-op-generic --mlir-print-debuginfo`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from mlir_offload.toolchain.errors import ToolFailedError
+
+_OPERATION = re.compile(r'( *)(?:(%[^"]*?) = )?"([\w.$-]+)"\(([^)]*)\)')
+_ESCAPE = re.compile(r"\\(?:\\|([0-9A-Fa-f]{2}))")
+_BARE_NAME = re.compile(r"[A-Za-z_][\w$.-]*")
+_LOCATION_ALIAS = re.compile(r"#(\w+) = loc\((.*)\)")
+_FILE_LOCATION = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
+_LOCATION_NAME = re.compile(r"#(\w+)")
+_STRING = r'"((?:[^"\\]|\\.)*)"'
+
+_DEPTH_LIMIT = 20
+_PRINTABLE = frozenset(range(0x20, 0x7F)) - frozenset(b'"\\')
+
+SYMBOL = r'@(?:"((?:[^"\\]|\\.)*)"|([A-Za-z_][\w$.-]*))'
+"""Pattern of a symbol reference: group 1 is a quoted name, group 2 a bare one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """The parts of the first line of an operation in generic form."""
+
+    indent: int
+    results: str
+    name: str
+    operands: tuple[str, ...]
+    rest: str
+
+
+@dataclass(frozen=True, slots=True)
+class OperationText:
+    """An operation of a module's body with all lines of its regions."""
+
+    name: str
+    lines: tuple[str, ...]
+
+    @property
+    def attributes(self) -> str:
+        """Return the text that holds its properties, attributes, types and location."""
+        return self.lines[0] if len(self.lines) == 1 else f"{self.lines[0]} {self.lines[-1]}"
+
+    @property
+    def body(self) -> tuple[OperationText, ...]:
+        """Return the operations of its only region, which has one block."""
+        return tuple(cut_operations(self.lines[1:-1]))
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleText:
+    """A printed `builtin.module`, cut into its operations.
+
+    `aliases` and `tail` go with every part that is made of it: alias definitions, resources.
+    """
+
+    aliases: tuple[str, ...]
+    head: str
+    operations: tuple[OperationText, ...]
+    foot: str
+    tail: tuple[str, ...]
+
+    def render(self, body: Iterable[str]) -> str:
+        """Return the text of a module with these lines as its body."""
+        return "\n".join((*self.aliases, self.head, *body, self.foot, *self.tail)) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Locations:
+    """The source locations behind the `#loc` aliases of a text."""
+
+    aliases: dict[str, str] = field(default_factory=dict)
+
+    def of(self, line: str) -> str:
+        """Return `file:line:column` of the operation that ends on this line, or an empty string."""
+        start = line.rfind(" loc(")
+        return self._resolve(line[start + 5 :], depth=0) if start >= 0 else ""
+
+    def _resolve(self, text: str, depth: int) -> str:
+        direct = _FILE_LOCATION.search(text)
+        if direct:
+            return f"{unescape(direct[1])}:{direct[2]}:{direct[3]}"
+        if depth > _DEPTH_LIMIT:
+            return ""
+        found = (
+            self._resolve(self.aliases.get(name, ""), depth + 1)
+            for name in _LOCATION_NAME.findall(text)
+        )
+        return next((location for location in found if location), "")
+
+
+def parse_module(text: str) -> ModuleText:
+    """Cut the printed module into aliases, operations and tail.
+
+    Raises ToolFailedError where the text is not what mlir-opt prints.
+    """
+    lines = text.splitlines()
+    begin = next((i for i, line in enumerate(lines) if line.startswith('"builtin.module"(')), None)
+    if begin is None:
+        msg = "no module in it"
+        raise _unexpected(msg)
+    end = next((i for i in range(begin + 1, len(lines)) if lines[i].startswith("})")), None)
+    if end is None:
+        msg = "the module does not end"
+        raise _unexpected(msg)
+    aliases = tuple(line for line in lines[:begin] if line)
+    tail = tuple(line for line in lines[end + 1 :] if line)
+    body = tuple(cut_operations(lines[begin + 1 : end]))
+    return ModuleText(aliases, lines[begin], body, lines[end], tail)
+
+
+def cut_operations(lines: Sequence[str]) -> Iterator[OperationText]:
+    """Cut the lines of one block into operations, each with its regions.
+
+    Raises ToolFailedError where a line begins no operation.
+    """
+    start = 0
+    while start < len(lines):
+        end = start
+        operation = parse_operation(lines[start])
+        if operation is not None and lines[start].endswith("({"):
+            close = " " * operation.indent + "})"
+            end = start + 1
+            while end < len(lines) and not lines[end].startswith(close):
+                end += 1
+        if operation is not None:
+            yield OperationText(operation.name, tuple(lines[start : end + 1]))
+        elif lines[start].strip() not in {"", "^bb0:"}:
+            msg = f"this line: {lines[start].strip()[:80]}"
+            raise _unexpected(msg)
+        start = end + 1
+
+
+def parse_operation(line: str) -> Operation | None:
+    """Return the operation that begins on this line, or None for a label or a closing line."""
+    match = _OPERATION.match(line)
+    if match is None:
+        return None
+    operands = tuple(operand for operand in match[4].split(", ") if operand)
+    return Operation(len(match[1]), match[2] or "", match[3], operands, line[match.end() :])
+
+
+def read_locations(lines: Iterable[str]) -> Locations:
+    """Collect the location aliases of the lines."""
+    matches = (_LOCATION_ALIAS.match(line) for line in lines if line.startswith("#"))
+    return Locations({match[1]: match[2] for match in matches if match})
+
+
+def split_signature(rest: str) -> tuple[str, list[str], list[str], str]:
+    """Split `<attributes> : (types) -> types loc(...)` into its four parts.
+
+    The location keeps its `loc(`; it is empty where the line has none.
+    """
+    body, _, location = rest.rpartition(" loc(")
+    if not body:
+        body, location = rest, ""
+    attributes, _, signature = body.rpartition(" : (")
+    operands, results = _split_arrow(signature)
+    return attributes, operands, results, f"loc({location}" if location else ""
+
+
+def _split_arrow(signature: str) -> tuple[list[str], list[str]]:
+    depth = 1
+    for index, character in enumerate(signature):
+        depth += (character == "(") - (character == ")")
+        if depth == 0:
+            results = signature[index + 1 :].removeprefix(" -> ")
+            # A sole result of function type would begin with a parenthesis too; no operation of
+            # the GPU dialect has one.
+            if results.startswith("("):
+                results = results[1:-1]
+            return split_list(signature[:index]), split_list(results)
+    return [], []
+
+
+def split_list(text: str) -> list[str]:
+    """Split at the commas outside of brackets and strings."""
+    parts: list[str] = []
+    depth = start = 0
+    for index, character in enumerate(text):
+        if character in "<([{":
+            depth += 1
+        elif character in ")]}" or (character == ">" and text[index - 1] != "-"):
+            depth -= 1
+        elif character == "," and depth == 0:
+            parts.append(text[start:index].strip())
+            start = index + 1
+    last = text[start:].strip()
+    return [*parts, last] if last else parts
+
+
+def string_attribute(text: str, name: str) -> str | None:
+    """Return the value of `name = "..."`, unescaped, or None where there is none."""
+    match = re.search(rf"\b{name} = {_STRING}", text)
+    return unescape(match[1]) if match else None
+
+
+def symbol_name(operation: OperationText) -> str:
+    """Return the name that the operation defines. Raises ToolFailedError where it defines none."""
+    name = string_attribute(operation.attributes, "sym_name")
+    if name is None:
+        msg = f"{operation.name} without a name"
+        raise _unexpected(msg)
+    return name
+
+
+def unescape(text: str) -> str:
+    """Return the string that MLIR prints as `text` between quotes."""
+    if "\\" not in text:
+        return text
+    raw = _ESCAPE.sub(lambda m: chr(int(m[1], 16)) if m[1] else "\\", text)
+    return raw.encode("latin-1", errors="replace").decode("utf-8", errors="replace")
+
+
+def escape(text: str) -> str:
+    """Return the string as MLIR writes it between quotes."""
+    out = []
+    for byte in text.encode("utf-8", errors="surrogateescape"):
+        out.append(chr(byte) if byte in _PRINTABLE else f"\\{byte:02X}")
+    return "".join(out)
+
+
+def render_symbol(name: str) -> str:
+    """Return the reference to a symbol, quoted only where it must be."""
+    return f"@{name}" if _BARE_NAME.fullmatch(name) else f'@"{escape(name)}"'
+
+
+def _unexpected(what: str) -> ToolFailedError:
+    return ToolFailedError(
+        f"mlir-opt printed a module that cannot be read: {what}",
+        hint="report this with the input and the output of 'mlir-opt --version'",
+    )

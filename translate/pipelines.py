@@ -1,0 +1,148 @@
+"""The lowering recipes of `data/pipelines.yaml`, read and checked."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from mlir_offload.toolchain.errors import CompatibilityError
+from mlir_offload.toolchain.tables import load_table
+
+Side = Literal["host", "device"]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """The passes of one release, in their order."""
+
+    common: tuple[str, ...]
+    nvgpu: str
+    device: tuple[str, ...]
+    device_module: tuple[str, ...]
+    subgroup_reduce: str
+    division: str
+    host: tuple[str, ...]
+    async_runtime: tuple[str, ...]
+    debug: str
+
+    def common_pipeline(self, *, uses_nvgpu: bool) -> str:
+        """Return the pipeline that brings every form of input to one."""
+        return _on_module(_filled(self.common, {"$nvgpu": self.nvgpu if uses_nvgpu else ""}))
+
+    def device_pipeline(self, *, needs: frozenset[str], redux: bool, debug: bool) -> str:
+        """Return the pipeline for a module that holds one `gpu.module` with these needs."""
+        values = {
+            "$division": self.division if "division" in needs else "",
+            "$redux": str(redux).lower(),
+        }
+        on_gpu_module = ",".join(_filled(self.device, values))
+        passes = [f"gpu.module({on_gpu_module})", *self.device_module]
+        if "subgroup_reduce" in needs and not redux:
+            passes.insert(0, self.subgroup_reduce)
+        return _on_module([*passes, self.debug] if debug else passes)
+
+    def host_pipeline(self, *, uses_async: bool, debug: bool) -> str:
+        """Return the pipeline for the host; `uses_async`: it has operations of the async dialect."""
+        values = {"$async": ",".join(self.async_runtime) if uses_async else ""}
+        passes = _filled(self.host, values)
+        return _on_module([*passes, self.debug] if debug else passes)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An operation that no pass of the recipe lowers, and what to write instead."""
+
+    where: Side
+    operation: str
+    pattern: re.Pattern[str] | None
+    unless: re.Pattern[str] | None
+    message: str
+    hint: str
+
+    def applies(self, text: str) -> bool:
+        """Say whether the operation with this generic text is meant."""
+        if self.unless is not None and self.unless.search(text):
+            return False
+        return self.pattern is None or self.pattern.search(text) is not None
+
+
+@functools.cache
+def load_recipe(llvm_major: int) -> Recipe:
+    """Return the recipe of a release. Raises CompatibilityError for one older than every row."""
+    rows = sorted(_table()["recipes"], key=lambda row: int(row["since"]))
+    known = [row for row in rows if int(row["since"]) <= llvm_major]
+    if not known:
+        oldest = rows[0]["since"]
+        msg = (
+            f"LLVM {llvm_major} cannot lower GPU programs here: releases from {oldest} on are known"
+        )
+        raise CompatibilityError(msg, hint=f"install mlir-{oldest}-tools or a later release")
+    row = known[-1]
+    return Recipe(
+        common=tuple(row["common"]),
+        nvgpu=str(row["nvgpu"]),
+        device=tuple(row["device"]),
+        device_module=tuple(row["device_module"]),
+        subgroup_reduce=str(row["subgroup_reduce"]),
+        division=str(row["division"]),
+        host=tuple(row["host"]),
+        async_runtime=tuple(row["async"]),
+        debug=str(row["debug"]),
+    )
+
+
+@functools.cache
+def load_printing() -> tuple[str, ...]:
+    """Return the options that every call of mlir-opt takes."""
+    return tuple(_table()["printing"])
+
+
+@functools.cache
+def load_faults(llvm_major: int) -> frozenset[str]:
+    """Return the names of the faults that the release has."""
+    return frozenset(row["name"] for row in _table()["faults"] if llvm_major <= int(row["until"]))
+
+
+@functools.cache
+def load_refusals(where: Side) -> tuple[Refusal, ...]:
+    """Return what cannot be lowered on the host or in a device module."""
+    return tuple(
+        Refusal(
+            where=where,
+            operation=str(row["operation"]),
+            pattern=_pattern(row.get("pattern")),
+            unless=_pattern(row.get("unless")),
+            message=str(row["message"]),
+            hint=str(row["hint"]),
+        )
+        for row in _table()["refusals"]
+        if row["where"] == where
+    )
+
+
+def _pattern(text: str | None) -> re.Pattern[str] | None:
+    return re.compile(text) if text else None
+
+
+def _filled(passes: Iterable[str], values: Mapping[str, str]) -> list[str]:
+    """Put in the values; a pass that is empty then is left out."""
+    filled = []
+    for step in passes:
+        text = step
+        for name, value in values.items():
+            text = text.replace(name, value)
+        if text:
+            filled.append(text)
+    return filled
+
+
+def _on_module(passes: Iterable[str]) -> str:
+    return f"builtin.module({','.join(passes)})"
+
+
+@functools.cache
+def _table() -> dict[str, Any]:
+    return load_table("mlir_offload.translate", "pipelines")

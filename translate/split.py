@@ -1,0 +1,159 @@
+"""One program, cut into its host part and its device modules."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.translate.async_chain import AsyncRewriter
+from mlir_offload.translate.fixup import expand_device_operations
+from mlir_offload.translate.gpu_module import (
+    GpuModule,
+    Kernel,
+    KernelKey,
+    assign_symbols,
+    kernel_names,
+    named_modules,
+    rename_kernels,
+    rename_launches,
+)
+from mlir_offload.translate.hazard import check_operations, check_top_level
+from mlir_offload.translate.mlir_text import (
+    Locations,
+    ModuleText,
+    OperationText,
+    escape,
+    parse_module,
+    parse_operation,
+    read_locations,
+    split_signature,
+    symbol_name,
+)
+from mlir_offload.translate.pipelines import load_faults
+
+_DIVISION = re.compile(r'"arith\.(?:ceildiv[us]i|floordivsi)"\(')
+
+
+@dataclass(frozen=True, slots=True)
+class SplitProgram:
+    """The parts of a program, each ready for its pipeline.
+
+    `host_text` has a `gpu.binary` in place of each `gpu.module`, whose object is the module's name:
+    the bytes that `mgpuModuleLoad` gets. `uses_runtime` says whether the host calls the GPU runtime
+    at all, which it may do without a kernel.
+    """
+
+    host_text: str
+    modules: tuple[GpuModule, ...]
+    uses_async: bool
+    uses_runtime: bool
+
+    @property
+    def has_gpu(self) -> bool:
+        """Say whether there is device code to build."""
+        return bool(self.modules)
+
+
+def split_program(text: str, *, source_text: str, unit_id: str, llvm_major: int) -> SplitProgram:
+    """Cut the normalised program in two.
+
+    `source_text` is the file as its author wrote it (bytecode decoded as latin-1); `unit_id` is
+    what tells this file from others that are linked with it. Raises SourceError for what the
+    lowering would drop or get wrong.
+    """
+    module = parse_module(text)
+    locations = read_locations((*module.aliases, *module.tail))
+    check_top_level(module.operations, locations)
+    device = {
+        symbol_name(operation): operation
+        for operation in module.operations
+        if operation.name == "gpu.module"
+    }
+    kernels = {name: kernel_names(operation) for name, operation in device.items()}
+    named = named_modules(kernels, source_text)
+    symbols = assign_symbols(kernels, named=named, unit_id=unit_id)
+    faults = load_faults(llvm_major)
+    modules = tuple(
+        _gpu_module(module, device[name], symbols, locations, faults)
+        for name in device
+        if kernels[name]
+    )
+    host_text, uses_runtime = _host(module, symbols, locations)
+    return SplitProgram(
+        host_text=host_text,
+        modules=modules,
+        uses_async='"async.' in host_text,
+        uses_runtime=uses_runtime,
+    )
+
+
+def _gpu_module(
+    module: ModuleText,
+    operation: OperationText,
+    symbols: dict[KernelKey, str],
+    locations: Locations,
+    faults: frozenset[str],
+) -> GpuModule:
+    check_operations(operation.lines, "device", locations)
+    name = symbol_name(operation)
+    own = {kernel: symbol for (owner, kernel), symbol in symbols.items() if owner == name}
+    lines = expand_device_operations(
+        rename_kernels(operation, own), locations=locations, faults=faults
+    )
+    return GpuModule(
+        name=name,
+        kernels=tuple(Kernel(kernel, symbol) for kernel, symbol in own.items()),
+        text=module.render(lines),
+        needs=_needs(lines),
+    )
+
+
+def _needs(lines: tuple[str, ...]) -> frozenset[str]:
+    needs = {"division"} if any(map(_DIVISION.search, lines)) else set()
+    reductions = [line for line in lines if '"gpu.subgroup_reduce"(' in line]
+    if reductions:
+        needs.add("subgroup_reduce")
+        if all(_is_uniform_i32(line) for line in reductions):
+            needs.add("redux")
+    return frozenset(needs)
+
+
+def _is_uniform_i32(line: str) -> bool:
+    operation = parse_operation(line)
+    if operation is None:
+        return False
+    attributes, operands, *_ = split_signature(operation.rest)
+    return operands == ["i32"] and "uniform" in attributes and "cluster_size" not in attributes
+
+
+def _host(
+    module: ModuleText, symbols: dict[KernelKey, str], locations: Locations
+) -> tuple[str, bool]:
+    rewriter = AsyncRewriter(locations)
+    lines: list[str] = []
+    uses_runtime = False
+    launched = {owner for owner, _ in symbols}
+    for operation in module.operations:
+        if operation.name == "gpu.module":
+            name = symbol_name(operation)
+            if name in launched:
+                lines.append(_placeholder(name, operation))
+            continue
+        check_operations(operation.lines, "host", locations)
+        uses_runtime = uses_runtime or any('"gpu.' in line for line in operation.lines)
+        lines.extend(rename_launches(rewriter.rewrite(operation.lines), symbols))
+    declared = {
+        symbol_name(operation) for operation in module.operations if operation.name == "llvm.func"
+    }
+    lines.extend(f"  llvm.func @{name}(!llvm.ptr)" for name in sorted(rewriter.called - declared))
+    return module.render(lines), uses_runtime
+
+
+def _placeholder(name: str, operation: OperationText) -> str:
+    if "\0" in name:
+        msg = "a gpu.module's name holds a NUL character"
+        raise SourceError(msg, hint="rename the module")
+    location = operation.lines[-1].rpartition(" loc(")[2]
+    quoted = f'"{escape(name)}"'
+    return f"  gpu.binary @{quoted} [#gpu.object<#nvvm.target, {quoted}>] loc({location}"
