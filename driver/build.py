@@ -20,7 +20,7 @@ from mlir_offload.driver.options import (
     parse_arguments,
 )
 from mlir_offload.driver.parallel import in_parallel
-from mlir_offload.driver.report import show
+from mlir_offload.driver.report import render_times, show
 from mlir_offload.driver.steps import step_functions
 from mlir_offload.driver.workspace import check_output, open_workspace
 from mlir_offload.offload.objects import ObjectContents, read_objects
@@ -57,6 +57,8 @@ def build_in(options: CompileOptions, workspace: Path, runner: Runner) -> Path:
         made = list(compile_inputs(context, workspace).values())
     for source, output in zip(made, outputs, strict=True):
         context.executor.place(source, output)
+    if options.time_report:
+        show(render_times(context.executor.times))
     return outputs[0]
 
 
@@ -77,6 +79,13 @@ def make_context(options: CompileOptions, workspace: Path, runner: Runner) -> Bu
     targets = _targets(options, given)
     kinds = {str(target.kind) for target in targets}.union(*(item.kinds for item in given))
     cuda = choose_toolkit(places, runner) if Kind.CUDA in kinds else None
+    if cuda is not None:
+        from mlir_offload.toolchain.ptx import ptx_isa_for
+
+        # Refuses what LLVM or ptxas does not know before any work is done.
+        for target in targets:
+            if target.kind is Kind.CUDA:
+                ptx_isa_for(target.arch, llvm.version.major, cuda)
     executor.note(Command(("mkdir", "-p", str(workspace))))
     return BuildContext(options, llvm, cuda, targets, executor, workspace, given)
 
@@ -123,15 +132,15 @@ def _safe(stem: str) -> str:
 
 
 def _check_input(path: Path) -> None:
-    if path.suffix not in MLIR_SUFFIXES | COMPILED_SUFFIXES | LINKED_SUFFIXES and not _is_versioned(path):
-        msg = f"{path}: unknown kind of file"
-        raise UsageError(msg, hint="inputs end in .mlir, .o, .a, .so, .c, .cpp, .ll or .bc")
     if not path.exists():
         msg = f"{path}: no such file"
         raise InputOutputError(msg, hint="check the name and the current directory")
     if path.is_dir():
         msg = f"{path}: is a directory"
         raise InputOutputError(msg, hint="name the files in it")
+    if path.suffix not in MLIR_SUFFIXES | COMPILED_SUFFIXES | LINKED_SUFFIXES and not _is_versioned(path):
+        msg = f"{path}: unknown kind of file"
+        raise UsageError(msg, hint="inputs end in .mlir, .o, .a, .so, .c, .cpp, .ll or .bc")
 
 
 def _is_versioned(path: Path) -> bool:

@@ -42,6 +42,7 @@ options:
   -j N                  programs to run at the same time (default: number of processors)
   -v                    show each step and all that the tools print
   -###                  show each step as a shell line; write no output
+  -ftime-report         show how long each step took
   -save-temps[=DIR]     keep the intermediate files
   --version, --help
 """

@@ -11,10 +11,8 @@ from pathlib import Path
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.parallel import in_parallel
 from mlir_offload.driver.split_file import ModuleFile
-from mlir_offload.toolchain.ptx import ptx_isa_for
+from mlir_offload.driver.steps import unsplit
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target
-from mlir_offload.translate.cpu import cpu_image_command, cpu_runtime_command
-from mlir_offload.translate.device import DeviceCodegen, needs_libdevice, nvptx_bitcode_command
 from mlir_offload.translate.diagnostics import condense
 from mlir_offload.translate.lower import can_use_redux, device_pipeline_command, translate_command
 
@@ -103,6 +101,9 @@ def _lower(context: BuildContext, source: Path, module: ModuleFile, *, redux: bo
 def _make_cuda_image(
     context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
 ) -> ImageFile:
+    from mlir_offload.toolchain.ptx import ptx_isa_for
+    from mlir_offload.translate.device import DeviceCodegen, needs_libdevice, nvptx_bitcode_command
+
     del source
     executor, cuda = context.executor, context.cuda
     isa = ptx_isa_for(target.arch, context.consumer, cuda)
@@ -120,18 +121,34 @@ def _make_cuda_image(
 def _make_cpu_image(
     context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
 ) -> ImageFile:
+    from mlir_offload.translate.cpu import cpu_image_command, cpu_runtime_command
+
     executor, llvm, options = context.executor, context.llvm, context.options
-    prepared, image = lowered.with_suffix(".host.ll"), lowered.with_suffix(".host.o")
-    executor.step(
-        "cpu-ir", (lowered, *kernel_options(module), "--location", str(source), "-o", prepared)
-    )
+    level = options.opt_level
+    prepared = _cpu_ir(context, source, module, lowered)
     shared = context.workspace / "cpu_device.bc"
-    command = cpu_runtime_command(llvm, shared, opt_level=options.opt_level, march=_HOST_MARCH)
+    command = cpu_runtime_command(llvm, shared, opt_level=level, march=_HOST_MARCH)
     runtime = executor.once(shared, partial(executor.tool, command, shared))
+    image = lowered.with_suffix(".host.o")
+    debug = ("-g",) if options.debug else ()
     executor.tool(
         cpu_image_command(
-            llvm, prepared, runtime, image, opt_level=options.opt_level, march=_HOST_MARCH
+            llvm, prepared, runtime, image, opt_level=level, march=_HOST_MARCH, extra=debug
         ),
         image,
     )
     return ImageFile(image, target)
+
+
+def _cpu_ir(context: BuildContext, source: Path, module: ModuleFile, lowered: Path) -> Path:
+    from mlir_offload.translate.cpu import cpu_prepare_command
+
+    executor = context.executor
+    prepared, inlined = lowered.with_suffix(".host.ll"), lowered.with_suffix(".inlined.ll")
+    options = (*kernel_options(module), "--location", str(source))
+    executor.step("cpu-ir", (lowered, *options, "-o", prepared), decides=True)
+    if not unsplit(prepared).exists():
+        return prepared
+    executor.tool(cpu_prepare_command(context.llvm, unsplit(prepared), inlined), inlined)
+    executor.step("cpu-split", (inlined, "--from", lowered, *options, "-o", prepared))
+    return prepared

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -17,6 +19,15 @@ Diagnose = Callable[[Completed], MlirOffloadError]
 
 # First bytes by file ending. A tool that exits with 0 may still have left something else.
 _MAGIC = {".bc": (b"BC\xc0\xde",), ".o": (b"\x7fELF",)}
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """How long a step took, in seconds of wall time, and when it began after the first."""
+
+    label: str
+    start_s: float
+    duration_s: float
 
 
 class _Once:
@@ -48,6 +59,8 @@ class Executor:
     jobs: int = 1
     verbose: bool = False
     dry_run: bool = False
+    times: list[StepTime] = field(default_factory=list)
+    started: float = field(default_factory=time.monotonic)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _slots: threading.Semaphore = field(init=False)
     _shared: dict[Path, _Once] = field(default_factory=dict)
@@ -74,7 +87,7 @@ class Executor:
             return
         # The linker wrapper leaves files in TMPDIR when it fails: they go with the workspace.
         private = replace(command, environment=(*command.environment, ("TMPDIR", str(self.temporary))))
-        with self._slots:
+        with self._slots, self._timed(command.program, output):
             completed = self.runner.run(private)
         if self.verbose and completed.stderr:
             self._print_output(completed.stderr)
@@ -88,7 +101,8 @@ class Executor:
         argv = tuple(str(argument) for argument in arguments)
         self._print(shlex.join(("mlir-offload", "step", name, *argv)))
         if not self.dry_run or decides:
-            self.steps[name](argv)
+            with self._timed(f"step {name}", None):
+                self.steps[name](argv)
 
     def once(self, output: Path, make: Callable[[], None]) -> Path:
         """Make a file that several parts of the build share, by the first that asks for it."""
@@ -111,6 +125,13 @@ class Executor:
         self.note(Command(("cp", str(made), str(output))))
         if not self.dry_run:
             publish(made, output)
+
+    @contextlib.contextmanager
+    def _timed(self, label: str, output: Path | None) -> Iterator[None]:
+        start = time.monotonic()
+        yield
+        name = f"{label} {output.name}" if output else label
+        self.times.append(StepTime(name, start - self.started, time.monotonic() - start))
 
     def _print(self, line: str) -> None:
         if self.verbose or self.dry_run:

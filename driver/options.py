@@ -47,6 +47,7 @@ class CompileOptions:
     shared: bool = False
     verbose: bool = False
     dry_run: bool = False
+    time_report: bool = False
     save_temps: Path | None = None
     offload_archs: tuple[str, ...] = ()
     llvm: str = ""
@@ -122,7 +123,8 @@ _FLAGS: Mapping[str, _Apply] = {
     "-shared": _set(shared=True),
     "-v": _set(verbose=True),
     "-###": _set(dry_run=True),
-    "-save-temps": _set(save_temps=Path()),
+    "-ftime-report": _set(time_report=True),
+    "-save-temps": _set(save_temps=Path("mlir-offload-temps")),
     "-static": _link_item("-static"),
     "-pthread": _link_item("-pthread"),
     "-rdynamic": _link_item("-rdynamic"),

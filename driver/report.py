@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 
+from mlir_offload.driver.execute import StepTime
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError
 
 _PROGRAM = "mlir-offload"
@@ -16,6 +18,14 @@ def render_error(error: MlirOffloadError, *, verbose: bool = False) -> str:
         lines.append(f"  hint: {error.hint}")
     if verbose and isinstance(error, ToolFailedError):
         lines.extend([f"  command: {error.command}", error.stderr.rstrip("\n")])
+    return "\n".join(lines)
+
+
+def render_times(times: Iterable[StepTime]) -> str:
+    """Return a line for each step: when it began and how long it took, in milliseconds."""
+    lines = ["  start      time  step (ms)"]
+    for step in sorted(times, key=lambda step: step.start_s):
+        lines.append(f"{step.start_s * 1000:7.0f}  {step.duration_s * 1000:8.0f}  {step.label}")
     return "\n".join(lines)
 
 

@@ -1,6 +1,7 @@
 """The steps that run in process, each also a command: what `-###` prints can be pasted.
 
-A step reads files and writes files; it knows nothing of the plan that it is part of.
+A step reads files and writes files; it knows nothing of the plan that it is part of. Each imports
+what it needs when it is called: the first tool runs while the rest is still being loaded.
 """
 
 from __future__ import annotations
@@ -13,22 +14,11 @@ from pathlib import Path
 
 import click
 
-from mlir_offload.driver.split_file import write_split
-from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.annotate import HostKernel, annotate_host
-from mlir_offload.offload.binary import serialize_binary
-from mlir_offload.offload.fatbinary_adapter import CudaTools, write_cuda_directory
-from mlir_offload.offload.host_module import kernel_signatures
 from mlir_offload.offload.image import DeviceImage, image_kind_of
 from mlir_offload.toolchain.errors import MlirOffloadError, UsageError
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.target import Kind, Target
 from mlir_offload.toolchain.version import parse_version
-from mlir_offload.translate.cpu import cpu_device_ir
-from mlir_offload.translate.device import nvptx_device_ir
-from mlir_offload.translate.host import fix_host_ir
-from mlir_offload.translate.lower import unwrap_device
-from mlir_offload.translate.split import split_program
 
 # A comma in a file name does not end the value.
 _IMAGE_PARTS = re.compile(r",(?=(?:file|triple|arch|kind)=)")
@@ -53,6 +43,10 @@ def step() -> None:
 @_output
 def _split(source: Path, program: Path, unit_id: str, major: int, output: Path) -> None:
     """Split a normalised program into its host module and its device modules."""
+    from mlir_offload.driver.split_file import write_split
+    from mlir_offload.translate.split import split_program
+
+
     # Bytecode is no text: each byte stands for itself.
     written = program.read_bytes().decode("latin-1")
     split = split_program(_read(source), source_text=written, unit_id=unit_id, llvm_major=major)
@@ -65,6 +59,9 @@ def _split(source: Path, program: Path, unit_id: str, major: int, output: Path) 
 @_output
 def _unwrap(source: Path, triple: str, output: Path) -> None:
     """Make the lowered device module a module of its own for mlir-translate."""
+    from mlir_offload.translate.lower import unwrap_device
+
+
     _write(output, unwrap_device(_read(source), triple))
 
 
@@ -75,6 +72,9 @@ def _unwrap(source: Path, triple: str, output: Path) -> None:
 @_output
 def _nvptx_ir(source: Path, kernels: tuple[str, ...], major: int, output: Path) -> None:
     """Prepare the LLVM IR of a device module for the NVPTX back end."""
+    from mlir_offload.translate.device import nvptx_device_ir
+
+
     _write(output, nvptx_device_ir(_read(source), kernels=kernels, llvm_major=major))
 
 
@@ -84,9 +84,38 @@ def _nvptx_ir(source: Path, kernels: tuple[str, ...], major: int, output: Path) 
 @click.option("--location", default="", help="the file that errors name")
 @_output
 def _cpu_ir(source: Path, kernels: tuple[str, ...], location: str, output: Path) -> None:
-    """Rewrite the LLVM IR of a device module for the CPU."""
+    """Rewrite the LLVM IR of a device module for the CPU.
+
+    A module whose kernels have barriers is not whole yet: it is written to OUTPUT.unsplit.ll, for
+    opt and cpu-split.
+    """
+    from mlir_offload.translate.cpu import cpu_device_ir
+
     with located(location):
-        _write(output, cpu_device_ir(_read(source), kernels=kernels).text)
+        made = cpu_device_ir(_read(source), kernels=kernels)
+    _write(unsplit(output) if made.needs_prepare else output, made.text)
+
+
+@step.command("cpu-split")
+@_source
+@click.option("--from", "device", type=_PATH, required=True, help="what cpu-ir read")
+@_kernels
+@click.option("--location", default="", help="the file that errors name")
+@_output
+def _cpu_split(
+    source: Path, device: Path, kernels: tuple[str, ...], location: str, output: Path
+) -> None:
+    """Split kernels at their barriers, in what opt made of the output of cpu-ir."""
+    from mlir_offload.translate.cpu import cpu_device_ir, finish_cpu_ir
+
+    with located(location):
+        first = cpu_device_ir(_read(device), kernels=kernels)
+        _write(output, finish_cpu_ir(_read(source), first).text)
+
+
+def unsplit(output: Path) -> Path:
+    """Return where cpu-ir writes a module that is yet to be split."""
+    return output.with_suffix(".unsplit.ll")
 
 
 @step.command("package")
@@ -95,6 +124,10 @@ def _cpu_ir(source: Path, kernels: tuple[str, ...], location: str, output: Path)
 @_output
 def _package(images: tuple[str, ...], consumer: int, output: Path) -> None:
     """Write device images into one offload binary, as clang-offload-packager does."""
+    from mlir_offload.offload.abi import load_abi
+    from mlir_offload.offload.binary import serialize_binary
+
+
     abi = load_abi(consumer)
     output.write_bytes(serialize_binary((_image(text) for text in images), abi))
 
@@ -110,6 +143,9 @@ def _cuda_directory(
     ptxas: Path, nvlink: Path, fatbinary: Path, version: str, consumer: int, output: Path
 ) -> None:
     """Put the tools of CUDA where the linker wrapper looks, `fatbinary` fitted to the wrapper."""
+    from mlir_offload.offload.fatbinary_adapter import CudaTools, write_cuda_directory
+
+
     release = parse_version(version)
     if release is None:
         msg = f"--cuda-version={version} is no version"
@@ -137,6 +173,12 @@ def _annotate(  # noqa: PLR0913 (one parameter for each option)
     output: Path,
 ) -> None:
     """Embed the images, register the kernels, resolve the launches; write text or bitcode."""
+    from mlir_offload.offload.abi import load_abi
+    from mlir_offload.offload.annotate import HostKernel, annotate_host
+    from mlir_offload.offload.host_module import kernel_signatures
+    from mlir_offload.translate.host import fix_host_ir
+
+
     signatures: dict[str, tuple[str, ...]] = {}
     for device in devices:
         signatures |= kernel_signatures(_read(device))

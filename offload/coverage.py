@@ -14,7 +14,7 @@ from mlir_offload.toolchain.errors import CompatibilityError, VerificationError
 from mlir_offload.toolchain.target import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from mlir_offload.offload.abi import OffloadAbi
@@ -38,27 +38,28 @@ class KernelImage:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedKernels:
-    """What a link must yield: kernels per kind, and the architectures of each kind."""
+    """What a link must yield: kernels per kind, and the architectures of each kind.
+
+    Those of library members count if the linker takes the members.
+    """
 
     kernels: frozenset[tuple[str, str]]
     archs: frozenset[tuple[str, str]]
+    member_archs: frozenset[tuple[str, str]] = frozenset()
 
 
 def expected_kernels(inputs: Iterable[ObjectContents]) -> ExpectedKernels:
-    """Return what the objects on a link line ask for.
+    """Return what the files on a link line ask for.
 
-    Members of libraries count for the architectures only: the linker may leave them out.
+    Shared libraries and objects whose device code is linked already answer for themselves.
     """
-    contents = tuple(inputs)
+    contents = [item for item in inputs if item.is_relocatable]
+    objects = [item for item in contents if not item.member]
+    members = [item for item in contents if item.member]
     return ExpectedKernels(
-        frozenset(
-            (entry.kind, entry.name)
-            for item in contents
-            if not item.member
-            for entry in item.entries
-            if entry.is_kernel
-        ),
-        frozenset((image.kind, image.arch) for item in contents for image in item.images),
+        frozenset(pair for item in objects for pair in _registered(item)),
+        frozenset((image.kind, image.arch) for item in objects for image in item.images),
+        frozenset((image.kind, image.arch) for item in members for image in item.images),
     )
 
 
@@ -68,15 +69,16 @@ def missing_kernels(linked: Path, expected: ExpectedKernels) -> tuple[KernelImag
     Raises VerificationError where the file holds device images that cannot be read.
     """
     contents = read_objects(linked)
-    kernels = expected.kernels | expected_kernels(contents).kernels
+    kernels = expected.kernels | {pair for item in contents for pair in _registered(item)}
     held = frozenset(pair for item in contents for pair in held_kernels(item))
     found = frozenset((pair.kind, pair.arch) for pair in held)
+    archs = expected.archs | (expected.member_archs & found) or found
     kinds = (Kind.CUDA.value, Kind.OPENMP.value)
     wanted = (
         KernelImage(kind, arch, kernel)
         for kind, kernel in kernels
         if kind in kinds
-        for arch in _archs_of(kind, expected.archs | found)
+        for arch in _archs_of(kind, archs)
     )
     return tuple(sorted(pair for pair in wanted if pair not in held))
 
@@ -133,11 +135,17 @@ def held_kernels(item: ObjectContents) -> frozenset[KernelImage]:
     ]
     pairs += [
         KernelImage(image.kind, image.arch, kernel)
-        for image in item.images
+        for image in (*item.images, *item.finished_images)
         if image.image_kind in (ImageKind.OBJECT, ImageKind.CUBIN)
         for kernel in _image_kernels(image.kind, image.data, item.location)
     ]
     return frozenset(pairs)
+
+
+def _registered(item: ObjectContents) -> Iterator[tuple[str, str]]:
+    for entry in item.entries:
+        if entry.is_kernel and not entry.is_finished:
+            yield entry.kind, entry.name
 
 
 def _image_kernels(kind: str, data: bytes, location: str) -> frozenset[str]:

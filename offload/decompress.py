@@ -7,6 +7,7 @@ from functools import cache
 
 _LONG = 15
 _MINIMUM_MATCH = 4
+_LARGEST_IMAGE_BYTES = 1 << 32
 _ZSTD_LIBRARY = "libzstd.so.1"
 
 
@@ -43,6 +44,9 @@ def decompress_zstd(data: bytes, size: int) -> bytes:
     Raises ValueError where the frame is damaged or this machine has no libzstd.
     """
     library = _zstd()
+    if size > _LARGEST_IMAGE_BYTES:
+        msg = f"damaged size: {size} bytes"
+        raise ValueError(msg)
     output = ctypes.create_string_buffer(max(size, 1))
     written = library.ZSTD_decompress(output, size, data, len(data))
     if written != size:

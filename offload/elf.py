@@ -134,8 +134,8 @@ def parse_elf(data: bytes, *, location: str = "") -> ElfFile:
 
     Raises VerificationError where it is none, is not 64-bit little-endian, or is damaged.
     """
-    from elftools.common.exceptions import ELFError  # noqa: PLC0415 (costs a start 30 ms)
-    from elftools.elf.elffile import ELFFile  # noqa: PLC0415
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
 
     if data[:4] != ELF_MAGIC or data[4:6] != _ELF64_LITTLE:
         msg = "not a 64-bit little-endian ELF file"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def in_process_llvm_major() -> int | None:
     """Return the LLVM release inside llvmlite, or None where llvmlite cannot be loaded."""
     try:
-        from llvmlite import binding  # noqa: PLC0415 (loads LLVM)
+        from llvmlite import binding
     except (ImportError, OSError):
         return None
     return int(binding.llvm_version_info[0])
@@ -33,7 +33,7 @@ def write_bitcode_in_process(ll_text: str, *, location: str = "") -> bytes:
     Only for a consumer of that release: an older one may misread it in silence. Raises
     VerificationError where the text is no valid module.
     """
-    from llvmlite import binding  # noqa: PLC0415 (loads LLVM)
+    from llvmlite import binding
 
     try:
         module = binding.parse_assembly(ll_text)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 OFFLOAD_SECTION = ".llvm.offloading"
+_FINISHED_SECTION = ".llvm.offloading.relocatable"
 FATBIN_SECTION = ".nv_fatbin"
 _RUNTIME_PREFIXES = ("mgpu", "mlir_offload_")
 # A file without any of these words is not parsed: most objects of a program have no device code.
@@ -24,11 +25,15 @@ _WORDS = (b"offload", b"mgpu", b"mlir_offload_", b".nv_fatbin")
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSymbol:
-    """A host entry: the kind it is registered for, the device symbol, its size (0: a kernel)."""
+    """A host entry: the kind it is registered for, the device symbol, its size (0: a kernel).
+
+    It is finished where `clang -r --offload-link` has linked its device code already.
+    """
 
     kind: str
     name: str
     size_bytes: int
+    is_finished: bool = False
 
     @property
     def is_kernel(self) -> bool:
@@ -42,7 +47,8 @@ class ObjectContents:
 
     `entry_arrays` are the sections of its host entries with the number of members of an entry (5
     up to LLVM 19, 9 from 20); `runtime_symbols` are those it leaves to the host runtime; `fatbins`
-    are NVIDIA's, which the linker wrapper or nvcc put there.
+    are NVIDIA's, which the linker wrapper or nvcc put there; `finished_images` are those that
+    `clang -r --offload-link` has linked already.
     """
 
     path: Path
@@ -53,6 +59,7 @@ class ObjectContents:
     entry_arrays: tuple[tuple[str, int], ...]
     runtime_symbols: frozenset[str]
     fatbins: tuple[bytes, ...]
+    finished_images: tuple[PackagedImage, ...] = ()
 
     @property
     def location(self) -> str:
@@ -97,7 +104,6 @@ def _contents(data: bytes, path: Path) -> Iterator[ObjectContents]:
 def _read_elf(data: bytes, path: Path, member: str) -> ObjectContents:
     location = f"{path}({member})" if member else str(path)
     elf = parse_elf(data, location=location)
-    packaged = b"".join(section.data for section in elf.named(OFFLOAD_SECTION))
     entries: list[RegisteredSymbol] = []
     arrays: list[tuple[str, int]] = []
     for section in elf.sections:
@@ -111,12 +117,18 @@ def _read_elf(data: bytes, path: Path, member: str) -> ObjectContents:
         path=path,
         member=member,
         is_relocatable=elf.is_relocatable,
-        images=parse_binary(packaged, location=location),
+        images=_images(elf, OFFLOAD_SECTION),
         entries=tuple(entries),
         entry_arrays=tuple(arrays),
         runtime_symbols=_runtime_symbols(elf),
         fatbins=tuple(section.data for section in elf.named(FATBIN_SECTION)),
+        finished_images=_images(elf, _FINISHED_SECTION),
     )
+
+
+def _images(elf: ElfFile, section: str) -> tuple[PackagedImage, ...]:
+    data = b"".join(item.data for item in elf.named(section))
+    return parse_binary(data, location=elf.location)
 
 
 def _entry_kind(section: ElfSection) -> tuple[str, list[EntryLayout]] | None:
@@ -141,6 +153,7 @@ def _read_entries(
     elf: ElfFile, section: ElfSection, kind: str, layouts: list[EntryLayout]
 ) -> tuple[EntryLayout, list[RegisteredSymbol]]:
     pointers = elf.pointers(section)
+    is_finished = section.name not in {base for item in layouts for _, base in item.sections}
     # Entries of 9 members start with a zero, those of 5 with an address.
     starts_with_address = 0 in pointers or section.data[:8] != bytes(8)
     layout = next(
@@ -155,7 +168,7 @@ def _read_entries(
         if name:
             size = _number(section.data, layout, start, "size")
             own_kind = kind or _kind_name(_number(section.data, layout, start, "kind"))
-            entries.append(RegisteredSymbol(own_kind, name, size))
+            entries.append(RegisteredSymbol(own_kind, name, size, is_finished))
     return layout, entries
 
 

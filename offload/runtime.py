@@ -22,7 +22,6 @@ _OF_KIND = {
     Kind.CUDA: ("cuda.c", "cuda_error.c", "cuda_stream.c"),
     Kind.OPENMP: ("openmp.c", "pool.c"),
 }
-_STANDIN = ("standin.c",)
 
 
 def runtime_include_directory() -> Path:
@@ -38,8 +37,8 @@ def runtime_sources(kinds: Collection[Kind], *, standin: bool) -> tuple[Path, ..
     names = [_ROOT_SOURCE, *_ALWAYS]
     for kind in Kind:
         names += _OF_KIND[kind] if kind in kinds else ()
-    if standin and Kind.OPENMP in kinds:
-        names += _STANDIN
+    if Kind.OPENMP in kinds:
+        names.append("standin.c" if standin else "registration.c")
     return tuple(_DIRECTORY / name for name in names)
 
 

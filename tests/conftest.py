@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
+# The compiler as a user starts it, with the interpreter that runs the tests.
+COMMAND = [sys.executable, "-m", "mlir_offload.driver"]
 ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def mlir_offload() -> list[str]:
+    """Return the command line of the compiler, which the environment below finds."""
+    return COMMAND
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_modules() -> None:
+    """Let child processes import the packages of this tree, and choose nothing by environment."""
+    os.environ["PYTHONPATH"] = str(ROOT / ".importroot")
+    for name in ("MLIR_OFFLOAD_LLVM", "MLIR_OFFLOAD_DEVICE", "CUDA_PATH", "CUDA_HOME"):
+        os.environ.pop(name, None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

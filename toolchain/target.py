@@ -48,6 +48,9 @@ def parse_offload_arch(name: str) -> Target:
         return Target(Kind.OPENMP, host_triple(), "host")
     if _SM.fullmatch(name):
         return Target(Kind.CUDA, NVPTX_TRIPLE, name)
+    if name.startswith("gfx"):
+        msg = f"--offload-arch={name}: AMD GPUs are not supported by this version"
+        raise UsageError(msg, hint="compile for the CPU with --offload-arch=host")
     msg = f"unknown offload architecture '{name}'"
     raise UsageError(
         msg, hint="use sm_NN for NVIDIA (for example sm_90), 'host' for the CPU, or 'native'"

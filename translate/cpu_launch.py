@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from mlir_offload.translate.cpu_region import RegionKernel
 from mlir_offload.translate.cpu_text import Function, first_type, symbol
 
 KERNEL_TYPE = "%mo.kernel = type { ptr, ptr, i64, i64, i32 }"
@@ -84,6 +85,47 @@ def loop_definition(kernel: str, item: Function, metadata: Metadata) -> str:
     ))
 
 
+def region_definition(kernel: str, region: RegionKernel, metadata: Metadata) -> str:
+    """Return mo_kernel.run for a kernel split at barriers: loops for each entrance."""
+    own = region.function.parameters[2 : len(region.function.parameters) - len(region.uniform)]
+    loads, arguments = _arguments(own)
+    head = f"define internal void {symbol(run_name(kernel))}(ptr %block, ptr %params) nounwind"
+    lines = [f"{head}{metadata.subprogram} {{", "entry:", *copy_block(), *loads, "  br label %s0.begin"]
+    for entrance in region.entrances:
+        p = f"s{entrance.number}"
+        live = frozenset(slot.value for slot in entrance.live)
+        uniform = [(slot, slot.value in live) for slot in region.uniform]
+        values = tuple(
+            f"{slot.type} {f'%{p}.u{slot.offset}' if is_live else 'poison'}" for slot, is_live in uniform
+        )
+        before = tuple(
+            line for slot, is_live in uniform if is_live for line in (
+                f"  %{p}.at{slot.offset} = getelementptr inbounds i8, ptr %state, i64 {slot.offset}",
+                f"  %{p}.u{slot.offset} = load {slot.type}, ptr %{p}.at{slot.offset}",
+            )
+        )
+        operands = ", ".join(("ptr %item", f"i32 {entrance.number}", *arguments, *values))
+        call = f"  call void {symbol(region.function.name)}({operands}){metadata.access_group}{metadata.location}"
+        lines += item_loops(p, (call,), then=f"{p}.next", metadata=metadata, before=before)
+        lines += _next_region(p, entrance.exits, region.next_offset)
+    return "\n".join((*lines, "done:", "  ret void", "}"))
+
+
+def _next_region(prefix: str, exits: tuple[int, ...], next_offset: int) -> tuple[str, ...]:
+    labels = {number: f"%s{number}.begin" if number else "%done" for number in exits}
+    if len(exits) == 1:
+        return (f"{prefix}.next:", f"  br label {labels[exits[0]]}")
+    first, *others = exits
+    cases = " ".join(f"i32 {number}, label {labels[number]}" for number in others)
+    return (
+        f"{prefix}.next:",
+        f"  %{prefix}.next.at = getelementptr inbounds i8, ptr %state, i64 {next_offset}",
+        # All work-items go to the same barrier, so that the first one speaks for all.
+        f"  %{prefix}.to = load i32, ptr %{prefix}.next.at, align 4",
+        f"  switch i32 %{prefix}.to, label {labels[first]} [{cases}]",
+    )
+
+
 def _arguments(parameters: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the loads from `params` and the operands of the call."""
     loads: list[str] = []
@@ -121,7 +163,7 @@ def _copy(name: str, type_: str, place: str, suffix: str) -> list[str]:
 
 
 def item_loops(
-    prefix: str, call: tuple[str, ...], *, then: str, metadata: Metadata
+    prefix: str, call: tuple[str, ...], *, then: str, metadata: Metadata, before: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
     """Return loops over the work-items that fill `%item` and do `call`; enter at `PREFIX.begin`.
 
@@ -130,6 +172,7 @@ def item_loops(
     p = prefix
     return (
         f"{p}.begin:",
+        *before,
         f"  br label %{p}.z.head",
         f"{p}.z.head:",
         f"  %{p}.z = phi i32 [ 0, %{p}.begin ], [ %{p}.z.next, %{p}.z.latch ]",

@@ -80,31 +80,33 @@ def split_at_barriers(function: Function) -> RegionKernel | None:
     """Split the kernel; None where private memory cannot be laid out (an allocation in a loop)."""
     blocks = _cut(parse_blocks(function))
     state = _State()
-    arguments = [parameter_name(parameter) for parameter in function.parameters]
+    uniform = find_uniform(blocks, frozenset(map(parameter_name, function.parameters[1:])))
     private = _place_private(blocks, state)
     if private is None:
         return None
-    resumes = {int(block.label.removeprefix("mo.b")): block for block in blocks if block.label.startswith("mo.b")}
+    resumes = {
+        int(block.label.removeprefix("mo.b")): block
+        for block in blocks
+        if block.label.startswith("mo.b")
+    }
     lines = {name: line for block in blocks for line in block.lines if (name := defined_name(line))}
     live_in = find_liveness(blocks, frozenset(lines)).live_in
     crossing = {name for block in resumes.values() for name in live_in[block.label]}
-    known = frozenset((*arguments, *(defined_name(line) or "" for line in private)))
-    hoisted, kept = _hoist(blocks, lines, crossing, known)
-    uniform = find_uniform(blocks, frozenset(arguments[1:]))
+    hoisted, kept = _hoist(blocks, lines, crossing)
     slots = {
         name: Slot(name, result_type(lines[name]), state.add(result_type(lines[name])), name in uniform)
         for name in kept
     }
     next_offset = state.add("i32")
     entrances = _entrances(blocks, resumes, live_in, slots)
-    head = _Splitter(blocks, slots, {e.number: e for e in entrances}, next_offset)
-    body = head.body(private + hoisted)
+    splitter = _Splitter(blocks, slots, {e.number: e for e in entrances}, next_offset)
+    body = splitter.body(private + hoisted)
     shared = tuple(slot for slot in slots.values() if slot.is_uniform)
     parameters = (
         function.parameters[0],
         "i32 %mo.entrance",
         *function.parameters[1:],
-        *(f"{slot.type} {_argument(slot)}" for slot in shared),
+        *(f"{slot.type} {argument_name(slot)}" for slot in shared),
     )
     split = replace(function.with_parameters(parameters), body=body)
     return RegionKernel(split, entrances, shared, next_offset, state.size_bytes)
@@ -212,33 +214,30 @@ def _labels_in_loops(blocks: list[Block]) -> set[str]:
 
 
 def _hoist(
-    blocks: list[Block], lines: dict[str, str], crossing: set[str], known: frozenset[str]
+    blocks: list[Block], lines: dict[str, str], crossing: set[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Move what follows from `known` alone to the entry; return that, and what must be kept."""
-    order: list[str] = []
-    verdicts: dict[str, bool] = dict.fromkeys(known, True)
-
-    def follows(name: str) -> bool:
-        if name not in verdicts:
-            line = lines[name]
-            verdicts[name] = is_pure(line) and all(
-                follows(used) for used in used_names(line) if used in lines or used in known
-            )
-            if verdicts[name]:
-                order.append(name)
-        return verdicts[name]
-
-    kept = tuple(name for name in sorted(crossing) if not follows(name))
+    """Move what follows from arguments and ids alone to the entry; return it, and what is kept."""
+    follows: dict[str, None] = {}
+    pure = {name: line for name, line in lines.items() if is_pure(line)}
+    operands = {name: [n for n in used_names(line) if n in lines] for name, line in pure.items()}
+    grown = True
+    while grown:
+        before = len(follows)
+        for name in pure:
+            if name not in follows and all(used in follows for used in operands[name]):
+                follows[name] = None
+        grown = len(follows) > before
     needed: set[str] = set()
-    work = [name for name in crossing if verdicts[name] and name not in known]
+    work = [name for name in crossing if name in follows]
     while work:
         name = work.pop()
-        if name not in needed and name in lines:
+        if name not in needed:
             needed.add(name)
-            work.extend(used for used in used_names(lines[name]) if used in lines)
+            work.extend(operands[name])
     for block in blocks:
         block.lines = [line for line in block.lines if defined_name(line) not in needed]
-    return tuple(lines[name] for name in order if name in needed), kept
+    kept = tuple(name for name in lines if name in crossing and name not in follows)
+    return tuple(lines[name] for name in follows if name in needed), kept
 
 
 def _entrances(
@@ -276,7 +275,8 @@ def _exits(start: str, blocks: dict[str, Block]) -> tuple[int, ...]:
     return tuple(sorted(found)) or (END,)
 
 
-def _argument(slot: Slot) -> str:
+def argument_name(slot: Slot) -> str:
+    """Return the parameter that brings a uniform value."""
     return f"%mo.u{slot.offset}"
 
 
@@ -374,7 +374,7 @@ class _Splitter:
     def _resume(self, entrance: Entrance) -> list[str]:
         lines: list[str] = []
         for slot in entrance.live:
-            value = _argument(slot)
+            value = argument_name(slot)
             if not slot.is_uniform:
                 address = self._address(slot.type, slot.offset, lines)
                 value = f"%mo.r{self._count}"

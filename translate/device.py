@@ -132,9 +132,9 @@ def _target(llvm_major: int) -> tuple[str, str]:
 
 def _target_flags(codegen: DeviceCodegen) -> tuple[str, ...]:
     # -nogpulib: the driver would link libdevice into all, and fail where it finds no CUDA.
-    # The feature comes last: the driver adds the PTX ISA of the CUDA that it finds.
-    features = ("-Xclang", "-target-feature", "-Xclang", f"+ptx{codegen.ptx_isa}")
-    return (f"-march={codegen.arch}", f"-O{codegen.opt_level}", "-nogpulib", *features)
+    # --cuda-feature: else the driver asks for the PTX ISA of the CUDA that it finds by itself.
+    feature = f"--cuda-feature=+ptx{codegen.ptx_isa}"
+    return (f"-march={codegen.arch}", f"-O{codegen.opt_level}", "-nogpulib", feature)
 
 
 def _clang_command(

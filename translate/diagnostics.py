@@ -20,7 +20,7 @@ from mlir_offload.toolchain.tables import load_table
 
 BYTECODE_MAGIC = b"ML\xefR"
 _ERROR = re.compile(
-    r"^(?P<file>[^\n]*?):(?P<line>\d+):(?P<column>\d+): error: (?P<text>.*)$", re.MULTILINE
+    r"^(?P<file>[^\n]*?):(?P<line>\d+)(?::(?P<column>\d+))?: error: (?P<text>.*)$", re.MULTILINE
 )
 _UNKNOWN_PASS = re.compile(r"'([\w-]+)' does not refer to a registered pass")
 _UNKNOWN_OPTION = re.compile(r"no such option (\S+)|Unknown command line argument '([^']+)'")
@@ -100,8 +100,11 @@ def condense(completed: Completed, *, source: Path) -> MlirOffloadError:
     diagnostic = _first_error(completed.stderr)
     if _crashed(completed):
         return _crash(completed, diagnostic)
-    if diagnostic is None or diagnostic.file == "<unknown>":
-        return _tool_error(completed)
+    stopped = _tool_error(completed)
+    if stopped is not None:
+        return stopped
+    if diagnostic is None:
+        return tool_failed(completed)
     if diagnostic.file in completed.command.argv and diagnostic.file != str(source):
         return _misread(completed, diagnostic)
     if (producer := _PRODUCER.search(completed.stderr)) or "bytecode version" in diagnostic.text:
@@ -115,7 +118,7 @@ def _first_error(stderr: str) -> _Diagnostic | None:
         return None
     snippet, _, _ = stderr[match.end() + 1 :].partition("\n")
     return _Diagnostic(
-        match["file"], int(match["line"]), int(match["column"]), match["text"], snippet
+        match["file"], int(match["line"]), int(match["column"] or 0), match["text"], snippet
     )
 
 
@@ -144,7 +147,7 @@ def _place(completed: Completed) -> str:
     )
 
 
-def _tool_error(completed: Completed) -> MlirOffloadError:
+def _tool_error(completed: Completed) -> MlirOffloadError | None:
     """Return the error of a tool that stopped before it came to the program."""
     stderr = completed.stderr
     tool = completed.command.argv[0]
@@ -169,7 +172,7 @@ def _tool_error(completed: Completed) -> MlirOffloadError:
             hint="check the path, the permissions and the free space",
             location=opening[1] or "",
         )
-    return tool_failed(completed)
+    return None
 
 
 def _misread(completed: Completed, diagnostic: _Diagnostic) -> ToolFailedError:

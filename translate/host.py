@@ -17,10 +17,11 @@ _LAUNCH = re.compile(r"^  call void @mgpuLaunch(?:Cluster)?Kernel\((.*)\)")
 _STREAM = re.compile(r"^  (%\S+) = call ptr @mgpuStreamCreate\(\)")
 _VALUE = re.compile(r"%[\w.$-]+")
 _DEBUG_SUFFIX = re.compile(r", !dbg !\d+$")
-_INTRINSICS = (
-    ("llvm.stacksave.p0", "declare ptr @llvm.stacksave.p0()"),
-    ("llvm.stackrestore.p0", "declare void @llvm.stackrestore.p0(ptr)"),
-)
+_INTRINSICS = {
+    "@llvm.stacksave.p0(": "declare ptr @llvm.stacksave.p0()",
+    "@llvm.stackrestore.p0(": "declare void @llvm.stackrestore.p0(ptr)",
+}
+_DESTROY_DECLARATION = re.compile(r"^(?:declare|define) [^\n]*@mgpuStreamDestroy\(", re.MULTILINE)
 _BORROWS_STREAM = re.compile(
     r"call \S+ @mgpu(?:LaunchKernel|LaunchClusterKernel|MemAlloc|MemFree|Memcpy|Memset\d+"
     r"|StreamSynchronize|StreamWaitEvent|EventRecord)\("
@@ -52,9 +53,8 @@ def fix_host_ir(text: str) -> str:
         if _DEFINITION.match(line):
             out.extend(_fix_function(_function_body(lines), counter))
     if counter.saved:
-        declared = set(text.splitlines())
-        out.extend(line for _, line in _INTRINSICS if line not in declared)
-    if counter.destroyed and "declare void @mgpuStreamDestroy(" not in text:
+        out.extend(declaration for name, declaration in _INTRINSICS.items() if name not in text)
+    if counter.destroyed and _DESTROY_DECLARATION.search(text) is None:
         out.append("declare void @mgpuStreamDestroy(ptr)")
     return "\n".join(out) + "\n"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 from mlir_offload.toolchain.errors import SourceError, ToolFailedError
@@ -23,8 +23,9 @@ from mlir_offload.translate.pipelines import load_printing, load_recipe
 
 _REDUX_SM = 80
 _LOWERED = ("llvm", "nvvm")
-_HOST_LEFT = frozenset({"gpu.binary", "gpu.launch_func"})
-_MODULE_OPERATIONS = frozenset({"builtin.module", "gpu.module", "gpu.module_end"})
+# mlir-translate itself turns these into calls of the runtime.
+_NOT_TRANSLATED = frozenset({"gpu.binary", "gpu.launch_func"})
+_CAST = "builtin.unrealized_conversion_cast"
 _OPERATION_NAME = re.compile(r'^ *(?:%[^"]*? = )?"([\w$-]+)\.([\w.$-]+)"\(', re.MULTILINE)
 _EXTERNAL = "linkage = #llvm.linkage<external>"
 _INTERNAL = "linkage = #llvm.linkage<internal>"
@@ -92,7 +93,7 @@ def _mlir_opt(llvm: LlvmToolchain, pipeline: str, source: Path, output: Path) ->
     return Command((str(llvm.tool("mlir-opt")), *options, str(source), "-o", str(output)))
 
 
-def unwrap_device(text: str, triple: str, *, target: str = "NVVM") -> str:
+def unwrap_device(text: str, triple: str) -> str:
     """Return the lowered device module as a top-level module that mlir-translate takes.
 
     Only kernels keep external linkage, so that helper functions of equal names in two modules link.
@@ -110,9 +111,7 @@ def unwrap_device(text: str, triple: str, *, target: str = "NVVM") -> str:
     # Passes add declarations (of __assertfail, for one) next to the gpu.module or inside of it.
     others = [op for op in module.operations if op is not device]
     body = [op for op in (*others, *device.body) if op.name != "gpu.module_end"]
-    check_lowered(
-        [line for op in body for line in op.lines], locations, place=f"a kernel for {target}"
-    )
+    check_lowered([line for op in body for line in op.lines], locations, place="a kernel")
     lines = [line for op in body for line in _internalized(op)]
     return module.render(lines).replace(module.foot, _with_triple(module.foot, triple), 1)
 
@@ -137,39 +136,49 @@ def _with_triple(foot: str, triple: str) -> str:
     return f"}}) {{{attribute}}}{foot[2:]}"
 
 
-def check_lowered(lines: Iterable[str], locations: Locations, *, place: str) -> None:
-    """Raise SourceError where an operation is left that mlir-translate does not know."""
-    lines = list(lines)
-    for index, line in enumerate(lines):
-        match = _OPERATION_NAME.match(line)
-        if match is None or match[1] in _LOWERED:
-            continue
-        name = f"{match[1]}.{match[2]}"
-        if name in _HOST_LEFT or name in _MODULE_OPERATIONS:
-            continue
-        last = _closing_line(lines, index)
-        raise left_over(name, line, locations.of(last), place)
+def check_lowered(lines: Sequence[str], locations: Locations, *, place: str) -> None:
+    """Raise SourceError where an operation is left that mlir-translate does not know.
+
+    The first operation that does something is named: casts and functions are left around it.
+    """
+    left = [index for index, line in enumerate(lines) if _is_left(line)]
+    if not left:
+        return
+    index = min(left, key=lambda index: (_rank(lines[index]), index))
+    raise _left_over(lines[index], locations.of(_closing_line(lines, index)), place)
 
 
-def left_over(name: str, line: str, location: str, place: str) -> SourceError:
+def _is_left(line: str) -> bool:
+    match = _OPERATION_NAME.match(line)
+    if match is None or match[1] in _LOWERED:
+        return False
+    return f"{match[1]}.{match[2]}" not in _NOT_TRANSLATED
+
+
+def _rank(line: str) -> int:
+    if f'"{_CAST}"(' in line:
+        return 1
+    return 2 if '"func.' in line else 0
+
+
+def _left_over(line: str, location: str, place: str) -> SourceError:
     """Return the error for an operation that no pass of the recipe lowers."""
-    if name == "builtin.unrealized_conversion_cast":
-        operation = parse_operation(line)
-        _, given, wanted, _ = split_signature(operation.rest) if operation else ("", [], [], "")
-        msg = (
-            f"a value of type {', '.join(given)} is still needed as {', '.join(wanted)} in {place}"
-        )
-        hint = "an operation next to this place has no lowering; rewrite it with other operations"
-        return SourceError(msg, location=location, hint=hint)
-    msg = f"{name} is not supported in {place}"
-    return SourceError(
-        msg,
-        location=location,
-        hint="no stock pass lowers it here; rewrite it with other operations",
-    )
+    operation = parse_operation(line)
+    name = operation.name if operation else line.strip()
+    _, given, wanted, _ = split_signature(operation.rest) if operation else ("", [], [], "")
+    if any(kind.startswith("tensor<") for kind in (*given, *wanted)) or "tensor<" in line:
+        msg = f"{name} on tensors is not supported in {place}"
+        hint = "bufferize the program before, for example with mlir-opt -one-shot-bufferize"
+    elif name == _CAST:
+        msg = f"no lowering from {', '.join(given)} to {', '.join(wanted)} in {place}"
+        hint = "an operation next to this place has none; rewrite it with other operations"
+    else:
+        msg = f"{name} is not supported in {place}"
+        hint = "no stock pass lowers it there; rewrite it with other operations"
+    return SourceError(msg, location=location, hint=hint)
 
 
-def _closing_line(lines: list[str], index: int) -> str:
+def _closing_line(lines: Sequence[str], index: int) -> str:
     if not lines[index].endswith("({"):
         return lines[index]
     indent = len(lines[index]) - len(lines[index].lstrip())

@@ -224,10 +224,8 @@ def unescape(text: str) -> str:
 
 def escape(text: str) -> str:
     """Return the string as MLIR writes it between quotes."""
-    out = []
-    for byte in text.encode("utf-8", errors="surrogateescape"):
-        out.append(chr(byte) if byte in _PRINTABLE else f"\\{byte:02X}")
-    return "".join(out)
+    encoded = text.encode("utf-8", errors="surrogateescape")
+    return "".join(chr(byte) if byte in _PRINTABLE else f"\\{byte:02X}" for byte in encoded)
 
 
 def render_symbol(name: str) -> str:

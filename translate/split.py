@@ -154,6 +154,7 @@ def _placeholder(name: str, operation: OperationText) -> str:
     if "\0" in name:
         msg = "a gpu.module's name holds a NUL character"
         raise SourceError(msg, hint="rename the module")
-    location = operation.lines[-1].rpartition(" loc(")[2]
+    start = operation.lines[-1].rfind(" loc(")
+    location = operation.lines[-1][start:] if start >= 0 else ""
     quoted = f'"{escape(name)}"'
-    return f"  gpu.binary @{quoted} [#gpu.object<#nvvm.target, {quoted}>] loc({location}"
+    return f"  gpu.binary @{quoted} [#gpu.object<#nvvm.target, {quoted}>]{location}"

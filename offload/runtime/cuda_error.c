@@ -66,7 +66,7 @@ MO_NORETURN static void cure_image(void) {
   char arch[32];
   describe_arch(arch, sizeof arch);
   mo_context("no kernel image for this device: image has %s, device is %s", mo_archs, arch);
-  mo_cure("compile with --offload-arch=%s" OR_THE_CPU, arch);
+  mo_cure("add --offload-arch=%s when compiling" OR_THE_CPU, arch);
 }
 
 MO_NORETURN static void cure_memory(void) {

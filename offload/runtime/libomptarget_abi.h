@@ -39,15 +39,15 @@ typedef struct image_descriptor {
   const void *entries_begin, *entries_end;
 } image_descriptor;
 
+/* Defined here in either case, and bound within the program or library: clang-linker-wrapper's
+ * calls come to the stand-in or, on their way to libomptarget, to registration.c. */
+#define OMP_HERE __attribute__((visibility("hidden")))
+OMP_HERE void __tgt_register_lib(image_descriptor *descriptor);
+OMP_HERE void __tgt_unregister_lib(image_descriptor *descriptor);
 #ifdef MLIR_OFFLOAD_STANDIN
-#define OMP_SYMBOL __attribute__((visibility("hidden")))
-#else
-#define OMP_SYMBOL __attribute__((visibility("default")))
+OMP_HERE
 #endif
-
-OMP_SYMBOL void __tgt_register_lib(image_descriptor *descriptor);
-OMP_SYMBOL void __tgt_unregister_lib(image_descriptor *descriptor);
-OMP_SYMBOL int __tgt_target_kernel(void *location, int64_t device, int32_t teams, int32_t threads,
-                                   void *entry, kernel_arguments *arguments);
+int __tgt_target_kernel(void *location, int64_t device, int32_t teams, int32_t threads,
+                        void *entry, kernel_arguments *arguments);
 
 #endif

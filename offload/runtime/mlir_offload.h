@@ -1,7 +1,9 @@
 /* What a C or C++ program may call in the runtime of mlir-offload.
  *
  * Link nothing for it: mlir-offload links the runtime into every program and shared library that
- * holds device code. Where several of them live in one process, they share what is set here.
+ * holds device code. A program and the libraries that it is linked with share what is set here; a
+ * library that is loaded by dlopen may have settings of its own, behind the functions that dlsym
+ * finds in it.
  */
 #ifndef MLIR_OFFLOAD_H
 #define MLIR_OFFLOAD_H

@@ -1,8 +1,6 @@
 /* Walks a section of offload entries. */
 #include "offload_entry.h"
 
-#include <stddef.h>
-
 /* LLVM 14 to 19. */
 typedef struct old_entry {
   const void *address;
@@ -30,10 +28,10 @@ void mo_each_entry(const void *begin, const void *end, offload_entry_visitor *vi
     const old_entry *old = (const void *)at;
     offload_entry found;
     if (entry->reserved) {
-      found = (offload_entry){old->address, old->name, old->size, 0};
+      found = (offload_entry){old->address, old->name, old->size, 0, at, sizeof *old};
       at += sizeof *old;
     } else if (entry->version) {
-      found = (offload_entry){entry->address, entry->name, entry->size, entry->kind};
+      found = (offload_entry){entry->address, entry->name, entry->size, entry->kind, at, sizeof *entry};
       at += sizeof *entry;
     } else {
       at += sizeof(uint64_t); /* padding between the sections of two objects */

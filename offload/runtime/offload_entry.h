@@ -3,6 +3,7 @@
 #ifndef OFFLOAD_ENTRY_H
 #define OFFLOAD_ENTRY_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum { OFFLOAD_KIND_OPENMP = 1 };
@@ -12,6 +13,8 @@ typedef struct offload_entry {
   const char *name;
   uint64_t size; /* 0: a kernel */
   unsigned kind; /* 0: the section tells */
+  const void *raw;
+  size_t raw_size;
 } offload_entry;
 
 typedef void offload_entry_visitor(const offload_entry *entry, void *context);

@@ -17,5 +17,7 @@
 #include "pool.c"
 #ifdef MLIR_OFFLOAD_STANDIN
 #include "standin.c"
+#else
+#include "registration.c"
 #endif
 #endif

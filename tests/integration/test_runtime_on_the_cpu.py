@@ -71,7 +71,16 @@ def _compile(consumer: Consumer, source: str, output: Path, *flags: str) -> Path
 
 def _link(consumer: Consumer, objects: tuple[Path, ...], output: Path, *flags: str) -> Path:
     libraries = runtime_link_arguments(KINDS, cudart=None, libomptarget=consumer.libomptarget)
-    _run(consumer.bin / "clang", "--offload-link", *objects, "-o", output, *libraries, DEVICE_LINK, *flags)
+    _run(
+        consumer.bin / "clang",
+        "--offload-link",
+        *objects,
+        "-o",
+        output,
+        *libraries,
+        DEVICE_LINK,
+        *flags,
+    )
     return output
 
 
@@ -85,7 +94,11 @@ def build(consumer: Consumer, tmp_path_factory: pytest.TempPathFactory) -> Build
     _run(consumer.bin / "clang-offload-packager", "-o", package, image)
     runtime = directory / "runtime.o"
     clang = consumer.bin / "clang"
-    _run(*runtime_compile_command(clang, runtime, kinds=KINDS, archs=(), standin=consumer.standin).argv)
+    _run(
+        *runtime_compile_command(
+            clang, runtime, kinds=KINDS, archs=(), standin=consumer.standin
+        ).argv
+    )
 
     def build_program(source: str, name: str, *flags: str, link: tuple[str, ...] = ()) -> Path:
         output = directory / name
@@ -98,7 +111,9 @@ def build(consumer: Consumer, tmp_path_factory: pytest.TempPathFactory) -> Build
     return build_program
 
 
-def _start(program: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> Completed:
+def _start(
+    program: Path, *arguments: str, environment: Mapping[str, str] | None = None
+) -> Completed:
     command = Command((str(program), *arguments), tuple((environment or {}).items()))
     return RUNNER.run(command)
 
@@ -125,17 +140,28 @@ def test_the_contract_holds_with_any_number_of_threads(build: Build, threads: st
     ("part", "said"),
     [
         ("empty-grid", "a kernel was launched with a grid of 0 x 1 x 1"),
-        ("large-block", "a block has more than 1024 work-items\n  kernel: count\n  launch: grid 1 x 1 x 1, block 32 x 32 x 2"),
+        (
+            "large-block",
+            "a block has more than 1024 work-items\n  kernel: count\n  launch: grid 1 x 1 x 1, block 32 x 32 x 2",
+        ),
         ("cluster", "cluster launches are not supported on the CPU\n  kernel: count"),
         ("cooperative", "cooperative launches are not supported on the CPU\n  kernel: count"),
         ("kernel", "work-items of one block wait at different barriers\n  kernel: failing"),
-        ("stub", "count was called from host code, but this program holds no device code for a GPU"),
+        (
+            "stub",
+            "count was called from host code, but this program holds no device code for a GPU",
+        ),
         ("device-number", "there is no device 99: 'host' has "),
         ("device-name", "unknown device 'cuda:' in mlir_offload_set_device"),
-        ("memory", "posix_memalign failed: ENOMEM (out of memory)\n  while allocating 4611686018427387904 bytes"),
+        (
+            "memory",
+            "posix_memalign failed: ENOMEM (out of memory)\n  while allocating 4611686018427387904 bytes",
+        ),
     ],
 )
-def test_an_error_names_what_failed_and_ends_the_program(build: Build, part: str, said: str) -> None:
+def test_an_error_names_what_failed_and_ends_the_program(
+    build: Build, part: str, said: str
+) -> None:
     assert f"mlir-offload: error: {said}" in _error(build("cpu_program.c", "program"), part)
 
 
@@ -144,7 +170,11 @@ def test_an_error_names_what_failed_and_ends_the_program(build: Build, part: str
     ("variable", "value", "said"),
     [
         ("MLIR_OFFLOAD_DEVICE", "gpu", "unknown device 'gpu' in MLIR_OFFLOAD_DEVICE"),
-        ("MLIR_OFFLOAD_DEVICE", "cuda:0", "device 'cuda' was chosen, but this program holds no device code"),
+        (
+            "MLIR_OFFLOAD_DEVICE",
+            "cuda:0",
+            "device 'cuda' was chosen, but this program holds no device code",
+        ),
         ("MLIR_OFFLOAD_NUM_THREADS", "0", "MLIR_OFFLOAD_NUM_THREADS is '0'"),
         ("MLIR_OFFLOAD_NUM_THREADS", "two", "MLIR_OFFLOAD_NUM_THREADS is 'two'"),
         ("OMP_TARGET_OFFLOAD", "disabled", "OMP_TARGET_OFFLOAD is 'disabled'"),
@@ -156,7 +186,9 @@ def test_a_wrong_environment_is_refused(build: Build, variable: str, value: str,
 
 @every_consumer
 def test_the_device_can_be_chosen_by_name(build: Build) -> None:
-    completed = _start(build("cpu_program.c", "program"), environment={"MLIR_OFFLOAD_DEVICE": "host"})
+    completed = _start(
+        build("cpu_program.c", "program"), environment={"MLIR_OFFLOAD_DEVICE": "host"}
+    )
     assert (completed.returncode, completed.stderr) == (0, "")
 
 
@@ -168,16 +200,22 @@ def test_a_kernel_that_the_image_lacks_is_named(build: Build) -> None:
 
 
 @every_consumer
-def test_libraries_with_kernels_can_be_loaded_and_unloaded_side_by_side(build: Build, tmp_path: Path) -> None:
+def test_libraries_with_kernels_can_be_loaded_and_unloaded_side_by_side(
+    build: Build, tmp_path: Path
+) -> None:
     first = build("library.c", "libfirst.so", link=("-shared",))
     second = Path(shutil.copy(first, tmp_path / "libsecond.so"))
     program = build("library_user.c", "library_user")
-    completed = _start(program, str(first), str(second), environment={"MLIR_OFFLOAD_NUM_THREADS": "3"})
+    completed = _start(
+        program, str(first), str(second), environment={"MLIR_OFFLOAD_NUM_THREADS": "3"}
+    )
     assert (completed.returncode, completed.stdout) == (0, "ended\n"), completed.stderr
 
 
 @every_consumer
-def test_libraries_with_kernels_share_what_the_program_sets(build: Build, consumer: Consumer, tmp_path: Path) -> None:
+def test_libraries_with_kernels_share_what_the_program_sets(
+    build: Build, consumer: Consumer, tmp_path: Path
+) -> None:
     renamed = ("-Drun_library=run_other", "-Dstream_of_library=stream_of_other")
     libraries = (
         build("library.c", "libfirst.so", link=("-shared",)),
@@ -185,7 +223,11 @@ def test_libraries_with_kernels_share_what_the_program_sets(build: Build, consum
     )
     user = _compile(consumer, "linked_user.c", tmp_path / "user.o")
     program = tmp_path / "user"
-    _run(consumer.bin / "clang", user, *libraries, f"-Wl,-rpath,{libraries[0].parent}", "-o", program)
+    _run(
+        consumer.bin / "clang", user, *libraries, f"-Wl,-rpath,{libraries[0].parent}", "-o", program
+    )
     completed = _start(program)
     assert (completed.returncode, completed.stdout) == (0, "ended\n"), completed.stderr
-    assert "device 'cuda' was chosen, but this program holds no device code for it" in _error(program, "cuda")
+    assert "device 'cuda' was chosen, but this program holds no device code for it" in _error(
+        program, "cuda"
+    )

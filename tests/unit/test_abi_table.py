@@ -29,7 +29,7 @@ from mlir_offload.toolchain.target import Kind
     ],
 )
 def test_each_release_has_its_entry_layout(
-    major: int, section: str, size: int, prefix: str, has_metadata: bool
+    *, major: int, section: str, size: int, prefix: str, has_metadata: bool
 ) -> None:
     layout = load_abi(major).entry
     assert layout.section(Kind.CUDA) == section
@@ -66,7 +66,7 @@ def test_the_device_link_is_optimised_in_the_way_of_each_release() -> None:
 
 
 @pytest.mark.parametrize(("cuda", "lost"), [((12, 8), False), ((12, 9), True), ((13, 0), True)])
-def test_fatbinary_lost_its_option_with_cuda_12_9(cuda: tuple[int, int], lost: bool) -> None:
+def test_fatbinary_lost_its_option_with_cuda_12_9(*, cuda: tuple[int, int], lost: bool) -> None:
     assert fatbinary_lost_image_option(cuda) is lost
 
 

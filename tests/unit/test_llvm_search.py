@@ -186,8 +186,16 @@ def test_the_option_goes_before_the_variable() -> None:
 
 def test_a_folder_whose_name_lies_is_found_out(tmp_path: Path) -> None:
     liar, honest = install(usual(tmp_path, "llvm-99")), install(usual(tmp_path, "llvm-22"))
-    tools = FakeTools({**says(liar, "18.1.3"), **says(honest, "22.1.8")})
+    tools = FakeTools({**says(liar, "19.1.7"), **says(honest, "22.1.8")})
     assert choose(tools, SearchPlaces(root=tmp_path)).prefix == honest
+
+
+def test_the_order_of_path_does_not_decide_between_releases(tmp_path: Path) -> None:
+    prefixes = [install(tmp_path / f"llvm-{major}") for major in (19, 22)]
+    tools = FakeTools({**says(prefixes[0], "19.1.7"), **says(prefixes[1], "22.1.8")})
+    path = tuple(prefix / "bin" for prefix in prefixes)
+    assert choose(tools, SearchPlaces(path=path, root=tmp_path / "empty")).prefix == prefixes[1]
+    assert tools.asked == [prefixes[1] / "bin" / "clang"]
 
 
 def test_a_release_asked_for_is_found_where_no_name_promises_it(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ typedef struct entry {
   const void *auxiliary;
 } entry;
 #define ENTRY(prefix, kernel, number, section_name)                             \
-  __attribute__((used, section("llvm_offload_entries"), aligned(8)))            \
+  __attribute__((used, retain, section("llvm_offload_entries"), aligned(8)))            \
   const entry prefix##kernel = {0, 1, number, 0, (void *)stub_##kernel, #kernel, 0, 0, NULL};
 #else
 typedef struct entry {
@@ -54,7 +54,7 @@ typedef struct entry {
   uint32_t flags, reserved;
 } entry;
 #define ENTRY(prefix, kernel, number, section_name)     \
-  __attribute__((used, section(section_name), aligned(1))) \
+  __attribute__((used, retain, section(section_name), aligned(1))) \
   const entry prefix##kernel = {(void *)stub_##kernel, #kernel, 0, 0, 0};
 #endif
 

@@ -1,0 +1,100 @@
+/* Stands between clang-linker-wrapper's registration calls and libomptarget.
+ *
+ * From LLVM 21 on the entries of all kinds share one section. libomptarget leaves those of other
+ * kinds out of its device table, but finds a kernel in that table by its place in the section, so
+ * that in a program for CUDA and the CPU it launches the wrong kernel (seen with 22.1.8). It is
+ * given a copy of the section that holds its own kind only.
+ */
+#define _GNU_SOURCE 1
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libomptarget_abi.h"
+#include "mgpu.h"
+#include "offload_entry.h"
+
+typedef struct copied_registration {
+  image_descriptor *original;
+  image_descriptor copy;
+  struct copied_registration *next;
+} copied_registration;
+
+static pthread_mutex_t mo_copies_lock = PTHREAD_MUTEX_INITIALIZER;
+static copied_registration *mo_copies;
+
+typedef void registration_function(image_descriptor *);
+
+/* Ours are hidden, so that the dynamic linker finds libomptarget's. */
+static registration_function *function_of_libomptarget(const char *name) {
+  registration_function *function;
+  void *found = dlsym(RTLD_DEFAULT, name);
+  if (!found) {
+    mo_error("dlsym failed: %s is not in libomptarget", name);
+    mo_cure("install the libomptarget that the program was linked with, or link it again");
+  }
+  memcpy(&function, &found, sizeof found); /* ISO C has no cast for it */
+  return function;
+}
+
+typedef struct entry_filter {
+  char *end;
+  bool has_others;
+} entry_filter;
+
+static void keep_openmp(const offload_entry *entry, void *context) {
+  entry_filter *filter = context;
+  if (entry->kind && entry->kind != OFFLOAD_KIND_OPENMP) {
+    filter->has_others = true;
+    return;
+  }
+  memcpy(filter->end, entry->raw, entry->raw_size);
+  filter->end += entry->raw_size;
+}
+
+/* Makes a copy with the entries that are libomptarget's; returns NULL where these are all. */
+static copied_registration *copy_filtered(image_descriptor *original) {
+  size_t size = (size_t)((const char *)original->entries_end - (const char *)original->entries_begin);
+  size_t count = (size_t)original->image_count;
+  char *entries = malloc(size + 1);
+  device_image *images = calloc(count + 1, sizeof *images);
+  copied_registration *copied = malloc(sizeof *copied);
+  if (!entries || !images || !copied) {
+    mo_error("out of host memory while registering device code");
+    mo_cure("free host memory");
+  }
+  entry_filter filter = {entries, false};
+  mo_each_entry(original->entries_begin, original->entries_end, keep_openmp, &filter);
+  if (!filter.has_others) {
+    free(entries), free(images), free(copied);
+    return NULL;
+  }
+  for (size_t i = 0; i < count; ++i)
+    images[i] = (device_image){original->images[i].begin, original->images[i].end, entries,
+                               filter.end};
+  *copied = (copied_registration){
+      original, {original->image_count, images, entries, filter.end}, NULL};
+  return copied;
+}
+
+void __tgt_register_lib(image_descriptor *descriptor) {
+  copied_registration *copied = copy_filtered(descriptor);
+  if (copied) {
+    pthread_mutex_lock(&mo_copies_lock);
+    copied->next = mo_copies;
+    mo_copies = copied;
+    pthread_mutex_unlock(&mo_copies_lock);
+  }
+  function_of_libomptarget("__tgt_register_lib")(copied ? &copied->copy : descriptor);
+}
+
+/* The copy itself stays: libomptarget does not say when it has looked at it for the last time. */
+void __tgt_unregister_lib(image_descriptor *descriptor) {
+  pthread_mutex_lock(&mo_copies_lock);
+  copied_registration *copied = mo_copies;
+  while (copied && copied->original != descriptor)
+    copied = copied->next;
+  pthread_mutex_unlock(&mo_copies_lock);
+  function_of_libomptarget("__tgt_unregister_lib")(copied ? &copied->copy : descriptor);
+}

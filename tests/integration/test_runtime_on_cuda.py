@@ -1,0 +1,266 @@
+"""What the runtime asks of the CUDA runtime API, and what it says when that fails.
+
+The real libcudart is used for what a machine without a GPU can show. Everything that needs a GPU
+runs against a library that records the calls: it proves the calls and the messages, not CUDA.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mlir_offload.offload.runtime import (
+    EXIT_STATUS,
+    runtime_compile_command,
+    runtime_include_directory,
+    runtime_link_arguments,
+)
+from mlir_offload.toolchain.process import Command, Completed, ProcessRunner, run_checked
+from mlir_offload.toolchain.target import Kind
+
+INPUTS = Path(__file__).parent / "runtime"
+RUNNER = ProcessRunner()
+MAJOR = 22
+CLANG = Path(f"/usr/lib/llvm-{MAJOR}/bin/clang")
+KINDS = (Kind.CUDA,)
+CUDA_LIBRARIES = Path("/usr/local/cuda/lib64")
+pytestmark = pytest.mark.llvm(MAJOR)
+
+
+def _run(*argv: object) -> Completed:
+    return run_checked(RUNNER, Command(tuple(str(word) for word in argv)))
+
+
+def _link(directory: Path, cudart: Path) -> Path:
+    runtime, host, program = (directory / name for name in ("runtime.o", "host.o", "program"))
+    command = runtime_compile_command(
+        CLANG, runtime, kinds=KINDS, archs=("sm_80", "sm_90"), standin=False
+    )
+    run_checked(RUNNER, command)
+    include = f"-I{runtime_include_directory()}"
+    source = INPUTS / "cuda_program.c"
+    _run(CLANG, "-fPIC", f"-DLLVM_MAJOR={MAJOR}", include, "-c", source, "-o", host)
+    libraries = runtime_link_arguments(KINDS, cudart=cudart, libomptarget=None)
+    _run(CLANG, host, runtime, "-o", program, *libraries)
+    return program
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the program linked with a libcudart that records the calls."""
+    directory = tmp_path_factory.mktemp("recorded")
+    cudart = directory / "libcudart.so"
+    _run(CLANG, "-shared", "-fPIC", INPUTS / "recording_cudart.c", "-o", cudart)
+    return _link(directory, cudart)
+
+
+def _start(program: Path, part: str, **environment: str) -> Completed:
+    return RUNNER.run(Command((str(program), part), tuple(environment.items())))
+
+
+def _calls(program: Path, part: str, **environment: str) -> list[str]:
+    completed = _start(program, part, **environment)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    assert completed.stderr == ""
+    return completed.stdout.splitlines()
+
+
+def _error(program: Path, part: str, **environment: str) -> str:
+    completed = _start(program, part, **environment)
+    assert completed.returncode == EXIT_STATUS, completed.stdout + completed.stderr
+    return completed.stderr
+
+
+@pytest.mark.parametrize("library", ["libcudart_static.a", "libcudart.so"])
+def test_without_a_driver_the_program_says_so(library: str, tmp_path: Path) -> None:
+    cudart = CUDA_LIBRARIES / library
+    if not cudart.exists():
+        pytest.skip(f"{cudart} is not installed")
+    completed = _start(_link(tmp_path, cudart), "launch", CUDA_VISIBLE_DEVICES="")
+    if "cudaErrorNoDevice" in completed.stderr:
+        pytest.skip("this machine has an NVIDIA driver")
+    assert completed.returncode == EXIT_STATUS
+    assert completed.stdout == ""
+    lines = completed.stderr.splitlines()
+    assert lines[0].startswith(
+        "mlir-offload: error: cudaGetDeviceCount failed: cudaErrorInsufficientDriver (CUDA driver version is insufficient"
+    )
+    assert re.fullmatch(r"  CUDA runtime \d+\.\d in this program, no NVIDIA driver found", lines[2])
+    assert re.fullmatch(
+        r"  cure: install an NVIDIA driver of version \d{3} or newer, "
+        r"or compile with --offload-arch=host to run on the CPU",
+        lines[3],
+    )
+
+
+def test_launches_become_the_matching_calls(recorded: Path) -> None:
+    stream = "0x1010"
+    assert _calls(recorded, "all-launches") == [
+        f"cudaStreamCreateWithFlags {stream} flags 1",
+        f"cudaLaunchKernel grid 1 2 3 block 4 5 6 shared 0 on {stream} with 42",
+        f"cudaLaunchKernel grid 1 1 1 block 4 1 1 shared 60000 on {stream} with 42",
+        "attribute 4 = 2 1 1",
+        "cudaLaunchKernelExC grid 8 block 32 shared 5",
+        "attribute 2 = 1",
+        "cudaLaunchKernelExC grid 8 block 32 shared 0",
+        "attribute 4 = 4 2 1",
+        "attribute 2 = 1",
+        "cudaLaunchKernelExC grid 8 block 32 shared 0",
+        "cudaLaunchKernel grid 9 8 7 block 6 5 4 shared 3 on 0x777 with 42",
+        "ended",
+        f"cudaStreamSynchronize {stream}",
+    ]
+
+
+def test_large_dynamic_shared_memory_is_asked_for_when_it_is_refused(recorded: Path) -> None:
+    calls = _calls(recorded, "shared", CUDA_RECORD_FAIL="cudaLaunchKernel=1!")
+    assert [call.split()[0] for call in calls[1:4]] == [
+        "cudaLaunchKernel",
+        "cudaFuncSetAttribute",
+        "cudaLaunchKernel",
+    ]
+    assert "cudaFuncSetAttribute 8 = 60000" in calls
+
+
+def test_memory_calls_hold_for_every_value(recorded: Path) -> None:
+    assert _calls(recorded, "memory")[1:] == [
+        "cudaMalloc 64",
+        "cudaMallocManaged 32 flags 1",
+        "cudaFree memory",
+        "cudaMemcpyAsync 64 bytes kind 4 on 0x1010",
+        "cudaMemsetAsync 64 bytes of 0x00",
+        "cudaMemsetAsync 64 bytes of 0xff",
+        "cudaFree nothing",
+        "cuMemsetD32Async 16 of 0x3f800000",
+        "cudaMemsetAsync 64 bytes of 0x01",
+        "cudaFree nothing",
+        "cuMemsetD16Async 32 of 0x0102",
+        # elements 0 to 18: offset 3, 3 * 5 up and 1 * -3 down, 2 bytes each; then an empty memref
+        "cudaHostRegister 38 bytes flags 0",
+        "cudaFree memory",
+        "ended",
+        "cudaStreamSynchronize 0x1010",
+    ]
+
+
+def _count(calls: list[str], name: str) -> int:
+    return sum(call.startswith(f"{name} ") for call in calls)
+
+
+def test_streams_that_the_lowering_forgets_do_not_add_up(recorded: Path) -> None:
+    calls = _calls(recorded, "forget-streams")
+    assert _count(calls, "cudaStreamCreateWithFlags") == 32
+    assert _count(calls, "cudaEventCreateWithFlags") == 1
+    assert _count(calls, "cudaEventRecord") == 1000
+
+
+def test_forgotten_events_are_used_again_once_they_are_complete(recorded: Path) -> None:
+    assert _count(_calls(recorded, "forget-events"), "cudaEventCreateWithFlags") == 256
+
+
+def test_pending_events_are_not_used_again(recorded: Path) -> None:
+    calls = _calls(recorded, "forget-events", CUDA_RECORD_FAIL="cudaEventQuery=600")
+    assert _count(calls, "cudaEventCreateWithFlags") == 2000
+
+
+def test_streams_are_made_once_and_used_again(recorded: Path) -> None:
+    assert _count(_calls(recorded, "reuse"), "cudaStreamCreateWithFlags") == 3
+
+
+def test_a_callers_stream_is_used_and_never_destroyed(recorded: Path) -> None:
+    calls = _calls(recorded, "callers-stream")
+    assert calls[1:5] == [
+        "cudaEventCreateWithFlags 0x1020 flags 2",
+        "cudaEventRecord 0x1020 on 0xca11",
+        "cudaStreamWaitEvent 0x1010 for 0x1020 flags 0",
+        "cudaStreamSynchronize 0xca11",
+    ]
+    assert not any("Destroy" in call for call in calls)
+
+
+def test_streams_stay_with_their_device(recorded: Path) -> None:
+    said = _error(recorded, "devices")
+    assert "there is no device 7: 'cuda' has 2\n  cure: choose a device from 0 to 1" in said
+
+
+@pytest.mark.parametrize(
+    ("part", "fail", "said"),
+    [
+        (
+            "launch",
+            "cudaLaunchKernel=209",
+            (
+                "cudaLaunchKernel failed: cudaErrorNoKernelImageForDevice (text of 209)\n"
+                "  kernel: saxpy\n"
+                "  launch: grid 1 x 2 x 3, block 4 x 5 x 6, 0 bytes of dynamic shared memory\n"
+                "  device: cuda:0 (sm_75)\n"
+                "  no kernel image for this device: image has sm_80,sm_90, device is sm_75\n"
+                "  cure: add --offload-arch=sm_75 when compiling, or compile with --offload-arch=host"
+            ),
+        ),
+        ("launch", "cudaLaunchKernel=98", "image has sm_80,sm_90, device is sm_75"),
+        (
+            "memory",
+            "cudaMalloc=2",
+            (
+                "cudaMalloc failed: cudaErrorMemoryAllocation (text of 2)\n"
+                "  while allocating 64 bytes\n  device: cuda:0 (sm_75)\n  memory: 10 of 20 bytes free\n  cure: "
+            ),
+        ),
+        (
+            "synchronize",
+            "cudaStreamSynchronize=700",
+            "cudaStreamSynchronize failed: cudaErrorIllegalAddress (text of 700)\n  while waiting for a stream\n",
+        ),
+        (
+            "synchronize",
+            "cudaStreamSynchronize=700",
+            "cure: the error belongs to a kernel or copy that was started",
+        ),
+        ("destroy", "cudaStreamQuery=700", "cudaStreamQuery failed: cudaErrorIllegalAddress"),
+        (
+            "launch",
+            "cudaLaunchKernel=701",
+            "limits: 1024 threads per block, 65536 bytes of shared memory per block",
+        ),
+        (
+            "shared",
+            "cudaLaunchKernel=1",
+            "limits: 1024 threads per block, 65536 bytes of shared memory per block",
+        ),
+        ("all-launches", "__cudaPopCallConfiguration=52", "while launching saxpy from host code"),
+        (
+            "launch",
+            "cudaGetDeviceCount=35",
+            "CUDA runtime 12.4 in this program, driver for CUDA 11.8",
+        ),
+        (
+            "launch",
+            "cudaGetDeviceCount=35",
+            "cure: install an NVIDIA driver of version 525 or newer",
+        ),
+        ("launch", "cudaGetDeviceCount=100", "cure: check nvidia-smi and CUDA_VISIBLE_DEVICES"),
+    ],
+)
+def test_an_error_names_the_call_the_context_and_the_cure(
+    recorded: Path, part: str, fail: str, said: str
+) -> None:
+    assert said in _error(recorded, part, CUDA_RECORD_FAIL=fail)
+
+
+def test_an_error_that_nothing_waited_for_is_reported_at_exit(recorded: Path) -> None:
+    completed = _start(recorded, "launch", CUDA_RECORD_FAIL="cudaStreamSynchronize=700")
+    assert completed.returncode == EXIT_STATUS
+    assert completed.stdout.endswith("ended\ncudaStreamSynchronize 0x1010\n")
+    assert "while waiting for unfinished work at exit" in completed.stderr
+
+
+def test_the_device_of_the_environment_is_made_current(recorded: Path) -> None:
+    calls = _calls(recorded, "launch", MLIR_OFFLOAD_DEVICE="cuda:1")
+    assert calls[0] == "cudaSetDevice 1"
+
+
+def test_the_callers_current_device_is_kept_without_a_choice(recorded: Path) -> None:
+    assert _count(_calls(recorded, "launch"), "cudaSetDevice") == 0

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mlir_offload.toolchain.cuda import CudaToolkit
+from mlir_offload.toolchain.errors import ToolchainError
+from mlir_offload.toolchain.llvm import LlvmToolchain
+from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.translate.device import (
+    DeviceCodegen,
+    cubin_command,
+    needs_libdevice,
+    nvptx_assembly_command,
+    nvptx_bitcode_command,
+    nvptx_device_ir,
+)
+
+LOWERED = Path(__file__).parent.parent / "golden" / "lowered"
+CLANG = Path("/llvm/bin/clang")
+CODEGEN = DeviceCodegen("sm_90", 83, 2)
+
+
+def lowered(name: str, major: int) -> str:
+    return (LOWERED / f"{name}.{major}.ll").read_text(encoding="utf-8")
+
+
+def llvm(major: int) -> LlvmToolchain:
+    return LlvmToolchain(Path("/llvm"), ToolVersion(major, 1, 0), (("clang", CLANG),))
+
+
+def cuda(ptxas: Path | None = Path("/cuda/bin/ptxas")) -> CudaToolkit:
+    return CudaToolkit(Path("/cuda"), ToolVersion(13, 0, 88), ptxas=ptxas)
+
+
+@pytest.mark.parametrize(
+    ("major", "layout"),
+    [
+        (16, "e-i64:64-i128:128-v16:16-v32:32-n16:32:64"),
+        (19, "e-i64:64-i128:128-v16:16-v32:32-n16:32:64"),
+        (22, "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"),
+    ],
+)
+def test_the_module_gets_triple_and_layout_of_the_release(major: int, layout: str) -> None:
+    text = nvptx_device_ir(lowered("kernels", 19), kernels=["saxpy", "other"], llvm_major=major)
+    assert text.count("target triple") == 1
+    assert f'target datalayout = "{layout}"\ntarget triple = "nvptx64-nvidia-cuda"\n' in text
+
+
+@pytest.mark.parametrize("major", [19, 22])
+def test_kernels_are_marked_by_calling_convention(major: int) -> None:
+    text = nvptx_device_ir(lowered("kernels", major), kernels=["saxpy", "other"], llvm_major=major)
+    defined = re.findall(r"^define (.*?)\(", text, re.MULTILINE)
+    assert defined == ["ptx_kernel void @saxpy", "ptx_kernel void @other"]
+
+
+def test_dynamic_shared_memory_is_sized_by_the_launch() -> None:
+    text = nvptx_device_ir(lowered("kernels", 22), kernels=["saxpy", "other"], llvm_major=22)
+    assert "@__dynamic_shmem__0 = external addrspace(3) global [0 x i8], align 16" in text
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("define void @f() {", "define internal void @f() {"),
+        ("define linkonce_odr hidden float @f(float %0) {", "define internal float @f(float %0) {"),
+        ("define internal noundef i32 @f() #0 {", "define internal noundef i32 @f() #0 {"),
+        ("define dso_local ptx_kernel void @k() {", "define ptx_kernel void @k() {"),
+        ("define weak_odr protected void @k() {", "define ptx_kernel void @k() {"),
+        ('define void @"k"() {', 'define ptx_kernel void @"k"() {'),
+        ("@g = addrspace(3) global i32 undef", "@g = internal addrspace(3) global i32 undef"),
+        ("@g = private constant i32 1", "@g = internal constant i32 1"),
+        ("@g = hidden unnamed_addr constant i32 1", "@g = internal unnamed_addr constant i32 1"),
+        ("@g = external addrspace(1) global i32", "@g = external addrspace(1) global i32"),
+        (
+            "@llvm.used = appending global [1 x ptr] []",
+            "@llvm.used = appending global [1 x ptr] []",
+        ),
+        ("declare i32 @vprintf(ptr, ptr)", "declare i32 @vprintf(ptr, ptr)"),
+    ],
+)
+def test_all_but_kernels_becomes_internal(before: str, after: str) -> None:
+    assert nvptx_device_ir(f"{before}\n", kernels=["k"], llvm_major=22).endswith(f"\n{after}\n")
+
+
+def test_libdevice_is_needed_only_where_it_is_called() -> None:
+    assert needs_libdevice(lowered("kernels", 22))
+    assert not needs_libdevice(lowered("second", 22))
+
+
+def test_assembly_is_generated_for_the_architecture_and_the_ptx_isa() -> None:
+    command = nvptx_assembly_command(llvm(22), Path("a.ll"), Path("a.s"), CODEGEN, None)
+    assert command.argv[:4] == (str(CLANG), "--target=nvptx64-nvidia-cuda", "-x", "ir")
+    assert {"-march=sm_90", "--cuda-feature=+ptx83", "-O2", "-S", "-nogpulib"} <= {*command.argv}
+    assert command.argv[-3:] == ("a.ll", "-o", "a.s")
+    assert "-mlink-builtin-bitcode" not in command.argv
+
+
+def test_libdevice_is_linked_as_a_builtin_library() -> None:
+    library = Path("/cuda/libdevice.10.bc")
+    argv = nvptx_bitcode_command(llvm(19), Path("a.ll"), Path("a.bc"), CODEGEN, library).argv
+    at = argv.index("-mlink-builtin-bitcode")
+    assert argv[at - 1 : at + 3] == ("-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(library))
+    assert "-emit-llvm" in argv
+
+
+def test_a_cubin_stays_relocatable() -> None:
+    command = cubin_command(cuda(), Path("a.s"), Path("a.cubin"), CODEGEN, ("--maxrregcount=32",))
+    assert command.argv == (
+        *("/cuda/bin/ptxas", "-arch=sm_90", "-c", "-O2", "--maxrregcount=32"),
+        *("a.s", "-o", "a.cubin"),
+    )
+
+
+def test_debug_builds_keep_lines_in_the_cubin() -> None:
+    codegen = DeviceCodegen("sm_90", 83, 0, debug=True)
+    assert "-lineinfo" in cubin_command(cuda(), Path("a.s"), Path("a"), codegen, ()).argv
+
+
+def test_a_toolkit_without_ptxas_is_refused() -> None:
+    with pytest.raises(ToolchainError, match="the CUDA toolkit in /cuda has no ptxas"):
+        cubin_command(cuda(None), Path("a.s"), Path("a.cubin"), CODEGEN, ())

@@ -1,0 +1,204 @@
+"""One error with place, reason and cure from what the tools print."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from mlir_offload.toolchain.errors import (
+    CompatibilityError,
+    InputOutputError,
+    MlirOffloadError,
+    SourceError,
+    ToolchainError,
+    ToolFailedError,
+)
+from mlir_offload.toolchain.process import Command, Completed
+from mlir_offload.translate.diagnostics import check_source, condense
+
+SOURCE = Path("dir/p.mlir")
+DEVICE = "--pass-pipeline=builtin.module(gpu.module(convert-gpu-to-nvvm))"
+
+
+def completed(
+    stderr: str, *, status: int = 1, tool: str = "mlir-opt", source: str = str(SOURCE), option: str = ""
+) -> Completed:
+    argv = (f"/usr/bin/{tool}", option, source, "-o", "/tmp/out.mlir")  # noqa: S108 (not opened)
+    return Completed(Command(argv), status, "", stderr)
+
+
+def diagnose(stderr: str, option: str = "") -> MlirOffloadError:
+    return condense(completed(stderr, option=option), source=SOURCE)
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("expected non-function type", "expected non-function type", ""),
+        ("custom op 'arith.fancy' is unknown", "unknown operation 'arith.fancy'", "--llvm="),
+        ("custom op 'func' is unknown (tried 'builtin.func' as well)", "before 2022", "func.func"),
+        ("custom op 'gpu.kernel_module' is unknown", "2019", "gpu.module"),
+        ("Dialect `foo' not found for custom op 'foo.bar' ", "no dialect 'foo'", "spelling"),
+        (
+            "'gpu.launch_func' op kernel function '@kernels::@incc' is undefined",
+            "launch of kernel @kernels::@incc, which does not exist",
+            "define it",
+        ),
+        (
+            "'gpu.launch_func' op kernel container 'kernelz' is undefined",
+            "gpu.module @kernelz, which does not exist",
+            "define",
+        ),
+        (
+            "'gpu.launch_func' op got 1 kernel operands but expected 2",
+            "passes 1 arguments to a kernel that takes 2",
+            "args(...)",
+        ),
+        (
+            "'gpu.launch_func' op type of function argument 0 does not match",
+            "parameter 0",
+            "args(...)",
+        ),
+        (
+            "'gpu.launch_func' op expected the closest surrounding module to have the 'gpu.container_module' attribute",
+            "container of GPU modules",
+            "module attributes {gpu.container_module} {",
+        ),
+    ],
+)
+def test_a_mistake_is_told_with_its_place_and_cure(text: str, message: str, hint: str) -> None:
+    error = diagnose(f"dir/p.mlir:5:7: error: {text}\n  source line\n  ^\n")
+
+    assert isinstance(error, SourceError)
+    assert message in error.message
+    assert hint in error.hint
+    assert error.location == "dir/p.mlir:5:7"
+
+
+def test_only_the_first_error_counts() -> None:
+    error = diagnose("p.mlir:1:2: error: first\n x\n ^\np.mlir:3:4: error: second\n")
+
+    assert (error.message, error.location) == ("first", "p.mlir:1:2")
+
+
+def test_an_operation_of_an_unknown_dialect_is_named_from_the_line_shown() -> None:
+    error = diagnose(
+        "p.mlir:2:12: error: operation being parsed with an unregistered dialect. If this is\n"
+        '  "foo.bar"() : () -> ()\n           ^\n'.replace("is\n", "is intended, ...\n")
+    )
+
+    assert "unknown operation 'foo.bar'" in error.message
+
+
+def test_a_type_of_old_text_is_told_from_the_line_shown() -> None:
+    error = diagnose(
+        'p.mlir:1:24: error: expected valid keyword\nfunc.func @f(%a: !llvm<"float*">)\n       ^\n'
+    )
+
+    assert "before 2021" in error.message
+    assert "!llvm.ptr" in error.hint
+
+
+@pytest.mark.parametrize(("option", "place"), [(DEVICE, "a kernel"), ("", "host code")])
+def test_an_operation_without_a_lowering_is_named_with_its_place(option: str, place: str) -> None:
+    error = diagnose(
+        "p.mlir:5:10: error: failed to legalize operation 'gpu.rotate' that was explicitly marked illegal\n",
+        option,
+    )
+
+    assert error.message == f"gpu.rotate is not supported in {place} by this release of MLIR"
+
+
+@pytest.mark.parametrize("status", [-11, -6, 134, 139])
+def test_a_crash_is_no_fault_of_the_program(status: int) -> None:
+    stderr = "p.mlir:3:1: error: x\nPLEASE submit a bug report to ...\n#0 0x0000\n"
+
+    error = condense(completed(stderr, status=status), source=SOURCE)
+
+    assert isinstance(error, ToolFailedError)
+    assert error.message.startswith("internal crash of mlir-opt (")
+    assert error.stderr == stderr
+    assert "--llvm=" in error.hint
+
+
+def test_an_intermediate_file_that_cannot_be_read_is_no_fault_of_the_program() -> None:
+    failed = completed("/tmp/x/host.mlir:9:1: error: bad\n", source="/tmp/x/host.mlir")
+
+    error = condense(failed, source=SOURCE)
+
+    assert isinstance(error, ToolFailedError)
+    assert "intermediate" in error.message
+
+
+def test_a_missing_pass_is_a_matter_of_the_installation() -> None:
+    error = diagnose(
+        "<unknown>:0: error: MLIR Textual PassPipeline Parser:1:1: error: 'test-x' does not refer to a registered pass or pass pipeline\n"
+    )
+
+    assert isinstance(error, ToolchainError)
+    assert "'test-x'" in error.message
+
+
+def test_bytecode_of_another_release_is_told_with_its_producer() -> None:
+    error = diagnose(
+        "dir/p.mlir:0:0: error: has properties but missing BytecodeOpInterface for scf.for\n"
+        "dir/p.mlir:0:0: note: in bytecode version 6 produced by: MLIR22.1.8\n"
+    )
+
+    assert isinstance(error, CompatibilityError)
+    assert "MLIR22.1.8" in error.message
+
+
+@pytest.mark.parametrize(
+    "stderr",
+    ["cannot open output file '/x/y.mlir': Read-only file system\n", "LLVM ERROR: IO failure: No space left on device\n"],
+)  # fmt: skip
+def test_a_file_that_cannot_be_written_is_told_as_such(stderr: str) -> None:
+    assert isinstance(diagnose(stderr), InputOutputError)
+
+
+def test_a_failure_without_a_known_text_keeps_all_that_was_said() -> None:
+    error = diagnose("what?\n")
+
+    assert isinstance(error, ToolFailedError)
+    assert error.stderr == "what?\n"
+
+
+def test_a_location_without_a_file_falls_back_to_the_source() -> None:
+    assert diagnose("<stdin>:3:4: error: x\n").location == "dir/p.mlir"
+
+
+@pytest.mark.parametrize("content", [b"module {}\n", b"ML\xefR\x0d\x01\x00", "// é\n".encode(), b"// \xe9\n"])
+def test_text_and_bytecode_are_accepted(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "p.mlir"
+    path.write_bytes(content)
+
+    assert check_source(path) == content
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b" \n\n", "is empty"),
+        (b"\x7fELF\x02\x01", "an ELF object"),
+        (b"BC\xc0\xde\x35", "LLVM bitcode"),
+        (b"!<arch>\n", "an archive"),
+        (b"module {\x00}", "a binary file"),
+    ],
+)
+def test_what_is_no_program_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "p.mlir"
+    path.write_bytes(content)
+
+    with pytest.raises(SourceError, match=message) as caught:
+        check_source(path)
+
+    assert caught.value.location == str(path)
+
+
+def test_a_missing_file_and_a_directory_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputOutputError, match="No such file"):
+        check_source(tmp_path / "none.mlir")
+    with pytest.raises(InputOutputError, match="[Ii]s a directory"):
+        check_source(tmp_path)

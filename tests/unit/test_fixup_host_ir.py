@@ -1,0 +1,75 @@
+"""The host's LLVM IR after mlir-translate."""
+
+from __future__ import annotations
+
+from mlir_offload.translate.host import fix_host_ir
+
+LAUNCH = """\
+  %3 = alloca %0, align 8
+  %4 = alloca ptr, i64 2, align 8
+  %5 = call ptr @mgpuModuleGetFunction(ptr null, ptr @name)
+  call void @mgpuLaunchKernel(ptr %5, i64 1, i64 1, i64 1, i64 1, i64 1, i64 1, i32 0, ptr null, ptr %4, ptr null, i64 2), !dbg !7
+"""
+SAVE = "call ptr @llvm.stacksave.p0()"
+RESTORE = "call void @llvm.stackrestore.p0(ptr %mo.stack.0)"
+
+
+def function(body: str) -> str:
+    return f"define void @f(i1 %0) {{\n{body}  ret void\n}}\n\ndeclare ptr @mgpuStreamCreate()\n"
+
+
+def test_ir_without_the_runtime_is_unchanged() -> None:
+    text = "define i32 @main() {\n  ret i32 0\n}\n"
+
+    assert fix_host_ir(text) == text
+
+
+def test_a_launch_outside_of_the_entry_block_gives_its_stack_back() -> None:
+    lines = fix_host_ir(function("  br label %2\n\n2:\n" + LAUNCH)).splitlines()
+
+    saved = lines.index(f"  %mo.stack.0 = {SAVE}")
+    restored = lines.index(f"  {RESTORE}, !dbg !7")
+    assert lines[saved + 1] == "  %3 = alloca %0, align 8"
+    assert "mgpuLaunchKernel" in lines[restored - 1]
+    assert "declare ptr @llvm.stacksave.p0()" in lines
+
+
+def test_a_launch_in_the_entry_block_needs_nothing() -> None:
+    text = function(LAUNCH)
+
+    assert fix_host_ir(text) == text
+
+
+def test_a_stream_that_nothing_destroys_is_destroyed_behind_its_last_use() -> None:
+    body = (
+        "  %2 = call ptr @mgpuStreamCreate()\n"
+        "  call void @mgpuMemcpy(ptr null, ptr null, i64 4, ptr %2)\n"
+        "  %3 = call ptr @mgpuEventCreate()\n"
+        "  call void @mgpuEventRecord(ptr %3, ptr %2), !dbg !9\n"
+        "  call void @other(ptr %3)\n"
+    )
+
+    lines = fix_host_ir(function(body)).splitlines()
+
+    destroyed = lines.index("  call void @mgpuStreamDestroy(ptr %2), !dbg !9")
+    assert "mgpuEventRecord" in lines[destroyed - 1]
+    assert lines.count("declare void @mgpuStreamDestroy(ptr)") == 1
+
+
+def test_a_stream_that_is_destroyed_or_leaves_its_block_is_left_alone() -> None:
+    destroyed = "  %2 = call ptr @mgpuStreamCreate()\n  call void @mgpuStreamDestroy(ptr %2)\n"
+    passed_on = "  %2 = call ptr @mgpuStreamCreate()\n  call void @keep(ptr %2)\n"
+    carried = (
+        "  %2 = call ptr @mgpuStreamCreate()\n  br label %3\n\n3:\n"
+        "  call void @mgpuMemcpy(ptr null, ptr null, i64 4, ptr %2)\n"
+    )
+
+    for body in (destroyed, passed_on, carried):
+        assert fix_host_ir(function(body)) == function(body)
+
+
+def test_an_existing_declaration_is_not_repeated() -> None:
+    text = function("  %2 = call ptr @mgpuStreamCreate()\n")
+    text += "\ndeclare !dbg !3 void @mgpuStreamDestroy(ptr)\n"
+
+    assert fix_host_ir(text).count("@mgpuStreamDestroy(ptr)") == 1

@@ -1,0 +1,133 @@
+"""The runtime's files and the command lines made for them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mlir_offload.offload.runtime import (
+    EXIT_STATUS,
+    runtime_compile_command,
+    runtime_include_directory,
+    runtime_link_arguments,
+    runtime_sources,
+)
+from mlir_offload.toolchain.errors import ToolchainError
+from mlir_offload.toolchain.target import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+BOTH = (Kind.CUDA, Kind.OPENMP)
+CUDART = Path("/cuda/lib/libcudart_static.a")
+OMPTARGET = Path("/llvm/lib/libomptarget.so")
+SYSTEM_HEADERS = {
+    "dlfcn.h", "errno.h", "limits.h", "pthread.h", "sched.h", "signal.h", "stdarg.h", "stdatomic.h", "stdbool.h",
+    "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h", "strings.h", "sys/mman.h", "time.h", "unistd.h",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kinds", "standin", "names"),
+    [
+        ((Kind.CUDA,), False, ["cuda.c", "cuda_error.c", "cuda_stream.c"]),
+        ((Kind.CUDA,), True, ["cuda.c", "cuda_error.c", "cuda_stream.c"]),
+        ((Kind.OPENMP,), False, ["openmp.c", "pool.c", "registration.c"]),
+        ((Kind.OPENMP,), True, ["openmp.c", "pool.c", "standin.c"]),
+    ],
+)
+def test_each_kind_adds_its_files(kinds: Collection[Kind], standin: bool, names: list[str]) -> None:  # noqa: FBT001
+    sources = runtime_sources(kinds, standin=standin)
+    assert [path.name for path in sources] == [
+        "runtime.c",
+        "error.c",
+        "mgpu.c",
+        "offload_entry.c",
+        *names,
+    ]
+    assert all(path.is_file() for path in sources)
+
+
+def test_the_first_file_includes_the_others() -> None:
+    both = {*runtime_sources(BOTH, standin=True), *runtime_sources(BOTH, standin=False)}
+    text = runtime_sources(BOTH, standin=True)[0].read_text(encoding="utf-8")
+    included = re.findall(r'#include "(.*\.c)"', text)
+    assert {"runtime.c", *included} == {path.name for path in both}
+
+
+def test_only_headers_of_the_c_library_are_needed() -> None:
+    sources = {*runtime_sources(BOTH, standin=True), *runtime_sources(BOTH, standin=False)}
+    texts = [
+        path.read_text(encoding="utf-8")
+        for path in (*sources, *runtime_include_directory().glob("*.h"))
+    ]
+    headers = {name for text in texts for name in re.findall(r"#include <(.*)>", text)}
+    assert headers <= SYSTEM_HEADERS
+
+
+def test_the_compile_command_defines_what_is_linked() -> None:
+    command = runtime_compile_command(
+        Path("clang"), Path("rt.o"), kinds=BOTH, archs=("sm_80", "sm_90a"), standin=True
+    )
+    assert command.argv[0] == "clang"
+    assert command.argv[-4:] == ("-c", str(runtime_sources(BOTH, standin=True)[0]), "-o", "rt.o")
+    assert [word for word in command.argv if word.startswith("-D")] == [
+        "-DMLIR_OFFLOAD_HAVE_CUDA",
+        "-DMLIR_OFFLOAD_HAVE_OPENMP",
+        "-DMLIR_OFFLOAD_STANDIN",
+        "-DMLIR_OFFLOAD_ARCHS=sm_80,sm_90a",
+    ]
+
+
+def test_a_program_for_the_cpu_knows_nothing_of_cuda() -> None:
+    command = runtime_compile_command(
+        Path("clang"), Path("rt.o"), kinds=(Kind.OPENMP,), archs=("host",), standin=False
+    )
+    assert [word for word in command.argv if word.startswith("-D")] == [
+        "-DMLIR_OFFLOAD_HAVE_OPENMP"
+    ]
+
+
+def test_a_runtime_for_no_kind_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one offload kind"):
+        runtime_compile_command(Path("clang"), Path("rt.o"), kinds=(), archs=(), standin=False)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "cudart", "libomptarget", "arguments"),
+    [
+        ((Kind.CUDA,), CUDART, None, (str(CUDART), "-lrt")),
+        ((Kind.CUDA,), Path("/c/libcudart.so"), None, ("/c/libcudart.so", "-Wl,-rpath,/c")),
+        (
+            (Kind.CUDA,),
+            Path("/c/libcudart.so.12"),
+            OMPTARGET,
+            ("/c/libcudart.so.12", "-Wl,-rpath,/c"),
+        ),
+        ((Kind.OPENMP,), CUDART, OMPTARGET, (str(OMPTARGET), "-Wl,-rpath,/llvm/lib")),
+        ((Kind.OPENMP,), CUDART, None, ()),
+        (BOTH, CUDART, OMPTARGET, (str(CUDART), "-lrt", str(OMPTARGET), "-Wl,-rpath,/llvm/lib")),
+    ],
+)
+def test_each_kind_adds_its_library(
+    kinds: Collection[Kind],
+    cudart: Path | None,
+    libomptarget: Path | None,
+    arguments: tuple[str, ...],
+) -> None:
+    found = runtime_link_arguments(kinds, cudart=cudart, libomptarget=libomptarget)
+    assert found == (*arguments, "-ldl", "-lpthread")
+
+
+def test_cuda_without_its_runtime_library_is_refused() -> None:
+    with pytest.raises(ToolchainError, match="CUDA runtime library") as caught:
+        runtime_link_arguments((Kind.CUDA,), cudart=None, libomptarget=None)
+    assert "--cuda-path" in caught.value.hint
+
+
+def test_the_header_tells_the_exit_status() -> None:
+    header = (runtime_include_directory() / "mlir_offload.h").read_text(encoding="utf-8")
+    assert f"#define MLIR_OFFLOAD_EXIT_STATUS {EXIT_STATUS}\n" in header

@@ -1,0 +1,229 @@
+"""Cutting a program into host and device, and what is refused before any pass runs."""
+
+from __future__ import annotations
+
+import pytest
+from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.translate.gpu_module import assign_symbols, named_modules
+from mlir_offload.translate.split import SplitProgram, split_program
+
+LOCATIONS = """
+#loc = loc(unknown)
+#loc1 = loc("p.mlir":1:2)
+#loc2 = loc("p.mlir":3:4)
+"""
+SOURCE = "gpu.module @m { }"
+
+
+def module(*body: str) -> str:
+    return "\n".join(
+        ['"builtin.module"() ({', *body, "}) {gpu.container_module} : () -> () loc(#loc)", LOCATIONS]
+    )
+
+
+def gpu_module(*body: str, name: str = "m", kernel: str = "k") -> str:
+    return "\n".join(
+        (
+            f'  "gpu.module"() <{{sym_name = "{name}"}}> ({{',
+            '    "gpu.func"() <{function_type = (f32) -> ()}> ({',
+            '    ^bb0(%arg0: f32 loc("p.mlir":1:9)):',
+            *(f"      {line}" for line in body),
+            '      "gpu.return"() : () -> () loc(#loc1)',
+            f'    }}) {{gpu.kernel, sym_name = "{kernel}"}} : () -> () loc(#loc1)',
+            "  }) : () -> () loc(#loc1)",
+        )
+    )
+
+
+def host(*body: str) -> str:
+    return "\n".join(
+        (
+            '  "func.func"() <{function_type = () -> (), sym_name = "main"}> ({',
+            *(f"    {line}" for line in body),
+            '    "func.return"() : () -> () loc(#loc2)',
+            "  }) : () -> () loc(#loc2)",
+        )
+    )
+
+
+def launch(kernel: str) -> str:
+    return (
+        f'"gpu.launch_func"(%0, %0, %0, %0, %0, %0, %1) <{{kernel = @{kernel}, operandSegmentSizes = '
+        "array<i32: 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 1, 0>}> : "
+        "(index, index, index, index, index, index, f32) -> () loc(#loc2)"
+    )
+
+
+def split(text: str, source: str = SOURCE, llvm_major: int = 22) -> SplitProgram:
+    return split_program(text, source_text=source, unit_id="unit", llvm_major=llvm_major)
+
+
+def test_host_and_device_are_separated() -> None:
+    program = split(module(gpu_module(), host(launch("m::@k"))))
+
+    assert '  gpu.binary @"m" [#gpu.object<#nvvm.target, "m">] loc(#loc1)' in program.host_text
+    assert "gpu.func" not in program.host_text
+    assert "func.func" not in program.modules[0].text
+    assert program.has_gpu
+    assert program.uses_runtime
+
+
+def test_a_program_without_gpu_code_has_no_modules() -> None:
+    program = split(module(host()))
+
+    assert not program.has_gpu
+    assert not program.uses_runtime
+
+
+def test_a_module_without_kernels_is_left_out() -> None:
+    text = module(gpu_module().replace("gpu.kernel, ", ""), host())
+
+    program = split(text)
+
+    assert not program.has_gpu
+    assert "gpu.binary" not in program.host_text
+
+
+def test_a_kernel_that_the_author_named_keeps_its_name() -> None:
+    program = split(module(gpu_module(), host(launch("m::@k"))))
+
+    assert program.modules[0].kernels[0].symbol == "k"
+
+
+def test_an_outlined_kernel_is_named_after_its_unit() -> None:
+    text = module(gpu_module(name="main_kernel"), host(launch("main_kernel::@k")))
+
+    program = split(text, source="gpu.launch")
+
+    symbol = program.modules[0].kernels[0].symbol
+    assert symbol.startswith("__mo_")
+    assert symbol.endswith("_main_kernel__k")
+    assert program.modules[0].kernels[0].name == "k"
+    assert f'sym_name = "{symbol}"' in program.modules[0].text
+    assert f"kernel = @main_kernel::@{symbol}" in program.host_text
+
+
+def test_kernels_of_one_name_are_told_apart_by_module() -> None:
+    text = module(
+        gpu_module(name="a"), gpu_module(name="b"), host(launch("a::@k"), launch("b::@k"))
+    )
+
+    program = split(text, source="gpu.module @a {}\ngpu.module @b {}")
+
+    symbols = [item.kernels[0].symbol for item in program.modules]
+    assert len(set(symbols)) == 2
+    assert all(f"::@{symbol}," in program.host_text for symbol in symbols)
+
+
+def test_a_name_that_nvptx_refuses_is_coded() -> None:
+    symbols = assign_symbols({"m": ("a.b", "a-b", "ok")}, named=frozenset({"m"}), unit_id="u")
+
+    assert symbols["m", "ok"] == "ok"
+    assert all(symbol.replace("_", "").isalnum() for symbol in symbols.values())
+    assert len(set(symbols.values())) == 3
+
+
+def test_equal_names_in_two_units_differ() -> None:
+    one, two = (
+        assign_symbols({"m": ("k",)}, named=frozenset(), unit_id=unit)["m", "k"]
+        for unit in ("one", "two")
+    )
+
+    assert one != two
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("gpu.module @m {", True),
+        ("gpu.module  @m [#nvvm.target]", True),
+        ('gpu.module @"m" {', True),
+        ("// gpu.module @m {", False),
+        ("gpu.module @mm {", False),
+        ('"gpu.module"() <{sym_name = "m"}> ({', True),
+        ('"gpu.module"() ({\n}) {sym_name = "m"} : () -> ()', True),
+        ("ML\u00efR...gpu.module\0m\0", True),
+        ("ML\udcefR...gpu.module\0m\0", True),
+        ("ML\u00efR...gpu.launch\0main\0", False),
+    ],
+)
+def test_modules_of_the_author_are_told_from_outlined_ones(source: str, found: bool) -> None:
+    assert named_modules(["m"], source) == (frozenset({"m"}) if found else frozenset())
+
+
+@pytest.mark.parametrize(
+    ("operation", "message"),
+    [
+        ('%1 = "gpu.all_reduce"(%arg0) <{op = #gpu<all_reduce_op add>}> ({\n      }) : (f32) -> f32', "'uniform'"),
+        (
+            '%1 = "gpu.all_reduce"(%arg0) <{op = #gpu<all_reduce_op add>, uniform}> ({\n      }) : (f16) -> f16',
+            "i32, i64, f32 and f64",
+        ),
+        ('%1:2 = "gpu.shuffle"(%arg0, %2, %3) <{mode = #gpu<x>}> : (f16, i32, i32) -> (f16, i1)', "gpu.shuffle"),
+        ('%1 = "gpu.subgroup_reduce"(%arg0) <{op = #gpu<x>}> : (f64) -> f64', "at most 32 bits"),
+        (
+            '%1 = "memref.generic_atomic_rmw"(%2, %3) ({\n      }) : (memref<?xf32>, index) -> f32',
+            "generic_atomic_rmw",
+        ),
+    ],
+)  # fmt: skip
+def test_device_operations_without_a_lowering_are_refused(operation: str, message: str) -> None:
+    with pytest.raises(SourceError, match=message) as caught:
+        split(module(gpu_module(f"{operation} loc(#loc2)")))
+
+    assert caught.value.location == "p.mlir:3:4"
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        '%1 = "gpu.all_reduce"(%arg0) <{op = #gpu<all_reduce_op add>, uniform}> ({\n      }) : (f32) -> f32',
+        '%1:2 = "gpu.shuffle"(%arg0, %2, %3) <{mode = #gpu<x>}> : (f64, i32, i32) -> (f64, i1)',
+        '%1 = "memref.generic_atomic_rmw"(%2, %3) ({\n      }) : (memref<?xi32>, index) -> i32',
+    ],
+)
+def test_their_lowered_forms_are_accepted(operation: str) -> None:
+    assert split(module(gpu_module(f"{operation} loc(#loc2)"))).has_gpu
+
+
+@pytest.mark.parametrize("kind", ["i8", "i64", "f64", "index"])
+def test_memset_of_other_than_16_and_32_bits_is_refused(kind: str) -> None:
+    line = f'%2 = "gpu.memset"(%t, %1, %0) : (!gpu.async.token, memref<4x{kind}>, {kind}) -> !gpu.async.token loc(#loc2)'
+
+    with pytest.raises(SourceError, match="16 and 32 bits") as caught:
+        split(module(host(line)))
+
+    assert caught.value.location == "p.mlir:3:4"
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ('  "builtin.module"() ({\n  }) : () -> () loc(#loc2)', "module inside a module"),
+        ('  "gpu.binary"() <{sym_name = "b"}> : () -> () loc(#loc2)', "compiled already"),
+        (
+            '  "llvm.func"() <{sym_name = "k"}> ({\n  }) {nvvm.kernel} : () -> () loc(#loc2)',
+            "outside of a gpu.module",
+        ),
+        (
+            '  "func.func"() <{sym_name = "f"}> ({\n    "gpu.module"() <{sym_name = "n"}> ({\n'
+            "    }) : () -> () loc(#loc2)\n  }) : () -> () loc(#loc1)",
+            "inside of func.func",
+        ),
+    ],
+)
+def test_what_must_not_stand_there_is_refused(body: str, message: str) -> None:
+    with pytest.raises(SourceError, match=message) as caught:
+        split(module(body))
+
+    assert caught.value.location == "p.mlir:3:4"
+
+
+def test_reductions_decide_what_a_module_needs() -> None:
+    uniform = '%1 = "gpu.subgroup_reduce"(%arg0) <{op = #gpu<x>, uniform}> : (i32) -> i32 loc(#loc2)'
+    other = '%2 = "gpu.subgroup_reduce"(%arg0) <{op = #gpu<x>}> : (f32) -> f32 loc(#loc2)'
+
+    assert split(module(gpu_module())).modules[0].needs == frozenset()
+    assert split(module(gpu_module(uniform))).modules[0].needs == {"subgroup_reduce", "redux"}
+    assert split(module(gpu_module(uniform, other))).modules[0].needs == {"subgroup_reduce"}
