@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mlir_offload.driver.workspace import make_directory, publish
-from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError
+from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, ToolFailedError
 from mlir_offload.toolchain.process import Command, Completed, Runner, tool_failed
 
 StepFunction = Callable[[Sequence[str]], None]
 Diagnose = Callable[[Completed], MlirOffloadError]
 
+_DISK_PROBLEMS = ("No space left on device", "Disk quota exceeded", "Read-only file system")
 # First bytes by file ending. A tool that exits with 0 may still have left something else.
 _MAGIC = {".bc": (b"BC\xc0\xde",), ".o": (b"\x7fELF",)}
 
@@ -92,7 +93,7 @@ class Executor:
         if self.verbose and completed.stderr:
             self._print_output(completed.stderr)
         if completed.returncode != 0:
-            raise diagnose(completed)
+            raise _disk_problem(completed) or diagnose(completed)
         if output is not None:
             check_made(completed, output)
 
@@ -139,6 +140,15 @@ class Executor:
 
     def _print_output(self, text: str) -> None:
         self.show(text.rstrip("\n"))
+
+
+def _disk_problem(completed: Completed) -> InputOutputError | None:
+    """Return the error for a tool that could not write, which has nothing to do with its input."""
+    problem = next((text for text in _DISK_PROBLEMS if text in completed.stderr), None)
+    if problem is None:
+        return None
+    msg = f"{completed.command.program} could not write an intermediate file: {problem}"
+    return InputOutputError(msg, hint="free some space, or set TMPDIR to a directory with more")
 
 
 def check_made(completed: Completed, output: Path) -> None:

@@ -190,7 +190,7 @@ def _option(options: CompileOptions, argument: str, rest: list[str]) -> CompileO
 
 def _unknown(argument: str) -> UsageError:
     known = [*_FLAGS, *_JOINED, *_JOINED_OR_SEPARATE]
-    near = difflib.get_close_matches(argument.split("=")[0], [k.rstrip("=") for k in known], n=1)
+    near = difflib.get_close_matches(argument.split("=")[0], [k.rstrip("=") for k in known], n=1, cutoff=0.8)
     hint = f"did you mean '{near[0]}'?" if near else "see 'mlir-offload --help'"
     return UsageError(f"unknown option '{argument}'", hint=hint)
 

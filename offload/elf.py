@@ -19,6 +19,15 @@ _RELOCATION = struct.Struct("<QQq")
 _NOBITS = "SHT_NOBITS"
 _ALLOCATED = 0x2
 _SPECIAL_SECTIONS = 0xFF00
+_PARSER_FAILURES = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    OSError,
+    TypeError,
+    ValueError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +168,7 @@ def parse_elf(data: bytes, *, location: str = "") -> ElfFile:
         )
         return ElfFile(elf["e_type"] == "ET_REL", sections, location)
     # A damaged header makes the library's parser fail in ways of its own.
-    except (ELFError, AttributeError, LookupError, TypeError, ValueError, OSError) as error:
+    except (ELFError, *_PARSER_FAILURES) as error:
         msg = f"damaged ELF file: {error}"
         raise VerificationError(msg, hint="make the file again", location=location) from error
 

@@ -119,7 +119,7 @@ def _read_elf(data: bytes, path: Path, member: str) -> ObjectContents:
         is_relocatable=elf.is_relocatable,
         images=_images(elf, OFFLOAD_SECTION),
         entries=tuple(entries),
-        entry_arrays=tuple(arrays),
+        entry_arrays=tuple(dict.fromkeys(arrays)),
         runtime_symbols=_runtime_symbols(elf),
         fatbins=tuple(section.data for section in elf.named(FATBIN_SECTION)),
         finished_images=_images(elf, _FINISHED_SECTION),

@@ -179,11 +179,12 @@ def _missing_or_broken_tools(probed: ProbedLlvm, toolchain: LlvmToolchain) -> tu
 
 
 def _missing_tools(toolchain: LlvmToolchain) -> Iterator[Missing]:
-    table = load_llvm_table()
-    for role in Role:
-        for name in toolchain.missing(role) if toolchain.is_supported(role) else ():
-            package = table.tool(name).package(toolchain.version.major)
-            yield Missing(name, role, f"apt install {package}")
+    major = toolchain.version.major
+    for role in filter(toolchain.is_supported, Role):
+        for row in load_llvm_table().serving(role, major):
+            if not toolchain.has(row.name):
+                cure = f"apt install {row.package(major)}"
+                yield Missing(row.name, role, cure, is_optional=row.is_optional)
 
 
 def _broken_tools(probed: ProbedLlvm, toolchain: LlvmToolchain) -> Iterator[Missing]:

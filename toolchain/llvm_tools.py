@@ -28,6 +28,7 @@ class ToolRow:
     role: Role | None = None
     since: int = 0
     answers_version: bool = True
+    is_optional: bool = False
 
     def package(self, major: int) -> str:
         """Return the Debian package of that release that ships the program."""
@@ -59,11 +60,15 @@ class LlvmTable:
         msg = f"llvm_tools: no row for the program {name!r}"
         raise ValueError(msg)
 
-    def needed(self, role: Role, major: int | None) -> Iterator[ToolRow]:
-        """Yield the programs that the role needs in that release; with None, in every release."""
+    def serving(self, role: Role, major: int) -> Iterator[ToolRow]:
+        """Yield the programs that the role uses in that release, the optional ones too."""
         for row in self.tools:
-            if row.role is role and row.since <= (major or 0):
+            if row.role is role and row.since <= major:
                 yield row
+
+    def needed(self, role: Role, major: int) -> Iterator[ToolRow]:
+        """Yield the programs that the role cannot do without in that release."""
+        return (row for row in self.serving(role, major) if not row.is_optional)
 
     def libomptarget_package(self, major: int) -> str:
         """Return the Debian package with libomptarget of that release, empty where there is none."""
@@ -72,7 +77,7 @@ class LlvmTable:
 
     def packages(self, major: int, roles: Collection[Role] = tuple(Role)) -> tuple[str, ...]:
         """Return the Debian packages that together play the roles, each once."""
-        rows = [row for role in roles for row in self.needed(role, major)]
+        rows = [row for role in roles for row in self.serving(role, major)]
         return tuple(dict.fromkeys(row.package(major) for row in rows))
 
 
@@ -109,7 +114,7 @@ def _strings(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 
 def _tool_row(row: Mapping[str, Any]) -> ToolRow:
-    unknown = set(row) - {"name", "role", "since", "package", "answers_version"}
+    unknown = set(row) - {"name", "role", "since", "package", "answers_version", "optional"}
     if unknown or "{major}" not in row.get("package", ""):
         msg = f"llvm_tools: tool {row.get('name')!r}: needs a package with {{major}}, has {sorted(row)}"
         raise ValueError(msg)
@@ -120,6 +125,7 @@ def _tool_row(row: Mapping[str, Any]) -> ToolRow:
         role=role,
         since=int(row.get("since", 0)),
         answers_version=bool(row.get("answers_version", True)),
+        is_optional=bool(row.get("optional", False)),
     )
 
 

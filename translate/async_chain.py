@@ -17,113 +17,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.translate.mlir_text import (
-    Locations,
-    parse_operation,
-    split_list,
-    split_signature,
+from mlir_offload.translate.gpu_operation import (
+    TOKEN,
+    GpuOperation,
+    is_gpu_operation,
+    parse_gpu_operation,
+    with_segment,
 )
+from mlir_offload.translate.mlir_text import Locations, parse_operation
 
-TOKEN = "!gpu.async.token"  # noqa: S105 (a type)
 _POINTER = "!llvm.ptr"
-_SEGMENTS = re.compile(r"operandSegmentSizes = array<i32: ([\d, ]+)>")
-_HOST_SHARED = re.compile(r"<\{[^}]*\bhostShared\b")
-_NEEDLE = re.compile(
-    r'"gpu\.(?:launch_func|memcpy|memset|alloc|dealloc|wait'
-    r'|create_\w+|destroy_\w+|sp\w+|sddmm\w*|set_csr_pointers)"\('
-)
 _PURE = re.compile(
     r' *(?:%\S+ = )?"(?:arith\.\w+|llvm\.mlir\.constant|memref\.(?:cast|subview|dim))"\('
 )
 _LLVM_TYPE = re.compile(r"!llvm\.|[if]\d+$|bf16$")
 _VALUE = re.compile(r"%[\w$.-]+(?:#\d+)?")
 _WAIT_CALLS = ("mgpuStreamSynchronize", "mgpuStreamDestroy")
-
-
-@dataclass(frozen=True, slots=True)
-class _GpuOperation:
-    """An operation that takes and gives tokens, in parts that can be put together again."""
-
-    indent: int
-    name: str
-    results: tuple[str, ...]
-    result_types: tuple[str, ...]
-    operands: tuple[str, ...]
-    operand_types: tuple[str, ...]
-    attributes: str
-    location: str
-
-    @property
-    def dependencies(self) -> tuple[str, ...]:
-        """Return the tokens that it waits for: its first operands."""
-        pairs = zip(self.operands, self.operand_types, strict=True)
-        return tuple(operand for operand, kind in pairs if kind == TOKEN)
-
-    @property
-    def is_async(self) -> bool:
-        return bool(self.result_types) and self.result_types[-1] == TOKEN
-
-    @property
-    def is_shared_alloc(self) -> bool:
-        return self.name == "gpu.alloc" and _HOST_SHARED.search(self.attributes) is not None
-
-    @property
-    def values(self) -> tuple[str, ...]:
-        """Return its results as other operations name them."""
-        groups = (result.partition(":") for result in self.results)
-        return tuple(
-            f"{name}#{index}" if count else name
-            for name, _, count in groups
-            for index in range(int(count or 1))
-        )
-
-    def depending_on(self, *tokens: str) -> _GpuOperation:
-        """Return the operation with these tokens as its dependencies."""
-        old = len(self.dependencies)
-        return replace(
-            self,
-            operands=(*tokens, *self.operands[old:]),
-            operand_types=(*(TOKEN for _ in tokens), *self.operand_types[old:]),
-            attributes=_with_segment(self.attributes, 0, len(tokens)),
-        )
-
-    def giving(self, token: str) -> _GpuOperation:
-        """Return the operation made asynchronous, its token so named."""
-        return replace(
-            self, results=(*self.results, token), result_types=(*self.result_types, TOKEN)
-        )
-
-    def render(self) -> str:
-        results = f"{', '.join(self.results)} = " if self.results else ""
-        signature = f"({', '.join(self.operand_types)}) -> ({', '.join(self.result_types)})"
-        text = f'{results}"{self.name}"({", ".join(self.operands)}){self.attributes} : {signature}'
-        return f"{' ' * self.indent}{text} {self.location}".rstrip()
-
-
-def _with_segment(attributes: str, index: int, count: int) -> str:
-    match = _SEGMENTS.search(attributes)
-    if match is None:
-        return attributes
-    segments = match[1].split(", ")
-    segments[index] = str(count)
-    return f"{attributes[: match.start(1)]}{', '.join(segments)}{attributes[match.end(1) :]}"
-
-
-def _parse(line: str) -> _GpuOperation | None:
-    operation = parse_operation(line) if _NEEDLE.search(line) else None
-    if operation is None:
-        return None
-    attributes, operand_types, result_types, location = split_signature(operation.rest)
-    return _GpuOperation(
-        indent=operation.indent,
-        name=operation.name,
-        results=tuple(split_list(operation.results)),
-        result_types=tuple(result_types),
-        operands=operation.operands,
-        operand_types=tuple(operand_types),
-        attributes=attributes,
-        location=location,
-    )
 
 
 @dataclass(slots=True)
@@ -139,7 +48,7 @@ class AsyncRewriter:
 
         Raises SourceError where a token takes a way that has no lowering.
         """
-        if not any(_NEEDLE.search(line) for line in lines):
+        if not any(map(is_gpu_operation, lines)):
             return tuple(lines)
         text = self._share_at_once(list(lines))
         text = self._name_streams(text)
@@ -152,11 +61,11 @@ class AsyncRewriter:
         self.count += 1
         return f"%mo_token_{self.count}"
 
-    def wait(self, tokens: Sequence[str], like: _GpuOperation) -> tuple[str, str]:
+    def wait(self, tokens: Sequence[str], like: GpuOperation) -> tuple[str, str]:
         """Return a token that follows all of these, and the operation that makes it."""
         token = self.name()
         types = tuple(TOKEN for _ in tokens)
-        line = _GpuOperation(
+        line = GpuOperation(
             like.indent, "gpu.wait", (token,), (TOKEN,), tuple(tokens), types, "", like.location
         ).render()
         return token, line
@@ -167,7 +76,7 @@ class AsyncRewriter:
         renamed: dict[str, str] = {}
         for line in lines:
             current = _rename(line, renamed)
-            gpu = _parse(current)
+            gpu = parse_gpu_operation(current)
             if gpu is None or not gpu.is_shared_alloc or not (gpu.is_async or gpu.dependencies):
                 out.append(current)
                 continue
@@ -190,16 +99,12 @@ class AsyncRewriter:
         """
         out: list[str] = []
         for line in lines:
-            gpu = _parse(line)
-            if (
-                gpu is None
-                or not _names_stream(gpu)
-                or all(map(_LLVM_TYPE.match, gpu.operand_types))
-            ):
+            gpu = parse_gpu_operation(line)
+            if gpu is None or not gpu.names_stream or all(map(_LLVM_TYPE.match, gpu.operand_types)):
                 out.append(line)
                 continue
             token = self.name()
-            cast = _GpuOperation(
+            cast = GpuOperation(
                 gpu.indent, "builtin.unrealized_conversion_cast", (token,), (TOKEN,),
                 gpu.operands[-1:], (_POINTER,), "", gpu.location,
             )  # fmt: skip
@@ -207,7 +112,7 @@ class AsyncRewriter:
                 gpu,
                 operands=gpu.operands[:-1],
                 operand_types=gpu.operand_types[:-1],
-                attributes=_with_segment(gpu.attributes, -1, 0),
+                attributes=with_segment(gpu.attributes, -1, 0),
             )
             out.extend((cast.render(), launch.depending_on(token).giving(self.name()).render()))
         return out
@@ -222,7 +127,7 @@ class AsyncRewriter:
         forks: dict[str, list[str]] = {token: [] for token in shared}
         out: list[str] = []
         for line in lines:
-            gpu = _parse(line)
+            gpu = parse_gpu_operation(line)
             tokens = []
             for token in gpu.dependencies if gpu else ():
                 left[token] = left.get(token, 1) - 1
@@ -238,12 +143,12 @@ class AsyncRewriter:
         out: list[str] = []
         for line in lines:
             out.append(line)
-            gpu = _parse(line)
+            gpu = parse_gpu_operation(line)
             if gpu is None or not gpu.is_async:
                 continue
             token = gpu.values[-1]
             out.extend(
-                _GpuOperation(
+                GpuOperation(
                     gpu.indent, "gpu.wait", (fork,), (TOKEN,), (token,), (TOKEN,), "", gpu.location
                 ).render()
                 for fork in forks.pop(token, ())
@@ -264,7 +169,7 @@ class AsyncRewriter:
         fresh: set[str] = set()
         out: list[str] = []
         for line in lines:
-            gpu = _parse(line)
+            gpu = parse_gpu_operation(line)
             if gpu is None:
                 out.append(line)
                 continue
@@ -277,7 +182,7 @@ class AsyncRewriter:
                 fresh.add(gpu.values[-1])
         return out
 
-    def _wait_for_carried(self, gpu: _GpuOperation, carried: tuple[str, ...]) -> list[str]:
+    def _wait_for_carried(self, gpu: GpuOperation, carried: tuple[str, ...]) -> list[str]:
         if gpu.is_async:
             msg = "'gpu.wait async' on a token that comes out of control flow has no lowering"
             raise SourceError(
@@ -308,19 +213,19 @@ class _Chaining:
 
     rewriter: AsyncRewriter
     out: list[str] = field(default_factory=list)
-    run_operations: list[_GpuOperation] = field(default_factory=list)
+    run_operations: list[GpuOperation] = field(default_factory=list)
     run_lines: list[str] = field(default_factory=list)
 
     def run(self, lines: list[str]) -> list[str]:
         for line in lines:
-            gpu = _parse(line)
+            gpu = parse_gpu_operation(line)
             if gpu is None:
                 if not (self.run_operations and _PURE.match(line)):
                     self._finish()
                 self._keep(line)
             elif gpu.is_shared_alloc:
                 self._keep(line)
-            elif gpu.name == "gpu.wait" or _names_stream(gpu):
+            elif gpu.name == "gpu.wait" or gpu.names_stream:
                 self._finish()
                 self.out.append(line)
             elif gpu.is_async:
@@ -339,7 +244,7 @@ class _Chaining:
     def _keep(self, line: str) -> None:
         (self.run_lines if self.run_operations else self.out).append(line)
 
-    def _with_one_dependency(self, gpu: _GpuOperation) -> None:
+    def _with_one_dependency(self, gpu: GpuOperation) -> None:
         if len(gpu.dependencies) == 1:
             self.out.append(gpu.render())
             return
@@ -370,25 +275,20 @@ class _Chaining:
         self.out.append(_sync_wait((token,), operations[-1]))
 
 
-def _sync_wait(tokens: tuple[str, ...], like: _GpuOperation) -> str:
+def _sync_wait(tokens: tuple[str, ...], like: GpuOperation) -> str:
     types = tuple(TOKEN for _ in tokens)
-    return _GpuOperation(like.indent, "gpu.wait", (), (), tokens, types, "", like.location).render()
-
-
-def _names_stream(gpu: _GpuOperation) -> bool:
-    match = _SEGMENTS.search(gpu.attributes) if gpu.name == "gpu.launch_func" else None
-    return match is not None and match[1].split(", ")[12:13] == ["1"]
+    return GpuOperation(like.indent, "gpu.wait", (), (), tokens, types, "", like.location).render()
 
 
 def _count_token_uses(lines: Sequence[str]) -> Counter[str]:
     """Count for each token its uses as a dependency, and one more where anything else names it."""
     uses: Counter[str] = Counter()
     for line in lines:
-        gpu = _parse(line)
+        gpu = parse_gpu_operation(line)
         if gpu is not None:
             uses.update(gpu.dependencies)
     for line in lines:
-        if TOKEN in line and _NEEDLE.search(line) is None:
+        if TOKEN in line and not is_gpu_operation(line):
             operation = parse_operation(line)
             named = operation.operands if operation else ()
             uses.update(operand for operand in set(named) if operand in uses)

@@ -47,28 +47,38 @@ class Slot:
 class Entrance:
     """A place where the function is entered: behind barrier `number`, or 0 for its beginning.
 
-    `exits` are the barriers that come next, END for the end of the kernel; `live` is what must
-    be brought back from memory.
+    `live` is what must be brought back from memory or passed; `variant` says how the rows are run.
     """
 
     number: int
-    exits: tuple[int, ...]
     live: tuple[Slot, ...]
+    variant: Variant
+
+    @property
+    def exits(self) -> tuple[int, ...]:
+        """Return the barriers that come next, END for the end of the kernel."""
+        return tuple(sorted({n for leaf in leaves_of(self.variant) for n in leaf.region.exits}))
 
 
 @dataclass(frozen=True, slots=True)
 class RegionKernel:
     """The split function and what the code around it has to know.
 
-    The function takes the context, the number of the entrance, the kernel's arguments and the
-    uniform values. `next_offset` is where each work-item leaves the number of its next entrance.
+    The function takes the context, the number of the entrance, the kernel's arguments, the uniform
+    values, whether to leave the number of the next entrance at `next_offset`, and for each of
+    `conditions` whether it is known and what it is. Uniform values `in_memory` are left there by
+    each work-item; the code around the function computes the others itself.
     """
 
     function: Function
+    arguments: tuple[str, ...]
     entrances: tuple[Entrance, ...]
     uniform: tuple[Slot, ...]
+    in_memory: frozenset[str]
+    conditions: tuple[str, ...]
     next_offset: int
     state_bytes: int
+    has_shared_arrays: bool
 
 
 def has_barrier(function: Function) -> bool:
@@ -77,39 +87,57 @@ def has_barrier(function: Function) -> bool:
 
 
 def split_at_barriers(function: Function) -> RegionKernel | None:
-    """Split the kernel; None where private memory cannot be laid out (an allocation in a loop)."""
+    """Split the kernel; None where values cross barriers that memory cannot hold.
+
+    Private arrays get a place per work-item. One that is allocated in a loop cannot have it; a
+    kernel without barriers may keep it, but then its work-items must run one after the other.
+    """
     blocks = _cut(parse_blocks(function))
     state = _State()
     uniform = find_uniform(blocks, frozenset(map(parameter_name, function.parameters[1:])))
     private = _place_private(blocks, state)
-    if private is None:
+    resumes = {int(b.label[4:]): b for b in blocks if b.label.startswith("mo.b")}
+    if private is None and resumes:
         return None
-    resumes = {
-        int(block.label.removeprefix("mo.b")): block
-        for block in blocks
-        if block.label.startswith("mo.b")
-    }
     lines = {name: line for block in blocks for line in block.lines if (name := defined_name(line))}
     live_in = find_liveness(blocks, frozenset(lines)).live_in
     crossing = {name for block in resumes.values() for name in live_in[block.label]}
     hoisted, kept = _hoist(blocks, lines, crossing)
     slots = {
-        name: Slot(name, result_type(lines[name]), state.add(result_type(lines[name])), name in uniform)
+        name: Slot(name, type_ := result_type(lines[name]), state.add(type_), name in uniform)
         for name in kept
     }
-    next_offset = state.add("i32")
-    entrances = _entrances(blocks, resumes, live_in, slots)
-    splitter = _Splitter(blocks, slots, {e.number: e for e in entrances}, next_offset)
-    body = splitter.body(private + hoisted)
+    entrances = _entrances(blocks, resumes, live_in, slots, lines)
     shared = tuple(slot for slot in slots.values() if slot.is_uniform)
+    conditions = tuple(dict.fromkeys(c for e in entrances for c in conditions_of(e.variant)))
+    kernel = RegionKernel(
+        function, function.parameters[1:], entrances, shared, _in_memory(entrances), conditions,
+        state.add("i32"), state.size_bytes, has_shared_arrays=private is None,
+    )
+    body = RegionBody(blocks, slots, kernel).lines((*(private or ()), *hoisted))
     parameters = (
-        function.parameters[0],
-        "i32 %mo.entrance",
+        *(function.parameters[0], "i32 %mo.entrance"),
         *function.parameters[1:],
         *(f"{slot.type} {argument_name(slot)}" for slot in shared),
+        "i1 %mo.choice",
+        *(f"i1 %mo.known{n}, i1 %mo.holds{n}" for n in range(len(conditions))),
     )
-    split = replace(function.with_parameters(parameters), body=body)
-    return RegionKernel(split, entrances, shared, next_offset, state.size_bytes)
+    return replace(kernel, function=replace(function.with_parameters(parameters), body=body))
+
+
+def _in_memory(entrances: tuple[Entrance, ...]) -> frozenset[str]:
+    """Return the uniform values that some leaf cannot compute outside the loop over the row."""
+    live = {entrance.number: entrance.live for entrance in entrances}
+    found: set[str] = set()
+    for entrance in entrances:
+        for leaf in leaves_of(entrance.variant):
+            writer = SliceWriter(leaf.region, "q", "q")
+            for slot in (slot for number in leaf.region.exits if number for slot in live[number]):
+                if slot.is_uniform and slot.value not in found:
+                    computed = writer.slice(slot.value)
+                    if computed is None or computed.needs_x:
+                        found.add(slot.value)
+    return frozenset(found)
 
 
 class _State:
@@ -245,161 +273,23 @@ def _entrances(
     resumes: dict[int, Block],
     live_in: dict[str, frozenset[str]],
     slots: dict[str, Slot],
+    lines: dict[str, str],
 ) -> tuple[Entrance, ...]:
     by_label = {block.label: block for block in blocks}
-    found = [Entrance(0, _exits(blocks[0].label, by_label), ())]
-    for number, block in resumes.items():
-        live = tuple(slot for name, slot in slots.items() if name in live_in[block.label])
-        found.append(Entrance(number, _exits(block.label, by_label), live))
+    starts = {0: blocks[0].label, **{number: block.label for number, block in resumes.items()}}
+    found: list[Entrance] = []
+    for number, label in starts.items():
+        names = live_in[label] if number else frozenset()
+        live = tuple(slot for name, slot in slots.items() if name in names)
+        region = Region(
+            label, by_label, lines,
+            {slot.value: f"%s{number}.u{slot.offset}" for slot in live if slot.is_uniform},
+            frozenset(slot.value for slot in live if not slot.is_uniform),
+        )
+        found.append(Entrance(number, live, build_variants(region)))
     return tuple(found)
-
-
-def _exits(start: str, blocks: dict[str, Block]) -> tuple[int, ...]:
-    """Return the barriers, and END, that can be reached without crossing one."""
-    found: set[int] = set()
-    seen: set[str] = set()
-    work = [start]
-    while work:
-        label = work.pop()
-        if label in seen:
-            continue
-        seen.add(label)
-        after = blocks[label].successors
-        if opcode(blocks[label].lines[-1]) == "ret":
-            found.add(END)
-        for successor in after:
-            if successor.startswith("mo.b"):
-                found.add(int(successor.removeprefix("mo.b")))
-            else:
-                work.append(successor)
-    return tuple(sorted(found)) or (END,)
 
 
 def argument_name(slot: Slot) -> str:
     """Return the parameter that brings a uniform value."""
     return f"%mo.u{slot.offset}"
-
-
-class _Splitter:
-    """Writes the body of the split function; values with a slot go over variables of their own.
-
-    The variables are for mem2reg: behind a barrier a definition no longer dominates its uses.
-    """
-
-    def __init__(
-        self, blocks: list[Block], slots: dict[str, Slot], entrances: dict[int, Entrance], next_offset: int
-    ) -> None:
-        self._blocks = blocks
-        self._slots = slots
-        self._entrances = entrances
-        self._next = next_offset
-        self._has_choice = any(len(entrance.exits) > 1 for entrance in entrances.values())
-        self._count = 0
-
-    def body(self, prologue: tuple[str, ...]) -> tuple[str, ...]:
-        lines = [
-            "mo.enter:",
-            "  %mo.memory.at = getelementptr inbounds %mo.item, ptr %mo.c, i32 0, i32 7",
-            "  %mo.memory = load ptr, ptr %mo.memory.at, align 8",
-            "  %mo.linear.at = getelementptr inbounds %mo.item, ptr %mo.c, i32 0, i32 1",
-            "  %mo.linear = load i32, ptr %mo.linear.at, align 4",
-            "  %mo.index = zext i32 %mo.linear to i64",
-            *(f"  {_variable(slot)} = alloca {slot.type}" for slot in self._slots.values()),
-            *prologue,
-            f"  switch i32 %mo.entrance, label %{self._blocks[0].label} ["
-            + " ".join(f"i32 {n}, label %mo.resume{n}" for n in self._entrances if n)
-            + "]",
-        ]
-        for number, entrance in self._entrances.items():
-            if number:
-                lines += [f"mo.resume{number}:", *self._resume(entrance), f"  br label %mo.b{number}"]
-        phi_loads = self._phi_loads()
-        for block in self._blocks:
-            lines += [f"{block.label}:", *self._block(block, phi_loads.get(block.label, []))]
-        return tuple(lines)
-
-    def _block(self, block: Block, phi_loads: list[str]) -> list[str]:
-        lines: list[str] = []
-        stores: list[str] = []
-        for line in block.lines[:-1]:
-            if opcode(line) != "phi":
-                lines += stores
-                stores = []
-            if _BARRIER.search(line):
-                return [*lines, *self._leave(int(block.successors[0].removeprefix("mo.b")))]
-            lines += self._with_loads(line)
-            slot = self._slots.get(defined_name(line) or "")
-            if slot:
-                stores.append(f"  store {slot.type} {slot.value}, ptr {_variable(slot)}")
-        lines += [*stores, *phi_loads]
-        last = block.lines[-1]
-        if opcode(last) == "ret":
-            return [*lines, *self._leave(END)]
-        return [*lines, *self._with_loads(last)]
-
-    def _with_loads(self, line: str) -> list[str]:
-        if opcode(line) == "phi":
-            return [line]
-        loads: list[str] = []
-        name = defined_name(line)
-        for used in dict.fromkeys(used_names(line)):
-            slot = self._slots.get(used)
-            if slot is None or used == name:
-                continue
-            loaded = self._load(slot, loads)
-            line = TOKEN.sub(lambda m, u=used, v=loaded: v if m[0] == u else m[0], line)  # type: ignore[misc]
-        return [*loads, line]
-
-    def _load(self, slot: Slot, lines: list[str]) -> str:
-        self._count += 1
-        lines.append(f"  %mo.l{self._count} = load {slot.type}, ptr {_variable(slot)}")
-        return f"%mo.l{self._count}"
-
-    def _phi_loads(self) -> dict[str, list[str]]:
-        """Load the operands of phis where their edges begin."""
-        result: dict[str, list[str]] = {}
-        for block in self._blocks:
-            for index, line in enumerate(block.lines):
-                if opcode(line) != "phi":
-                    break
-                for value, label in incoming(line):
-                    slot = self._slots.get(value)
-                    if slot is None:
-                        continue
-                    loaded = self._load(slot, result.setdefault(label, []))
-                    line = line.replace(f"[ {value}, %{label} ]", f"[ {loaded}, %{label} ]")  # noqa: PLW2901
-                block.lines[index] = line
-        return result
-
-    def _resume(self, entrance: Entrance) -> list[str]:
-        lines: list[str] = []
-        for slot in entrance.live:
-            value = argument_name(slot)
-            if not slot.is_uniform:
-                address = self._address(slot.type, slot.offset, lines)
-                value = f"%mo.r{self._count}"
-                lines.append(f"  {value} = load {slot.type}, ptr {address}")
-            lines.append(f"  store {slot.type} {value}, ptr {_variable(slot)}")
-        return lines
-
-    def _leave(self, number: int) -> list[str]:
-        lines: list[str] = []
-        for slot in self._entrances[number].live if number else ():
-            value = self._load(slot, lines)
-            address = self._address(slot.type, slot.offset, lines)
-            lines.append(f"  store {slot.type} {value}, ptr {address}")
-        if self._has_choice:
-            address = self._address("i32", self._next, lines)
-            lines.append(f"  store i32 {number}, ptr {address}")
-        return [*lines, "  ret void"]
-
-    def _address(self, type_: str, offset: int, lines: list[str]) -> str:
-        self._count += 1
-        n = self._count
-        lines.append(f"  %mo.base{n} = getelementptr inbounds i8, ptr %mo.memory, i64 {offset}")
-        lines.append(f"  %mo.at{n} = getelementptr inbounds {type_}, ptr %mo.base{n}, i64 %mo.index")
-        return f"%mo.at{n}"
-
-
-def _variable(slot: Slot) -> str:
-    return f"%mo.v{slot.offset}"

@@ -6,6 +6,7 @@ The text is what mlir-translate and opt print: one instruction or one label a li
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 _OPEN = "([{<"
@@ -19,6 +20,8 @@ CALL = re.compile(
     r"^(?P<head>\s*(?:%\S+ = )?(?:(?:tail|musttail|notail) )?call (?P<type>.*?))"
     r'(?P<callee>@(?:"[^"]*"|[-\w.$]+)|%[-\w.$]+)\((?P<rest>.*)$'
 )
+_NUMBERED = re.compile(r"%(\d+)\b")
+_NUMBERED_LABEL = re.compile(r"^(\d+):")
 _METADATA_ID = re.compile(r"^!(\d+) = ", re.MULTILINE)
 
 
@@ -93,14 +96,20 @@ def parse_device_module(text: str) -> DeviceModule:
     )
 
 
-def _parse_function(name: str, first: str, lines: object) -> Function:
+def _parse_function(name: str, first: str, lines: Iterator[str]) -> Function:
+    """Read a definition; numbered values and labels get names, so that others can stand between."""
     body: list[str] = []
-    for line in lines:  # type: ignore[attr-defined] # the iterator of parse_device_module
+    for line in lines:
         if line == "}":
             break
         if line.strip():
             body.append(_without_label_comment(line))
-    return Function(name, first.rstrip().removesuffix("{").rstrip(), _join_lines(body))
+    head = first.rstrip().removesuffix("{").rstrip()
+    numbers = [int(number) for number in re.findall(r"%(\d+)", head)]
+    if body and label_of(body[0]) is None:
+        body.insert(0, f"{max(numbers, default=-1) + 1}:")
+    named = (_NUMBERED_LABEL.sub(r"v\1:", _NUMBERED.sub(r"%v\1", line)) for line in body)
+    return Function(name, _NUMBERED.sub(r"%v\1", head), _join_lines(list(named)))
 
 
 def _join_lines(body: list[str]) -> tuple[str, ...]:

@@ -45,8 +45,6 @@ def parse_blocks(function: Function) -> list[Block]:
         if label is not None:
             blocks.append(Block(label))
         elif not line.lstrip().startswith("#dbg_"):
-            if not blocks:
-                blocks.append(Block("mo.first"))
             blocks[-1].lines.append(line)
     return blocks
 

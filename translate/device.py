@@ -35,6 +35,9 @@ _VARIABLE = re.compile(
     r"(?P<rest>(?:[a-z_]+(?:\([^)\n]*\))? +)*(?:global|constant) )",
     re.MULTILINE,
 )
+_EMISSION_KIND = re.compile(
+    r"^(!\d+ = distinct !DICompileUnit\(.*\bemissionKind: )\w+", re.MULTILINE
+)
 _DYNAMIC_SHARED = re.compile(
     r"^(?P<head>@[-\w$.]+ = )internal (?P<body>addrspace\(3\) global \[0 x i8\]) undef",
     re.MULTILINE,
@@ -56,9 +59,12 @@ def nvptx_device_ir(ll_text: str, *, kernels: Collection[str], llvm_major: int) 
 
     It gets triple and data layout; kernels are marked by their calling convention, which every
     release reads; all else becomes internal, so that equal names in two modules never meet; and
-    dynamic shared memory becomes `.extern .shared`, sized by the launch.
+    dynamic shared memory becomes `.extern .shared`, sized by the launch. Debug information is cut
+    down to lines, as with nvcc's -lineinfo.
     """
     text = _DYNAMIC_SHARED.sub(r"\g<head>external \g<body>", _with_target(ll_text, llvm_major))
+    # Any other kind makes `.target debug`, which ptxas refuses to optimise; lines are all there is.
+    text = _EMISSION_KIND.sub(r"\g<1>DebugDirectivesOnly", text)
     text = _VARIABLE.sub(r"\g<name> = internal \g<rest>", text)
     wanted = frozenset(kernels)
 

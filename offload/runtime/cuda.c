@@ -100,10 +100,14 @@ static int cuda_launch_plain(const void *stub, const mo_shape *shape, void *stre
                           shape->dynamic_shared, stream);
 }
 
-static int cuda_launch_extended(const void *stub, const mo_shape *shape, void *stream, void **params) {
+static int cuda_launch_extended(const void *stub, const mo_shape *shape, void *stream,
+                                void **params) {
   cuda_attribute attributes[2];
-  cuda_config config = {to_dim3(shape->grid), to_dim3(shape->block), shape->dynamic_shared, stream,
-                        attributes, 0};
+  cuda_config config = {.grid = to_dim3(shape->grid),
+                        .block = to_dim3(shape->block),
+                        .dynamic_shared = shape->dynamic_shared,
+                        .stream = stream,
+                        .attributes = attributes};
   if (shape->cluster[0]) {
     cuda_attribute *cluster = &attributes[config.attribute_count++];
     *cluster = (cuda_attribute){.id = CUDA_LAUNCH_CLUSTER};

@@ -102,7 +102,7 @@ MO_NORETURN static void cure(int status) {
     add_driver();
     mo_cure("check nvidia-smi and CUDA_VISIBLE_DEVICES" OR_THE_CPU);
   case CUDA_DEVICES_UNAVAILABLE:
-    mo_cure("another program holds the GPU for itself (nvidia-smi shows its compute mode)" OR_THE_CPU);
+    mo_cure("another program holds the GPU for itself (see nvidia-smi)" OR_THE_CPU);
   case CUDA_NO_KERNEL_IMAGE:
   case CUDA_INVALID_DEVICE_FUNCTION:
     cure_image();

@@ -1,10 +1,10 @@
 /* Streams and events: those made here are pooled, a caller's own are left alone.
  *
- * What gpu-to-llvm emits never destroys a stream whose token only `gpu.wait async` consumes, so
- * that streams must not grow with their number. Sharing one between two tokens adds order and takes none
- * away, so that beyond a limit streams are shared. A handle that is not in the table is a stream
- * of the caller: it is used and synchronised, never destroyed. Where a token came in as a
- * function argument, it is also what gpu-to-llvm passes as the event.
+ * What gpu-to-llvm emits never destroys a stream whose token only `gpu.wait async` consumes.
+ * Sharing one between two tokens adds order and takes none away, so that beyond a limit streams
+ * are shared. A handle that is not in the table is a stream of the caller: it is used and
+ * synchronised, never destroyed. Where a token came in as a function argument, it is also what
+ * gpu-to-llvm passes as the event.
  */
 #include <pthread.h>
 #include <stdlib.h>

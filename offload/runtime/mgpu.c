@@ -80,8 +80,7 @@ static void read_initial_device(void) {
 
 MO_NORETURN static void refuse_absent_backend(const char *name) {
   mo_error("device '%s' was chosen, but this program holds no device code for it", name);
-  mo_context("device code is there for: %s%s%s", mo_backends[0]->name, BACKEND_COUNT > 1 ? ", " : "",
-             BACKEND_COUNT > 1 ? mo_backends[BACKEND_COUNT - 1]->name : "");
+  mo_context("device code is there for: %s", mo_backends[0]->name);
   mo_cure("link again with --offload-arch=%s, or choose another device by MLIR_OFFLOAD_DEVICE",
           strcmp(name, "host") ? "sm_NN" : "host");
 }

@@ -31,7 +31,8 @@ void mo_each_entry(const void *begin, const void *end, offload_entry_visitor *vi
       found = (offload_entry){old->address, old->name, old->size, 0, at, sizeof *old};
       at += sizeof *old;
     } else if (entry->version) {
-      found = (offload_entry){entry->address, entry->name, entry->size, entry->kind, at, sizeof *entry};
+      found = (offload_entry){entry->address, entry->name, entry->size,
+                              entry->kind,    at,          sizeof *entry};
       at += sizeof *entry;
     } else {
       at += sizeof(uint64_t); /* padding between the sections of two objects */

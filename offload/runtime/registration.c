@@ -55,7 +55,8 @@ static void keep_openmp(const offload_entry *entry, void *context) {
 
 /* Makes a copy with the entries that are libomptarget's; returns NULL where these are all. */
 static copied_registration *copy_filtered(image_descriptor *original) {
-  size_t size = (size_t)((const char *)original->entries_end - (const char *)original->entries_begin);
+  const char *begin = original->entries_begin, *end = original->entries_end;
+  size_t size = (size_t)(end - begin);
   size_t count = (size_t)original->image_count;
   char *entries = malloc(size + 1);
   device_image *images = calloc(count + 1, sizeof *images);

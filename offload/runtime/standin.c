@@ -37,8 +37,8 @@ typedef struct registration {
 
 typedef void kernel_function(const mo_launch *, void **);
 
-/* Kernels by entry address, open addressing. Registration happens in the constructors of this very
- * program or library, before its code can launch, so that launches read the table without a lock. */
+/* Kernels by entry address, open addressing. Registration happens in the constructors of this
+ * very program or library, before its code can launch, so that launches need no lock to read. */
 typedef struct kernel {
   const void *entry;
   const char *name;

@@ -126,7 +126,7 @@ def test_two_files_that_define_one_kernel_do_not_link(tmp_path: Path) -> None:
     second = host_object(22, tmp_path, name="again.o")
     with pytest.raises(ToolFailedError) as caught:
         link(22, tmp_path, first, second)
-    assert "duplicate symbol: __device_stub__saxpy" in caught.value.stderr
+    assert re.search(r"multiple definition of .saxpy", caught.value.stderr)
 
 
 @pytest.mark.llvm(22)

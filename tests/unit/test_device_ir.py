@@ -78,10 +78,14 @@ def test_dynamic_shared_memory_is_sized_by_the_launch() -> None:
             "@llvm.used = appending global [1 x ptr] []",
             "@llvm.used = appending global [1 x ptr] []",
         ),
+        (
+            "!0 = distinct !DICompileUnit(file: !1, emissionKind: FullDebug, nameTableKind: None)",
+            "!0 = distinct !DICompileUnit(file: !1, emissionKind: DebugDirectivesOnly, nameTableKind: None)",
+        ),
         ("declare i32 @vprintf(ptr, ptr)", "declare i32 @vprintf(ptr, ptr)"),
     ],
 )
-def test_all_but_kernels_becomes_internal(before: str, after: str) -> None:
+def test_each_line_is_made_fit_for_the_device_link(before: str, after: str) -> None:
     assert nvptx_device_ir(f"{before}\n", kernels=["k"], llvm_major=22).endswith(f"\n{after}\n")
 
 

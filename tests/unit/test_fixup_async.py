@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.async_chain import AsyncRewriter
 from mlir_offload.translate.mlir_text import Locations
@@ -41,7 +42,9 @@ def chained(result: str, *dependencies: str) -> str:
 def wait(*tokens: str, result: str = "") -> str:
     types = ", ".join(TOKEN for _ in tokens)
     given = f"{result} = " if result else ""
-    return f'{given}"gpu.wait"({", ".join(tokens)}) : ({types}) -> {TOKEN if result else "()"} {LOC}'
+    return (
+        f'{given}"gpu.wait"({", ".join(tokens)}) : ({types}) -> {TOKEN if result else "()"} {LOC}'
+    )
 
 
 def launch(token: str = "", result: str = "", *, stream: str = "") -> str:
@@ -70,7 +73,13 @@ def test_neighbours_share_a_stream() -> None:
 
     lines = rewrite(sync(), constant, launch(), sync())
 
-    assert operations(lines) == ["gpu.wait", "gpu.memcpy", "gpu.launch_func", "gpu.memcpy", "gpu.wait"]
+    assert operations(lines) == [
+        "gpu.wait",
+        "gpu.memcpy",
+        "gpu.launch_func",
+        "gpu.memcpy",
+        "gpu.wait",
+    ]
     assert constant in lines
 
 
@@ -98,7 +107,9 @@ def test_an_asynchronous_operation_has_exactly_one_dependency() -> None:
 def test_a_chain_that_converts_is_left_as_it_is() -> None:
     lines = [wait(result="%1"), chained("%2", "%1"), wait("%2")]
 
-    assert [line.replace("(!gpu.async.token) loc", "!gpu.async.token loc") for line in rewrite(*lines)] == lines
+    assert [
+        line.replace("(!gpu.async.token) loc", "!gpu.async.token loc") for line in rewrite(*lines)
+    ] == lines
 
 
 def test_a_token_used_twice_is_forked_behind_its_definition() -> None:

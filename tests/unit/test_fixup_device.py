@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+
 from mlir_offload.translate.fixup import expand_device_operations
 from mlir_offload.translate.mlir_text import Locations
 
@@ -27,7 +28,9 @@ def test_a_module_without_such_operations_is_unchanged() -> None:
 def test_subgroups_have_32_threads() -> None:
     lines = expand('      %1 = "gpu.subgroup_size"() : () -> index loc(#loc1)')
 
-    assert lines[1] == '      %1 = "arith.constant"() <{value = 32 : index}> : () -> index loc(#loc1)'
+    assert (
+        lines[1] == '      %1 = "arith.constant"() <{value = 32 : index}> : () -> index loc(#loc1)'
+    )
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_what_is_missing_names_its_role_and_package(tmp_path: Path) -> None:
     install(tmp_path, PROGRAMS)
     missing = rows_of(tmp_path)[Part.LLVM].missing
     assert Missing("opt", "cpu", "apt install llvm-22") in missing
-    assert Missing("ld.lld", "cpu", "apt install lld-22") in missing
+    assert Missing("ld.lld", "link", "apt install lld-22", is_optional=True) in missing
 
 
 def test_a_program_of_another_release_or_one_that_does_not_start_is_reported_once(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from mlir_offload.toolchain.errors import ToolFailedError
 from mlir_offload.translate.mlir_text import (
     escape,

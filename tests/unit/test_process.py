@@ -99,6 +99,28 @@ def test_a_directory_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         ProcessRunner().run(Command((SHELL, "-c", ":"), cwd=tmp_path / "absent"))
 
 
+@pytest.mark.parametrize(
+    ("script", "status"), [("exit 7", 7), ("kill -KILL $$", 128 + 9)], ids=["exit", "signal"]
+)
+def test_an_attached_program_gives_its_status_as_a_shell_would(script: str, status: int) -> None:
+    assert ProcessRunner().run_attached(shell(script)) == status
+
+
+def test_an_attached_program_sees_the_added_environment_and_the_directory(tmp_path: Path) -> None:
+    command = Command(
+        (SHELL, "-c", 'test "$MO_ADDED" = yes && test -e here'),
+        environment=(("MO_ADDED", "yes"),),
+        cwd=tmp_path,
+    )
+    (tmp_path / "here").touch()
+    assert ProcessRunner().run_attached(command) == 0
+
+
+def test_an_attached_program_that_cannot_be_started_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ToolchainError, match="No such file"):
+        ProcessRunner().run_attached(Command((str(tmp_path / "absent"),)))
+
+
 def test_stopping_ends_the_children_and_what_they_started(tmp_path: Path) -> None:
     runner = ProcessRunner()
     fifo = tmp_path / "fifo"
@@ -106,12 +128,13 @@ def test_stopping_ends_the_children_and_what_they_started(tmp_path: Path) -> Non
     # The grandchild holds the standard output open: run() returns only when it is gone as well.
     command = shell(f"cat {fifo} & echo started > {fifo}.ready; wait")
     finished: list[Completed] = []
-    thread = threading.Thread(target=lambda: finished.append(runner.run(command)))
+    thread = threading.Thread(target=lambda: finished.append(runner.run(command)), daemon=True)
     os.mkfifo(f"{fifo}.ready")
     thread.start()
     assert Path(f"{fifo}.ready").read_text() == "started\n"
     runner.stop()
-    thread.join()
+    thread.join(timeout=30)
+    assert not thread.is_alive(), "something that the child started still runs"
     assert finished[0].returncode == -signal.SIGTERM
     with pytest.raises(KeyboardInterrupt):
         runner.run(shell(":"))

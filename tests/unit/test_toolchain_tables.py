@@ -66,6 +66,13 @@ def test_a_tool_is_needed_from_the_release_on_that_needs_it() -> None:
     assert "clang-nvlink-wrapper" in {row.name for row in table.needed(Role.LINK, 19)}
 
 
+def test_an_optional_tool_is_used_and_installed_but_not_needed() -> None:
+    table = load_llvm_table()
+    assert "ld.lld" in {row.name for row in table.serving(Role.LINK, 22)}
+    assert "ld.lld" not in {row.name for row in table.needed(Role.LINK, 22)}
+    assert "lld-22" in table.packages(22, [Role.LINK])
+
+
 def test_asking_for_a_program_that_no_row_names_is_a_bug() -> None:
     with pytest.raises(ValueError, match="no row for the program 'gcc'"):
         load_llvm_table().tool("gcc")

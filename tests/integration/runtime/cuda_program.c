@@ -10,10 +10,15 @@ static void launch(void) {
   mgpuLaunchKernel((void *)stub_saxpy, 1, 2, 3, 4, 5, 6, 0, stream, (void *[]){&argument}, NULL, 1);
 }
 
+static void launch_with_shared(int32_t size_bytes) {
+  void *own[] = {&argument};
+  mgpuLaunchKernel((void *)stub_saxpy, 1, 1, 1, 4, 1, 1, size_bytes, stream, own, NULL, 1);
+}
+
 static void launch_all_ways(void) {
   void *own[] = {&argument};
   launch();
-  mgpuLaunchKernel((void *)stub_saxpy, 1, 1, 1, 4, 1, 1, 60000, stream, own, NULL, 1);
+  launch_with_shared(60000);
   mgpuLaunchClusterKernel((void *)stub_saxpy, 2, 1, 1, 8, 1, 1, 32, 1, 1, 5, stream, own, NULL);
   mgpuLaunchKernelCooperative((void *)stub_saxpy, 8, 1, 1, 0, 0, 0, 32, 1, 1, 0, stream, own, NULL);
   mgpuLaunchKernelCooperative((void *)stub_saxpy, 8, 1, 1, 4, 2, 1, 32, 1, 1, 0, stream, own, NULL);
@@ -97,7 +102,7 @@ int main(int count, char **arguments) {
   if (!strcmp(part, "all-launches"))
     launch_all_ways();
   if (!strcmp(part, "shared"))
-    mgpuLaunchKernel((void *)stub_saxpy, 1, 1, 1, 4, 1, 1, 60000, stream, (void *[]){&argument}, NULL, 1);
+    launch_with_shared(60000);
   if (!strcmp(part, "memory"))
     use_memory();
   if (!strcmp(part, "forget-streams"))

@@ -75,7 +75,9 @@ int cudaEventCreateWithFlags(void **event, unsigned flags) {
   *event = (void *)(next_handle += 16);
   RECORD(cudaEventCreateWithFlags, "%p flags %u", *event, flags);
 }
-int cudaEventRecord(void *event, void *stream) { RECORD(cudaEventRecord, "%p on %p", event, stream); }
+int cudaEventRecord(void *event, void *stream) {
+  RECORD(cudaEventRecord, "%p on %p", event, stream);
+}
 int cudaEventSynchronize(void *event) { RECORD(cudaEventSynchronize, "%p", event); }
 int cudaEventQuery(void *event) { return (void)event, status_of("cudaEventQuery"); }
 int cudaMalloc(void **pointer, size_t size) {

@@ -1,0 +1,196 @@
+"""Each wrong input gets one clear error, the exit status of its class, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.llvm(22)
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
+LAUNCH = """\
+module attributes {{gpu.container_module}} {{
+  gpu.module @m {{ gpu.func @k() kernel {{ gpu.return }} }}
+  func.func @main() -> i32 {{
+    %one = arith.constant 1 : index
+    gpu.launch_func {launch}
+    %status = arith.constant 0 : i32
+    return %status : i32
+  }}
+}}
+"""
+SHAPE = "blocks in (%one, %one, %one) threads in (%one, %one, %one)"
+
+
+class Sandbox:
+    """A directory to compile in, with a TMPDIR of its own that must be empty afterwards."""
+
+    def __init__(self, command: list[str], path: Path) -> None:
+        self.command = command
+        self.work = path / "work"
+        self.temporary = path / "tmp"
+        self.work.mkdir()
+        self.temporary.mkdir()
+
+    def environment(self, **changes: str) -> dict[str, str]:
+        return {**os.environ, "TMPDIR": str(self.temporary), **changes}
+
+    def fails(self, *arguments: str, status: int, **environment: str) -> str:
+        """Compile, and return the error; check that nothing else happened."""
+        before = sorted(self.work.rglob("*"))
+        result = subprocess.run(
+            [*self.command, *arguments],
+            cwd=self.work,
+            env=self.environment(**environment),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert result.returncode == status, result.stderr
+        assert result.stdout == ""
+        assert "Traceback" not in result.stderr
+        assert result.stderr.count("error:") == 1, result.stderr
+        assert len(result.stderr.splitlines()) <= 3, result.stderr
+        assert sorted(self.work.rglob("*")) == before
+        assert list(self.temporary.iterdir()) == []
+        return result.stderr
+
+
+@pytest.fixture
+def sandbox(mlir_offload: list[str], tmp_path: Path) -> Sandbox:
+    return Sandbox(mlir_offload, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "reason"),
+    [
+        ("func.func @f() {\n  %c = arith.constant 0 i32\n}\n", "p.mlir:2:", "expected"),
+        ("func.func @f() {\n  foo.bar\n}\n", "p.mlir:2:3:", "no dialect 'foo'"),
+        ("func.func @f() {\n  arith.nothing\n}\n", "p.mlir:2:3:", "arith.nothing"),
+        (LAUNCH.format(launch=f"@m::@absent {SHAPE}"), "p.mlir:5:5:", "@m::@absent, which does not exist"),
+        (
+            LAUNCH.format(launch=f"@m::@k {SHAPE} args(%one : index)"),
+            "p.mlir:5:5:",
+            "passes 1 arguments to a kernel that takes 0",
+        ),
+        ("", "p.mlir:", "is empty"),
+    ],
+    ids=["syntax", "dialect", "operation", "no such kernel", "argument count", "empty file"],
+)
+def test_a_wrong_program_is_an_error_with_its_place_and_reason(
+    sandbox: Sandbox, text: str, place: str, reason: str
+) -> None:
+    (sandbox.work / "p.mlir").write_text(text)
+    error = sandbox.fails("--offload-arch=host", "p.mlir", "-o", "p", status=1)
+    assert error.startswith(place)
+    assert reason in error
+
+
+def test_a_binary_file_is_named_as_what_it_is(sandbox: Sandbox) -> None:
+    (sandbox.work / "p.mlir").write_bytes(b"\x7fELF" + bytes(300))
+    assert "is no MLIR program: it is an ELF object" in sandbox.fails(
+        "--offload-arch=host", "p.mlir", status=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "reason", "cure"),
+    [
+        (["--offload-arch=sm_999", "p.mlir"], 4, "does not know sm_999", "hint:"),
+        (["--offload-arch=sm_50", "p.mlir"], 4, "does not know sm_50", "CUDA 11.8 to 12.9"),
+        (["--offload-arch=gfx90a", "p.mlir"], 2, "AMD GPUs are not supported", "--offload-arch=host"),
+        (["--offload-arch=volta", "p.mlir"], 2, "unknown offload architecture 'volta'", "sm_NN"),
+        (["--llvm=18", "p.mlir"], 3, "LLVM 18 is not installed", "apt install mlir-18-tools"),
+        (["--llvm=/nowhere", "p.mlir"], 3, "no LLVM installation there", "apt install"),
+        (["--cuda-path=/nowhere", "--offload-arch=sm_90", "p.mlir"], 3, "no CUDA toolkit there", "pip install"),
+        (["--offload-arch=host", "absent.mlir"], 7, "no such file", "check the name"),
+        (["--offload-arch=host", "p.mlir", "-o", "."], 7, "is a directory", "name a file"),
+        (["--offload-arch=host", "p.mlir", "-o", "no/where"], 7, "no directory no", "mkdir -p no"),
+        (["--offload-arch=host", "."], 7, "is a directory", "name the files"),
+        (["p.mlir", "--frobnicate"], 2, "unknown option '--frobnicate'", "--help"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_wrong_command_line_says_what_to_do(
+    sandbox: Sandbox, arguments: list[str], status: int, reason: str, cure: str
+) -> None:
+    (sandbox.work / "p.mlir").write_bytes((EXAMPLES / "saxpy.mlir").read_bytes())
+    error = sandbox.fails(*arguments, status=status)
+    assert reason in error
+    assert cure in error
+
+
+def test_a_tool_that_crashes_is_named(sandbox: Sandbox, tmp_path: Path) -> None:
+    prefix = _prefix_with(tmp_path / "llvm", **{"mlir-translate": "kill -SEGV $$"})
+    (sandbox.work / "p.mlir").write_bytes((EXAMPLES / "saxpy.mlir").read_bytes())
+    error = sandbox.fails(f"--llvm={prefix}", "--offload-arch=host", "p.mlir", status=5)
+    assert "mlir-translate" in error
+    assert "SIGSEGV" in error or "crash" in error
+
+
+def test_a_tool_that_claims_success_without_a_result_is_caught(sandbox: Sandbox, tmp_path: Path) -> None:
+    prefix = _prefix_with(tmp_path / "llvm", **{"mlir-translate": "exit 0"})
+    (sandbox.work / "p.mlir").write_bytes((EXAMPLES / "saxpy.mlir").read_bytes())
+    error = sandbox.fails(f"--llvm={prefix}", "--offload-arch=host", "p.mlir", status=5)
+    assert "mlir-translate exited with status 0 but wrote no" in error
+
+
+def test_a_missing_tool_names_the_package(sandbox: Sandbox, tmp_path: Path) -> None:
+    prefix = _prefix_with(tmp_path / "llvm", **{"clang-linker-wrapper": ""})
+    (prefix / "bin" / "clang-linker-wrapper").unlink()
+    (sandbox.work / "p.mlir").write_bytes((EXAMPLES / "saxpy.mlir").read_bytes())
+    error = sandbox.fails(f"--llvm={prefix}", "--offload-arch=host", "p.mlir", status=3)
+    assert "has no clang-linker-wrapper" in error
+    assert "apt install clang" in error
+
+
+def _prefix_with(prefix: Path, **scripts: str) -> Path:
+    """Return an installation of LLVM 22 in which these tools are scripts."""
+    real = Path("/usr/lib/llvm-22")
+    (prefix / "bin").mkdir(parents=True)
+    (prefix / "lib").symlink_to(real / "lib")
+    for tool in (real / "bin").iterdir():
+        path = prefix / "bin" / tool.name
+        if tool.name in scripts:
+            path.write_text(f'#!/bin/sh\n[ "$1" = --version ] && exec {tool} --version\n{scripts[tool.name]}\n')
+            path.chmod(0o755)
+        else:
+            path.symlink_to(tool)
+    return prefix
+
+
+def test_a_full_disk_is_an_error_and_leaves_no_part_of_a_file(sandbox: Sandbox) -> None:
+    (sandbox.work / "p.mlir").write_bytes((EXAMPLES / "saxpy.mlir").read_bytes())
+    error = sandbox.fails("-c", "--offload-arch=host", "p.mlir", "-o", "/dev/full", status=7)
+    assert "No space left on device" in error
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
+def test_an_interrupt_ends_the_children_and_removes_the_temporary_files(
+    sandbox: Sandbox, tmp_path: Path, number: signal.Signals
+) -> None:
+    alive = tmp_path / "alive"
+    os.mkfifo(alive)
+    # The child holds the pipe open as long as it lives.
+    script = f"exec 3>{alive}; echo up >&3; exec sleep 600"
+    prefix = _prefix_with(tmp_path / "llvm", **{"mlir-translate": script})
+    (sandbox.work / "p.mlir").write_bytes((EXAMPLES / "saxpy.mlir").read_bytes())
+    driver = subprocess.Popen(
+        [*sandbox.command, f"--llvm={prefix}", "--offload-arch=host", "-j1", "p.mlir"],
+        cwd=sandbox.work,
+        env=sandbox.environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with alive.open() as pipe:
+        assert pipe.readline() == "up\n"
+        driver.send_signal(number)
+        _, stderr = driver.communicate(timeout=60)
+        assert pipe.read() == ""
+    assert driver.returncode == 130
+    assert stderr.strip() == "mlir-offload: interrupted"
+    assert list(sandbox.temporary.iterdir()) == []

@@ -1,0 +1,199 @@
+"""What the options of the compiler do, on real tools and running programs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mlir_offload.offload.objects import read_objects
+
+pytestmark = pytest.mark.llvm(22)
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
+HOST = "--offload-arch=host"
+
+
+@pytest.fixture
+def compiler(mlir_offload: list[str], tmp_path: Path):  # type: ignore[no-untyped-def]  # a closure
+    def run(*arguments: str | Path, status: int = 0) -> subprocess.CompletedProcess[str]:
+        result = subprocess.run(
+            [*mlir_offload, *map(str, arguments)], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert result.returncode == status, result.stderr
+        return result
+
+    return run
+
+
+def output_of(program: Path, *arguments: str, status: int = 0, **environment: str) -> str:
+    result = subprocess.run(
+        [program, *arguments], env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == status, result.stderr
+    return result.stdout
+
+
+def test_run_passes_arguments_and_the_exit_status_of_the_program(compiler, tmp_path: Path) -> None:
+    (tmp_path / "p.mlir").write_text(
+        "func.func @main(%argc: i32, %argv: !llvm.ptr) -> i32 {\n"
+        "  %forty = arith.constant 40 : i32\n"
+        "  %sum = arith.addi %argc, %forty : i32\n"
+        "  return %sum : i32\n}\n"
+    )
+    compiler("run", HOST, "p.mlir", "--", "-x", "y", status=43)
+    assert [path.name for path in tmp_path.iterdir()] == ["p.mlir"]
+
+
+def test_run_gives_a_signal_as_a_shell_does(compiler, tmp_path: Path) -> None:
+    (tmp_path / "p.mlir").write_text(
+        "llvm.func @abort()\nfunc.func @main() -> i32 {\n  llvm.call @abort() : () -> ()\n"
+        "  %c = arith.constant 0 : i32\n  return %c : i32\n}\n"
+    )
+    compiler("run", HOST, "p.mlir", status=134)
+
+
+def test_without_an_arch_it_says_which_device_it_compiles_for(compiler, tmp_path: Path) -> None:
+    stderr = compiler("-c", EXAMPLES / "saxpy.mlir").stderr
+    assert "compiling for the" in stderr
+    assert (tmp_path / "saxpy.o").exists()
+
+
+def test_objects_and_a_c_file_link_to_a_program(compiler, tmp_path: Path) -> None:
+    compiler("-c", HOST, EXAMPLES / "square.mlir", "-o", "k.o")
+    compiler("k.o", EXAMPLES / "main.c", "-o", "app")
+    assert "ok" in output_of(tmp_path / "app")
+
+
+def test_two_files_outlined_from_equal_names_keep_their_own_kernels(compiler, tmp_path: Path) -> None:
+    body = (EXAMPLES / "square.mlir").read_text()
+    main = (EXAMPLES / "main.c").read_text()
+    assert "square" in body
+    (tmp_path / "a.mlir").write_text(body)
+    (tmp_path / "b.mlir").write_text(body.replace("@square", "@other"))
+    (tmp_path / "main.c").write_text(main)
+    compiler(HOST, "a.mlir", "b.mlir", "main.c", "-o", "app")
+    assert "ok" in output_of(tmp_path / "app")
+
+
+def test_a_file_without_gpu_code_gives_a_plain_object(compiler, tmp_path: Path) -> None:
+    compiler("-c", HOST, EXAMPLES / "plain.mlir", "-o", "plain.o")
+    assert read_objects(tmp_path / "plain.o") == ()
+    subprocess.run(["cc", tmp_path / "plain.o", "-o", tmp_path / "plain", "-lm"], check=True)
+    assert "ok" in output_of(tmp_path / "plain")
+
+
+def test_a_shared_library_brings_its_kernels(compiler, tmp_path: Path) -> None:
+    compiler("-shared", "-fPIC", HOST, EXAMPLES / "square.mlir", "-o", "libsquare.so")
+    compiler(EXAMPLES / "main.c", "-L", tmp_path, "-lsquare", f"-Wl,-rpath,{tmp_path}", "-o", "app")
+    assert "ok" in output_of(tmp_path / "app")
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "content"),
+    [
+        (("-S",), "saxpy.s", b".section\t.llvm.offloading"),
+        (("-S", "-emit-llvm"), "saxpy.ll", b"@llvm.embedded.object"),
+        (("-c", "-emit-llvm"), "saxpy.bc", b"BC\xc0\xde"),
+        (("-c",), "saxpy.o", b"\x7fELF"),
+    ],
+    ids=["assembly", "text", "bitcode", "object"],
+)
+def test_each_last_stage_leaves_its_form_of_the_host_module(
+    compiler, tmp_path: Path, options: tuple[str, ...], name: str, content: bytes
+) -> None:
+    compiler(*options, HOST, EXAMPLES / "saxpy.mlir")
+    assert content in (tmp_path / name).read_bytes()
+
+
+@pytest.mark.parametrize("level", ["-O0", "-O1", "-O3"])
+def test_every_optimisation_level_computes_the_same(compiler, level: str) -> None:
+    assert "ok" in compiler("run", level, HOST, EXAMPLES / "matmul.mlir").stdout
+
+
+def test_the_printed_steps_can_be_pasted_into_a_shell(compiler, mlir_offload: list[str], tmp_path: Path) -> None:
+    printed = compiler("-###", f"{HOST},sm_90", EXAMPLES / "matmul.mlir", "-o", "app")
+    assert printed.stdout == ""
+    assert [path for path in tmp_path.iterdir()] == []
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    command = folder / "mlir-offload"
+    command.write_text(f'#!/bin/sh\nexec {" ".join(mlir_offload)} "$@"\n')
+    command.chmod(0o755)
+    subprocess.run(
+        ["sh", "-e"],
+        input=printed.stderr,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"},
+        check=True,
+    )
+    assert "ok" in output_of(tmp_path / "app", MLIR_OFFLOAD_DEVICE="host")
+
+
+def test_verbose_shows_the_steps_and_still_builds(compiler, tmp_path: Path) -> None:
+    stderr = compiler("-v", HOST, EXAMPLES / "saxpy.mlir", "-o", "app").stderr
+    assert "mlir-opt" in stderr
+    assert "--offload-link" in stderr
+    assert (tmp_path / "app").exists()
+
+
+def test_intermediate_files_are_kept_on_request_only(compiler, tmp_path: Path) -> None:
+    compiler("-save-temps=kept", HOST, EXAMPLES / "saxpy.mlir", "-o", "app")
+    kept = {path.name for path in (tmp_path / "kept").rglob("*")}
+    assert {"normal.mlir", "host.ll", "images.offload"} <= kept
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["app", "kept"]
+
+
+def test_paths_may_hold_spaces_quotes_and_other_letters(compiler, tmp_path: Path) -> None:
+    folder = tmp_path / "a b'c\"d, é"
+    folder.mkdir()
+    source = folder / "pro gram'é.mlir"
+    source.write_bytes((EXAMPLES / "saxpy.mlir").read_bytes())
+    compiler(HOST, source, f"-save-temps={folder / 'te mps'}", "-o", folder / "o ut")
+    assert "ok" in output_of(folder / "o ut")
+
+
+def test_one_program_holds_images_for_the_gpu_and_the_cpu(compiler, tmp_path: Path) -> None:
+    compiler("--offload-arch=sm_90", HOST, EXAMPLES / "two_modules.mlir", "-o", "app")
+    assert "ok" in output_of(tmp_path / "app", MLIR_OFFLOAD_DEVICE="host")
+
+
+@pytest.mark.parametrize("release", [19, 22])
+@pytest.mark.llvm(19)
+def test_a_debugger_stops_in_a_kernel_on_the_cpu(compiler, tmp_path: Path, release: int) -> None:
+    source = EXAMPLES / "matmul.mlir"
+    text = source.read_text().splitlines()
+    line = 1 + next(n for n, row in enumerate(text) if "memref.store %from_a" in row)
+    compiler("-g", f"--llvm={release}", HOST, source, "-o", "app")
+    debugger = subprocess.run(
+        [
+            "gdb", "-batch", "-nx", "-ex", "set breakpoint pending on", "-ex", f"break matmul.mlir:{line}",
+            "-ex", "run", "-ex", "backtrace 1", "./app",
+        ],  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert f"matmul.mlir:{line}" in debugger.stdout, debugger.stdout + debugger.stderr
+    assert "memref.store %from_a" in debugger.stdout
+
+
+def test_kernels_that_a_link_would_lose_are_named_and_nothing_is_written(compiler, tmp_path: Path) -> None:
+    compiler("-c", "--offload-arch=sm_80", EXAMPLES / "saxpy.mlir", "-o", "a.o")
+    compiler("-c", "--offload-arch=sm_90", EXAMPLES / "square.mlir", "-o", "b.o")
+    result = compiler("a.o", "b.o", EXAMPLES / "main.c", "-shared", "-o", "app", status=6)
+    assert "sm_80" in result.stderr
+    assert "sm_90" in result.stderr
+    assert not (tmp_path / "app").exists()
+
+
+@pytest.mark.llvm(19)
+def test_an_object_of_another_release_is_refused(compiler, tmp_path: Path) -> None:
+    compiler("-c", "--llvm=19", HOST, EXAMPLES / "saxpy.mlir", "-o", "a.o")
+    result = compiler("--llvm=22", "a.o", "-o", "app", status=4)
+    assert "a.o" in result.stderr
+    assert not (tmp_path / "app").exists()
