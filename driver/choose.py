@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from mlir_offload.driver.options import MLIR_SUFFIXES, CompileOptions
 from mlir_offload.driver.report import show_note
-from mlir_offload.toolchain.cuda import CudaToolkit, choose_cuda, cuda_probe
 from mlir_offload.toolchain.errors import ToolchainError
-from mlir_offload.toolchain.gpu import probe_gpus
 from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.llvm_tools import Role
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.search import SearchPlaces, find_cuda, find_llvm, search_places
 from mlir_offload.toolchain.target import Target, parse_offload_arch
+
+if TYPE_CHECKING:
+    from mlir_offload.toolchain.cuda import CudaToolkit
 
 _HOST = "host"
 _NATIVE = "native"
@@ -47,6 +49,8 @@ def choose_release(options: CompileOptions, places: SearchPlaces, runner: Runner
 
 def choose_toolkit(places: SearchPlaces, runner: Runner) -> CudaToolkit:
     """Return the CUDA toolkit. Raises ToolchainError naming what is missing and its cure."""
+    from mlir_offload.toolchain.cuda import choose_cuda, cuda_probe
+
     try:
         return choose_cuda(find_cuda(places), places.cuda, cuda_probe(runner))
     except ToolchainError as error:
@@ -69,7 +73,7 @@ def choose_targets(names: Sequence[str]) -> tuple[Target, ...]:
 
 
 def _default_archs() -> tuple[str, ...]:
-    gpus = tuple(dict.fromkeys(probe_gpus()))
+    gpus = _gpus()
     if gpus:
         show_note(f"compiling for the GPU of this machine (--offload-arch={','.join(gpus)})")
         return gpus
@@ -77,8 +81,14 @@ def _default_archs() -> tuple[str, ...]:
     return (_HOST,)
 
 
+def _gpus() -> tuple[str, ...]:
+    from mlir_offload.toolchain.gpu import probe_gpus
+
+    return tuple(dict.fromkeys(probe_gpus()))
+
+
 def _native_archs() -> tuple[str, ...]:
-    gpus = tuple(dict.fromkeys(probe_gpus()))
+    gpus = _gpus()
     if not gpus:
         msg = "--offload-arch=native: this machine has no GPU that its driver can use"
         raise ToolchainError(msg, hint="name the architecture (sm_90), or use --offload-arch=host")

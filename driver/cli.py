@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import FrameType
-
-import click
 
 from mlir_offload.driver import __version__
 from mlir_offload.driver.report import render_error, show
@@ -31,6 +29,8 @@ options:
   -c, -S, -emit-llvm    stop at the object, the assembly, the LLVM IR of the host module
   --offload-arch=LIST   sm_NN, host (the CPU), native; commas or several times
                         (default: the GPU of this machine, else the CPU)
+  --device-code=FORM    bitcode (device LTO at the link), object (assembled by ptxas), or
+                        auto: bitcode with -c, object where one call compiles and links
   --llvm=N|PATH         LLVM release or prefix (default: the newest complete one)
   --cuda-path=PATH      CUDA toolkit
   --rocm-path=PATH      ROCm installation
@@ -82,7 +82,7 @@ def _input_output(error: OSError) -> InputOutputError:
 
 
 @contextlib.contextmanager
-def _interruptible(runner: ProcessRunner):  # type: ignore[no-untyped-def]  # a generator of None
+def _interruptible(runner: ProcessRunner) -> Iterator[None]:
     """End the children at Ctrl-C or SIGTERM; the workspace is removed as the stack unwinds."""
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (signature of a handler)
@@ -101,15 +101,15 @@ def _dispatch(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
     """Call the verb, or the compiler where the first word is none."""
     first = arguments[0] if arguments else "--help"
     if first in {"--help", "-h", "-help"}:
-        click.echo(_USAGE, nl=False)
+        sys.stdout.write(_USAGE)
         return 0
     if first == "--version":
-        click.echo(f"mlir-offload {__version__}")
+        sys.stdout.write(f"mlir-offload {__version__}\n")
         return 0
     if first == "step":
         from mlir_offload.driver.steps import run_step
 
-        run_step(arguments[1:], runner)
+        run_step(arguments[1:])
         return 0
     if first == "toolchains":
         from mlir_offload.driver.toolchains import show_toolchains

@@ -8,27 +8,42 @@ from pathlib import Path
 
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.device import DeviceModule, compile_device, kernel_options
-from mlir_offload.driver.options import Mode
-from mlir_offload.driver.parallel import beside
+from mlir_offload.driver.normalize import normalized
+from mlir_offload.driver.options import MLIR_SUFFIXES, Mode
+from mlir_offload.driver.parallel import beside, in_parallel
 from mlir_offload.driver.split_file import SplitFiles, load_split_files
 from mlir_offload.offload.llvm_ir import in_process_llvm_major
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
 from mlir_offload.toolchain.process import Command, Completed
-from mlir_offload.translate.diagnostics import check_source, condense
+from mlir_offload.translate.diagnostics import condense
 from mlir_offload.translate.host import check_host
 from mlir_offload.translate.lower import (
     host_pipeline_command,
-    normalize_command,
     translate_command,
 )
+
+
+def compile_inputs(context: BuildContext) -> None:
+    """Compile every source to its object, side by side."""
+    in_parallel([partial(_compile, context, *pair) for pair in context.compiled.items()])
+
+
+def _compile(context: BuildContext, source: Path, output: Path) -> None:
+    if source.suffix in MLIR_SUFFIXES:
+        compile_mlir(context, source, output.parent, output)
+        return
+    context.executor.make_directory(output.parent)
+    context.executor.tool(host_command(context, source, output), output)
 
 
 def compile_mlir(context: BuildContext, source: Path, directory: Path, output: Path) -> None:
     """Compile one `.mlir` file to `output`, all intermediate files in `directory`.
 
+    It has been normalised there, or is being so.
+
     Raises SourceError for what is wrong in the program, with its place in `source`.
     """
-    check_source(source)
+    context.wait_for(normalized(directory))
     split = _split(context, source, directory)
     device, host = beside(
         partial(compile_device, context, source, split.modules),
@@ -44,17 +59,9 @@ def compile_mlir(context: BuildContext, source: Path, directory: Path, output: P
 
 
 def _split(context: BuildContext, source: Path, directory: Path) -> SplitFiles:
-    executor, llvm = context.executor, context.llvm
-    normal = directory / "normal.mlir"
-    executor.tool(
-        normalize_command(llvm, source, normal),
-        normal,
-        decides=True,
-        diagnose=partial(condense, source=source),
-    )
     parts = directory / "split"
     program = ("--from", source, "--unit-id", _unit_id(source), "--llvm", str(context.consumer))
-    executor.step("split", (normal, *program, "-o", parts), decides=True)
+    context.executor.step("split", (normalized(directory), *program, "-o", parts), decides=True)
     return load_split_files(parts)
 
 

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from mlir_offload.driver.execute import Executor
-from mlir_offload.driver.options import CompileOptions
-from mlir_offload.offload.objects import ObjectContents
-from mlir_offload.toolchain.cuda import CudaToolkit
-from mlir_offload.toolchain.llvm import LlvmToolchain
-from mlir_offload.toolchain.target import Kind, Target
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from concurrent.futures import Future
+    from pathlib import Path
+
+    from mlir_offload.driver.execute import Executor
+    from mlir_offload.driver.options import CompileOptions
+    from mlir_offload.offload.objects import ObjectContents
+    from mlir_offload.toolchain.cuda import CudaToolkit
+    from mlir_offload.toolchain.llvm import LlvmToolchain
+    from mlir_offload.toolchain.target import Kind, Target
 
 
 @dataclass(frozen=True, slots=True)
 class BuildContext:
-    """The decisions that hold for every input of one call."""
+    """The decisions that hold for every input of one call.
+
+    `given` is what the objects and libraries of a link hold; `compiled` tells the file that each
+    source is compiled to; `pending` what was started early, by the file that it makes.
+    """
 
     options: CompileOptions
     llvm: LlvmToolchain
@@ -24,6 +33,8 @@ class BuildContext:
     executor: Executor
     workspace: Path
     given: tuple[ObjectContents, ...] = ()
+    compiled: Mapping[Path, Path] = field(default_factory=dict)
+    pending: dict[Path, Future[None]] = field(default_factory=dict)
 
     @property
     def consumer(self) -> int:
@@ -33,3 +44,8 @@ class BuildContext:
     def targets_of(self, kind: Kind) -> tuple[Target, ...]:
         """Return the targets of one offload kind."""
         return tuple(target for target in self.targets if target.kind is kind)
+
+    def wait_for(self, file: Path) -> None:
+        """Return when a file that was started early is there; raise what went wrong on the way."""
+        if file in self.pending:
+            self.pending[file].result()

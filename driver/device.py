@@ -9,6 +9,7 @@ from itertools import groupby
 from pathlib import Path
 
 from mlir_offload.driver.context import BuildContext
+from mlir_offload.driver.options import DeviceCode
 from mlir_offload.driver.parallel import in_parallel
 from mlir_offload.driver.split_file import ModuleFile
 from mlir_offload.driver.steps import unsplit
@@ -26,12 +27,14 @@ class ImageFile:
 
     path: Path
     target: Target
+    feature: str = ""
 
     @property
     def argument(self) -> str:
         """Return the image as the packager's `--image=` names it."""
         target = self.target
-        return f"--image=file={self.path},triple={target.triple},arch={target.arch},kind={target.kind}"
+        words = f"file={self.path},triple={target.triple},arch={target.arch},kind={target.kind}"
+        return f"--image={words},feature={self.feature}" if self.feature else f"--image={words}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +65,19 @@ def _compile_module(context: BuildContext, source: Path, module: ModuleFile) -> 
     def redux(target: Target) -> bool:
         return can_use_redux(module.module, target)
 
-    groups = [
-        (with_redux, tuple(targets))
-        for with_redux, targets in groupby(sorted(context.targets, key=redux), key=redux)
-    ]
+    groups = groupby(sorted(context.targets, key=redux), key=redux)
     results = in_parallel(
-        [partial(_compile_group, context, source, module, *group) for group in groups]
+        [
+            partial(_compile_group, context, source, module, tuple(targets), redux=with_redux)
+            for with_redux, targets in groups
+        ]
     )
     images = tuple(image for _, made in results for image in made)
     return DeviceModule(module, results[0][0], images)
 
 
 def _compile_group(
-    context: BuildContext, source: Path, module: ModuleFile, redux: bool, targets: tuple[Target, ...]
+    context: BuildContext, source: Path, module: ModuleFile, targets: tuple[Target, ...], *, redux: bool
 ) -> tuple[Path, list[ImageFile]]:
     lowered = _lower(context, source, module, redux=redux)
     make = {Kind.CUDA: _make_cuda_image, Kind.OPENMP: _make_cpu_image}
@@ -102,20 +105,30 @@ def _make_cuda_image(
     context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
 ) -> ImageFile:
     from mlir_offload.toolchain.ptx import ptx_isa_for
-    from mlir_offload.translate.device import DeviceCodegen, needs_libdevice, nvptx_bitcode_command
+    from mlir_offload.translate.device import (
+        DeviceCodegen,
+        cubin_command,
+        needs_libdevice,
+        nvptx_assembly_command,
+        nvptx_bitcode_command,
+    )
 
     del source
-    executor, cuda = context.executor, context.cuda
+    executor, llvm, cuda, options = context.executor, context.llvm, context.cuda, context.options
     isa = ptx_isa_for(target.arch, context.consumer, cuda)
-    prepared = lowered.with_suffix(f".{target.arch}.ll")
-    executor.step(
-        "nvptx-ir", (lowered, *kernel_options(module), "--llvm", str(context.consumer), "-o", prepared)
+    codegen = DeviceCodegen(target.arch, isa, options.opt_level, debug=options.debug)
+    ready, assembly, bitcode, cubin = (
+        lowered.with_suffix(f".{target.arch}.{end}") for end in ("ll", "s", "bc", "o")
     )
-    codegen = DeviceCodegen(target.arch, isa, context.options.opt_level, debug=context.options.debug)
+    release = ("--llvm", str(context.consumer))
+    executor.step("nvptx-ir", (lowered, *kernel_options(module), *release, "-o", ready))
     library = cuda.libdevice if cuda and needs_libdevice(lowered.read_text(encoding="utf-8")) else None
-    image = lowered.with_suffix(f".{target.arch}.bc")
-    executor.tool(nvptx_bitcode_command(context.llvm, prepared, image, codegen, library), image)
-    return ImageFile(image, target)
+    if cuda is None or options.device_code is DeviceCode.BITCODE:
+        executor.tool(nvptx_bitcode_command(llvm, ready, bitcode, codegen, library), bitcode)
+        return ImageFile(bitcode, target, f"+ptx{isa}")
+    executor.tool(nvptx_assembly_command(llvm, ready, assembly, codegen, library), assembly)
+    executor.tool(cubin_command(cuda, assembly, cubin, codegen, ()), cubin)
+    return ImageFile(cubin, target)
 
 
 def _make_cpu_image(

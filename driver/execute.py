@@ -14,7 +14,6 @@ from mlir_offload.driver.workspace import make_directory, publish
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, ToolFailedError
 from mlir_offload.toolchain.process import Command, Completed, Runner, tool_failed
 
-StepFunction = Callable[[Sequence[str]], None]
 Diagnose = Callable[[Completed], MlirOffloadError]
 
 _DISK_PROBLEMS = ("No space left on device", "Disk quota exceeded", "Read-only file system")
@@ -54,7 +53,6 @@ class Executor:
     """
 
     runner: Runner
-    steps: dict[str, StepFunction]
     show: Callable[[str], None]
     temporary: Path
     jobs: int = 1
@@ -103,7 +101,9 @@ class Executor:
         self._print(shlex.join(("mlir-offload", "step", name, *argv)))
         if not self.dry_run or decides:
             with self._timed(f"step {name}", None):
-                self.steps[name](argv)
+                from mlir_offload.driver.steps import run_step
+
+                run_step((name, *argv))
 
     def once(self, output: Path, make: Callable[[], None]) -> Path:
         """Make a file that several parts of the build share, by the first that asks for it."""

@@ -2,74 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 
+from mlir_offload.driver.compile import compile_inputs, host_command
 from mlir_offload.driver.context import BuildContext
+from mlir_offload.driver.device import ImageFile
 from mlir_offload.driver.options import as_operand
-from mlir_offload.driver.parallel import beside
+from mlir_offload.driver.runtime import HostRuntime, host_runtime
 from mlir_offload.offload.abi import load_abi
+from mlir_offload.offload.anchor import empty_image_command, targets_to_anchor
 from mlir_offload.offload.coverage import check_coverage, check_duplicates, check_entry_layout
 from mlir_offload.offload.objects import ObjectContents, read_objects
-from mlir_offload.offload.runtime import runtime_compile_command, runtime_link_arguments
-from mlir_offload.toolchain.errors import ToolchainError
+from mlir_offload.offload.runtime import runtime_link_arguments
+from mlir_offload.toolchain.errors import ToolchainError, VerificationError
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, host_triple
 
 _LINKER = "lld"
 _CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx"})
-CompileInputs = Callable[[], dict[Path, Path]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Runtime:
-    """The runtime of a link: its object, the kinds that it serves, GPU architectures in it."""
-
-    object: Path
-    kinds: frozenset[Kind]
-    archs: tuple[str, ...]
-
-
-def link(context: BuildContext, compile_inputs: CompileInputs, workspace: Path) -> Path:
-    """Compile the inputs that are no objects, link all, check the result, and return its path.
+def link(context: BuildContext) -> Path:
+    """Compile the sources, link all, check the result, and return its path.
 
     Raises VerificationError where the result would lack a kernel: it is not kept then.
     """
-    runtime = _runtime(context, workspace)
-    if runtime.kinds:
-        # It does not depend on the inputs, so that it costs no time of its own on two processors.
-        _, objects = beside(partial(_compile_runtime, context, runtime), compile_inputs)
-    else:
-        objects = compile_inputs()
-    made = [item for path in objects.values() if path.exists() for item in read_objects(path)]
+    compile_inputs(context)
+    made = [item for path in context.compiled.values() if path.exists() for item in read_objects(path)]
     contents = (*context.given, *made)
     _check_inputs(context, contents)
-    linked = workspace / "linked"
-    context.executor.tool(_link_command(context, objects, contents, runtime, linked), linked)
+    runtime = host_runtime(context)
+    context.wait_for(runtime.object)
+    linked = context.workspace / "linked"
+    anchor = _make_anchor(context, contents)
+    command = _link_command(context, anchor, contents, runtime, linked)
+    context.executor.tool(command, linked)
     if linked.exists():
-        check_coverage(linked, contents)
+        _check_linked(context, linked, contents)
     return linked
 
 
-def _runtime(context: BuildContext, workspace: Path) -> _Runtime:
-    kinds = {target.kind for target in context.targets}
-    kinds |= {kind for kind in Kind for item in context.given if kind in item.kinds}
-    archs = {target.arch for target in context.targets_of(Kind.CUDA)}
-    archs |= {image.arch for item in context.given for image in item.images if image.kind == Kind.CUDA}
-    return _Runtime(workspace / "runtime.o", frozenset(kinds), tuple(sorted(archs)))
-
-
-def _compile_runtime(context: BuildContext, runtime: _Runtime) -> None:
-    command = runtime_compile_command(
-        context.llvm.tool("clang"),
-        runtime.object,
-        kinds=runtime.kinds,
-        archs=runtime.archs,
-        standin=context.llvm.libomptarget is None,
-    )
-    context.executor.tool(command, runtime.object)
+def _check_linked(
+    context: BuildContext, linked: Path, contents: Sequence[ObjectContents]
+) -> None:
+    """Check the result under the name that the user gave it."""
+    try:
+        check_coverage(linked, contents)
+    except VerificationError as error:
+        error.location = str(context.options.output or "a.out")
+        raise
 
 
 def _check_inputs(context: BuildContext, contents: Sequence[ObjectContents]) -> None:
@@ -77,11 +59,31 @@ def _check_inputs(context: BuildContext, contents: Sequence[ObjectContents]) -> 
     check_duplicates(contents)
 
 
+def _make_anchor(context: BuildContext, contents: Sequence[ObjectContents]) -> tuple[Path, ...]:
+    """Return the object without which device code that only libraries have would be lost."""
+    executor, directory = context.executor, context.workspace / "anchor"
+    targets = targets_to_anchor(contents)
+    if not targets:
+        return ()
+    executor.make_directory(directory)
+    images = []
+    for number, target in enumerate(targets):
+        ending = "o" if target.kind is Kind.OPENMP else "bc"
+        path = directory / f"empty{number}.{ending}"
+        executor.tool(empty_image_command(context.llvm, target, path), path)
+        images.append(ImageFile(path, target).argument)
+    binary, text, anchor = (directory / f"anchor.{ending}" for ending in ("offload", "ll", "o"))
+    executor.step("package", (*images, "--for-clang", str(context.consumer), "-o", binary))
+    executor.step("anchor", (binary, "-o", text))
+    executor.tool(host_command(context, text, anchor), anchor)
+    return (anchor,)
+
+
 def _link_command(
     context: BuildContext,
-    objects: Mapping[Path, Path],
+    anchor: Sequence[Path],
     contents: Sequence[ObjectContents],
-    runtime: _Runtime,
+    runtime: HostRuntime,
     output: Path,
 ) -> Command:
     """Return the call of clang; it runs the linker wrapper only where there is device code."""
@@ -89,11 +91,12 @@ def _link_command(
     dry = options.dry_run
     has_device = any(item.images for item in contents) or (dry and bool(context.targets))
     has_runtime = any(item.runtime_symbols for item in contents) or (dry and bool(context.targets))
-    made = {_as_operand(path): str(made) for path, made in objects.items()}
+    made = {as_operand(str(path)): str(made) for path, made in context.compiled.items()}
     arguments = [
         *(("--offload-link",) if has_device else ()),
         *(("-shared",) if options.shared else ()),
         *((f"-fuse-ld={_LINKER}",) if context.llvm.has(f"ld.{_LINKER}") else ()),
+        *map(str, anchor),
         *(made.get(item, item) for item in options.link_items),
         *(_runtime_arguments(context, runtime) if has_runtime else ()),
         *(_device_arguments(context, runtime) if has_device else ()),
@@ -102,11 +105,7 @@ def _link_command(
     return Command((str(context.llvm.tool("clang")), *arguments, "-o", str(output)))
 
 
-def _as_operand(path: Path) -> str:
-    return as_operand(str(path))
-
-
-def _runtime_arguments(context: BuildContext, runtime: _Runtime) -> tuple[str, ...]:
+def _runtime_arguments(context: BuildContext, runtime: HostRuntime) -> tuple[str, ...]:
     cuda = context.cuda
     libraries = runtime_link_arguments(
         runtime.kinds,
@@ -116,13 +115,17 @@ def _runtime_arguments(context: BuildContext, runtime: _Runtime) -> tuple[str, .
     return (str(runtime.object), *libraries)
 
 
-def _device_arguments(context: BuildContext, runtime: _Runtime) -> list[str]:
+def _device_arguments(context: BuildContext, runtime: HostRuntime) -> list[str]:
     """Return what the linker wrapper needs to link the device code of each kind."""
+    from mlir_offload.toolchain.ptx import ptx_isa_for
+
     abi = load_abi(context.consumer)
-    arguments: list[str] = []
+    arguments = [f"-Wl,--wrapper-jobs={context.options.jobs}"]
     if Kind.CUDA in runtime.kinds:
         arguments += abi.cuda_path_arguments(_cuda_directory(context))
         arguments += abi.device_opt_arguments(NVPTX_TRIPLE, context.options.opt_level)
+        isa = min(ptx_isa_for(arch, context.consumer, context.cuda) for arch in runtime.archs)
+        arguments += abi.device_feature_arguments(NVPTX_TRIPLE, f"+ptx{isa}")
     if Kind.OPENMP in runtime.kinds:
         # The wrapper links images for the host with --no-undefined; kernels may call libm.
         arguments.append(f"-Wl,--device-linker={host_triple()}=-lm")

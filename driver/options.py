@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,6 +19,13 @@ class Mode(Enum):
     ASSEMBLY = "-S"
     LLVM_TEXT = "-S -emit-llvm"
     LLVM_BITCODE = "-c -emit-llvm"
+
+
+class DeviceCode(Enum):
+    """The form of GPU code in an object: for device LTO at the link, or assembled already."""
+
+    BITCODE = "bitcode"
+    OBJECT = "object"
 
 
 MLIR_SUFFIXES = frozenset({".mlir", ".mlirbc"})
@@ -50,11 +56,22 @@ class CompileOptions:
     time_report: bool = False
     save_temps: Path | None = None
     offload_archs: tuple[str, ...] = ()
+    wanted_device_code: DeviceCode | None = None
     llvm: str = ""
     cuda_path: str = ""
     rocm_path: str = ""
     jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
     compiler_arguments: tuple[str, ...] = ()
+
+    @property
+    def device_code(self) -> DeviceCode:
+        """Return the form of GPU code: bitcode in objects, so that a link optimises over files.
+
+        A call that links at once has nothing to gain from that, and links faster without.
+        """
+        if self.wanted_device_code is not None:
+            return self.wanted_device_code
+        return DeviceCode.OBJECT if self.mode is Mode.LINK else DeviceCode.BITCODE
 
     @property
     def mode(self) -> Mode:
@@ -99,6 +116,14 @@ def _offload_arch(options: CompileOptions, value: str) -> CompileOptions:
     return replace(options, offload_archs=tuple(dict.fromkeys((*options.offload_archs, *names))))
 
 
+def _device_code(options: CompileOptions, value: str) -> CompileOptions:
+    forms = {"auto": None, **{form.value: form for form in DeviceCode}}
+    if value not in forms:
+        msg = f"--device-code={value}: unknown form of device code"
+        raise UsageError(msg, hint=f"use one of {', '.join(forms)}")
+    return replace(options, wanted_device_code=forms[value])
+
+
 def _jobs(options: CompileOptions, value: str) -> CompileOptions:
     if not value.isdecimal() or int(value) < 1:
         msg = f"-j needs a number from 1, not '{value}'"
@@ -133,6 +158,7 @@ _FLAGS: Mapping[str, _Apply] = {
 
 _JOINED: Mapping[str, _Apply] = {
     "--offload-arch=": _offload_arch,
+    "--device-code=": _device_code,
     "--llvm=": _store("llvm"),
     "--cuda-path=": _store("cuda_path"),
     "--rocm-path=": _store("rocm_path"),
@@ -190,7 +216,9 @@ def _option(options: CompileOptions, argument: str, rest: list[str]) -> CompileO
 
 def _unknown(argument: str) -> UsageError:
     known = [*_FLAGS, *_JOINED, *_JOINED_OR_SEPARATE]
-    near = difflib.get_close_matches(argument.split("=")[0], [k.rstrip("=") for k in known], n=1, cutoff=0.8)
+    import difflib
+
+    near = difflib.get_close_matches(argument.partition("=")[0], [k.rstrip("=") for k in known], n=1, cutoff=0.8)
     hint = f"did you mean '{near[0]}'?" if near else "see 'mlir-offload --help'"
     return UsageError(f"unknown option '{argument}'", hint=hint)
 

@@ -16,9 +16,9 @@ def in_parallel(tasks: Sequence[Callable[[], T]]) -> list[T]:
     Each call has threads of its own, so that tasks may call it again without waiting for each
     other; how many programs run at once is the executor's matter.
     """
-    if len(tasks) < 2:
-        return [task() for task in tasks]
-    with ThreadPoolExecutor(max_workers=len(tasks)) as pool:
+    if len(tasks) == 1:
+        return [tasks[0]()]
+    with ThreadPoolExecutor(max_workers=len(tasks) or 1) as pool:
         futures = [pool.submit(task) for task in tasks]
         return [future.result() for future in futures]
 

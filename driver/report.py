@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from mlir_offload.driver.execute import StepTime
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError
+
+if TYPE_CHECKING:
+    from mlir_offload.driver.execute import StepTime
 
 _PROGRAM = "mlir-offload"
 
@@ -23,10 +26,11 @@ def render_error(error: MlirOffloadError, *, verbose: bool = False) -> str:
 
 def render_times(times: Iterable[StepTime]) -> str:
     """Return a line for each step: when it began and how long it took, in milliseconds."""
-    lines = ["  start      time  step (ms)"]
-    for step in sorted(times, key=lambda step: step.start_s):
-        lines.append(f"{step.start_s * 1000:7.0f}  {step.duration_s * 1000:8.0f}  {step.label}")
-    return "\n".join(lines)
+    rows = [
+        f"{step.start_s * 1000:7.0f}  {step.duration_s * 1000:8.0f}  {step.label}"
+        for step in sorted(times, key=lambda step: step.start_s)
+    ]
+    return "\n".join(("  start      time  step (ms)", *rows))
 
 
 def show_note(text: str) -> None:

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
 
 from mlir_offload.offload.image import DeviceImage, image_kind_of
 from mlir_offload.toolchain.errors import MlirOffloadError, UsageError
-from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.target import Kind, Target
 from mlir_offload.toolchain.version import parse_version
 
 # A comma in a file name does not end the value.
-_IMAGE_PARTS = re.compile(r",(?=(?:file|triple|arch|kind)=)")
+_IMAGE_PARTS = re.compile(r",(?=(?:file|triple|arch|kind|feature)=)")
 _PATH = click.Path(path_type=Path)
 _output = click.option("-o", "--output", type=_PATH, required=True)
 _kernels = click.option("--kernel", "kernels", multiple=True)
@@ -153,6 +151,16 @@ def _cuda_directory(
     write_cuda_directory(output, CudaTools(release, ptxas, nvlink, fatbinary), consumer)
 
 
+@step.command("anchor")
+@click.argument("binary", type=_PATH)
+@_output
+def _anchor(binary: Path, output: Path) -> None:
+    """Write the module that makes the linker wrapper take device code out of static libraries."""
+    from mlir_offload.offload.anchor import render_anchor
+
+    _write(output, render_anchor(binary.read_bytes()))
+
+
 @step.command("annotate")
 @_source
 @click.option("--device", "devices", type=_PATH, multiple=True, help="LLVM IR of a device module")
@@ -162,7 +170,7 @@ def _cuda_directory(
 @click.option("--location", default="", help="the file that errors name")
 @_consumer
 @_output
-def _annotate(  # noqa: PLR0913 (one parameter for each option)
+def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
     source: Path,
     devices: tuple[Path, ...],
     kernels: tuple[str, ...],
@@ -217,7 +225,7 @@ def _image(text: str) -> DeviceImage:
         raise UsageError(msg, hint="write --image=file=FILE,triple=TRIPLE,arch=ARCH,kind=KIND")
     data = Path(values["file"]).read_bytes()
     target = Target(Kind(values["kind"]), values["triple"], values["arch"])
-    return DeviceImage(target, data, image_kind_of(data))
+    return DeviceImage(target, data, image_kind_of(data), feature=values.get("feature", ""))
 
 
 def _read(path: Path) -> str:
@@ -228,16 +236,7 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8", errors="surrogateescape")
 
 
-def step_functions() -> dict[str, Callable[[Sequence[str]], None]]:
-    """Return each step as a function of its arguments."""
-    return {name: partial(_call, command) for name, command in step.commands.items()}
-
-
-def _call(command: click.Command, arguments: Sequence[str]) -> None:
-    command.main(list(arguments), prog_name=f"mlir-offload step {command.name}", standalone_mode=False)
-
-
-def run_step(arguments: Sequence[str], runner: Runner) -> None:  # noqa: ARG001 (every verb's shape)
+def run_step(arguments: Sequence[str]) -> None:
     """Run `mlir-offload step NAME ARGUMENT...`. Raises UsageError for a bad command line."""
     try:
         step.main(list(arguments), prog_name="mlir-offload step", standalone_mode=False)

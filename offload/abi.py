@@ -23,6 +23,7 @@ _ROW_LISTS = (
     ("linker_wrapper", "fatbinary_image_option"),
     ("linker_wrapper", "cuda_path"),
     ("linker_wrapper", "device_opt_level"),
+    ("linker_wrapper", "device_feature"),
 )
 
 
@@ -78,6 +79,7 @@ class OffloadAbi:
     entry: EntryLayout
     fatbinary_option: str
     device_opt_argument: str
+    device_feature_argument: str
     cuda_arguments: tuple[str, ...]
 
     def kind_code(self, kind: Kind) -> int:
@@ -89,6 +91,12 @@ class OffloadAbi:
         if not self.device_opt_argument:
             return ()
         return (self.device_opt_argument.format(triple=triple, level=level),)
+
+    def device_feature_arguments(self, triple: str, feature: str) -> tuple[str, ...]:
+        """Return what `clang --offload-link` needs to compile bitcode images with a feature."""
+        if not self.device_feature_argument:
+            return ()
+        return (self.device_feature_argument.format(triple=triple, feature=feature),)
 
     def cuda_path_arguments(self, path: Path) -> tuple[str, ...]:
         """Return what `clang --offload-link` needs to take every CUDA tool from a directory."""
@@ -116,6 +124,7 @@ def load_abi(major: int) -> OffloadAbi:
         entry=_entry_layout(row_of(table["entries"], major)),
         fatbinary_option=row_of(wrapper["fatbinary_image_option"], major)["option"],
         device_opt_argument=row_of(wrapper["device_opt_level"], major)["argument"],
+        device_feature_argument=row_of(wrapper["device_feature"], major)["argument"],
         cuda_arguments=tuple(row_of(wrapper["cuda_path"], major)["arguments"]),
     )
 

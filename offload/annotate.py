@@ -87,7 +87,7 @@ def annotate_host(
         for kind in ordered
         for kernel in kernels
     ]
-    return _embed(_register(text, entries, abi), binary)
+    return embed_binary(_register(text, entries, abi), binary)
 
 
 def resolve_launches(text: str, kernels: set[str], location: str = "") -> str:
@@ -128,6 +128,22 @@ def render_stub(kernel: HostKernel) -> str:
     return "\n".join([*lines, "  ret void", "}", ""])
 
 
+def embed_binary(text: str, binary: bytes) -> str:
+    """Return the host module with the binary where the linker wrapper looks for it (`-fembed-offload-object`)."""
+    number = next_metadata_number(text)
+    embedded = (
+        f"@{_EMBEDDED} = private constant [{len(binary)} x i8] "
+        f'c"{escape_blob(binary)}", section "{_EMBEDDED_SECTION}", align 8, !exclude !{number}\n'
+    )
+    metadata = (
+        f"!llvm.embedded.objects = !{{!{number + 1}}}\n"
+        f"!{number} = !{{}}\n"
+        f'!{number + 1} = !{{ptr @{_EMBEDDED}, !"{_EMBEDDED_SECTION}"}}\n'
+    )
+    text = extend_used_list(text, "llvm.compiler.used", (_EMBEDDED,))
+    return text + embedded + metadata
+
+
 def _pack_argument(index: int, kind: str) -> list[str]:
     slot = f"  %s{index} = getelementptr ptr, ptr %params, i64 {index}"
     if kind.startswith("ptr byval("):
@@ -156,21 +172,6 @@ def _register(text: str, entries: Sequence[OffloadEntry], abi: OffloadAbi) -> st
     )
     listed = ", ".join(f"!{number + i}" for i in range(len(names)))
     return f"{text}!llvm.offloading.symbols = !{{{listed}}}\n{nodes}"
-
-
-def _embed(text: str, binary: bytes) -> str:
-    number = next_metadata_number(text)
-    embedded = (
-        f"@{_EMBEDDED} = private constant [{len(binary)} x i8] "
-        f'c"{escape_blob(binary)}", section "{_EMBEDDED_SECTION}", align 8, !exclude !{number}\n'
-    )
-    metadata = (
-        f"!llvm.embedded.objects = !{{!{number + 1}}}\n"
-        f"!{number} = !{{}}\n"
-        f'!{number + 1} = !{{ptr @{_EMBEDDED}, !"{_EMBEDDED_SECTION}"}}\n'
-    )
-    text = extend_used_list(text, "llvm.compiler.used", (_EMBEDDED,))
-    return text + embedded + metadata
 
 
 def _unresolvable(location: str) -> SourceError:

@@ -72,13 +72,13 @@ def missing_kernels(linked: Path, expected: ExpectedKernels) -> tuple[KernelImag
     kernels = expected.kernels | {pair for item in contents for pair in _registered(item)}
     held = frozenset(pair for item in contents for pair in held_kernels(item))
     found = frozenset((pair.kind, pair.arch) for pair in held)
-    archs = expected.archs | (expected.member_archs & found) or found
+    taken = expected.archs | (expected.member_archs & found)
     kinds = (Kind.CUDA.value, Kind.OPENMP.value)
     wanted = (
         KernelImage(kind, arch, kernel)
         for kind, kernel in kernels
         if kind in kinds
-        for arch in _archs_of(kind, archs)
+        for arch in _first_archs(kind, (taken, expected.member_archs, found))
     )
     return tuple(sorted(pair for pair in wanted if pair not in held))
 
@@ -99,7 +99,7 @@ def check_entry_layout(inputs: Iterable[ObjectContents], abi: OffloadAbi) -> Non
 
     Its linker wrapper would link such an object in silence.
     """
-    readable = {(abi.entry.section(kind), len(abi.entry.fields)) for kind in Kind}
+    readable = {(section, len(abi.entry.fields)) for _, section in abi.entry.sections}
     for item in inputs:
         if not item.is_relocatable or not item.images:
             continue
@@ -160,8 +160,10 @@ def _image_kernels(kind: str, data: bytes, location: str) -> frozenset[str]:
     )
 
 
-def _archs_of(kind: str, archs: frozenset[tuple[str, str]]) -> tuple[str, ...]:
-    return tuple(arch for other, arch in archs if other == kind) or ("",)
+def _first_archs(kind: str, choices: Sequence[frozenset[tuple[str, str]]]) -> tuple[str, ...]:
+    """Return the architectures of a kind in the first choice that has any."""
+    found = (tuple(arch for other, arch in choice if other == kind) for choice in choices)
+    return next((archs for archs in found if archs), ("",))
 
 
 def _check_same(kernel: str, kind: str, first: ObjectContents, second: ObjectContents) -> None:

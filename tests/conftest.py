@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Generator
 from pathlib import Path
 
+import pluggy
 import pytest
 
 # The compiler as a user starts it, with the interpreter that runs the tests.
@@ -47,11 +49,11 @@ def _has_llvm(major: int) -> bool:
     return Path(f"/usr/lib/llvm-{major}/bin/clang").exists()
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> object:
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pluggy.Result[pytest.TestReport]]:
     """Turn a skip into a failure where the tools were promised."""
-    report = yield
+    outcome = yield
+    report = outcome.get_result()
     if item.config.getoption("--require-tools") and report.skipped and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
         report.longrepr = f"skipped although --require-tools was given: {report.longrepr}"
-    return report

@@ -7,13 +7,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from mlir_offload.toolchain.cuda import CudaInstallation, inspect_cuda, load_cuda_table
 from mlir_offload.toolchain.llvm import LlvmInstallation, inspect_llvm
 from mlir_offload.toolchain.llvm_tools import load_llvm_table
-from mlir_offload.toolchain.rocm import RocmDeviceLibs, inspect_rocm, load_rocm_table
 from mlir_offload.toolchain.wish import Wish, first_wish
+
+if TYPE_CHECKING:
+    from mlir_offload.toolchain.cuda import CudaInstallation
+    from mlir_offload.toolchain.rocm import RocmDeviceLibs
 
 _DIGITS = re.compile(r"\d+")
 _PATH = "PATH"
@@ -146,6 +148,8 @@ def find_cuda(places: SearchPlaces) -> tuple[CudaInstallation, ...]:
     Where one was asked for, that one only. Order: PATH, the usual places, the nvidia wheels. What
     lies on PATH without libdevice is a script or a link that calls a toolkit elsewhere.
     """
+    from mlir_offload.toolchain.cuda import inspect_cuda
+
     found = _inspect_each(
         _cuda_roots(places), lambda root, source: inspect_cuda(root, source=source)
     )
@@ -157,6 +161,8 @@ def _cuda_roots(places: SearchPlaces) -> Iterator[tuple[Path, str]]:
         path = places.cuda.path
         yield (path.parent if path.name == "bin" else path), places.cuda.source
         return
+    from mlir_offload.toolchain.cuda import load_cuda_table
+
     table = load_cuda_table()
     for folder in places.path:
         if (folder / "ptxas").is_file():
@@ -171,6 +177,8 @@ def _cuda_roots(places: SearchPlaces) -> Iterator[tuple[Path, str]]:
 
 def find_rocm(places: SearchPlaces) -> tuple[RocmDeviceLibs, ...]:
     """Return the ROCm device libraries, best first; where a folder was asked for, that one only."""
+    from mlir_offload.toolchain.rocm import inspect_rocm, load_rocm_table
+
     if places.rocm is not None:
         roots = iter([(places.rocm.path, places.rocm.source)])
     else:

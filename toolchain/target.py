@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import platform
+import os
 import re
 from dataclasses import dataclass
 from enum import StrEnum
@@ -36,7 +36,7 @@ _SM = re.compile(r"sm_(\d{2,3})([af]?)")
 
 def host_triple() -> str:
     """Return the target triple of this machine as Debian's clang spells it."""
-    return f"{platform.machine()}-pc-linux-gnu"
+    return f"{os.uname().machine}-pc-linux-gnu"
 
 
 def parse_offload_arch(name: str) -> Target:

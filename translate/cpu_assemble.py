@@ -20,11 +20,10 @@ from mlir_offload.translate.cpu_launch import (
     fiber_definition,
     item_name,
     launch_definition,
-    loop_definition,
-    region_definition,
 )
 from mlir_offload.translate.cpu_region import has_barrier, split_at_barriers
 from mlir_offload.translate.cpu_rewrite import RewrittenModule
+from mlir_offload.translate.cpu_run import run_definition
 from mlir_offload.translate.cpu_text import DeviceModule, Function, symbol
 
 Support = tuple[tuple[str, str], ...]
@@ -135,15 +134,15 @@ def _build_kernel(
     waiting: frozenset[str],
 ) -> _Built:
     debug = nodes.debug_of(item)
-    if kernel.mode is KernelMode.REGIONS and not any(_mentions(item, name) for name in waiting):
+    waits_elsewhere = any(_mentions(item, name) for name in waiting)
+    if kernel.mode is not KernelMode.FIBERS and not waits_elsewhere:
         region = split_at_barriers(item)
         if region is not None:
-            text = region_definition(kernel.name, region, nodes.vector(debug))
+            # One array for all work-items of a vector would be wrong.
+            is_serial = region.has_shared_arrays or _calls_with_arrays(item, functions)
+            marks = debug if is_serial else nodes.vector(debug)
+            text = run_definition(kernel.name, region, marks)
             return _Built(kernel, region.function, text, region.state_bytes)
-    if kernel.mode is KernelMode.LOOPS:
-        # One array for all work-items of a vector would be wrong.
-        marks = debug if _has_arrays(item, functions) else nodes.vector(debug)
-        return _Built(kernel, item, loop_definition(kernel.name, item, marks))
     text = fiber_definition(kernel.name, item, debug)
     return _Built(CpuKernel(kernel.name, KernelMode.FIBERS), item, text)
 
@@ -175,9 +174,9 @@ def _functions_that_wait(device: DeviceModule) -> frozenset[str]:
     return frozenset(found)
 
 
-def _has_arrays(item: Function, functions: dict[str, Function]) -> bool:
-    seen: set[str] = set()
-    work = [item.name]
+def _calls_with_arrays(item: Function, functions: dict[str, Function]) -> bool:
+    seen: set[str] = {item.name}
+    work = [other for other in functions if other != item.name and _mentions(item, other)]
     while work:
         name = work.pop()
         if name in seen:

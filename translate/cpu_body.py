@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING
+from mlir_offload.translate.cpu_kernel import (
+    BARRIER,
+    END,
+    Entrance,
+    RegionKernel,
+    Slot,
+    argument_name,
+)
+from mlir_offload.translate.cpu_values import TOKEN, Block, defined_name, incoming, opcode, used_names
+from mlir_offload.translate.cpu_variant import leaves_of
+
 
 class RegionBody:
     """Writes the body of the split function; values with a slot go over variables of their own.
@@ -63,7 +72,7 @@ class RegionBody:
             if opcode(line) != "phi":
                 lines += stores
                 stores = []
-            if _BARRIER.search(line):
+            if BARRIER.search(line):
                 return [*lines, *self._leave(int(block.successors[0].removeprefix("mo.b")))]
             *loads, line = self._with_loads(line)  # noqa: PLW2901
             lines += [*loads, *self._with_condition(line)]

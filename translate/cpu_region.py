@@ -9,81 +9,33 @@ work-items is one that the compiler vectorises.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mlir_offload.translate.cpu_body import RegionBody
+from mlir_offload.translate.cpu_kernel import BARRIER, Entrance, RegionKernel, Slot, argument_name
 from mlir_offload.translate.cpu_shared import size_of
+from mlir_offload.translate.cpu_slice import Code, Region, SliceWriter
 from mlir_offload.translate.cpu_text import Function, first_type, split_list
 from mlir_offload.translate.cpu_uniform import find_uniform, is_pure
 from mlir_offload.translate.cpu_values import (
-    TOKEN,
     Block,
     defined_name,
     find_liveness,
-    incoming,
     opcode,
     parameter_name,
     parse_blocks,
     result_type,
     used_names,
 )
+from mlir_offload.translate.cpu_variant import build_variants, conditions_of, leaves_of
 
-_BARRIER = re.compile(r"call void @mo\.barrier\(")
 _LIFETIME = re.compile(r"call void @llvm\.lifetime\.")
 _MAX_BLOCK = 1024
-END = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """A value that waits in memory: its type and the offset of its array in the block's state."""
-
-    value: str
-    type: str
-    offset: int
-    is_uniform: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Entrance:
-    """A place where the function is entered: behind barrier `number`, or 0 for its beginning.
-
-    `live` is what must be brought back from memory or passed; `variant` says how the rows are run.
-    """
-
-    number: int
-    live: tuple[Slot, ...]
-    variant: Variant
-
-    @property
-    def exits(self) -> tuple[int, ...]:
-        """Return the barriers that come next, END for the end of the kernel."""
-        return tuple(sorted({n for leaf in leaves_of(self.variant) for n in leaf.region.exits}))
-
-
-@dataclass(frozen=True, slots=True)
-class RegionKernel:
-    """The split function and what the code around it has to know.
-
-    The function takes the context, the number of the entrance, the kernel's arguments, the uniform
-    values, whether to leave the number of the next entrance at `next_offset`, and for each of
-    `conditions` whether it is known and what it is. Uniform values `in_memory` are left there by
-    each work-item; the code around the function computes the others itself.
-    """
-
-    function: Function
-    arguments: tuple[str, ...]
-    entrances: tuple[Entrance, ...]
-    uniform: tuple[Slot, ...]
-    in_memory: frozenset[str]
-    conditions: tuple[str, ...]
-    next_offset: int
-    state_bytes: int
-    has_shared_arrays: bool
 
 
 def has_barrier(function: Function) -> bool:
     """Say whether the function itself waits at a barrier."""
-    return any(_BARRIER.search(line) for line in function.body)
+    return any(BARRIER.search(line) for line in function.body)
 
 
 def split_at_barriers(function: Function) -> RegionKernel | None:
@@ -107,7 +59,13 @@ def split_at_barriers(function: Function) -> RegionKernel | None:
         name: Slot(name, type_ := result_type(lines[name]), state.add(type_), name in uniform)
         for name in kept
     }
-    entrances = _entrances(blocks, resumes, live_in, slots, lines)
+    arguments = {
+        parameter_name(text): f"%p{index}"
+        for index, text in enumerate(function.parameters[1:])
+        if "byval(" not in text
+    }
+    starts = {0: blocks[0].label, **{number: block.label for number, block in resumes.items()}}
+    entrances = _entrances(starts, live_in, slots, Code({b.label: b for b in blocks}, lines, arguments))
     shared = tuple(slot for slot in slots.values() if slot.is_uniform)
     conditions = tuple(dict.fromkeys(c for e in entrances for c in conditions_of(e.variant)))
     kernel = RegionKernel(
@@ -166,7 +124,7 @@ def _cut(blocks: list[Block]) -> list[Block]:
         result.append(part)
         for line in block.lines:
             part.lines.append(line)
-            if _BARRIER.search(line):
+            if BARRIER.search(line):
                 number += 1
                 part.lines.append(f"  br label %mo.b{number}")
                 part = Block(f"mo.b{number}")
@@ -269,27 +227,13 @@ def _hoist(
 
 
 def _entrances(
-    blocks: list[Block],
-    resumes: dict[int, Block],
-    live_in: dict[str, frozenset[str]],
-    slots: dict[str, Slot],
-    lines: dict[str, str],
+    starts: dict[int, str], live_in: dict[str, frozenset[str]], slots: dict[str, Slot], code: Code
 ) -> tuple[Entrance, ...]:
-    by_label = {block.label: block for block in blocks}
-    starts = {0: blocks[0].label, **{number: block.label for number, block in resumes.items()}}
     found: list[Entrance] = []
     for number, label in starts.items():
         names = live_in[label] if number else frozenset()
         live = tuple(slot for name, slot in slots.items() if name in names)
-        region = Region(
-            label, by_label, lines,
-            {slot.value: f"%s{number}.u{slot.offset}" for slot in live if slot.is_uniform},
-            frozenset(slot.value for slot in live if not slot.is_uniform),
-        )
-        found.append(Entrance(number, live, build_variants(region)))
+        uniform = {slot.value: f"%s{number}.u{slot.offset}" for slot in live if slot.is_uniform}
+        varying = frozenset(slot.value for slot in live if not slot.is_uniform)
+        found.append(Entrance(number, live, build_variants(Region(label, code, uniform, varying))))
     return tuple(found)
-
-
-def argument_name(slot: Slot) -> str:
-    """Return the parameter that brings a uniform value."""
-    return f"%mo.u{slot.offset}"

@@ -29,6 +29,18 @@ X = "%mo.x"
 _LONGEST = 64
 
 
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A kernel's blocks by label, its instructions by the value they define, and its arguments.
+
+    `arguments` gives the text that stands for each outside the kernel.
+    """
+
+    blocks: dict[str, Block]
+    lines: dict[str, str]
+    arguments: dict[str, str]
+
+
 @dataclass(slots=True)
 class Region:
     """Code that runs from an entrance to the next barriers, with some conditions taken as known.
@@ -38,8 +50,7 @@ class Region:
     """
 
     start: str
-    blocks: dict[str, Block]
-    lines: dict[str, str]
+    code: Code
     uniform: dict[str, str]
     varying: frozenset[str]
     assumed: dict[str, bool] = field(default_factory=dict)
@@ -52,19 +63,19 @@ class Region:
             label = work.pop()
             if label in self._edges:
                 continue
-            self._edges[label] = self._after(self.blocks[label])
+            self._edges[label] = self._after(self.code.blocks[label])
             work.extend(s for s in self._edges[label] if not s.startswith("mo.b"))
 
     def assuming(self, condition: str, *, holds: bool) -> Region:
         """Return the region where the condition is known."""
         assumed = {**self.assumed, condition: holds}
-        return Region(self.start, self.blocks, self.lines, self.uniform, self.varying, assumed)
+        return Region(self.start, self.code, self.uniform, self.varying, assumed)
 
     @property
     def exits(self) -> tuple[int, ...]:
         """Return the numbers of the barriers that come next, 0 for the end of the kernel."""
         found = {int(s[4:]) for after in self._edges.values() for s in after if s.startswith("mo.b")}
-        if any(opcode(self.blocks[label].lines[-1]) == "ret" for label in self._edges):
+        if any(opcode(self.code.blocks[label].lines[-1]) == "ret" for label in self._edges):
             found.add(0)
         return tuple(sorted(found)) or (0,)
 
@@ -72,7 +83,7 @@ class Region:
         """Return the comparisons that branches depend on and of which nothing is known."""
         found: dict[str, None] = {}
         for label in self._edges:
-            match = _CONDITION.match(self.blocks[label].lines[-1])
+            match = _CONDITION.match(self.code.blocks[label].lines[-1])
             if match and match["then"] != match["other"] and self._truth(match["condition"]) is None:
                 found.update(dict.fromkeys(self._comparisons(match["condition"])))
         return list(found)
@@ -87,9 +98,9 @@ class Region:
     def _truth(self, value: str) -> bool | None:
         if value in {"true", "false"}:
             return value == "true"
-        if value in self.assumed or value not in self.lines:
+        if value in self.assumed or value not in self.code.lines:
             return self.assumed.get(value)
-        parts = _logic(self.lines[value])
+        parts = _logic(self.code.lines[value])
         if parts is None:
             return None
         operation, first, second = parts
@@ -102,18 +113,18 @@ class Region:
         return None if None in truths else truths[0] != truths[1]
 
     def _comparisons(self, value: str) -> list[str]:
-        if value in self.assumed or value not in self.lines:
+        if value in self.assumed or value not in self.code.lines:
             return []
-        parts = _logic(self.lines[value])
+        parts = _logic(self.code.lines[value])
         if parts is None:
             return [value]
         return [name for operand in parts[1:] for name in self._comparisons(operand)]
 
     def resolve(self, name: str) -> str | None:
         """Follow phis that only one edge can reach; None where several can."""
-        while name not in self.uniform and name in self.lines and opcode(self.lines[name]) == "phi":
+        while name not in self.uniform and name in self.code.lines and opcode(self.code.lines[name]) == "phi":
             values = {
-                value for value, label in incoming(self.lines[name])
+                value for value, label in incoming(self.code.lines[name])
                 if label in self._edges and self._defines(name) in self._edges[label]
             }
             if len(values) != 1 or name in self.varying:
@@ -122,8 +133,8 @@ class Region:
         return None if name in self.varying else name
 
     def _defines(self, name: str) -> str:
-        line = self.lines[name]
-        return next(label for label, block in self.blocks.items() if line in block.lines)
+        line = self.code.lines[name]
+        return next(label for label, block in self.code.blocks.items() if line in block.lines)
 
 
 def _logic(line: str) -> tuple[str, str, str] | None:
@@ -179,8 +190,8 @@ class SliceWriter:
             values[value] = resolved
         elif resolved in self._region.uniform:
             values[value] = self._region.uniform[resolved]
-        elif resolved not in self._region.lines:
-            values[value] = resolved if not resolved.startswith("%mo.") else None
+        elif resolved not in self._region.code.lines:
+            values[value] = self._region.code.arguments.get(resolved)
         else:
             values[value] = self._instruction(resolved, x, lines, values)
         return values[value]
@@ -188,7 +199,7 @@ class SliceWriter:
     def _instruction(
         self, name: str, x: str, lines: list[str], values: dict[str, str | None]
     ) -> str | None:
-        line = self._region.lines[name]
+        line = self._region.code.lines[name]
         if not is_pure(line):
             return None
         match = CALL.match(line)
@@ -223,9 +234,9 @@ def _without_metadata(text: str) -> str:
 def grows_with_x(region: Region, value: str) -> bool:
     """Say whether the operand is x plus something the row shares, in the arithmetic of its width."""
     resolved = region.resolve(value)
-    if resolved is None or resolved in region.uniform or resolved not in region.lines:
+    if resolved is None or resolved in region.uniform or resolved not in region.code.lines:
         return False
-    line = region.lines[resolved]
+    line = region.code.lines[resolved]
     match = CALL.match(line)
     if match:
         return callee_name(match["callee"]) == "mo.read.ptx.sreg.tid.x"
@@ -233,7 +244,7 @@ def grows_with_x(region: Region, value: str) -> bool:
     operands = split_list(_without_metadata(_POISON_FLAGS.sub("", line.split(f" = {name} ", 1)[1])))
     first = operands[0][type_end(operands[0]) :].strip().split(" to ")[0]
     if name in {"sext", "zext"}:
-        inner = region.lines.get(first, "")
+        inner = region.code.lines.get(first, "")
         return "@mo.read.ptx.sreg.tid.x(" in inner
     if name == "trunc":
         return grows_with_x(region, first)

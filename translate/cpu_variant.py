@@ -34,6 +34,7 @@ class Choice:
     """A condition that the row shares."""
 
     condition: str
+    region: Region
     then: Variant
     other: Variant
 
@@ -68,6 +69,7 @@ def build_variants(region: Region, leaves: int = _MOST_LEAVES) -> Variant:
             if not depends_on_x(region, condition):
                 return Choice(
                     condition,
+                    region,
                     build_variants(then, leaves - leaves // 2),
                     build_variants(other, leaves // 2),
                 )
@@ -83,7 +85,7 @@ def build_variants(region: Region, leaves: int = _MOST_LEAVES) -> Variant:
 
 
 def _comparison_of(region: Region, condition: str) -> tuple[Comparison, bool, bool] | None:
-    found = parse_comparison(region.lines[condition])
+    found = parse_comparison(region.code.lines[condition])
     if found is None or found.type not in {"i32", "i64"}:
         return None
     first, second, predicate = found.first, found.second, found.predicate
@@ -120,14 +122,14 @@ class Ranges:
     pairs: tuple[tuple[str, str], ...]
 
 
-def cut_ranges(cut: Cut, writer: SliceWriter, prefix: str) -> tuple[tuple[str, ...], Ranges, Ranges]:
+def cut_ranges(cut: Cut, prefix: str, loop: str) -> tuple[tuple[str, ...], Ranges, Ranges]:
     """Return instructions, and the ranges in which the comparison holds and does not.
 
     Exact for all operands: from x = 0 on the left side grows by one, and may start again at zero
     (`%w` work-items come before that).
     """
-    left = writer.slice(cut.comparison.first, "0")
-    right = SliceWriter(cut.region, f"{prefix}.r", prefix).slice(cut.comparison.second, "0")
+    left = SliceWriter(cut.region, f"{prefix}.s", loop).slice(cut.comparison.first, "0")
+    right = SliceWriter(cut.region, f"{prefix}.t", loop).slice(cut.comparison.second, "0")
     if left is None or right is None:
         msg = f"the comparison {cut.condition} cannot be evaluated for a row"
         raise ValueError(msg)

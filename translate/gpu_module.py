@@ -105,8 +105,8 @@ def assign_symbols(
     symbols: dict[KernelKey, str] = {}
     for module, kernels in modules.items():
         for kernel in kernels:
-            keeps = module in named and counts[kernel] == 1 and _hex_coded(kernel) == kernel
-            unit = f"__mo_{digest[:_UNIT_DIGITS]}_{_hex_coded(module)}__{_hex_coded(kernel)}"
+            keeps = module in named and counts[kernel] == 1 and hex_coded(kernel) == kernel
+            unit = f"__mo_{digest[:_UNIT_DIGITS]}_{hex_coded(module)}__{hex_coded(kernel)}"
             symbol = kernel if keeps else unit
             while symbol in symbols.values():
                 symbol += "_"
@@ -114,12 +114,16 @@ def assign_symbols(
     return symbols
 
 
-def _hex_coded(name: str) -> str:
-    # NVPTX: "Symbol name with unsupported characters" for a dot and a dash.
-    return "".join(
+def hex_coded(name: str) -> str:
+    """Return a C identifier: every other byte than letters, digits and underscores in hexadecimal.
+
+    NVPTX refuses dots and dashes ("Symbol name with unsupported characters").
+    """
+    coded = "".join(
         chr(byte) if byte in _NAME_BYTES else f"_{byte:02x}"
         for byte in name.encode("utf-8", errors="surrogateescape")
     )
+    return f"_{coded}" if coded[:1].isdigit() else coded
 
 
 def rename_kernels(module: OperationText, symbols: Mapping[str, str]) -> tuple[str, ...]:
@@ -139,16 +143,31 @@ def rename_kernels(module: OperationText, symbols: Mapping[str, str]) -> tuple[s
     return (*lines, module.lines[-1])
 
 
-def rename_launches(lines: Iterable[str], symbols: Mapping[KernelKey, str]) -> list[str]:
-    """Return the lines of the host in which each launch names the kernel's symbol."""
+def host_symbols(modules: Iterable[str]) -> dict[str, str]:
+    """Return for each module the name of what stands for it in the host, which needs no quotes."""
+    symbols: dict[str, str] = {}
+    taken = set(modules)
+    for module in modules:
+        symbol = hex_coded(module)
+        while symbol != module and symbol in taken:
+            symbol += "_"
+        taken.add(symbol)
+        symbols[module] = symbol
+    return symbols
+
+
+def rename_launches(
+    lines: Iterable[str], modules: Mapping[str, str], kernels: Mapping[KernelKey, str]
+) -> list[str]:
+    """Return the lines of the host in which each launch names the symbols of module and kernel."""
 
     def renamed(match: re.Match[str]) -> str:
         module, kernel = (
             unescape(quoted) if quoted is not None else bare
             for quoted, bare in ((match[1], match[2]), (match[3], match[4]))
         )
-        symbol = symbols.get((module, kernel), kernel)
-        return f"kernel = {render_symbol(module)}::{render_symbol(symbol)}"
+        symbol = kernels.get((module, kernel), kernel)
+        return f"kernel = {render_symbol(modules.get(module, module))}::{render_symbol(symbol)}"
 
     return [
         _LAUNCHED.sub(renamed, line) if '"gpu.launch_func"(' in line else line for line in lines

@@ -59,13 +59,39 @@ def check_nesting(operation: OperationText, locations: Locations) -> None:
             raise SourceError(msg, location=location, hint="move it to the top level of the file")
 
 
+def check_device_functions(module: OperationText, locations: Locations) -> None:
+    """Raise SourceError for a device function that is declared with func.func.
+
+    convert-gpu-to-nvvm makes it a call of `_mlir_ciface_<name>`, which nothing defines.
+    """
+    for operation in module.body:
+        if operation.name == "func.func" and len(operation.body) == 0:
+            name = symbol_name(operation)
+            msg = f"device function @{name} is declared, but not defined"
+            hint = f"define it in the gpu.module, or declare it with 'llvm.func @{name}(...)'"
+            raise SourceError(msg, location=locations.of(operation.lines[-1]), hint=hint)
+
+
 def check_operations(lines: tuple[str, ...], side: Side, locations: Locations) -> None:
     """Raise SourceError for an operation that the recipe has no lowering for."""
     refusals = load_refusals(side)
+    if side == "host":
+        _check_no_device_operation(lines, locations)
     for index, line in enumerate(lines):
         for refusal in refusals:
             if f'"{refusal.operation}"(' in line:
                 _check_operation(refusal, lines[index:], locations)
+
+
+def _check_no_device_operation(lines: tuple[str, ...], locations: Locations) -> None:
+    """The back end of the host would crash on it."""
+    for index, line in enumerate(lines):
+        operation = parse_operation(line) if '"nvvm.' in line else None
+        if operation is not None and operation.name.startswith("nvvm."):
+            msg = f"{operation.name} is not supported in host code"
+            last = _last_line(lines[index:], operation.indent) if line.endswith("({") else line
+            hint = "NVVM operations belong into functions of a gpu.module"
+            raise SourceError(msg, location=locations.of(last), hint=hint)
 
 
 def _check_operation(refusal: Refusal, lines: tuple[str, ...], locations: Locations) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.async_chain import AsyncRewriter
 from mlir_offload.translate.fixup import expand_device_operations
 from mlir_offload.translate.gpu_module import (
@@ -13,17 +12,21 @@ from mlir_offload.translate.gpu_module import (
     Kernel,
     KernelKey,
     assign_symbols,
+    host_symbols,
     kernel_names,
     named_modules,
     rename_kernels,
     rename_launches,
 )
-from mlir_offload.translate.hazard import check_operations, check_top_level
+from mlir_offload.translate.hazard import (
+    check_device_functions,
+    check_operations,
+    check_top_level,
+)
 from mlir_offload.translate.mlir_text import (
     Locations,
     ModuleText,
     OperationText,
-    escape,
     parse_module,
     parse_operation,
     read_locations,
@@ -39,8 +42,8 @@ _DIVISION = re.compile(r'"arith\.(?:ceildiv[us]i|floordivsi)"\(')
 class SplitProgram:
     """The parts of a program, each ready for its pipeline.
 
-    `host_text` has a `gpu.binary` in place of each `gpu.module`, whose object is the module's name:
-    the bytes that `mgpuModuleLoad` gets. `uses_runtime` says whether the host calls the GPU runtime
+    `host_text` has a `gpu.binary` in place of each `gpu.module`, whose object is its own name: the
+    bytes that `mgpuModuleLoad` gets. `uses_runtime` says whether the host calls the GPU runtime
     at all, which it may do without a kernel.
     """
 
@@ -95,6 +98,7 @@ def _gpu_module(
     locations: Locations,
     faults: frozenset[str],
 ) -> GpuModule:
+    check_device_functions(operation, locations)
     check_operations(operation.lines, "device", locations)
     name = symbol_name(operation)
     own = {kernel: symbol for (owner, kernel), symbol in symbols.items() if owner == name}
@@ -133,16 +137,16 @@ def _host(
     rewriter = AsyncRewriter(locations)
     lines: list[str] = []
     uses_runtime = False
-    launched = {owner for owner, _ in symbols}
+    launched = host_symbols(dict.fromkeys(owner for owner, _ in symbols))
     for operation in module.operations:
         if operation.name == "gpu.module":
             name = symbol_name(operation)
             if name in launched:
-                lines.append(_placeholder(name, operation))
+                lines.append(_placeholder(launched[name], operation))
             continue
         check_operations(operation.lines, "host", locations)
         uses_runtime = uses_runtime or any('"gpu.' in line for line in operation.lines)
-        lines.extend(rename_launches(rewriter.rewrite(operation.lines), symbols))
+        lines.extend(rename_launches(rewriter.rewrite(operation.lines), launched, symbols))
     declared = {
         symbol_name(operation) for operation in module.operations if operation.name == "llvm.func"
     }
@@ -150,11 +154,7 @@ def _host(
     return module.render(lines), uses_runtime
 
 
-def _placeholder(name: str, operation: OperationText) -> str:
-    if "\0" in name:
-        msg = "a gpu.module's name holds a NUL character"
-        raise SourceError(msg, hint="rename the module")
+def _placeholder(symbol: str, operation: OperationText) -> str:
     start = operation.lines[-1].rfind(" loc(")
     location = operation.lines[-1][start:] if start >= 0 else ""
-    quoted = f'"{escape(name)}"'
-    return f"  gpu.binary @{quoted} [#gpu.object<#nvvm.target, {quoted}>]{location}"
+    return f'  gpu.binary @{symbol} [#gpu.object<#nvvm.target, "{symbol}">]{location}'

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 import re
 from pathlib import Path
 
@@ -138,6 +140,22 @@ def test_objects_tell_images_entries_and_what_the_runtime_must_define(tmp_path: 
     assert [image.triple for image in contents.images] == [host_triple()]
     assert {"mgpuLaunchKernel", "mlir_offload_launch_stub"} <= contents.runtime_symbols
     assert not any("Module" in symbol for symbol in contents.runtime_symbols)
+
+
+@pytest.mark.llvm(22)
+def test_a_damaged_object_is_read_or_refused_but_never_crashes_the_reader(tmp_path: Path) -> None:
+    path = host_object(22, tmp_path)
+    data = path.read_bytes()
+    source = random.Random(2)  # noqa: S311 (not for secrets)
+    for _ in range(150):
+        broken = bytearray(data)
+        for _ in range(source.randint(1, 8)):
+            # The headers of sections, at the end, steer the reader.
+            start = source.choice((0, len(data) - 64 * 40))
+            broken[source.randrange(start, len(data))] = source.randrange(256)
+        path.write_bytes(broken)
+        with contextlib.suppress(VerificationError):
+            read_objects(path)
 
 
 @pytest.mark.llvm(22)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,16 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 HOST = "--offload-arch=host"
 
 
+Compiler = Callable[..., subprocess.CompletedProcess[str]]
+
+
 @pytest.fixture
-def compiler(mlir_offload: list[str], tmp_path: Path):  # type: ignore[no-untyped-def]  # a closure
+def compiler(mlir_offload: list[str], tmp_path: Path) -> Compiler:
+    """Return the compiler as a function that runs it in `tmp_path` and checks its exit status."""
+
     def run(*arguments: str | Path, status: int = 0) -> subprocess.CompletedProcess[str]:
-        result = subprocess.run(
-            [*mlir_offload, *map(str, arguments)], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
+        command = [*mlir_offload, *map(str, arguments)]
+        result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert result.returncode == status, result.stderr
         return result
 
@@ -36,7 +41,7 @@ def output_of(program: Path, *arguments: str, status: int = 0, **environment: st
     return result.stdout
 
 
-def test_run_passes_arguments_and_the_exit_status_of_the_program(compiler, tmp_path: Path) -> None:
+def test_run_passes_arguments_and_the_exit_status_of_the_program(compiler: Compiler, tmp_path: Path) -> None:
     (tmp_path / "p.mlir").write_text(
         "func.func @main(%argc: i32, %argv: !llvm.ptr) -> i32 {\n"
         "  %forty = arith.constant 40 : i32\n"
@@ -47,7 +52,7 @@ def test_run_passes_arguments_and_the_exit_status_of_the_program(compiler, tmp_p
     assert [path.name for path in tmp_path.iterdir()] == ["p.mlir"]
 
 
-def test_run_gives_a_signal_as_a_shell_does(compiler, tmp_path: Path) -> None:
+def test_run_gives_a_signal_as_a_shell_does(compiler: Compiler, tmp_path: Path) -> None:
     (tmp_path / "p.mlir").write_text(
         "llvm.func @abort()\nfunc.func @main() -> i32 {\n  llvm.call @abort() : () -> ()\n"
         "  %c = arith.constant 0 : i32\n  return %c : i32\n}\n"
@@ -55,19 +60,19 @@ def test_run_gives_a_signal_as_a_shell_does(compiler, tmp_path: Path) -> None:
     compiler("run", HOST, "p.mlir", status=134)
 
 
-def test_without_an_arch_it_says_which_device_it_compiles_for(compiler, tmp_path: Path) -> None:
+def test_without_an_arch_it_says_which_device_it_compiles_for(compiler: Compiler, tmp_path: Path) -> None:
     stderr = compiler("-c", EXAMPLES / "saxpy.mlir").stderr
     assert "compiling for the" in stderr
     assert (tmp_path / "saxpy.o").exists()
 
 
-def test_objects_and_a_c_file_link_to_a_program(compiler, tmp_path: Path) -> None:
+def test_objects_and_a_c_file_link_to_a_program(compiler: Compiler, tmp_path: Path) -> None:
     compiler("-c", HOST, EXAMPLES / "square.mlir", "-o", "k.o")
     compiler("k.o", EXAMPLES / "main.c", "-o", "app")
     assert "ok" in output_of(tmp_path / "app")
 
 
-def test_two_files_outlined_from_equal_names_keep_their_own_kernels(compiler, tmp_path: Path) -> None:
+def test_two_files_outlined_from_equal_names_keep_their_own_kernels(compiler: Compiler, tmp_path: Path) -> None:
     body = (EXAMPLES / "square.mlir").read_text()
     main = (EXAMPLES / "main.c").read_text()
     assert "square" in body
@@ -78,14 +83,14 @@ def test_two_files_outlined_from_equal_names_keep_their_own_kernels(compiler, tm
     assert "ok" in output_of(tmp_path / "app")
 
 
-def test_a_file_without_gpu_code_gives_a_plain_object(compiler, tmp_path: Path) -> None:
+def test_a_file_without_gpu_code_gives_a_plain_object(compiler: Compiler, tmp_path: Path) -> None:
     compiler("-c", HOST, EXAMPLES / "plain.mlir", "-o", "plain.o")
     assert read_objects(tmp_path / "plain.o") == ()
     subprocess.run(["cc", tmp_path / "plain.o", "-o", tmp_path / "plain", "-lm"], check=True)
     assert "ok" in output_of(tmp_path / "plain")
 
 
-def test_a_shared_library_brings_its_kernels(compiler, tmp_path: Path) -> None:
+def test_a_shared_library_brings_its_kernels(compiler: Compiler, tmp_path: Path) -> None:
     compiler("-shared", "-fPIC", HOST, EXAMPLES / "square.mlir", "-o", "libsquare.so")
     compiler(EXAMPLES / "main.c", "-L", tmp_path, "-lsquare", f"-Wl,-rpath,{tmp_path}", "-o", "app")
     assert "ok" in output_of(tmp_path / "app")
@@ -102,21 +107,21 @@ def test_a_shared_library_brings_its_kernels(compiler, tmp_path: Path) -> None:
     ids=["assembly", "text", "bitcode", "object"],
 )
 def test_each_last_stage_leaves_its_form_of_the_host_module(
-    compiler, tmp_path: Path, options: tuple[str, ...], name: str, content: bytes
+    compiler: Compiler, tmp_path: Path, options: tuple[str, ...], name: str, content: bytes
 ) -> None:
     compiler(*options, HOST, EXAMPLES / "saxpy.mlir")
     assert content in (tmp_path / name).read_bytes()
 
 
 @pytest.mark.parametrize("level", ["-O0", "-O1", "-O3"])
-def test_every_optimisation_level_computes_the_same(compiler, level: str) -> None:
+def test_every_optimisation_level_computes_the_same(compiler: Compiler, level: str) -> None:
     assert "ok" in compiler("run", level, HOST, EXAMPLES / "matmul.mlir").stdout
 
 
-def test_the_printed_steps_can_be_pasted_into_a_shell(compiler, mlir_offload: list[str], tmp_path: Path) -> None:
+def test_the_printed_steps_can_be_pasted_into_a_shell(compiler: Compiler, mlir_offload: list[str], tmp_path: Path) -> None:
     printed = compiler("-###", f"{HOST},sm_90", EXAMPLES / "matmul.mlir", "-o", "app")
     assert printed.stdout == ""
-    assert [path for path in tmp_path.iterdir()] == []
+    assert list(tmp_path.iterdir()) == []
     folder = tmp_path / "bin"
     folder.mkdir()
     command = folder / "mlir-offload"
@@ -133,21 +138,21 @@ def test_the_printed_steps_can_be_pasted_into_a_shell(compiler, mlir_offload: li
     assert "ok" in output_of(tmp_path / "app", MLIR_OFFLOAD_DEVICE="host")
 
 
-def test_verbose_shows_the_steps_and_still_builds(compiler, tmp_path: Path) -> None:
+def test_verbose_shows_the_steps_and_still_builds(compiler: Compiler, tmp_path: Path) -> None:
     stderr = compiler("-v", HOST, EXAMPLES / "saxpy.mlir", "-o", "app").stderr
     assert "mlir-opt" in stderr
     assert "--offload-link" in stderr
     assert (tmp_path / "app").exists()
 
 
-def test_intermediate_files_are_kept_on_request_only(compiler, tmp_path: Path) -> None:
+def test_intermediate_files_are_kept_on_request_only(compiler: Compiler, tmp_path: Path) -> None:
     compiler("-save-temps=kept", HOST, EXAMPLES / "saxpy.mlir", "-o", "app")
     kept = {path.name for path in (tmp_path / "kept").rglob("*")}
     assert {"normal.mlir", "host.ll", "images.offload"} <= kept
     assert sorted(path.name for path in tmp_path.iterdir()) == ["app", "kept"]
 
 
-def test_paths_may_hold_spaces_quotes_and_other_letters(compiler, tmp_path: Path) -> None:
+def test_paths_may_hold_spaces_quotes_and_other_letters(compiler: Compiler, tmp_path: Path) -> None:
     folder = tmp_path / "a b'c\"d, é"
     folder.mkdir()
     source = folder / "pro gram'é.mlir"
@@ -156,23 +161,21 @@ def test_paths_may_hold_spaces_quotes_and_other_letters(compiler, tmp_path: Path
     assert "ok" in output_of(folder / "o ut")
 
 
-def test_one_program_holds_images_for_the_gpu_and_the_cpu(compiler, tmp_path: Path) -> None:
+def test_one_program_holds_images_for_the_gpu_and_the_cpu(compiler: Compiler, tmp_path: Path) -> None:
     compiler("--offload-arch=sm_90", HOST, EXAMPLES / "two_modules.mlir", "-o", "app")
     assert "ok" in output_of(tmp_path / "app", MLIR_OFFLOAD_DEVICE="host")
 
 
 @pytest.mark.parametrize("release", [19, 22])
 @pytest.mark.llvm(19)
-def test_a_debugger_stops_in_a_kernel_on_the_cpu(compiler, tmp_path: Path, release: int) -> None:
+def test_a_debugger_stops_in_a_kernel_on_the_cpu(compiler: Compiler, tmp_path: Path, release: int) -> None:
     source = EXAMPLES / "matmul.mlir"
     text = source.read_text().splitlines()
     line = 1 + next(n for n, row in enumerate(text) if "memref.store %from_a" in row)
     compiler("-g", f"--llvm={release}", HOST, source, "-o", "app")
+    commands = ("set breakpoint pending on", f"break matmul.mlir:{line}", "run", "backtrace 1")
     debugger = subprocess.run(
-        [
-            "gdb", "-batch", "-nx", "-ex", "set breakpoint pending on", "-ex", f"break matmul.mlir:{line}",
-            "-ex", "run", "-ex", "backtrace 1", "./app",
-        ],  # fmt: skip
+        ["gdb", "-batch", "-nx", *(word for command in commands for word in ("-ex", command)), "./app"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -182,17 +185,17 @@ def test_a_debugger_stops_in_a_kernel_on_the_cpu(compiler, tmp_path: Path, relea
     assert "memref.store %from_a" in debugger.stdout
 
 
-def test_kernels_that_a_link_would_lose_are_named_and_nothing_is_written(compiler, tmp_path: Path) -> None:
+def test_kernels_that_a_link_would_lose_are_named_and_nothing_is_written(compiler: Compiler, tmp_path: Path) -> None:
     compiler("-c", "--offload-arch=sm_80", EXAMPLES / "saxpy.mlir", "-o", "a.o")
     compiler("-c", "--offload-arch=sm_90", EXAMPLES / "square.mlir", "-o", "b.o")
-    result = compiler("a.o", "b.o", EXAMPLES / "main.c", "-shared", "-o", "app", status=6)
+    result = compiler("a.o", "b.o", "-o", "app", status=6)
     assert "sm_80" in result.stderr
     assert "sm_90" in result.stderr
     assert not (tmp_path / "app").exists()
 
 
 @pytest.mark.llvm(19)
-def test_an_object_of_another_release_is_refused(compiler, tmp_path: Path) -> None:
+def test_an_object_of_another_release_is_refused(compiler: Compiler, tmp_path: Path) -> None:
     compiler("-c", "--llvm=19", HOST, EXAMPLES / "saxpy.mlir", "-o", "a.o")
     result = compiler("--llvm=22", "a.o", "-o", "app", status=4)
     assert "a.o" in result.stderr

@@ -11,13 +11,14 @@ import pytest
 
 from mlir_offload.driver.choose import choose_toolkit, places_for
 from mlir_offload.offload.abi import load_abi
+from mlir_offload.offload.anchor import empty_image_command, render_anchor, targets_to_anchor
 from mlir_offload.offload.annotate import HostKernel, annotate_host
 from mlir_offload.offload.binary import serialize_binary
 from mlir_offload.offload.coverage import KernelImage, check_coverage, held_kernels
 from mlir_offload.offload.fatbin import cubin_kernels, parse_fatbin
 from mlir_offload.offload.fatbinary_adapter import CudaTools, write_cuda_directory
 from mlir_offload.offload.host_module import kernel_signatures
-from mlir_offload.offload.image import DeviceImage, image_kind_of
+from mlir_offload.offload.image import DeviceImage, ImageKind, image_kind_of
 from mlir_offload.offload.objects import read_objects
 from mlir_offload.toolchain.errors import ToolchainError, VerificationError
 from mlir_offload.toolchain.llvm import LlvmToolchain
@@ -216,3 +217,23 @@ def test_compressed_fat_binaries_are_read(mode: str, cuda: CudaToolkit, tmp_path
     build.run(Command((str(cuda.fatbinary), *options, image)))
     (read,) = parse_fatbin(output.read_bytes())
     assert (read.arch, read.data) == ("sm_90", cubin.read_bytes())
+
+
+@pytest.mark.parametrize("major", RELEASES)
+def test_an_anchor_gets_device_code_out_of_a_library(
+    major: int, cuda: CudaToolkit, tmp_path: Path
+) -> None:
+    build = Build(major, cuda, tmp_path)
+    host = build.host_object({"sm_90": [build.cubin(name, "sm_90") for name in MODULES]})
+    library = tmp_path / "library.a"
+    build.run(Command(("ar", "rc", str(library), str(host))))
+    inputs = read_objects(library)
+    with pytest.raises(VerificationError, match="'saxpy' for sm_90"):
+        check_coverage(build.link("-Wl,-u,run", library), inputs)
+    (target,) = targets_to_anchor(inputs)
+    empty, source, anchor = (tmp_path / name for name in ("empty.bc", "anchor.ll", "anchor.o"))
+    build.run(empty_image_command(build.llvm, target, empty))
+    image = DeviceImage(target, empty.read_bytes(), ImageKind.BITCODE)
+    source.write_text(render_anchor(serialize_binary([image], load_abi(major))), encoding="utf-8")
+    build.clang("-c", source, "-o", anchor)
+    check_coverage(build.link(anchor, "-Wl,-u,run", library), inputs)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.offload.objects import read_objects
 from mlir_offload.offload.coverage import held_kernels
+from mlir_offload.offload.objects import read_objects
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.mlir"))

@@ -66,6 +66,11 @@ def diagnose(stderr: str, option: str = "") -> MlirOffloadError:
             "args(...)",
         ),
         (
+            "'func.call' op 'f' does not reference a valid function",
+            "call of function @f",
+            "gpu.module",
+        ),
+        (
             "'gpu.launch_func' op expected the closest surrounding module to have the 'gpu.container_module' attribute",
             "container of GPU modules",
             "module attributes {gpu.container_module} {",

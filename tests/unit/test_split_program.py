@@ -67,7 +67,7 @@ def split(text: str, source: str = SOURCE, llvm_major: int = 22) -> SplitProgram
 def test_host_and_device_are_separated() -> None:
     program = split(module(gpu_module(), host(launch("m::@k"))))
 
-    assert '  gpu.binary @"m" [#gpu.object<#nvvm.target, "m">] loc(#loc1)' in program.host_text
+    assert '  gpu.binary @m [#gpu.object<#nvvm.target, "m">] loc(#loc1)' in program.host_text
     assert "gpu.func" not in program.host_text
     assert "func.func" not in program.modules[0].text
     assert program.has_gpu
@@ -122,11 +122,24 @@ def test_kernels_of_one_name_are_told_apart_by_module() -> None:
 
 
 def test_a_name_that_nvptx_refuses_is_coded() -> None:
-    symbols = assign_symbols({"m": ("a.b", "a-b", "ok")}, named=frozenset({"m"}), unit_id="u")
+    symbols = assign_symbols(
+        {"m": ("a.b", "a-b", "1st", "ok")}, named=frozenset({"m"}), unit_id="u"
+    )
 
     assert symbols["m", "ok"] == "ok"
-    assert all(symbol.replace("_", "").isalnum() for symbol in symbols.values())
-    assert len(set(symbols.values())) == 3
+    assert all(symbol.isascii() and symbol.isidentifier() for symbol in symbols.values())
+    assert len(set(symbols.values())) == 4
+
+
+def test_a_module_of_any_name_stands_in_the_host_without_quotes() -> None:
+    text = module(gpu_module(name="a b"), gpu_module(name="a_20b"), host(launch('"a b"::@k')))
+
+    program = split(text)
+
+    assert "gpu.binary @a_20b [" in program.host_text
+    assert "gpu.binary @a_20b_ [" in program.host_text
+    symbol = program.modules[0].kernels[0].symbol
+    assert f"kernel = @a_20b_::@{symbol}" in program.host_text
 
 
 def test_equal_names_in_two_units_differ() -> None:
@@ -230,6 +243,26 @@ def test_what_must_not_stand_there_is_refused(body: str, message: str) -> None:
         split(module(body))
 
     assert caught.value.location == "p.mlir:3:4"
+
+
+def test_a_declared_device_function_is_refused() -> None:
+    text = module(gpu_module()).replace(
+        '    "gpu.func"',
+        '    "func.func"() <{function_type = (f32) -> f32, sym_name = "ext"}> ({\n'
+        '    }) : () -> () loc(#loc2)\n    "gpu.func"',
+        1,
+    )
+
+    with pytest.raises(SourceError, match="@ext is declared") as caught:
+        split(text)
+
+    assert caught.value.location == "p.mlir:3:4"
+    assert "llvm.func @ext" in caught.value.hint
+
+
+def test_an_nvvm_operation_on_the_host_is_refused() -> None:
+    with pytest.raises(SourceError, match=r"nvvm\.barrier0 is not supported in host code"):
+        split(module(host('"nvvm.barrier0"() : () -> () loc(#loc2)')))
 
 
 def test_reductions_decide_what_a_module_needs() -> None:

@@ -1,0 +1,101 @@
+"""The files on the command line: what they are, and which files come of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlir_offload.driver.options import (
+    COMPILED_SUFFIXES,
+    LINKED_SUFFIXES,
+    MLIR_SUFFIXES,
+    CompileOptions,
+    Mode,
+)
+from mlir_offload.toolchain.errors import InputOutputError, UsageError
+
+if TYPE_CHECKING:
+    from mlir_offload.offload.objects import ObjectContents
+
+_OUTPUT_SUFFIX = {
+    Mode.LINK: ".o",
+    Mode.OBJECT: ".o",
+    Mode.ASSEMBLY: ".s",
+    Mode.LLVM_TEXT: ".ll",
+    Mode.LLVM_BITCODE: ".bc",
+}
+
+
+def check_input(path: Path) -> None:
+    """Raise InputOutputError or UsageError for what is no file that the compiler takes."""
+    if not path.exists():
+        msg = f"{path}: no such file"
+        raise InputOutputError(msg, hint="check the name and the current directory")
+    if path.is_dir():
+        msg = f"{path}: is a directory"
+        raise InputOutputError(msg, hint="name the files in it")
+    if path.suffix not in MLIR_SUFFIXES | COMPILED_SUFFIXES and not _is_linked(path):
+        msg = f"{path}: unknown kind of file"
+        raise UsageError(msg, hint="inputs end in .mlir, .o, .a, .so, .c, .cpp, .ll or .bc")
+
+
+def has_mlir(options: CompileOptions) -> bool:
+    """Say whether there is MLIR to lower."""
+    return any(path.suffix in MLIR_SUFFIXES for path in options.inputs)
+
+
+def sources(options: CompileOptions) -> tuple[Path, ...]:
+    """Return the inputs that are compiled; the others go to the linker as they are."""
+    return tuple(path for path in options.inputs if not _is_linked(path))
+
+
+def final_outputs(options: CompileOptions) -> tuple[Path, ...]:
+    """Return the files that the user gets."""
+    if options.mode is Mode.LINK:
+        return (options.output or Path("a.out"),)
+    if options.output is not None:
+        return (options.output,)
+    return tuple(Path(path.stem + _OUTPUT_SUFFIX[options.mode]) for path in sources(options))
+
+
+def compiled_files(options: CompileOptions, workspace: Path) -> dict[Path, Path]:
+    """Return for each source the file that its compilation makes, in a directory of its own."""
+    suffix = _OUTPUT_SUFFIX[options.mode]
+    return {
+        path: workspace / str(number) / f"{_plain(path.stem)}{suffix}"
+        for number, path in enumerate(sources(options))
+    }
+
+
+def read_given(options: CompileOptions) -> tuple[ObjectContents, ...]:
+    """Look for device code in the objects and libraries that are to be linked."""
+    if options.mode is not Mode.LINK:
+        return ()
+    paths = [path for path in options.inputs if _is_linked(path)]
+    paths += _named_libraries(options.link_items)
+    if not paths:
+        return ()
+    from mlir_offload.offload.objects import read_objects
+
+    return tuple(item for path in paths for item in read_objects(path))
+
+
+def _is_linked(path: Path) -> bool:
+    """Say whether the file is for the linker; a library may bear a version, as libx.so.1 does."""
+    return path.suffix in LINKED_SUFFIXES or ".so." in path.name
+
+
+def _named_libraries(link_items: Sequence[str]) -> list[Path]:
+    """Return the libraries that `-l` finds in the directories of `-L`.
+
+    Libraries of the system are not looked into: device code is not installed there.
+    """
+    folders = [Path(item[2:]) for item in link_items if item.startswith("-L")]
+    names = [item[2:] for item in link_items if item.startswith("-l")]
+    candidates = (folder / f"lib{name}{end}" for name in names for folder in folders for end in (".so", ".a"))
+    return [path for path in candidates if path.is_file()]
+
+
+def _plain(stem: str) -> str:
+    return "".join(c if c.isalnum() and c.isascii() else "_" for c in stem)

@@ -1,0 +1,33 @@
+"""Load modules that are needed later while the first tools run."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+
+from mlir_offload.toolchain.target import Kind
+
+# In the order in which a compilation comes to them. Loading llvmlite and pyelftools takes as long
+# as a run of mlir-opt.
+_ALWAYS = ("mlir_offload.translate.split", "mlir_offload.translate.host")
+_OF_KIND = {
+    Kind.CUDA: ("mlir_offload.translate.device", "mlir_offload.toolchain.ptx"),
+    Kind.OPENMP: ("mlir_offload.translate.cpu",),
+}
+_LATE = (
+    "mlir_offload.offload.annotate",
+    "mlir_offload.offload.host_module",
+    "llvmlite.binding",
+    "elftools.elf.elffile",
+)
+
+
+def preload(kinds: frozenset[Kind]) -> None:
+    """Start loading what a compilation for these kinds will need; return at once."""
+    names = (*_ALWAYS, *(name for kind in Kind if kind in kinds for name in _OF_KIND[kind]), *_LATE)
+    threading.Thread(target=_load, args=(names,), daemon=True).start()
+
+
+def _load(names: tuple[str, ...]) -> None:
+    for name in names:
+        importlib.import_module(name)

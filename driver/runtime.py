@@ -1,0 +1,40 @@
+"""The host runtime of a link: which one it is, and its compilation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlir_offload.driver.context import BuildContext
+from mlir_offload.offload.runtime import runtime_compile_command
+from mlir_offload.toolchain.target import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class HostRuntime:
+    """The object of the runtime, the kinds that it serves, the GPU architectures in the program."""
+
+    object: Path
+    kinds: frozenset[Kind]
+    archs: tuple[str, ...]
+
+
+def host_runtime(context: BuildContext) -> HostRuntime:
+    """Return the runtime that this link needs, if it turns out to need one."""
+    kinds = {target.kind for target in context.targets}
+    kinds |= {kind for kind in Kind for item in context.given if kind in item.kinds}
+    archs = {target.arch for target in context.targets_of(Kind.CUDA)}
+    archs |= {image.arch for item in context.given for image in item.images if image.kind == Kind.CUDA}
+    return HostRuntime(context.workspace / "runtime.o", frozenset(kinds), tuple(sorted(archs)))
+
+
+def compile_runtime(context: BuildContext, runtime: HostRuntime) -> None:
+    """Compile the runtime by the consumer's clang: source has no skew between releases."""
+    command = runtime_compile_command(
+        context.llvm.tool("clang"),
+        runtime.object,
+        kinds=runtime.kinds,
+        archs=runtime.archs,
+        standin=context.llvm.libomptarget is None,
+    )
+    context.executor.tool(command, runtime.object)

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from mlir_offload.offload.anchor import empty_image_command, render_anchor, targets_to_anchor
+from mlir_offload.offload.binary import PackagedImage
+from mlir_offload.offload.objects import ObjectContents
+from mlir_offload.toolchain.llvm import LlvmToolchain
+from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.toolchain.version import ToolVersion
+
+LLVM = LlvmToolchain(Path("/llvm"), ToolVersion(22, 1, 0), (("clang", Path("/llvm/bin/clang")),))
+GPU = Target(Kind.CUDA, "nvptx64-nvidia-cuda", "sm_90")
+CPU = Target(Kind.OPENMP, "x86_64-pc-linux-gnu", "host")
+
+
+def contents(member: str, *targets: Target, kind: str = "") -> ObjectContents:
+    images = tuple(
+        PackagedImage(
+            kind or target.kind.value,
+            1,
+            0,
+            (("arch", target.arch.removeprefix("host")), ("triple", target.triple)),
+            b"",
+        )
+        for target in targets
+    )
+    return ObjectContents(
+        Path("a"),
+        member,
+        is_relocatable=True,
+        images=images,
+        entries=(),
+        entry_arrays=(),
+        runtime_symbols=frozenset(),
+        fatbins=(),
+    )
+
+
+def test_targets_of_library_members_alone_are_anchored() -> None:
+    assert targets_to_anchor([contents("", GPU), contents("m.o", GPU, CPU)]) == (CPU,)
+    assert targets_to_anchor([contents("", GPU, CPU), contents("m.o", GPU, CPU)]) == ()
+    assert targets_to_anchor([contents("m.o", GPU, kind="hip")]) == ()
+
+
+def test_the_empty_image_is_bitcode_for_a_gpu_and_an_object_for_the_cpu() -> None:
+    gpu = empty_image_command(LLVM, GPU, Path("e.bc")).argv
+    cpu = empty_image_command(LLVM, CPU, Path("e.o")).argv
+    assert {"--target=nvptx64-nvidia-cuda", "-march=sm_90", "-emit-llvm"} <= {*gpu}
+    assert "-emit-llvm" not in cpu
+    assert cpu[-3:] == ("/dev/null", "-o", "e.o")
+
+
+def test_an_anchor_is_a_module_with_the_binary_alone() -> None:
+    text = render_anchor(b"ab")
+    assert '[2 x i8] c"\\61\\62", section ".llvm.offloading"' in text
+    assert "define" not in text
