@@ -67,12 +67,17 @@ class CpuDeviceSource:
 
 
 def cpu_device_ir(
-    ll_text: str, *, kernels: Sequence[str], attributes: Sequence[str] = ()
+    ll_text: str,
+    *,
+    kernels: Sequence[str],
+    attributes: Sequence[str] = (),
+    fibers_only: bool = False,
 ) -> CpuDeviceSource:
     """Rewrite NVVM IR, as mlir-translate prints it, for the CPU.
 
     `attributes` go to every device function (`sanitize_address`, for example: the compiler adds
-    it only where it compiles a source language). Raises SourceError at operations that the CPU
+    it only where it compiles a source language). `fibers_only` runs each work-item on a stack of its
+    own, slow and without assumptions: what the other modes must agree with. Raises SourceError at operations that the CPU
     does not have and for kernels that the module does not define.
     """
     module = parse_device_module(ll_text)
@@ -81,7 +86,10 @@ def cpu_device_ir(
         msg = f"the device module defines no kernel {missing[0]!r}"
         raise SourceError(msg, hint="the symbol in gpu.launch_func must name a gpu.func kernel")
     rewritten = rewrite_functions(module)
-    modes = tuple(CpuKernel(name, _MODES[rewritten.sync_of(name)]) for name in kernels)
+    modes = tuple(
+        CpuKernel(name, KernelMode.FIBERS if fibers_only else _MODES[rewritten.sync_of(name)])
+        for name in kernels
+    )
     device, support = device_parts(module, rewritten, kernels, attributes)
     source = CpuDeviceSource("", modes, rewritten.layout.size_bytes, support)
     if any(kernel.mode is KernelMode.REGIONS for kernel in modes):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from mlir_offload.translate.cpu_path import Place, Region
 from mlir_offload.translate.cpu_text import Function
 from mlir_offload.translate.cpu_variant import Variant, leaves_of
 
@@ -58,6 +59,21 @@ class RegionKernel:
     next_offset: int
     state_bytes: int
     has_shared_arrays: bool
+
+    def exits_with(self, region: Region, slot: Slot) -> list[Place]:
+        """Return where the region ends at barriers behind which the value is needed."""
+        return exits_with(self.entrances, region, slot)
+
+
+def exits_with(entrances: tuple[Entrance, ...], region: Region, slot: Slot) -> list[Place]:
+    """Return where the region ends at barriers behind which the value is needed."""
+    live = {entrance.number: entrance.live for entrance in entrances}
+    return [
+        place
+        for number in region.exits
+        if number != END and slot in live[number]
+        for place in region.exit_places(number)
+    ]
 
 
 def argument_name(slot: Slot) -> str:

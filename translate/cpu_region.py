@@ -12,9 +12,17 @@ import re
 from dataclasses import replace
 
 from mlir_offload.translate.cpu_body import RegionBody
-from mlir_offload.translate.cpu_kernel import BARRIER, Entrance, RegionKernel, Slot, argument_name
+from mlir_offload.translate.cpu_kernel import (
+    BARRIER,
+    Entrance,
+    RegionKernel,
+    Slot,
+    argument_name,
+    exits_with,
+)
+from mlir_offload.translate.cpu_path import Code, Region
 from mlir_offload.translate.cpu_shared import size_of
-from mlir_offload.translate.cpu_slice import Code, Region, SliceWriter
+from mlir_offload.translate.cpu_slice import SliceWriter
 from mlir_offload.translate.cpu_text import Function, first_type, split_list
 from mlir_offload.translate.cpu_uniform import find_uniform, is_pure
 from mlir_offload.translate.cpu_values import (
@@ -85,16 +93,16 @@ def split_at_barriers(function: Function) -> RegionKernel | None:
 
 def _in_memory(entrances: tuple[Entrance, ...]) -> frozenset[str]:
     """Return the uniform values that some leaf cannot compute outside the loop over the row."""
-    live = {entrance.number: entrance.live for entrance in entrances}
+    shared = {slot.value: slot for e in entrances for slot in e.live if slot.is_uniform}
     found: set[str] = set()
-    for entrance in entrances:
-        for leaf in leaves_of(entrance.variant):
-            writer = SliceWriter(leaf.region, "q", "q")
-            for slot in (slot for number in leaf.region.exits if number for slot in live[number]):
-                if slot.is_uniform and slot.value not in found:
-                    computed = writer.slice(slot.value)
-                    if computed is None or computed.needs_x:
-                        found.add(slot.value)
+    for leaf in (leaf for entrance in entrances for leaf in leaves_of(entrance.variant)):
+        for slot in shared.values():
+            places = exits_with(entrances, leaf.region, slot)
+            if not places or slot.value in found:
+                continue
+            computed = SliceWriter(leaf.region).slice(slot.value, places)
+            if computed is None or computed.needs_x:
+                found.add(slot.value)
     return frozenset(found)
 
 
@@ -233,7 +241,6 @@ def _entrances(
     for number, label in starts.items():
         names = live_in[label] if number else frozenset()
         live = tuple(slot for name, slot in slots.items() if name in names)
-        uniform = {slot.value: f"%s{number}.u{slot.offset}" for slot in live if slot.is_uniform}
-        varying = frozenset(slot.value for slot in live if not slot.is_uniform)
-        found.append(Entrance(number, live, build_variants(Region(label, code, uniform, varying))))
+        brought = {s.value: f"%s{number}.u{s.offset}" if s.is_uniform else None for s in live}
+        found.append(Entrance(number, live, build_variants(Region(label, code, brought))))
     return tuple(found)

@@ -10,8 +10,9 @@ from mlir_offload.translate.cpu_launch import (
     load_arguments,
     run_name,
 )
-from mlir_offload.translate.cpu_slice import Region, SliceWriter
+from mlir_offload.translate.cpu_path import Region
 from mlir_offload.translate.cpu_shared import size_of
+from mlir_offload.translate.cpu_slice import SliceWriter
 from mlir_offload.translate.cpu_text import symbol
 from mlir_offload.translate.cpu_variant import (
     Choice,
@@ -105,7 +106,7 @@ class _Writer:
         return self._cut(variant, q, ranges, done)
 
     def _choice(self, choice: Choice, q: str, ranges: Ranges, done: str) -> tuple[str, ...]:
-        found = SliceWriter(choice.region, f"{q}.c", self._loop).slice(choice.condition)
+        found = SliceWriter(choice.region, f"{q}.c", self._loop).definition(choice.condition)
         if found is None:
             msg = f"the condition {choice.condition} cannot be evaluated for a row"
             raise ValueError(msg)
@@ -204,7 +205,8 @@ class _Writer:
             if slot.value in self._region.in_memory:
                 value = self._first_value(slot.type, slot.offset, f"{q}.m{slot.offset}", low, lines)
             else:
-                found = SliceWriter(known, f"{q}.o{slot.offset}.", self._loop).slice(slot.value)
+                writer = SliceWriter(known, f"{q}.o{slot.offset}.", self._loop)
+                found = writer.slice(slot.value, self._region.exits_with(known, slot))
                 lines += found.lines if found else ()
                 value = found.value if found else "poison"
             lines.append(f"  store {slot.type} {value}, ptr {_variable(slot)}")

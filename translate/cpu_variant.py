@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mlir_offload.translate.cpu_path import Region
 from mlir_offload.translate.cpu_slice import (
     Comparison,
-    Region,
     SliceWriter,
     depends_on_x,
     grows_with_x,
@@ -66,7 +66,8 @@ def build_variants(region: Region, leaves: int = _MOST_LEAVES) -> Variant:
         for condition in region.open_conditions():
             then = region.assuming(condition, holds=True)
             other = region.assuming(condition, holds=False)
-            if not depends_on_x(region, condition):
+            found = SliceWriter(region).definition(condition)
+            if found is not None and not found.needs_x:
                 return Choice(
                     condition,
                     region,
@@ -91,10 +92,11 @@ def _comparison_of(region: Region, condition: str) -> tuple[Comparison, bool, bo
     first, second, predicate = found.first, found.second, found.predicate
     is_signed = predicate.startswith("s")
     predicate = predicate.replace("s", "u", 1) if is_signed else predicate
-    if not grows_with_x(region, first):
+    place = region.place_of(condition)
+    if not grows_with_x(region, first, place):
         first, second = second, first
         predicate = _SWAPPED.get(predicate, predicate)
-    if not grows_with_x(region, first) or depends_on_x(region, second):
+    if not grows_with_x(region, first, place) or depends_on_x(region, second, place):
         return None
     is_negated = predicate in {"uge", "ugt", "ne"}
     predicate = {"uge": "ult", "ugt": "ule", "ne": "eq"}.get(predicate, predicate)
@@ -128,8 +130,9 @@ def cut_ranges(cut: Cut, prefix: str, loop: str) -> tuple[tuple[str, ...], Range
     Exact for all operands: from x = 0 on the left side grows by one, and may start again at zero
     (`%w` work-items come before that).
     """
-    left = SliceWriter(cut.region, f"{prefix}.s", loop).slice(cut.comparison.first, "0")
-    right = SliceWriter(cut.region, f"{prefix}.t", loop).slice(cut.comparison.second, "0")
+    place = [cut.region.place_of(cut.condition)]
+    left = SliceWriter(cut.region, f"{prefix}.s", loop, "0").slice(cut.comparison.first, place)
+    right = SliceWriter(cut.region, f"{prefix}.t", loop).slice(cut.comparison.second, place)
     if left is None or right is None:
         msg = f"the comparison {cut.condition} cannot be evaluated for a row"
         raise ValueError(msg)

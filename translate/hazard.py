@@ -65,7 +65,7 @@ def check_device_functions(module: OperationText, locations: Locations) -> None:
     convert-gpu-to-nvvm makes it a call of `_mlir_ciface_<name>`, which nothing defines.
     """
     for operation in module.body:
-        if operation.name == "func.func" and len(operation.body) == 0:
+        if operation.name == "func.func" and operation.is_declaration:
             name = symbol_name(operation)
             msg = f"device function @{name} is declared, but not defined"
             hint = f"define it in the gpu.module, or declare it with 'llvm.func @{name}(...)'"

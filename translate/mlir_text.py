@@ -52,6 +52,11 @@ class OperationText:
         return self.lines[0] if len(self.lines) == 1 else f"{self.lines[0]} {self.lines[-1]}"
 
     @property
+    def is_declaration(self) -> bool:
+        """Say whether its only region holds nothing: that of a function that is defined elsewhere."""
+        return not any(line.strip() for line in self.lines[1:-1])
+
+    @property
     def body(self) -> tuple[OperationText, ...]:
         """Return the operations of its only region, which has one block."""
         return tuple(cut_operations(self.lines[1:-1]))

@@ -1,0 +1,403 @@
+"""Device modules compiled for the CPU by each release, loaded, and run with known results."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import random
+import re
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from mlir_offload.toolchain.llvm import LlvmToolchain
+from mlir_offload.toolchain.process import Command, ProcessRunner, run_checked
+from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.translate.cpu import (
+    CpuDeviceSource,
+    KernelMode,
+    cpu_device_ir,
+    cpu_image_command,
+    cpu_prepare_command,
+    cpu_runtime_command,
+    finish_cpu_ir,
+)
+from mlir_offload.translate.lower import (
+    device_pipeline_command,
+    normalize_command,
+    translate_command,
+    unwrap_device,
+)
+from mlir_offload.translate.split import split_program
+
+INPUTS = Path(__file__).parent / "inputs"
+RELEASES = [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (19, 22)]
+NVPTX = "nvptx64-nvidia-cuda"
+Dim3 = tuple[int, int, int]
+
+RANGE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64)
+PARALLEL_FOR = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_void_p)
+FAIL = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p)
+
+
+class Launch(ctypes.Structure):
+    """mo_launch of offload/runtime/mo_launch.h."""
+
+    _fields_ = (
+        ("version", ctypes.c_uint32),
+        ("dynamic_shared", ctypes.c_uint32),
+        ("grid", ctypes.c_uint32 * 3),
+        ("block", ctypes.c_uint32 * 3),
+        ("parallel_for", PARALLEL_FOR),
+        ("fail", FAIL),
+    )
+
+
+@PARALLEL_FOR
+def on_two_threads(count: int, body: int, argument: int) -> None:
+    run = RANGE(body)
+    middle = count // 2
+    threads = [
+        threading.Thread(target=run, args=(argument, begin, end))
+        for begin, end in ((0, middle), (middle, count))
+        if begin < end
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A built image: its kernels by the names in the source, and how their work-items are run."""
+
+    library: ctypes.CDLL
+    symbols: dict[str, str]
+    modes: dict[str, KernelMode]
+
+    def launch(
+        self, kernel: str, grid: Dim3, block: Dim3, arguments: Sequence[object], *, shared: int = 0
+    ) -> None:
+        """Run the kernel; arrays stand for memrefs of rank 1."""
+        values: list[object] = []
+        for argument in arguments:
+            values += memref(argument) if isinstance(argument, ctypes.Array) else [argument]
+        pointers = (ctypes.c_void_p * max(1, len(values)))(
+            *(ctypes.addressof(value) for value in values)  # type: ignore[arg-type]
+        )
+        launch = Launch(1, shared, grid, block, on_two_threads, FAIL(_fail))
+        getattr(self.library, self.symbols[kernel])(ctypes.byref(launch), pointers)
+
+
+def _fail(kernel: bytes, message: bytes) -> None:
+    print(f"{kernel.decode()}: {message.decode()}", file=sys.stderr, flush=True)
+
+
+def memref(array: ctypes.Array[object]) -> list[object]:
+    pointer = ctypes.c_void_p(ctypes.addressof(array))
+    return [pointer, pointer, ctypes.c_int64(0), ctypes.c_int64(len(array)), ctypes.c_int64(1)]
+
+
+def ints(values: Sequence[int]) -> ctypes.Array[ctypes.c_int32]:
+    return (ctypes.c_int32 * len(values))(*values)
+
+
+class Build:
+    """One release at work in one directory."""
+
+    def __init__(self, major: int, directory: Path) -> None:
+        prefix = Path(f"/usr/lib/llvm-{major}")
+        names = ("clang", "opt", "mlir-opt", "mlir-translate")
+        tools = tuple((name, prefix / "bin" / name) for name in names)
+        self.llvm = LlvmToolchain(prefix, ToolVersion(major, 1, 0), tools)
+        self.directory = directory
+
+    def run(self, command: Command) -> None:
+        run_checked(ProcessRunner(), command)
+
+    def input(self, name: str) -> Path:
+        """Copy an input; before LLVM 21 gpu.printf had no comma behind its format."""
+        copy = self.directory / name
+        text = (INPUTS / name).read_text()
+        if self.llvm.version.major < 21:
+            text = re.sub(r'(gpu\.printf "[^"]*"),', r"\1", text)
+        copy.write_text(text)
+        return copy
+
+    def lower(self, source: Path) -> tuple[str, dict[str, str]]:
+        """Return NVVM IR of the one device module, and its kernels' symbols."""
+        generic, device, low, alone, text = (
+            self.directory / f"{source.stem}.{end}"
+            for end in ("generic.mlir", "device.mlir", "low.mlir", "alone.mlir", "ll")
+        )
+        self.run(normalize_command(self.llvm, source, generic))
+        program = split_program(
+            generic.read_text(),
+            source_text=source.read_text(),
+            unit_id="t",
+            llvm_major=self.llvm.version.major,
+        )
+        (module,) = program.modules
+        device.write_text(module.text)
+        self.run(device_pipeline_command(self.llvm, device, low, module=module))
+        alone.write_text(unwrap_device(low.read_text(), NVPTX))
+        self.run(translate_command(self.llvm, alone, text))
+        return text.read_text(), {kernel.name: kernel.symbol for kernel in module.kernels}
+
+    def finish(self, source: CpuDeviceSource, stem: str) -> CpuDeviceSource:
+        if not source.needs_prepare:
+            return source
+        before, after = self.directory / f"{stem}.pre.ll", self.directory / f"{stem}.inlined.ll"
+        before.write_text(source.text)
+        self.run(cpu_prepare_command(self.llvm, before, after))
+        return finish_cpu_ir(after.read_text(), source)
+
+    def image(self, source: CpuDeviceSource, stem: str, opt_level: int) -> Path:
+        final, image = self.directory / f"{stem}.final.ll", self.directory / f"{stem}.o"
+        final.write_text(source.text)
+        runtime = self.directory / "runtime.bc"
+        if not runtime.exists():
+            self.run(cpu_runtime_command(self.llvm, runtime))
+        self.run(cpu_image_command(self.llvm, final, runtime, image, opt_level=opt_level))
+        return image
+
+    def load(self, *images: Path) -> ctypes.CDLL:
+        library = images[0].with_suffix(".so")
+        clang = str(self.llvm.tool("clang"))
+        argv = (clang, "-shared", "-Wl,--no-undefined", *map(str, images), "-lm", "-o", str(library))
+        self.run(Command(argv))
+        return ctypes.CDLL(str(library))
+
+    def program(
+        self, source: Path, *, stem: str = "k", opt_level: int = 2, fibers_only: bool = False
+    ) -> Program:
+        text, symbols = self.lower(source)
+        device = cpu_device_ir(text, kernels=tuple(symbols.values()), fibers_only=fibers_only)
+        done = self.finish(device, stem)
+        library = self.load(self.image(done, stem, opt_level))
+        by_symbol = {kernel.name: kernel.mode for kernel in done.kernels}
+        modes = {name: by_symbol[symbol] for name, symbol in symbols.items()}
+        return Program(library, symbols, modes)
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def build(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Build:
+    return Build(request.param, tmp_path_factory.mktemp(f"cpu{request.param}"))
+
+
+@pytest.fixture(scope="module")
+def split(build: Build) -> Program:
+    return build.program(build.input("cpu_device.mlir"), stem="split")
+
+
+@pytest.fixture(scope="module")
+def fibers(build: Build) -> Program:
+    return build.program(build.input("cpu_device.mlir"), stem="fibers", opt_level=1, fibers_only=True)
+
+
+@pytest.fixture(params=["split", "fibers"])
+def program(request: pytest.FixtureRequest) -> Program:
+    found: Program = request.getfixturevalue(request.param)
+    return found
+
+
+def test_only_kernels_with_subgroup_operations_need_fibers(split: Program) -> None:
+    fibers = {name for name, mode in split.modes.items() if mode is KernelMode.FIBERS}
+    regions = {name for name, mode in split.modes.items() if mode is KernelMode.REGIONS}
+    assert fibers == {"total", "divergent"}
+    assert regions == {"scan", "settle", "nested", "flip"}
+
+
+@pytest.mark.parametrize("size", [1, 7, 32, 100, 1024])
+def test_scan_with_barriers_in_a_loop(program: Program, size: int) -> None:
+    values = [(i * 7) % 11 - 3 for i in range(3 * size)]
+    data = ints(values)
+    program.launch("scan", (3, 1, 1), (size, 1, 1), [data])
+    expected = [sum(values[i // size * size : i + 1]) for i in range(3 * size)]
+    assert list(data) == expected
+
+
+@pytest.mark.parametrize("size", [1, 5, 64, 130])
+def test_loop_until_a_shared_flag_stays_clear(program: Program, size: int) -> None:
+    values = [(i * 37) % 101 for i in range(2 * size)]
+    data, turns = ints(values), ints([0] * (2 * size))
+    program.launch("settle", (2, 1, 1), (size, 1, 1), [data, turns])
+    expected = [min(values[i : (i // size + 1) * size]) for i in range(2 * size)]
+    assert list(data) == expected
+    assert all(len(set(turns[b * size : (b + 1) * size])) == 1 for b in range(2))
+
+
+@pytest.mark.parametrize("block", [(1, 1, 1), (8, 1, 1), (5, 7, 1), (64, 2, 1), (33, 31, 1)])
+@pytest.mark.parametrize("odd", [False, True])
+def test_nested_barriers_agree_with_fibers(
+    split: Program, fibers: Program, block: Dim3, odd: bool
+) -> None:
+    size = block[0] * block[1]
+    results = []
+    for program in (split, fibers):
+        data = ints([(i * 13) % 97 for i in range(3 * size)])
+        arguments = [data, ctypes.c_int64(4), ctypes.c_int64(3), ctypes.c_bool(odd)]
+        program.launch("nested", (3, 1, 1), block, arguments)
+        results.append(list(data))
+    assert results[0] == results[1]
+    assert len(set(results[0])) > 1 or size == 1
+
+
+@pytest.mark.parametrize("block", [(1, 1, 1), (20, 1, 1), (60, 3, 1), (12, 45, 1), (32, 32, 1)])
+def test_all_reduce_over_blocks_of_any_size(program: Program, block: Dim3) -> None:
+    size = block[0] * block[1]
+    data, out = ints(list(range(size))), ints([0] * size)
+    program.launch("total", (1, 1, 1), block, [data, out])
+    assert set(out) == {size * (size - 1) // 2}
+
+
+def test_shuffles_on_both_sides_of_a_branch(program: Program) -> None:
+    data, valid = ints(list(range(64))), ints([0] * 64)
+    program.launch("divergent", (1, 1, 1), (64, 1, 1), [data, valid])
+    for i in range(64):
+        lane = i % 32
+        if i % 2:
+            assert (data[i], valid[i]) == (i ^ 2, 1)
+        else:
+            assert (data[i], valid[i]) == ((i + 2, 1) if lane + 2 < 32 else (i, 0))
+
+
+def test_atomics_lose_no_update_between_threads(program: Program) -> None:
+    bins, total = ints([0] * 8), (ctypes.c_float * 1)()
+    program.launch("count", (200, 1, 1), (256, 1, 1), [bins, total])
+    assert list(bins) == [200 * 32] * 8
+    assert total[0] == 200 * 256 / 2
+
+
+@pytest.mark.parametrize("size", [1, 33, 1024])
+def test_dynamic_shared_memory_is_sized_by_the_launch(program: Program, size: int) -> None:
+    data = (ctypes.c_double * size)(*(i / size for i in range(size)))
+    program.launch("flip", (1, 1, 1), (size, 1, 1), [data], shared=8 * size)
+    for i in range(size):
+        assert math.isclose(data[i], math.exp((size - 1 - i) / size), rel_tol=1e-12)
+
+
+@pytest.mark.parametrize(("width", "height"), [(1, 1), (2, 5), (3, 3), (40, 21), (64, 16)])
+def test_conditions_on_two_axes(program: Program, width: int, height: int) -> None:
+    values = [(i * 31) % 17 for i in range(width * height)]
+    data, out = ints(values), ints([-1] * (width * height))
+    sizes = [ctypes.c_int64(width), ctypes.c_int64(height)]
+    grid = (-(-width // 16), -(-height // 8), 1)
+    program.launch("stencil", grid, (16, 8, 1), [data, out, *sizes])
+    for y in range(height):
+        for x in range(width):
+            i = y * width + x
+            inside = 0 < x < width - 1 and 0 < y < height - 1
+            expected = -1
+            if inside:
+                expected = values[i - 1] + values[i + 1] + values[i - width] + values[i + width]
+            assert out[i] == expected, (x, y)
+
+
+def test_printf_formats_packed_arguments(split: Program, capfd: pytest.CaptureFixture[str]) -> None:
+    split.launch("talk", (1, 1, 1), (3, 1, 1), [ints([7, -8, 9])])
+    ctypes.CDLL(None).fflush(None)
+    expected = "7 is 0,  0.50 %\n-8 is 1,  0.50 %\n9 is 2,  0.50 %\n"
+    assert capfd.readouterr().out == expected
+
+
+PREDICATES: dict[str, Callable[[int, int], bool]] = {
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "ult": lambda a, b: a < b,
+    "ule": lambda a, b: a <= b,
+    "ugt": lambda a, b: a > b,
+    "uge": lambda a, b: a >= b,
+    "slt": lambda a, b: a < b,
+    "sle": lambda a, b: a <= b,
+    "sgt": lambda a, b: a > b,
+    "sge": lambda a, b: a >= b,
+}
+
+
+def comparison_kernel(predicate: str, type_: str, *, swapped: bool) -> str:
+    """Store whether `x + offset` compares so with the bound."""
+    operands = "%bound, %at" if swapped else "%at, %bound"
+    cast = "%x = arith.index_cast %t : index to i32" if type_ == "i32" else "%x = arith.index_cast %t : index to i64"
+    return f"""
+    gpu.func @{predicate}_{type_}_{"right" if swapped else "left"}(%out: memref<?xi32>, %offset: {type_}, %bound: {type_}) kernel {{
+      %c1 = arith.constant 1 : i32
+      %c0 = arith.constant 0 : i32
+      %t = gpu.thread_id x
+      {cast}
+      %at = arith.addi %x, %offset : {type_}
+      %holds = arith.cmpi {predicate}, {operands} : {type_}
+      scf.if %holds {{
+        memref.store %c1, %out[%t] : memref<?xi32>
+      }} else {{
+        memref.store %c0, %out[%t] : memref<?xi32>
+      }}
+      gpu.return
+    }}"""
+
+
+@pytest.fixture(scope="module")
+def comparisons(build: Build) -> Program:
+    kernels = [
+        comparison_kernel(predicate, type_, swapped=swapped)
+        for predicate in PREDICATES
+        for type_, swapped in (("i32", False), ("i64", True))
+    ]
+    source = build.directory / "comparisons.mlir"
+    source.write_text(
+        "module attributes {gpu.container_module} {\n  gpu.module @device {"
+        + "".join(kernels)
+        + "\n  }\n}\n"
+    )
+    return build.program(source, stem="comparisons", opt_level=1)
+
+
+@pytest.mark.parametrize("predicate", PREDICATES)
+def test_rows_are_cut_where_a_comparison_changes(comparisons: Program, predicate: str) -> None:
+    for bits, ctype, side in ((32, ctypes.c_int32, "left"), (64, ctypes.c_int64, "right")):
+        low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+        edges = [0, 1, -1, 5, -5, 19, 20, 21, low, low + 3, high, high - 3, high - 19, low + 20]
+        pairs = [(a, b) for a in edges for b in edges]
+        for offset, bound in random.Random(0).sample(pairs, 80):  # noqa: S311
+            out = ints([7] * 20)
+            name = f"{predicate}_i{bits}_{side}"
+            comparisons.launch(name, (1, 1, 1), (20, 1, 1), [out, ctype(offset), ctype(bound)])
+            expected = [compare(predicate, x + offset, bound, bits, side) for x in range(20)]
+            assert list(out) == expected, (bits, offset, bound)
+
+
+def compare(predicate: str, at: int, bound: int, bits: int, side: str) -> int:
+    mask = (1 << bits) - 1
+    operands = [at & mask, bound & mask]
+    if predicate.startswith("s"):
+        operands = [value - (value >> (bits - 1) << bits) for value in operands]
+    if side == "right":
+        operands.reverse()
+    return int(PREDICATES[predicate](*operands))
+
+
+def test_two_images_link_into_one(build: Build) -> None:
+    source = build.directory / "two.mlir"
+    images = []
+    for number in (1, 2):
+        source.write_text(
+            "module attributes {gpu.container_module} {\n  gpu.module @m {"
+            "\n    func.func private @value() -> i32 {"
+            f"\n      %v = arith.constant {number} : i32\n      return %v : i32\n    }}"
+            f"\n    gpu.func @k{number}(%out: memref<?xi32>) kernel {{"
+            "\n      %t = gpu.thread_id x\n      %v = func.call @value() : () -> i32"
+            "\n      memref.store %v, %out[%t] : memref<?xi32>\n      gpu.return\n    }\n  }\n}\n"
+        )
+        text, symbols = build.lower(source)
+        device = cpu_device_ir(text, kernels=tuple(symbols.values()))
+        images.append((build.image(device, f"two{number}", 2), symbols))
+    library = build.load(*(image for image, _ in images))
+    for number, (_, symbols) in enumerate(images, 1):
+        out = ints([0, 0, 0])
+        Program(library, symbols, {}).launch(f"k{number}", (1, 1, 1), (3, 1, 1), [out])
+        assert list(out) == [number] * 3
