@@ -12,7 +12,7 @@ from mlir_offload.driver.normalize import normalized
 from mlir_offload.driver.options import MLIR_SUFFIXES, Mode
 from mlir_offload.driver.parallel import beside, in_parallel
 from mlir_offload.driver.split_file import SplitFiles, load_split_files
-from mlir_offload.offload.llvm_ir import in_process_llvm_major
+from mlir_offload.offload.llvm_ir import assemble_command, in_process_llvm_major
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
 from mlir_offload.toolchain.process import Command, Completed
 from mlir_offload.translate.diagnostics import condense
@@ -51,11 +51,25 @@ def compile_mlir(context: BuildContext, source: Path, directory: Path, output: P
     )
     if context.options.mode is Mode.LLVM_TEXT:
         _annotate(context, source, device, host, output)
+    elif context.options.mode is Mode.LLVM_BITCODE:
+        _write_bitcode(context, source, device, host, output)
+    else:
+        # clang reads the text as fast as bitcode, and writing bitcode first would cost more.
+        annotated = directory / "host.annotated.ll"
+        _annotate(context, source, device, host, annotated)
+        context.executor.tool(host_command(context, annotated, output), output)
+
+
+def _write_bitcode(
+    context: BuildContext, source: Path, device: tuple[DeviceModule, ...], host: Path, output: Path
+) -> None:
+    """Write bitcode that the consumer reads: in process, if llvmlite has its LLVM; else by its clang."""
+    if in_process_llvm_major() == context.consumer:
+        _annotate(context, source, device, host, output)
         return
-    in_process = in_process_llvm_major() == context.consumer
-    annotated = directory / ("host.bc" if in_process else "host.annotated.ll")
+    annotated = host.with_name("host.annotated.ll")
     _annotate(context, source, device, host, annotated)
-    context.executor.tool(host_command(context, annotated, output), output)
+    context.executor.tool(assemble_command(context.llvm, annotated, output), output)
 
 
 def _split(context: BuildContext, source: Path, directory: Path) -> SplitFiles:

@@ -7,8 +7,8 @@ import threading
 
 from mlir_offload.toolchain.target import Kind
 
-# In the order in which a compilation comes to them. Loading llvmlite and pyelftools takes as long
-# as a run of mlir-opt.
+# In the order in which a compilation comes to them. Loading pyelftools takes as long as a run
+# of mlir-opt.
 _ALWAYS = ("mlir_offload.translate.split", "mlir_offload.translate.host")
 _OF_KIND = {
     Kind.CUDA: ("mlir_offload.translate.device", "mlir_offload.toolchain.ptx"),
@@ -17,7 +17,6 @@ _OF_KIND = {
 _LATE = (
     "mlir_offload.offload.annotate",
     "mlir_offload.offload.host_module",
-    "llvmlite.binding",
     "elftools.elf.elffile",
 )
 

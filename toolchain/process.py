@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -126,6 +127,12 @@ class ProcessRunner:
         return child
 
 
+# What a linker says of a symbol holds no word "error"; what a driver says of its linker says nothing.
+_COMPLAINT = re.compile(
+    r"^(?!.*linker command failed).*(?:error|undefined (?:reference|symbol))", re.IGNORECASE
+)
+
+
 def describe_status(returncode: int) -> str:
     """Return `exit status N` or `killed by SIGNAME`."""
     if returncode >= 0:
@@ -146,7 +153,8 @@ def run_checked(runner: Runner, command: Command, *, input_text: str | None = No
 def tool_failed(completed: Completed) -> ToolFailedError:
     """Return the error for a program that failed: its first complaint, status and command."""
     lines = [line for line in completed.stderr.splitlines() if line.strip()]
-    first = next((line for line in lines if "error" in line.lower()), lines[0] if lines else "")
+    complaints = [line for line in lines if _COMPLAINT.search(line)]
+    first = next(iter(complaints or lines), "")
     status = describe_status(completed.returncode)
     said = f": {first.strip()}" if first else ""
     return ToolFailedError(

@@ -27,7 +27,7 @@ from mlir_offload.translate.cpu_assemble import (
 from mlir_offload.translate.cpu_intrinsics import Sync
 from mlir_offload.translate.cpu_launch import KernelMode
 from mlir_offload.translate.cpu_rewrite import rewrite_functions
-from mlir_offload.translate.cpu_text import parse_device_module
+from mlir_offload.translate.cpu_text import DeviceModule, parse_device_module
 
 __all__ = [
     "CpuDeviceSource",
@@ -63,6 +63,7 @@ class CpuDeviceSource:
     kernels: tuple[CpuKernel, ...]
     shared_bytes: int
     support: tuple[tuple[str, str], ...]
+    attributes: tuple[str, ...] = ()
     needs_prepare: bool = False
 
 
@@ -91,11 +92,10 @@ def cpu_device_ir(
         for name in kernels
     )
     device, support = device_parts(module, rewritten, kernels, attributes)
-    source = CpuDeviceSource("", modes, rewritten.layout.size_bytes, support)
+    source = CpuDeviceSource("", modes, rewritten.layout.size_bytes, support, tuple(attributes))
     if any(kernel.mode is KernelMode.REGIONS for kernel in modes):
         return replace(source, text=prepared_text(device, kernels, support), needs_prepare=True)
-    text, finished = finished_module(device, modes, support, source.shared_bytes)
-    return replace(source, text=text, kernels=finished)
+    return _finished(device, source)
 
 
 def cpu_prepare_command(llvm: ToolPaths, source: Path, output: Path) -> Command:
@@ -107,8 +107,13 @@ def cpu_prepare_command(llvm: ToolPaths, source: Path, output: Path) -> Command:
 
 def finish_cpu_ir(prepared: str, source: CpuDeviceSource) -> CpuDeviceSource:
     """Split the kernels with barriers in the output of `cpu_prepare_command`."""
-    device = parse_device_module(prepared)
-    text, kernels = finished_module(device, source.kernels, source.support, source.shared_bytes)
+    return _finished(parse_device_module(prepared), source)
+
+
+def _finished(device: DeviceModule, source: CpuDeviceSource) -> CpuDeviceSource:
+    text, kernels = finished_module(
+        device, source.kernels, source.support, source.shared_bytes, source.attributes
+    )
     return replace(source, text=text, kernels=kernels, needs_prepare=False)
 
 
@@ -120,9 +125,13 @@ def cpu_runtime_command(
     march: str = "native",
     extra: Sequence[str] = (),
 ) -> Command:
-    """Compile the device runtime to bitcode; one file serves every image of a build."""
+    """Compile the device runtime to bitcode; one file serves every image of a build.
+
+    It is optimised with the image, which takes what it needs of it.
+    """
     source = files("mlir_offload.offload").joinpath("runtime", "cpu_device.c")
-    options = (f"-O{max(1, opt_level)}", *_march(march), "-fPIC", *extra)
+    unoptimised = ("-Xclang", "-disable-llvm-passes")
+    options = (f"-O{max(1, opt_level)}", *unoptimised, *_march(march), "-fPIC", *extra)
     argv = (str(llvm.tool("clang")), "-c", "-emit-llvm", *options, str(source), "-o", str(output))
     return Command(argv)
 

@@ -91,10 +91,14 @@ def _declaration(name: str, definition: str) -> str:
 
 
 def finished_module(
-    device: DeviceModule, kernels: Sequence[CpuKernel], support: Support, shared_bytes: int
+    device: DeviceModule,
+    kernels: Sequence[CpuKernel],
+    support: Support,
+    shared_bytes: int,
+    attributes: Sequence[str],
 ) -> tuple[str, tuple[CpuKernel, ...]]:
     """Add the code around the kernels; return the text, and how each kernel is run in the end."""
-    nodes = _Nodes(device)
+    nodes = _Nodes(device, attributes)
     waiting = _functions_that_wait(device)
     functions = {function.name: function for function in device.functions}
     texts: list[str] = []
@@ -191,8 +195,9 @@ def _calls_with_arrays(item: Function, functions: dict[str, Function]) -> bool:
 class _Nodes:
     """Metadata of the generated code, numbered behind that of the module."""
 
-    def __init__(self, device: DeviceModule) -> None:
+    def __init__(self, device: DeviceModule, attributes: Sequence[str]) -> None:
         self._device = device
+        self._attributes = "".join(f" {attribute}" for attribute in attributes)
         first = self._next = device.next_metadata_id()
         self.lines: list[str] = []
         self._add("distinct !{}")
@@ -219,11 +224,11 @@ class _Nodes:
         match = _SUBPROGRAM.search(item.head)
         line = next((t for t in self._device.tail if match and t.startswith(f"{match[1]} = ")), None)
         if line is None:
-            return Metadata()
+            return Metadata(self._attributes)
         at = re.search(r"\bline: (\d+)", line)
         scope = self._add(re.sub(r', linkageName: "[^"]*"', "", line.split(" = ", 1)[1]))
         location = self._add(f"!DILocation(line: {at[1] if at else 0}, scope: {scope})")
-        return Metadata(f" !dbg {scope}", f", !dbg {location}")
+        return Metadata(self._attributes, f" !dbg {scope}", f", !dbg {location}")
 
 
 def _name_items(

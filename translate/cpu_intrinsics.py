@@ -23,6 +23,8 @@ _PURE = "nocallback nofree nosync nounwind speculatable willreturn memory(none)"
 
 RUNTIME_DECLARATIONS = """\
 declare void @mo_cpu_launch(ptr, ptr, ptr)
+declare void @mo_cpu_run_blocks(ptr, i64, i64)
+declare void @mo_cpu_run_fibers(ptr, i64, i64)
 declare i32 @mo_cpu_barrier(ptr, i32, i32)
 declare i64 @mo_cpu_warp(ptr, i32, i32, i32, i64, i32, i32)
 declare i32 @mo_cpu_active_mask(ptr)

@@ -7,7 +7,7 @@ from enum import Enum
 
 from mlir_offload.translate.cpu_text import Function, first_type, symbol
 
-KERNEL_TYPE = "%mo.kernel = type { ptr, ptr, i64, i64, i32 }"
+KERNEL_TYPE = "%mo.kernel = type { ptr, ptr, ptr, i64, i64 }"
 _AXES = "xyz"
 
 
@@ -21,8 +21,9 @@ class KernelMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """References that generated code carries: `, !dbg !7` and the like, or nothing."""
+    """What generated functions carry: attributes, references like `, !dbg !7`, or nothing."""
 
+    attributes: str = ""
     subprogram: str = ""
     location: str = ""
     access_group: str = ""
@@ -44,11 +45,11 @@ def launch_definition(kernel: str, mode: KernelMode, *, shared_bytes: int, state
     described, name = symbol(f"{kernel}.kernel"), symbol(f"{kernel}.name")
     text = kernel.encode()
     spelled = "".join(chr(byte) if chr(byte).isalnum() and byte < 128 else f"\\{byte:02X}" for byte in text)
-    fibers = int(mode is KernelMode.FIBERS)
+    run_range = "@mo_cpu_run_fibers" if mode is KernelMode.FIBERS else "@mo_cpu_run_blocks"
     return "\n".join((
         f'{name} = internal constant [{len(text) + 1} x i8] c"{spelled}\\00"',
         f"{described} = internal constant %mo.kernel {{ ptr {name}, ptr {symbol(run_name(kernel))}, "
-        f"i64 {shared_bytes}, i64 {state_bytes}, i32 {fibers} }}, align 8",
+        f"ptr {run_range}, i64 {shared_bytes}, i64 {state_bytes} }}, align 8",
         f"define void {symbol(kernel)}(ptr %launch, ptr %params) nounwind {{",
         f"  call void @mo_cpu_launch(ptr %launch, ptr %params, ptr {described})",
         "  ret void",
@@ -60,8 +61,14 @@ def fiber_definition(kernel: str, item: Function, metadata: Metadata) -> str:
     """Return mo_kernel.run for a kernel whose work-items are fibers: one work-item."""
     loads, arguments = load_arguments(item.parameters[1:])
     call = f"  call void {symbol(item.name)}({', '.join(('ptr %item', *arguments))}){metadata.location}"
-    head = f"define internal void {symbol(run_name(kernel))}(ptr %item, ptr %params) nounwind"
-    return "\n".join((f"{head}{metadata.subprogram} {{", *loads, call, "  ret void", "}"))
+    head = run_head(kernel, "%item", metadata)
+    return "\n".join((head, *loads, call, "  ret void", "}"))
+
+
+def run_head(kernel: str, context: str, metadata: Metadata) -> str:
+    """Return the first line of the function behind mo_kernel.run."""
+    signature = f"{symbol(run_name(kernel))}(ptr {context}, ptr %params)"
+    return f"define internal void {signature} nounwind{metadata.attributes}{metadata.subprogram} {{"
 
 
 def load_arguments(parameters: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -8,7 +8,7 @@ from mlir_offload.translate.cpu_launch import (
     copy_block,
     fill_item,
     load_arguments,
-    run_name,
+    run_head,
 )
 from mlir_offload.translate.cpu_path import Region
 from mlir_offload.translate.cpu_shared import size_of
@@ -31,9 +31,8 @@ def run_definition(kernel: str, region: RegionKernel, metadata: Metadata) -> str
     """Return mo_kernel.run: entrance after entrance, z, y and x loops, x innermost."""
     loads, operands = load_arguments(region.arguments)
     writer = _Writer(region, operands, metadata)
-    head = f"define internal void {symbol(run_name(kernel))}(ptr %block, ptr %params) nounwind"
     return "\n".join((
-        f"{head}{metadata.subprogram} {{",
+        run_head(kernel, "%block", metadata),
         "entry:",
         *copy_block(),
         *loads,

@@ -9,8 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.mlir_text import (
     SYMBOL,
+    Locations,
     OperationText,
     escape,
     render_symbol,
@@ -156,16 +158,37 @@ def host_symbols(modules: Iterable[str]) -> dict[str, str]:
     return symbols
 
 
+def check_launches(
+    lines: Iterable[str], kernels: Mapping[KernelKey, str], locations: Locations
+) -> None:
+    """Raise SourceError for a launch of what no gpu.module defines as a kernel.
+
+    mlir-opt 22 accepts such a launch; at run time it would find nothing.
+    """
+    for line in lines:
+        match = _LAUNCHED.search(line) if '"gpu.launch_func"(' in line else None
+        if match is not None and _launched(match) not in kernels:
+            module, kernel = (render_symbol(name) for name in _launched(match))
+            msg = f"launch of kernel {module}::{kernel}, which does not exist"
+            hint = "define it in that gpu.module, or correct the name"
+            raise SourceError(msg, hint=hint, location=locations.of(line))
+
+
+def _launched(match: re.Match[str]) -> KernelKey:
+    module, kernel = (
+        unescape(quoted) if quoted is not None else bare
+        for quoted, bare in ((match[1], match[2]), (match[3], match[4]))
+    )
+    return module, kernel
+
+
 def rename_launches(
     lines: Iterable[str], modules: Mapping[str, str], kernels: Mapping[KernelKey, str]
 ) -> list[str]:
     """Return the lines of the host in which each launch names the symbols of module and kernel."""
 
     def renamed(match: re.Match[str]) -> str:
-        module, kernel = (
-            unescape(quoted) if quoted is not None else bare
-            for quoted, bare in ((match[1], match[2]), (match[3], match[4]))
-        )
+        module, kernel = _launched(match)
         symbol = kernels.get((module, kernel), kernel)
         return f"kernel = {render_symbol(modules.get(module, module))}::{render_symbol(symbol)}"
 

@@ -12,6 +12,7 @@ from mlir_offload.translate.gpu_module import (
     Kernel,
     KernelKey,
     assign_symbols,
+    check_launches,
     host_symbols,
     kernel_names,
     named_modules,
@@ -146,6 +147,7 @@ def _host(
             continue
         check_operations(operation.lines, "host", locations)
         uses_runtime = uses_runtime or any('"gpu.' in line for line in operation.lines)
+        check_launches(operation.lines, symbols, locations)
         lines.extend(rename_launches(rewriter.rewrite(operation.lines), launched, symbols))
     declared = {
         symbol_name(operation) for operation in module.operations if operation.name == "llvm.func"

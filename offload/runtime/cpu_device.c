@@ -36,10 +36,6 @@ typedef struct mo_block {
   uint32_t items;
 } mo_block;
 
-static void run_with_fibers(mo_item *first);
-static struct mo_fibers *acquire_fibers(void);
-static void release_fibers(struct mo_fibers *fibers);
-
 static void fail(const mo_launched *launched, const char *message) {
   launched->launch->fail(launched->kernel->name, message);
   abort();
@@ -47,8 +43,10 @@ static void fail(const mo_launched *launched, const char *message) {
 
 static uint64_t round_up(uint64_t bytes) { return (bytes + 63) & ~(uint64_t)63; }
 
-static void run_blocks(void *argument, uint64_t begin, uint64_t end) {
-  const mo_launched *launched = argument;
+typedef void (*mo_run_block)(mo_item *item);
+
+static void run_each(const mo_launched *launched, uint64_t begin, uint64_t end,
+                     struct mo_fibers *fibers, mo_run_block run) {
   const mo_launch *launch = launched->launch;
   const mo_kernel *kernel = launched->kernel;
   uint64_t shared = kernel->static_shared + round_up(launch->dynamic_shared);
@@ -57,9 +55,7 @@ static void run_blocks(void *argument, uint64_t begin, uint64_t end) {
     memory = aligned_alloc(64, round_up(shared + kernel->state));
     if (memory == NULL) fail(launched, "out of memory for the shared memory of a block");
   }
-  mo_block block = {launched, kernel->uses_fibers ? acquire_fibers() : NULL,
-                    launch->block[0] * launch->block[1] * launch->block[2]};
-  if (kernel->uses_fibers && block.fibers == NULL) fail(launched, "out of memory for work-items");
+  mo_block block = {launched, fibers, launch->block[0] * launch->block[1] * launch->block[2]};
   mo_item item = {.static_shared = memory,
                   .dynamic_shared = memory == NULL ? NULL : memory + kernel->static_shared,
                   .state = memory == NULL ? NULL : memory + shared,
@@ -71,13 +67,18 @@ static void run_blocks(void *argument, uint64_t begin, uint64_t end) {
     item.block_id[0] = (uint32_t)(number % launch->grid[0]);
     item.block_id[1] = (uint32_t)(row % launch->grid[1]);
     item.block_id[2] = (uint32_t)(row / launch->grid[1]);
-    if (kernel->uses_fibers)
-      run_with_fibers(&item);
-    else
-      kernel->run(&item, launched->params);
+    run(&item);
   }
-  if (block.fibers != NULL) release_fibers(block.fibers);
   free(memory);
+}
+
+static void run_block(mo_item *item) {
+  const mo_launched *launched = item->block->launched;
+  launched->kernel->run(item, launched->params);
+}
+
+void mo_cpu_run_blocks(void *launched, uint64_t begin, uint64_t end) {
+  run_each(launched, begin, end, NULL, run_block);
 }
 
 void mo_cpu_launch(const mo_launch *launch, void **params, const mo_kernel *kernel) {
@@ -102,7 +103,7 @@ void mo_cpu_launch(const mo_launch *launch, void **params, const mo_kernel *kern
              launch->grid[0], launch->grid[1], launch->grid[2]);
     fail(&launched, message);
   }
-  launch->parallel_for(blocks, run_blocks, &launched);
+  launch->parallel_for(blocks, kernel->range, &launched);
 }
 
 /* Fibers ------------------------------------------------------------------------------------ */
@@ -442,6 +443,13 @@ static void run_with_fibers(mo_item *first) {
   do {
     for (uint32_t start = 0; start < items; start += MO_WARP) run_warp(fibers, start, items);
   } while (release_barrier(fibers, items) != 0);
+}
+
+void mo_cpu_run_fibers(void *launched, uint64_t begin, uint64_t end) {
+  mo_fibers *fibers = acquire_fibers();
+  if (fibers == NULL) fail(launched, "out of memory for the stacks of work-items");
+  run_each(launched, begin, end, fibers, run_with_fibers);
+  release_fibers(fibers);
 }
 
 uint32_t mo_cpu_barrier(mo_item *item, uint32_t kind, uint32_t vote) {

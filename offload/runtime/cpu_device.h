@@ -26,11 +26,10 @@ typedef struct mo_item {
 
 typedef struct mo_kernel {
   const char *name;
-  /* Runs a whole block; or, if uses_fibers, the one work-item. */
-  void (*run)(mo_item *item, void **params);
+  void (*run)(mo_item *item, void **params); /* runs a block; with fibers, one work-item */
+  mo_range range;         /* mo_cpu_run_blocks or mo_cpu_run_fibers */
   uint64_t static_shared; /* bytes, a multiple of 64 */
   uint64_t state;         /* bytes of mo_item.state */
-  uint32_t uses_fibers;
 } mo_kernel;
 
 /* Operations in which the lanes of a warp take part together. */
@@ -61,6 +60,9 @@ enum {
 /* What the votes of a barrier count. */
 enum { MO_BARRIER_PLAIN, MO_BARRIER_POPC, MO_BARRIER_AND, MO_BARRIER_OR };
 
+/* An image takes from this file only what it refers to: fibers only if a kernel needs them. */
+void mo_cpu_run_blocks(void *launched, uint64_t begin, uint64_t end);
+void mo_cpu_run_fibers(void *launched, uint64_t begin, uint64_t end);
 void mo_cpu_launch(const mo_launch *launch, void **params, const mo_kernel *kernel);
 uint32_t mo_cpu_barrier(mo_item *item, uint32_t kind, uint32_t vote);
 /* Returns the lane's 32-bit result; a predicate, where there is one, in bit 32. */

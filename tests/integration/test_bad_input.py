@@ -78,9 +78,14 @@ def sandbox(mlir_offload: list[str], tmp_path: Path) -> Sandbox:
             "p.mlir:5:5:",
             "passes 1 arguments to a kernel that takes 0",
         ),
+        (
+            LAUNCH.format(launch=f"@m::@k {SHAPE}").replace("@k()", "@other()"),
+            "p.mlir:5:5:",
+            "@m::@k, which does not exist",
+        ),
         ("", "p.mlir:", "is empty"),
     ],
-    ids=["syntax", "dialect", "operation", "no such kernel", "argument count", "empty file"],
+    ids=["syntax", "dialect", "operation", "kernel", "arguments", "renamed kernel", "empty file"],
 )
 def test_a_wrong_program_is_an_error_with_its_place_and_reason(
     sandbox: Sandbox, text: str, place: str, reason: str

@@ -200,3 +200,43 @@ def test_an_object_of_another_release_is_refused(compiler: Compiler, tmp_path: P
     result = compiler("--llvm=22", "a.o", "-o", "app", status=4)
     assert "a.o" in result.stderr
     assert not (tmp_path / "app").exists()
+
+
+@pytest.mark.parametrize("release", [pytest.param(19, marks=pytest.mark.llvm(19)), 22])
+def test_kernels_that_only_a_static_library_has_arrive(
+    compiler: Compiler, tmp_path: Path, release: int
+) -> None:
+    llvm = f"--llvm={release}"
+    compiler(llvm, "-c", f"{HOST},sm_90", EXAMPLES / "square.mlir", "-o", "k.o")
+    subprocess.run(["ar", "rcs", "libk.a", "k.o"], cwd=tmp_path, check=True)
+    compiler(llvm, EXAMPLES / "main.c", "-L.", "-lk", "-o", "app")
+    assert "ok" in output_of(tmp_path / "app", MLIR_OFFLOAD_DEVICE="host")
+
+
+@pytest.mark.parametrize("release", [pytest.param(19, marks=pytest.mark.llvm(19)), 22])
+@pytest.mark.parametrize("form", ["bitcode", "object"])
+def test_gpu_code_links_from_bitcode_and_from_objects(
+    compiler: Compiler, tmp_path: Path, release: int, form: str
+) -> None:
+    llvm = f"--llvm={release}"
+    compiler(
+        llvm, "-c", f"--device-code={form}", "--offload-arch=sm_90", EXAMPLES / "saxpy.mlir", "-o", "k.o"
+    )
+    images = [image for item in read_objects(tmp_path / "k.o") for image in item.images]
+    assert [image.data[:4] for image in images] == [b"BC\xc0\xde" if form == "bitcode" else b"\x7fELF"]
+    compiler(llvm, "k.o", "-o", "app")
+    assert (tmp_path / "app").exists()
+
+
+def test_a_file_that_was_there_survives_a_failed_build(compiler: Compiler, tmp_path: Path) -> None:
+    (tmp_path / "app").write_text("old")
+    (tmp_path / "p.mlir").write_text("func.func @f() {\n  nothing\n}\n")
+    compiler(HOST, "p.mlir", "-o", "app", status=1)
+    assert (tmp_path / "app").read_text() == "old"
+
+
+def test_toolchains_names_the_default_and_every_release(compiler: Compiler) -> None:
+    listed = compiler("toolchains").stdout
+    assert "22." in listed
+    assert "/usr/lib/llvm-22" in listed
+    assert "* = used by default" in listed

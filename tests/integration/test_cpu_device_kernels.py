@@ -201,9 +201,8 @@ def fibers(build: Build) -> Program:
 
 
 @pytest.fixture(params=["split", "fibers"])
-def program(request: pytest.FixtureRequest) -> Program:
-    found: Program = request.getfixturevalue(request.param)
-    return found
+def program(request: pytest.FixtureRequest, split: Program, fibers: Program) -> Program:
+    return split if request.param == "split" else fibers
 
 
 def test_only_kernels_with_subgroup_operations_need_fibers(split: Program) -> None:

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mlir_offload.driver.workspace import check_output, open_workspace, publish
+from mlir_offload.toolchain.errors import InputOutputError
+
+
+def test_the_workspace_is_removed_even_after_an_error() -> None:
+    places: list[Path] = []
+
+    def work() -> None:
+        with open_workspace() as place:
+            places.append(place)
+            (place / "file").write_text("x")
+            raise ValueError
+
+    with pytest.raises(ValueError, match=r"^$"):
+        work()
+    assert not places[0].exists()
+
+
+def test_a_workspace_that_the_user_named_is_kept(tmp_path: Path) -> None:
+    with open_workspace(tmp_path / "kept" / "here") as place:
+        (place / "file").write_text("x")
+    assert (tmp_path / "kept" / "here" / "file").exists()
+
+
+def test_a_result_replaces_the_old_one_whole_with_its_mode(tmp_path: Path) -> None:
+    made, output = tmp_path / "made", tmp_path / "output"
+    made.write_text("new")
+    made.chmod(0o755)
+    output.write_text("old")
+    publish(made, output)
+    assert output.read_text() == "new"
+    assert os.access(output, os.X_OK)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "output"]
+
+
+def test_a_device_takes_the_bytes_and_stays_a_device(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    made.write_text("new")
+    publish(made, Path(os.devnull))
+    assert Path(os.devnull).is_char_device()
+    with pytest.raises(InputOutputError, match="No space left on device"):
+        publish(made, Path("/dev/full"))
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [(".", "it is a directory"), ("absent/file", "there is no directory")]
+)
+def test_an_output_that_cannot_be_is_refused_before_any_work(tmp_path: Path, name: str, reason: str) -> None:
+    with pytest.raises(InputOutputError, match=reason):
+        check_output(tmp_path / name)
