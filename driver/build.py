@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,9 +94,14 @@ def _make_context(options: CompileOptions, workspace: Path, runner: Runner) -> B
     )
     targets = choose_targets(options.offload_archs) if needs_device else ()
     kinds = {str(target.kind) for target in targets}.union(*(item.kinds for item in given))
-    llvm, cuda = beside(
-        partial(choose_release, options, places, runner),
-        partial(_toolkit, places, runner, needed=Kind.CUDA in kinds),
+    (llvm, cuda), _ = beside(
+        partial(
+            beside,
+            partial(choose_release, options, places, runner),
+            partial(_toolkit, places, runner, needed=Kind.CUDA in kinds),
+        ),
+        # Loaded while the programs that say their release run.
+        partial(import_module, "mlir_offload.driver.normalize"),
     )
     _check_archs(targets, llvm.version.major, cuda)
     executor = Executor(

@@ -86,7 +86,9 @@ class Executor:
             return
         # The linker wrapper leaves files in TMPDIR when it fails: they go with the workspace.
         private = replace(command, environment=(*command.environment, ("TMPDIR", str(self.temporary))))
-        with self._slots, self._timed(command.program, output):
+        # What runs in the background takes no place from the rest, unless there is but one.
+        slot = contextlib.nullcontext() if command.in_background and self.jobs > 1 else self._slots
+        with slot, self._timed(command.program, output):
             completed = self.runner.run(private)
         if self.verbose and completed.stderr:
             self._print_output(completed.stderr)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mlir_offload.driver.context import BuildContext
@@ -37,4 +37,5 @@ def compile_runtime(context: BuildContext, runtime: HostRuntime) -> None:
         archs=runtime.archs,
         standin=context.llvm.libomptarget is None,
     )
-    context.executor.tool(command, runtime.object)
+    # Only the link waits for it: the steps before that one go first.
+    context.executor.tool(replace(command, in_background=True), runtime.object)

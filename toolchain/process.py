@@ -15,16 +15,21 @@ from typing import Protocol
 
 from mlir_offload.toolchain.errors import ToolchainError, ToolFailedError
 
+_BACKGROUND_NICENESS = 15
 Environment = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A program call: argv, what it changes in the environment, its working directory."""
+    """A program call: argv, what it changes in the environment, its working directory.
+
+    What is not urgent (`in_background`) runs when no other program wants the processors.
+    """
 
     argv: tuple[str, ...]
     environment: Environment = ()
     cwd: Path | None = None
+    in_background: bool = False
 
     @property
     def program(self) -> str:
@@ -116,7 +121,9 @@ class ProcessRunner:
                     cwd=command.cwd,
                     encoding="utf-8",
                     errors="surrogateescape",
-                    start_new_session=True,
+                    # No session of its own: Linux schedules sessions as groups, and the
+                    # priority below counts within a group only.
+                    process_group=0,
                 )
             except OSError as error:
                 msg = f"cannot start {command.argv[0]}: {error.strerror}"
@@ -124,6 +131,9 @@ class ProcessRunner:
                     msg, hint="check the installation with 'mlir-offload toolchains'"
                 ) from error
             self._children.add(child)
+        if command.in_background:
+            with contextlib.suppress(ProcessLookupError):
+                os.setpriority(os.PRIO_PROCESS, child.pid, _BACKGROUND_NICENESS)
         return child
 
 

@@ -24,8 +24,8 @@ from mlir_offload.translate.cpu_assemble import (
     finished_module,
     prepared_text,
 )
-from mlir_offload.translate.cpu_intrinsics import Sync
 from mlir_offload.translate.cpu_launch import KernelMode
+from mlir_offload.translate.cpu_replacement import Sync
 from mlir_offload.translate.cpu_rewrite import rewrite_functions
 from mlir_offload.translate.cpu_text import DeviceModule, parse_device_module
 
@@ -136,7 +136,7 @@ def cpu_runtime_command(
     return Command(argv)
 
 
-def cpu_image_command(
+def cpu_image_command(  # noqa: PLR0913 (two inputs, one output, and how to compile)
     llvm: ToolPaths,
     source: Path,
     runtime: Path,

@@ -11,7 +11,6 @@ from mlir_offload.translate.cpu_intrinsics import (
     ITEM_TYPE,
     RUNTIME_DECLARATIONS,
     find_replacement,
-    libm_attributes,
 )
 from mlir_offload.translate.cpu_launch import (
     KERNEL_TYPE,
@@ -21,7 +20,9 @@ from mlir_offload.translate.cpu_launch import (
     item_name,
     launch_definition,
 )
+from mlir_offload.translate.cpu_library import libm_attributes
 from mlir_offload.translate.cpu_region import has_barrier, split_at_barriers
+from mlir_offload.translate.cpu_replacement import define
 from mlir_offload.translate.cpu_rewrite import RewrittenModule
 from mlir_offload.translate.cpu_run import run_definition
 from mlir_offload.translate.cpu_text import DeviceModule, Function, symbol
@@ -72,8 +73,12 @@ def prepared_text(device: DeviceModule, kernels: Sequence[str], support: Support
     """Render the functions for opt; ids and barriers stay calls, kernels are not to be removed."""
     items = {item_name(kernel) for kernel in kernels}
     functions = (
-        replace(function, head=function.head.replace("define internal ", "define ", 1).replace(
-            " alwaysinline ", " "))
+        replace(
+            function,
+            head=function.head.replace("define internal ", "define ", 1).replace(
+                " alwaysinline ", " "
+            ),
+        )
         if function.name in items
         else function
         for function in device.functions
@@ -108,13 +113,20 @@ def finished_module(
         built = _build_kernel(kernel, item, functions, nodes, waiting)
         functions[item.name] = built.item
         modes.append(built.kernel)
-        texts += [built.text, launch_definition(
-            kernel.name, built.kernel.mode, shared_bytes=shared_bytes, state_bytes=built.state_bytes
-        )]
+        texts += [
+            built.text,
+            launch_definition(
+                kernel.name,
+                built.kernel.mode,
+                shared_bytes=shared_bytes,
+                state_bytes=built.state_bytes,
+            ),
+        ]
     defined = set(functions)
     known = RUNTIME_DECLARATIONS.splitlines()
     declarations = tuple(
-        (name, line) for name, line in device.declarations
+        (name, line)
+        for name, line in device.declarations
         if not name.startswith(("mo.", "mo_cpu_", "llvm."))
     )
     missing = [text for name, text in support if name not in defined]
@@ -152,8 +164,11 @@ def _build_kernel(
 
 
 def _internal(item: Function) -> Function:
-    head = item.head if item.head.startswith("define internal ") else re.sub(
-        r"^define (?:dso_local )?", "define internal ", item.head)
+    head = (
+        item.head
+        if item.head.startswith("define internal ")
+        else re.sub(r"^define (?:dso_local )?", "define internal ", item.head)
+    )
     if " alwaysinline" not in head:
         head = _with_attributes(head, ())
     return replace(item, head=head)
@@ -170,7 +185,8 @@ def _functions_that_wait(device: DeviceModule) -> frozenset[str]:
     grown = True
     while grown:
         callers = {
-            f.name for f in device.functions
+            f.name
+            for f in device.functions
             if not f.name.endswith(".item") and any(_mentions(f, name) for name in found)
         }
         grown = not callers <= found
@@ -188,7 +204,9 @@ def _calls_with_arrays(item: Function, functions: dict[str, Function]) -> bool:
         seen.add(name)
         if any(" alloca " in line for line in functions[name].body):
             return True
-        work.extend(other for other in functions if other not in seen and _mentions(functions[name], other))
+        work.extend(
+            other for other in functions if other not in seen and _mentions(functions[name], other)
+        )
     return False
 
 
@@ -222,7 +240,9 @@ class _Nodes:
         Without one of its own the inlined body would lose its lines.
         """
         match = _SUBPROGRAM.search(item.head)
-        line = next((t for t in self._device.tail if match and t.startswith(f"{match[1]} = ")), None)
+        line = next(
+            (t for t in self._device.tail if match and t.startswith(f"{match[1]} = ")), None
+        )
         if line is None:
             return Metadata(self._attributes)
         at = re.search(r"\bline: (\d+)", line)
@@ -236,7 +256,10 @@ def _name_items(
 ) -> tuple[Function, ...]:
     """Free the kernels' names for the exported functions; ask for everything to be inlined."""
     references = {
-        symbol(name): (re.compile(re.escape(symbol(name)) + r"(?![-\w.$])"), symbol(item_name(name)))
+        symbol(name): (
+            re.compile(re.escape(symbol(name)) + r"(?![-\w.$])"),
+            symbol(item_name(name)),
+        )
         for name in kernels
     }
 
@@ -261,9 +284,7 @@ def _with_attributes(head: str, attributes: tuple[str, ...]) -> str:
     return " ".join((bare, "alwaysinline", "nounwind", *attributes)) + separator + debug
 
 
-def _plain_globals(
-    module: DeviceModule, rewritten: RewrittenModule
-) -> Iterable[tuple[str, str]]:
+def _plain_globals(module: DeviceModule, rewritten: RewrittenModule) -> Iterable[tuple[str, str]]:
     for name, line in module.globals:
         if name in rewritten.layout.names:
             continue
@@ -275,15 +296,18 @@ def _plain_globals(
         yield name, _GLOBAL_LINKAGE.sub(r"\g<name>internal ", plain) + quote + rest
 
 
-def _declarations(
-    module: DeviceModule, rewritten: RewrittenModule
-) -> Iterable[tuple[str, str]]:
+def _declarations(module: DeviceModule, rewritten: RewrittenModule) -> Iterable[tuple[str, str]]:
     """Declare what comes from libm and libc, with the types of the source."""
     used = {r.name for r in rewritten.replacements if not r.definition}
     done = {function.name for function in module.functions}
     for name, line in module.declarations:
         found = None if name.startswith("llvm.") else find_replacement(name)
-        if found is None or found.name not in used or found.name in done or found.name.startswith("mo_cpu_"):
+        if (
+            found is None
+            or found.name not in used
+            or found.name in done
+            or found.name.startswith("mo_cpu_")
+        ):
             continue
         done.add(found.name)
         end = line.index(")", line.index("@")) + 1
@@ -294,15 +318,12 @@ def _declarations(
 def _shared_definitions(rewritten: RewrittenModule) -> Support:
     if not rewritten.layout.names:
         return ()
-    return tuple(
-        (
-            f"mo.{name}_shared",
-            f"define internal ptr @mo.{name}_shared(ptr %c) alwaysinline nounwind {{\n"
-            f"  %p = getelementptr inbounds %mo.item, ptr %c, i32 0, i32 {field}\n"
-            "  %v = load ptr, ptr %p, align 8\n  ret ptr %v\n}",
-        )
-        for name, field in (("static", 5), ("dynamic", 6))
-    )
+    found: list[tuple[str, str]] = []
+    for name, field in (("mo.static_shared", 5), ("mo.dynamic_shared", 6)):
+        address = f"%p = getelementptr inbounds %mo.item, ptr %c, i32 0, i32 {field}"
+        lines = (address, "%v = load ptr, ptr %p, align 8", "ret ptr %v")
+        found.append((name, define(name, "ptr", "", *lines)))
+    return tuple(found)
 
 
 def _kept_metadata(module: DeviceModule) -> Iterable[str]:

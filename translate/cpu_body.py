@@ -10,7 +10,14 @@ from mlir_offload.translate.cpu_kernel import (
     Slot,
     argument_name,
 )
-from mlir_offload.translate.cpu_values import TOKEN, Block, defined_name, incoming, opcode, used_names
+from mlir_offload.translate.cpu_values import (
+    TOKEN,
+    Block,
+    defined_name,
+    incoming,
+    opcode,
+    used_names,
+)
 from mlir_offload.translate.cpu_variant import leaves_of
 
 
@@ -49,7 +56,11 @@ class RegionBody:
         ]
         for number, entrance in self._entrances.items():
             if number:
-                lines += [f"mo.resume{number}:", *self._resume(entrance), f"  br label %mo.b{number}"]
+                lines += [
+                    f"mo.resume{number}:",
+                    *self._resume(entrance),
+                    f"  br label %mo.b{number}",
+                ]
         phi_loads = self._phi_loads()
         for block in self._blocks:
             lines += [f"{block.label}:", *self._block(block, phi_loads.get(block.label, []))]
@@ -150,7 +161,9 @@ class RegionBody:
         self._count += 1
         n = self._count
         lines.append(f"  %mo.base{n} = getelementptr inbounds i8, ptr %mo.memory, i64 {offset}")
-        lines.append(f"  %mo.at{n} = getelementptr inbounds {type_}, ptr %mo.base{n}, i64 %mo.index")
+        lines.append(
+            f"  %mo.at{n} = getelementptr inbounds {type_}, ptr %mo.base{n}, i64 %mo.index"
+        )
         return f"%mo.at{n}"
 
 

@@ -9,6 +9,10 @@ from mlir_offload.translate.cpu_text import Function, first_type, symbol
 
 KERNEL_TYPE = "%mo.kernel = type { ptr, ptr, ptr, i64, i64 }"
 _AXES = "xyz"
+_BLOCK_DIM = 2
+# Fields of %mo.item that all work-items of a block share.
+_TRIPLES = ((_BLOCK_DIM, "block_dim"), (3, "block_id"), (4, "grid_dim"))
+_POINTERS = ((5, "static"), (6, "dynamic"), (7, "state"), (8, "group"))
 
 
 class KernelMode(Enum):
@@ -44,17 +48,20 @@ def launch_definition(kernel: str, mode: KernelMode, *, shared_bytes: int, state
     """Return the exported function and the constant that describes the kernel to the runtime."""
     described, name = symbol(f"{kernel}.kernel"), symbol(f"{kernel}.name")
     text = kernel.encode()
-    spelled = "".join(chr(byte) if chr(byte).isalnum() and byte < 128 else f"\\{byte:02X}" for byte in text)
+    spelled = "".join(f"\\{byte:02X}" for byte in text)
     run_range = "@mo_cpu_run_fibers" if mode is KernelMode.FIBERS else "@mo_cpu_run_blocks"
-    return "\n".join((
-        f'{name} = internal constant [{len(text) + 1} x i8] c"{spelled}\\00"',
-        f"{described} = internal constant %mo.kernel {{ ptr {name}, ptr {symbol(run_name(kernel))}, "
-        f"ptr {run_range}, i64 {shared_bytes}, i64 {state_bytes} }}, align 8",
-        f"define void {symbol(kernel)}(ptr %launch, ptr %params) nounwind {{",
-        f"  call void @mo_cpu_launch(ptr %launch, ptr %params, ptr {described})",
-        "  ret void",
-        "}",
-    ))
+    run = symbol(run_name(kernel))
+    fields = f"ptr {name}, ptr {run}, ptr {run_range}, i64 {shared_bytes}, i64 {state_bytes}"
+    return "\n".join(
+        (
+            f'{name} = internal constant [{len(text) + 1} x i8] c"{spelled}\\00"',
+            f"{described} = internal constant %mo.kernel {{ {fields} }}, align 8",
+            f"define void {symbol(kernel)}(ptr %launch, ptr %params) nounwind {{",
+            f"  call void @mo_cpu_launch(ptr %launch, ptr %params, ptr {described})",
+            "  ret void",
+            "}",
+        )
+    )
 
 
 def fiber_definition(kernel: str, item: Function, metadata: Metadata) -> str:
@@ -90,12 +97,12 @@ def load_arguments(parameters: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[
 def copy_block() -> tuple[str, ...]:
     """Return the allocation of the work-item's context, filled with what the block shares."""
     lines = ["  %item = alloca %mo.item, align 8"]
-    for field, name in ((2, "block_dim"), (3, "block_id"), (4, "grid_dim")):
+    for field, name in _TRIPLES:
         for axis in range(3):
             # Sizes of 1 to 1024 let 32-bit ids be widened without a check for overflow.
-            bounds = ", !range !{i32 1, i32 1025}" if field == 2 else ""
+            bounds = ", !range !{i32 1, i32 1025}" if field == _BLOCK_DIM else ""
             lines += _copy(f"{name}.{_AXES[axis]}", "i32", f"i32 {field}, i32 {axis}", bounds)
-    for field, name in ((5, "static"), (6, "dynamic"), (7, "state"), (8, "group")):
+    for field, name in _POINTERS:
         lines += _copy(name, "ptr", f"i32 {field}", "")
     return tuple(lines)
 
@@ -119,9 +126,9 @@ def fill_item(prefix: str, loop: str) -> tuple[str, ...]:
     for axis in range(3):
         store(f"i32 0, i32 {axis}", "i32", f"%{loop if axis else prefix}.{_AXES[axis]}")
     store("i32 1", "i32", f"%{prefix}.linear")
-    for field, name in ((2, "block_dim"), (3, "block_id"), (4, "grid_dim")):
+    for field, name in _TRIPLES:
         for axis in range(3):
             store(f"i32 {field}, i32 {axis}", "i32", f"%{name}.{_AXES[axis]}")
-    for field, name in ((5, "static"), (6, "dynamic"), (7, "state"), (8, "group")):
+    for field, name in _POINTERS:
         store(f"i32 {field}", "ptr", f"%{name}")
     return tuple(lines)

@@ -77,7 +77,9 @@ class Region:
     @property
     def exits(self) -> tuple[int, ...]:
         """Return the numbers of the barriers that come next, 0 for the end of the kernel."""
-        found = {int(to[4:]) for after in self._edges.values() for to in after if to.startswith(_BARRIER)}
+        found = {
+            int(to[4:]) for after in self._edges.values() for to in after if to.startswith(_BARRIER)
+        }
         if any(opcode(self.code.blocks[label].lines[-1]) == "ret" for label in self._edges):
             found.add(0)
         return tuple(sorted(found)) or (0,)
@@ -183,13 +185,17 @@ class Region:
 
     def _reachable_from(self, label: str) -> set[str]:
         seen: set[str] = set()
-        work = [to for to in self._edges[label] if to in self._edges and not to.startswith(_BARRIER)]
+        work = [
+            to for to in self._edges[label] if to in self._edges and not to.startswith(_BARRIER)
+        ]
         while work:
             other = work.pop()
             if other not in seen:
                 seen.add(other)
                 work.extend(
-                    to for to in self._edges[other] if to in self._edges and not to.startswith(_BARRIER)
+                    to
+                    for to in self._edges[other]
+                    if to in self._edges and not to.startswith(_BARRIER)
                 )
         return seen
 

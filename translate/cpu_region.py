@@ -73,12 +73,21 @@ def split_at_barriers(function: Function) -> RegionKernel | None:
         if "byval(" not in text
     }
     starts = {0: blocks[0].label, **{number: block.label for number, block in resumes.items()}}
-    entrances = _entrances(starts, live_in, slots, Code({b.label: b for b in blocks}, lines, arguments))
+    entrances = _entrances(
+        starts, live_in, slots, Code({b.label: b for b in blocks}, lines, arguments)
+    )
     shared = tuple(slot for slot in slots.values() if slot.is_uniform)
     conditions = tuple(dict.fromkeys(c for e in entrances for c in conditions_of(e.variant)))
     kernel = RegionKernel(
-        function, function.parameters[1:], entrances, shared, _in_memory(entrances), conditions,
-        state.add("i32"), state.size_bytes, has_shared_arrays=private is None,
+        function,
+        function.parameters[1:],
+        entrances,
+        shared,
+        _in_memory(entrances),
+        conditions,
+        state.add("i32"),
+        state.size_bytes,
+        has_shared_arrays=private is None,
     )
     body = RegionBody(blocks, slots, kernel).lines((*(private or ()), *hoisted))
     parameters = (
@@ -194,9 +203,9 @@ def _allocated_bytes(line: str) -> int | None:
 def _labels_in_loops(blocks: list[Block]) -> set[str]:
     successors = {block.label: block.successors for block in blocks}
     found = set()
-    for label in successors:
+    for label, after in successors.items():
         seen: set[str] = set()
-        work = list(successors[label])
+        work = list(after)
         while work:
             other = work.pop()
             if other not in seen:

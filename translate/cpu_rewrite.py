@@ -7,14 +7,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.translate.cpu_intrinsics import Replacement, Sync, find_replacement, source_name_of
-from mlir_offload.translate.cpu_shared import place_shared, lay_out_shared, SharedLayout
+from mlir_offload.translate.cpu_intrinsics import find_replacement, source_name_of
+from mlir_offload.translate.cpu_replacement import Replacement, Sync
+from mlir_offload.translate.cpu_shared import SharedLayout, lay_out_shared, place_shared
 from mlir_offload.translate.cpu_text import CALL, DeviceModule, Function, callee_name, closing
 
 CONTEXT = "%mo.c"
 _DROPPED = re.compile(r"\b(?:ptx_kernel|ptx_device|unnamed_addr|local_unnamed_addr|dso_local) ")
-_LINKAGE = re.compile(r"^define (?:(?:external|internal|private|linkonce_odr|linkonce|weak_odr|weak|"
-                      r"protected|hidden|default) )*")
+_LINKAGE = re.compile(
+    r"^define (?:(?:external|internal|private|linkonce_odr|linkonce|weak_odr|weak|"
+    r"protected|hidden|default) )*"
+)
 _DEBUG_LOCATION = re.compile(r"!dbg !(\d+)")
 
 
@@ -48,8 +51,7 @@ def rewrite_functions(module: DeviceModule) -> RewrittenModule:
 
 
 def _internal(head: str) -> str:
-    head = _LINKAGE.sub("define internal ", _DROPPED.sub("", head), count=1)
-    return head
+    return _LINKAGE.sub("define internal ", _DROPPED.sub("", head), count=1)
 
 
 class _Calls:
@@ -65,7 +67,8 @@ class _Calls:
 
     def rewrite(self, caller: str, line: str) -> str:
         if " asm " in line and "call " in line:
-            raise self._unsupported("inline PTX assembly (llvm.inline_asm)", line)
+            what = "inline PTX assembly (llvm.inline_asm)"
+            raise self._unsupported(what, line)
         match = CALL.match(line)
         if match is None:
             return line
@@ -101,7 +104,9 @@ class _Calls:
         while changed:
             changed = False
             for name, callees in self._edges.items():
-                found = max((waits[name], *self._reached(callees, waits)), key=lambda sync: sync.value)
+                found = max(
+                    (waits[name], *self._reached(callees, waits)), key=lambda sync: sync.value
+                )
                 changed = changed or found is not waits[name]
                 waits[name] = found
         return waits
@@ -133,7 +138,9 @@ def _location(module: DeviceModule, line: str) -> str:
     if reference is None:
         return ""
     nodes = {
-        key: text for entry in module.tail if entry.startswith("!")
+        key: text
+        for entry in module.tail
+        if entry.startswith("!")
         for key, text in [entry.split(" = ", 1)]
     }
     node = nodes.get(f"!{reference[1]}", "")

@@ -31,19 +31,21 @@ def run_definition(kernel: str, region: RegionKernel, metadata: Metadata) -> str
     """Return mo_kernel.run: entrance after entrance, z, y and x loops, x innermost."""
     loads, operands = load_arguments(region.arguments)
     writer = _Writer(region, operands, metadata)
-    return "\n".join((
-        run_head(kernel, "%block", metadata),
-        "entry:",
-        *copy_block(),
-        *loads,
-        "  %to = alloca i32",
-        *(f"  {_variable(slot)} = alloca {slot.type}" for slot in region.uniform),
-        "  br label %s0.begin",
-        *(line for entrance in region.entrances for line in writer.entrance(entrance)),
-        "done:",
-        "  ret void",
-        "}",
-    ))
+    return "\n".join(
+        (
+            run_head(kernel, "%block", metadata),
+            "entry:",
+            *copy_block(),
+            *loads,
+            "  %to = alloca i32",
+            *(f"  {_variable(slot)} = alloca {slot.type}" for slot in region.uniform),
+            "  br label %s0.begin",
+            *(line for entrance in region.entrances for line in writer.entrance(entrance)),
+            "done:",
+            "  ret void",
+            "}",
+        )
+    )
 
 
 def _variable(slot: Slot) -> str:

@@ -185,7 +185,7 @@ class _Entry:
 
     def _operation(self, match: re.Match[str], operands: str) -> str:
         if match["op"] == "addrspacecast":
-            return operands[type_end(operands) :].split()[0]
+            return operands[type_end(operands) :].split(maxsplit=1)[0]
         text = f"{match['op']}{match['flags']} {operands}"
         if match["op"] not in _CAST_OPERATIONS and match["op"] != "getelementptr":
             first, second = split_list(operands)
@@ -206,7 +206,9 @@ class _Entry:
 
 
 def _is_call(line: str, start: int) -> bool:
-    return line[:start].endswith(("@", '"')) or re.search(r"[@%][-\w.$]+$", line[:start]) is not None
+    return (
+        line[:start].endswith(("@", '"')) or re.search(r"[@%][-\w.$]+$", line[:start]) is not None
+    )
 
 
 def _enclosing(line: str, position: int) -> int | None:

@@ -141,19 +141,24 @@ def grows_with_x(region: Region, value: str, place: Place) -> bool:
         return only is not None and grows_with_x(region, *only)
     if CALL.match(line):
         return _READ_X in line
-    here = region.place_of(value)
     parts = split_list(without_metadata(POISON_FLAGS.sub("", line.split(f" = {name} ", 1)[1])))
     first = parts[0][type_end(parts[0]) :].strip().split(" to ")[0]
+    here = region.place_of(value)
     if name in {"sext", "zext"}:
         return _READ_X in lines.get(first, "")
-    if name == "trunc":
-        return grows_with_x(region, first, here)
-    if name not in {"add", "sub"}:
-        return False
-    second = parts[1]
-    if grows_with_x(region, first, here):
-        return not depends_on_x(region, second, here)
-    return name == "add" and grows_with_x(region, second, here) and not depends_on_x(region, first, here)
+    if name in {"add", "sub"}:
+        return _one_grows(region, here, first, parts[1], is_symmetric=name == "add")
+    return name == "trunc" and grows_with_x(region, first, here)
+
+
+def _one_grows(
+    region: Region, place: Place, first: str, second: str, *, is_symmetric: bool
+) -> bool:
+    if grows_with_x(region, first, place):
+        return not depends_on_x(region, second, place)
+    return is_symmetric and (
+        grows_with_x(region, second, place) and not depends_on_x(region, first, place)
+    )
 
 
 @dataclass(frozen=True, slots=True)

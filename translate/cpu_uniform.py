@@ -11,9 +11,45 @@ from mlir_offload.translate.cpu_text import CALL, callee_name
 from mlir_offload.translate.cpu_values import Block, defined_name, opcode, used_names
 
 _PURE = frozenset(
-    "add sub mul shl lshr ashr and or xor icmp fcmp fadd fsub fmul fdiv fneg frem trunc zext sext "
-    "fptrunc fpext fptoui fptosi uitofp sitofp ptrtoint inttoptr bitcast getelementptr select "
-    "extractvalue insertvalue extractelement insertelement shufflevector freeze".split()
+    (
+        "add",
+        "sub",
+        "mul",
+        "shl",
+        "lshr",
+        "ashr",
+        "and",
+        "or",
+        "xor",
+        "icmp",
+        "fcmp",
+        "fadd",
+        "fsub",
+        "fmul",
+        "fdiv",
+        "fneg",
+        "frem",
+        "trunc",
+        "zext",
+        "sext",
+        "fptrunc",
+        "fpext",
+        "fptoui",
+        "fptosi",
+        "uitofp",
+        "sitofp",
+        "ptrtoint",
+        "inttoptr",
+        "bitcast",
+        "getelementptr",
+        "select",
+        "extractvalue",
+        "insertvalue",
+        "extractelement",
+        "insertelement",
+        "shufflevector",
+        "freeze",
+    )
 )
 _DIVISIONS = frozenset({"udiv", "sdiv", "urem", "srem"})
 _NON_ZERO = re.compile(r", [1-9]\d*(?:,|$)")
@@ -56,7 +92,11 @@ def find_uniform(blocks: list[Block], arguments: frozenset[str]) -> frozenset[st
                 if name not in uniform or name is None:
                     continue
                 is_join = opcode(line) == "phi" and block.label in divergent_joins
-                if is_join or block.label in divergent_loops or not _is_uniform(line, uniform, defined):
+                if (
+                    is_join
+                    or block.label in divergent_loops
+                    or not _is_uniform(line, uniform, defined)
+                ):
                     uniform.discard(name)
                     changed = True
     return frozenset(uniform)

@@ -6,7 +6,14 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from mlir_offload.translate.cpu_text import CALL, Function, first_type, label_of, split_list, type_end
+from mlir_offload.translate.cpu_text import (
+    CALL,
+    Function,
+    first_type,
+    label_of,
+    split_list,
+    type_end,
+)
 
 _NAME = r'%(?:"[^"]*"|[-\w.$]+)'
 TOKEN = re.compile(_NAME)
@@ -17,10 +24,26 @@ _FLAGS = re.compile(
     r"(?:(?:nuw|nsw|nusw|exact|disjoint|nneg|samesign|inbounds|fast|nnan|ninf|nsz|arcp|contract|afn|"
     r"reassoc|volatile|atomic|inrange|tail|musttail|notail|weak) )+"
 )
-_ATTRIBUTE = re.compile(r"(?:\w+\([^()]*\)|noundef|nonnull|signext|zeroext|inreg|noalias|fastcc|ccc) ")
+_ATTRIBUTE = re.compile(
+    r"(?:\w+\([^()]*\)|noundef|nonnull|signext|zeroext|inreg|noalias|fastcc|ccc) "
+)
 _CASTS = frozenset(
-    "trunc zext sext fptrunc fpext fptoui fptosi uitofp sitofp ptrtoint inttoptr bitcast "
-    "addrspacecast ptrtoaddr".split()
+    (
+        "trunc",
+        "zext",
+        "sext",
+        "fptrunc",
+        "fpext",
+        "fptoui",
+        "fptosi",
+        "uitofp",
+        "sitofp",
+        "ptrtoint",
+        "inttoptr",
+        "bitcast",
+        "addrspacecast",
+        "ptrtoaddr",
+    )
 )
 
 
@@ -52,13 +75,13 @@ def parse_blocks(function: Function) -> list[Block]:
 def defined_name(line: str) -> str | None:
     """Return the value that the instruction defines, `%` included."""
     match = _DEFINITION.match(line)
-    return match["name"] if match else None
+    return str(match["name"]) if match else None
 
 
 def opcode(line: str) -> str:
     """Return the name of the instruction."""
     match = _DEFINITION.match(line)
-    return match["opcode"] if match else line.split(maxsplit=1)[0]
+    return str(match["opcode"]) if match else line.split(maxsplit=1)[0]
 
 
 def used_names(line: str) -> list[str]:
@@ -69,7 +92,7 @@ def used_names(line: str) -> list[str]:
 
 def parameter_name(parameter: str) -> str:
     """Return the name of a parameter, `%` included."""
-    return TOKEN.findall(parameter)[-1]
+    return str(TOKEN.findall(parameter)[-1])
 
 
 def result_type(line: str) -> str:
@@ -78,7 +101,7 @@ def result_type(line: str) -> str:
     if match is None:
         msg = f"not a definition: {line}"
         raise ValueError(msg)
-    name = match["opcode"]
+    name: str = match["opcode"]
     operands = _FLAGS.sub("", match["rest"][len(name) + 1 :], count=1)
     if name in _CASTS:
         return first_type(operands.rsplit(" to ", 1)[1])
@@ -118,7 +141,9 @@ def _of_exchange(operands: str, _: str) -> str:
 
 def _of_shuffle(operands: str, _: str) -> str:
     first, _second, mask = split_list(operands)[:3]
-    return f"<{first_type(mask)[1:].split(' ', 1)[0]} x {first_type(first)[1:-1].split(' x ', 1)[1]}>"
+    return (
+        f"<{first_type(mask)[1:].split(' ', 1)[0]} x {first_type(first)[1:-1].split(' x ', 1)[1]}>"
+    )
 
 
 _RESULTS: dict[str, Callable[[str, str], str]] = {

@@ -78,7 +78,11 @@ def build_variants(region: Region, leaves: int = _MOST_LEAVES) -> Variant:
             if cut is not None:
                 comparison, is_signed, is_negated = cut
                 return Cut(
-                    condition, comparison, is_signed, is_negated, region,
+                    condition,
+                    comparison,
+                    is_signed,
+                    is_negated,
+                    region,
                     build_variants(then, leaves - leaves // 2),
                     build_variants(other, leaves // 2),
                 )

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #if !defined(__x86_64__)
 #error "kernel images for the CPU are made for x86-64 only"
@@ -484,6 +485,12 @@ uint32_t mo_cpu_active_mask(mo_item *item) {
   for (uint32_t lane = 0; lane < lanes; ++lane)
     if (warp[lane].status != DONE) active |= 1u << lane;
   return active;
+}
+
+uint64_t mo_cpu_nanoseconds(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 /* printf and assertions --------------------------------------------------------------------- */

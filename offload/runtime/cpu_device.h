@@ -69,6 +69,7 @@ uint32_t mo_cpu_barrier(mo_item *item, uint32_t kind, uint32_t vote);
 uint64_t mo_cpu_warp(mo_item *item, uint32_t site, uint32_t operation, uint32_t mask,
                      uint64_t value, uint32_t first, uint32_t second);
 uint32_t mo_cpu_active_mask(mo_item *item);
+uint64_t mo_cpu_nanoseconds(void);
 int32_t mo_cpu_vprintf(const char *format, const char *arguments);
 void mo_cpu_assertfail(mo_item *item, const char *message, const char *file, uint32_t line);
 

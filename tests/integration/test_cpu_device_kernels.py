@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,8 +58,7 @@ class Launch(ctypes.Structure):
     )
 
 
-@PARALLEL_FOR
-def on_two_threads(count: int, body: int, argument: int) -> None:
+def _on_two_threads(count: int, body: int, argument: int) -> None:
     run = RANGE(body)
     middle = count // 2
     threads = [
@@ -70,6 +70,9 @@ def on_two_threads(count: int, body: int, argument: int) -> None:
         thread.start()
     for thread in threads:
         thread.join()
+
+
+on_two_threads = PARALLEL_FOR(_on_two_threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +98,10 @@ class Program:
 
 
 def _fail(kernel: bytes, message: bytes) -> None:
-    print(f"{kernel.decode()}: {message.decode()}", file=sys.stderr, flush=True)
+    sys.stderr.write(f"{kernel.decode()}: {message.decode()}\n")
 
 
-def memref(array: ctypes.Array[object]) -> list[object]:
+def memref(array: ctypes.Array[Any]) -> list[object]:
     pointer = ctypes.c_void_p(ctypes.addressof(array))
     return [pointer, pointer, ctypes.c_int64(0), ctypes.c_int64(len(array)), ctypes.c_int64(1)]
 
@@ -169,7 +172,15 @@ class Build:
     def load(self, *images: Path) -> ctypes.CDLL:
         library = images[0].with_suffix(".so")
         clang = str(self.llvm.tool("clang"))
-        argv = (clang, "-shared", "-Wl,--no-undefined", *map(str, images), "-lm", "-o", str(library))
+        argv = (
+            clang,
+            "-shared",
+            "-Wl,--no-undefined",
+            *map(str, images),
+            "-lm",
+            "-o",
+            str(library),
+        )
         self.run(Command(argv))
         return ctypes.CDLL(str(library))
 
@@ -197,7 +208,9 @@ def split(build: Build) -> Program:
 
 @pytest.fixture(scope="module")
 def fibers(build: Build) -> Program:
-    return build.program(build.input("cpu_device.mlir"), stem="fibers", opt_level=1, fibers_only=True)
+    return build.program(
+        build.input("cpu_device.mlir"), stem="fibers", opt_level=1, fibers_only=True
+    )
 
 
 @pytest.fixture(params=["split", "fibers"])
@@ -234,7 +247,7 @@ def test_loop_until_a_shared_flag_stays_clear(program: Program, size: int) -> No
 @pytest.mark.parametrize("block", [(1, 1, 1), (8, 1, 1), (5, 7, 1), (64, 2, 1), (33, 31, 1)])
 @pytest.mark.parametrize("odd", [False, True])
 def test_nested_barriers_agree_with_fibers(
-    split: Program, fibers: Program, block: Dim3, odd: bool
+    split: Program, fibers: Program, block: Dim3, *, odd: bool
 ) -> None:
     size = block[0] * block[1]
     results = []
@@ -322,7 +335,11 @@ PREDICATES: dict[str, Callable[[int, int], bool]] = {
 def comparison_kernel(predicate: str, type_: str, *, swapped: bool) -> str:
     """Store whether `x + offset` compares so with the bound."""
     operands = "%bound, %at" if swapped else "%at, %bound"
-    cast = "%x = arith.index_cast %t : index to i32" if type_ == "i32" else "%x = arith.index_cast %t : index to i64"
+    cast = (
+        "%x = arith.index_cast %t : index to i32"
+        if type_ == "i32"
+        else "%x = arith.index_cast %t : index to i64"
+    )
     return f"""
     gpu.func @{predicate}_{type_}_{"right" if swapped else "left"}(%out: memref<?xi32>, %offset: {type_}, %bound: {type_}) kernel {{
       %c1 = arith.constant 1 : i32

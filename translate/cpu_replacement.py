@@ -1,0 +1,77 @@
+"""What stands for a function that device code calls, and the table of what has a replacement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+
+from mlir_offload.toolchain.tables import load_table
+
+
+class Sync(Enum):
+    """Whom a call waits for."""
+
+    NONE = 0
+    BLOCK = 1
+    WARP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """What stands for a called function: its definition, and what the call passes besides.
+
+    `definition` may be empty (the function comes from libm or libc). A call that waits for the
+    warp also passes the number of the call.
+    """
+
+    name: str
+    definition: str = ""
+    sync: Sync = Sync.NONE
+    takes_context: bool = True
+
+    @property
+    def takes_site(self) -> bool:
+        """Say whether the number of the call is the second argument."""
+        return "i32 %site" in self.definition
+
+    @property
+    def takes_operands(self) -> bool:
+        """Say whether the operands of the call stay."""
+        return self.sync is not Sync.BLOCK
+
+
+def define(name: str, result: str, parameters: str, *lines: str) -> str:
+    """Return a function definition whose first parameter is the work-item's context `%c`."""
+    body = "\n".join(f"  {line}" for line in lines)
+    listed = f"ptr %c, {parameters}" if parameters else "ptr %c"
+    return f"define internal {result} @{name}({listed}) alwaysinline nounwind {{\n{body}\n}}"
+
+
+def scalar(suffix: str) -> tuple[str, str]:
+    """Return the type, and its name in intrinsics, of libdevice's `f` and NVVM's `f` and `d`."""
+    return ("float", "f32") if suffix == "f" else ("double", "f64")
+
+
+@dataclass(frozen=True, slots=True)
+class CallTable:
+    """Rows of data/cpu.yaml."""
+
+    aliases: dict[str, str]
+    unsupported: dict[str, str]
+    libdevice: dict[str, str]
+    libm: frozenset[str]
+    external: frozenset[str]
+
+
+@cache
+def load_calls() -> CallTable:
+    """Read the table."""
+    rows = load_table("mlir_offload.translate", "cpu")
+    return CallTable(
+        {row["name"]: row["as"] for row in rows["aliases"]},
+        rows["unsupported"],
+        rows["libdevice"],
+        frozenset(rows["libm"]),
+        frozenset(rows["external"]),
+    )
