@@ -332,7 +332,8 @@ def _kept_metadata(module: DeviceModule) -> Iterable[str]:
     dropped = {node for line in marks for node in re.findall(r"!\d+", line)}
     for line in module.tail:
         if line.startswith("attributes "):
-            yield _INLINE_HINDRANCES.sub("", _TARGET_ATTRIBUTES.sub("", line))
+            kept = _INLINE_HINDRANCES.sub("", _TARGET_ATTRIBUTES.sub("", line))
+            yield re.sub(r"\{\s*\}$", "{ nounwind }", kept)
         elif line not in marks and line.split(" ", 1)[0] not in dropped:
             yield line
 

@@ -18,7 +18,6 @@ from mlir_offload.translate.cpu_values import (
     opcode,
     used_names,
 )
-from mlir_offload.translate.cpu_variant import leaves_of
 
 
 class RegionBody:
@@ -33,11 +32,7 @@ class RegionBody:
         self._kernel = kernel
         self._entrances = {entrance.number: entrance for entrance in kernel.entrances}
         self._conditions = {name: n for n, name in enumerate(kernel.conditions)}
-        self._has_choice = any(
-            len(leaf.region.exits) > 1
-            for entrance in kernel.entrances
-            for leaf in leaves_of(entrance.variant)
-        )
+        self._has_choice = any(entrance.has_choice for entrance in kernel.entrances)
         self._count = 0
 
     def lines(self, prologue: tuple[str, ...]) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ declare void @mo_cpu_run_fibers(ptr, i64, i64)
 declare i32 @mo_cpu_barrier(ptr, i32, i32)
 declare i64 @mo_cpu_warp(ptr, i32, i32, i32, i64, i32, i32)
 declare i32 @mo_cpu_active_mask(ptr)
+declare i32 @mo_cpu_agree(ptr, ptr, i32, i32)
 declare i32 @mo_cpu_vprintf(ptr, ptr)
 declare i64 @mo_cpu_nanoseconds()
 declare void @mo_cpu_assertfail(ptr, ptr, ptr, i32) cold noreturn"""

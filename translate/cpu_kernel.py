@@ -35,6 +35,11 @@ class Entrance:
     variant: Variant
 
     @property
+    def has_choice(self) -> bool:
+        """Say whether each work-item must tell where it goes."""
+        return any(len(leaf.region.exits) > 1 for leaf in leaves_of(self.variant))
+
+    @property
     def exits(self) -> tuple[int, ...]:
         """Return the barriers that come next, END for the end of the kernel."""
         return tuple(sorted({n for leaf in leaves_of(self.variant) for n in leaf.region.exits}))

@@ -35,7 +35,7 @@ from mlir_offload.translate.cpu_values import (
     result_type,
     used_names,
 )
-from mlir_offload.translate.cpu_variant import build_variants, conditions_of, leaves_of
+from mlir_offload.translate.cpu_variant import build_variants, conditions_of, leaves_of, parts_ways
 
 _LIFETIME = re.compile(r"call void @llvm\.lifetime\.")
 _MAX_BLOCK = 1024
@@ -47,7 +47,10 @@ def has_barrier(function: Function) -> bool:
 
 
 def split_at_barriers(function: Function) -> RegionKernel | None:
-    """Split the kernel; None where values cross barriers that memory cannot hold.
+    """Split the kernel; None where only fibers can run it.
+
+    That is where some work-items of a block end before a barrier at which the others wait, and
+    where memory is allocated in a loop and barriers are met.
 
     Private arrays get a place per work-item. One that is allocated in a loop cannot have it; a
     kernel without barriers may keep it, but then its work-items must run one after the other.
@@ -76,6 +79,8 @@ def split_at_barriers(function: Function) -> RegionKernel | None:
     entrances = _entrances(
         starts, live_in, slots, Code({b.label: b for b in blocks}, lines, arguments)
     )
+    if any(parts_ways(entrance.variant) for entrance in entrances):
+        return None
     shared = tuple(slot for slot in slots.values() if slot.is_uniform)
     conditions = tuple(dict.fromkeys(c for e in entrances for c in conditions_of(e.variant)))
     kernel = RegionKernel(

@@ -73,6 +73,7 @@ class _Writer:
                 for slot in entrance.live
                 if slot.is_uniform
             ),
+            *(("  store i32 -1, ptr %to",) if entrance.has_choice else ()),
             f"  br label %{p}.z.head",
             f"{p}.z.head:",
             f"  %{p}.z = phi i32 [ 0, %{p}.begin ], [ %{p}.z.next, %{p}.z.latch ]",
@@ -175,7 +176,7 @@ class _Writer:
             f"  %{q}.x.more = icmp ult i32 %{q}.x.next, {high}",
             f"  br i1 %{q}.x.more, label %{q}.body, label %{q}.out{self._metadata.loop}",
             f"{q}.out:",
-            *self._leave(leaf.region, q, low),
+            *self._leave(leaf.region, q, ends),
             f"  br label %{done}",
         )
 
@@ -196,7 +197,7 @@ class _Writer:
         marks = f"{self._metadata.access_group}{self._metadata.location}"
         return f"  call void {symbol(region.function.name)}({', '.join(operands)}){marks}"
 
-    def _leave(self, known: Region, q: str, low: str) -> list[str]:
+    def _leave(self, known: Region, q: str, ends: tuple[str, str]) -> list[str]:
         """Keep what the work-items share at the next entrance, and which one it is."""
         lines: list[str] = []
         live = {s.value: s for number in known.exits if number != END for s in self._live[number]}
@@ -204,7 +205,10 @@ class _Writer:
             if not slot.is_uniform:
                 continue
             if slot.value in self._region.in_memory:
-                value = self._first_value(slot.type, slot.offset, f"{q}.m{slot.offset}", low, lines)
+                value = f"%{q}.m{slot.offset}"
+                address = self._address_of_first(slot.type, slot.offset, value, ends[0], lines)
+                align = size_of(slot.type)[1]
+                lines.append(f"  {value} = load {slot.type}, ptr {address}, align {align}")
             else:
                 writer = SliceWriter(known, f"{q}.o{slot.offset}.", self._loop)
                 found = writer.slice(slot.value, self._region.exits_with(known, slot))
@@ -214,19 +218,33 @@ class _Writer:
         if len(self._entrance.exits) > 1:
             number = str(known.exits[0])
             if len(known.exits) > 1:
-                number = self._first_value("i32", self._region.next_offset, f"{q}.next", low, lines)
+                number = self._agreed_entrance(f"{q}.next", ends, lines)
             lines.append(f"  store i32 {number}, ptr %to")
         return lines
 
-    def _first_value(self, type_: str, offset: int, name: str, low: str, lines: list[str]) -> str:
-        """Load what the first work-item of the row left: the others left the same."""
+    def _agreed_entrance(self, name: str, ends: tuple[str, str], lines: list[str]) -> str:
+        """Ask the runtime where all work-items of the row go; it ends the program if not to one."""
+        low, high = ends
+        offset = self._region.next_offset
+        address = self._address_of_first("i32", offset, f"%{name}", low, lines)
         lines += [
-            f"  %{name}.at = getelementptr inbounds i8, ptr %state, i64 {offset}",
-            f"  %{name}.n = add nuw nsw i32 %{self._loop}.first, {low}",
-            f"  %{name}.own = getelementptr inbounds {type_}, ptr %{name}.at, i32 %{name}.n",
-            f"  %{name} = load {type_}, ptr %{name}.own, align {size_of(type_)[1]}",
+            f"  %{name}.count = sub i32 {high}, {low}",
+            f"  %{name}.before = load i32, ptr %to",
+            f"  %{name} = call i32 @mo_cpu_agree(ptr %block, ptr {address}, "
+            f"i32 %{name}.count, i32 %{name}.before){self._metadata.location}",
         ]
         return f"%{name}"
+
+    def _address_of_first(
+        self, type_: str, offset: int, name: str, low: str, lines: list[str]
+    ) -> str:
+        """Return where the first work-item of the range left a value."""
+        lines += [
+            f"  {name}.at = getelementptr inbounds i8, ptr %state, i64 {offset}",
+            f"  {name}.n = add nuw nsw i32 %{self._loop}.first, {low}",
+            f"  {name}.own = getelementptr inbounds {type_}, ptr {name}.at, i32 {name}.n",
+        ]
+        return f"{name}.own"
 
 
 def _go_on(prefix: str, exits: tuple[int, ...]) -> tuple[str, ...]:

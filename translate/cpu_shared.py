@@ -23,7 +23,12 @@ _ALIGN = re.compile(r", align (\d+)")
 _ADDRESS_SPACE = re.compile(r" ?\baddrspace\(\d+\)")
 _POINTER_MANGLING = re.compile(r"\.p[1-9]\d*(?=[.\s(])")
 _INTRINSIC = re.compile(r"@llvm\.[\w.]+\(")
-_CONSTANT_OPERATION = re.compile(r"(?P<op>[a-z]+)(?P<flags>(?: [a-z]+(?:\([^()]*\))?)*) ?$")
+_CONSTANT_OPERATION = re.compile(
+    r"\b(?P<op>getelementptr|addrspacecast|bitcast|ptrtoint|inttoptr|trunc|add|sub|mul|shl|xor)"
+    r"(?P<flags>(?: [a-z]+(?:\([^()]*\))?)*) ?$"
+)
+_ADDRESS = re.compile(r"%mo\.e\d+\b")
+_NAMED_TYPE = re.compile(r"%[-\w.$]+ $")
 _CAST_OPERATIONS = frozenset({"addrspacecast", "bitcast", "inttoptr", "ptrtoint", "trunc"})
 _SCALAR_BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": 64}
 _CACHE_LINE = 64
@@ -140,11 +145,13 @@ class _Entry:
         self._known: dict[str, str] = {}
 
     def rewrite(self, line: str, used: list[str]) -> str:
+        """Return the instruction with addresses instead of globals, constants around them undone."""
         for name in used:
-            while match := _reference(symbol(name)).search(line):
+            if _refers(line, name):
                 address = self._value(f"@{name}", *self._address(name))
-                line = line[: match.start()] + address + line[match.end() :]
-                line = self._hoist_around(line, match.start())
+                line = _reference(symbol(name)).sub(address, line)
+        while (start := _innermost_constant(line)) is not None:
+            line = self._hoist(line, start)
         return line
 
     def _address(self, name: str) -> tuple[str, ...]:
@@ -168,20 +175,15 @@ class _Entry:
         self._known[key] = value
         return value
 
-    def _hoist_around(self, line: str, position: int) -> str:
-        """Turn the constants that enclose the value at `position` into instructions."""
-        while (start := _enclosing(line, position)) is not None:
-            end = closing(line, start)
-            if line[start] == "(":
-                match = _CONSTANT_OPERATION.search(line[:start])
-                if match is None or match["op"] == "call" or _is_call(line, start):
-                    return line
-                begin, value = match.start(), self._operation(match, line[start + 1 : end])
-            else:
-                begin, value = self._aggregate(line, start, end)
-            line = line[:begin] + value + line[end + 1 :]
-            position = begin
-        return line
+    def _hoist(self, line: str, start: int) -> str:
+        """Turn the constant whose bracket opens at `start` into instructions."""
+        end = closing(line, start)
+        match = _CONSTANT_OPERATION.search(line[:start]) if line[start] == "(" else None
+        if match:
+            begin, value = match.start(), self._operation(match, line[start + 1 : end])
+        else:
+            begin, value = self._aggregate(line, start, end)
+        return line[:begin] + value + line[end + 1 :]
 
     def _operation(self, match: re.Match[str], operands: str) -> str:
         if match["op"] == "addrspacecast":
@@ -193,26 +195,24 @@ class _Entry:
         return self._value(text, text)
 
     def _aggregate(self, line: str, start: int, end: int) -> tuple[int, str]:
-        """Build `{ ptr, i64 } { ptr %x, i64 0 }` member by member; return where the value begins."""
-        begin = start - 1 if line[start - 1] == "<" else start
-        type_close = line.rindex(line[end], 0, begin)
-        type_open = _opening(line, type_close)
-        type_ = line[type_open : type_close + 1]
+        """Build `{ ptr, i64 } { ptr %x, i64 0 }` member by member."""
+        named = _NAMED_TYPE.search(line[:start])
+        type_ = named[0].strip() if named else line[_opening(line, start - 2) : start - 1]
         value = "poison"
         for index, member in enumerate(split_list(line[start + 1 : end])):
             text = f"insertvalue {type_} {value}, {member}, {index}"
             value = self._value(text, text)
-        return begin, value
+        return start, value
 
 
-def _is_call(line: str, start: int) -> bool:
-    return (
-        line[:start].endswith(("@", '"')) or re.search(r"[@%][-\w.$]+$", line[:start]) is not None
-    )
+def _innermost_constant(line: str) -> int | None:
+    """Return the bracket of a constant around an address that holds no other such constant."""
+    starts = (_enclosing(line, match.start()) for match in _ADDRESS.finditer(line))
+    return max((start for start in starts if start is not None), default=None)
 
 
 def _enclosing(line: str, position: int) -> int | None:
-    """Return the bracket around the position that belongs to a constant, if there is one."""
+    """Return the bracket around the position if it belongs to a constant."""
     depth = 0
     for index in range(position - 1, -1, -1):
         if line[index] in ")]}":
@@ -226,10 +226,10 @@ def _enclosing(line: str, position: int) -> int | None:
 
 def _opens_constant(line: str, start: int) -> bool:
     """Say whether a bracket opens a constant: an operation's, or an aggregate behind its type."""
-    before = line[:start].rstrip()
+    before = line[:start]
     if line[start] == "(":
-        return not _is_call(line, start) and _CONSTANT_OPERATION.search(line[:start]) is not None
-    return before.endswith(("}", "]"))
+        return _CONSTANT_OPERATION.search(before) is not None
+    return before.endswith(("} ", "] ")) or _NAMED_TYPE.search(before) is not None
 
 
 def _opening(line: str, end: int) -> int:

@@ -25,11 +25,15 @@ _READ_X = "@mo.read.ptx.sreg.tid.x("
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Instructions in order, then the operand that holds the result; `X` is the work-item's x."""
+    """Instructions in order, then the operand that holds the result; `X` is the work-item's x.
+
+    `needs_row`: it takes the work-item's y or z.
+    """
 
     lines: tuple[str, ...]
     value: str
     needs_x: bool
+    needs_row: bool
 
 
 class SliceWriter:
@@ -63,8 +67,9 @@ class SliceWriter:
     def _finish(self, value: str | None) -> Slice | None:
         if value is None:
             return None
-        uses_x = any(self._x in TOKEN.findall(line) for line in self._lines)
-        return Slice(tuple(self._lines), value, uses_x or value == self._x)
+        used = {value, *(name for line in self._lines for name in TOKEN.findall(line))}
+        needs_row = f"%{self._loop}.y" in used or f"%{self._loop}.z" in used
+        return Slice(tuple(self._lines), value, self._x in used, needs_row)
 
     def _write(self, value: str, place: Place) -> str | None:
         if not value.startswith("%"):

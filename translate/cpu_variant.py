@@ -31,12 +31,13 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A condition that the row shares."""
+    """A condition that the row shares; if not `is_of_row`, the whole block does."""
 
     condition: str
     region: Region
     then: Variant
     other: Variant
+    is_of_row: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,7 @@ def build_variants(region: Region, leaves: int = _MOST_LEAVES) -> Variant:
                     region,
                     build_variants(then, leaves - leaves // 2),
                     build_variants(other, leaves // 2),
+                    found.needs_row,
                 )
             cut = _comparison_of(region, condition)
             if cut is not None:
@@ -105,6 +107,21 @@ def _comparison_of(region: Region, condition: str) -> tuple[Comparison, bool, bo
     is_negated = predicate in {"uge", "ugt", "ne"}
     predicate = {"uge": "ult", "ugt": "ule", "ne": "eq"}.get(predicate, predicate)
     return Comparison(predicate, found.type, first, second), is_signed, is_negated
+
+
+def parts_ways(variant: Variant) -> bool:
+    """Say whether some work-items of a block end, or wait at another barrier, for a known reason."""
+    if isinstance(variant, Leaf):
+        return False
+    if parts_ways(variant.then) or parts_ways(variant.other):
+        return True
+    if isinstance(variant, Choice) and not variant.is_of_row:
+        return False
+    exits = [
+        {number for leaf in leaves_of(branch) for number in leaf.region.exits}
+        for branch in (variant.then, variant.other)
+    ]
+    return exits[0] != exits[1]
 
 
 def leaves_of(variant: Variant) -> list[Leaf]:

@@ -107,6 +107,19 @@ void mo_cpu_launch(const mo_launch *launch, void **params, const mo_kernel *kern
   launch->parallel_for(blocks, kernel->range, &launched);
 }
 
+uint32_t mo_cpu_agree(const mo_item *item, const uint32_t *next, uint32_t count, uint32_t before) {
+  uint32_t agreed = before == UINT32_MAX ? next[0] : before, different = 0;
+  for (uint32_t i = 0; i < count; ++i) different |= next[i] ^ agreed;
+  if (different != 0) {
+    char message[160];
+    snprintf(message, sizeof message,
+             "block: [%u,%u,%u] some work-items wait at a gpu.barrier that others do not reach",
+             item->block_id[0], item->block_id[1], item->block_id[2]);
+    fail(item->block->launched, message);
+  }
+  return agreed;
+}
+
 /* Fibers ------------------------------------------------------------------------------------ */
 
 #define STACK_BYTES ((size_t)256 << 10)

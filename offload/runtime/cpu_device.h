@@ -68,6 +68,8 @@ uint32_t mo_cpu_barrier(mo_item *item, uint32_t kind, uint32_t vote);
 /* Returns the lane's 32-bit result; a predicate, where there is one, in bit 32. */
 uint64_t mo_cpu_warp(mo_item *item, uint32_t site, uint32_t operation, uint32_t mask,
                      uint64_t value, uint32_t first, uint32_t second);
+/* Where all of `count` work-items go, and those before them (UINT32_MAX: none); else fails. */
+uint32_t mo_cpu_agree(const mo_item *item, const uint32_t *next, uint32_t count, uint32_t before);
 uint32_t mo_cpu_active_mask(mo_item *item);
 uint64_t mo_cpu_nanoseconds(void);
 int32_t mo_cpu_vprintf(const char *format, const char *arguments);

@@ -125,6 +125,8 @@ def main() -> None:
     parser.add_argument("--llvm", type=Path, default=Path("/usr/lib/llvm-22"))
     parser.add_argument("--cuda", type=Path, default=Path("/usr/local/cuda-13.0"))
     options = parser.parse_args()
+    # Users have compiled modules; a shell that forbids writing them would be measured instead.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ.setdefault("PYTHONPATH", str(EXAMPLES.parents[1] / ".importroot"))
     work = Path(tempfile.mkdtemp(prefix="mlir-offload-bench-"))
     setting = Setting(options.llvm, options.cuda, work)
