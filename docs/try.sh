@@ -9,5 +9,6 @@ venv=${MLIR_OFFLOAD_VENV:-$root/.venv}
 program=${1:-$root/docs/examples/saxpy.mlir}
 
 "$root/toolchain/setup.sh" run
-printf '+ mlir-offload run %s\n' "$program"
-exec "$venv/bin/mlir-offload" run "$program"
+"$venv/bin/mlir-offload" toolchains
+printf '\n+ mlir-offload run -ftime-report %s\n' "$program"
+exec "$venv/bin/mlir-offload" run -ftime-report "$program"

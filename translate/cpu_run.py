@@ -227,11 +227,11 @@ class _Writer:
         low, high = ends
         offset = self._region.next_offset
         address = self._address_of_first("i32", offset, f"%{name}", low, lines)
+        operands = f"ptr %block, ptr {address}, i32 %{name}.count, i32 %{name}.before"
         lines += [
             f"  %{name}.count = sub i32 {high}, {low}",
             f"  %{name}.before = load i32, ptr %to",
-            f"  %{name} = call i32 @mo_cpu_agree(ptr %block, ptr {address}, "
-            f"i32 %{name}.count, i32 %{name}.before){self._metadata.location}",
+            f"  %{name} = call i32 @mo_cpu_agree({operands}){self._metadata.location}",
         ]
         return f"%{name}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -240,3 +241,42 @@ def test_toolchains_names_the_default_and_every_release(compiler: Compiler) -> N
     assert "22." in listed
     assert "/usr/lib/llvm-22" in listed
     assert "* = used by default" in listed
+
+
+@pytest.mark.parametrize("release", [pytest.param(19, marks=pytest.mark.llvm(19)), 22])
+def test_the_wheels_of_the_cuda_extra_are_all_that_a_gpu_program_needs(
+    mlir_offload: list[str], tmp_path: Path, release: int
+) -> None:
+    wheels = [path for path in map(Path, sys.path) if (path / "nvidia" / "cu13").is_dir()]
+    assert wheels, "install the extra: pip install '.[cuda]'"
+    subprocess.run(
+        [
+            *mlir_offload,
+            f"--llvm={release}",
+            f"--cuda-path={wheels[0] / 'nvidia' / 'cu13'}",
+            "--offload-arch=sm_80,sm_90",
+            EXAMPLES / "saxpy.mlir",
+            "-o",
+            tmp_path / "app",
+        ],
+        # No toolkit on PATH may help out.
+        env={**os.environ, "PATH": "/usr/bin:/bin"},
+        check=True,
+    )
+    assert read_objects(tmp_path / "app")[0].fatbins
+
+
+@pytest.mark.parametrize("release", [pytest.param(19, marks=pytest.mark.llvm(19)), 22])
+def test_without_libomptarget_the_stand_in_runs_the_kernels(
+    compiler: Compiler, tmp_path: Path, release: int
+) -> None:
+    real, prefix = Path(f"/usr/lib/llvm-{release}"), tmp_path / "llvm"
+    for folder in ("bin", "lib"):
+        (prefix / folder).mkdir(parents=True)
+        for path in (real / folder).iterdir():
+            if not path.name.startswith("libomptarget"):
+                (prefix / folder / path.name).symlink_to(path)
+    compiler(f"--llvm={prefix}", HOST, EXAMPLES / "two_modules.mlir", "-o", "app")
+    needed = subprocess.run(["ldd", tmp_path / "app"], capture_output=True, text=True, check=True)
+    assert "libomptarget" not in needed.stdout
+    assert "ok" in output_of(tmp_path / "app")

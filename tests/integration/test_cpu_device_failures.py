@@ -1,0 +1,137 @@
+"""Kernels on the CPU that fail, or that not all work-items of a block run to the end."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from mlir_offload.toolchain.process import Command, Completed, ProcessRunner, run_checked
+from mlir_offload.translate.cpu import (
+    KernelMode,
+    cpu_device_ir,
+    cpu_image_command,
+    cpu_prepare_command,
+    cpu_runtime_command,
+    finish_cpu_ir,
+)
+
+INPUTS = Path(__file__).parent / "inputs"
+RUNTIME = Path(__file__).parents[2] / "offload" / "runtime"
+PIPELINE = (
+    "builtin.module(gpu.module(convert-scf-to-cf,expand-strided-metadata,convert-gpu-to-nvvm,"
+    "convert-arith-to-llvm),convert-cf-to-llvm,reconcile-unrealized-casts,"
+    "ensure-debug-info-scope-on-llvm-func)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """The programs of one release."""
+
+    prefix: Path
+
+    def tool(self, name: str) -> Path:
+        return self.prefix / "bin" / name
+
+
+def run(*argv: object) -> Completed:
+    return run_checked(ProcessRunner(), Command(tuple(map(str, argv))))
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A shared image, a program that runs its kernels, and how their work-items are run."""
+
+    launcher: Path
+    library: Path
+    modes: dict[str, KernelMode]
+
+    def launch(self, kernel: str, block: int) -> Completed:
+        command = Command((str(self.launcher), str(self.library), kernel, str(block)))
+        return ProcessRunner().run(command)
+
+
+def unwrapped(text: str) -> str:
+    """Return the gpu.module of lowered generic text as a module of its own."""
+    aliases = [line for line in text.splitlines() if line.startswith("#")]
+    body = re.search(r'^  "gpu\.module".*?^    (.*?)^  \}', text, re.DOTALL | re.MULTILINE)
+    assert body is not None
+    target = 'llvm.target_triple = "nvptx64-nvidia-cuda"'
+    return "\n".join((*aliases, '"builtin.module"() ({', body[1], f"}}) {{{target}}} : () -> ()"))
+
+
+@pytest.fixture(scope="module", params=[pytest.param(22, marks=pytest.mark.llvm(22))])
+def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Image:
+    llvm = Tools(Path(f"/usr/lib/llvm-{request.param}"))
+    work = tmp_path_factory.mktemp("failures")
+    low, text = work / "low.mlir", work / "device.ll"
+    options = ("--mlir-print-op-generic", "--mlir-print-debuginfo", f"--pass-pipeline={PIPELINE}")
+    run(llvm.tool("mlir-opt"), *options, INPUTS / "cpu_device_failures.mlir", "-o", low)
+    low.write_text(unwrapped(low.read_text()))
+    run(llvm.tool("mlir-translate"), "--mlir-to-llvmir", low, "-o", text)
+    source = cpu_device_ir(text.read_text(), kernels=("asserts", "parts", "leaves"))
+    before, after, final = (work / f"{name}.ll" for name in ("before", "after", "final"))
+    before.write_text(source.text)
+    run(*cpu_prepare_command(llvm, before, after).argv)
+    done = finish_cpu_ir(after.read_text(), source)
+    final.write_text(done.text)
+    runtime, made, library = work / "runtime.bc", work / "image.o", work / "image.so"
+    run(*cpu_runtime_command(llvm, runtime).argv)
+    run(*cpu_image_command(llvm, final, runtime, made, opt_level=1, extra=("-g",)).argv)
+    run(llvm.tool("clang"), "-shared", "-Wl,--no-undefined", made, "-lm", "-o", library)
+    launcher = work / "launcher"
+    run(llvm.tool("clang"), f"-I{RUNTIME}", INPUTS / "cpu_device_launcher.c", "-o", launcher)
+    return Image(launcher, library, {kernel.name: kernel.mode for kernel in done.kernels})
+
+
+def test_assertion_names_place_kernel_block_and_thread(image: Image) -> None:
+    done = image.launch("asserts", 32)
+    assert done.returncode == 3
+    assert re.search(
+        r"asserts: \S*cpu_device_failures\.mlir:9: block: \[0,0,0\], thread: \[5,0,0\] "
+        r"Assertion `data fits` failed\.",
+        done.stderr,
+    )
+
+
+def test_assertion_that_holds_lets_the_kernel_go_on(image: Image) -> None:
+    assert image.launch("asserts", 5).returncode == 0
+
+
+@pytest.mark.parametrize("size", [0, 1025, 70000])
+def test_block_of_a_size_that_no_gpu_has_is_refused(image: Image, size: int) -> None:
+    done = image.launch("asserts", size)
+    assert done.returncode == 3
+    assert f"block size {size} x 1 x 1: a block has 1 to 1024 work-items" in done.stderr
+
+
+def test_barrier_that_some_work_items_do_not_reach_is_reported(image: Image) -> None:
+    assert image.modes["parts"] is KernelMode.REGIONS
+    done = image.launch("parts", 32)
+    assert done.returncode == 3
+    assert "parts: block: [0,0,0] some work-items wait at a gpu.barrier" in done.stderr
+    assert image.launch("parts", 5).stdout == "5 5 5 5 5 5 6 7 "
+
+
+def test_work_items_that_have_ended_are_not_waited_for(image: Image) -> None:
+    assert image.modes["leaves"] is KernelMode.FIBERS
+    done = image.launch("leaves", 32)
+    assert done.returncode == 0
+    # Two blocks, one after the other, turn the same six numbers round.
+    assert done.stdout == "0 1 2 3 4 5 6 7 "
+
+
+def test_line_numbers_of_the_source_reach_the_image(image: Image) -> None:
+    from elftools.elf.elffile import ELFFile
+
+    lines = set()
+    with image.library.open("rb") as stream:
+        dwarf = ELFFile(stream).get_dwarf_info()
+        for unit in dwarf.iter_CUs():
+            program = dwarf.line_program_for_CU(unit)
+            entries = program.get_entries() if program else []
+            lines |= {entry.state.line for entry in entries if entry.state}
+    assert {6, 9, 33, 39} <= lines
