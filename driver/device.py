@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.options import DeviceCode
-from mlir_offload.driver.parallel import in_parallel
+from mlir_offload.driver.parallel import beside, in_parallel
 from mlir_offload.driver.split_file import ModuleFile
 from mlir_offload.driver.steps import unsplit
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target
@@ -79,7 +79,10 @@ def _compile_module(context: BuildContext, source: Path, module: ModuleFile) -> 
 def _compile_group(
     context: BuildContext, source: Path, module: ModuleFile, targets: tuple[Target, ...], *, redux: bool
 ) -> tuple[Path, list[ImageFile]]:
-    lowered = _lower(context, source, module, redux=redux)
+    lowered, _ = beside(
+        partial(_lower, context, source, module, redux=redux),
+        partial(_compile_device_runtime, context, targets),
+    )
     make = {Kind.CUDA: _make_cuda_image, Kind.OPENMP: _make_cpu_image}
     images = in_parallel(
         [partial(make[target.kind], context, source, module, lowered, target) for target in targets]
@@ -134,14 +137,12 @@ def _make_cuda_image(
 def _make_cpu_image(
     context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
 ) -> ImageFile:
-    from mlir_offload.translate.cpu import cpu_image_command, cpu_runtime_command
+    from mlir_offload.translate.cpu import cpu_image_command
 
     executor, llvm, options = context.executor, context.llvm, context.options
     level = options.opt_level
     prepared = _cpu_ir(context, source, module, lowered)
-    shared = context.workspace / "cpu_device.bc"
-    command = cpu_runtime_command(llvm, shared, opt_level=level, march=_HOST_MARCH)
-    runtime = executor.once(shared, partial(executor.tool, command, shared))
+    runtime = _device_runtime(context)
     image = lowered.with_suffix(".host.o")
     debug = ("-g",) if options.debug else ()
     executor.tool(
@@ -151,6 +152,23 @@ def _make_cpu_image(
         image,
     )
     return ImageFile(image, target)
+
+
+def _device_runtime(context: BuildContext) -> Path:
+    return context.workspace / "cpu_device.bc"
+
+
+def _compile_device_runtime(context: BuildContext, targets: Sequence[Target]) -> None:
+    """Compile what every image for the CPU takes in, once for all of them."""
+    if not any(target.kind is Kind.OPENMP for target in targets):
+        return
+    from mlir_offload.translate.cpu import cpu_runtime_command
+
+    executor, output = context.executor, _device_runtime(context)
+    command = cpu_runtime_command(
+        context.llvm, output, opt_level=context.options.opt_level, march=_HOST_MARCH
+    )
+    executor.once(output, partial(executor.tool, command, output))
 
 
 def _cpu_ir(context: BuildContext, source: Path, module: ModuleFile, lowered: Path) -> Path:

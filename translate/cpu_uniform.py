@@ -66,7 +66,7 @@ def is_pure(line: str) -> bool:
     name = opcode(line)
     if name in _DIVISIONS:
         return _NON_ZERO.search(line) is not None
-    if name in {"call", "tail"}:
+    if name == "call":
         match = CALL.match(line)
         callee = callee_name(match["callee"]) if match else ""
         return bool(_OF_THE_BLOCK.match(callee) or _PURE_INTRINSIC.match(callee))
@@ -118,7 +118,7 @@ def _computes_from_operands(line: str) -> bool:
 
 
 def _divergent(
-    blocks: list[Block], uniform: set[str], influenced: dict[str, frozenset[str]]
+    blocks: list[Block], uniform: set[str], influenced: dict[str, _Influence]
 ) -> tuple[set[str], set[str]]:
     joins: set[str] = set()
     loops: set[str] = set()
@@ -128,17 +128,21 @@ def _divergent(
         condition = used_names(block.lines[-1].split(", label", 1)[0])
         if all(name in uniform for name in condition):
             continue
-        joins |= influenced[block.label]
-        if block.label in influenced[block.label]:
-            loops |= influenced[block.label]
+        inside, meeting = influenced[block.label]
+        joins |= inside | meeting
+        if block.label in inside:
+            loops |= inside
     return joins, loops
 
 
-def _influence(blocks: list[Block]) -> dict[str, frozenset[str]]:
-    """Return for each branching block the blocks up to where its ways meet, that one included."""
+_Influence = tuple[frozenset[str], frozenset[str]]
+
+
+def _influence(blocks: list[Block]) -> dict[str, _Influence]:
+    """Return for each branching block the blocks up to where its ways meet, and those there."""
     successors = {block.label: set(block.successors) for block in blocks}
     postdominators = _postdominators(blocks, successors)
-    result: dict[str, frozenset[str]] = {}
+    result: dict[str, _Influence] = {}
     for block in blocks:
         if len(successors[block.label]) < 2:  # noqa: PLR2004
             continue
@@ -152,7 +156,7 @@ def _influence(blocks: list[Block]) -> dict[str, frozenset[str]]:
             seen.add(label)
             if label not in joins:
                 work.extend(successors[label])
-        result[block.label] = frozenset(seen)
+        result[block.label] = (frozenset(seen - joins), frozenset(seen & joins))
     return result
 
 

@@ -17,7 +17,9 @@ from mlir_offload.translate.cpu_text import (
 
 _NAME = r'%(?:"[^"]*"|[-\w.$]+)'
 TOKEN = re.compile(_NAME)
-_DEFINITION = re.compile(rf"^\s*(?P<name>{_NAME}) = (?P<rest>(?P<opcode>\w+).*)$")
+_DEFINITION = re.compile(
+    rf"^\s*(?P<name>{_NAME}) = (?P<rest>(?:(?:tail|musttail|notail) )?(?P<opcode>\w+).*)$"
+)
 _SUCCESSOR = re.compile(rf"label ({_NAME})")
 INCOMING = re.compile(rf"\[ (?P<value>(?:[^\[\]]|\[[^\]]*\])*?), (?P<block>{_NAME}) \]")
 _FLAGS = re.compile(
@@ -27,6 +29,7 @@ _FLAGS = re.compile(
 _ATTRIBUTE = re.compile(
     r"(?:\w+\([^()]*\)|noundef|nonnull|signext|zeroext|inreg|noalias|fastcc|ccc) "
 )
+_CALL_MARKS = frozenset({"tail", "musttail", "notail"})
 _CASTS = frozenset(
     (
         "trunc",
@@ -81,7 +84,8 @@ def defined_name(line: str) -> str | None:
 def opcode(line: str) -> str:
     """Return the name of the instruction."""
     match = _DEFINITION.match(line)
-    return str(match["opcode"]) if match else line.split(maxsplit=1)[0]
+    words = line.split(maxsplit=2)
+    return str(match["opcode"]) if match else words[1] if words[0] in _CALL_MARKS else words[0]
 
 
 def used_names(line: str) -> list[str]:

@@ -1,0 +1,150 @@
+"""Calls of device code on the CPU: what replaces them, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.translate.cpu import KernelMode, cpu_device_ir
+from mlir_offload.translate.cpu_intrinsics import find_replacement
+from mlir_offload.translate.cpu_replacement import Sync
+
+
+def module(call: str, *, declaration: str = "", tail: str = "") -> str:
+    return "\n".join(
+        (
+            'target triple = "nvptx64-nvidia-cuda"',
+            declaration,
+            "define ptx_kernel void @k(ptr %0, float %1, i32 %2) {",
+            f"  {call}",
+            "  ret void",
+            "}",
+            tail,
+        )
+    )
+
+
+def kernel_text(call: str, **more: str) -> str:
+    return cpu_device_ir(module(call, **more), kernels=("k",)).text
+
+
+@pytest.mark.parametrize(
+    ("called", "sync"),
+    [
+        ("llvm.nvvm.read.ptx.sreg.tid.x", Sync.NONE),
+        ("llvm.nvvm.read.ptx.sreg.laneid", Sync.NONE),
+        ("llvm.nvvm.barrier0", Sync.BLOCK),
+        ("llvm.nvvm.barrier.cta.sync.aligned.all", Sync.BLOCK),
+        ("llvm.nvvm.barrier0.popc", Sync.WARP),
+        ("llvm.nvvm.shfl.sync.bfly.f32p", Sync.WARP),
+        ("llvm.nvvm.redux.sync.umax", Sync.WARP),
+        ("llvm.nvvm.vote.ballot.sync", Sync.WARP),
+        ("llvm.nvvm.match.all.sync.i64p", Sync.WARP),
+        ("llvm.nvvm.membar.gl", Sync.NONE),
+        ("llvm.nvvm.rcp.approx.ftz.f", Sync.NONE),
+    ],
+)
+def test_intrinsics_say_whom_they_wait_for(called: str, sync: Sync) -> None:
+    replacement = find_replacement(called)
+    assert replacement is not None
+    assert replacement.sync is sync
+
+
+@pytest.mark.parametrize(
+    ("called", "name"),
+    [
+        ("__nv_expf", "expf"),
+        ("__nv_pow", "pow"),
+        ("__nv_fast_sinf", "sinf"),
+        ("__nv_rsqrtf", "mo.__nv_rsqrtf"),
+        ("__nv_isnand", "mo.__nv_isnand"),
+        ("__nv_powif", "mo.__nv_powif"),
+        ("__nv_sincos", "mo.__nv_sincos"),
+        ("hypotf", "hypotf"),
+        ("malloc", "malloc"),
+    ],
+)
+def test_libraries_of_the_device_become_those_of_the_cpu(called: str, name: str) -> None:
+    replacement = find_replacement(called)
+    assert replacement is not None
+    assert replacement.name == name
+
+
+def test_math_can_be_vectorised_under_a_mask() -> None:
+    text = kernel_text(
+        "%4 = call float @__nv_expf(float %1)", declaration="declare float @__nv_expf(float)"
+    )
+    assert "speculatable willreturn memory(none)" in text
+    assert "call float @expf(float %v1)" in text
+    assert "__nv_" not in text
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        ("call void @llvm.nvvm.mma.m16n8k16.row.col.f16.f16()", "nvvm.mma.sync"),
+        ("%4 = call i32 @llvm.nvvm.read.ptx.sreg.cluster.ctaid.x()", "gpu.cluster_id"),
+        ("call void @llvm.nvvm.cp.async.bulk.wait.group(i32 0)", "TMA"),
+        ("call void @llvm.nvvm.barrier.cta.sync.aligned.count(i32 1, i32 64)", "part of the block"),
+        ('%4 = call i32 asm "mov.u32 $0, %smid;", "=r"()', "inline PTX"),
+        ("call void @of_another_file(ptr %0)", "of_another_file"),
+    ],
+)
+def test_what_the_cpu_cannot_do_is_refused_by_its_name(call: str, named: str) -> None:
+    with pytest.raises(SourceError, match="is not supported on the CPU") as caught:
+        kernel_text(call)
+    assert named in caught.value.message
+    assert caught.value.hint
+
+
+def test_refusal_points_into_the_source() -> None:
+    tail = (
+        '!1 = !DIFile(filename: "k.mlir", directory: "/d")\n'
+        '!2 = distinct !DISubprogram(name: "k", file: !1, line: 2)\n'
+        "!3 = !DILocation(line: 12, column: 7, scope: !2)"
+    )
+    with pytest.raises(SourceError) as caught:
+        kernel_text("call void @llvm.nvvm.wgmma.fence.sync.aligned(), !dbg !3", tail=tail)
+    assert caught.value.location == "k.mlir:12:7"
+
+
+def test_kernel_that_is_not_defined_is_refused() -> None:
+    with pytest.raises(SourceError, match="defines no kernel 'other'"):
+        cpu_device_ir(module("fence seq_cst"), kernels=("other",))
+
+
+def test_global_of_another_module_is_refused() -> None:
+    with pytest.raises(SourceError, match="'g' is declared but not defined"):
+        kernel_text("store i32 1, ptr @g", declaration="@g = external global i32")
+
+
+def test_annotations_and_targets_of_the_gpu_are_dropped() -> None:
+    text = kernel_text(
+        "call void @helper()",
+        declaration="define void @helper() #0 {\n  ret void\n}\n",
+        tail='attributes #0 = { noinline "target-cpu"="sm_90" }\n!nvvm.annotations = !{!5}\n'
+        '!5 = !{ptr @k, !"kernel", i32 1}',
+    )
+    for word in ("nvvm.annotations", "sm_90", "noinline", "ptx_kernel", "nvptx64", "!5 ="):
+        assert word not in text
+
+
+def test_only_kernels_are_visible_outside() -> None:
+    text = kernel_text("call void @helper()", declaration="define void @helper() {\n  ret void\n}")
+    visible = [
+        line for line in text.splitlines() if line.startswith("define ") and "internal" not in line
+    ]
+    assert visible == ["define void @k(ptr %launch, ptr %params) nounwind {"]
+
+
+def test_waiting_is_found_through_calls() -> None:
+    text = "define void @inner() {\n  call void @llvm.nvvm.barrier0()\n  ret void\n}\ndefine void @k() {\n  call void @inner()\n  ret void\n}\ndefine void @alone() {\n  ret void\n}"
+    source = cpu_device_ir(text, kernels=("k", "alone"))
+    assert [kernel.mode for kernel in source.kernels] == [KernelMode.REGIONS, KernelMode.LOOPS]
+    assert source.needs_prepare
+
+
+def test_calls_of_unknown_functions_through_pointers_need_fibers() -> None:
+    source = cpu_device_ir(module("call void %0(float %1)"), kernels=("k",))
+    assert source.kernels[0].mode is KernelMode.FIBERS
+    assert "call void %v0(ptr %mo.c, float %v1)" in source.text
