@@ -86,8 +86,7 @@ def _interruptible(runner: ProcessRunner) -> Iterator[None]:
     """End the children at Ctrl-C or SIGTERM; the workspace is removed as the stack unwinds."""
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (signature of a handler)
-        runner.stop()
-        raise KeyboardInterrupt
+        runner.interrupt()
 
     previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -68,6 +68,7 @@ class ProcessRunner:
     # Reentrant: a signal handler calls stop() in the thread that may hold the lock.
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _stopping: bool = False
+    _starting_thread: int | None = None
 
     def run(self, command: Command, *, input_text: str | None = None) -> Completed:
         """Run the command to its end.
@@ -97,44 +98,66 @@ class ProcessRunner:
             raise ToolchainError(msg, hint="is TMPDIR on a file system mounted noexec?") from error
         return returncode if returncode >= 0 else 128 - returncode
 
+    def interrupt(self) -> None:
+        """End every child, refuse to start another, and raise KeyboardInterrupt: a signal handler.
+
+        Where this thread is just starting a child, that child is not known yet; it is ended, and
+        the exception raised, as soon as it is.
+        """
+        self.stop()
+        if self._starting_thread != threading.get_ident():
+            raise KeyboardInterrupt
+
     def stop(self) -> None:
         """End every running child and refuse to start another."""
         with self._lock:
             self._stopping = True
             children = list(self._children)
         for child in children:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGTERM)
+            _terminate(child)
 
     def _start(self, command: Command, *, has_input: bool) -> subprocess.Popen[str]:
-        environment = {**os.environ, **dict(command.environment)}
         with self._lock:
             if self._stopping:
                 raise KeyboardInterrupt
+            self._starting_thread = threading.get_ident()
             try:
-                child = subprocess.Popen(
-                    command.argv,
-                    stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    env=environment,
-                    cwd=command.cwd,
-                    encoding="utf-8",
-                    errors="surrogateescape",
-                    # No session of its own: Linux schedules sessions as groups, and the
-                    # priority below counts within a group only.
-                    process_group=0,
-                )
-            except OSError as error:
-                msg = f"cannot start {command.argv[0]}: {error.strerror}"
-                raise ToolchainError(
-                    msg, hint="check the installation with 'mlir-offload toolchains'"
-                ) from error
-            self._children.add(child)
+                child = _open(command, has_input=has_input)
+                self._children.add(child)
+            finally:
+                self._starting_thread = None
+            if self._stopping:
+                _terminate(child)
+                raise KeyboardInterrupt
         if command.in_background:
             with contextlib.suppress(ProcessLookupError):
                 os.setpriority(os.PRIO_PROCESS, child.pid, _BACKGROUND_NICENESS)
         return child
+
+
+def _open(command: Command, *, has_input: bool) -> subprocess.Popen[str]:
+    try:
+        return subprocess.Popen(
+            command.argv,
+            stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **dict(command.environment)},
+            cwd=command.cwd,
+            encoding="utf-8",
+            errors="surrogateescape",
+            # No session of its own: Linux schedules sessions as groups, and a priority counts
+            # within a group only.
+            process_group=0,
+        )
+    except OSError as error:
+        msg = f"cannot start {command.argv[0]}: {error.strerror}"
+        raise ToolchainError(msg, hint="check the installation with 'mlir-offload toolchains'") from error
+
+
+def _terminate(child: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGTERM)
 
 
 # What a linker says of a symbol holds no word "error"; what a driver says of its linker says nothing.

@@ -25,7 +25,7 @@ from mlir_offload.translate.cpu_region import has_barrier, split_at_barriers
 from mlir_offload.translate.cpu_replacement import define
 from mlir_offload.translate.cpu_rewrite import RewrittenModule
 from mlir_offload.translate.cpu_run import run_definition
-from mlir_offload.translate.cpu_text import DeviceModule, Function, symbol
+from mlir_offload.translate.cpu_text import DeviceModule, Function, closing, symbol
 
 Support = tuple[tuple[str, str], ...]
 
@@ -39,7 +39,7 @@ _SUBPROGRAM = re.compile(r"!dbg (!\d+)$")
 _DROPPED_METADATA = ("!nvvm.annotations", "!nvvmir.version")
 # What the splitter must recognise stays a declaration while opt works on the functions around it.
 _DECLARED = re.compile(r"mo\.(?:read\.ptx\.sreg\.|static_shared|dynamic_shared|barrier$)")
-_HELPER_HEAD = re.compile(r"^define internal (?P<signature>.*?\)) alwaysinline")
+_DEFINITION_HEAD = re.compile(r"^define internal (?P<signature>.*?\)) alwaysinline")
 _IDS_ARE_PURE = "nounwind willreturn speculatable memory(none)"
 
 
@@ -65,8 +65,8 @@ def device_parts(
         functions=_name_items(rewritten, frozenset(kernels), tuple(attributes)),
         tail=tuple(_kept_metadata(module)),
     )
-    helpers = [(r.name, r.definition) for r in rewritten.replacements if r.definition]
-    return device, (*helpers, *_shared_definitions(rewritten))
+    definitions = [(r.name, r.definition) for r in rewritten.replacements if r.definition]
+    return device, (*definitions, *_shared_definitions(rewritten))
 
 
 def prepared_text(device: DeviceModule, kernels: Sequence[str], support: Support) -> str:
@@ -88,7 +88,7 @@ def prepared_text(device: DeviceModule, kernels: Sequence[str], support: Support
 
 
 def _declaration(name: str, definition: str) -> str:
-    match = _HELPER_HEAD.match(definition)
+    match = _DEFINITION_HEAD.match(definition)
     if match is None or not _DECLARED.match(name):
         return definition
     signature = re.sub(r" %\w+", "", match["signature"])
@@ -310,7 +310,7 @@ def _declarations(module: DeviceModule, rewritten: RewrittenModule) -> Iterable[
         ):
             continue
         done.add(found.name)
-        end = line.index(")", line.index("@")) + 1
+        end = closing(line, line.index("(", line.index("@"))) + 1
         head = re.sub(r"!dbg !\d+ ", "", line[:end]).replace(symbol(name), symbol(found.name))
         yield found.name, f"{head} {libm_attributes(found.name)}".rstrip()
 

@@ -75,6 +75,11 @@ class Region:
         return Region(self._start, self.code, self.brought, {**self.assumed, condition: holds})
 
     @property
+    def block_count(self) -> int:
+        """Return the number of blocks that can be reached."""
+        return len(self._edges)
+
+    @property
     def exits(self) -> tuple[int, ...]:
         """Return the numbers of the barriers that come next, 0 for the end of the kernel."""
         found = {

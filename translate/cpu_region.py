@@ -168,7 +168,8 @@ def _rename_incoming(line: str, labels: dict[str, str]) -> str:
 def _place_private(blocks: list[Block], state: _State) -> tuple[str, ...] | None:
     """Give each private array a place per work-item; return the instructions that find it."""
     lines: list[str] = []
-    in_loops = _labels_in_loops(blocks)
+    has_arrays = any(opcode(line) == "alloca" for block in blocks for line in block.lines)
+    in_loops = _labels_in_loops(blocks) if has_arrays else set()
     for block in blocks:
         kept: list[str] = []
         for line in block.lines:

@@ -18,8 +18,9 @@ from mlir_offload.translate.cpu_slice import (
 )
 
 _SWAPPED = {"ult": "ugt", "ule": "uge", "ugt": "ult", "uge": "ule"}
-# Each leaf is a copy of the region's code.
+# Each leaf is a copy of the region's code, which the compiler has to optimise.
 _MOST_LEAVES = 6
+_MOST_COPIED_BLOCKS = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,12 @@ class Cut:
 Variant = Leaf | Choice | Cut
 
 
-def build_variants(region: Region, leaves: int = _MOST_LEAVES) -> Variant:
-    """Decide conditions in the order in which the region meets them, until `leaves` are used up."""
+def build_variants(region: Region) -> Variant:
+    """Decide conditions in the order in which the region meets them; the larger, the fewer."""
+    return _build(region, min(_MOST_LEAVES, _MOST_COPIED_BLOCKS // region.block_count))
+
+
+def _build(region: Region, leaves: int) -> Variant:
     if leaves > 1:
         for condition in region.open_conditions():
             then = region.assuming(condition, holds=True)
@@ -72,8 +77,8 @@ def build_variants(region: Region, leaves: int = _MOST_LEAVES) -> Variant:
                 return Choice(
                     condition,
                     region,
-                    build_variants(then, leaves - leaves // 2),
-                    build_variants(other, leaves // 2),
+                    _build(then, leaves - leaves // 2),
+                    _build(other, leaves // 2),
                     found.needs_row,
                 )
             cut = _comparison_of(region, condition)
@@ -85,8 +90,8 @@ def build_variants(region: Region, leaves: int = _MOST_LEAVES) -> Variant:
                     is_signed,
                     is_negated,
                     region,
-                    build_variants(then, leaves - leaves // 2),
-                    build_variants(other, leaves // 2),
+                    _build(then, leaves - leaves // 2),
+                    _build(other, leaves // 2),
                 )
     return Leaf(region)
 

@@ -120,8 +120,8 @@ def test_global_of_another_module_is_refused() -> None:
 
 def test_annotations_and_targets_of_the_gpu_are_dropped() -> None:
     text = kernel_text(
-        "call void @helper()",
-        declaration="define void @helper() #0 {\n  ret void\n}\n",
+        "call void @callee()",
+        declaration="define void @callee() #0 {\n  ret void\n}\n",
         tail='attributes #0 = { noinline "target-cpu"="sm_90" }\n!nvvm.annotations = !{!5}\n'
         '!5 = !{ptr @k, !"kernel", i32 1}',
     )
@@ -130,7 +130,7 @@ def test_annotations_and_targets_of_the_gpu_are_dropped() -> None:
 
 
 def test_only_kernels_are_visible_outside() -> None:
-    text = kernel_text("call void @helper()", declaration="define void @helper() {\n  ret void\n}")
+    text = kernel_text("call void @callee()", declaration="define void @callee() {\n  ret void\n}")
     visible = [
         line for line in text.splitlines() if line.startswith("define ") and "internal" not in line
     ]

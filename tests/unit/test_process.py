@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -164,3 +166,28 @@ def test_a_program_that_fails_in_silence_still_names_its_status() -> None:
 )
 def test_a_status_is_described(status: int, text: str) -> None:
     assert text in describe_status(status)
+
+
+def test_an_interrupt_while_a_child_is_being_started_ends_that_child(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runner = ProcessRunner()
+    started: list[subprocess.Popen[str]] = []
+
+    def open_and_interrupt(*arguments: Any, **options: Any) -> subprocess.Popen[str]:
+        started.append(real(*arguments, **options))
+        signal.raise_signal(signal.SIGINT)
+        return started[0]
+
+    real = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", open_and_interrupt)
+    previous = signal.signal(signal.SIGINT, lambda _number, _frame: runner.interrupt())
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            runner.run(Command(("sleep", "600")))
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    for stream in (started[0].stdout, started[0].stderr):
+        assert stream is not None
+        stream.close()
+    assert started[0].wait(60) == -signal.SIGTERM

@@ -1,0 +1,127 @@
+"""Time kernels of a CPU image beside the same work in plain C, by the same compiler.
+
+CPU time of one thread, the least of several runs; the ratio is what counts.
+
+usage: python tests/bench/cpu_kernels.py [--llvm PREFIX] [--march NAME]
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from mlir_offload.driver.choose import places_for
+from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
+from mlir_offload.toolchain.process import Command, ProcessRunner, run_checked
+from mlir_offload.toolchain.search import find_llvm
+from mlir_offload.translate.cpu import (
+    cpu_device_ir,
+    cpu_image_command,
+    cpu_prepare_command,
+    cpu_runtime_command,
+    finish_cpu_ir,
+)
+from mlir_offload.translate.lower import (
+    device_pipeline_command,
+    normalize_command,
+    translate_command,
+    unwrap_device,
+)
+from mlir_offload.translate.split import split_program
+
+SOURCES = Path(__file__).resolve().parent / "cpu"
+RUNTIME = Path(__file__).resolve().parents[2] / "offload" / "runtime"
+KERNELS = ("saxpy", "matmul", "reduce")
+LIMITS = {"saxpy": 4.0, "matmul": 5.0, "reduce": 12.0}
+RUNNER = ProcessRunner()
+
+
+def run(*argv: object) -> str:
+    return run_checked(RUNNER, Command(tuple(map(str, argv)))).stdout
+
+
+def lowered(llvm: LlvmToolchain, work: Path) -> str:
+    """Return the NVVM IR of the kernels, under the names that the source gives them."""
+    source = SOURCES / "kernels.mlir"
+    generic, device, low, alone, text = (work / name for name in ("g", "d", "l", "a", "t"))
+    run_checked(RUNNER, normalize_command(llvm, source, generic))
+    program = split_program(
+        generic.read_text(),
+        source_text=source.read_text(),
+        unit_id="b",
+        llvm_major=llvm.version.major,
+    )
+    (module,) = program.modules
+    device.write_text(module.text)
+    run_checked(RUNNER, device_pipeline_command(llvm, device, low, module=module))
+    alone.write_text(unwrap_device(low.read_text(), "nvptx64-nvidia-cuda"))
+    run_checked(RUNNER, translate_command(llvm, alone, text))
+    ir = text.read_text()
+    for kernel in module.kernels:
+        ir = ir.replace(kernel.symbol, kernel.name)
+    return ir
+
+
+def built(llvm: LlvmToolchain, work: Path, march: str) -> tuple[Path, dict[str, float]]:
+    """Return the shared image and the seconds that each step took."""
+    ir = lowered(llvm, work)
+    before, after, final, runtime, image, library = (
+        work / name for name in ("before.ll", "after.ll", "f.ll", "r.bc", "i.o", "image.so")
+    )
+    seconds: dict[str, float] = {}
+    start = time.perf_counter()
+
+    def done(step: str) -> None:
+        nonlocal start
+        now = time.perf_counter()
+        seconds[step], start = now - start, now
+
+    source = cpu_device_ir(ir, kernels=KERNELS)
+    before.write_text(source.text)
+    done("rewrite")
+    run_checked(RUNNER, cpu_prepare_command(llvm, before, after))
+    done("opt")
+    final.write_text(finish_cpu_ir(after.read_text(), source).text)
+    done("split")
+    run_checked(RUNNER, cpu_runtime_command(llvm, runtime, march=march))
+    done("runtime")
+    run_checked(RUNNER, cpu_image_command(llvm, final, runtime, image, march=march))
+    done("clang")
+    run(llvm.tool("clang"), "-shared", image, "-lm", "-o", library)
+    return library, seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--llvm", default="", help="prefix or release; default: the newest")
+    parser.add_argument("--march", default="native")
+    arguments = parser.parse_args()
+    places = places_for(llvm=arguments.llvm)
+    llvm = choose_llvm(find_llvm(places), places.llvm, llvm_probe(RUNNER))
+    with tempfile.TemporaryDirectory() as directory:
+        work = Path(directory)
+        library, seconds = built(llvm, work, arguments.march)
+        program = work / "reference"
+        options = ("-O3", f"-march={arguments.march}", f"-I{RUNTIME}")
+        run(llvm.tool("clang"), *options, SOURCES / "reference.c", "-o", program)
+        lines = run(program, library).splitlines()
+    table = Table(title=f"LLVM {llvm.version}, -march={arguments.march}, one thread")
+    for heading in ("kernel", "image, ms", "C, ms", "ratio", "at most"):
+        table.add_column(heading, justify="left" if heading == "kernel" else "right")
+    for name, image, plain in (line.split() for line in lines):
+        ratio = float(image) / float(plain)
+        table.add_row(
+            name, f"{float(image):.2f}", f"{float(plain):.2f}", f"{ratio:.2f}", str(LIMITS[name])
+        )
+    console = Console()
+    console.print(table)
+    console.print("; ".join(f"{step} {spent:.3f} s" for step, spent in seconds.items()))
+
+
+if __name__ == "__main__":
+    main()
