@@ -25,9 +25,7 @@ _NATIVE = "native"
 
 def places_for(llvm: str = "", cuda_path: str = "", rocm_path: str = "") -> SearchPlaces:
     """Return where to look: options first, then the environment, which is read here only."""
-    return search_places(
-        os.environ, sys.path, llvm=llvm, cuda_path=cuda_path, rocm_path=rocm_path
-    )
+    return search_places(os.environ, sys.path, llvm=llvm, cuda_path=cuda_path, rocm_path=rocm_path)
 
 
 def places_of(options: CompileOptions) -> SearchPlaces:

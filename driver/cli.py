@@ -77,7 +77,8 @@ def _guarded(arguments: tuple[str, ...]) -> int:
 def _input_output(error: OSError) -> InputOutputError:
     where = f"{error.filename}: " if error.filename else ""
     return InputOutputError(
-        f"{where}{error.strerror or error}", hint="free some space, or set TMPDIR to a writable directory"
+        f"{where}{error.strerror or error}",
+        hint="free some space, or set TMPDIR to a writable directory",
     )
 
 

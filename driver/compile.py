@@ -96,7 +96,9 @@ def _lower_host(context: BuildContext, source: Path, split: SplitFiles, director
         llvm, split.host, low, uses_async=split.uses_async, debug=context.options.debug
     )
     executor.tool(command, low, diagnose=partial(condense, source=source))
-    executor.tool(translate_command(llvm, low, text), text, diagnose=partial(_not_lowered, low, source))
+    executor.tool(
+        translate_command(llvm, low, text), text, diagnose=partial(_not_lowered, low, source)
+    )
     return text
 
 

@@ -77,7 +77,12 @@ def _compile_module(context: BuildContext, source: Path, module: ModuleFile) -> 
 
 
 def _compile_group(
-    context: BuildContext, source: Path, module: ModuleFile, targets: tuple[Target, ...], *, redux: bool
+    context: BuildContext,
+    source: Path,
+    module: ModuleFile,
+    targets: tuple[Target, ...],
+    *,
+    redux: bool,
 ) -> tuple[Path, list[ImageFile]]:
     lowered, _ = beside(
         partial(_lower, context, source, module, redux=redux),
@@ -93,7 +98,9 @@ def _compile_group(
 def _lower(context: BuildContext, source: Path, module: ModuleFile, *, redux: bool) -> Path:
     executor, llvm = context.executor, context.llvm
     stem = f"{module.path.stem}{'.redux' if redux else ''}"
-    low, alone, text = (module.path.with_name(stem + end) for end in (".low.mlir", ".alone.mlir", ".ll"))
+    low, alone, text = (
+        module.path.with_name(stem + end) for end in (".low.mlir", ".alone.mlir", ".ll")
+    )
     diagnose = partial(condense, source=source)
     command = device_pipeline_command(
         llvm, module.path, low, module=module.module, redux=redux, debug=context.options.debug
@@ -125,7 +132,9 @@ def _make_cuda_image(
     )
     release = ("--llvm", str(context.consumer))
     executor.step("nvptx-ir", (lowered, *kernel_options(module), *release, "-o", ready))
-    library = cuda.libdevice if cuda and needs_libdevice(lowered.read_text(encoding="utf-8")) else None
+    library = (
+        cuda.libdevice if cuda and needs_libdevice(lowered.read_text(encoding="utf-8")) else None
+    )
     if cuda is None or options.device_code is DeviceCode.BITCODE:
         executor.tool(nvptx_bitcode_command(llvm, ready, bitcode, codegen, library), bitcode)
         return ImageFile(bitcode, target, f"+ptx{isa}")

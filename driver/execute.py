@@ -85,7 +85,9 @@ class Executor:
         if self.dry_run and not decides:
             return
         # The linker wrapper leaves files in TMPDIR when it fails: they go with the workspace.
-        private = replace(command, environment=(*command.environment, ("TMPDIR", str(self.temporary))))
+        private = replace(
+            command, environment=(*command.environment, ("TMPDIR", str(self.temporary)))
+        )
         # What runs in the background takes no place from the rest, unless there is but one.
         slot = contextlib.nullcontext() if command.in_background and self.jobs > 1 else self._slots
         with slot, self._timed(command.program, output):

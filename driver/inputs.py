@@ -93,7 +93,9 @@ def _named_libraries(link_items: Sequence[str]) -> list[Path]:
     """
     folders = [Path(item[2:]) for item in link_items if item.startswith("-L")]
     names = [item[2:] for item in link_items if item.startswith("-l")]
-    candidates = (folder / f"lib{name}{end}" for name in names for folder in folders for end in (".so", ".a"))
+    candidates = (
+        folder / f"lib{name}{end}" for name in names for folder in folders for end in (".so", ".a")
+    )
     return [path for path in candidates if path.is_file()]
 
 

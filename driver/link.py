@@ -29,7 +29,9 @@ def link(context: BuildContext) -> Path:
     Raises VerificationError where the result would lack a kernel: it is not kept then.
     """
     compile_inputs(context)
-    made = [item for path in context.compiled.values() if path.exists() for item in read_objects(path)]
+    made = [
+        item for path in context.compiled.values() if path.exists() for item in read_objects(path)
+    ]
     contents = (*context.given, *made)
     _check_inputs(context, contents)
     runtime = host_runtime(context)
@@ -43,9 +45,7 @@ def link(context: BuildContext) -> Path:
     return linked
 
 
-def _check_linked(
-    context: BuildContext, linked: Path, contents: Sequence[ObjectContents]
-) -> None:
+def _check_linked(context: BuildContext, linked: Path, contents: Sequence[ObjectContents]) -> None:
     """Check the result under the name that the user gave it."""
     try:
         check_coverage(linked, contents)

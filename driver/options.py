@@ -218,7 +218,9 @@ def _unknown(argument: str) -> UsageError:
     known = [*_FLAGS, *_JOINED, *_JOINED_OR_SEPARATE]
     import difflib
 
-    near = difflib.get_close_matches(argument.partition("=")[0], [k.rstrip("=") for k in known], n=1, cutoff=0.8)
+    near = difflib.get_close_matches(
+        argument.partition("=")[0], [k.rstrip("=") for k in known], n=1, cutoff=0.8
+    )
     hint = f"did you mean '{near[0]}'?" if near else "see 'mlir-offload --help'"
     return UsageError(f"unknown option '{argument}'", hint=hint)
 
@@ -238,7 +240,9 @@ def as_operand(name: str) -> str:
 def _consistent(options: CompileOptions) -> CompileOptions:
     if not options.inputs:
         msg = "no input files"
-        raise UsageError(msg, hint="name at least one .mlir, .o or .c file; see 'mlir-offload --help'")
+        raise UsageError(
+            msg, hint="name at least one .mlir, .o or .c file; see 'mlir-offload --help'"
+        )
     if options.mode is not Mode.LINK and options.output is not None and len(options.inputs) > 1:
         msg = f"-o names one file, but {options.mode.value} makes one for each of {len(options.inputs)} inputs"
         raise UsageError(msg, hint="compile each input by its own call, or leave -o out")

@@ -24,7 +24,9 @@ def host_runtime(context: BuildContext) -> HostRuntime:
     kinds = {target.kind for target in context.targets}
     kinds |= {kind for kind in Kind for item in context.given if kind in item.kinds}
     archs = {target.arch for target in context.targets_of(Kind.CUDA)}
-    archs |= {image.arch for item in context.given for image in item.images if image.kind == Kind.CUDA}
+    archs |= {
+        image.arch for item in context.given for image in item.images if image.kind == Kind.CUDA
+    }
     return HostRuntime(context.workspace / "runtime.o", frozenset(kinds), tuple(sorted(archs)))
 
 

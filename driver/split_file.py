@@ -34,7 +34,9 @@ def write_split(program: SplitProgram, directory: Path) -> None:
     """Write the host text, one file per device module, and the index of them."""
     directory.mkdir(parents=True, exist_ok=True)
     _write(directory / "host.mlir", program.host_text)
-    rows = [_write_module(module, number, directory) for number, module in enumerate(program.modules)]
+    rows = [
+        _write_module(module, number, directory) for number, module in enumerate(program.modules)
+    ]
     index = {"uses_async": program.uses_async, "modules": rows}
     _write(directory / _INDEX, json.dumps(index, indent=1))
 

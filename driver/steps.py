@@ -44,7 +44,6 @@ def _split(source: Path, program: Path, unit_id: str, major: int, output: Path) 
     from mlir_offload.driver.split_file import write_split
     from mlir_offload.translate.split import split_program
 
-
     # Bytecode is no text: each byte stands for itself.
     written = program.read_bytes().decode("latin-1")
     split = split_program(_read(source), source_text=written, unit_id=unit_id, llvm_major=major)
@@ -59,7 +58,6 @@ def _unwrap(source: Path, triple: str, output: Path) -> None:
     """Make the lowered device module a module of its own for mlir-translate."""
     from mlir_offload.translate.lower import unwrap_device
 
-
     _write(output, unwrap_device(_read(source), triple))
 
 
@@ -71,7 +69,6 @@ def _unwrap(source: Path, triple: str, output: Path) -> None:
 def _nvptx_ir(source: Path, kernels: tuple[str, ...], major: int, output: Path) -> None:
     """Prepare the LLVM IR of a device module for the NVPTX back end."""
     from mlir_offload.translate.device import nvptx_device_ir
-
 
     _write(output, nvptx_device_ir(_read(source), kernels=kernels, llvm_major=major))
 
@@ -117,14 +114,15 @@ def unsplit(output: Path) -> Path:
 
 
 @step.command("package")
-@click.option("--image", "images", multiple=True, required=True, metavar="file=,triple=,arch=,kind=")
+@click.option(
+    "--image", "images", multiple=True, required=True, metavar="file=,triple=,arch=,kind="
+)
 @_consumer
 @_output
 def _package(images: tuple[str, ...], consumer: int, output: Path) -> None:
     """Write device images into one offload binary, as clang-offload-packager does."""
     from mlir_offload.offload.abi import load_abi
     from mlir_offload.offload.binary import serialize_binary
-
 
     abi = load_abi(consumer)
     output.write_bytes(serialize_binary((_image(text) for text in images), abi))
@@ -142,7 +140,6 @@ def _cuda_directory(
 ) -> None:
     """Put the tools of CUDA where the linker wrapper looks, `fatbinary` fitted to the wrapper."""
     from mlir_offload.offload.fatbinary_adapter import CudaTools, write_cuda_directory
-
 
     release = parse_version(version)
     if release is None:
@@ -185,7 +182,6 @@ def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
     from mlir_offload.offload.annotate import HostKernel, annotate_host
     from mlir_offload.offload.host_module import kernel_signatures
     from mlir_offload.translate.host import fix_host_ir
-
 
     signatures: dict[str, tuple[str, ...]] = {}
     for device in devices:

@@ -47,7 +47,9 @@ def show_toolchains(arguments: Sequence[str], runner: Runner) -> int:
             list(arguments), prog_name="mlir-offload toolchains", standalone_mode=False, obj=runner
         )
     except click.UsageError as error:
-        raise UsageError(error.format_message(), hint="see 'mlir-offload toolchains --help'") from error
+        raise UsageError(
+            error.format_message(), hint="see 'mlir-offload toolchains --help'"
+        ) from error
     return int(status or 0)
 
 
@@ -62,7 +64,9 @@ def _table(rows: Iterable[InventoryRow]) -> Table:
             row.version or "-",
             str(row.location or "not found"),
             row.source,
-            Text(row.problem, style="red") if row.problem else ", ".join(row.roles) or "nothing as it is",
+            Text(row.problem, style="red")
+            if row.problem
+            else ", ".join(row.roles) or "nothing as it is",
         )
     return table
 

@@ -26,7 +26,9 @@ def open_workspace(save_to: Path | None = None) -> Iterator[Path]:
         path = Path(tempfile.mkdtemp(prefix="mlir-offload-"))
     except OSError as error:
         msg = f"cannot make a temporary directory: {error.strerror or error}"
-        raise InputOutputError(msg, hint="free some space, or set TMPDIR to a writable directory") from error
+        raise InputOutputError(
+            msg, hint="free some space, or set TMPDIR to a writable directory"
+        ) from error
     try:
         yield path
     finally:
@@ -71,7 +73,9 @@ def publish(made: Path, output: Path) -> None:
         beside.replace(output)
     except OSError as error:
         msg = f"cannot write {output}: {error.strerror}"
-        raise InputOutputError(msg, hint="free some space, or choose another place with -o") from error
+        raise InputOutputError(
+            msg, hint="free some space, or choose another place with -o"
+        ) from error
     finally:
         beside.unlink(missing_ok=True)
 

@@ -50,10 +50,16 @@ def _has_llvm(major: int) -> bool:
 
 
 @pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pluggy.Result[pytest.TestReport]]:
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pluggy.Result[pytest.TestReport]]:
     """Turn a skip into a failure where the tools were promised."""
     outcome = yield
     report = outcome.get_result()
-    if item.config.getoption("--require-tools") and report.skipped and not hasattr(report, "wasxfail"):
+    if (
+        item.config.getoption("--require-tools")
+        and report.skipped
+        and not hasattr(report, "wasxfail")
+    ):
         report.outcome = "failed"
         report.longrepr = f"skipped although --require-tools was given: {report.longrepr}"

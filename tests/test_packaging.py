@@ -31,7 +31,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = tmp_path_factory.mktemp("source") / "tree"
     # A copy, so that an old build/ folder cannot add files and none is left behind.
     listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["git", "ls-files", "-co", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     for name in listed.stdout.splitlines():
         path = ROOT / name
@@ -39,7 +43,18 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             (source / name).write_bytes(path.read_bytes())
     subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", out, source],
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "-q",
+            "--no-deps",
+            "--no-build-isolation",
+            "-w",
+            out,
+            source,
+        ],
         check=True,
         capture_output=True,
     )
@@ -54,5 +69,7 @@ def test_the_wheel_holds_every_module_table_and_runtime_source(wheel: Path) -> N
 
 def test_the_wheel_installs_the_command(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        entry_points = next(name for name in archive.namelist() if name.endswith("entry_points.txt"))
+        entry_points = next(
+            name for name in archive.namelist() if name.endswith("entry_points.txt")
+        )
         assert "mlir-offload = mlir_offload.driver.cli:main" in archive.read(entry_points).decode()

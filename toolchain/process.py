@@ -152,7 +152,9 @@ def _open(command: Command, *, has_input: bool) -> subprocess.Popen[str]:
         )
     except OSError as error:
         msg = f"cannot start {command.argv[0]}: {error.strerror}"
-        raise ToolchainError(msg, hint="check the installation with 'mlir-offload toolchains'") from error
+        raise ToolchainError(
+            msg, hint="check the installation with 'mlir-offload toolchains'"
+        ) from error
 
 
 def _terminate(child: subprocess.Popen[str]) -> None:

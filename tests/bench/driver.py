@@ -57,8 +57,14 @@ def run(*argv: str | Path) -> None:
 
 def build_by_driver(setting: Setting, program: str, archs: Sequence[str]) -> None:
     installed = Path(sys.executable).with_name("mlir-offload")
-    command = [str(installed)] if installed.exists() else [sys.executable, "-m", "mlir_offload.driver"]
-    options = [f"--llvm={setting.llvm}", f"--cuda-path={setting.cuda}", f"--offload-arch={','.join(archs)}"]
+    command = (
+        [str(installed)] if installed.exists() else [sys.executable, "-m", "mlir_offload.driver"]
+    )
+    options = [
+        f"--llvm={setting.llvm}",
+        f"--cuda-path={setting.cuda}",
+        f"--offload-arch={','.join(archs)}",
+    ]
     run(*command, *options, EXAMPLES / f"{program}.mlir", "-o", setting.work / f"{program}.driver")
 
 
@@ -80,9 +86,7 @@ def build_by_hand(setting: Setting, program: str, archs: Sequence[str]) -> None:
 
 
 def build_by_nvcc(setting: Setting, program: str, archs: Sequence[str]) -> None:
-    codes = [
-        f"-gencode=arch=compute_{arch.removeprefix('sm_')},code={arch}" for arch in archs
-    ]
+    codes = [f"-gencode=arch=compute_{arch.removeprefix('sm_')},code={arch}" for arch in archs]
     run(
         setting.cuda / "bin" / "nvcc", "-O2", *codes, EXAMPLES / f"{program}.cu",
         "-o", setting.work / f"{program}.nvcc",
@@ -121,7 +125,9 @@ def stages(setting: Setting, program: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=5, help="counted runs of each build (default: 5)")
+    parser.add_argument(
+        "--runs", type=int, default=5, help="counted runs of each build (default: 5)"
+    )
     parser.add_argument("--llvm", type=Path, default=Path("/usr/lib/llvm-22"))
     parser.add_argument("--cuda", type=Path, default=Path("/usr/local/cuda-13.0"))
     options = parser.parse_args()
@@ -139,7 +145,9 @@ def main() -> None:
                 times = measure(setting, program, ARCHS[:count], options.runs)
                 own, hand, nvcc = times.values()
                 seconds = (f"{value:.2f} s" for value in (own, hand, nvcc))
-                table.add_row(program, str(count), *seconds, f"{own / hand:.2f}", f"{nvcc / own:.1f}")
+                table.add_row(
+                    program, str(count), *seconds, f"{own / hand:.2f}", f"{nvcc / own:.1f}"
+                )
         console = Console()
         console.print(table)
         for program in PROGRAMS:

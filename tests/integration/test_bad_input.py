@@ -72,7 +72,11 @@ def sandbox(mlir_offload: list[str], tmp_path: Path) -> Sandbox:
         ("func.func @f() {\n  %c = arith.constant 0 i32\n}\n", "p.mlir:2:", "expected"),
         ("func.func @f() {\n  foo.bar\n}\n", "p.mlir:2:3:", "no dialect 'foo'"),
         ("func.func @f() {\n  arith.nothing\n}\n", "p.mlir:2:3:", "arith.nothing"),
-        (LAUNCH.format(launch=f"@m::@absent {SHAPE}"), "p.mlir:5:5:", "@m::@absent, which does not exist"),
+        (
+            LAUNCH.format(launch=f"@m::@absent {SHAPE}"),
+            "p.mlir:5:5:",
+            "@m::@absent, which does not exist",
+        ),
         (
             LAUNCH.format(launch=f"@m::@k {SHAPE} args(%one : index)"),
             "p.mlir:5:5:",
@@ -108,11 +112,21 @@ def test_a_binary_file_is_named_as_what_it_is(sandbox: Sandbox) -> None:
     [
         (["--offload-arch=sm_999", "p.mlir"], 4, "does not know sm_999", "hint:"),
         (["--offload-arch=sm_50", "p.mlir"], 4, "does not know sm_50", "CUDA 11.8 to 12.9"),
-        (["--offload-arch=gfx90a", "p.mlir"], 2, "AMD GPUs are not supported", "--offload-arch=host"),
+        (
+            ["--offload-arch=gfx90a", "p.mlir"],
+            2,
+            "AMD GPUs are not supported",
+            "--offload-arch=host",
+        ),
         (["--offload-arch=volta", "p.mlir"], 2, "unknown offload architecture 'volta'", "sm_NN"),
         (["--llvm=18", "p.mlir"], 3, "LLVM 18 is not installed", "apt install mlir-18-tools"),
         (["--llvm=/nowhere", "p.mlir"], 3, "no LLVM installation there", "apt install"),
-        (["--cuda-path=/nowhere", "--offload-arch=sm_90", "p.mlir"], 3, "no CUDA toolkit there", "pip install"),
+        (
+            ["--cuda-path=/nowhere", "--offload-arch=sm_90", "p.mlir"],
+            3,
+            "no CUDA toolkit there",
+            "pip install",
+        ),
         (["--offload-arch=host", "absent.mlir"], 7, "no such file", "check the name"),
         (["--offload-arch=host", "p.mlir", "-o", "."], 7, "is a directory", "name a file"),
         (["--offload-arch=host", "p.mlir", "-o", "no/where"], 7, "no directory no", "mkdir -p no"),
@@ -138,7 +152,9 @@ def test_a_tool_that_crashes_is_named(sandbox: Sandbox, tmp_path: Path) -> None:
     assert "SIGSEGV" in error or "crash" in error
 
 
-def test_a_tool_that_claims_success_without_a_result_is_caught(sandbox: Sandbox, tmp_path: Path) -> None:
+def test_a_tool_that_claims_success_without_a_result_is_caught(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
     prefix = _prefix_with(tmp_path / "llvm", **{"mlir-translate": "exit 0"})
     (sandbox.work / "p.mlir").write_bytes((EXAMPLES / "saxpy.mlir").read_bytes())
     error = sandbox.fails(f"--llvm={prefix}", "--offload-arch=host", "p.mlir", status=5)
@@ -162,7 +178,9 @@ def _prefix_with(prefix: Path, **scripts: str) -> Path:
     for tool in (real / "bin").iterdir():
         path = prefix / "bin" / tool.name
         if tool.name in scripts:
-            path.write_text(f'#!/bin/sh\n[ "$1" = --version ] && exec {tool} --version\n{scripts[tool.name]}\n')
+            path.write_text(
+                f'#!/bin/sh\n[ "$1" = --version ] && exec {tool} --version\n{scripts[tool.name]}\n'
+            )
             path.chmod(0o755)
         else:
             path.symlink_to(tool)

@@ -36,13 +36,19 @@ def compiler(mlir_offload: list[str], tmp_path: Path) -> Compiler:
 
 def output_of(program: Path, *arguments: str, status: int = 0, **environment: str) -> str:
     result = subprocess.run(
-        [program, *arguments], env={**os.environ, **environment}, capture_output=True, text=True, check=False
+        [program, *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert result.returncode == status, result.stderr
     return result.stdout
 
 
-def test_run_passes_arguments_and_the_exit_status_of_the_program(compiler: Compiler, tmp_path: Path) -> None:
+def test_run_passes_arguments_and_the_exit_status_of_the_program(
+    compiler: Compiler, tmp_path: Path
+) -> None:
     (tmp_path / "p.mlir").write_text(
         "func.func @main(%argc: i32, %argv: !llvm.ptr) -> i32 {\n"
         "  %forty = arith.constant 40 : i32\n"
@@ -61,7 +67,9 @@ def test_run_gives_a_signal_as_a_shell_does(compiler: Compiler, tmp_path: Path) 
     compiler("run", HOST, "p.mlir", status=134)
 
 
-def test_without_an_arch_it_says_which_device_it_compiles_for(compiler: Compiler, tmp_path: Path) -> None:
+def test_without_an_arch_it_says_which_device_it_compiles_for(
+    compiler: Compiler, tmp_path: Path
+) -> None:
     stderr = compiler("-c", EXAMPLES / "saxpy.mlir").stderr
     assert "compiling for the" in stderr
     assert (tmp_path / "saxpy.o").exists()
@@ -73,7 +81,9 @@ def test_objects_and_a_c_file_link_to_a_program(compiler: Compiler, tmp_path: Pa
     assert "ok" in output_of(tmp_path / "app")
 
 
-def test_two_files_outlined_from_equal_names_keep_their_own_kernels(compiler: Compiler, tmp_path: Path) -> None:
+def test_two_files_outlined_from_equal_names_keep_their_own_kernels(
+    compiler: Compiler, tmp_path: Path
+) -> None:
     body = (EXAMPLES / "square.mlir").read_text()
     main = (EXAMPLES / "main.c").read_text()
     assert "square" in body
@@ -119,7 +129,9 @@ def test_every_optimisation_level_computes_the_same(compiler: Compiler, level: s
     assert "ok" in compiler("run", level, HOST, EXAMPLES / "matmul.mlir").stdout
 
 
-def test_the_printed_steps_can_be_pasted_into_a_shell(compiler: Compiler, mlir_offload: list[str], tmp_path: Path) -> None:
+def test_the_printed_steps_can_be_pasted_into_a_shell(
+    compiler: Compiler, mlir_offload: list[str], tmp_path: Path
+) -> None:
     printed = compiler("-###", f"{HOST},sm_90", EXAMPLES / "matmul.mlir", "-o", "app")
     assert printed.stdout == ""
     assert list(tmp_path.iterdir()) == []
@@ -162,21 +174,31 @@ def test_paths_may_hold_spaces_quotes_and_other_letters(compiler: Compiler, tmp_
     assert "ok" in output_of(folder / "o ut")
 
 
-def test_one_program_holds_images_for_the_gpu_and_the_cpu(compiler: Compiler, tmp_path: Path) -> None:
+def test_one_program_holds_images_for_the_gpu_and_the_cpu(
+    compiler: Compiler, tmp_path: Path
+) -> None:
     compiler("--offload-arch=sm_90", HOST, EXAMPLES / "two_modules.mlir", "-o", "app")
     assert "ok" in output_of(tmp_path / "app", MLIR_OFFLOAD_DEVICE="host")
 
 
 @pytest.mark.parametrize("release", [19, 22])
 @pytest.mark.llvm(19)
-def test_a_debugger_stops_in_a_kernel_on_the_cpu(compiler: Compiler, tmp_path: Path, release: int) -> None:
+def test_a_debugger_stops_in_a_kernel_on_the_cpu(
+    compiler: Compiler, tmp_path: Path, release: int
+) -> None:
     source = EXAMPLES / "matmul.mlir"
     text = source.read_text().splitlines()
     line = 1 + next(n for n, row in enumerate(text) if "memref.store %from_a" in row)
     compiler("-g", f"--llvm={release}", HOST, source, "-o", "app")
     commands = ("set breakpoint pending on", f"break matmul.mlir:{line}", "run", "backtrace 1")
     debugger = subprocess.run(
-        ["gdb", "-batch", "-nx", *(word for command in commands for word in ("-ex", command)), "./app"],
+        [
+            "gdb",
+            "-batch",
+            "-nx",
+            *(word for command in commands for word in ("-ex", command)),
+            "./app",
+        ],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -186,7 +208,9 @@ def test_a_debugger_stops_in_a_kernel_on_the_cpu(compiler: Compiler, tmp_path: P
     assert "memref.store %from_a" in debugger.stdout
 
 
-def test_kernels_that_a_link_would_lose_are_named_and_nothing_is_written(compiler: Compiler, tmp_path: Path) -> None:
+def test_kernels_that_a_link_would_lose_are_named_and_nothing_is_written(
+    compiler: Compiler, tmp_path: Path
+) -> None:
     compiler("-c", "--offload-arch=sm_80", EXAMPLES / "saxpy.mlir", "-o", "a.o")
     compiler("-c", "--offload-arch=sm_90", EXAMPLES / "square.mlir", "-o", "b.o")
     result = compiler("a.o", "b.o", "-o", "app", status=6)
@@ -221,10 +245,18 @@ def test_gpu_code_links_from_bitcode_and_from_objects(
 ) -> None:
     llvm = f"--llvm={release}"
     compiler(
-        llvm, "-c", f"--device-code={form}", "--offload-arch=sm_90", EXAMPLES / "saxpy.mlir", "-o", "k.o"
+        llvm,
+        "-c",
+        f"--device-code={form}",
+        "--offload-arch=sm_90",
+        EXAMPLES / "saxpy.mlir",
+        "-o",
+        "k.o",
     )
     images = [image for item in read_objects(tmp_path / "k.o") for image in item.images]
-    assert [image.data[:4] for image in images] == [b"BC\xc0\xde" if form == "bitcode" else b"\x7fELF"]
+    assert [image.data[:4] for image in images] == [
+        b"BC\xc0\xde" if form == "bitcode" else b"\x7fELF"
+    ]
     compiler(llvm, "k.o", "-o", "app")
     assert (tmp_path / "app").exists()
 

@@ -12,7 +12,9 @@ from mlir_offload.offload.objects import read_objects
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.mlir"))
-RELEASES = [pytest.param(major, marks=pytest.mark.llvm(major), id=f"llvm{major}") for major in (19, 22)]
+RELEASES = [
+    pytest.param(major, marks=pytest.mark.llvm(major), id=f"llvm{major}") for major in (19, 22)
+]
 # These are called from C, or hold nothing for a GPU.
 WITH_MAIN_IN_C = {"square": "main.c"}
 WITHOUT_KERNELS = {"plain"}
@@ -58,7 +60,8 @@ def test_an_example_links_for_two_gpus_with_every_kernel_in_both_images(
     )
     held = [kernel for item in read_objects(program) for kernel in held_kernels(item)]
     by_arch = {
-        arch: {kernel.kernel for kernel in held if kernel.arch == arch} for arch in ("sm_80", "sm_90")
+        arch: {kernel.kernel for kernel in held if kernel.arch == arch}
+        for arch in ("sm_80", "sm_90")
     }
     assert by_arch["sm_80"] == by_arch["sm_90"]
     assert bool(by_arch["sm_80"]) == (example.stem not in WITHOUT_KERNELS)

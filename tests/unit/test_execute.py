@@ -29,7 +29,9 @@ class RecordingRunner:
         return Completed(command, self.returncode, "", self.stderr)
 
 
-def executor(runner: RecordingRunner, place: Path, *, dry_run: bool = False) -> tuple[Executor, list[str]]:
+def executor(
+    runner: RecordingRunner, place: Path, *, dry_run: bool = False
+) -> tuple[Executor, list[str]]:
     shown: list[str] = []
     return Executor(runner, shown.append, place, dry_run=dry_run), shown
 
@@ -42,7 +44,11 @@ def test_a_tool_works_in_a_private_directory_for_temporary_files(tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
-    [("o.bc", None, "wrote no o.bc"), ("o.bc", b"", "o.bc is empty"), ("o.o", b"BC\xc0\xde", "of another kind")],
+    [
+        ("o.bc", None, "wrote no o.bc"),
+        ("o.bc", b"", "o.bc is empty"),
+        ("o.o", b"BC\xc0\xde", "of another kind"),
+    ],
     ids=["absent", "empty", "kind"],
 )
 def test_exit_status_0_without_the_right_output_is_a_failure(
@@ -54,7 +60,9 @@ def test_exit_status_0_without_the_right_output_is_a_failure(
 
 
 def test_a_full_disk_is_not_the_fault_of_the_program(tmp_path: Path) -> None:
-    runner = RecordingRunner(None, 1, "error: unable to open output file: 'No space left on device'")
+    runner = RecordingRunner(
+        None, 1, "error: unable to open output file: 'No space left on device'"
+    )
     with pytest.raises(InputOutputError, match="No space left on device"):
         executor(runner, tmp_path)[0].tool(Command(("t", "o")), tmp_path / "o")
 

@@ -30,13 +30,19 @@ def _own(names: Iterator[str]) -> set[str]:
 def test_a_module_imports_only_its_own_layer_and_those_below(path: Path) -> None:
     layer = LAYERS.index(path.relative_to(ROOT).parts[0])
     allowed = LAYERS[: layer + 1]
-    wrong = [name for name in _own(_imports(path)) if len(name.split(".")) > 1 and name.split(".")[1] not in allowed]
+    wrong = [
+        name
+        for name in _own(_imports(path))
+        if len(name.split(".")) > 1 and name.split(".")[1] not in allowed
+    ]
     assert wrong == []
 
 
 def test_no_modules_import_each_other() -> None:
     graph = {
-        "mlir_offload." + ".".join(path.relative_to(ROOT).with_suffix("").parts): _own(_imports(path))
+        "mlir_offload." + ".".join(path.relative_to(ROOT).with_suffix("").parts): _own(
+            _imports(path)
+        )
         for path in MODULES
     }
     done: set[str] = set()

@@ -20,7 +20,9 @@ from mlir_offload.toolchain.errors import UsageError
     ],
     ids=str,
 )
-def test_the_last_stage_is_the_one_that_clang_would_stop_at(arguments: list[str], mode: Mode) -> None:
+def test_the_last_stage_is_the_one_that_clang_would_stop_at(
+    arguments: list[str], mode: Mode
+) -> None:
     assert parse_arguments(arguments).mode is mode
 
 
@@ -29,7 +31,9 @@ def test_archs_come_from_lists_and_from_repeated_options_once_each() -> None:
     assert options.offload_archs == ("sm_80", "sm_90", "host")
 
 
-@pytest.mark.parametrize("arguments", [["-o", "x", "k.mlir"], ["-ox", "k.mlir"]], ids=["separate", "joined"])
+@pytest.mark.parametrize(
+    "arguments", [["-o", "x", "k.mlir"], ["-ox", "k.mlir"]], ids=["separate", "joined"]
+)
 def test_a_value_may_be_joined_or_the_next_argument(arguments: list[str]) -> None:
     assert parse_arguments(arguments).output == Path("x")
 

@@ -15,7 +15,11 @@ def test_an_error_begins_with_its_place_and_ends_with_its_cure() -> None:
 def test_what_a_tool_said_is_shown_on_request_only() -> None:
     error = ToolFailedError("clang failed", command="clang x", stderr="page\nlong\n")
     assert render_error(error) == "mlir-offload: error: clang failed"
-    assert render_error(error, verbose=True).splitlines()[1:] == ["  command: clang x", "page", "long"]
+    assert render_error(error, verbose=True).splitlines()[1:] == [
+        "  command: clang x",
+        "page",
+        "long",
+    ]
 
 
 def test_a_path_that_is_no_utf8_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:

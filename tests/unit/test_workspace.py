@@ -52,6 +52,8 @@ def test_a_device_takes_the_bytes_and_stays_a_device(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"), [(".", "it is a directory"), ("absent/file", "there is no directory")]
 )
-def test_an_output_that_cannot_be_is_refused_before_any_work(tmp_path: Path, name: str, reason: str) -> None:
+def test_an_output_that_cannot_be_is_refused_before_any_work(
+    tmp_path: Path, name: str, reason: str
+) -> None:
     with pytest.raises(InputOutputError, match=reason):
         check_output(tmp_path / name)
