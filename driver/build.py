@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -114,7 +115,8 @@ def _make_context(options: CompileOptions, workspace: Path, runner: Runner) -> B
     )
     executor.note(Command(("mkdir", "-p", str(workspace))))
     compiled = compiled_files(options, workspace)
-    return BuildContext(options, llvm, cuda, targets, executor, workspace, given, compiled)
+    path = os.pathsep.join(map(str, places.path))
+    return BuildContext(options, llvm, cuda, targets, executor, workspace, path, given, compiled)
 
 
 def _toolkit(places: SearchPlaces, runner: Runner, *, needed: bool) -> CudaToolkit | None:

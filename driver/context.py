@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 class BuildContext:
     """The decisions that hold for every input of one call.
 
-    `given` is what the objects and libraries of a link hold; `compiled` tells the file that each
-    source is compiled to; `pending` what was started early, by the file that it makes.
+    `search_path` is PATH as the user has it; `given` is what the objects and libraries of a link
+    hold; `compiled` tells the file that each source is compiled to; `pending` what was started
+    early, by the file that it makes.
     """
 
     options: CompileOptions
@@ -32,6 +33,7 @@ class BuildContext:
     targets: tuple[Target, ...]
     executor: Executor
     workspace: Path
+    search_path: str
     given: tuple[ObjectContents, ...] = ()
     compiled: Mapping[Path, Path] = field(default_factory=dict)
     pending: dict[Path, Future[None]] = field(default_factory=dict)

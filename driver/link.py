@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -38,6 +39,8 @@ def link(context: BuildContext) -> Path:
     context.wait_for(runtime.object)
     linked = context.workspace / "linked"
     anchor = _make_anchor(context, contents)
+    if Kind.CUDA in runtime.kinds:
+        _make_cuda_directory(context)
     command = _link_command(context, anchor, contents, runtime, linked)
     context.executor.tool(command, linked)
     if linked.exists():
@@ -70,13 +73,21 @@ def _make_anchor(context: BuildContext, contents: Sequence[ObjectContents]) -> t
     for number, target in enumerate(targets):
         ending = "o" if target.kind is Kind.OPENMP else "bc"
         path = directory / f"empty{number}.{ending}"
-        executor.tool(empty_image_command(context.llvm, target, path), path)
+        feature = _ptx_feature(context, (target.arch,)) if target.kind is Kind.CUDA else ""
+        executor.tool(empty_image_command(context.llvm, target, path, feature=feature), path)
         images.append(ImageFile(path, target).argument)
     binary, text, anchor = (directory / f"anchor.{ending}" for ending in ("offload", "ll", "o"))
     executor.step("package", (*images, "--for-clang", str(context.consumer), "-o", binary))
     executor.step("anchor", (binary, "-o", text))
     executor.tool(host_command(context, text, anchor), anchor)
     return (anchor,)
+
+
+def _ptx_feature(context: BuildContext, archs: Sequence[str]) -> str:
+    """Return the PTX ISA for bitcode of these architectures, as clang spells a feature."""
+    from mlir_offload.toolchain.ptx import ptx_isa_for
+
+    return f"+ptx{min(ptx_isa_for(arch, context.consumer, context.cuda) for arch in archs)}"
 
 
 def _link_command(
@@ -102,7 +113,12 @@ def _link_command(
         *(_device_arguments(context, runtime) if has_device else ()),
         *(_language_arguments(options.inputs)),
     ]
-    return Command((str(context.llvm.tool("clang")), *arguments, "-o", str(output)))
+    argv = (str(context.llvm.tool("clang")), *arguments, "-o", str(output))
+    if not has_device or Kind.CUDA not in runtime.kinds:
+        return Command(argv)
+    # The clang that the wrapper of LLVM 19 runs for bitcode looks for ptxas on PATH.
+    path = os.pathsep.join((str(_cuda_directory(context) / "bin"), context.search_path))
+    return Command(argv, environment=(("PATH", path),))
 
 
 def _runtime_arguments(context: BuildContext, runtime: HostRuntime) -> tuple[str, ...]:
@@ -117,15 +133,13 @@ def _runtime_arguments(context: BuildContext, runtime: HostRuntime) -> tuple[str
 
 def _device_arguments(context: BuildContext, runtime: HostRuntime) -> list[str]:
     """Return what the linker wrapper needs to link the device code of each kind."""
-    from mlir_offload.toolchain.ptx import ptx_isa_for
-
     abi = load_abi(context.consumer)
     arguments = [f"-Wl,--wrapper-jobs={context.options.jobs}"]
     if Kind.CUDA in runtime.kinds:
         arguments += abi.cuda_path_arguments(_cuda_directory(context))
         arguments += abi.device_opt_arguments(NVPTX_TRIPLE, context.options.opt_level)
-        isa = min(ptx_isa_for(arch, context.consumer, context.cuda) for arch in runtime.archs)
-        arguments += abi.device_feature_arguments(NVPTX_TRIPLE, f"+ptx{isa}")
+        feature = _ptx_feature(context, runtime.archs)
+        arguments += abi.device_feature_arguments(NVPTX_TRIPLE, feature)
     if Kind.OPENMP in runtime.kinds:
         # The wrapper links images for the host with --no-undefined; kernels may call libm.
         arguments.append(f"-Wl,--device-linker={host_triple()}=-lm")
@@ -133,15 +147,18 @@ def _device_arguments(context: BuildContext, runtime: HostRuntime) -> list[str]:
 
 
 def _cuda_directory(context: BuildContext) -> Path:
+    return context.workspace / "cuda"
+
+
+def _make_cuda_directory(context: BuildContext) -> None:
     """Make the directory in which the linker wrapper finds the tools of CUDA, wherever they lie."""
-    cuda, directory = context.cuda, context.workspace / "cuda"
+    cuda = context.cuda
     if cuda is None or cuda.ptxas is None or cuda.nvlink is None or cuda.fatbinary is None:
         msg = "linking device code for CUDA needs ptxas, nvlink and fatbinary"
         raise ToolchainError(msg, hint="pip install 'mlir-offload[cuda]', or give --cuda-path=")
     tools = ("--ptxas", cuda.ptxas, "--nvlink", cuda.nvlink, "--fatbinary", cuda.fatbinary)
     release = ("--cuda-version", str(cuda.version), "--for-clang", str(context.consumer))
-    context.executor.step("cuda-directory", (*tools, *release, "-o", directory))
-    return directory
+    context.executor.step("cuda-directory", (*tools, *release, "-o", _cuda_directory(context)))
 
 
 def _language_arguments(inputs: Sequence[Path]) -> tuple[str, ...]:

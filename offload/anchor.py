@@ -31,11 +31,18 @@ def targets_to_anchor(inputs: Iterable[ObjectContents]) -> tuple[Target, ...]:
     return tuple(sorted(_targets(item for item in contents if item.member) - held))
 
 
-def empty_image_command(llvm: LlvmToolchain, target: Target, output: Path) -> Command:
-    """Return the command that makes an empty image: bitcode for a GPU, an object for the CPU."""
+def empty_image_command(
+    llvm: LlvmToolchain, target: Target, output: Path, *, feature: str = ""
+) -> Command:
+    """Return the command that makes an empty image: bitcode for a GPU, an object for the CPU.
+
+    `feature` is the PTX ISA (`+ptx83`); without it clang takes that of the CUDA that it finds by
+    itself, or one that is too old for the architecture.
+    """
     flags: tuple[str, ...] = ("-fPIC",)
     if target.kind is Kind.CUDA:
         flags = ("-emit-llvm", f"-march={target.arch}", "-nogpulib", "-Wno-unknown-cuda-version")
+        flags += (f"--cuda-feature={feature}",) if feature else ()
     head = (str(llvm.tool("clang")), f"--target={target.triple}", *flags)
     return Command((*head, "-x", "c", "-c", os.devnull, "-o", str(output)))
 

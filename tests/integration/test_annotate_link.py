@@ -80,8 +80,10 @@ def link(major: int, directory: Path, *inputs: object) -> Path:
     launcher, program = directory / "launcher.o", directory / "program"
     clang(major, "-c", INPUTS / "openmp_launcher.c", "-o", launcher)
     libraries = llvm(major).prefix / "lib"
-    options = ("-fuse-ld=lld", "-Wl,--gc-sections", f"-L{libraries}", f"-Wl,-rpath,{libraries}")
-    clang(major, "--offload-link", *inputs, launcher, *options, "-lomptarget", "-o", program)
+    # The plain name is in a package for development only.
+    omptarget = next(libraries.glob("libomptarget.so*"))
+    options = ("-fuse-ld=lld", "-Wl,--gc-sections", f"-Wl,-rpath,{libraries}")
+    clang(major, "--offload-link", *inputs, launcher, *options, omptarget, "-o", program)
     return program
 
 

@@ -97,7 +97,10 @@ def test_two_files_outlined_from_equal_names_keep_their_own_kernels(
 def test_a_file_without_gpu_code_gives_a_plain_object(compiler: Compiler, tmp_path: Path) -> None:
     compiler("-c", HOST, EXAMPLES / "plain.mlir", "-o", "plain.o")
     assert read_objects(tmp_path / "plain.o") == ()
-    subprocess.run(["cc", tmp_path / "plain.o", "-o", tmp_path / "plain", "-lm"], check=True)
+    subprocess.run(
+        ["/usr/lib/llvm-22/bin/clang", tmp_path / "plain.o", "-o", tmp_path / "plain", "-lm"],
+        check=True,
+    )
     assert "ok" in output_of(tmp_path / "plain")
 
 

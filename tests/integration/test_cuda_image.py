@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,7 +142,9 @@ class Build:
         recorder, program = self.directory / "recorder.o", self.directory / "program"
         self.clang("-w", "-c", INPUTS / "recording_registration.c", "-o", recorder)
         arguments = load_abi(self.major).cuda_path_arguments(directory)
-        self.clang("--offload-link", *inputs, recorder, *arguments, "-o", program)
+        argv = (self.llvm.tool("clang"), "--offload-link", *inputs, recorder, *arguments)
+        path = os.pathsep.join((str(directory / "bin"), os.environ["PATH"]))
+        self.run(Command((*map(str, argv), "-o", str(program)), environment=(("PATH", path),)))
         return program
 
 
@@ -232,7 +235,8 @@ def test_an_anchor_gets_device_code_out_of_a_library(
         check_coverage(build.link("-Wl,-u,run", library), inputs)
     (target,) = targets_to_anchor(inputs)
     empty, source, anchor = (tmp_path / name for name in ("empty.bc", "anchor.ll", "anchor.o"))
-    build.run(empty_image_command(build.llvm, target, empty))
+    feature = f"+ptx{ptx_isa_for(target.arch, major, cuda)}"
+    build.run(empty_image_command(build.llvm, target, empty, feature=feature))
     image = DeviceImage(target, empty.read_bytes(), ImageKind.BITCODE)
     source.write_text(render_anchor(serialize_binary([image], load_abi(major))), encoding="utf-8")
     build.clang("-c", source, "-o", anchor)

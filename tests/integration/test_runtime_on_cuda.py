@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mlir_offload.driver.choose import choose_toolkit, places_for
 from mlir_offload.offload.runtime import (
     EXIT_STATUS,
     runtime_compile_command,
@@ -25,7 +26,6 @@ RUNNER = ProcessRunner()
 MAJOR = 22
 CLANG = Path(f"/usr/lib/llvm-{MAJOR}/bin/clang")
 KINDS = (Kind.CUDA,)
-CUDA_LIBRARIES = Path("/usr/local/cuda/lib64")
 pytestmark = pytest.mark.llvm(MAJOR)
 
 
@@ -73,11 +73,11 @@ def _error(program: Path, part: str, **environment: str) -> str:
     return completed.stderr
 
 
-@pytest.mark.parametrize("library", ["libcudart_static.a", "libcudart.so"])
-def test_without_a_driver_the_program_says_so(library: str, tmp_path: Path) -> None:
-    cudart = CUDA_LIBRARIES / library
-    if not cudart.exists():
-        pytest.skip(f"{cudart} is not installed")
+@pytest.mark.parametrize("form", ["static", "shared"])
+def test_without_a_driver_the_program_says_so(form: str, tmp_path: Path) -> None:
+    toolkit = choose_toolkit(places_for(), RUNNER)
+    cudart = toolkit.cudart_static if form == "static" else toolkit.cudart
+    assert cudart is not None
     completed = _start(_link(tmp_path, cudart), "launch", CUDA_VISIBLE_DEVICES="")
     if "cudaErrorNoDevice" in completed.stderr:
         pytest.skip("this machine has an NVIDIA driver")
