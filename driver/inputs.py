@@ -69,7 +69,10 @@ def compiled_files(options: CompileOptions, workspace: Path) -> dict[Path, Path]
 
 
 def read_given(options: CompileOptions) -> tuple[ObjectContents, ...]:
-    """Look for device code in the objects and libraries that are to be linked."""
+    """Look for device code in the objects and libraries that are to be linked.
+
+    A shared library has had its device link: it registers its own kernels, with its own runtime.
+    """
     if options.mode is not Mode.LINK:
         return ()
     paths = [path for path in options.inputs if _is_linked(path)]
@@ -78,7 +81,7 @@ def read_given(options: CompileOptions) -> tuple[ObjectContents, ...]:
         return ()
     from mlir_offload.offload.objects import read_objects
 
-    return tuple(item for path in paths for item in read_objects(path))
+    return tuple(item for path in paths for item in read_objects(path) if item.is_relocatable)
 
 
 def _is_linked(path: Path) -> bool:

@@ -104,10 +104,13 @@ def test_a_file_without_gpu_code_gives_a_plain_object(compiler: Compiler, tmp_pa
     assert "ok" in output_of(tmp_path / "plain")
 
 
-def test_a_shared_library_brings_its_kernels(compiler: Compiler, tmp_path: Path) -> None:
-    compiler("-shared", "-fPIC", HOST, EXAMPLES / "square.mlir", "-o", "libsquare.so")
+@pytest.mark.parametrize("archs", [HOST, f"{HOST},sm_90"])
+def test_a_shared_library_brings_its_kernels(
+    compiler: Compiler, tmp_path: Path, archs: str
+) -> None:
+    compiler("-shared", "-fPIC", archs, EXAMPLES / "square.mlir", "-o", "libsquare.so")
     compiler(EXAMPLES / "main.c", "-L", tmp_path, "-lsquare", f"-Wl,-rpath,{tmp_path}", "-o", "app")
-    assert "ok" in output_of(tmp_path / "app")
+    assert "ok" in output_of(tmp_path / "app", MLIR_OFFLOAD_DEVICE="host")
 
 
 @pytest.mark.parametrize(
