@@ -20,10 +20,17 @@ from mlir_offload.driver.inputs import (
     has_mlir,
     read_given,
 )
-from mlir_offload.driver.options import MLIR_SUFFIXES, CompileOptions, Mode, parse_arguments
+from mlir_offload.driver.options import (
+    MLIR_SUFFIXES,
+    CompileOptions,
+    DeviceCode,
+    Mode,
+    parse_arguments,
+)
 from mlir_offload.driver.parallel import beside
 from mlir_offload.driver.report import render_times, show
 from mlir_offload.driver.workspace import check_output, open_workspace
+from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.process import Command, Runner
 from mlir_offload.toolchain.search import SearchPlaces
 from mlir_offload.toolchain.target import Kind, Target
@@ -99,7 +106,7 @@ def _make_context(options: CompileOptions, workspace: Path, runner: Runner) -> B
         partial(
             beside,
             partial(choose_release, options, places, runner),
-            partial(_toolkit, places, runner, needed=Kind.CUDA in kinds),
+            partial(_toolkit, options, places, runner, needed=Kind.CUDA in kinds),
         ),
         # Loaded while the programs that say their release run.
         partial(import_module, "mlir_offload.driver.normalize"),
@@ -119,14 +126,23 @@ def _make_context(options: CompileOptions, workspace: Path, runner: Runner) -> B
     return BuildContext(options, llvm, cuda, targets, executor, workspace, path, given, compiled)
 
 
-def _toolkit(places: SearchPlaces, runner: Runner, *, needed: bool) -> CudaToolkit | None:
-    return choose_toolkit(places, runner) if needed else None
+def _toolkit(
+    options: CompileOptions, places: SearchPlaces, runner: Runner, *, needed: bool
+) -> CudaToolkit | None:
+    """Return the CUDA toolkit, or None where there is none and bitcode can be made without."""
+    if not needed:
+        return None
+    try:
+        return choose_toolkit(places, runner)
+    except ToolchainError:
+        makes_bitcode = options.mode is not Mode.LINK and options.device_code is DeviceCode.BITCODE
+        if places.cuda is not None or not makes_bitcode:
+            raise
+        return None
 
 
 def _check_archs(targets: Sequence[Target], major: int, cuda: CudaToolkit | None) -> None:
     """Refuse what LLVM or ptxas does not know before any work is done."""
-    if cuda is None:
-        return
     from mlir_offload.toolchain.ptx import ptx_isa_for
 
     for target in targets:

@@ -7,15 +7,20 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.options import DeviceCode
 from mlir_offload.driver.parallel import beside, in_parallel
 from mlir_offload.driver.split_file import ModuleFile
 from mlir_offload.driver.steps import unsplit
+from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target
 from mlir_offload.translate.diagnostics import condense
 from mlir_offload.translate.lower import can_use_redux, device_pipeline_command, translate_command
+
+if TYPE_CHECKING:
+    from mlir_offload.toolchain.cuda import CudaToolkit
 
 # The image for the CPU uses all that this CPU has: it runs where it was built.
 _HOST_MARCH = "native"
@@ -123,7 +128,6 @@ def _make_cuda_image(
         nvptx_bitcode_command,
     )
 
-    del source
     executor, llvm, cuda, options = context.executor, context.llvm, context.cuda, context.options
     isa = ptx_isa_for(target.arch, context.consumer, cuda)
     codegen = DeviceCodegen(target.arch, isa, options.opt_level, debug=options.debug)
@@ -132,15 +136,23 @@ def _make_cuda_image(
     )
     release = ("--llvm", str(context.consumer))
     executor.step("nvptx-ir", (lowered, *kernel_options(module), *release, "-o", ready))
-    library = (
-        cuda.libdevice if cuda and needs_libdevice(lowered.read_text(encoding="utf-8")) else None
-    )
+    library = None
+    if needs_libdevice(lowered.read_text(encoding="utf-8")):
+        library = _libdevice(cuda, source)
     if cuda is None or options.device_code is DeviceCode.BITCODE:
         executor.tool(nvptx_bitcode_command(llvm, ready, bitcode, codegen, library), bitcode)
         return ImageFile(bitcode, target, f"+ptx{isa}")
     executor.tool(nvptx_assembly_command(llvm, ready, assembly, codegen, library), assembly)
     executor.tool(cubin_command(cuda, assembly, cubin, codegen, ()), cubin)
     return ImageFile(cubin, target)
+
+
+def _libdevice(cuda: CudaToolkit | None, source: Path) -> Path:
+    if cuda is None or cuda.libdevice is None:
+        msg = "a kernel calls math functions of libdevice, which is part of the CUDA toolkit"
+        hint = "pip install 'mlir-offload[cuda]', or name a toolkit with --cuda-path="
+        raise ToolchainError(msg, hint=hint, location=str(source))
+    return cuda.libdevice
 
 
 def _make_cpu_image(
