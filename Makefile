@@ -9,3 +9,4 @@ test:
 bench:
 	sh toolchain/setup.sh test
 	.venv/bin/python tests/bench/driver.py
+	.venv/bin/python tests/bench/cpu_kernels.py
