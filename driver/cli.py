@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -52,6 +53,8 @@ _INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with the status of its class of result."""
+    # A short life with little garbage: collecting it would take 3 % of a small build.
+    gc.disable()
     sys.exit(_guarded(tuple(sys.argv[1:] if arguments is None else arguments)))
 
 

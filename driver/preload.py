@@ -7,8 +7,7 @@ import threading
 
 from mlir_offload.toolchain.target import Kind
 
-# In the order in which a compilation comes to them. Loading pyelftools takes as long as a run
-# of mlir-opt.
+# In the order in which a compilation comes to them.
 _ALWAYS = ("mlir_offload.translate.split", "mlir_offload.translate.host")
 _OF_KIND = {
     Kind.CUDA: ("mlir_offload.translate.device", "mlir_offload.toolchain.ptx"),
@@ -17,14 +16,20 @@ _OF_KIND = {
 _LATE = (
     "mlir_offload.offload.annotate",
     "mlir_offload.offload.host_module",
-    "elftools.elf.elffile",
 )
+# What a link opens files with. Loading it takes as long as a run of mlir-opt: not while two run.
+_LINK = ("elftools.elf.elffile",)
 
 
 def preload(kinds: frozenset[Kind]) -> None:
     """Start loading what a compilation for these kinds will need; return at once."""
     names = (*_ALWAYS, *(name for kind in Kind if kind in kinds for name in _OF_KIND[kind]), *_LATE)
     threading.Thread(target=_load, args=(names,), daemon=True).start()
+
+
+def preload_for_link() -> None:
+    """Start loading what the link will need; return at once."""
+    threading.Thread(target=_load, args=(_LINK,), daemon=True).start()
 
 
 def _load(names: tuple[str, ...]) -> None:
