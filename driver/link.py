@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from mlir_offload.driver.compile import compile_inputs, host_command
@@ -30,8 +31,12 @@ def link(context: BuildContext) -> Path:
     Raises VerificationError where the result would lack a kernel: it is not kept then.
     """
     compile_inputs(context)
+    # Errors name the source, not the object in the workspace.
     made = [
-        item for path in context.compiled.values() if path.exists() for item in read_objects(path)
+        replace(item, path=source)
+        for source, path in context.compiled.items()
+        if path.exists()
+        for item in read_objects(path)
     ]
     contents = (*context.given, *made)
     _check_inputs(context, contents)
