@@ -22,13 +22,23 @@ Compiler = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def compiler(mlir_offload: list[str], tmp_path: Path) -> Compiler:
-    """Return the compiler as a function that runs it in `tmp_path` and checks its exit status."""
+def compiler(
+    mlir_offload: list[str], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Compiler:
+    """Return the compiler as a function that runs it in `tmp_path` and checks its exit status.
+
+    It must leave no temporary file.
+    """
+    temporary = tmp_path_factory.mktemp("temporary")
+    environment = {**os.environ, "TMPDIR": str(temporary)}
 
     def run(*arguments: str | Path, status: int = 0) -> subprocess.CompletedProcess[str]:
         command = [*mlir_offload, *map(str, arguments)]
-        result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        result = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
         assert result.returncode == status, result.stderr
+        assert list(temporary.iterdir()) == []
         return result
 
     return run
