@@ -13,7 +13,7 @@ from mlir_offload.driver.options import MLIR_SUFFIXES, Mode
 from mlir_offload.driver.parallel import beside, in_parallel
 from mlir_offload.driver.preload import preload_for_link
 from mlir_offload.driver.split_file import SplitFiles, load_split_files
-from mlir_offload.offload.llvm_ir import assemble_command, in_process_llvm_major
+from mlir_offload.offload.llvm_ir import assemble_command, is_written_in_process
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
 from mlir_offload.toolchain.process import Command, Completed
 from mlir_offload.translate.diagnostics import condense
@@ -40,9 +40,8 @@ def _compile(context: BuildContext, source: Path, output: Path) -> None:
 def compile_mlir(context: BuildContext, source: Path, directory: Path, output: Path) -> None:
     """Compile one `.mlir` file to `output`, all intermediate files in `directory`.
 
-    It has been normalised there, or is being so.
-
-    Raises SourceError for what is wrong in the program, with its place in `source`.
+    It has been normalised there, or is being so. Raises SourceError for what is wrong in the
+    program, with its place in `source`.
     """
     context.wait_for(normalized(directory))
     split = _split(context, source, directory)
@@ -67,7 +66,7 @@ def _write_bitcode(
     context: BuildContext, source: Path, device: tuple[DeviceModule, ...], host: Path, output: Path
 ) -> None:
     """Write bitcode that the consumer reads: in process, if llvmlite has its LLVM; else by its clang."""
-    if in_process_llvm_major() == context.consumer:
+    if is_written_in_process(context.consumer):
         _annotate(context, source, device, host, output)
         return
     annotated = host.with_name("host.annotated.ll")

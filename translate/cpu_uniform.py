@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 
 from mlir_offload.translate.cpu_text import CALL, callee_name
-from mlir_offload.translate.cpu_values import Block, defined_name, opcode, used_names
+from mlir_offload.translate.cpu_values import CASTS, Block, defined_name, opcode, used_names
 
-_PURE = frozenset(
+_PURE = CASTS | frozenset(
     (
         "add",
         "sub",
@@ -29,18 +29,6 @@ _PURE = frozenset(
         "fdiv",
         "fneg",
         "frem",
-        "trunc",
-        "zext",
-        "sext",
-        "fptrunc",
-        "fpext",
-        "fptoui",
-        "fptosi",
-        "uitofp",
-        "sitofp",
-        "ptrtoint",
-        "inttoptr",
-        "bitcast",
         "getelementptr",
         "select",
         "extractvalue",

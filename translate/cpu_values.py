@@ -30,7 +30,7 @@ _ATTRIBUTE = re.compile(
     r"(?:\w+\([^()]*\)|noundef|nonnull|signext|zeroext|inreg|noalias|fastcc|ccc) "
 )
 _CALL_MARKS = frozenset({"tail", "musttail", "notail"})
-_CASTS = frozenset(
+CASTS = frozenset(
     (
         "trunc",
         "zext",
@@ -107,7 +107,7 @@ def result_type(line: str) -> str:
         raise ValueError(msg)
     name: str = match["opcode"]
     operands = _FLAGS.sub("", match["rest"][len(name) + 1 :], count=1)
-    if name in _CASTS:
+    if name in CASTS:
         return first_type(operands.rsplit(" to ", 1)[1])
     special = _RESULTS.get(name)
     return special(operands, line) if special else first_type(operands)

@@ -37,6 +37,8 @@ _MAGIC = (
     (b"\x1f\x8b", "a compressed file"),
 )
 
+_SHOWN_COLUMNS = 100
+
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
@@ -204,7 +206,10 @@ def _source_error(completed: Completed, diagnostic: _Diagnostic, source: Path) -
             **match.groupdict(default=""),
         }
         return SourceError(rule.message.format(**names), hint=rule.hint.format(), location=location)
-    return SourceError(diagnostic.text, location=location)
+    line = diagnostic.snippet.strip()[:_SHOWN_COLUMNS]
+    return SourceError(
+        diagnostic.text, hint=f"correct this line: {line}" if line else "", location=location
+    )
 
 
 def _quoted_operation(diagnostic: _Diagnostic) -> str:

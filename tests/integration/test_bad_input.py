@@ -98,6 +98,7 @@ def test_a_wrong_program_is_an_error_with_its_place_and_reason(
     error = sandbox.fails("--offload-arch=host", "p.mlir", "-o", "p", status=1)
     assert error.startswith(place)
     assert reason in error
+    assert "\n  hint: " in error
 
 
 def test_a_binary_file_is_named_as_what_it_is(sandbox: Sandbox) -> None:
