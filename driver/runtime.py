@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mlir_offload.driver.context import BuildContext
-from mlir_offload.offload.runtime import runtime_compile_command
+from mlir_offload.offload.runtime import RUNTIME_KINDS, runtime_compile_command
 from mlir_offload.toolchain.target import Kind
 
 
@@ -22,7 +22,7 @@ class HostRuntime:
 def host_runtime(context: BuildContext) -> HostRuntime:
     """Return the runtime that this link needs, if it turns out to need one."""
     kinds = {target.kind for target in context.targets}
-    kinds |= {kind for kind in Kind for item in context.given if kind in item.kinds}
+    kinds |= {kind for kind in RUNTIME_KINDS for item in context.given if kind in item.kinds}
     archs = {target.arch for target in context.targets_of(Kind.CUDA)}
     archs |= {
         image.arch for item in context.given for image in item.images if image.kind == Kind.CUDA

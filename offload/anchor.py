@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mlir_offload.offload.objects import ObjectContents
     from mlir_offload.toolchain.llvm import LlvmToolchain
 
-_KINDS = frozenset(kind.value for kind in Kind)
+_KINDS = frozenset((Kind.CUDA.value, Kind.OPENMP.value))
 _HOST_ARCH = "host"
 
 

@@ -24,6 +24,10 @@ _OF_KIND = {
 }
 
 
+RUNTIME_KINDS = frozenset(_OF_KIND)
+"""The kinds that the runtime can launch kernels of."""
+
+
 def runtime_include_directory() -> Path:
     """Return the directory of `mlir_offload.h`, what C and C++ programs may call."""
     return _DIRECTORY

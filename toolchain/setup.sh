@@ -19,7 +19,9 @@ run)
 test)
   packages="clang-22 clang-tools-22 lld-22 llvm-22 mlir-22-tools liboffload-22
             clang-19 clang-tools-19 lld-19 llvm-19 mlir-19-tools libomp-19-dev
-            clang-16 clang-tools-16 lld-16 llvm-16 rocm-device-libs gdb"
+            clang-16 clang-tools-16 lld-16 llvm-16
+            clang-15 clang-tools-15 lld-15 llvm-15
+            rocm-device-libs libamdhip64-dev chromium gdb"
   extras="[cuda,dev]"
   ;;
 *)

@@ -14,7 +14,9 @@ class Kind(StrEnum):
     """The offload kind of a device image (`llvm/Object/OffloadBinary.h`)."""
 
     CUDA = "cuda"
+    HIP = "hip"
     OPENMP = "openmp"
+    SYCL = "sycl"
 
 
 @dataclass(frozen=True, slots=True, order=True)
