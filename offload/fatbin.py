@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mlir_offload.offload.decompress import decompress_lz4, decompress_zstd
-from mlir_offload.offload.elf import parse_elf
+from mlir_offload.offload.elf import read_elf
+from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import VerificationError
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def parse_fatbin(data: bytes, *, location: str = "") -> tuple[FatbinImage, ...]:
 
 def cubin_kernels(cubin: bytes, *, location: str = "") -> frozenset[str]:
     """Return the kernels that a cubin, relocatable or linked, defines."""
-    elf = parse_elf(cubin, location=location)
+    elf = read_elf(memory_view(cubin, location=location))
     return frozenset(
         symbol.name
         for symbol in elf.symbols(".symtab")
