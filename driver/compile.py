@@ -11,7 +11,6 @@ from mlir_offload.driver.device import DeviceModule, compile_device, kernel_opti
 from mlir_offload.driver.normalize import normalized
 from mlir_offload.driver.options import MLIR_SUFFIXES, Mode
 from mlir_offload.driver.parallel import beside, in_parallel
-from mlir_offload.driver.preload import preload_for_link
 from mlir_offload.driver.split_file import SplitFiles, load_split_files
 from mlir_offload.offload.llvm_ir import assemble_command, is_written_in_process
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
@@ -57,8 +56,6 @@ def compile_mlir(context: BuildContext, source: Path, directory: Path, output: P
         # clang reads the text as fast as bitcode, and writing bitcode first would cost more.
         annotated = directory / "host.annotated.ll"
         _annotate(context, source, device, host, annotated)
-        if context.options.mode is Mode.LINK:
-            preload_for_link()
         context.executor.tool(host_command(context, annotated, output), output)
 
 

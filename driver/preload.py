@@ -17,19 +17,12 @@ _LATE = (
     "mlir_offload.offload.annotate",
     "mlir_offload.offload.host_module",
 )
-# What a link opens files with. Loading it takes as long as a run of mlir-opt: not while two run.
-_LINK = ("elftools.elf.elffile",)
 
 
 def preload(kinds: frozenset[Kind]) -> None:
     """Start loading what a compilation for these kinds will need; return at once."""
     names = (*_ALWAYS, *(name for kind in Kind if kind in kinds for name in _OF_KIND[kind]), *_LATE)
     threading.Thread(target=_load, args=(names,), daemon=True).start()
-
-
-def preload_for_link() -> None:
-    """Start loading what the link will need; return at once."""
-    threading.Thread(target=_load, args=(_LINK,), daemon=True).start()
 
 
 def _load(names: tuple[str, ...]) -> None:

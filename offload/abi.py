@@ -67,6 +67,10 @@ class EntryLayout:
         """Return the member of that name, or None where this layout has none."""
         return next((field for field in self.fields if field.name == name), None)
 
+    def offset_of(self, name: str) -> int:
+        """Return where a member that every layout has begins. Raises KeyError for another one."""
+        return {field.name: field.offset for field in self.fields}[name]
+
 
 @dataclass(frozen=True, slots=True)
 class OffloadAbi:

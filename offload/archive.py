@@ -1,62 +1,85 @@
-"""Read static libraries (`ar` archives, GNU names, thin ones too)."""
+"""Read static libraries: `ar` archives with GNU or BSD names, thin ones too."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
-from mlir_offload.toolchain.errors import VerificationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+from mlir_offload.toolchain.byte_view import ByteView
 
 ARCHIVE_MAGIC = b"!<arch>\n"
 THIN_MAGIC = b"!<thin>\n"
 _HEADER_BYTES = 60
 _END = b"`\n"
-_TABLES = ("/", "/SYM64/")
+_TABLES = ("/", "/SYM64/", "__.SYMDEF", "__.SYMDEF SORTED", "__.SYMDEF_64")
 _LONG_NAMES = "//"
+_BSD_NAME = "#1/"
+_LONGEST_NAME = 1 << 12
 
 
-def is_archive(data: bytes) -> bool:
+@dataclass(frozen=True, slots=True)
+class ArchiveMember:
+    """A member: its name, and its content, or the file that holds it where the archive is thin."""
+
+    name: str
+    content: ByteView | None
+    file: Path | None
+
+
+def is_archive(view: ByteView) -> bool:
     """Return whether the bytes start as an archive does."""
-    return data[:8] in (ARCHIVE_MAGIC, THIN_MAGIC)
+    return view.head(8) in (ARCHIVE_MAGIC, THIN_MAGIC)
 
 
-def iterate_members(data: bytes, path: Path) -> Iterator[tuple[str, bytes]]:
-    """Return name and content of each member; a thin archive's members are read from their files.
+def iterate_members(view: ByteView) -> Iterator[ArchiveMember]:
+    """Return the members in their order; those of a thin archive are not opened.
 
-    Raises VerificationError where a header is damaged, OSError where a member's file is gone.
+    Raises VerificationError where a header is damaged.
     """
-    is_thin = data[:8] == THIN_MAGIC
+    view = view.part(0, view.size, "content", form="archive")
+    is_thin = view.head(8) == THIN_MAGIC
+    folder = Path(view.location).parent
     names = b""
     offset = 8
-    while offset + 1 < len(data):
-        label, size = _read_header(data, offset, path)
+    while offset + 1 < view.size:
+        label, size = _read_header(view, offset)
         start = offset + _HEADER_BYTES
         is_table = label in _TABLES or label == _LONG_NAMES
         stored = 0 if is_thin and not is_table else size
-        content = data[start : start + stored]
+        content = view.part(start, stored, f"member {label}")
         offset = start + stored + stored % 2
         if label == _LONG_NAMES:
-            names = content
-        elif not is_table:
-            name = _member_name(label, names)
-            yield name, (path.parent / name).read_bytes() if is_thin else content
+            names = content.whole()
+            continue
+        name, content = _named(view, label, names, content)
+        if name in _TABLES:
+            continue
+        location = f"{view.location}({name})"
+        named = content.part(0, content.size, "member", form="file", location=location)
+        yield ArchiveMember(name, None if is_thin else named, folder / name if is_thin else None)
 
 
-def _read_header(data: bytes, offset: int, path: Path) -> tuple[str, int]:
-    header = data[offset : offset + _HEADER_BYTES]
+def _read_header(view: ByteView, offset: int) -> tuple[str, int]:
+    header = view.read(offset, _HEADER_BYTES, "member header")
     size = header[48:58].strip()
     if header[58:60] != _END or not size.isdigit():
-        msg = f"damaged archive: no member header at offset {offset}"
-        raise VerificationError(msg, hint="make the library again with ar", location=str(path))
+        raise view.malformed(offset, "member header", "it is damaged")
     return header[:16].decode(errors="replace").strip(), int(size)
 
 
-def _member_name(label: str, names: bytes) -> str:
+def _named(view: ByteView, label: str, names: bytes, content: ByteView) -> tuple[str, ByteView]:
+    """Return the name of a member and its content, in front of which BSD puts long names."""
+    if label in _TABLES:
+        return label, content
+    if label.startswith(_BSD_NAME) and label[3:].isdigit():
+        size = min(int(label[3:]), _LONGEST_NAME)
+        name = content.read(0, size, "member name").rstrip(b"\0").decode(errors="replace")
+        return name, content.part(size, content.size - size, "member")
     if label.startswith("/") and label[1:].isdigit():
         start = int(label[1:])
-        end = names.find(b"/\n", start)
-        return names[start : end if end >= 0 else len(names)].decode(errors="replace")
-    return label.removesuffix("/")
+        end = names.find(b"/\n", start, start + _LONGEST_NAME)
+        if end < 0:
+            raise view.malformed(start, "member name", "it is not in the table of long names")
+        return names[start:end].decode(errors="replace"), content
+    return label.removesuffix("/"), content

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from mlir_offload.offload.elf import parse_elf
+from mlir_offload.offload.elf import read_elf
 from mlir_offload.offload.fatbin import cubin_kernels, read_fatbins
 from mlir_offload.offload.image import ImageKind
 from mlir_offload.offload.objects import ObjectContents, read_objects
@@ -104,7 +104,8 @@ def check_entry_layout(inputs: Iterable[ObjectContents], abi: OffloadAbi) -> Non
     for item in inputs:
         if not item.is_relocatable or not item.images:
             continue
-        unread = [name for name, fields in item.entry_arrays if (name, fields) not in readable]
+        arrays = dict.fromkeys((entry.section, entry.fields) for entry in item.entries)
+        unread = [array[0] for array in arrays if array not in readable]
         if unread:
             msg = f"its kernels are registered in {unread[0]}, which LLVM {abi.major} does not read"
             hint = f"compile it again with LLVM {abi.major}, or link with the release that made it"
@@ -130,7 +131,7 @@ def held_kernels(item: ObjectContents) -> frozenset[KernelImage]:
     pairs = [
         KernelImage(Kind.CUDA.value, image.arch, kernel)
         for fatbin in item.fatbins
-        for image in read_fatbins(memory_view(fatbin, location=item.location))
+        for image in read_fatbins(fatbin)
         if image.kind == "elf"
         for kernel in cubin_kernels(image.content.whole(), location=item.location)
     ]
@@ -152,7 +153,7 @@ def _registered(item: ObjectContents) -> Iterator[tuple[str, str]]:
 def _image_kernels(kind: str, data: bytes, location: str) -> frozenset[str]:
     if kind == Kind.CUDA.value:
         return cubin_kernels(data, location=location)
-    elf = parse_elf(data, location=location)
+    elf = read_elf(memory_view(data, location=location))
     table = ".symtab" if elf.is_relocatable else ".dynsym"
     return frozenset(
         symbol.name

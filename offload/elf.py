@@ -1,47 +1,78 @@
-"""Read 64-bit little-endian ELF files: sections, symbols, pointers that the linker filled in."""
+"""Read 64-bit little-endian ELF files: sections, symbols, pointers that the linker filled in.
+
+Only the headers and what is asked for are read. Names and numbers follow the System V ABI, gABI 4.1.
+"""
 
 from __future__ import annotations
 
-import io
 import struct
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple
 
-from mlir_offload.toolchain.errors import VerificationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from mlir_offload.toolchain.byte_view import ByteView
 
 ELF_MAGIC = b"\x7fELF"
 _ELF64_LITTLE = b"\x02\x01"
+_HEADER = struct.Struct("<4s2sBBB7xHHIQQQIHHHHHH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _RELOCATION = struct.Struct("<QQq")
-_NOBITS = "SHT_NOBITS"
 _ALLOCATED = 0x2
 _SPECIAL_SECTIONS = 0xFF00
-_PARSER_FAILURES = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    OSError,
-    TypeError,
-    ValueError,
-)
+_EXTENDED_INDEX = 0xFFFF
+_UNDEFINED = 0
+_FUNCTION = 2
+_VISIBLE_BINDINGS = (1, 2)
+# Strings may share their ends, so all names together may be longer than the table; far longer is
+# an attack on the time that reading takes.
+_NAME_BYTES_PER_BYTE = 64
+_LONGEST_NAME = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class ElfSection:
-    """One section; `data` is empty where the file holds no bytes for it."""
+class ElfType(IntEnum):
+    """What an ELF file is for (`e_type`)."""
 
-    index: int
+    RELOCATABLE = 1
+    EXECUTABLE = 2
+    SHARED = 3
+
+
+class Machine(IntEnum):
+    """The processors of host and devices (`e_machine`)."""
+
+    X86_64 = 62
+    AARCH64 = 183
+    CUDA = 190
+    AMDGPU = 224
+
+
+class SectionType(IntEnum):
+    """The section types that are looked for (`sh_type`)."""
+
+    PROGBITS = 1
+    SYMTAB = 2
+    RELA = 4
+    NOTE = 7
+    NOBITS = 8
+    DYNSYM = 11
+    LLVM_OFFLOADING = 0x6FFF4C0B
+
+
+class ElfSection(NamedTuple):
+    """One section header; `type` is a SectionType where that knows it."""
+
+    number: int
     name: str
-    type: str
+    type: int
     flags: int
     address: int
+    offset: int
+    size: int
     link: int
     info: int
-    data: bytes
+    entry_size: int
 
     @property
     def is_allocated(self) -> bool:
@@ -49,8 +80,7 @@ class ElfSection:
         return bool(self.flags & _ALLOCATED)
 
 
-@dataclass(frozen=True, slots=True)
-class ElfSymbol:
+class ElfSymbol(NamedTuple):
     """One symbol; `section` is 0 where it is undefined, and -1 where it has no section."""
 
     name: str
@@ -63,25 +93,89 @@ class ElfSymbol:
     @property
     def is_function(self) -> bool:
         """Return whether the symbol is a function."""
-        return self.info & 0xF == 2  # noqa: PLR2004 (STT_FUNC)
+        return self.info & 0xF == _FUNCTION
 
     @property
     def is_global(self) -> bool:
         """Return whether other files see the symbol."""
-        return self.info >> 4 in (1, 2)
+        return self.info >> 4 in _VISIBLE_BINDINGS
+
+    @property
+    def is_undefined(self) -> bool:
+        """Return whether another file has to define the symbol."""
+        return self.section == _UNDEFINED
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
+class StringTable:
+    """A string table, whose strings are found by offset; all together stay linear in its size."""
+
+    view: ByteView
+    data: bytes = field(init=False)
+    _found: dict[int, str] = field(default_factory=dict)
+    _left: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Read the table once."""
+        self.data = self.view.whole()
+        self._left = (len(self.data) + _LONGEST_NAME) * _NAME_BYTES_PER_BYTE
+
+    def text_at(self, offset: int) -> str:
+        """Return the string at an offset; empty where there is none.
+
+        Raises VerificationError where the names of a file overlap without end.
+        """
+        known = self._found.get(offset)
+        if known is not None:
+            return known
+        if not 0 <= offset < len(self.data):
+            return ""
+        end = self.data.find(b"\0", offset, offset + _LONGEST_NAME)
+        if end < 0:
+            raise self.view.malformed(offset, "string", "it has no end")
+        self._left -= end - offset
+        if self._left < 0:
+            raise self.view.malformed(offset, "string", "the strings overlap too often")
+        text = self.data[offset:end].decode(errors="replace")
+        self._found[offset] = text
+        return text
+
+
+@dataclass(slots=True)
 class ElfFile:
-    """The sections of an ELF file, all read."""
+    """The sections of an ELF file, their content still unread."""
 
-    is_relocatable: bool
+    view: ByteView
+    type: int
+    machine: int
+    flags: int
+    os_abi: int
+    abi_version: int
     sections: tuple[ElfSection, ...]
-    location: str
+    _strings: dict[int, StringTable] = field(default_factory=dict)
+
+    @property
+    def is_relocatable(self) -> bool:
+        """Return whether it is still to be linked."""
+        return self.type == ElfType.RELOCATABLE
+
+    @property
+    def location(self) -> str:
+        """Return the file, as errors name it."""
+        return self.view.location
 
     def named(self, name: str) -> tuple[ElfSection, ...]:
         """Return the sections of that name."""
         return tuple(section for section in self.sections if section.name == name)
+
+    def content(self, section: ElfSection, *, form: str = "") -> ByteView:
+        """Return what a section holds; empty where the file has no bytes for it.
+
+        Raises VerificationError where the section reaches beyond the file.
+        """
+        size = 0 if section.type == SectionType.NOBITS else section.size
+        offset = section.offset if size else 0
+        return self.view.part(offset, size, f"section {section.name}", form=form)
 
     def symbols(self, table: str) -> Iterator[ElfSymbol]:
         """Return the symbols of `.symtab` or `.dynsym`, those of no name included."""
@@ -90,11 +184,21 @@ class ElfFile:
 
     def symbols_of(self, section: ElfSection) -> Iterator[ElfSymbol]:
         """Return the symbols of a symbol table, in their order."""
-        names = self.sections[section.link].data if section.link < len(self.sections) else b""
-        whole = len(section.data) // _SYMBOL.size * _SYMBOL.size
-        for name, info, other, index, value, size in _SYMBOL.iter_unpack(section.data[:whole]):
+        names = self.strings(section.link)
+        view = self.content(section)
+        rows = view.table(_SYMBOL, 0, view.size // _SYMBOL.size, f"section {section.name}")
+        for name, info, other, index, value, size in rows:
             place = index if index < _SPECIAL_SECTIONS else -1
-            yield ElfSymbol(text_at(names, name), info, other, place, value, size)
+            text = names.text_at(name) if names is not None else ""
+            yield ElfSymbol(text, info, other, place, value, size)
+
+    def strings(self, index: int) -> StringTable | None:
+        """Return the string table in a section, or None where there is no such section."""
+        if not 0 < index < len(self.sections):
+            return None
+        if index not in self._strings:
+            self._strings[index] = StringTable(self.content(self.sections[index]))
+        return self._strings[index]
 
     def pointers(self, section: ElfSection) -> dict[int, tuple[int, int]]:
         """Return what the linker stores in a section: offset -> (section index, offset therein).
@@ -103,31 +207,40 @@ class ElfFile:
         """
         found: dict[int, tuple[int, int]] = {}
         for table in self.sections:
-            if table.type != "SHT_RELA" or (self.is_relocatable and table.info != section.index):
+            if table.type != SectionType.RELA:
                 continue
-            found.update(self._pointers_of(table, section))
+            if not self.is_relocatable or table.info == section.number:
+                found.update(self._pointers_of(table, section))
         return found
 
     def text_of(self, pointer: tuple[int, int]) -> str:
         """Return the string that a pointer of `pointers` names; empty where it leads nowhere."""
         index, offset = pointer
-        if 0 <= index < len(self.sections):
-            return text_at(self.sections[index].data, offset)
+        if not 0 <= index < len(self.sections):
+            index, offset = self._placed(offset)
+        if index < 0 or offset < 0:
+            return ""
+        view = self.content(self.sections[index])
+        return view.text(offset, "string") if offset < view.size else ""
+
+    def _placed(self, address: int) -> tuple[int, int]:
+        """Return the section at an address and the offset therein; -1 where there is none."""
         for section in self.sections:
-            if section.is_allocated and 0 <= offset - section.address < len(section.data):
-                return text_at(section.data, offset - section.address)
-        return ""
+            if section.is_allocated and 0 <= address - section.address < section.size:
+                return section.number, address - section.address
+        return -1, 0
 
     def _pointers_of(
         self, table: ElfSection, section: ElfSection
     ) -> Iterator[tuple[int, tuple[int, int]]]:
-        linked = self.sections[table.link] if table.link < len(self.sections) else None
-        symbols = list(self.symbols_of(linked)) if linked else []
+        has_symbols = 0 < table.link < len(self.sections)
+        symbols = list(self.symbols_of(self.sections[table.link])) if has_symbols else []
         base = 0 if self.is_relocatable else section.address
-        whole = len(table.data) // _RELOCATION.size * _RELOCATION.size
-        for place, info, addend in _RELOCATION.iter_unpack(table.data[:whole]):
+        view = self.content(table)
+        rows = view.table(_RELOCATION, 0, view.size // _RELOCATION.size, f"section {table.name}")
+        for place, info, addend in rows:
             offset = place - base
-            if not 0 <= offset < len(section.data):
+            if not 0 <= offset < section.size:
                 continue
             number = info >> 32
             if not number:
@@ -138,44 +251,39 @@ class ElfFile:
                 yield offset, (index, symbol.value + addend)
 
 
-def parse_elf(data: bytes, *, location: str = "") -> ElfFile:
-    """Read an ELF file.
+def read_elf(view: ByteView) -> ElfFile:
+    """Read the headers of an ELF file.
 
     Raises VerificationError where it is none, is not 64-bit little-endian, or is damaged.
     """
-    from elftools.common.exceptions import ELFError
-    from elftools.elf.elffile import ELFFile
-
-    if data[:4] != ELF_MAGIC or data[4:6] != _ELF64_LITTLE:
-        msg = "not a 64-bit little-endian ELF file"
-        raise VerificationError(msg, location=location)
-    try:
-        elf = ELFFile(io.BytesIO(data))
-        sections = tuple(
-            ElfSection(
-                index=index,
-                name=section.name,
-                type=str(section["sh_type"]),
-                flags=section["sh_flags"],
-                address=section["sh_addr"],
-                link=section["sh_link"],
-                info=section["sh_info"],
-                data=b""
-                if section["sh_type"] == _NOBITS
-                else data[section["sh_offset"] : section["sh_offset"] + section["sh_size"]],
-            )
-            for index, section in enumerate(elf.iter_sections())
-        )
-        return ElfFile(elf["e_type"] == "ET_REL", sections, location)
-    # A damaged header makes the library's parser fail in ways of its own.
-    except (ELFError, *_PARSER_FAILURES) as error:
-        msg = f"damaged ELF file: {error}"
-        raise VerificationError(msg, hint="make the file again", location=location) from error
+    view = view.part(0, view.size, "content", form="ELF file")
+    if view.head(6) != ELF_MAGIC + _ELF64_LITTLE:
+        raise view.malformed(0, "identification", "not a 64-bit little-endian ELF file")
+    _, _, _, os_abi, abi_version, kind, machine, _, _, _, table, flags, *rest = view.unpack(
+        _HEADER, 0, "header"
+    )
+    _, _, _, entry_size, count, names = rest
+    if not table:
+        return ElfFile(view, kind, machine, flags, os_abi, abi_version, ())
+    if entry_size != _SECTION.size:
+        raise view.malformed(58, "section header size", f"found {entry_size}, expected 64")
+    # With 65,280 sections and more the header's fields are too small: section 0 has the numbers.
+    first = view.unpack(_SECTION, table, "section header")
+    count = count or first[5]
+    names = first[6] if names == _EXTENDED_INDEX else names
+    rows = list(view.table(_SECTION, table, count, "section headers"))
+    sections = _named_sections(view, rows, names)
+    return ElfFile(view, kind, machine, flags, os_abi, abi_version, sections)
 
 
-def text_at(data: bytes, offset: int) -> str:
-    """Return the NUL-ended string at an offset of a string table; empty where there is none."""
-    if not 0 <= offset < len(data):
-        return ""
-    end = data.find(b"\0", offset)
-    return data[offset : end if end >= 0 else len(data)].decode(errors="replace")
+def _named_sections(
+    view: ByteView, rows: list[tuple[int, ...]], names: int
+) -> tuple[ElfSection, ...]:
+    if not 0 <= names < len(rows):
+        raise view.malformed(62, "section name index", f"there is no section {names}")
+    offset, size = rows[names][4:6]
+    strings = StringTable(view.part(offset, size, "section names"))
+    return tuple(
+        ElfSection._make((index, strings.text_at(row[0]), *row[1:8], row[9]))
+        for index, row in enumerate(rows)
+    )

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mlir_offload.offload.compression import inflate, inflation_limit
-from mlir_offload.offload.elf import parse_elf
+from mlir_offload.offload.elf import read_elf
 from mlir_offload.offload.padding import skip_zeros
 from mlir_offload.toolchain.byte_view import ByteView, memory_view
 from mlir_offload.toolchain.errors import CompatibilityError
@@ -110,7 +110,7 @@ def read_fatbins(view: ByteView) -> tuple[FatbinImage, ...]:
 
 def cubin_kernels(cubin: bytes, *, location: str = "") -> frozenset[str]:
     """Return the kernels that a cubin, relocatable or linked, defines."""
-    elf = parse_elf(cubin, location=location)
+    elf = read_elf(memory_view(cubin, location=location))
     return frozenset(
         symbol.name
         for symbol in elf.symbols(".symtab")

@@ -21,6 +21,15 @@ from mlir_offload.toolchain.errors import InputOutputError, VerificationError
 CHUNK_BYTES = 1 << 20
 
 
+# How often a file may have its own bytes read: a header that names the same bytes a thousand times
+# would make the cost quadratic. Each read counts as at least _READ_COST bytes.
+_READS_PER_BYTE = 32
+_FREE_BYTES = 8 << 20
+_READ_COST = 32
+_LONGEST_TEXT = 1 << 16
+_TEXT_STEP = 256
+
+
 class ByteSource(Protocol):
     """Where the bytes come from."""
 
@@ -39,23 +48,44 @@ class MemorySource:
         return self.data[offset : offset + size]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FileSource:
-    """An open file, read without moving its position."""
+    """A file, read without moving a position: kept open for a while, opened for each read then.
 
-    descriptor: int
+    So what was found in a thousand objects can be kept without a thousand open files.
+    """
+
+    path: Path
+    identity: tuple[int, ...]
+    descriptor: int | None
 
     def read_at(self, offset: int, size: int) -> bytes:
-        """Return up to `size` bytes from `offset`."""
-        parts = []
-        while size > 0:
-            part = os.pread(self.descriptor, size, offset)
-            if not part:
-                break
-            parts.append(part)
-            offset += len(part)
-            size -= len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        """Return up to `size` bytes from `offset`.
+
+        Raises InputOutputError where the file is gone, or is another one by now.
+        """
+        if self.descriptor is not None:
+            return _read_all(self.descriptor, offset, size)
+        descriptor, identity = _open(self.path)
+        try:
+            if identity != self.identity:
+                msg = f"{self.path} changed while it was being read"
+                raise InputOutputError(msg, hint="start again when nothing writes it")
+            return _read_all(descriptor, offset, size)
+        finally:
+            os.close(descriptor)
+
+
+@dataclass(slots=True)
+class Meter:
+    """How many bytes of a source may still be read."""
+
+    left: int
+
+    def spend(self, size: int) -> bool:
+        """Take a read off what is left; say whether there was enough."""
+        self.left -= max(size, _READ_COST)
+        return self.left >= 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +101,13 @@ class ByteView:
     size: int
     form: str = "file"
     location: str = ""
+    meter: Meter | None = None
 
     def read(self, offset: int, size: int, field: str) -> bytes:
         """Return exactly `size` bytes. Raises VerificationError where they are not all there."""
         self.check(offset, size, field)
+        if self.meter is not None and not self.meter.spend(size):
+            raise self.malformed(offset, field, "the same bytes are named too often")
         data = self.source.read_at(self.start + offset, size)
         if len(data) != size:
             raise self.malformed(offset, field, "the file ends early")
@@ -93,6 +126,21 @@ class ByteView:
     ) -> Iterator[tuple[Any, ...]]:
         """Return `count` structures in a row. Raises VerificationError where they do not fit."""
         return layout.iter_unpack(self.read(offset, layout.size * count, field))
+
+    def text(self, offset: int, field: str, limit: int = _LONGEST_TEXT) -> str:
+        """Return the NUL-ended string at an offset.
+
+        Raises VerificationError where it has no end within the view or the limit.
+        """
+        found = b""
+        while len(found) < limit and offset + len(found) < self.size:
+            rest = self.size - offset - len(found)
+            piece = self.read(offset + len(found), min(_TEXT_STEP, rest), field)
+            end = piece.find(b"\0")
+            if end >= 0:
+                return (found + piece[:end]).decode(errors="replace")
+            found += piece
+        raise self.malformed(offset, field, "the string has no end")
 
     def part(
         self, offset: int, size: int, field: str, *, form: str = "", location: str = ""
@@ -130,26 +178,52 @@ class ByteView:
 
 def memory_view(data: bytes, *, form: str = "file", location: str = "") -> ByteView:
     """Return a view of bytes in memory."""
-    return ByteView(MemorySource(data), 0, len(data), form, location)
+    return ByteView(MemorySource(data), 0, len(data), form, location, _meter(len(data)))
 
 
 @contextlib.contextmanager
 def open_view(path: Path) -> Iterator[ByteView]:
-    """Open a file for bounded reading; views are valid inside the `with` only.
+    """Open a file for bounded reading; views stay valid afterwards, but are slower to read.
 
     Raises InputOutputError for what cannot be opened or is no regular file: a pipe or a terminal
     would block.
     """
+    descriptor, identity = _open(path)
+    source = FileSource(path, identity, descriptor)
+    size = identity[2]
+    try:
+        yield ByteView(source, 0, size, location=str(path), meter=_meter(size))
+    finally:
+        source.descriptor = None
+        os.close(descriptor)
+
+
+def _meter(size: int) -> Meter:
+    return Meter(_FREE_BYTES + _READS_PER_BYTE * size)
+
+
+def _open(path: Path) -> tuple[int, tuple[int, ...]]:
+    """Return a descriptor of a regular file, and what tells the file from another of its name."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         msg = f"cannot read {path}: {error.strerror}"
         raise InputOutputError(msg, hint="check the name and its permissions") from error
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            msg = f"cannot read {path}: it is no regular file"
-            raise InputOutputError(msg, hint="name a file")
-        yield ByteView(FileSource(descriptor), 0, status.st_size, location=str(path))
-    finally:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
+        msg = f"cannot read {path}: it is no regular file"
+        raise InputOutputError(msg, hint="name a file")
+    return descriptor, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def _read_all(descriptor: int, offset: int, size: int) -> bytes:
+    parts = []
+    while size > 0:
+        part = os.pread(descriptor, size, offset)
+        if not part:
+            break
+        parts.append(part)
+        offset += len(part)
+        size -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)

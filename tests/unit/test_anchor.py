@@ -31,7 +31,6 @@ def contents(member: str, *targets: Target, kind: str = "") -> ObjectContents:
         is_relocatable=True,
         images=images,
         entries=(),
-        entry_arrays=(),
         runtime_symbols=frozenset(),
         fatbins=(),
     )

@@ -3,9 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.hostile import bit_flips, spliced, survives, truncations
 
 from mlir_offload.offload.archive import is_archive, iterate_members
 from mlir_offload.offload.objects import read_objects
+from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import InputOutputError, VerificationError
 
 
@@ -14,22 +16,33 @@ def member(name: str, content: bytes, size: int | None = None) -> bytes:
     return header.encode() + content + b"\n" * (len(content) % 2)
 
 
+def stored(data: bytes) -> list[tuple[str, bytes]]:
+    members = iterate_members(memory_view(data, location="a.a"))
+    return [(item.name, item.content.whole()) for item in members if item.content]
+
+
 def test_members_are_read_with_short_and_long_names() -> None:
     names = b"a_name_of_more_than_16_bytes.o/\nsecond/\n"
     data = b"!<arch>\n" + member("/", b"xx") + member("//", names)
     data += member("short.o/", b"odd") + member("/0", b"even") + member("/32", b"")
-    assert is_archive(data)
-    assert list(iterate_members(data, Path("a.a"))) == [
+    assert is_archive(memory_view(data))
+    assert stored(data) == [
         ("short.o", b"odd"),
         ("a_name_of_more_than_16_bytes.o", b"even"),
         ("second", b""),
     ]
 
 
-def test_members_of_a_thin_archive_are_read_from_their_files(tmp_path: Path) -> None:
-    (tmp_path / "x.o").write_bytes(b"content")
+def test_members_are_read_with_names_as_bsd_stores_them() -> None:
+    data = b"!<arch>\n" + member("__.SYMDEF SORTED", b"xx")
+    data += member("#1/20", b"with spaces in it.o\0content")
+    assert stored(data) == [("with spaces in it.o", b"content")]
+
+
+def test_members_of_a_thin_archive_lie_beside_it() -> None:
     data = b"!<thin>\n" + member("//", b"x.o/\n\n") + member("/0", b"", size=7)
-    assert list(iterate_members(data, tmp_path / "a.a")) == [("x.o", b"content")]
+    (found,) = iterate_members(memory_view(data, location="/lib/a.a"))
+    assert (found.name, found.content, found.file) == ("x.o", None, Path("/lib/x.o"))
 
 
 def test_a_member_of_a_thin_archive_that_is_gone_is_reported(tmp_path: Path) -> None:
@@ -41,8 +54,24 @@ def test_a_member_of_a_thin_archive_that_is_gone_is_reported(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("damage", [b"garbage" * 10, member("a.o/", b"xx")[:30]])
 def test_a_damaged_header_is_reported_with_its_offset(damage: bytes) -> None:
-    with pytest.raises(VerificationError, match="no member header at offset 8"):
-        list(iterate_members(b"!<arch>\n" + damage, Path("a.a")))
+    with pytest.raises(VerificationError, match="malformed archive: member header at offset 8"):
+        stored(b"!<arch>\n" + damage)
+
+
+@pytest.mark.parametrize("label", ["/7", "/99999", "#1/900"])
+def test_a_name_that_is_not_there_is_reported(label: str) -> None:
+    data = b"!<arch>\n" + member("//", b"x.o/\n\n") + member(label, b"content")
+    with pytest.raises(VerificationError, match="malformed archive: member name at offset"):
+        stored(data)
+
+
+def test_a_damaged_archive_is_refused_whatever_the_damage() -> None:
+    names = b"a_name_of_more_than_16_bytes.o/\nsecond/\n"
+    data = b"!<arch>\n" + member("/", b"xx") + member("//", names)
+    data += member("short.o/", b"odd") + member("/0", b"even") + member("#1/4", b"bsd.content")
+    assert survives(stored, truncations(data)) > 0
+    assert survives(stored, bit_flips(data)) > 0
+    assert survives(stored, spliced(data, 500)) > 0
 
 
 def test_other_files_hold_nothing(tmp_path: Path) -> None:
@@ -59,6 +88,6 @@ def test_a_missing_file_is_reported(tmp_path: Path) -> None:
 def test_a_damaged_object_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "a.o"
     path.write_bytes(b"\x7fELF\x02\x01\x01" + b"\xff" * 80 + b"offload")
-    with pytest.raises(VerificationError, match="damaged ELF file") as caught:
+    with pytest.raises(VerificationError, match="malformed ELF file") as caught:
         read_objects(path)
     assert caught.value.location == str(path)

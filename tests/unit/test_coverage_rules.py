@@ -16,8 +16,9 @@ from mlir_offload.offload.coverage import (
     check_entry_layout,
     expected_kernels,
 )
+from mlir_offload.offload.host_entry import HostEntry
 from mlir_offload.offload.image import ImageKind
-from mlir_offload.offload.objects import ObjectContents, RegisteredSymbol
+from mlir_offload.offload.objects import ObjectContents
 from mlir_offload.toolchain.errors import CompatibilityError, VerificationError
 
 ARRAY_22 = ("llvm_offload_entries", 9)
@@ -35,14 +36,15 @@ def contents(
     array: tuple[str, int] = ARRAY_22,
     member: str = "",
 ) -> ObjectContents:
-    entries = tuple(RegisteredSymbol("cuda", kernel, 0) for kernel in kernels)
+    entries = tuple(
+        HostEntry("cuda", kernel, 0, section=array[0], fields=array[1]) for kernel in kernels
+    )
     return ObjectContents(
         Path(name),
         member,
         is_relocatable=True,
         images=images,
         entries=entries,
-        entry_arrays=(array,),
         runtime_symbols=frozenset(),
         fatbins=(),
     )
@@ -61,7 +63,7 @@ def test_expected_are_the_kernels_of_objects_and_the_archs_of_all() -> None:
 
 
 def test_shared_libraries_and_finished_objects_answer_for_themselves() -> None:
-    finished = RegisteredSymbol("cuda", "k", 0, is_finished=True)
+    finished = HostEntry("cuda", "k", 0, is_finished=True)
     expected = expected_kernels(
         [
             replace(contents("a.so", ("k",), (bitcode("sm_80"),)), is_relocatable=False),
