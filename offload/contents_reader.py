@@ -1,0 +1,241 @@
+"""Read all that a file holds of offloading, whatever its format; what is damaged becomes a problem.
+
+One pass over the file: containers within containers are entered up to a depth, every image is
+looked at once and let go. Only an image that is stored compressed is held in memory, while it is
+looked at.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mlir_offload.offload.archive import ArchiveMember, iterate_members
+from mlir_offload.offload.container_scan import (
+    FoundImage,
+    file_offset,
+    scan_binaries,
+    scan_bundles,
+    scan_fatbins,
+)
+from mlir_offload.offload.contents import Image, Part, Problem, ProblemKind
+from mlir_offload.offload.device_code import read_device_code
+from mlir_offload.offload.elf import read_elf
+from mlir_offload.offload.file_form import FileForm, file_form
+from mlir_offload.offload.host_contents import (
+    elf_name,
+    explained,
+    offload_sections,
+    producers,
+    section_images,
+)
+from mlir_offload.offload.host_entry import read_entries
+from mlir_offload.offload.kernel import DeviceCode
+from mlir_offload.toolchain.byte_view import ByteView, open_view
+from mlir_offload.toolchain.errors import (
+    CompatibilityError,
+    InputOutputError,
+    MlirOffloadError,
+    VerificationError,
+)
+
+Visit = Callable[[Image, ByteView], None]
+_DEEPEST = 8
+_MOST_PROBLEMS = 100
+_SCANS = {
+    FileForm.OFFLOAD_BINARY: scan_binaries,
+    FileForm.FAT_BINARY: scan_fatbins,
+    FileForm.BUNDLE: scan_bundles,
+}
+_IMAGE_FORMS = (FileForm.DEVICE_ELF, FileForm.PTX, FileForm.SPIRV)
+
+
+@dataclass(slots=True)
+class Problems:
+    """The problems of one part or image, as they are met; their number is bounded."""
+
+    found: list[Problem]
+    left_out: int = 0
+
+    def report(self, error: MlirOffloadError) -> None:
+        """Keep an error as a problem."""
+        self.add(as_problem(error))
+
+    def add(self, problem: Problem) -> None:
+        """Keep a problem, unless there are too many already."""
+        if len(self.found) < _MOST_PROBLEMS:
+            self.found.append(problem)
+        else:
+            self.left_out += 1
+
+    def finished(self) -> tuple[Problem, ...]:
+        """Return the problems, and how many more there were."""
+        if not self.left_out:
+            return tuple(self.found)
+        more = Problem(ProblemKind.DAMAGED, f"{self.left_out} more problems are not shown")
+        return (*self.found, more)
+
+
+def as_problem(error: MlirOffloadError) -> Problem:
+    """Return an error of a reader as a problem of what it read."""
+    kind = ProblemKind.DAMAGED
+    if isinstance(error, CompatibilityError):
+        kind = ProblemKind.UNSUPPORTED
+    elif isinstance(error, InputOutputError):
+        kind = ProblemKind.UNREADABLE
+    return Problem(kind, error.message, error.hint)
+
+
+def read_contents(path: Path, *, with_hashes: bool = False, visit: Visit | None = None) -> Part:
+    """Read what a file holds; `visit` is called with each image and its content while it is open.
+
+    Raises InputOutputError where the file cannot be read; what is damaged in it is a problem of the
+    result.
+    """
+    with open_view(path) as view:
+        return _Reader(with_hashes, visit).part(view, str(path), 0)
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Counts the images of one file while it goes through its parts."""
+
+    with_hashes: bool
+    visit: Visit | None
+    next_index: int = 0
+
+    def part(self, view: ByteView, name: str, depth: int) -> Part:
+        """Return what a file or a member holds."""
+        form = file_form(view)
+        part = Part(name, form, view.size, file_offset(view))
+        problems = Problems([])
+        try:
+            part = self._filled(part, view, form, problems, depth)
+        except (VerificationError, CompatibilityError) as error:
+            problems.report(error)
+        return replace(part, problems=problems.finished())
+
+    def _filled(
+        self, part: Part, view: ByteView, form: FileForm, problems: Problems, depth: int
+    ) -> Part:
+        if form in (FileForm.ARCHIVE, FileForm.THIN_ARCHIVE):
+            return replace(part, members=self._members(view, problems, depth))
+        if form is FileForm.HOST_ELF:
+            return self._host_elf(part, view, problems, depth)
+        if form is FileForm.FOREIGN_ELF:
+            msg = "only 64-bit little-endian ELF files can be looked into"
+            problems.add(Problem(ProblemKind.UNSUPPORTED, msg))
+        if form in _SCANS:
+            found = _SCANS[form](view, problems.report)
+            return replace(part, images=self._images(found, depth))
+        if form in _IMAGE_FORMS:
+            image = Image(0, "", view.size, file_offset(view))
+            found = iter([FoundImage(image, lambda: view)])
+            return _named_after_image(replace(part, images=self._images(found, depth)))
+        return part
+
+    def _members(self, view: ByteView, problems: Problems, depth: int) -> tuple[Part, ...]:
+        parts = []
+        folder = Path(view.location).resolve().parent
+        try:
+            for member in iterate_members(view):
+                name = f"{view.location}({member.name})"
+                part = self._member(member, name, folder, depth)
+                parts.append(part)
+        except VerificationError as error:
+            problems.report(error)
+        return tuple(parts)
+
+    def _member(self, member: ArchiveMember, name: str, folder: Path, depth: int) -> Part:
+        if depth >= _DEEPEST:
+            return Part(name, FileForm.UNKNOWN, 0, problems=(_too_deep(),))
+        if member.content is not None:
+            return self.part(member.content, name, depth + 1)
+        problem = None
+        # A library may name any file of the machine; those beside it are its own.
+        if member.file is None or not member.file.resolve().is_relative_to(folder):
+            msg = f"{member.file} was not opened: it lies outside the library's directory"
+            problem = Problem(ProblemKind.UNREADABLE, msg, "inspect that file itself")
+        else:
+            try:
+                with open_view(member.file) as view:
+                    return self.part(view, name, depth + 1)
+            except InputOutputError as error:
+                problem = as_problem(error)
+        return Part(name, FileForm.UNKNOWN, 0, None, problems=(problem,))
+
+    def _host_elf(self, part: Part, view: ByteView, problems: Problems, depth: int) -> Part:
+        elf = read_elf(view)
+        part = replace(part, form=elf_name(elf), sections=offload_sections(elf))
+        with_entries = part
+        try:
+            with_entries = replace(part, producers=producers(elf))
+            entries = tuple(explained(entry) for entry in read_entries(elf))
+            with_entries = replace(with_entries, entries=entries)
+        except VerificationError as error:
+            problems.report(error)
+        images: list[Image] = []
+        for section in elf.sections:
+            try:
+                images += self._images(section_images(elf, section, problems.report), depth)
+            except VerificationError as error:
+                problems.report(error)
+        return replace(with_entries, images=tuple(images))
+
+    def _images(self, found: Iterable[FoundImage], depth: int) -> tuple[Image, ...]:
+        return tuple(self._image(item, depth) for item in found)
+
+    def _image(self, found: FoundImage, depth: int) -> Image:
+        image = replace(found.image, index=self.next_index)
+        self.next_index += 1
+        problems = Problems([])
+        try:
+            image = self._looked_at(image, found.open_content(), problems, depth)
+        except (VerificationError, CompatibilityError) as error:
+            problems.report(error)
+        return replace(image, problems=problems.finished())
+
+    def _looked_at(self, image: Image, content: ByteView, problems: Problems, depth: int) -> Image:
+        form = file_form(content)
+        image = replace(image, form=form, size_bytes=content.size)
+        if self.with_hashes:
+            image = replace(image, sha256=_sha256(content))
+        if self.visit is not None:
+            self.visit(image, content)
+        if form in _SCANS:
+            if depth >= _DEEPEST:
+                problems.add(_too_deep())
+                return image
+            inner = _SCANS[form](content, problems.report)
+            return replace(image, images=self._images(inner, depth + 1))
+        code = read_device_code(content)
+        return _described(image, code) if code is not None else image
+
+
+def _described(image: Image, code: DeviceCode) -> Image:
+    """Return the image with what its content says, where the container does not say it."""
+    return replace(
+        image,
+        form=code.form,
+        code=code,
+        triple=image.triple or code.triple,
+        arch=image.arch or code.arch,
+    )
+
+
+def _named_after_image(part: Part) -> Part:
+    return replace(part, form=part.images[0].form or part.form)
+
+
+def _too_deep() -> Problem:
+    msg = f"containers within containers are opened {_DEEPEST} deep only"
+    return Problem(ProblemKind.UNSUPPORTED, msg)
+
+
+def _sha256(view: ByteView) -> str:
+    digest = hashlib.sha256()
+    for chunk in view.chunks():
+        digest.update(chunk)
+    return digest.hexdigest()
