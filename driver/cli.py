@@ -21,6 +21,8 @@ usage: mlir-offload [options] FILE...             compile and link
        mlir-offload -c [options] FILE.mlir        compile to an object
        mlir-offload run [options] FILE... [-- ARGUMENT...]
                                                   compile, link and run; exit status of the program
+       mlir-offload inspect FILE...               show device images, kernels, entries
+       mlir-offload extract [options] FILE        take device images out
        mlir-offload toolchains                    show what is installed and what is missing
 
 FILE is .mlir, .o, .a, .so, .c, .cpp, .ll or .bc.
@@ -124,6 +126,14 @@ def _dispatch(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
         from mlir_offload.driver.run import run_program
 
         return run_program(arguments[1:], runner)
+    if first == "inspect":
+        from mlir_offload.driver.inspect import run_inspect
+
+        return run_inspect(arguments[1:], runner)
+    if first == "extract":
+        from mlir_offload.driver.extract import run_extract
+
+        return run_extract(arguments[1:])
     from mlir_offload.driver.build import build
 
     build(arguments, runner)

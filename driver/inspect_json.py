@@ -153,7 +153,7 @@ def _module(module: SourceModule) -> dict[str, Any]:
             {
                 "name": kernel.name,
                 "symbol": kernel.symbol,
-                "parameters": _parameters(kernel.parameters),
+                "parameter_types": list(kernel.parameter_types),
                 "known_block_size": kernel.known_block_size and list(kernel.known_block_size),
             }
             for kernel in module.kernels

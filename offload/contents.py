@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mlir_offload.offload.kernel import DeviceCode, KernelParameter
+from mlir_offload.offload.kernel import DeviceCode
 
 
 class ProblemKind(StrEnum):
@@ -111,7 +111,7 @@ class SourceKernel:
 
     name: str
     symbol: str
-    parameters: tuple[KernelParameter, ...]
+    parameter_types: tuple[str, ...]
     known_block_size: tuple[int, int, int] | None = None
 
 

@@ -247,7 +247,9 @@ def _iterate_records(view: ByteView) -> Iterator[tuple[int, int, bytes]]:
         if form == _SIZED_FORM:
             end += int.from_bytes(payload, "little")
             if end > len(data):
-                raise view.malformed(offset, f"attribute {kind:#x}", "it reaches beyond its section")
+                raise view.malformed(
+                    offset, f"attribute {kind:#x}", "it reaches beyond its section"
+                )
             payload = data[start:end]
         yield offset, kind, payload
         offset = end
@@ -330,6 +332,8 @@ def _relocations(cubin: _Cubin, kernel: str, symbols: list[ElfSymbol]) -> Iterat
         if section is None or section.type == SectionType.NOBITS:
             continue
         view = cubin.elf.content(section, form=_FORM)
-        for place, kind, index, *addend in view.table(layout, 0, view.size // layout.size, "relocations"):
+        for place, kind, index, *addend in view.table(
+            layout, 0, view.size // layout.size, "relocations"
+        ):
             name = symbols[index].name if index < len(symbols) else ""
             yield f"{place} {kind} {name} {addend}\n"

@@ -130,9 +130,7 @@ def _unregistered(
 
 
 def _registered(part: Part, kind: str) -> frozenset[str]:
-    return frozenset(
-        entry.name for entry in part.entries if entry.is_kernel and entry.kind == kind
-    )
+    return frozenset(entry.name for entry in part.entries if entry.is_kernel and entry.kind == kind)
 
 
 def _plain_kind(kind: str) -> str:
