@@ -122,7 +122,7 @@ class Build:
             kernels=[HostKernel(symbol, types) for symbol, types in signatures.items()],
             kinds=[Kind.CUDA],
             binary=serialize_binary(packaged, load_abi(self.major)),
-            abi=load_abi(self.major),
+            abis=(load_abi(self.major),),
         )
         source, output = self.directory / "host.ll", self.directory / "host.o"
         source.write_text(text, encoding="utf-8")
