@@ -221,7 +221,7 @@ def check_table(table: Mapping[str, Any]) -> None:
         rows: Any = table
         for key in path:
             rows = rows[key]
-        _check_rows(".".join(path), rows, first)
+        check_rows(".".join(path), rows, first)
     for row in table["entries"]:
         unknown = {field.partition(":")[2] for field in row["fields"]} - _FIELD_BYTES.keys()
         if unknown:
@@ -234,7 +234,8 @@ def row_of(rows: Sequence[Mapping[str, Any]], major: int) -> Mapping[str, Any]:
     return [row for row in rows if row["since"] <= major][-1]
 
 
-def _check_rows(name: str, rows: Sequence[Mapping[str, Any]], first: int) -> None:
+def check_rows(name: str, rows: Sequence[Mapping[str, Any]], first: int) -> None:
+    """Raise ValueError where rows do not rise from the first release or lack their evidence."""
     releases = [row["since"] for row in rows]
     if not releases or releases[0] > first or releases != sorted(set(releases)):
         msg = f"{name}: rows must rise from LLVM {first}, not {releases}"

@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from mlir_offload.offload.elf import read_elf
-from mlir_offload.offload.fatbin import cubin_kernels, parse_fatbin
+from mlir_offload.offload.fatbin import cubin_kernels, read_fatbins
 from mlir_offload.offload.image import ImageKind
 from mlir_offload.offload.objects import ObjectContents, read_objects
 from mlir_offload.toolchain.byte_view import memory_view
@@ -136,9 +136,9 @@ def held_kernels(item: ObjectContents) -> frozenset[KernelImage]:
     pairs = [
         KernelImage(Kind.CUDA.value, image.arch, kernel)
         for fatbin in item.fatbins
-        for image in parse_fatbin(fatbin.whole(), location=item.location)
+        for image in read_fatbins(fatbin)
         if image.kind == "elf"
-        for kernel in cubin_kernels(image.data, location=item.location)
+        for kernel in cubin_kernels(image.content.whole(), location=item.location)
     ]
     pairs += [
         KernelImage(image.kind, image.arch, kernel)
