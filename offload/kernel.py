@@ -27,8 +27,9 @@ class DeviceKernel:
     `max_threads` bounds the threads of a block, `required_threads` fixes its three dimensions,
     `min_blocks` asks for that many on a multiprocessor. `registers` are 32-bit registers per thread
     (vector ones for AMD, whose scalar ones are `scalar_registers`), `shared_bytes` is memory of the
-    block allotted statically, `local_bytes` that of a thread. `code_bytes` is the size of the
-    instructions; `code_sha256` is equal only where the code is, '' where it was not computed.
+    block allotted statically, `local_bytes` that of a thread. `subgroup_size` is the number of
+    threads that run in step (a wavefront), where the code depends on it. `code_bytes` is the size of
+    the instructions; `code_sha256` is equal only where the code is, '' where it was not computed.
     """
 
     name: str
@@ -40,6 +41,7 @@ class DeviceKernel:
     scalar_registers: int | None = None
     shared_bytes: int | None = None
     local_bytes: int | None = None
+    subgroup_size: int | None = None
     code_bytes: int | None = None
     code_sha256: str = ""
 
