@@ -13,6 +13,7 @@ import msgpack
 
 from mlir_offload.offload.kernel import DeviceKernel, KernelParameter
 from mlir_offload.toolchain.byte_view import ByteView
+from mlir_offload.toolchain.errors import VerificationError
 
 # 10,000 kernels take some 30 MB.
 _LARGEST = 64 << 20
@@ -72,7 +73,7 @@ class _Fields:
             raise self._mistyped(key, "three numbers")
         return values[0], values[1], values[2]
 
-    def _mistyped(self, key: str, expected: str) -> Exception:
+    def _mistyped(self, key: str, expected: str) -> VerificationError:
         return self.view.malformed(0, f"metadata {self.name}{key}", f"it is not {expected}")
 
 
