@@ -6,13 +6,13 @@ cuobjdump prints, and `llvm/BinaryFormat/ELF.h`, checked against what ptxas says
 
 from __future__ import annotations
 
-import hashlib
 import re
 import struct
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from mlir_offload.offload.code_hash import CodePiece, hash_code
 from mlir_offload.offload.elf import (
     ElfFile,
     ElfSection,
@@ -116,14 +116,11 @@ def hash_cubin_kernels(view: ByteView, names: Collection[str]) -> dict[str, str]
     """Return the SHA-256 of the code of those kernels that the cubin defines.
 
     It is equal only where instructions, literals and relocations are, whatever else is in the file.
+    Raises VerificationError where the cubin is damaged.
     """
     cubin = _open(view)
-    symbols = list(cubin.elf.symbols(".symtab"))
-    return {
-        symbol.name: _hash_kernel(cubin, symbol.name, symbols)
-        for symbol in cubin.kernels.values()
-        if symbol.name in names
-    }
+    wanted = (kernel.name for kernel in cubin.kernels.values() if kernel.name in names)
+    return hash_code(cubin.elf, {name: list(_pieces(cubin, name)) for name in wanted})
 
 
 def _open(view: ByteView) -> _Cubin:
@@ -303,37 +300,10 @@ def _says_accelerated(cubin: _Cubin) -> bool:
     )
 
 
-def _hash_kernel(cubin: _Cubin, kernel: str, symbols: list[ElfSymbol]) -> str:
-    digest = hashlib.sha256()
-    text = cubin.sections.get(f".text.{kernel}")
-    for section in (text, *_literals(cubin, kernel)):
-        if section is not None:
-            for chunk in cubin.elf.content(section).chunks():
-                digest.update(chunk)
-    for line in _relocations(cubin, kernel, symbols):
-        digest.update(line.encode())
-    return digest.hexdigest()
-
-
-def _literals(cubin: _Cubin, kernel: str) -> Iterator[ElfSection | None]:
-    """Return the constant banks of a kernel; bank 0 only makes room for its parameters."""
-    for bank in range(1, 6):
-        yield cubin.sections.get(f".nv.constant{bank}.{kernel}")
-
-
-_RELOCATION = struct.Struct("<QIIq")
-_SHORT_RELOCATION = struct.Struct("<QII")
-
-
-def _relocations(cubin: _Cubin, kernel: str, symbols: list[ElfSymbol]) -> Iterator[str]:
-    """Return the relocations of a kernel, by name of what they refer to."""
-    for prefix, layout in ((".rela", _RELOCATION), (".rel", _SHORT_RELOCATION)):
-        section = cubin.sections.get(f"{prefix}.text.{kernel}")
-        if section is None or section.type == SectionType.NOBITS:
-            continue
-        view = cubin.elf.content(section, form=_FORM)
-        for place, kind, index, *addend in view.table(
-            layout, 0, view.size // layout.size, "relocations"
-        ):
-            name = symbols[index].name if index < len(symbols) else ""
-            yield f"{place} {kind} {name} {addend}\n"
+def _pieces(cubin: _Cubin, kernel: str) -> Iterator[CodePiece]:
+    """Return the code of a kernel and its literals; bank 0 only makes room for its parameters."""
+    literals = (f".nv.constant{bank}.{kernel}" for bank in range(1, 6))
+    for name in (f".text.{kernel}", *literals):
+        section = cubin.sections.get(name)
+        if section is not None and section.type != SectionType.NOBITS:
+            yield CodePiece(section, 0, section.size)

@@ -1,17 +1,21 @@
-"""Read the notes of an ELF file (gABI 4.1, "Note Section")."""
+"""Read the notes of an ELF file (gABI 4.1, "Note Section"), and the comment on what compiled it."""
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from mlir_offload.offload.elf import ElfFile, SectionType
 from mlir_offload.toolchain.byte_view import ByteView
+from mlir_offload.toolchain.version import parse_version
 
 _HEADER = struct.Struct("<III")
 _ALIGNMENT = 4
 _LONGEST_OWNER = 256
+_LONGEST_COMMENT = 1 << 16
+_LLVM_COMPILER = re.compile(r"\bclang version\b|\bLLVM\b")
 
 
 class ElfNote(NamedTuple):
@@ -30,6 +34,25 @@ def iterate_notes(elf: ElfFile) -> Iterator[ElfNote]:
     for section in elf.sections:
         if section.type == SectionType.NOTE:
             yield from _notes_of(elf.content(section, form="ELF note"))
+
+
+def read_compiler(elf: ElfFile) -> tuple[str, int | None]:
+    """Return what compiled an ELF file, as `.comment` says, and its release where it is an LLVM.
+
+    A linked file names every compiler and the linker: the first one of LLVM counts, else the first.
+    """
+    names = [name for section in elf.named(".comment") for name in _comments(elf.content(section))]
+    for name in names:
+        found = _LLVM_COMPILER.search(name)
+        version = parse_version(name[found.end() :]) if found else None
+        if version is not None:
+            return name, version.major
+    return (names[0] if names else ""), None
+
+
+def _comments(view: ByteView) -> list[str]:
+    text = view.head(_LONGEST_COMMENT).decode(errors="replace")
+    return [name for name in text.split("\0") if name]
 
 
 def _notes_of(view: ByteView) -> Iterator[ElfNote]:
