@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from mlir_offload.toolchain.bit_array import bits, vbr_at
+from mlir_offload.toolchain.bit_array import VBR_BYTES, bits, vbr, vbr_at
 
 _MAX_WIDTH = 32
 
@@ -23,7 +23,10 @@ class Encoding(IntEnum):
 
 Field = tuple[Encoding, int]
 
-_CODES = {encoding.value for encoding in Encoding} - {Encoding.LITERAL}
+_ENCODINGS = {encoding.value: encoding for encoding in Encoding if encoding}
+_WITH_WIDTH = frozenset({Encoding.FIXED, Encoding.VBR})
+_CHAR6_BITS = 6
+_FIELD_BITS = 8 * VBR_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,29 +49,35 @@ def read_abbreviation(data: bytes, position: int, end: int) -> tuple[Abbreviatio
     """
     count, position = vbr_at(data, position, 5)
     fields: list[Field] = []
+    word = left = 0
     while len(fields) < count and position <= end:
-        field, position = _field(data, position)
+        if left < _FIELD_BITS:
+            left = 4 * _FIELD_BITS
+            word = bits(data, position, left)
+        field, used = _field(word)
         fields.append(field)
+        word >>= used
+        left -= used
+        position += used
     return _checked(fields), position
 
 
-def _field(data: bytes, position: int) -> tuple[Field, int]:
-    if bits(data, position, 1):
-        value, position = vbr_at(data, position + 1, 8)
-        return (Encoding.LITERAL, value), position
-    code = bits(data, position + 1, 3)
-    position += 4
-    if code not in _CODES:
-        msg = f"an abbreviation with encoding {code}"
+def _field(word: int) -> tuple[Field, int]:
+    """Return the field that the lowest bits define, and how many they are."""
+    if word & 1:
+        value, used = vbr(word >> 1, 8)
+        return (Encoding.LITERAL, value), 1 + used
+    encoding = _ENCODINGS.get(word >> 1 & 7)
+    if encoding is None:
+        msg = f"an abbreviation with encoding {word >> 1 & 7}"
         raise ValueError(msg)
-    encoding = Encoding(code)
-    if encoding not in {Encoding.FIXED, Encoding.VBR}:
-        return (encoding, 6 if encoding is Encoding.CHAR6 else 8), position
-    width, position = vbr_at(data, position, 5)
+    if encoding not in _WITH_WIDTH:
+        return (encoding, _CHAR6_BITS), 4
+    width, used = vbr(word >> 4, 5)
     if width > _MAX_WIDTH or (encoding is Encoding.VBR and width == 1):
         msg = f"an abbreviation with a field of {width} bits"
         raise ValueError(msg)
-    return ((encoding, width) if width else (Encoding.LITERAL, 0)), position
+    return ((encoding, width) if width else (Encoding.LITERAL, 0)), 4 + used
 
 
 def _checked(fields: list[Field]) -> Abbreviation:

@@ -6,6 +6,7 @@ bitstream: chunks whose highest bit says that another one follows.
 
 from __future__ import annotations
 
+import re
 from array import array
 from binascii import b2a_base64
 from collections.abc import Sequence
@@ -18,6 +19,9 @@ _CHAR6 = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._"
 _TO_NUMBER = bytes.maketrans(_LETTERS, bytes(range(64)))
 _TO_CHAR6 = bytes.maketrans(bytes(range(64)), _CHAR6)
 _CONTINUED = bytes(range(32, 64))
+# The chunks of a number that does not fit in a byte: three or more, or two with a large second one.
+_LARGE = re.compile(rb"[\x20-\x3f]{2,}[\x00-\x1f]|[\x20-\x3f][\x08-\x1f]")
+_MAX_CHUNKS = 13
 _PIECE = 1 << 14
 _FEW = 64
 _VALUE_BITS = 64
@@ -111,63 +115,81 @@ def vbr6_end(data: bytes, position: int, end: int, count: int) -> int | None:
     return position
 
 
-def vbr6_bytes(data: bytes, position: int, end: int) -> bytes | None:
-    """Return the numbers of VBR6 between two positions as bytes, or None where one is too large.
+def vbr6_numbers(data: bytes, position: int, end: int) -> Sequence[int]:
+    """Return the numbers of VBR6 between two positions: as bytes where they fit.
 
-    A byte takes one chunk of six bits, or two of which the second holds its upper three.
+    Raises ValueError where one has more than 64 bits.
     """
-    pieces = []
+    numbers: bytearray | array[int] = bytearray()
     while position < end:
-        size = min((end - position) // 6, _PIECE)
-        chunks = sextets(data, position, size)
-        if chunks[-1] in _CONTINUED and position + 6 * size < end:
-            chunks += sextets(data, position + 6 * size, 1)
-        joined = _joined_pairs(chunks)
-        if joined is None:
-            return None
-        pieces.append(joined)
+        chunks = sextets(data, position, min((end - position) // 6, _PIECE))
+        while chunks[-1] in _CONTINUED:
+            chunks += sextets(data, position + 6 * len(chunks), 1)
         position += 6 * len(chunks)
-    return b"".join(pieces)
+        begin = 0
+        for large in _LARGE.finditer(chunks) if _has_large(chunks) else ():
+            if isinstance(numbers, bytearray):
+                numbers = array("Q", iter(numbers))
+            numbers.extend(_joined_pairs(chunks[begin : large.start()]))
+            numbers.append(_joined(large[0]))
+            begin = large.end()
+        numbers.extend(_joined_pairs(chunks[begin:]))
+    return bytes(numbers) if isinstance(numbers, bytearray) else numbers
 
 
-def _joined_pairs(chunks: bytes) -> bytes | None:
-    """Join each continued chunk with its second one, all at once in one large number."""
+def _has_large(chunks: bytes) -> bool:
+    """Return what searching for _LARGE would, all at once in one large number."""
+    number = int.from_bytes(chunks, "little")
+    ones = int.from_bytes(b"\1" * len(chunks), "little")
+    continued = (number >> 5) & ones
+    second = continued << 8
+    return bool(continued & second or number & (second * 0x18))
+
+
+def _joined(chunks: bytes) -> int:
+    if len(chunks) > _MAX_CHUNKS:
+        raise ValueError(_TOO_LARGE)
+    return sum((chunk & 31) << 5 * place for place, chunk in enumerate(chunks)) & _MAX_VALUE
+
+
+def _joined_pairs(chunks: bytes) -> bytes:
+    """Join each continued chunk with the next, all at once in one large number.
+
+    A number below 256 takes one chunk, or two of which the second holds its upper three bits.
+    """
     size = len(chunks)
     number = int.from_bytes(chunks, "little")
     ones = int.from_bytes(b"\1" * size, "little")
     continued = (number >> 5) & ones
-    second = (continued << 8) & (ones * 0xFF)
-    if continued & second or number & (second * 0x18):
-        return None
     joined = (number & (ones * 0x1F)) | (((number >> 8) & (continued * 7)) << 5)
-    kept = (ones ^ second).to_bytes(size, "little")
-    return bytes(compress(joined.to_bytes(size, "little"), kept))
+    first = ones ^ (continued << 8)
+    return bytes(compress(joined.to_bytes(size, "little"), first.to_bytes(size, "little")))
 
 
-def vbr6_numbers(data: bytes, position: int, end: int, count: int) -> tuple[array[int], int]:
-    """Return numbers of VBR6 and where they end: fewer than `count` where that is behind `end`.
+def vbr6_few(data: bytes, position: int, count: int) -> tuple[list[int], int]:
+    """Return a few numbers of VBR6 and where they end.
 
     Raises ValueError where one has more than 64 bits.
     """
-    numbers = array("Q")
-    value = shift = 0
-    while count and position < end:
-        chunks = sextets(data, position, min(count, _PIECE))
-        position += 6 * len(chunks)
-        for chunk in chunks:
-            if chunk < 32 and not shift:  # noqa: PLR2004 (the upper bit of a chunk)
-                numbers.append(chunk)
-                count -= 1
-                continue
-            if shift >= _VALUE_BITS:
-                raise ValueError(_TOO_LARGE)
-            value |= (chunk & 31) << shift
-            shift += 5
-            if chunk < 32:  # noqa: PLR2004
-                numbers.append(value & _MAX_VALUE)
-                count -= 1
-                value = shift = 0
-    return numbers, position
+    numbers: list[int] = []
+    value = shift = used = 0
+    chunks = sextets(data, position, 2 * count)
+    while len(numbers) < count:
+        if used == len(chunks):
+            chunks += sextets(data, position + 6 * used, 2 * (count - len(numbers)))
+        chunk = chunks[used]
+        used += 1
+        if chunk < 32 and not shift:  # noqa: PLR2004 (the upper bit of a chunk)
+            numbers.append(chunk)
+            continue
+        if shift >= _VALUE_BITS:
+            raise ValueError(_TOO_LARGE)
+        value |= (chunk & 31) << shift
+        shift += 5
+        if chunk < 32:  # noqa: PLR2004
+            numbers.append(value & _MAX_VALUE)
+            value = shift = 0
+    return numbers, position + 6 * used
 
 
 def vbr(word: int, width: int) -> tuple[int, int]:
@@ -198,7 +220,7 @@ def vbr_at(data: bytes, position: int, width: int) -> tuple[int, int]:
 def vbr_numbers(
     data: bytes, position: int, end: int, count: int, width: int
 ) -> tuple[array[int], int]:
-    """Return numbers of VBR in chunks of `width`, as `vbr6_numbers` does."""
+    """Return numbers in chunks of `width` and where they end: fewer where that is behind `end`."""
     numbers = array("Q")
     while len(numbers) < count and position < end:
         value, position = vbr_at(data, position, width)

@@ -18,8 +18,8 @@ from mlir_offload.toolchain.bit_array import (
     char6,
     fixed_numbers,
     vbr,
-    vbr6_bytes,
     vbr6_end,
+    vbr6_few,
     vbr6_numbers,
     vbr_at,
     vbr_numbers,
@@ -38,6 +38,7 @@ _SHORT = 64
 _CHARACTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._"
 _LITERAL, _FIXED, _VBR, _ARRAY, _CHAR6, _BLOB = Encoding
 _BYTES: Field = (_FIXED, 8)
+_USUAL_ELEMENT: Field = (_VBR, _USUAL_CHUNK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ class Record:
         if begin:
             values = values[begin:]
         try:
-            return values if isinstance(values, bytes) else bytes(values)
+            return values if isinstance(values, bytes) else bytes(iter(values))
         except ValueError as error:
             reason = "a character of it is no byte"
             raise self.malformed(reason) from error
@@ -149,10 +150,7 @@ class BitStream:
             return fixed_numbers(data, place.position, place.count, width)
         if width != _USUAL_CHUNK:
             return vbr_numbers(data, place.position, place.end, place.count, width)[0]
-        found = vbr6_bytes(data, place.position, place.end)
-        if found is not None:
-            return found
-        return vbr6_numbers(data, place.position, place.end, place.count)[0]
+        return vbr6_numbers(data, place.position, place.end)
 
     def malformed(self, position: int, field: str, reason: str) -> VerificationError:
         """Return the error that names a place: its bit, and its byte in the file."""
@@ -223,9 +221,13 @@ class BlockReader(Iterator[Record | Block]):
         return block
 
     def _unabbreviated(self, begin: int) -> Record:
-        code, self.position = vbr_at(self._data, self.position, _USUAL_CHUNK)
+        at = self.position >> 3
+        word = int.from_bytes(self._data[at : at + _WORD_BYTES], "little") >> (self.position & 7)
+        code, used = vbr(word, _USUAL_CHUNK)
+        count, more = vbr(word >> used, _USUAL_CHUNK)
         scalars = [code]
-        array = self._array(begin, (_VBR, _USUAL_CHUNK), scalars)
+        place = self.position + used + more
+        array = self._array(begin, _USUAL_ELEMENT, count, place, scalars)
         return Record(self.stream, begin, scalars, array)
 
     def _abbreviated(self, begin: int, number: int) -> Record:
@@ -237,7 +239,8 @@ class BlockReader(Iterator[Record | Block]):
         scalars = self._scalars(abbreviation.scalars)
         array = None
         if abbreviation.element is not None:
-            array = self._array(begin, abbreviation.element, scalars)
+            count, place = vbr_at(self._data, self.position, _USUAL_CHUNK)
+            array = self._array(begin, abbreviation.element, count, place, scalars)
         return Record(self.stream, begin, scalars, array)
 
     def _scalars(self, fields: tuple[Field, ...]) -> list[int]:
@@ -263,15 +266,14 @@ class BlockReader(Iterator[Record | Block]):
             self.position += used
         return scalars
 
-    def _array(self, begin: int, element: Field, scalars: list[int]) -> _Array | None:
+    def _array(
+        self, begin: int, element: Field, count: int, position: int, scalars: list[int]
+    ) -> _Array | None:
         """Append a short array to the scalars, or return the place of a long one."""
         encoding, width = element
-        count, position = vbr_at(self._data, self.position, _USUAL_CHUNK)
-        if encoding is _VBR and count <= _SHORT:
-            numbers, self.position = self._few(position, count, width)
-            if len(numbers) < count:
-                raise self.malformed(begin, f"{count} operands do not fit in it")
-            scalars.extend(numbers)
+        if element == _USUAL_ELEMENT and count <= _SHORT:
+            numbers, self.position = vbr6_few(self._data, position, count)
+            scalars += numbers
             return None
         if encoding is _BLOB:
             position = -(-position // 32) * 32
@@ -286,13 +288,8 @@ class BlockReader(Iterator[Record | Block]):
         place = _Array(position, end, count, element)
         if count > _SHORT:
             return place
-        scalars.extend(self.stream.decode(place))
+        scalars += self.stream.decode(place)
         return None
-
-    def _few(self, position: int, count: int, width: int) -> tuple[Sequence[int], int]:
-        if width == _USUAL_CHUNK:
-            return vbr6_numbers(self._data, position, self._end, count)
-        return vbr_numbers(self._data, position, self._end, count, width)
 
     def _vbr_end(self, position: int, count: int, width: int) -> int:
         """Return where an array ends, or a bit behind the block."""
