@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mlir_offload.offload.entry import OffloadEntry, entry_symbol, render_entry, stub_symbol
+from mlir_offload.offload.entry import OffloadEntry, stub_symbol
 from mlir_offload.offload.host_module import (
     escape_blob,
     extend_used_list,
@@ -14,13 +14,14 @@ from mlir_offload.offload.host_module import (
     next_metadata_number,
     string_constants,
 )
+from mlir_offload.offload.registration import register_entries
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.toolchain.target import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mlir_offload.offload.abi import OffloadAbi
+    from mlir_offload.toolchain.target import Kind
 
 LAUNCH_STUB_FUNCTION = "mlir_offload_launch_stub"
 _EMBEDDED = "llvm.embedded.object"
@@ -59,35 +60,34 @@ class HostKernel:
         return self.symbol.startswith(_OUTLINED_PREFIX)
 
 
-def annotate_host(
+def annotate_host(  # noqa: PLR0913 (the parts of one module)
     ll_text: str,
     *,
     kernels: Sequence[HostKernel],
     kinds: Sequence[Kind],
     binary: bytes,
-    abi: OffloadAbi,
+    abis: Sequence[OffloadAbi],
+    variables: Sequence[OffloadEntry] = (),
     location: str = "",
 ) -> str:
     """Return the host module with stubs, entries of each kind, and the offload binary inside.
 
-    A kernel has one address for all kinds, that of its stub. Raises SourceError where a launch
-    names a kernel that is not in `kernels`.
+    A kernel has one address for all kinds, that of its stub. `variables` are the entries of device
+    globals; the module holds their shadows. Raises SourceError where a launch names a kernel that
+    is not in `kernels`.
     """
     text = resolve_launches(ll_text, {kernel.symbol for kernel in kernels}, location)
     text = text if text.endswith("\n") else f"{text}\n"
-    if not kernels:
+    if not kernels and not variables:
         return text
     stubs = "\n".join(render_stub(kernel) for kernel in kernels)
     text = f"{text}\n{stubs}\ndeclare void @{LAUNCH_STUB_FUNCTION}(ptr, ptr)\n\n"
-    # libomptarget 21 and 22 number the entries of kind openmp twice, with and without the other
-    # kinds; the numbers agree where these come last (offload/libomptarget/device.cpp).
-    ordered = sorted(kinds, key=lambda kind: kind is not Kind.OPENMP)
     entries = [
         OffloadEntry(kind, kernel.symbol, stub_symbol(kernel.symbol))
-        for kind in ordered
+        for kind in kinds
         for kernel in kernels
     ]
-    return embed_binary(_register(text, entries, abi), binary)
+    return embed_binary(register_entries(text, (*entries, *variables), abis), binary)
 
 
 def resolve_launches(text: str, kernels: set[str], location: str = "") -> str:
@@ -154,24 +154,6 @@ def _pack_argument(index: int, kind: str) -> list[str]:
         slot,
         f"  store ptr %v{index}, ptr %s{index}, align 8",
     ]
-
-
-def _register(text: str, entries: Sequence[OffloadEntry], abi: OffloadAbi) -> str:
-    symbols = tuple(entry_symbol(entry, abi.entry) for entry in entries)
-    rendered = "".join(render_entry(entry, index, abi) for index, entry in enumerate(entries))
-    # `llvm.used` sets SHF_GNU_RETAIN: lld --gc-sections would drop the array, or fail on its bounds.
-    text = extend_used_list(text + rendered, "llvm.used", symbols)
-    if not abi.entry.has_symbols_metadata:
-        return text
-    number = next_metadata_number(text)
-    names = [
-        f"{abi.entry.name_symbol}.{i}" if i else abi.entry.name_symbol for i in range(len(entries))
-    ]
-    nodes = "".join(
-        f"!{number + i} = !{{ptr {global_name(name)}}}\n" for i, name in enumerate(names)
-    )
-    listed = ", ".join(f"!{number + i}" for i in range(len(names)))
-    return f"{text}!llvm.offloading.symbols = !{{{listed}}}\n{nodes}"
 
 
 def _unresolvable(location: str) -> SourceError:

@@ -57,7 +57,7 @@ def annotated(major: int, binary: bytes, *kinds: Kind) -> str:
         kernels=[HostKernel(symbol, signatures[symbol]) for symbol in KERNELS],
         kinds=kinds,
         binary=binary,
-        abi=load_abi(major),
+        abis=(load_abi(major),),
     )
 
 

@@ -38,7 +38,7 @@ def annotated(major: int, *kinds: Kind, host: str = "") -> str:
         kernels=host_kernels(major),
         kinds=kinds or (Kind.CUDA,),
         binary=b"binary\0\xff",
-        abi=load_abi(major),
+        abis=(load_abi(major),),
         location="a.mlir",
     )
 
@@ -105,8 +105,8 @@ def test_a_use_of_the_launch_function_as_a_value_is_refused() -> None:
 
 def test_a_module_without_kernels_is_left_as_it_is() -> None:
     host = "define void @f() {\n  ret void\n}\n"
-    abi = load_abi(22)
-    assert annotate_host(host, kernels=(), kinds=(), binary=b"", abi=abi) == host
+    abis = (load_abi(22),)
+    assert annotate_host(host, kernels=(), kinds=(), binary=b"", abis=abis) == host
 
 
 def test_entries_of_release_22_tell_kind_address_and_name() -> None:
