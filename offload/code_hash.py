@@ -7,8 +7,9 @@ import hashlib
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Self
 
-from mlir_offload.offload.elf import ElfFile, ElfSection, SectionType
+from mlir_offload.offload.elf import ElfFile, ElfSection, ElfSymbol, SectionType
 
 _REL = 9  # SHT_REL: relocations without an addend, which nvlink writes
 _LAYOUTS = {SectionType.RELA: struct.Struct("<QIIq"), _REL: struct.Struct("<QII")}
@@ -21,6 +22,15 @@ class CodePiece:
     section: ElfSection
     start: int
     size: int
+
+    @classmethod
+    def of(cls, elf: ElfFile, symbol: ElfSymbol) -> Self:
+        """Return the bytes of a function. Raises VerificationError where it is in no section."""
+        if not 0 < symbol.section < len(elf.sections):
+            raise elf.view.malformed(0, f"symbol {symbol.name}", "it is in no section")
+        section = elf.sections[symbol.section]
+        base = 0 if elf.is_relocatable else section.address
+        return cls(section, symbol.value - base, symbol.size)
 
 
 @dataclass(slots=True)

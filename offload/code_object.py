@@ -80,7 +80,7 @@ def hash_code_object_kernels(view: ByteView, names: Collection[str]) -> dict[str
     """Return the SHA-256 of the code of those kernels that the code object defines."""
     code = _open(view)
     pieces = {
-        name: [_piece(code.elf, code.functions[name])]
+        name: [CodePiece.of(code.elf, code.functions[name])]
         for name in _kernel_names(code)
         if name in names and name in code.functions
     }
@@ -161,11 +161,3 @@ def _processors() -> dict[int, str]:
         msg = "amdgpu_mach: a number stands for two processors, or is none"
         raise ValueError(msg)
     return found
-
-
-def _piece(elf: ElfFile, symbol: ElfSymbol) -> CodePiece:
-    if not 0 < symbol.section < len(elf.sections):
-        raise elf.view.malformed(0, f"symbol {symbol.name}", "it is in no section")
-    section = elf.sections[symbol.section]
-    base = 0 if elf.is_relocatable else section.address
-    return CodePiece(section, symbol.value - base, symbol.size)
