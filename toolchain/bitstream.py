@@ -103,11 +103,13 @@ class Record:
 
     def text(self, begin: int = 0) -> bytes:
         """Return the operands from `begin` on as bytes. Raises VerificationError where they are not."""
-        values = self.values
-        if begin:
-            values = values[begin:]
+        scalars = self._scalars[begin:]
+        decoded = self._stream.decode(self._array) if self._array else b""
+        if begin > len(self._scalars):
+            decoded = decoded[begin - len(self._scalars) :]
         try:
-            return values if isinstance(values, bytes) else bytes(iter(values))
+            tail = decoded if isinstance(decoded, bytes) else bytes(iter(decoded))
+            return bytes(scalars) + tail if scalars else tail
         except ValueError as error:
             reason = "a character of it is no byte"
             raise self.malformed(reason) from error
