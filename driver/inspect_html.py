@@ -77,7 +77,7 @@ def _file_summary(part: Part) -> str:
         ("kernels", f"{len(names):,}"),
         ("entries", f"{sum(len(item.entries) for item in every):,}"),
         ("architectures", ", ".join(archs) or "none"),
-        *(("made by", producer) for producer in part.producers),
+        *((("made by", "; ".join(part.producers)),) if part.producers else ()),
     )
     listed = "".join(f"<div><dt>{_safe(k)}</dt><dd>{_safe(v)}</dd></div>" for k, v in facts)
     return f"<section class=file><h2>{_safe(part.name)}</h2><dl>{listed}</dl></section>"
@@ -111,12 +111,11 @@ def _boxes(parts: Sequence[Part]) -> Iterator[str]:
 
 def _box(box: Box, colours: dict[str, int]) -> str:
     cell = box.cell
-    kind = "g" if cell.below else "l"
     colour = f" h{colours[cell.colour] % _HUES}" if cell.colour in colours else ""
     place = f"--x:{_number(box.left)};--y:{_number(box.top)};--w:{_number(box.width)};--h:{_number(box.height)}"
     text = _safe(cell.label)
     return (
-        f'<div class="b {kind}{colour}" data-d={box.depth} style="{place}"'
+        f'<div class="b {cell.role}{colour}" data-d={box.depth} style="{place}"'
         f' title="{text}&#10;{_safe(cell.detail)}"><span>{text}</span></div>\n'
     )
 
@@ -200,7 +199,7 @@ def _tables(parts: Sequence[Part]) -> Iterator[str]:
         "Sections",
         ("section", "type", "offset", "size", "file"),
         [
-            (_text(s.name), _text(s.type), _count(s.offset), _size(s.size_bytes), _text(part.name))
+            (_word(s.name), _word(s.type), _count(s.offset), _size(s.size_bytes), _text(part.name))
             for part in parts
             for s in part.sections
         ],
@@ -213,16 +212,16 @@ def _image_row(part: Part, image: Image) -> Row:
     return (
         _count(image.index),
         _text(part.name),
-        _text(image.kind),
-        _text(image.arch),
-        _text(image.form),
+        _word(image.kind),
+        _word(image.arch),
+        _word(image.form),
         _size(image.size_bytes),
         _size(image.stored_bytes),
         _count(image.offset),
         _text(f"{container.form} {container.version or ''}".strip() if container else ""),
         _text(code.producer if code else ""),
         _count(len(code.kernels) if code else None),
-        _text(image.sha256),
+        (f'<span class=hash>{_safe(image.sha256)}</span>', None),
     )
 
 
@@ -232,7 +231,7 @@ def _kernel_row(kernel: DeviceKernel, image: Image) -> Row:
     shown_threads = "×".join(map(str, threads)) if threads else f"≤{limit}" if limit else ""
     return (
         _text(kernel.name),
-        _text(image.arch),
+        _word(image.arch),
         _count(image.index),
         _text(parameter_list(kernel.parameters)),
         (_safe(shown_threads), limit or 0),
@@ -247,18 +246,22 @@ def _entry_row(entry: Entry, part: Part) -> Row:
     releases = f"{entry.first_release} to {entry.last_release}" if entry.first_release else "none"
     return (
         _text(entry.name),
-        _text(entry.kind),
-        _text(entry.what),
+        _word(entry.kind),
+        _word(entry.what),
         _size(entry.size_bytes or None),
         _text(" ".join(entry.flags)),
-        _text(entry.section),
-        _text(releases),
+        _word(entry.section),
+        _word(releases),
         _text(part.name),
     )
 
 
 def _text(value: object) -> tuple[str, object]:
     return _safe(value), None
+
+
+def _word(value: object) -> tuple[str, object]:
+    return f"<span class=word>{_safe(value)}</span>", None
 
 
 def _count(value: int | None) -> tuple[str, object]:

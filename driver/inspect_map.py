@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from mlir_offload.driver.inspect_tree import kernel_facts, size_text
 from mlir_offload.offload.contents import Image, Part
@@ -17,6 +18,15 @@ _MOST_KERNELS = 2000
 _HOST = "host"
 
 
+class Role(StrEnum):
+    """What a cell stands for."""
+
+    FILE = "file"
+    IMAGE = "image"
+    CODE = "code"
+    LEAF = "leaf"
+
+
 @dataclass(frozen=True, slots=True)
 class Cell:
     """Something that takes bytes: `weight` sets its share among its siblings.
@@ -24,6 +34,7 @@ class Cell:
     `colour` is the architecture that it belongs to, empty for the host.
     """
 
+    role: Role
     label: str
     detail: str
     weight: float
@@ -50,10 +61,10 @@ def part_cell(part: Part) -> Cell:
     rest = part.size_bytes - sum(cell.weight for cell in inner)
     if inner and rest > 0:
         what = "other members and headers" if part.members else "host code, data, headers"
-        inner.append(Cell(what, size_text(int(rest)), rest))
-    return Cell(
-        part.name, f"{part.form}, {size_text(part.size_bytes)}", part.size_bytes, "", tuple(inner)
-    )
+        inner.append(Cell(Role.LEAF, what, size_text(int(rest)), rest))
+    role = Role.FILE if inner else Role.LEAF
+    detail = f"{part.form}, {size_text(part.size_bytes)}"
+    return Cell(role, part.name, detail, part.size_bytes, "", tuple(inner))
 
 
 def layout(cells: Sequence[Cell], aspect: float) -> Iterator[Box]:
@@ -85,24 +96,25 @@ def _image_cell(image: Image, weight: float) -> Cell:
     used = sum(cell.weight for cell in inner)
     if inner and image.size_bytes > used:
         rest = image.size_bytes - used
-        inner.append(Cell("symbols, constants, rest", size_text(int(rest)), rest, colour))
+        inner.append(Cell(Role.LEAF, "symbols, constants, rest", size_text(int(rest)), rest, colour))
     label = " ".join(word for word in (image.kind, image.arch) if word) or str(image.form)
     detail = f"{image.form}, {size_text(image.size_bytes)}"
-    return Cell(label, detail, weight, colour, tuple(inner))
+    role = Role.IMAGE if inner else Role.LEAF
+    return Cell(role, label, detail, weight, colour, tuple(inner))
 
 
 def _kernels_cell(kernels: Sequence[DeviceKernel], code: int, colour: str) -> Cell:
     ordered = sorted(kernels, key=lambda kernel: (-(kernel.code_bytes or 0), kernel.name))
     cells = [
-        Cell(kernel.name, kernel_facts(kernel), kernel.code_bytes or 0, colour)
+        Cell(Role.LEAF, kernel.name, kernel_facts(kernel), kernel.code_bytes or 0, colour)
         for kernel in ordered[:_MOST_KERNELS]
         if kernel.code_bytes
     ]
     if left_out := ordered[_MOST_KERNELS:]:
         rest = sum(kernel.code_bytes or 0 for kernel in left_out)
-        cells.append(Cell(f"{len(left_out)} smaller kernels", size_text(rest), rest, colour))
+        cells.append(Cell(Role.LEAF, f"{len(left_out)} smaller kernels", size_text(rest), rest, colour))
     count = "1 kernel" if len(kernels) == 1 else f"{len(kernels)} kernels"
-    return Cell(count, f"{size_text(code)} of instructions", code, colour, tuple(cells))
+    return Cell(Role.CODE, count, f"{size_text(code)} of instructions", code, colour, tuple(cells))
 
 
 def _placed(

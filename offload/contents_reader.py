@@ -215,14 +215,11 @@ class _Reader:
 
 
 def _described(image: Image, code: DeviceCode) -> Image:
-    """Return the image with what its content says, where the container does not say it."""
-    return replace(
-        image,
-        form=code.form,
-        code=code,
-        triple=image.triple or code.triple,
-        arch=image.arch or code.arch,
-    )
+    """Return the image with what its content says; of a bare one that is all there is."""
+    image = replace(image, form=code.form, code=code)
+    if image.container is not None:
+        return image
+    return replace(image, triple=image.triple or code.triple, arch=image.arch or code.arch)
 
 
 def _named_after_image(part: Part) -> Part:

@@ -3,10 +3,13 @@
   const map = document.getElementById("map");
   const out = document.getElementById("out");
   const hover = document.getElementById("hover");
+  // How many pixels a label needs, by what it names.
+  const room = { file: [170, 130], image: [52, 24], code: [110, 90], leaf: [46, 46] };
   const boxes = [...map.querySelectorAll(".b")].map((node) => {
     const style = node.style;
     const value = (name) => Number(style.getPropertyValue(name));
-    return { node, depth: Number(node.dataset.d), x: value("--x"), y: value("--y"), w: value("--w"), h: value("--h") };
+    const role = [...node.classList].find((name) => name in room);
+    return { node, role, depth: Number(node.dataset.d), x: value("--x"), y: value("--y"), w: value("--w"), h: value("--h") };
   });
   const whole = { x: 0, y: 0, w: 100, h: 100 };
   const path = [whole];
@@ -16,7 +19,8 @@
     const top = path[path.length - 1];
     const width = map.clientWidth / top.w, height = map.clientHeight / top.h;
     for (const box of boxes) {
-      box.node.classList.toggle("tiny", box.w * width < 46 || box.h * height < (box.node.classList.contains("g") ? 24 : 44));
+      const [least, lowest] = room[box.role];
+      box.node.classList.toggle("tiny", box.w * width < least || box.h * height < lowest);
     }
   }
 
