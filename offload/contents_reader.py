@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Thread
 
 from mlir_offload.offload.archive import ArchiveMember, iterate_members
 from mlir_offload.offload.container_scan import (
@@ -32,8 +33,9 @@ from mlir_offload.offload.host_contents import (
     section_images,
 )
 from mlir_offload.offload.host_entry import read_entries
+from mlir_offload.offload.host_text import HostText
 from mlir_offload.offload.kernel import DeviceCode
-from mlir_offload.toolchain.byte_view import ByteView, open_view
+from mlir_offload.toolchain.byte_view import CHUNK_BYTES, ByteView, open_view
 from mlir_offload.toolchain.errors import (
     CompatibilityError,
     InputOutputError,
@@ -49,6 +51,7 @@ _SCANS = {
     FileForm.FAT_BINARY: scan_fatbins,
     FileForm.BUNDLE: scan_bundles,
 }
+_DEVICE_TRIPLES = ("nvptx", "amdgcn", "r600", "spir")
 _IMAGE_FORMS = (FileForm.DEVICE_ELF, FileForm.PTX, FileForm.SPIRV)
 
 
@@ -124,6 +127,8 @@ class _Reader:
             return replace(part, members=self._members(view, problems, depth))
         if form is FileForm.HOST_ELF:
             return self._host_elf(part, view, problems, depth)
+        if form is FileForm.LLVM_IR:
+            return self._host_text(part, view, problems, depth)
         if form is FileForm.FOREIGN_ELF:
             msg = "only 64-bit little-endian ELF files can be looked into"
             problems.add(Problem(ProblemKind.UNSUPPORTED, msg))
@@ -184,6 +189,16 @@ class _Reader:
                 problems.report(error)
         return replace(with_entries, images=tuple(images))
 
+    def _host_text(self, part: Part, view: ByteView, problems: Problems, depth: int) -> Part:
+        module = HostText(view)
+        part = replace(part, producers=module.producers)
+        if is_device_triple(module.triple):
+            image = Image(0, "", view.size, file_offset(view), triple=module.triple)
+            return replace(part, images=self._images([FoundImage(image, lambda: view)], depth))
+        entries = tuple(explained(entry) for entry in module.entries())
+        images = self._images(module.images(problems.report), depth)
+        return replace(part, entries=entries, images=images)
+
     def _images(self, found: Iterable[FoundImage], depth: int) -> tuple[Image, ...]:
         return tuple(self._image(item, depth) for item in found)
 
@@ -200,8 +215,18 @@ class _Reader:
     def _looked_at(self, image: Image, content: ByteView, problems: Problems, depth: int) -> Image:
         form = file_form(content)
         image = replace(image, form=form, size_bytes=content.size)
-        if self.with_hashes:
-            image = replace(image, sha256=_sha256(content))
+        if not self.with_hashes:
+            return self._entered(image, content, problems, depth)
+        # The digest is computed beside the reading: hashlib lets other threads run.
+        digest = _Digest(content)
+        try:
+            image = self._entered(image, content, problems, depth)
+        except (VerificationError, CompatibilityError) as error:
+            problems.report(error)
+        return replace(image, sha256=digest.result())
+
+    def _entered(self, image: Image, content: ByteView, problems: Problems, depth: int) -> Image:
+        form = FileForm(image.form)
         if self.visit is not None:
             self.visit(image, content)
         if form in _SCANS:
@@ -212,6 +237,11 @@ class _Reader:
             return replace(image, images=self._images(inner, depth + 1))
         code = read_device_code(content)
         return _described(image, code) if code is not None else image
+
+
+def is_device_triple(triple: str) -> bool:
+    """Return whether code for a triple runs on a device only."""
+    return triple.startswith(_DEVICE_TRIPLES)
 
 
 def _described(image: Image, code: DeviceCode) -> Image:
@@ -231,8 +261,32 @@ def _too_deep() -> Problem:
     return Problem(ProblemKind.UNSUPPORTED, msg)
 
 
-def _sha256(view: ByteView) -> str:
-    digest = hashlib.sha256()
-    for chunk in view.chunks():
-        digest.update(chunk)
-    return digest.hexdigest()
+class _Digest:
+    """The SHA-256 of an image; that of a large one is computed in a thread of its own."""
+
+    def __init__(self, view: ByteView) -> None:
+        """Begin."""
+        self._view = view
+        self._hash = hashlib.sha256()
+        self._error: MlirOffloadError | None = None
+        self._thread: Thread | None = None
+        if view.size >= CHUNK_BYTES:
+            self._thread = Thread(target=self._update)
+            self._thread.start()
+
+    def result(self) -> str:
+        """Return the digest when it is there. Raises what reading the image raised."""
+        if self._thread is None:
+            self._update()
+        else:
+            self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._hash.hexdigest()
+
+    def _update(self) -> None:
+        try:
+            for chunk in self._view.chunks():
+                self._hash.update(chunk)
+        except MlirOffloadError as error:
+            self._error = error
