@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mlir_offload.driver.choose import choose_release, places_for
-from mlir_offload.driver.options import CompileOptions
 from mlir_offload.driver.package_file import write_package
 from mlir_offload.driver.report import show_note
 from mlir_offload.offload.abi import load_abi
@@ -86,6 +84,9 @@ def parse_package_arguments(arguments: Sequence[str]) -> PackageOptions:
 
 
 def _default_consumer(runner: Runner) -> int:
+    from mlir_offload.driver.choose import choose_release, places_for
+    from mlir_offload.driver.options import CompileOptions
+
     major = choose_release(CompileOptions(), places_for(), runner).version.major
     show_note(f"packaging for LLVM {major} (--for-clang={major})")
     return major

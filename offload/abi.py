@@ -117,7 +117,7 @@ def load_abi(major: int) -> OffloadAbi:
     first, last = table["majors"]["first"], table["majors"]["last"]
     if not first <= major <= last:
         msg = f"the offloading ABI of LLVM {major} is not known (known: {first} to {last})"
-        raise CompatibilityError(msg, hint="name a release in that range with --llvm=")
+        raise CompatibilityError(msg, hint="name a release in that range")
     first_container, second_container = row_of(table["container"]["rows"], major)["containers"]
     wrapper = table["linker_wrapper"]
     return OffloadAbi(

@@ -22,16 +22,16 @@ _REASONS: Mapping[ImageForm, str] = {
             ImageForm.SHARED_OBJECT,
             ImageForm.EXECUTABLE,
         ),
-        "it is linked already, and a second link takes no kernel out of it",
+        "it is linked already, and linked again it would have no kernels",
     ),
     **dict.fromkeys(
         (ImageForm.FATBINARY, ImageForm.BUNDLE),
         "it is a container, and the device link looks into none",
     ),
     ImageForm.OFFLOAD_BINARY: "it is packaged already",
-    ImageForm.PTX: "the device link of this release does not assemble it",
+    ImageForm.PTX: "its device link does not assemble it",
 }
-_OTHER_REASON = "the device link for this triple does not take it"
+_OTHER_REASON = "the device link for this triple would drop it or fail"
 
 _CURES: Mapping[str, str] = {
     "nvptx": "package LLVM bitcode, or a relocatable cubin as ptxas -c makes it",
@@ -73,12 +73,12 @@ def check_image_content(
     if endings is None:
         what = str(form) if content.size else "an empty file"
         reason = _REASONS.get(form, _OTHER_REASON)
-        msg = f"{what} would be lost with LLVM {abi.major}: {reason}"
+        msg = f"cannot package {what} for LLVM {abi.major}: {reason}"
         raise CompatibilityError(msg, hint=_CURES[device], location=name)
     kind = packaged_image_kind(name, head, abi)
     ending = next((ending for ending, code in abi.image_kinds_by_ending if code == kind), _OTHER)
     if ending not in endings:
-        msg = f"{form} of this name would be lost with LLVM {abi.major}: it takes the ending for the form"
+        msg = f"cannot package {form} of this name for LLVM {abi.major}: it takes the ending for the form"
         raise CompatibilityError(msg, hint=f"name the file *.{endings[0]}", location=name)
     return kind
 
@@ -92,7 +92,7 @@ def _check_kind(argument: ImageArgument, abi: OffloadAbi) -> None:
         raise _usage(argument, "names no offload kind", f"add kind=, one of {known}")
     if kind not in _table()["kinds"]:
         raise _usage(argument, f"names an unknown offload kind '{kind}'", f"use one of {known}")
-    msg = f"{_spelled(argument)}: LLVM {abi.major} has no offload kind '{kind}' and would drop the image"
+    msg = f"{_spelled(argument)}: LLVM {abi.major} has no offload kind '{kind}'; the image would be dropped"
     raise CompatibilityError(msg, hint=f"package for a release that has it, or use one of {known}")
 
 
