@@ -1,8 +1,7 @@
 """Read offload binaries, LLVM's container of device images, in their versions 1, 2 and 3.
 
-What is promised of bytes from strangers: the memory taken is at most `_INFLATION_LIMIT` times the
-size of the binary for what is compressed and `_TEXT_LIMIT` times for strings (and a fixed 64 KiB
-for each); images are not copied; the time is linear in the size.
+What is promised of bytes from strangers: images are not copied; what is decompressed is at most
+`_INFLATION_LIMIT` times the size of all (and 64 KiB); the time is linear in the size.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 # No compiler's output is compressed better than this; a bomb is.
 _INFLATION_LIMIT = 256
 # Strings may share bytes, so that their sum may exceed the size of the binary, by little in real ones.
+_TEXT_LIMIT = 8
 _FLOOR = 1 << 16
 # Headers and strings stand at the front: what a first read takes serves most others.
 _WINDOW = 1 << 12
@@ -155,9 +155,14 @@ class _Container:
 
 def _iterate(view: ByteView) -> Iterator[PackagedImage]:
     start = 0
+    inflatable = _FLOOR + _INFLATION_LIMIT * view.size
     while start < view.size:
         rest = view.part(start, view.size - start, "header")
         header = _read_header(rest)
+        inflatable -= header.inflated_size
+        if inflatable < 0:
+            reason = f"{header.inflated_size} bytes are more than {view.size} stored ones hold"
+            raise rest.malformed(HEADER.size, "inflated size", reason)
         container = rest.part(0, header.size, "size")
         yield from _images(container, header)
         start = aligned(start + header.size)
@@ -171,7 +176,7 @@ def _images(view: ByteView, header: _Header) -> Iterator[PackagedImage]:
         header.version,
         window=view.head(_WINDOW),
         texts={},
-        text_left=_FLOOR + view.size,
+        text_left=min(_TEXT_LIMIT * view.size, _FLOOR + view.size),
         string_entries_left=view.size // STRING_ENTRY_V1.size,
     )
     entries = container.read(header.entries_at, ENTRY.size * header.count, "entry")
@@ -208,8 +213,8 @@ def _inflated(view: ByteView, header: _Header) -> ByteView:
     size = header.inflated_size - header.entries_at
     if header.entries_at < HEADER.size + INFLATED_SIZE.size or stored < 0:
         raise view.malformed(16, "entries offset", f"{header.entries_at} is not behind the header")
-    if not 0 <= size <= _FLOOR + _INFLATION_LIMIT * stored:
-        reason = f"{stored} bytes cannot hold {header.inflated_size}"
+    if size < 0:
+        reason = f"{header.inflated_size} is less than the header"
         raise view.malformed(HEADER.size, "inflated size", reason)
     body = view.read(header.entries_at, stored, "compressed content")
     inflate = inflate_zstd if body[:4] == _ZSTD_MAGIC else inflate_zlib
