@@ -54,12 +54,16 @@ class ConstantTable:
                 self._places.append(record.position)
                 self._types.append(number)
 
+    def __len__(self) -> int:
+        """Return the number of constants."""
+        return len(self._places)
+
     def symbol(self, value: int) -> Symbol | None:
         """Return the global that a value is, also behind casts and the address of its first member."""
         for _ in range(_MAX_DEPTH):
             if value < len(self._module.symbols):
                 return self._module.symbols[value]
-            pointer = self._pointer(self._record(value))
+            pointer = self._pointer(self.record(value))
             if pointer is None:
                 return None
             value = pointer
@@ -67,8 +71,8 @@ class ConstantTable:
 
     def integer(self, value: int) -> int | None:
         """Return the integer that a value is, as a signed number; None where it is none."""
-        record = self._record(value)
-        if record is None or self._type_code(value) != TypeCode.INTEGER:
+        record = self.record(value)
+        if record is None or self._module.types[self.type(value)].code != TypeCode.INTEGER:
             return None
         if record.code == ConstantCode.INTEGER:
             return signed(record.operand(0, "number"))
@@ -76,19 +80,19 @@ class ConstantTable:
 
     def is_null(self, value: int) -> bool:
         """Return whether a value is zero throughout."""
-        record = self._record(value)
+        record = self.record(value)
         return record is not None and record.code == ConstantCode.NULL
 
     def elements(self, value: int) -> Sequence[int] | None:
         """Return the members of a structure or array, as values; None where they are not listed."""
-        record = self._record(value)
+        record = self.record(value)
         if record is None or record.code != ConstantCode.AGGREGATE:
             return None
         return record.values
 
     def content(self, value: int) -> bytes | None:
         """Return the bytes of an array of numbers; None where the value is no such or is zero."""
-        record = self._record(value)
+        record = self.record(value)
         if record is None:
             return None
         if record.code in _STRINGS:
@@ -102,7 +106,8 @@ class ConstantTable:
             None if found is None else found.partition(b"\0")[0].decode("utf-8", "backslashreplace")
         )
 
-    def _record(self, value: int) -> Record | None:
+    def record(self, value: int) -> Record | None:
+        """Return the record of a value, None where it is a global or not of the module."""
         place = value - len(self._module.symbols)
         if not 0 <= place < len(self._places):
             return None
@@ -111,12 +116,13 @@ class ConstantTable:
         record = next(reader)
         return record if isinstance(record, Record) else None
 
-    def _type_code(self, value: int) -> int:
-        return self._module.types[self._types[value - len(self._module.symbols)]].code
+    def type(self, value: int) -> int:
+        """Return the number of the type of a value that has a record."""
+        return self._types[value - len(self._module.symbols)]
 
     def _numbers(self, value: int, record: Record) -> bytes:
         types = self._module.types
-        number = self._types[value - len(self._module.symbols)]
+        number = self.type(value)
         elements = types[number].elements
         element = types[elements[0]] if elements else types[number]
         width = _FLOAT_BITS.get(element.code, element.number)
