@@ -69,7 +69,7 @@ class Wanted:
 @click.option("--image-kind", default="", help="format: bitcode, cubin, ptx, object, fatbinary...")
 @click.option("--list", "only_list", is_flag=True, help="show what would be taken")
 @click.option("-o", "output", default="", help="DIRECTORY/, or the file where one image fits")
-def extract(
+def extract(  # noqa: PLR0913 (one for each option)
     file: Path, output: str, *, only_list: bool, kind: str, arch: str, kernel: str, image_kind: str
 ) -> int:
     """Take the device images out of FILE, decompressed: all, or those that fit every option.

@@ -15,12 +15,7 @@ from mlir_offload.offload.contents import Part, Problem, ProblemKind, all_proble
 from mlir_offload.offload.contents_reader import read_contents
 from mlir_offload.offload.file_form import FileForm
 from mlir_offload.offload.health import diagnosed
-from mlir_offload.toolchain.errors import (
-    InputOutputError,
-    MlirOffloadError,
-    UsageError,
-    VerificationError,
-)
+from mlir_offload.toolchain.errors import MlirOffloadError, UsageError, VerificationError
 from mlir_offload.toolchain.process import Runner
 
 if TYPE_CHECKING:
@@ -98,11 +93,11 @@ def _read(path: Path, llvm: str, runner: Runner) -> tuple[Part, int]:
             from mlir_offload.driver.inspect_mlir import with_modules
 
             part = with_modules(part, path, llvm, runner)
-        return part, 0
     except MlirOffloadError as error:
         show(render_error(error))
         problem = Problem(ProblemKind.UNREADABLE, error.message, error.hint)
         return Part(str(path), _UNREADABLE, 0, None, problems=(problem,)), error.exit_status
+    return part, 0
 
 
 def _status(parts: Iterable[Part]) -> int:

@@ -14,7 +14,7 @@ from string import Template
 
 from mlir_offload.driver import __version__
 from mlir_offload.driver.inspect_map import Box, layout, part_cell
-from mlir_offload.driver.inspect_tree import parameter_list, shown, size_text
+from mlir_offload.driver.inspect_tree import TIMES, parameter_list, shown, size_text
 from mlir_offload.driver.workspace import open_output
 from mlir_offload.offload.contents import Entry, Image, Part, Problem, nested_images
 from mlir_offload.offload.kernel import DeviceKernel
@@ -221,14 +221,14 @@ def _image_row(part: Part, image: Image) -> Row:
         _text(f"{container.form} {container.version or ''}".strip() if container else ""),
         _text(code.producer if code else ""),
         _count(len(code.kernels) if code else None),
-        (f'<span class=hash>{_safe(image.sha256)}</span>', None),
+        (f"<span class=hash>{_safe(image.sha256)}</span>", None),
     )
 
 
 def _kernel_row(kernel: DeviceKernel, image: Image) -> Row:
     threads = kernel.required_threads
     limit = kernel.max_threads
-    shown_threads = "×".join(map(str, threads)) if threads else f"≤{limit}" if limit else ""
+    shown_threads = TIMES.join(map(str, threads)) if threads else f"≤{limit}" if limit else ""
     return (
         _text(kernel.name),
         _word(image.arch),

@@ -96,7 +96,9 @@ def _image_cell(image: Image, weight: float) -> Cell:
     used = sum(cell.weight for cell in inner)
     if inner and image.size_bytes > used:
         rest = image.size_bytes - used
-        inner.append(Cell(Role.LEAF, "symbols, constants, rest", size_text(int(rest)), rest, colour))
+        inner.append(
+            Cell(Role.LEAF, "symbols, constants, rest", size_text(int(rest)), rest, colour)
+        )
     label = " ".join(word for word in (image.kind, image.arch) if word) or str(image.form)
     detail = f"{image.form}, {size_text(image.size_bytes)}"
     role = Role.IMAGE if inner else Role.LEAF
@@ -112,7 +114,9 @@ def _kernels_cell(kernels: Sequence[DeviceKernel], code: int, colour: str) -> Ce
     ]
     if left_out := ordered[_MOST_KERNELS:]:
         rest = sum(kernel.code_bytes or 0 for kernel in left_out)
-        cells.append(Cell(Role.LEAF, f"{len(left_out)} smaller kernels", size_text(rest), rest, colour))
+        cells.append(
+            Cell(Role.LEAF, f"{len(left_out)} smaller kernels", size_text(rest), rest, colour)
+        )
     count = "1 kernel" if len(kernels) == 1 else f"{len(kernels)} kernels"
     return Cell(Role.CODE, count, f"{size_text(code)} of instructions", code, colour, tuple(cells))
 

@@ -21,6 +21,7 @@ Span = tuple[str, str]
 """A piece of a line: its style, and its text with control characters made visible."""
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+TIMES = "\N{MULTIPLICATION SIGN}"
 _STEP = 1024
 _BRANCH, _LAST, _LINE, _GAP = "├── ", "└── ", "│   ", "    "
 _DIM, _NAME, _GOOD, _BAD, _PLAIN = "dim", "bold", "cyan", "red", ""
@@ -64,7 +65,7 @@ def kernel_facts(kernel: DeviceKernel) -> str:
     """Return what an image tells of a kernel's limits and needs."""
     facts = []
     if kernel.required_threads is not None:
-        facts.append(f"{'×'.join(map(str, kernel.required_threads))} threads")
+        facts.append(f"{TIMES.join(map(str, kernel.required_threads))} threads")
     elif kernel.max_threads is not None:
         facts.append(f"≤{kernel.max_threads} threads")
     if kernel.min_blocks:
@@ -247,7 +248,7 @@ def _module(module: SourceModule) -> Node:
 def _source_kernel(kernel: SourceKernel) -> Node:
     symbol = f"  symbol {kernel.symbol}" if kernel.symbol != kernel.name else ""
     block = kernel.known_block_size
-    threads = f"  {'×'.join(map(str, block))} threads" if block else ""
+    threads = f"  {TIMES.join(map(str, block))} threads" if block else ""
     return Node(
         (
             (_DIM, "kernel "),

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from mlir_offload.offload.binary import PackagedImage, iterate_binary
 from mlir_offload.offload.binary_layout import HEADER as BINARY_HEADER
+from mlir_offload.offload.binary_layout import INFLATED_SIZE
 from mlir_offload.offload.binary_layout import MAGIC as BINARY_MAGIC
 from mlir_offload.offload.bundle import COMPRESSED_MAGIC, Bundle, BundledImage, read_bundles
 from mlir_offload.offload.bundle import MAGIC as BUNDLE_MAGIC
@@ -27,6 +28,7 @@ from mlir_offload.toolchain.target import NVPTX_TRIPLE
 _Item = TypeVar("_Item")
 Report = Callable[[MlirOffloadError], None]
 _FIRST_CHUNK_BYTES = 1 << 12
+_COMPRESSED_SINCE = 3
 _CUDA = "cuda"
 _OWN_FIELDS = ("triple", "arch")
 _FATBIN_IMAGE_KINDS = {"elf": "cubin"}
@@ -48,6 +50,9 @@ def file_offset(view: ByteView) -> int | None:
 def scan_binaries(view: ByteView, report: Report) -> Iterator[FoundImage]:
     """Return the images of LLVM's offload binaries, which follow one another."""
     for piece in _containers(view, BINARY_MAGIC, _binary_bytes, report):
+        if _is_compressed_binary(piece) and file_offset(piece) is None:
+            report(_twice_compressed(piece))
+            continue
         for image in _until_damaged(iterate_binary(piece), report):
             yield _packaged(image, piece)
 
@@ -65,6 +70,8 @@ def scan_bundles(view: ByteView, report: Report) -> Iterator[FoundImage]:
     while offset < view.size:
         rest = view.part(offset, view.size - offset, "bundle")
         try:
+            if rest.head(4) == COMPRESSED_MAGIC and file_offset(rest) is None:
+                raise _twice_compressed(rest)
             bundle = next(read_bundles(rest))
         except VerificationError as error:
             report(error)
@@ -72,6 +79,19 @@ def scan_bundles(view: ByteView, report: Report) -> Iterator[FoundImage]:
             continue
         yield from _of_bundle(bundle, rest)
         offset = skip_zeros(view, offset + bundle.size_bytes)
+
+
+def _is_compressed_binary(view: ByteView) -> bool:
+    has_size = view.size >= BINARY_HEADER.size + INFLATED_SIZE.size
+    version = int.from_bytes(view.head(8)[4:], "little")
+    if not has_size or version < _COMPRESSED_SINCE:
+        return False
+    return bool(view.unpack(INFLATED_SIZE, BINARY_HEADER.size, "inflated size")[0])
+
+
+def _twice_compressed(view: ByteView) -> VerificationError:
+    """Return the error for what nobody writes: it could grow by the limit of each on the way."""
+    return view.malformed(0, "header", "a compressed container within a compressed one")
 
 
 def _until_damaged(items: Iterator[_Item], report: Report) -> Iterator[_Item]:

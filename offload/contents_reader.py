@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Thread
 
 from mlir_offload.offload.archive import ArchiveMember, iterate_members
+from mlir_offload.offload.compression import inflation_limit
 from mlir_offload.offload.container_scan import (
     FoundImage,
     file_offset,
@@ -99,16 +100,26 @@ def read_contents(path: Path, *, with_hashes: bool = False, visit: Visit | None 
     result.
     """
     with open_view(path) as view:
-        return _Reader(with_hashes, visit).part(view, str(path), 0)
+        return read_contents_of(view, str(path), with_hashes=with_hashes, visit=visit)
+
+
+def read_contents_of(
+    view: ByteView, name: str, *, with_hashes: bool = False, visit: Visit | None = None
+) -> Part:
+    """Read what a view of a whole file holds, as `read_contents` does."""
+    reader = _Reader(with_hashes, visit, inflatable=inflation_limit(view.size))
+    return reader.part(view, name, 0)
 
 
 @dataclass(slots=True)
 class _Reader:
-    """Counts the images of one file while it goes through its parts."""
+    """Counts the images of one file, and the work that it makes, while it goes through its parts."""
 
     with_hashes: bool
     visit: Visit | None
+    inflatable: int
     next_index: int = 0
+    opened: set[Path] = field(default_factory=set)
 
     def part(self, view: ByteView, name: str, depth: int) -> Part:
         """Return what a file or a member holds."""
@@ -159,18 +170,27 @@ class _Reader:
             return Part(name, FileForm.UNKNOWN, 0, problems=(_too_deep(),))
         if member.content is not None:
             return self.part(member.content, name, depth + 1)
-        problem = None
+        file = member.file.resolve() if member.file is not None else folder
+        reason = ""
         # A library may name any file of the machine; those beside it are its own.
-        if member.file is None or not member.file.resolve().is_relative_to(folder):
-            msg = f"{member.file} was not opened: it lies outside the library's directory"
+        if not file.is_relative_to(folder):
+            reason = "it lies outside the library's directory"
+        elif file in self.opened:
+            reason = "the library names it once more"
+        if reason:
+            msg = f"{member.file} was not opened: {reason}"
             problem = Problem(ProblemKind.UNREADABLE, msg, "inspect that file itself")
-        else:
-            try:
-                with open_view(member.file) as view:
-                    return self.part(view, name, depth + 1)
-            except InputOutputError as error:
-                problem = as_problem(error)
-        return Part(name, FileForm.UNKNOWN, 0, None, problems=(problem,))
+            return Part(name, FileForm.UNKNOWN, 0, None, problems=(problem,))
+        self.opened.add(file)
+        return self._named_file(file, name, depth)
+
+    def _named_file(self, file: Path, name: str, depth: int) -> Part:
+        """Return what a file holds that a thin archive names."""
+        try:
+            with open_view(file) as view:
+                return self.part(view, name, depth + 1)
+        except InputOutputError as error:
+            return Part(name, FileForm.UNKNOWN, 0, None, problems=(as_problem(error),))
 
     def _host_elf(self, part: Part, view: ByteView, problems: Problems, depth: int) -> Part:
         elf = read_elf(view)
@@ -208,10 +228,19 @@ class _Reader:
         self.next_index += 1
         problems = Problems([])
         try:
+            self._spend(image)
             image = self._looked_at(image, found.open_content(), problems, depth)
         except (VerificationError, CompatibilityError) as error:
             problems.report(error)
         return replace(image, problems=problems.finished())
+
+    def _spend(self, image: Image) -> None:
+        """Raise VerificationError where the images would inflate to more than is allowed in all."""
+        if image.compression:
+            self.inflatable -= image.size_bytes
+            if self.inflatable < 0:
+                msg = f"image {image.index} was not inflated: the images of the file are too large"
+                raise VerificationError(msg, hint="make the file again")
 
     def _looked_at(self, image: Image, content: ByteView, problems: Problems, depth: int) -> Image:
         form = file_form(content)

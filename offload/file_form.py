@@ -6,7 +6,7 @@ import re
 from enum import StrEnum
 
 from mlir_offload.offload.archive import ARCHIVE_MAGIC, THIN_MAGIC
-from mlir_offload.offload.binary import MAGIC as BINARY_MAGIC
+from mlir_offload.offload.binary_layout import MAGIC as BINARY_MAGIC
 from mlir_offload.offload.bundle import is_bundle
 from mlir_offload.offload.elf import ELF_MAGIC, Machine
 from mlir_offload.offload.fatbin import is_fatbin

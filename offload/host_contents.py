@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
+from typing import Any
 
 from mlir_offload.offload.abi import load_abi, offload_table, row_of
 from mlir_offload.offload.bundle import section_image
@@ -79,8 +80,10 @@ def section_images(elf: ElfFile, section: ElfSection, report: Report) -> Iterato
         yield from scan_fatbins(elf.content(section), report)
     elif section.name == _BUNDLE_SECTION:
         yield from scan_bundles(elf.content(section), report)
-    elif (found := section_image(section.name, elf.content(section))) is not None:
-        if found.content.size > 1:
+    else:
+        found = section_image(section.name, elf.content(section))
+        # The host's part of a bundled object is one zero byte: the object itself.
+        if found is not None and found.content.size > 1:
             yield bundled(found, None)
 
 
@@ -123,13 +126,10 @@ def layout_releases(section: str, members: int) -> tuple[int, int]:
     return (found[0], found[-1]) if found else (0, 0)
 
 
-def _is_of_row(section: str, members: int, row: dict[str, object]) -> bool:
-    names = row["sections"]
-    fields = row["fields"]
-    if not isinstance(names, dict) or not isinstance(fields, list):
-        return False
-    is_named = any(section == name or section.startswith(f"{name}_") for name in names.values())
-    return is_named and len(fields) == members
+def _is_of_row(section: str, members: int, row: Mapping[str, Any]) -> bool:
+    names = row["sections"].values()
+    is_named = any(section == name or section.startswith(f"{name}_") for name in names)
+    return is_named and len(row["fields"]) == members
 
 
 @cache

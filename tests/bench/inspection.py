@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
 import statistics
 import struct
 import subprocess
@@ -127,7 +126,9 @@ def measure(argv: Sequence[str | Path], runs: int) -> Figures:
     times, peak = [], 0
     for turn in range(runs + 1):
         start = time.monotonic()
-        child = subprocess.Popen([str(word) for word in argv], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        child = subprocess.Popen(
+            [str(word) for word in argv], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         _, status, usage = os.wait4(child.pid, 0)
         if status:
             sys.exit(f"{argv} ended with {status}")
@@ -147,30 +148,40 @@ def main() -> None:
     tools = parser.parse_args()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ.setdefault("PYTHONPATH", str(ROOT / ".importroot"))
-    command = (sys.executable, "-m", "mlir_offload.driver")
     with tempfile.TemporaryDirectory(prefix="mlir-offload-bench-") as folder:
-        work = Path(folder)
-        print(f"{'':18}{'size':>8}{'kernels':>9}{'time':>9}{'memory':>9}")
+        show("command", "size", "kernels", "time", "memory")
         for part in PARTS:
-            kernels = tools.kernels // part
-            cubins = make_cubins(work, kernels, tools.cuda)
-            size = (tools.megabytes << 20) // part // len(ARCHS)
-            padded = [cubin.with_suffix(".padded") for cubin in cubins]
-            for cubin, output in zip(cubins, padded, strict=True):
-                pad(cubin, output, size)
-            program = make_executable(work, f"program{part}", padded, kernels, tools)
-            for words in (
-                ("inspect", program),
-                ("inspect", "--json", program),
-                ("extract", program, "-o", f"{work}/images/"),
-            ):
-                figures = measure((*command, *words), tools.runs)
-                label = " ".join(str(word).partition("=")[0] for word in words[: len(words) - 1 if words[0] == "inspect" else 1])
-                print(
-                    f"{label:18}{program.stat().st_size >> 20:5} MB{kernels * len(ARCHS):9}"
-                    f"{figures.seconds:7.2f} s{figures.peak_bytes >> 20:6} MB", flush=True,
-                )
-    print(f"this process held {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MB")
+            measure_part(Path(folder), part, tools)
+
+
+def measure_part(work: Path, part: int, tools: argparse.Namespace) -> None:
+    """Make a program of a part of the size, and measure every command with it."""
+    kernels = tools.kernels // part
+    cubins = make_cubins(work, kernels, tools.cuda)
+    padded = [cubin.with_suffix(".padded") for cubin in cubins]
+    for cubin, output in zip(cubins, padded, strict=True):
+        pad(cubin, output, (tools.megabytes << 20) // part // len(ARCHS))
+    program = make_executable(work, f"program{part}", padded, kernels, tools)
+    commands: dict[str, tuple[str | Path, ...]] = {
+        "inspect": ("inspect", program),
+        "inspect --json": ("inspect", "--json", program),
+        "inspect --html": ("inspect", f"--html={work / 'page.html'}", program),
+        "extract": ("extract", program, "-o", f"{work}/images/"),
+    }
+    for name, words in commands.items():
+        figures = measure((sys.executable, "-m", "mlir_offload.driver", *words), tools.runs)
+        show(
+            name,
+            f"{program.stat().st_size >> 20} MiB",
+            str(kernels * len(ARCHS)),
+            f"{figures.seconds:.2f} s",
+            f"{figures.peak_bytes >> 20} MiB",
+        )
+
+
+def show(first: str, *others: str) -> None:
+    sys.stdout.write(f"{first:16}{''.join(f'{word:>10}' for word in others)}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
