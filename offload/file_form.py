@@ -13,6 +13,7 @@ from mlir_offload.offload.fatbin import is_fatbin
 from mlir_offload.toolchain.byte_view import ByteView
 
 _HEAD_BYTES = 1 << 16
+_LONGEST_CHARACTER = 4
 _MACHINE_AT = 18
 _DEVICE_MACHINES = (Machine.CUDA, Machine.AMDGPU)
 # SPIR-V modules of either byte order: 0x07230203.
@@ -102,5 +103,6 @@ def _text_form(head: bytes) -> FileForm:
         head.decode()
     except UnicodeDecodeError as error:
         # A character may be cut in two at the end of what was read.
-        return FileForm.TEXT if error.start > len(head) - 4 else FileForm.UNKNOWN
+        is_cut = len(head) == _HEAD_BYTES and error.start > len(head) - _LONGEST_CHARACTER
+        return FileForm.TEXT if is_cut else FileForm.UNKNOWN
     return FileForm.TEXT
