@@ -37,6 +37,7 @@ _COMPAT_ACCELERATED = 0x9  # the record of .nv.compat that says so from CUDA 13 
 # From sm_90 on a linked cubin counts what the driver reserves of the shared memory of a block.
 _RESERVED_SHARED = 1024
 _FIRST_RESERVING = 90
+_NOT_PASSED = 0xFFFF  # the offset of a texture, sampler or surface, which is bound, not passed
 _MOST_REGISTERS = 255  # what every kernel may use
 _TOOL_OWNER = "NVIDIA Corp"
 _TOOL_NOTE = 2000
@@ -227,7 +228,11 @@ def _parameters(records: _KernelRecords) -> tuple[KernelParameter, ...] | None:
     """Return the parameters in their order; None where only their size altogether is stored."""
     if records.parameter_bytes and not records.parameters:
         return None
-    return tuple(parameter for _, parameter in sorted(records.parameters.items()))
+    return tuple(
+        parameter
+        for _, parameter in sorted(records.parameters.items())
+        if parameter.offset != _NOT_PASSED
+    )
 
 
 def _shared_bytes(cubin: _Cubin, kernel: str) -> int:

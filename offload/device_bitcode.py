@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from math import prod
 
 from mlir_offload.offload.kernel import DeviceCode, DeviceKernel, KernelParameter
@@ -19,6 +20,7 @@ from mlir_offload.toolchain.bitcode_global import (
     Symbol,
     kernel_conventions,
 )
+from mlir_offload.toolchain.bitcode_hash import CodeHash
 from mlir_offload.toolchain.bitcode_metadata import MetadataTable, kernel_attachments
 from mlir_offload.toolchain.bitcode_reference import ReferenceGraph
 from mlir_offload.toolchain.byte_view import ByteView
@@ -36,14 +38,14 @@ _IN_MEMORY = (AttributeKind.BYVAL, AttributeKind.BYREF)
 _Bounds = dict[str, int]
 
 
-def read_device_bitcode(view: ByteView) -> DeviceCode:
-    """Return what a bitcode image says. Raises VerificationError where it is malformed."""
-    return device_code_of(read_bitcode(view))
+def read_device_bitcode(view: ByteView, *, with_hashes: bool = False) -> DeviceCode:
+    """Return what a bitcode image says of its kernels, with hashes of their code where asked for.
 
-
-def device_code_of(module: BitcodeModule) -> DeviceCode:
-    """Return what a module says of its kernels. Raises VerificationError where it is malformed."""
+    Those take longer: all instructions are read. Raises VerificationError where it is malformed.
+    """
+    module = read_bitcode(view)
     constants = ConstantTable(module)
+    code_hash = CodeHash(module, constants) if with_hashes else None
     reader = _KernelReader(module, MetadataTable(module, constants))
     graph = _Graph(module, constants)
     kernels = [
@@ -59,7 +61,11 @@ def device_code_of(module: BitcodeModule) -> DeviceCode:
         arch=_arch(module, [function for _, function in kernels]),
         is_relocatable=True,
         kernels=tuple(
-            reader.kernel(function, graph.shared_bytes(number, reader.sizes))
+            replace(
+                reader.kernel(function),
+                shared_bytes=graph.shared_bytes(number, reader.sizes),
+                code_sha256=code_hash.function(number) if code_hash else "",
+            )
             for number, function in kernels
         ),
         undefined=graph.undefined(),
@@ -101,8 +107,8 @@ class _KernelReader:
         # The CPU has no convention of its own; clang gives OpenMP's kernels this name.
         return function.name.startswith(_OPENMP_KERNEL) and function.linkage not in _LOCAL
 
-    def kernel(self, function: BitcodeFunction, shared_bytes: int | None) -> DeviceKernel:
-        """Return what is said of one kernel."""
+    def kernel(self, function: BitcodeFunction) -> DeviceKernel:
+        """Return what is said of one kernel itself."""
         attributes = self._module.attributes[function.attributes]
         bounds = self._annotations.get(function.name, {})
         required = self._group_sizes.get(function.name)
@@ -114,7 +120,6 @@ class _KernelReader:
             or _three(_dimensions(bounds, "reqntid"))
             or required,
             min_blocks=next(iter(_numbers(attributes, "nvvm.minctasm")), bounds.get("minctasm")),
-            shared_bytes=shared_bytes,
         )
 
     def _parameters(

@@ -152,7 +152,8 @@ def _read_parameters(scanner: PtxScanner) -> Iterator[KernelParameter]:
         variable, word = read_variable(scanner, (",", ")"))
         place = place_after(end, variable)
         end = place + variable.size_bytes
-        yield KernelParameter(place, variable.size_bytes, variable.type, variable.name)
+        if variable.size_bytes:
+            yield KernelParameter(place, variable.size_bytes, variable.type, variable.name)
         if word == ",":
             word = scanner.required_token("parameters")
 

@@ -110,13 +110,12 @@ def read_bitcode_modules(view: ByteView) -> tuple[BitcodeModule, ...]:
 
     Raises VerificationError where it is no bitcode, or malformed.
     """
-    stream = BitStream(_unwrapped(view))
-    return tuple(
-        _read_module(stream, outer) for outer in _outer_modules(stream, _outer_blocks(stream))
-    )
+    stream = BitStream(unwrapped(view))
+    outer = _outer_modules(stream, outer_blocks(stream))
+    return tuple(_read_module(stream.anew(), one) for one in outer)
 
 
-def _unwrapped(view: ByteView) -> ByteView:
+def unwrapped(view: ByteView) -> ByteView:
     """Return the bitstream: Darwin puts a header before it that tells offset and size."""
     form = "LLVM bitcode"
     view = view.part(0, view.size, "file", form=form)
@@ -138,7 +137,8 @@ class _OuterModule:
     strings: Block | None
 
 
-def _outer_blocks(stream: BitStream) -> list[Block]:
+def outer_blocks(stream: BitStream) -> list[Block]:
+    """Return what stands outside of all other blocks: modules and what belongs to them."""
     blocks: list[Block] = []
     position = 8 * len(MAGIC)
     while position + 64 <= stream.size:
@@ -194,7 +194,6 @@ _TEXTS = frozenset({ModuleCode.TRIPLE, ModuleCode.DATA_LAYOUT, ModuleCode.SOURCE
 
 
 def _read_module(stream: BitStream, outer: _OuterModule) -> BitcodeModule:
-    stream.shared.clear()
     producer, epoch = _read_identification(stream, outer.identification)
     parts = _walk(stream, outer.module)
     types = _read_types(stream, parts)

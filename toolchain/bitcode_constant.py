@@ -101,6 +101,11 @@ class ConstantTable:
 
     def string(self, value: int) -> str | None:
         """Return the text before the first zero byte of a string; None where the value is none."""
+        if (
+            self.record(value) is None
+            or self._module.types[self.type(value)].code != TypeCode.ARRAY
+        ):
+            return None
         found = b"" if self.is_null(value) else self.content(value)
         return (
             None if found is None else found.partition(b"\0")[0].decode("utf-8", "backslashreplace")

@@ -128,13 +128,17 @@ class BitStream:
 
     __slots__ = ("_free_left", "data", "shared", "size", "view")
 
-    def __init__(self, view: ByteView) -> None:
-        """Read the view as a whole: fields lie across bytes."""
+    def __init__(self, view: ByteView, data: bytes | None = None) -> None:
+        """Read the view as a whole (fields lie across bytes), unless `data` is what it holds."""
         self.view = view
-        self.data = view.whole()
+        self.data = view.whole() if data is None else data
         self.size = 8 * len(self.data)
         self.shared: dict[int, list[Abbreviation]] = {}
         self._free_left = self.size
+
+    def anew(self) -> BitStream:
+        """Return the same bits without what BLOCKINFO said: each module has its own."""
+        return BitStream(self.view, self.data)
 
     def spend(self, count: int, position: int) -> None:
         """Count operands that take no bits. Raises VerificationError where there are too many."""

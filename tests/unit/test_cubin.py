@@ -222,12 +222,12 @@ def test_damaged_cubins_are_refused_or_read_within_bounds() -> None:
     newer = (GOLDEN / "sm_100a.12.8.cubin").read_bytes()
     for cubin in (data, newer):
         table = struct.unpack_from("<Q", cubin, 40)[0]
-        assert survives(read, truncations(cubin)) > 0
+        assert survives(read, truncations(cubin, step=3)) > 0
         assert survives(read, extreme_fields(cubin, limit=64)) > 0
-        survives(read, bit_flips(cubin[:table], step=11))
-        headers = (cubin[:table] + change for change in bit_flips(cubin[table:], step=3))
+        survives(read, bit_flips(cubin[:table], step=31))
+        headers = (cubin[:table] + change for change in bit_flips(cubin[table:], step=7))
         assert survives(read, headers) > 0
-        survives(read, spliced(cubin, 300))
+        survives(read, spliced(cubin, 150))
 
 
 def elf(*sections: tuple[str, int, bytes]) -> bytes:
