@@ -16,7 +16,7 @@ from mlir_offload.driver.inspect_tree import shown, size_text
 from mlir_offload.driver.report import show
 from mlir_offload.driver.workspace import check_output, make_directory, open_output
 from mlir_offload.offload.contents import Image, Part, ProblemKind, all_images, all_problems
-from mlir_offload.offload.contents_reader import read_contents
+from mlir_offload.offload.contents_reader import read_contents, visit_images
 from mlir_offload.offload.file_form import FileForm
 from mlir_offload.toolchain.byte_copy import copy_view
 from mlir_offload.toolchain.byte_view import ByteView
@@ -179,7 +179,7 @@ def _copy_images(file: Path, sinks: Mapping[int, AbstractContextManager[int]]) -
                 copy_view(content, descriptor)
             written.add(image.index)
 
-    read_contents(file, visit=write)
+    visit_images(file, write)
     if lacking := sorted(sinks.keys() - written):
         msg = f"image {lacking[0]} of {file} cannot be read"
         raise VerificationError(msg, hint="see 'mlir-offload inspect'", location=str(file))

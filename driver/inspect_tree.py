@@ -190,10 +190,9 @@ def _container(container: Container, image_kind: str) -> str:
 
 
 def _producer(code: DeviceCode) -> str:
-    release = f"LLVM {code.llvm_major}" if code.llvm_major is not None else ""
-    if release and code.producer and release not in code.producer:
-        return f"{code.producer} ({release})"
-    return code.producer or release
+    if code.llvm_major is None or str(code.llvm_major) in code.producer:
+        return code.producer
+    return f"{code.producer} (LLVM {code.llvm_major})".strip()
 
 
 def _kernel(kernel: DeviceKernel) -> Node:

@@ -23,7 +23,7 @@ from mlir_offload.offload.container_scan import (
     scan_fatbins,
 )
 from mlir_offload.offload.contents import Image, Part, Problem, ProblemKind
-from mlir_offload.offload.device_bitcode import read_device_bitcode
+from mlir_offload.offload.device_bitcode import llvm_major, read_device_bitcode
 from mlir_offload.offload.device_code import read_device_code
 from mlir_offload.offload.elf import read_elf
 from mlir_offload.offload.file_form import FileForm, file_form
@@ -35,6 +35,7 @@ from mlir_offload.offload.host_contents import (
     section_images,
 )
 from mlir_offload.offload.host_entry import read_entries
+from mlir_offload.offload.host_module_bitcode import read_host_bitcode
 from mlir_offload.offload.host_text import HostText
 from mlir_offload.offload.kernel import DeviceCode
 from mlir_offload.toolchain.byte_view import CHUNK_BYTES, ByteView, open_view
@@ -93,31 +94,39 @@ def as_problem(error: MlirOffloadError) -> Problem:
     return Problem(kind, error.message, error.hint)
 
 
-def read_contents(path: Path, *, with_hashes: bool = False, visit: Visit | None = None) -> Part:
-    """Read what a file holds; `visit` is called with each image and its content while it is open.
+def read_contents(path: Path, *, with_hashes: bool = False) -> Part:
+    """Read what a file holds.
 
     Raises InputOutputError where the file cannot be read; what is damaged in it is a problem of the
     result.
     """
     with open_view(path) as view:
-        return read_contents_of(view, str(path), with_hashes=with_hashes, visit=visit)
+        return read_contents_of(view, str(path), with_hashes=with_hashes)
 
 
-def read_contents_of(
-    view: ByteView, name: str, *, with_hashes: bool = False, visit: Visit | None = None
-) -> Part:
+def read_contents_of(view: ByteView, name: str, *, with_hashes: bool = False) -> Part:
     """Read what a view of a whole file holds, as `read_contents` does."""
-    reader = _Reader(with_hashes, visit, inflatable=inflation_limit(view.size))
+    reader = _Reader(inflation_limit(view.size), with_hashes=with_hashes)
     return reader.part(view, name, 0)
+
+
+def visit_images(path: Path, visit: Visit) -> None:
+    """Call `visit` with each image of a file and its content, which lasts no longer than the call.
+
+    They come in the order of `read_contents`; their kernels are not looked at. Raises
+    InputOutputError where the file cannot be read.
+    """
+    with open_view(path) as view:
+        _Reader(inflation_limit(view.size), visit=visit).part(view, str(path), 0)
 
 
 @dataclass(slots=True)
 class _Reader:
     """Counts the images of one file, and the work that it makes, while it goes through its parts."""
 
-    with_hashes: bool
-    visit: Visit | None
     inflatable: int
+    with_hashes: bool = False
+    visit: Visit | None = None
     next_index: int = 0
     opened: set[Path] = field(default_factory=set)
 
@@ -139,8 +148,8 @@ class _Reader:
             return replace(part, members=self._members(view, problems, depth))
         if form is FileForm.HOST_ELF:
             return self._host_elf(part, view, problems, depth)
-        if form is FileForm.LLVM_IR:
-            return self._host_text(part, view, problems, depth)
+        if form in (FileForm.LLVM_IR, FileForm.BITCODE):
+            return self._llvm_ir(part, view, problems, depth)
         if form is FileForm.FOREIGN_ELF:
             msg = "only 64-bit little-endian ELF files can be looked into"
             problems.add(Problem(ProblemKind.UNSUPPORTED, msg))
@@ -210,15 +219,20 @@ class _Reader:
                 problems.report(error)
         return replace(with_entries, images=tuple(images))
 
-    def _host_text(self, part: Part, view: ByteView, problems: Problems, depth: int) -> Part:
-        module = HostText(view)
-        part = replace(part, producers=module.producers)
-        if is_device_triple(module.triple):
-            image = Image(0, "", view.size, file_offset(view), triple=module.triple)
+    def _llvm_ir(self, part: Part, view: ByteView, problems: Problems, depth: int) -> Part:
+        """Return what a module holds: it is a device image itself, or a host that embeds some."""
+        is_text = part.form == FileForm.LLVM_IR
+        hosts = (HostText(view),) if is_text else read_host_bitcode(view)
+        if any(is_device_triple(host.triple) for host in hosts):
+            image = Image(0, "", view.size, file_offset(view), triple=hosts[0].triple)
             return replace(part, images=self._images([FoundImage(image, lambda: view)], depth))
-        entries = tuple(explained(entry) for entry in module.entries())
-        images = self._images(module.images(problems.report), depth)
-        return replace(part, entries=entries, images=images)
+        made = dict.fromkeys(name for host in hosts for name in host.producers)
+        majors = {llvm_major(name) for name in made} if not is_text else set()
+        major = majors.pop() if len(majors) == 1 else None
+        part = replace(part, producers=tuple(made), llvm_major=major)
+        entries = tuple(explained(entry) for host in hosts for entry in host.entries())
+        found = (image for host in hosts for image in host.images(problems.report))
+        return replace(part, entries=entries, images=self._images(found, depth))
 
     def _images(self, found: Iterable[FoundImage], depth: int) -> tuple[Image, ...]:
         return tuple(self._image(item, depth) for item in found)
@@ -265,6 +279,8 @@ class _Reader:
                 return image
             inner = _SCANS[form](content, problems.report)
             return replace(image, images=self._images(inner, depth + 1))
+        if self.visit is not None:
+            return image
         code = _device_code(content, form)
         return _described(image, code) if code is not None else image
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
-from mlir_offload.offload.abi import EntryLayout, entry_layouts, kind_names
+from mlir_offload.offload.abi import EntryLayout
 from mlir_offload.offload.container_scan import FoundImage, Report, scan_binaries
+from mlir_offload.offload.entry_members import elf_name_of, entry_of, layout_of
 from mlir_offload.offload.host_entry import HostEntry
 from mlir_offload.toolchain.byte_view import ByteView, memory_view
 
@@ -21,7 +22,6 @@ _ENTRY = re.compile(
 _NUMBER = re.compile(r"i\d+ (-?\d+)")
 _NAME = re.compile(r'@("[^"]*"|[\w.$-]+)')
 _ESCAPE = re.compile(rb"\\([0-9A-Fa-f]{2}|\\)")
-_COFF_SUFFIX = "$"
 
 
 class HostText:
@@ -56,39 +56,20 @@ class HostText:
         names = {_decoded(match[1]): match[2] for match in _STRING.finditer(self._text)}
         for match in _ENTRY.finditer(self._text):
             members = [part.strip() for part in _decoded(match[1]).split(",")]
-            section = _decoded(match[2]).partition(_COFF_SUFFIX)[0]
-            layout = _layout(section, len(members))
+            section = elf_name_of(_decoded(match[2]))
+            layout = layout_of(section, len(members))
             if layout is not None:
-                yield _entry(layout, members, section, names)
+                yield entry_of(layout, section, _members(layout, members, names))
 
 
-def _layout(section: str, members: int) -> EntryLayout | None:
-    """Return the layout of that many members which has its entries in the section."""
-    found = (
-        layout
-        for layout in entry_layouts()
-        if len(layout.fields) == members and section in dict(layout.sections).values()
-    )
-    return next(found, None)
-
-
-def _entry(
-    layout: EntryLayout, members: list[str], section: str, names: dict[str, bytes]
-) -> HostEntry:
-    stored = {field.name: text for field, text in zip(layout.fields, members, strict=True)}
-    symbol = _NAME.search(stored["name"])
-    name = names.get(symbol[1], b"") if symbol else b""
-    kind = dict(kind_names()).get(_number(stored.get("kind", "")), "")
-    own = (kind for kind, base in layout.sections if base == section)
-    return HostEntry(
-        kind=kind or next(own, ""),
-        name=_decoded(_unescaped(name).rstrip(b"\0")),
-        size_bytes=_number(stored["size"]),
-        flags=_number(stored["flags"]),
-        data=_number(stored["data"]),
-        section=section,
-        fields=len(layout.fields),
-    )
+def _members(
+    layout: EntryLayout, stored: Sequence[str], names: Mapping[str, bytes]
+) -> Iterator[tuple[str, int, str]]:
+    """Return each member with its number and the string that it points to."""
+    for field, text in zip(layout.fields, stored, strict=True):
+        symbol = _NAME.search(text)
+        string = names.get(symbol[1], b"") if symbol else b""
+        yield field.name, _number(text), _decoded(_unescaped(string).rstrip(b"\0"))
 
 
 def _number(text: str) -> int:
