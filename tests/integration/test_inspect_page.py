@@ -8,7 +8,7 @@ import shutil
 import struct
 import subprocess
 import zlib
-from html import unescape
+from html import escape, unescape
 from pathlib import Path
 
 import pytest
@@ -113,7 +113,8 @@ def pixels(png: bytes) -> tuple[int, int, set[bytes]]:
         offset += size + 12
     raw = zlib.decompress(data)
     stride = width * channels + 1
-    previous, found = bytearray(stride - 1), set()
+    previous = bytearray(stride - 1)
+    found: set[bytes] = set()
     for row in range(height):
         line = raw[row * stride : (row + 1) * stride]
         current = unfiltered(line[0], line[1:], previous, channels)
@@ -188,7 +189,7 @@ def test_names_that_are_attacks_stay_text(tmp_path: Path) -> None:
 
 
 def test_the_page_needs_nothing_but_itself() -> None:
-    text = page()
+    text = page().replace(escape(ATTACK), "")
     assert re.findall(r'<[^>]*\b(?:src|href)="?([^" >]*)', text) == ["data:,"]
     assert re.findall(r"@import|url\(", text) == []
     assert "default-src 'none'" in text

@@ -24,7 +24,7 @@ def overlap(one: Box, other: Box) -> float:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_areas_are_to_each_other_as_the_weights(seed: int) -> None:
-    source = random.Random(seed)
+    source = random.Random(seed)  # noqa: S311 (test data, the same each time)
     cells = [Cell(Role.LEAF, str(n), "", source.uniform(1, 1000)) for n in range(40)]
     boxes = list(layout(cells, 2.0))
     total = sum(cell.weight for cell in cells)
