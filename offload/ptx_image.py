@@ -82,6 +82,8 @@ def _read_module(view: ByteView) -> _Module:
     while mark := scanner.landmark():
         if mark in "{}":
             depth += 1 if mark == "{" else -1
+            if depth < 0:
+                raise scanner.malformed(field="brace", reason="it closes nothing")
         elif depth == 0:
             # The linkage stands right before what it belongs to.
             _read_declaration(scanner, module, mark, is_extern=is_extern)
