@@ -23,7 +23,7 @@ from mlir_offload.offload.container_scan import (
     scan_fatbins,
 )
 from mlir_offload.offload.contents import Image, Part, Problem, ProblemKind
-from mlir_offload.offload.device_bitcode import llvm_major, read_device_bitcode
+from mlir_offload.offload.device_bitcode import llvm_major
 from mlir_offload.offload.device_code import read_device_code
 from mlir_offload.offload.elf import read_elf
 from mlir_offload.offload.file_form import FileForm, file_form
@@ -281,7 +281,7 @@ class _Reader:
             return replace(image, images=self._images(inner, depth + 1))
         if self.visit is not None:
             return image
-        code = _device_code(content, form)
+        code = read_device_code(content)
         return _described(image, code) if code is not None else image
 
 
@@ -305,12 +305,6 @@ def _named_after_image(part: Part) -> Part:
 def _too_deep() -> Problem:
     msg = f"containers within containers are opened {_DEEPEST} deep only"
     return Problem(ProblemKind.UNSUPPORTED, msg)
-
-
-def _device_code(content: ByteView, form: FileForm) -> DeviceCode | None:
-    if form is FileForm.BITCODE:
-        return read_device_bitcode(content)
-    return read_device_code(content)
 
 
 class _Digest:
