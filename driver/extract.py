@@ -15,7 +15,14 @@ import click
 from mlir_offload.driver.inspect_tree import shown, size_text
 from mlir_offload.driver.report import show
 from mlir_offload.driver.workspace import check_output, make_directory, open_output
-from mlir_offload.offload.contents import Image, Part, ProblemKind, all_images, all_problems
+from mlir_offload.offload.contents import (
+    Image,
+    Part,
+    Problem,
+    ProblemKind,
+    all_images,
+    all_problems,
+)
 from mlir_offload.offload.contents_reader import read_contents, visit_images
 from mlir_offload.offload.file_form import FileForm
 from mlir_offload.toolchain.byte_copy import copy_view
@@ -78,9 +85,10 @@ def extract(  # noqa: PLR0913 (one for each option)
     """
     part = read_contents(file)
     wanted = Wanted(kind, arch, kernel, image_kind)
-    chosen = [image for image in all_images(part) if wanted.fits(image)]
+    fitting = [image for image in all_images(part) if wanted.fits(image)]
+    chosen = [image for image in fitting if image.form]
     if not chosen:
-        raise _nothing(file, part, wanted)
+        raise _nothing(file, part, fitting, wanted)
     targets = _targets(file, chosen, output)
     if only_list:
         lines = (f"{targets[image.index]}: {described(image)}" for image in chosen)
@@ -89,7 +97,7 @@ def extract(  # noqa: PLR0913 (one for each option)
     _write_images(file, targets)
     for image in chosen:
         show(shown(f"{targets[image.index]}: {described(image)}"))
-    return _status(part, chosen)
+    return _status(part)
 
 
 def run_extract(arguments: Sequence[str]) -> int:
@@ -194,12 +202,15 @@ def _opened(path: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _nothing(file: Path, part: Part, wanted: Wanted) -> UsageError | VerificationError:
+def _nothing(
+    file: Path, part: Part, fitting: Sequence[Image], wanted: Wanted
+) -> UsageError | VerificationError:
+    """Return the error for a file of which nothing can be taken."""
     images = list(all_images(part))
+    damage = next(_damage(part), None)
+    if damage is not None and (fitting or not images):
+        return VerificationError(shown(damage.message), hint=damage.hint, location=str(file))
     if not images:
-        damage = next(iter(all_problems(part)), None)
-        if damage is not None and damage.kind is ProblemKind.DAMAGED:
-            return VerificationError(damage.message, hint=damage.hint, location=str(file))
         msg = f"{file} holds no device image: it is {part.form}"
         return UsageError(msg, hint="see 'mlir-offload inspect'")
     asked = ", ".join(_asked(wanted))
@@ -216,6 +227,15 @@ def _asked(wanted: Wanted) -> Iterator[str]:
             yield f"{name.replace('_', ' ')} {value}"
 
 
-def _status(part: Part, chosen: Sequence[Image]) -> int:
-    is_damaged = any(problem.kind is ProblemKind.DAMAGED for problem in all_problems(part))
-    return VerificationError.exit_status if is_damaged and chosen else 0
+def _status(part: Part) -> int:
+    """Return the exit status; say what could not be read, and so was left out."""
+    lost = list(_damage(part))
+    for problem in lost:
+        show(f"{part.name}: warning: {shown(problem.message)}")
+    return VerificationError.exit_status if lost else 0
+
+
+def _damage(part: Part) -> Iterator[Problem]:
+    for problem in all_problems(part):
+        if problem.kind in (ProblemKind.DAMAGED, ProblemKind.UNSUPPORTED):
+            yield problem

@@ -161,6 +161,22 @@ def test_nothing_is_left_where_one_image_cannot_be_written(
     assert names(out) == ["images.1.cuda.sm_90.cubin"]
 
 
+def test_an_image_that_cannot_be_inflated_is_left_out_and_said(
+    mlir_offload: list[str], images: dict[str, Path], tmp_path: Path
+) -> None:
+    fatbin, program = tmp_path / "f", Path(cuda_tool("ptxas")).with_name("fatbinary")
+    both = [f"--image3=kind=elf,sm={arch[3:]},file={path}" for arch, path in images.items()]
+    subprocess.run([program, "-64", "--compress-all", f"--create={fatbin}", *both], check=True)
+    data = bytearray(fatbin.read_bytes())
+    data[16 + 64 + 20] ^= 0xFF
+    fatbin.write_bytes(data)
+    done = extract(mlir_offload, fatbin, "-o", "out/", cwd=tmp_path)
+    assert done.returncode == 6
+    assert "warning: malformed fat binary: compressed image at offset " in done.stderr
+    (made,) = (tmp_path / "out").iterdir()
+    assert made.read_bytes() in [path.read_bytes() for path in images.values()]
+
+
 def test_a_name_from_a_file_cannot_lead_out_of_the_directory(
     mlir_offload: list[str], images: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -7,23 +7,20 @@ import json
 import os
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
 from support.cuda_tools import assemble, cuda_tool
 from support.hostile import bit_flips, spliced, survives, truncations
+from support.inspect_verb import LLVM, SCHEMA, documents, inspect
 
 from mlir_offload.offload.contents_reader import read_contents_of
 from mlir_offload.toolchain.byte_view import memory_view
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "docs" / "examples"
-SCHEMA = json.loads((ROOT / "driver" / "data" / "inspect.schema.json").read_text())
-LLVM = Path("/usr/lib/llvm-22/bin")
 CUDA_TRIPLE = "nvptx64-nvidia-cuda"
 PTX = """\
 .version 8.0
@@ -48,34 +45,6 @@ STORED = (
 )
 
 pytestmark = pytest.mark.llvm(22)
-
-
-@dataclass(frozen=True)
-class Said:
-    status: int
-    out: str
-    err: str
-
-
-def inspect(command: list[str], *arguments: str | Path, **environment: str) -> Said:
-    done = subprocess.run(
-        [*command, "inspect", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-        env={**os.environ, **environment},
-    )
-    assert "Traceback" not in done.stderr
-    return Said(done.returncode, done.stdout, done.stderr)
-
-
-def documents(command: list[str], *files: Path) -> list[dict[str, Any]]:
-    """Return what --json says of the files, checked against the schema."""
-    document = json.loads(inspect(command, "--json", *files).out)
-    jsonschema.validate(document, SCHEMA, cls=jsonschema.Draft202012Validator)
-    files_said: list[dict[str, Any]] = document["files"]
-    return files_said
 
 
 @pytest.fixture(scope="module")
@@ -232,12 +201,6 @@ def test_targets_attributes_are_shown(mlir_offload: list[str], tmp_path: Path) -
     assert [target.count("sm_") for target in said["modules"][0]["targets"]] == [1, 1]
 
 
-def test_mlir_without_llvm_is_a_clear_error(mlir_offload: list[str], tmp_path: Path) -> None:
-    said = inspect(mlir_offload, "--llvm", tmp_path, EXAMPLES / "saxpy.mlir")
-    assert said.status == 3
-    assert "error: " in said.err
-
-
 def test_every_file_is_shown_though_one_cannot_be_read(
     files: Mapping[str, Path], mlir_offload: list[str], tmp_path: Path
 ) -> None:
@@ -245,32 +208,6 @@ def test_every_file_is_shown_though_one_cannot_be_read(
     assert said.status == 7
     assert said.err.count("error: cannot read") == 2
     assert "kernel saxpy" in said.out
-
-
-@pytest.mark.parametrize(
-    ("content", "form"), [(b"", "empty file"), (b"hello\n", "text"), (b"\1\0\2", "unknown format")]
-)
-def test_what_holds_no_device_code_is_said_and_no_error(
-    content: bytes, form: str, mlir_offload: list[str], tmp_path: Path
-) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(content)
-    said = inspect(mlir_offload, path)
-    assert (said.status, said.err) == (0, "")
-    assert said.out.startswith(f"{path}: {form}, ")
-    assert said.out.endswith("holds no device code\n")
-
-
-def test_a_32_bit_object_is_said_to_be_out_of_reach(
-    mlir_offload: list[str], tmp_path: Path
-) -> None:
-    source = tmp_path / "f.c"
-    source.write_text("int f(void) { return 1; }\n")
-    made = tmp_path / "f.o"
-    subprocess.run([LLVM / "clang", "-m32", "-c", source, "-o", made], check=True)
-    said = inspect(mlir_offload, made)
-    assert said.status == 6
-    assert "problem: only 64-bit little-endian ELF files" in said.out
 
 
 def test_an_executable_cubin_that_is_packaged_is_told_to_be_lost(
@@ -367,67 +304,6 @@ def test_the_name_of_a_file_tells_nothing(
 def test_wrong_options_are_errors_of_the_command_line(mlir_offload: list[str]) -> None:
     assert inspect(mlir_offload).status == 2
     assert inspect(mlir_offload, "--bogus", "x").status == 2
-
-
-def host_object(folder: Path, *sections: tuple[str, Path]) -> Path:
-    """Return an object whose sections hold the files."""
-    source, made = folder / "host.s", folder / "host.o"
-    lines = (f'.section {name},"a"\n.p2align 12\n.incbin "{path}"\n' for name, path in sections)
-    source.write_text("".join(lines))
-    subprocess.run([LLVM / "clang", "-c", source, "-o", made], check=True)
-    return made
-
-
-@pytest.fixture
-def hip_bundle(tmp_path: Path) -> Path:
-    """Return a compressed bundle of a code object for two GPUs, as hipcc would embed it."""
-    source = tmp_path / "k.ll"
-    source.write_text("define amdgpu_kernel void @scale(ptr addrspace(1) %data) { ret void }\n")
-    images = []
-    for gpu in ("gfx906", "gfx90a"):
-        images.append(tmp_path / f"{gpu}.hsaco")
-        target = ["--target=amdgcn-amd-amdhsa", f"-mcpu={gpu}", "-nogpulib", "-x", "ir"]
-        command = [LLVM / "clang", *target, source, "-o", images[-1]]
-        subprocess.run(command, check=True, capture_output=True)
-    empty, bundle = tmp_path / "host", tmp_path / "bundle"
-    empty.touch()
-    ids = (
-        "host-x86_64-unknown-linux-gnu-,hip-amdgcn-amd-amdhsa--gfx906,hip-amdgcn-amd-amdhsa--gfx90a"
-    )
-    inputs = [f"-input={path}" for path in (empty, *images)]
-    options = ["-type=o", "-compress", f"-targets={ids}", *inputs, f"-output={bundle}"]
-    subprocess.run([LLVM / "clang-offload-bundler", *options], check=True)
-    return bundle
-
-
-def test_a_bundle_in_a_host_object_shows_its_code_objects(
-    hip_bundle: Path, mlir_offload: list[str], tmp_path: Path
-) -> None:
-    (said,) = documents(mlir_offload, host_object(tmp_path, (".hip_fatbin", hip_bundle)))
-    assert [(image["kind"], image["arch"]) for image in said["images"]] == [
-        ("hip", "gfx906"),
-        ("hip", "gfx90a"),
-    ]
-    first = said["images"][0]
-    assert (first["container"]["compression"], first["offset"]) == ("zstd", None)
-    assert first["sha256"] == hashlib.sha256((tmp_path / "gfx906.hsaco").read_bytes()).hexdigest()
-    assert [kernel["name"] for kernel in first["kernels"]] == ["scale"]
-    assert first["kernels"][0]["parameters"][0]["size_bytes"] == 8
-    assert said["problems"] == []
-
-
-def test_damage_deep_inside_is_named_and_hides_nothing_else(
-    hip_bundle: Path, files: Mapping[str, Path], mlir_offload: list[str], tmp_path: Path
-) -> None:
-    data = bytearray(hip_bundle.read_bytes())
-    data[40] ^= 0xFF
-    damaged = tmp_path / "damaged"
-    damaged.write_bytes(data)
-    made = host_object(tmp_path, (".hip_fatbin", damaged), (".nv_fatbin", files["fatbin"]))
-    said = inspect(mlir_offload, made)
-    assert said.status == 6
-    assert "problem: malformed offload bundle: compressed images at offset " in said.out
-    assert "kernel saxpy" in said.out
 
 
 def test_no_damage_to_an_object_makes_it_fail(files: Mapping[str, Path]) -> None:
