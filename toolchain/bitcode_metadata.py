@@ -99,7 +99,7 @@ class MetadataTable:
         if isinstance(found, Record):
             self._left -= found.count + 1
             if self._left < 0:
-                reason = "its nodes overlap"
+                reason = "the metadata take more to read than there is: nodes overlap or repeat"
                 raise found.malformed(reason)
         return found
 
