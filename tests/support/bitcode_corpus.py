@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from functools import cache
 from pathlib import Path
 
 RELEASES = (15, 16, 19, 22)
@@ -20,7 +21,7 @@ extern __device__ int elsewhere;
 __device__ int counter;
 __attribute__((constant)) float table[16];
 static __shared__ float tile[32][33];
-static __shared__ double one;
+static __shared__ double pair[2];
 static __device__ float helper(float value) { return value * 1.5f + table[3]; }
 template <class T> __global__ void store(T *place, T value) { *place = value; }
 template __global__ void store<double>(double *, double);
@@ -33,7 +34,7 @@ __global__ void calls(Four v, char c, short h, long long l, Four *out, Three thr
   *out = v;
   out->x += c + h + l + f + three.y + outside(out->y) + elsewhere;
 }
-__global__ void doubles(double *p) { one = *p; p[1] = one; }
+__global__ void doubles(double *p, int n) { pair[n & 1] = *p; p[1] = pair[0]; }
 """
 
 HOST = """
@@ -95,10 +96,16 @@ def tool(release: int, name: str) -> str:
     return f"/usr/lib/llvm-{release}/bin/{name}"
 
 
-def compile_bitcode(release: int, case: str, folder: Path) -> Path:
-    """Return the bitcode of a case, as the clang of that release writes it."""
+@cache
+def compile_bitcode(release: int, case: str, session: Path) -> Path:
+    """Return the bitcode of a case, as the clang of that release writes it: once in a session.
+
+    `session` is the folder of all tests.
+    """
     source, options = CASES[case]
-    path = folder / f"{case}.{release}.bc"
+    folder = session / f"bitcode-{release}-{case}"
+    folder.mkdir()
+    path = folder / f"{case}.bc"
     (folder / "source").write_text(source, encoding="utf-8")
     command = [tool(release, "clang"), *options, "-w", "-emit-llvm", "-c", "source"]
     subprocess.run([*command, "-o", path.name], check=True, cwd=folder)
