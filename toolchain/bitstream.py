@@ -175,7 +175,13 @@ class BitStream:
             raise self.malformed(position, "module", reason)
 
     def decode(self, place: _Array) -> Sequence[int]:
-        """Return the numbers of an array."""
+        """Return the numbers of an array. Raises VerificationError where one is too large."""
+        try:
+            return self._decoded(place)
+        except ValueError as error:
+            raise self.malformed(place.position, "array", str(error)) from error
+
+    def _decoded(self, place: _Array) -> Sequence[int]:
         (encoding, width), data = place.element, self.data
         if encoding is _CHAR6:
             return char6(data, place.position, place.count)
