@@ -21,7 +21,7 @@ from mlir_offload.toolchain.bitcode_global import (
     kernel_conventions,
 )
 from mlir_offload.toolchain.bitcode_hash import CodeHash
-from mlir_offload.toolchain.bitcode_metadata import MetadataTable, kernel_attachments
+from mlir_offload.toolchain.bitcode_metadata import MetadataTable, function_attachments
 from mlir_offload.toolchain.bitcode_reference import ReferenceGraph
 from mlir_offload.toolchain.byte_view import ByteView
 from mlir_offload.toolchain.data_layout import TypeSizes, aligned, parse_data_layout
@@ -91,9 +91,10 @@ class _KernelReader:
         self.sizes = TypeSizes(module.types, parse_data_layout(module.data_layout))
         self._module = module
         self._annotations = _annotations(metadata)
+        attached = function_attachments(module, metadata, "reqd_work_group_size")
         self._group_sizes = {
-            name: _three([one for one in metadata.node(node) if isinstance(one, int)])
-            for name, node in kernel_attachments(module, "reqd_work_group_size").items()
+            name: _three([one for one in operands if isinstance(one, int)])
+            for name, operands in attached.items()
         }
 
     def is_kernel(self, function: BitcodeFunction) -> bool:

@@ -51,7 +51,8 @@ def embedded_objects(module: BitcodeModule, constants: ConstantTable) -> Iterato
     for variable in module.variables:
         if variable.section == _IMAGE_SECTION and variable.initializer is not None:
             data = constants.content(variable.initializer)
-            yield EmbeddedObject(variable.name, variable.section, data or b"")
+            if data is not None:
+                yield EmbeddedObject(variable.name, variable.section, data)
 
 
 def offload_entries(module: BitcodeModule, constants: ConstantTable) -> tuple[BitcodeEntry, ...]:

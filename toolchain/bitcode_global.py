@@ -20,7 +20,8 @@ _LINKAGES = (
 _VISIBILITIES = ("default", "hidden", "protected")
 _MAX_ALIGN_LOG = 33
 _EXPLICIT_TYPE = 2
-_STRING_TABLE_VERSION = 2
+# From this version of modules on (LLVM 5) their names are in a table of the file.
+STRING_TABLE_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +100,13 @@ def convention_name(number: int) -> str:
 
 
 class StringTable:
-    """The names of a module: a piece of one string for each, or (LLVM before 5) one for each value."""
+    """The names of all modules of a file: one string, of which each name is a piece."""
 
-    __slots__ = ("_known", "_left", "_strings", "_values")
+    __slots__ = ("_known", "_left", "_strings")
 
-    def __init__(self, strings: bytes, values: Mapping[int, bytes]) -> None:
-        """Take what there is of both kinds."""
+    def __init__(self, strings: bytes) -> None:
+        """Take the string."""
         self._strings = strings
-        self._values = values
         self._known: dict[tuple[int, int], str] = {}
         # Each name stands there once; pieces that overlap could else be larger than any file.
         self._left = 2 * len(strings)
@@ -121,16 +121,9 @@ class StringTable:
             if begin + size > len(self._strings) or self._left < 0:
                 reason = f"its name, {size} bytes at {begin}, is not in the string table"
                 raise record.malformed(reason)
-            name = self._known[place] = _decoded(self._strings[begin : begin + size])
+            name = self._strings[begin : begin + size].decode("utf-8", "backslashreplace")
+            self._known[place] = name
         return name
-
-    def of_value(self, number: int) -> str:
-        """Return the name of a value, '' where it has none."""
-        return _decoded(self._values.get(number, b""))
-
-
-def _decoded(name: bytes) -> str:
-    return name.decode("utf-8", "backslashreplace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +135,11 @@ class GlobalReader:
     sections: Sequence[str]
     names: StringTable
 
-    def read(self, record: Record, number: int) -> Symbol:
-        """Return the global of a record; `number` is its number as a value."""
-        if self.version >= _STRING_TABLE_VERSION:
-            name, values = self.names.piece(record), record.values[2:]
-        else:
-            name, values = self.names.of_value(number), record.values
+    def read(self, record: Record) -> Symbol:
+        """Return the global of a record; its name is '' where the module keeps names elsewhere."""
+        name, values = "", record.values
+        if self.version >= STRING_TABLE_VERSION:
+            name, values = self.names.piece(record), values[2:]
         fields = _Fields(record, values)
         if record.code == ModuleCode.FUNCTION:
             return self._function(name, fields)
