@@ -18,7 +18,6 @@ from mlir_offload.toolchain.bitcode_global import (
     BitcodeFunction,
     BitcodeVariable,
     Symbol,
-    kernel_conventions,
 )
 from mlir_offload.toolchain.bitcode_hash import CodeHash
 from mlir_offload.toolchain.bitcode_metadata import MetadataTable, function_attachments
@@ -105,7 +104,7 @@ class _KernelReader:
         """Return whether a host can launch it: by its convention, or as LLVM before 20 marks it."""
         if function.is_declaration:
             return False
-        if function.convention in kernel_conventions():
+        if function.has_kernel_convention:
             return True
         if self._annotations.get(function.name, {}).get("kernel") == 1:
             return True
