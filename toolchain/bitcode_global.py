@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from mlir_offload.toolchain.bitcode_code import ModuleCode, TypeCode
 from mlir_offload.toolchain.bitcode_type import TypeTable
@@ -43,7 +44,14 @@ class BitcodeFunction:
     @property
     def convention(self) -> str:
         """Return the calling convention as LLVM's text names it."""
-        return convention_name(self.calling_convention)
+        return load_conventions().names.get(
+            self.calling_convention, f"cc {self.calling_convention}"
+        )
+
+    @property
+    def has_kernel_convention(self) -> bool:
+        """Return whether its calling convention is one of functions that a host launches."""
+        return self.convention in load_conventions().kernels
 
     @property
     def is_intrinsic(self) -> bool:
@@ -82,21 +90,32 @@ class BitcodeAlias:
 Symbol = BitcodeFunction | BitcodeVariable | BitcodeAlias
 
 
-@cache
-def _conventions() -> Mapping[int, str]:
-    rows = load_table("mlir_offload.toolchain", "bitcode")["calling_conventions"]
-    return {int(row["number"]): str(row["name"]) for row in rows}
+@dataclass(frozen=True, slots=True)
+class Conventions:
+    """Names of calling conventions by number, and which are those of kernels."""
+
+    names: Mapping[int, str]
+    kernels: frozenset[str]
 
 
 @cache
-def kernel_conventions() -> frozenset[str]:
-    """Return the calling conventions of functions that a host launches."""
-    return frozenset(load_table("mlir_offload.toolchain", "bitcode")["kernels"])
+def load_conventions() -> Conventions:
+    """Return the table that ships with the package."""
+    return parse_conventions(load_table("mlir_offload.toolchain", "bitcode"))
 
 
-def convention_name(number: int) -> str:
-    """Return a calling convention as LLVM's text names it."""
-    return _conventions().get(number, f"cc {number}")
+def parse_conventions(table: Mapping[str, Any]) -> Conventions:
+    """Return the checked table. Raises ValueError naming what is wrong."""
+    rows = table["calling_conventions"]
+    names = {int(row["number"]): str(row["name"]) for row in rows}
+    kernels = frozenset(str(name) for name in table["kernels"])
+    if len(names) != len(rows) or len(set(names.values())) != len(rows):
+        msg = "bitcode: a calling convention is listed twice"
+        raise ValueError(msg)
+    if strangers := kernels - set(names.values()):
+        msg = f"bitcode: {sorted(strangers)} are no calling conventions"
+        raise ValueError(msg)
+    return Conventions(names, kernels)
 
 
 class StringTable:

@@ -1,9 +1,8 @@
 """LLVM's bitstream: blocks of records, packed by abbreviations (llvm.org/docs/BitCodeFormat.html).
 
-Nothing here knows what a record means. Blocks are entered only where the caller asks for it, and
-long arrays are decoded only when they are looked at. Positions are in bits from the begin of the
-stream. The work is linear in the size of the stream: what an abbreviation gives for nothing
-(literals, fields of no width) is counted, and may not outnumber the bits.
+Nothing here knows what a record means. Blocks are entered, and long arrays decoded, only where the
+caller asks for it. Positions are in bits from the begin of the stream. The work is linear in its size:
+what an abbreviation gives for nothing (literals, fields of no width) may not outnumber the bits.
 """
 
 from __future__ import annotations
@@ -164,35 +163,30 @@ class BitStream:
             raise self.malformed(position, "record", reason)
 
     def keep(self, position: int) -> None:
-        """Count what a reader keeps in memory: a type, a symbol, an attribute, a block.
+        """Count what a reader keeps in memory. Raises VerificationError where that is too much.
 
-        Raises VerificationError where there are more than one for each four bytes. Abbreviations can
-        make each of them as small as three bits; LLVM's take more than twice as much.
+        Abbreviations can make a type or a symbol as small as three bits; LLVM's take far more.
         """
         self._budget.entries -= 1
         if self._budget.entries < 0:
-            reason = f"there are more entries than {self.size // 8} bytes can hold"
-            raise self.malformed(position, "module", reason)
+            raise self.malformed(position, "module", "more entries than its size can hold")
 
     def decode(self, place: _Array) -> Sequence[int]:
         """Return the numbers of an array. Raises VerificationError where one is too large."""
-        try:
-            return self._decoded(place)
-        except ValueError as error:
-            raise self.malformed(place.position, "array", str(error)) from error
-
-    def _decoded(self, place: _Array) -> Sequence[int]:
         (encoding, width), data = place.element, self.data
         if encoding is _CHAR6:
             return char6(data, place.position, place.count)
         if encoding is _FIXED:
             return fixed_numbers(data, place.position, place.count, width)
-        if width != _USUAL_CHUNK:
+        try:
+            if width == _USUAL_CHUNK:
+                return vbr6_numbers(data, place.position, place.end)
             return vbr_numbers(data, place.position, place.end, place.count, width)[0]
-        return vbr6_numbers(data, place.position, place.end)
+        except ValueError as error:
+            raise self.malformed(place.position, "record", str(error)) from error
 
     def malformed(self, position: int, field: str, reason: str) -> VerificationError:
-        """Return the error that names a place: its bit, and its byte in the file."""
+        """Return the error that names a place."""
         return self.view.malformed(position >> 3, f"{field} (bit {position & 7})", reason)
 
 

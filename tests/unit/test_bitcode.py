@@ -3,6 +3,7 @@ from __future__ import annotations
 import struct
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.bitcode_corpus import RELEASES, assemble, compile_bitcode, tool
@@ -12,7 +13,13 @@ from mlir_offload.toolchain.bitcode_attribute import FUNCTION_PLACE
 from mlir_offload.toolchain.bitcode_census import read_bitcode_census
 from mlir_offload.toolchain.bitcode_code import AttributeForm, AttributeKind
 from mlir_offload.toolchain.bitcode_constant import ConstantTable
-from mlir_offload.toolchain.bitcode_global import BitcodeAlias, BitcodeFunction, BitcodeVariable
+from mlir_offload.toolchain.bitcode_global import (
+    BitcodeAlias,
+    BitcodeFunction,
+    BitcodeVariable,
+    load_conventions,
+    parse_conventions,
+)
 from mlir_offload.toolchain.bitcode_metadata import MetadataTable, NodeNumber
 from mlir_offload.toolchain.bitcode_type import quoted_name
 from mlir_offload.toolchain.byte_view import memory_view
@@ -276,3 +283,37 @@ def test_a_census_counts_attributes_by_form_and_kind() -> None:
 def test_what_is_no_bitcode_is_refused(data: bytes, reason: str) -> None:
     with pytest.raises(VerificationError, match=reason):
         read(data)
+
+
+@pytest.mark.parametrize(
+    ("table", "reason"),
+    [
+        ({"calling_conventions": [(1, "a"), (1, "b")], "kernels": []}, "listed twice"),
+        ({"calling_conventions": [(1, "a"), (2, "a")], "kernels": []}, "listed twice"),
+        ({"calling_conventions": [(1, "a")], "kernels": ["b"]}, r"\['b'\] are no calling"),
+    ],
+)
+def test_a_wrong_table_of_conventions_is_refused(table: dict[str, Any], reason: str) -> None:
+    rows = [{"number": number, "name": name} for number, name in table["calling_conventions"]]
+    with pytest.raises(ValueError, match=reason):
+        parse_conventions({**table, "calling_conventions": rows})
+
+
+@pytest.mark.parametrize("release", LLVM)
+def test_calling_conventions_are_named_as_in_text(release: int) -> None:
+    numbers = [number for number in load_conventions().names if number]
+    lines = [f"define cc {number} void @f{number}() {{ ret void }}" for number in numbers]
+    kept = [line for line in lines if number_is_kept(release, line)]
+    data = assemble(release, "\n".join(kept))
+    command = [tool(release, "llvm-dis"), "-", "-o", "-"]
+    text = subprocess.run(command, input=data, check=True, stdout=subprocess.PIPE).stdout.decode()
+    for one in read(data).functions:
+        assert f"{one.convention} void @{one.name}(" in text
+
+
+def number_is_kept(release: int, line: str) -> bool:
+    """Return whether the release has the number; what it does not know it prints as one."""
+    since = {21: 19, 104: 19, 105: 19}
+    number = int(line.split()[2])
+    # Interrupt handlers must have parameters.
+    return since.get(number, 0) <= release and number != 83

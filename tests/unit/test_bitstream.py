@@ -203,6 +203,18 @@ def test_what_no_writer_makes_is_refused_with_its_place(
         read(writer.bytes())
 
 
+@pytest.mark.parametrize("count", [10, 100])
+def test_a_number_that_is_too_large_is_refused_in_short_and_in_long_records(count: int) -> None:
+    writer = BitWriter()
+    with writer.block(8, 3):
+        writer.raw_record(5, count)
+        writer.fixed((1 << 6 * 14) - 1, 6 * 14)
+        for _ in range(count):
+            writer.vbr(1, 6)
+    with pytest.raises(VerificationError, match=r"at offset .* a number has more than 64 bits"):
+        list(read(writer.bytes())[0].values)
+
+
 def test_a_block_that_ends_before_its_length_is_refused() -> None:
     writer = BitWriter()
     with writer.block(8, 3):
