@@ -24,6 +24,7 @@ _ROW_LISTS = (
     ("linker_wrapper", "cuda_path"),
     ("linker_wrapper", "device_opt_level"),
     ("linker_wrapper", "device_feature"),
+    ("linker_wrapper", "relocatable_link"),
 )
 
 
@@ -85,6 +86,7 @@ class OffloadAbi:
     device_opt_argument: str
     device_feature_argument: str
     cuda_arguments: tuple[str, ...]
+    has_relocatable_link: bool
 
     def kind_code(self, kind: Kind) -> int:
         """Return the number of an offload kind in containers and entries."""
@@ -130,6 +132,7 @@ def load_abi(major: int) -> OffloadAbi:
         device_opt_argument=row_of(wrapper["device_opt_level"], major)["argument"],
         device_feature_argument=row_of(wrapper["device_feature"], major)["argument"],
         cuda_arguments=tuple(row_of(wrapper["cuda_path"], major)["arguments"]),
+        has_relocatable_link=row_of(wrapper["relocatable_link"], major)["links"],
     )
 
 

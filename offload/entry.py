@@ -11,7 +11,6 @@ from mlir_offload.toolchain.target import Kind
 if TYPE_CHECKING:
     from mlir_offload.offload.abi import EntryLayout, OffloadAbi
 
-_STUB_PREFIX = "__device_stub__"
 _ENTRY_VERSION = 1
 
 
@@ -22,11 +21,6 @@ class OffloadEntry:
     kind: Kind
     name: str
     address: str
-
-
-def stub_symbol(kernel: str) -> str:
-    """Return the host symbol of a kernel, as clang names it for CUDA."""
-    return f"{_STUB_PREFIX}{kernel}"
 
 
 def entry_symbol(entry: OffloadEntry, layout: EntryLayout) -> str:
@@ -53,6 +47,6 @@ def render_entry(entry: OffloadEntry, index: int, abi: OffloadAbi) -> str:
     return (
         f"{global_name(name_symbol)} = internal unnamed_addr constant [{len(text)} x i8] "
         f'c"{escape_bytes(text)}"{section}\n'
-        f"{global_name(entry_symbol(entry, layout))} = weak constant {{ {types} }} "
+        f"{global_name(entry_symbol(entry, layout))} = internal constant {{ {types} }} "
         f'{{ {members} }}, section "{layout.section(entry.kind)}", align {layout.align}\n'
     )
