@@ -45,7 +45,7 @@ _DEFINITIONS = {
 }
 
 
-def annotate_host(
+def annotate_host(  # noqa: PLR0913 (the parts of one module)
     ll_text: str,
     *,
     kernels: Sequence[HostKernel],
