@@ -30,7 +30,7 @@ from mlir_offload.driver.options import (
 from mlir_offload.driver.parallel import beside
 from mlir_offload.driver.report import render_times, show
 from mlir_offload.driver.workspace import check_output, open_workspace
-from mlir_offload.toolchain.errors import ToolchainError
+from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
 from mlir_offload.toolchain.process import Command, Runner
 from mlir_offload.toolchain.search import SearchPlaces
 from mlir_offload.toolchain.target import Kind, Target
@@ -111,6 +111,7 @@ def _make_context(options: CompileOptions, workspace: Path, runner: Runner) -> B
         # Loaded while the programs that say their release run.
         partial(import_module, "mlir_offload.driver.normalize"),
     )
+    _check_consumer(options, llvm.version.major)
     _check_archs(targets, llvm.version.major, cuda)
     executor = Executor(
         runner,
@@ -139,6 +140,14 @@ def _toolkit(
         if places.cuda is not None or not makes_bitcode:
             raise
         return None
+
+
+def _check_consumer(options: CompileOptions, major: int) -> None:
+    """Refuse a release that links other than the one that lowers."""
+    if options.for_clang and not options.is_for_any_clang and int(options.for_clang) != major:
+        msg = f"--for-clang={options.for_clang}: this call compiles with LLVM {major}, for itself"
+        hint = f"choose the release with --llvm={options.for_clang}, or use --for-clang=any with -c"
+        raise CompatibilityError(msg, hint=hint)
 
 
 def _check_archs(targets: Sequence[Target], major: int, cuda: CudaToolkit | None) -> None:

@@ -32,6 +32,8 @@ options:
                         (default: the GPU of this machine, else the CPU)
   --device-code=FORM    bitcode (device LTO at the link), object (assembled by ptxas), or
                         auto: bitcode with -c, object where one call compiles and links
+  --for-clang=N|any     release that links the object (default: the one that compiles); 'any'
+                        with -c: 15 to 19 and from 21
   --llvm=N|PATH         LLVM release or prefix (default: the newest complete one)
   --cuda-path=PATH      CUDA toolkit
   --rocm-path=PATH      ROCm installation

@@ -124,7 +124,7 @@ def _annotate(
     output: Path,
 ) -> None:
     """Package the images and write the host module that carries them."""
-    executor, release = context.executor, str(context.consumer)
+    executor, release = context.executor, context.for_clang
     arguments: list[str | Path] = []
     images = [image for module in device for image in module.images]
     if images:

@@ -43,6 +43,11 @@ class BuildContext:
         """Return the LLVM release that reads what is written: its major number."""
         return self.llvm.version.major
 
+    @property
+    def for_clang(self) -> str:
+        """Return who links what is written, as `--for-clang=` of a step spells it."""
+        return self.options.for_clang or str(self.consumer)
+
     def targets_of(self, kind: Kind) -> tuple[Target, ...]:
         """Return the targets of one offload kind."""
         return tuple(target for target in self.targets if target.kind is kind)

@@ -28,6 +28,7 @@ class DeviceCode(Enum):
     OBJECT = "object"
 
 
+_ANY = "any"
 MLIR_SUFFIXES = frozenset({".mlir", ".mlirbc"})
 COMPILED_SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cxx", ".ll", ".bc", ".s"})
 LINKED_SUFFIXES = frozenset({".o", ".obj", ".a", ".so"})
@@ -57,6 +58,7 @@ class CompileOptions:
     save_temps: Path | None = None
     offload_archs: tuple[str, ...] = ()
     wanted_device_code: DeviceCode | None = None
+    for_clang: str = ""
     llvm: str = ""
     cuda_path: str = ""
     rocm_path: str = ""
@@ -67,11 +69,18 @@ class CompileOptions:
     def device_code(self) -> DeviceCode:
         """Return the form of GPU code: bitcode in objects, so that a link optimises over files.
 
-        A call that links at once has nothing to gain from that, and links faster without.
+        A call that links at once has nothing to gain from that, and links faster without; no
+        bitcode is read by every release.
         """
         if self.wanted_device_code is not None:
             return self.wanted_device_code
-        return DeviceCode.OBJECT if self.mode is Mode.LINK else DeviceCode.BITCODE
+        is_final = self.mode is Mode.LINK or self.is_for_any_clang
+        return DeviceCode.OBJECT if is_final else DeviceCode.BITCODE
+
+    @property
+    def is_for_any_clang(self) -> bool:
+        """Return whether several releases of LLVM are to link the object."""
+        return self.for_clang == _ANY
 
     @property
     def mode(self) -> Mode:
@@ -124,6 +133,13 @@ def _device_code(options: CompileOptions, value: str) -> CompileOptions:
     return replace(options, wanted_device_code=forms[value])
 
 
+def _for_clang(options: CompileOptions, value: str) -> CompileOptions:
+    if value != _ANY and not value.isdecimal():
+        msg = f"--for-clang={value}: not a release of LLVM"
+        raise UsageError(msg, hint=f"name the release that links, such as 22, or '{_ANY}'")
+    return replace(options, for_clang=value)
+
+
 def _jobs(options: CompileOptions, value: str) -> CompileOptions:
     if not value.isdecimal() or int(value) < 1:
         msg = f"-j needs a number from 1, not '{value}'"
@@ -159,6 +175,7 @@ _FLAGS: Mapping[str, _Apply] = {
 _JOINED: Mapping[str, _Apply] = {
     "--offload-arch=": _offload_arch,
     "--device-code=": _device_code,
+    "--for-clang=": _for_clang,
     "--llvm=": _store("llvm"),
     "--cuda-path=": _store("cuda_path"),
     "--rocm-path=": _store("rocm_path"),
@@ -249,4 +266,16 @@ def _consistent(options: CompileOptions) -> CompileOptions:
     if options.mode is not Mode.LINK and options.shared:
         msg = f"-shared links, {options.mode.value} does not"
         raise UsageError(msg, hint="leave one of them out")
+    if options.is_for_any_clang:
+        _check_for_any(options)
     return options
+
+
+def _check_for_any(options: CompileOptions) -> None:
+    """Refuse what one release of LLVM makes for itself: a linked file, and LLVM IR of any kind."""
+    what = "a linked file" if options.mode is Mode.LINK else "LLVM IR" if options.emit_llvm else ""
+    if options.device_code is DeviceCode.BITCODE:
+        what = "device bitcode"
+    if what:
+        msg = f"--for-clang={_ANY} is for objects: {what} serves one release of LLVM only"
+        raise UsageError(msg, hint="use -c, with --device-code=object or none")

@@ -10,6 +10,7 @@ import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,13 +19,20 @@ from mlir_offload.toolchain.errors import MlirOffloadError, UsageError
 from mlir_offload.toolchain.target import Kind, Target
 from mlir_offload.toolchain.version import parse_version
 
+if TYPE_CHECKING:
+    from mlir_offload.offload.entry import OffloadEntry
+
 # A comma in a file name does not end the value.
 _IMAGE_PARTS = re.compile(r",(?=(?:file|triple|arch|kind|feature)=)")
+_VARIABLE_KEYS = frozenset(
+    ("kind", "name", "address", "size", "type", "flags", "data", "auxiliary")
+)
+_VARIABLE_FLAGS = frozenset(("extern", "constant", "normalized"))
 _PATH = click.Path(path_type=Path)
 _output = click.option("-o", "--output", type=_PATH, required=True)
 _kernels = click.option("--kernel", "kernels", multiple=True)
 _release = click.option("--llvm", "major", type=int, required=True)
-_consumer = click.option("--for-clang", "consumer", type=int, required=True)
+_consumer = click.option("--for-clang", "consumer", required=True, metavar="RELEASE|any")
 _source = click.argument("source", type=_PATH)
 
 
@@ -119,13 +127,16 @@ def unsplit(output: Path) -> Path:
 )
 @_consumer
 @_output
-def _package(images: tuple[str, ...], consumer: int, output: Path) -> None:
+def _package(images: tuple[str, ...], consumer: str, output: Path) -> None:
     """Write device images into one offload binary, as clang-offload-packager does."""
-    from mlir_offload.offload.abi import load_abi
+    from mlir_offload.offload.abi import load_abis
     from mlir_offload.offload.binary import serialize_binary
+    from mlir_offload.offload.consumer import check_images
 
-    abi = load_abi(consumer)
-    output.write_bytes(serialize_binary((_image(text) for text in images), abi))
+    abis = load_abis(consumer)
+    parsed = [_image(text) for text in images]
+    check_images(parsed, abis)
+    output.write_bytes(serialize_binary(parsed, abis[-1]))
 
 
 @step.command("cuda-directory")
@@ -133,7 +144,7 @@ def _package(images: tuple[str, ...], consumer: int, output: Path) -> None:
 @click.option("--nvlink", type=_PATH, required=True)
 @click.option("--fatbinary", type=_PATH, required=True)
 @click.option("--cuda-version", "version", required=True)
-@_consumer
+@click.option("--for-clang", "consumer", type=int, required=True)
 @_output
 def _cuda_directory(
     ptxas: Path, nvlink: Path, fatbinary: Path, version: str, consumer: int, output: Path
@@ -185,6 +196,13 @@ def _detach(source: Path, output: Path) -> None:
 @click.option("--declared", multiple=True, help="a kernel that another file defines")
 @click.option("--kind", "kinds", type=click.Choice([kind.value for kind in Kind]), multiple=True)
 @click.option("--binary", type=_PATH, help="the offload binary to embed")
+@click.option(
+    "--variable",
+    "variables",
+    multiple=True,
+    metavar="kind=,name=,address=,size=,…",
+    help="a device global with its shadow; also type=, flags=, data=, auxiliary=",
+)
 @click.option("--location", default="", help="the file that errors name")
 @_consumer
 @_output
@@ -195,12 +213,13 @@ def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
     declared: tuple[str, ...],
     kinds: tuple[str, ...],
     binary: Path | None,
+    variables: tuple[str, ...],
     location: str,
-    consumer: int,
+    consumer: str,
     output: Path,
 ) -> None:
     """Embed the images, register the kernels, resolve the launches; write text or bitcode."""
-    from mlir_offload.offload.abi import load_abi
+    from mlir_offload.offload.abi import load_abis
     from mlir_offload.offload.annotate import annotate_host
     from mlir_offload.offload.host_module import kernel_signatures
     from mlir_offload.offload.stub import HostKernel
@@ -214,7 +233,8 @@ def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
         kernels=[HostKernel(symbol, signatures[symbol]) for symbol in kernels],
         kinds=[Kind(kind) for kind in kinds],
         binary=binary.read_bytes() if binary else b"",
-        abi=load_abi(consumer),
+        abis=load_abis(consumer),
+        variables=[_variable(variable) for variable in variables],
         declared=declared,
         location=location,
     )
@@ -246,6 +266,35 @@ def _image(text: str) -> DeviceImage:
     data = Path(values["file"]).read_bytes()
     target = Target(Kind(values["kind"]), values["triple"], values["arch"])
     return DeviceImage(target, data, image_kind_of(data), feature=values.get("feature", ""))
+
+
+def _variable(text: str) -> OffloadEntry:
+    """Read one `--variable=` argument. Raises UsageError for what is missing or unknown."""
+    from mlir_offload.offload.entry import EntryType, OffloadEntry
+
+    values = dict(part.partition("=")[::2] for part in text.split(","))
+    flags = {flag for flag in values.get("flags", "").split("+") if flag}
+    unknown = sorted((values.keys() - _VARIABLE_KEYS) | (flags - _VARIABLE_FLAGS))
+    hint = "write kind=KIND,name=NAME,address=SHADOW,size=BYTES[,type=TYPE][,flags=constant]"
+    if unknown:
+        msg = f"--variable={text}: unknown {unknown[0]}"
+        raise UsageError(msg, hint=hint)
+    try:
+        return OffloadEntry(
+            Kind(values["kind"]),
+            values["name"],
+            values["address"],
+            EntryType(values.get("type", EntryType.GLOBAL)),
+            int(values["size"]),
+            is_extern="extern" in flags,
+            is_constant="constant" in flags,
+            is_normalized="normalized" in flags,
+            data=int(values.get("data", "0")),
+            auxiliary=values.get("auxiliary", ""),
+        )
+    except (KeyError, ValueError) as error:
+        msg = f"--variable={text}: missing or wrong: {error}"
+        raise UsageError(msg, hint=hint) from error
 
 
 def _read(path: Path) -> str:

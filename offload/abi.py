@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from mlir_offload.toolchain.errors import CompatibilityError
+from mlir_offload.toolchain.errors import CompatibilityError, UsageError
 from mlir_offload.toolchain.tables import load_table
 
 if TYPE_CHECKING:
@@ -15,11 +15,13 @@ if TYPE_CHECKING:
 
     from mlir_offload.toolchain.target import Kind
 
+ANY_CONSUMER = "any"
 _FIELD_BYTES = {"i16": 2, "i32": 4, "i64": 8, "ptr": 8}
 _ROW_LISTS = (
     ("container", "rows"),
     ("offload_kinds",),
     ("entries",),
+    ("entry_values",),
     ("linker_wrapper", "fatbinary_image_option"),
     ("linker_wrapper", "cuda_path"),
     ("linker_wrapper", "device_opt_level"),
@@ -74,6 +76,25 @@ class EntryLayout:
 
 
 @dataclass(frozen=True, slots=True)
+class EntryValues:
+    """What the members of an entry say in an LLVM release, and which entries its wrapper registers.
+
+    `managed_members` names, for a managed variable, the struct member and what stands in it;
+    `registered` are offload kinds with the types of entries.
+    """
+
+    flags: tuple[tuple[str, int], ...]
+    has_type_in_data: bool
+    managed_members: tuple[tuple[str, str], ...]
+    registered: frozenset[tuple[str, str]]
+    coff_suffix: str | None
+
+    def flag(self, name: str) -> int:
+        """Return the bits of a flag; none where this release does not tell it."""
+        return dict(self.flags).get(name, 0)
+
+
+@dataclass(frozen=True, slots=True)
 class OffloadAbi:
     """What the linker wrapper and the runtimes of one LLVM release read."""
 
@@ -82,6 +103,7 @@ class OffloadAbi:
     string_keys: tuple[str, ...]
     kind_codes: tuple[tuple[str, int], ...]
     entry: EntryLayout
+    entry_values: EntryValues
     fatbinary_option: str
     device_opt_argument: str
     device_feature_argument: str
@@ -89,8 +111,15 @@ class OffloadAbi:
     has_relocatable_link: bool
 
     def kind_code(self, kind: Kind) -> int:
-        """Return the number of an offload kind in containers and entries."""
-        return dict(self.kind_codes)[kind.value]
+        """Return the number of an offload kind in containers and entries.
+
+        Raises CompatibilityError for a kind that this release does not have.
+        """
+        code = dict(self.kind_codes).get(kind.value)
+        if code is None:
+            msg = f"LLVM {self.major} has no offload kind {kind}"
+            raise CompatibilityError(msg, hint="link with a newer release of LLVM")
+        return code
 
     def device_opt_arguments(self, triple: str, level: int) -> tuple[str, ...]:
         """Return what `clang --offload-link` needs to optimise bitcode images at `-O<level>`."""
@@ -128,12 +157,33 @@ def load_abi(major: int) -> OffloadAbi:
         string_keys=tuple(container["string_keys"]),
         kind_codes=tuple(row_of(table["offload_kinds"], major)["codes"].items()),
         entry=_entry_layout(row_of(table["entries"], major)),
+        entry_values=_entry_values(row_of(table["entry_values"], major)),
         fatbinary_option=row_of(wrapper["fatbinary_image_option"], major)["option"],
         device_opt_argument=row_of(wrapper["device_opt_level"], major)["argument"],
         device_feature_argument=row_of(wrapper["device_feature"], major)["argument"],
         cuda_arguments=tuple(row_of(wrapper["cuda_path"], major)["arguments"]),
         has_relocatable_link=row_of(wrapper["relocatable_link"], major)["links"],
     )
+
+
+def load_abis(consumer: str) -> tuple[OffloadAbi, ...]:
+    """Return the ABIs that an object has to follow together: one for a release (`22`), two for `any`.
+
+    `any` stands for every release of the table except `any_exceptions`. Raises UsageError for
+    another word, CompatibilityError for a release that the table does not know.
+    """
+    if consumer == ANY_CONSUMER:
+        majors = offload_table()["any_consumer"]["entries_of"]
+        return tuple(load_abi(major) for major in majors)
+    if not consumer.isdecimal():
+        msg = f"--for-clang={consumer}: not a release of LLVM"
+        raise UsageError(msg, hint=f"name a release, such as 22, or '{ANY_CONSUMER}'")
+    return (load_abi(int(consumer)),)
+
+
+def any_exceptions() -> tuple[int, ...]:
+    """Return the releases that cannot link an object for `any`."""
+    return tuple(offload_table()["any_consumer"]["without"])
 
 
 @cache
@@ -174,7 +224,7 @@ def check_table(table: Mapping[str, Any]) -> None:
         rows: Any = table
         for key in path:
             rows = rows[key]
-        _check_rows(".".join(path), rows, first)
+        check_rows(".".join(path), rows, first)
     for row in table["entries"]:
         unknown = {field.partition(":")[2] for field in row["fields"]} - _FIELD_BYTES.keys()
         if unknown:
@@ -187,7 +237,8 @@ def row_of(rows: Sequence[Mapping[str, Any]], major: int) -> Mapping[str, Any]:
     return [row for row in rows if row["since"] <= major][-1]
 
 
-def _check_rows(name: str, rows: Sequence[Mapping[str, Any]], first: int) -> None:
+def check_rows(name: str, rows: Sequence[Mapping[str, Any]], first: int) -> None:
+    """Raise ValueError where rows do not rise from the first release or lack their evidence."""
     releases = [row["since"] for row in rows]
     if not releases or releases[0] > first or releases != sorted(set(releases)):
         msg = f"{name}: rows must rise from LLVM {first}, not {releases}"
@@ -213,4 +264,16 @@ def _entry_layout(row: Mapping[str, Any]) -> EntryLayout:
         sections=tuple(row["sections"].items()),
         align=row["align"],
         has_symbols_metadata=row["symbols_metadata"],
+    )
+
+
+def _entry_values(row: Mapping[str, Any]) -> EntryValues:
+    return EntryValues(
+        flags=tuple(row["flags"].items()),
+        has_type_in_data=row["has_type_in_data"],
+        managed_members=tuple(row["managed"].items()),
+        registered=frozenset(
+            (kind, name) for kind, names in row["registered"].items() for name in names
+        ),
+        coff_suffix=row["coff_suffix"],
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from mlir_offload.offload.entry import OffloadEntry, entry_symbol, render_entry
+from mlir_offload.offload.entry import OffloadEntry
 from mlir_offload.offload.host_module import (
     escape_blob,
     extend_used_list,
@@ -13,15 +13,16 @@ from mlir_offload.offload.host_module import (
     next_metadata_number,
     string_constants,
 )
-from mlir_offload.offload.mangling import stub_symbol
+from mlir_offload.offload.mangling import find_stub_symbol
+from mlir_offload.offload.registration import register_entries
 from mlir_offload.offload.stub import LAUNCH_STUB_FUNCTION, HostKernel, render_stub
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.toolchain.target import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from mlir_offload.offload.abi import OffloadAbi
+    from mlir_offload.toolchain.target import Kind
 
 _EMBEDDED = "llvm.embedded.object"
 _EMBEDDED_SECTION = ".llvm.offloading"
@@ -51,34 +52,36 @@ def annotate_host(  # noqa: PLR0913 (the parts of one module)
     kernels: Sequence[HostKernel],
     kinds: Sequence[Kind],
     binary: bytes,
-    abi: OffloadAbi,
+    abis: Sequence[OffloadAbi],
+    variables: Sequence[OffloadEntry] = (),
     declared: Sequence[str] = (),
     location: str = "",
 ) -> str:
     """Return the host module with stubs, entries of each kind, and the offload binary inside.
 
-    A kernel has one address for all kinds, that of its stub. `declared` are kernels that another
-    file defines, which registers them. Raises SourceError where a launch names a kernel that is in
-    neither.
+    A kernel has one address for all kinds, that of its stub. `variables` are the entries of device
+    globals; the module holds their shadows. `declared` are kernels that another file defines, and
+    registers. Raises SourceError where a launch names a kernel that is in neither.
     """
     stubs = {kernel: _foreign_stub(kernel, location) for kernel in declared}
     foreign = "".join(f"declare void {global_name(stub)}()\n" for stub in stubs.values())
     stubs |= {kernel.symbol: kernel.stub for kernel in kernels}
     text = resolve_launches(ll_text, stubs, location)
     text = (text if text.endswith("\n") else f"{text}\n") + foreign
-    if not kernels:
+    if not kernels and not variables:
         return text
     rendered = "\n".join(render_stub(kernel) for kernel in kernels)
     text = f"{text}\n{rendered}\ndeclare void @{LAUNCH_STUB_FUNCTION}(ptr, ptr)\n\n"
-    # Else LLVM gives a stub the name of its alias, and what refers to the stub refers to that.
-    text = extend_used_list(text, "llvm.compiler.used", tuple(kernel.stub for kernel in kernels))
-    # libomptarget 21 and 22 number the entries of kind openmp twice, with and without the other
-    # kinds; the numbers agree where these come last (offload/libomptarget/device.cpp).
-    ordered = sorted(kinds, key=lambda kind: kind is not Kind.OPENMP)
+    aliased = [kernel.stub for kernel in kernels if kernel.public_stub]
+    if aliased:
+        # Else LLVM gives a stub the name of its alias, and what refers to the stub refers to that.
+        text = extend_used_list(text, "llvm.compiler.used", aliased)
     entries = [
-        OffloadEntry(kind, kernel.symbol, kernel.stub) for kind in ordered for kernel in kernels
+        OffloadEntry(kind, kernel.symbol, kernel.stub, is_local=True)
+        for kind in kinds
+        for kernel in kernels
     ]
-    return embed_binary(_register(text, entries, abi), binary)
+    return embed_binary(register_entries(text, (*entries, *variables), abis), binary)
 
 
 def resolve_launches(text: str, stubs: Mapping[str, str], location: str = "") -> str:
@@ -118,26 +121,8 @@ def embed_binary(text: str, binary: bytes) -> str:
     return text + embedded + metadata
 
 
-def _register(text: str, entries: Sequence[OffloadEntry], abi: OffloadAbi) -> str:
-    symbols = tuple(entry_symbol(entry, abi.entry) for entry in entries)
-    rendered = "".join(render_entry(entry, index, abi) for index, entry in enumerate(entries))
-    # `llvm.used` sets SHF_GNU_RETAIN: lld --gc-sections would drop the array, or fail on its bounds.
-    text = extend_used_list(text + rendered, "llvm.used", symbols)
-    if not abi.entry.has_symbols_metadata:
-        return text
-    number = next_metadata_number(text)
-    names = [
-        f"{abi.entry.name_symbol}.{i}" if i else abi.entry.name_symbol for i in range(len(entries))
-    ]
-    nodes = "".join(
-        f"!{number + i} = !{{ptr {global_name(name)}}}\n" for i, name in enumerate(names)
-    )
-    listed = ", ".join(f"!{number + i}" for i in range(len(names)))
-    return f"{text}!llvm.offloading.symbols = !{{{listed}}}\n{nodes}"
-
-
 def _foreign_stub(kernel: str, location: str) -> str:
-    stub = stub_symbol(kernel)
+    stub = find_stub_symbol(kernel)
     if stub is None:
         msg = f"the C++ name of the declared kernel '{kernel}' cannot be read"
         hint = 'declare a kernel that is neither inside of a function nor made for an expression, or extern "C"'

@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from mlir_offload.offload.elf import read_elf
-from mlir_offload.offload.fatbin import cubin_kernels, parse_fatbin
+from mlir_offload.offload.fatbin import cubin_kernels, read_fatbins
 from mlir_offload.offload.image import ImageKind
 from mlir_offload.offload.objects import ObjectContents, read_objects
 from mlir_offload.toolchain.byte_view import memory_view
@@ -100,14 +100,19 @@ def check_entry_layout(inputs: Iterable[ObjectContents], abi: OffloadAbi) -> Non
 
     Its linker wrapper would link such an object in silence.
     """
-    readable = {(section, len(abi.entry.fields)) for _, section in abi.entry.sections}
+    sections, members = {name for _, name in abi.entry.sections}, len(abi.entry.fields)
     for item in inputs:
         if not item.is_relocatable or not item.images:
             continue
         arrays = dict.fromkeys((entry.section, entry.fields) for entry in item.entries)
-        unread = [array[0] for array in arrays if array not in readable]
-        if unread:
-            msg = f"its kernels are registered in {unread[0]}, which LLVM {abi.major} does not read"
+        misread = [name for name, fields in arrays if name in sections and fields != members]
+        # An object for any release has an array more, which this release does not look for.
+        if arrays and not any(name in sections for name, _ in arrays):
+            misread = [name for name, _ in arrays]
+        if misread:
+            msg = (
+                f"its kernels are registered in {misread[0]}, which LLVM {abi.major} does not read"
+            )
             hint = f"compile it again with LLVM {abi.major}, or link with the release that made it"
             raise CompatibilityError(msg, hint=hint, location=item.location)
 
@@ -131,9 +136,9 @@ def held_kernels(item: ObjectContents) -> frozenset[KernelImage]:
     pairs = [
         KernelImage(Kind.CUDA.value, image.arch, kernel)
         for fatbin in item.fatbins
-        for image in parse_fatbin(fatbin.whole(), location=item.location)
+        for image in read_fatbins(fatbin)
         if image.kind == "elf"
-        for kernel in cubin_kernels(image.data, location=item.location)
+        for kernel in cubin_kernels(image.content.whole(), location=item.location)
     ]
     pairs += [
         KernelImage(image.kind, image.arch, kernel)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _PLAIN_NAME = re.compile(r"[-a-zA-Z$._][-a-zA-Z$._0-9]*")
 _METADATA_NODE = re.compile(r"^!(\d+) = ", re.MULTILINE)
@@ -16,6 +20,7 @@ _ADDRESS_SPACE = re.compile(r"\s+addrspace\(\d+\)")
 _WORD = re.compile(r"[\w.]+")
 _OPENING = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _USED_LIST = r"^@{name} = appending global \[\d+ x ptr\] \[(.*)\], section \"llvm\.metadata\"\n?"
+_TRIPLE = re.compile(r'^target triple = "([^"]*)"', re.MULTILINE)
 _ESCAPED = re.compile(rb"\\([0-9A-Fa-f]{2})")
 _STRING_CONSTANT = re.compile(
     r'^(@(?:"[^"]*"|[-\w$.]+)) = [^\n]*? constant \[\d+ x i8\] c"([^"]*)\\00"', re.MULTILINE
@@ -60,7 +65,13 @@ def next_metadata_number(text: str) -> int:
     return max((int(number) for number in _METADATA_NODE.findall(text)), default=-1) + 1
 
 
-def extend_used_list(text: str, name: str, symbols: tuple[str, ...]) -> str:
+def target_triple(text: str) -> str:
+    """Return the triple that the module names, empty where it leaves that to the compiler."""
+    match = _TRIPLE.search(text)
+    return match.group(1) if match else ""
+
+
+def extend_used_list(text: str, name: str, symbols: Sequence[str]) -> str:
     """Return the module with symbols added to `llvm.used` or `llvm.compiler.used`."""
     members = [f"ptr {global_name(symbol)}" for symbol in symbols]
     pattern = re.compile(_USED_LIST.format(name=re.escape(name)), re.MULTILINE)

@@ -24,7 +24,12 @@ class _NotUnderstoodError(ValueError):
     """The name uses a part of the grammar that is not known here."""
 
 
-def stub_symbol(kernel: str) -> str | None:
+def stub_symbol(kernel: str) -> str:
+    """Return the symbol that clang calls for `kernel<<<>>>`, or one that it never does."""
+    return find_stub_symbol(kernel) or f"{_PREFIX}{kernel}"
+
+
+def find_stub_symbol(kernel: str) -> str | None:
     """Return the symbol that clang calls for `kernel<<<>>>`.
 
     None where the name is mangled in a way that is not known here: of a kernel inside of a

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from mlir_offload.offload.host_module import global_name
-from mlir_offload.offload.mangling import stub_symbol
+from mlir_offload.offload.mangling import find_stub_symbol
 
 LAUNCH_STUB_FUNCTION = "mlir_offload_launch_stub"
 _OUTLINED_PREFIX = "__mo_"
@@ -39,7 +39,7 @@ class HostKernel:
             return None
         if not all(map(_PASSED_ALIKE.fullmatch, self.parameters)):
             return None
-        return stub_symbol(self.symbol)
+        return find_stub_symbol(self.symbol)
 
 
 def render_stub(kernel: HostKernel) -> str:

@@ -13,14 +13,16 @@ import pytest
 from mlir_offload.driver.choose import choose_toolkit, places_for
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.anchor import empty_image_command, render_anchor, targets_to_anchor
-from mlir_offload.offload.annotate import HostKernel, annotate_host
+from mlir_offload.offload.annotate import annotate_host
 from mlir_offload.offload.binary import serialize_binary
 from mlir_offload.offload.coverage import KernelImage, check_coverage, held_kernels
-from mlir_offload.offload.fatbin import cubin_kernels, parse_fatbin
+from mlir_offload.offload.fatbin import cubin_kernels, read_fatbins
 from mlir_offload.offload.fatbinary_adapter import CudaTools, write_cuda_directory
 from mlir_offload.offload.host_module import kernel_signatures
 from mlir_offload.offload.image import DeviceImage, ImageKind, image_kind_of
 from mlir_offload.offload.objects import read_objects
+from mlir_offload.offload.stub import HostKernel
+from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import ToolchainError, VerificationError
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.process import Command, Completed, ProcessRunner, run_checked
@@ -122,7 +124,7 @@ class Build:
             kernels=[HostKernel(symbol, types) for symbol, types in signatures.items()],
             kinds=[Kind.CUDA],
             binary=serialize_binary(packaged, load_abi(self.major)),
-            abi=load_abi(self.major),
+            abis=(load_abi(self.major),),
         )
         source, output = self.directory / "host.ll", self.directory / "host.o"
         source.write_text(text, encoding="utf-8")
@@ -218,8 +220,8 @@ def test_compressed_fat_binaries_are_read(mode: str, cuda: CudaToolkit, tmp_path
     options = ("-64", "--create", str(output), "--compress-all", f"--compress-mode={mode}")
     image = f"--image3=kind=elf,sm=90,file={cubin}"
     build.run(Command((str(cuda.fatbinary), *options, image)))
-    (read,) = parse_fatbin(output.read_bytes())
-    assert (read.arch, read.data) == ("sm_90", cubin.read_bytes())
+    (read,) = read_fatbins(memory_view(output.read_bytes()))
+    assert (read.arch, read.content.whole()) == ("sm_90", cubin.read_bytes())
 
 
 @pytest.mark.parametrize("major", RELEASES)
