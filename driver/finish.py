@@ -53,22 +53,11 @@ class DeviceLink:
 
 @dataclass(frozen=True, slots=True)
 class FinishedInputs:
-    """Files that take the place of link items, the objects that are left, and those finished."""
+    """Files that take the place of link items, the objects that are left, and where the others lie."""
 
     replaced: Mapping[str, str]
     remaining: tuple[ObjectContents, ...]
-    locations: tuple[str, ...] = ()
-
-    def diagnose(self, failed: Completed) -> MlirOffloadError:
-        """Return the error for a link that failed: it may lack what was linked apart."""
-        error = tool_failed(failed)
-        if self.locations and "undefined" in failed.stderr.lower():
-            error.hint = (
-                f"the device code of {', '.join(self.locations)} was linked apart, because other "
-                "objects have kernels of the same names: rename these where its device functions "
-                "are called from elsewhere"
-            )
-        return error
+    apart: tuple[str, ...] = ()
 
 
 def finish_collisions(

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from mlir_offload.driver.compile import compile_inputs, host_command
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.device import ImageFile
 from mlir_offload.driver.finish import DeviceLink, finish_collisions
-from mlir_offload.driver.options import as_operand
+from mlir_offload.driver.link_error import diagnose_link
+from mlir_offload.driver.options import CUDA_SUFFIX, as_operand
 from mlir_offload.driver.runtime import HostRuntime, host_runtime
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.anchor import empty_image_command, targets_to_anchor
@@ -23,7 +25,7 @@ from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, host_triple
 
 _LINKER = "lld"
-_CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx"})
+_CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx", CUDA_SUFFIX})
 
 
 def link(context: BuildContext) -> Path:
@@ -49,7 +51,7 @@ def link(context: BuildContext) -> Path:
     finished = finish_collisions(context, contents, _device_link(context, runtime))
     anchor = _make_anchor(context, finished.remaining)
     command = _link_command(context, anchor, contents, runtime, finished.replaced, linked)
-    context.executor.tool(command, linked, diagnose=finished.diagnose)
+    context.executor.tool(command, linked, diagnose=partial(diagnose_link, finished.apart))
     if linked.exists():
         _check_linked(context, linked, contents)
     return linked
@@ -109,6 +111,8 @@ def _link_command(
     dry = options.dry_run
     has_device = any(item.images for item in contents) or (dry and bool(context.targets))
     has_runtime = any(item.runtime_symbols for item in contents) or (dry and bool(context.targets))
+    # Host code of CUDA C++ calls the CUDA runtime itself.
+    has_runtime = has_runtime or options.has_cuda_cpp
     made = {as_operand(str(path)): str(made) for path, made in context.compiled.items()}
     made |= finished
     device = _device_link(context, runtime)
