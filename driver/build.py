@@ -113,6 +113,7 @@ def _make_context(options: CompileOptions, workspace: Path, runner: Runner) -> B
     )
     _check_consumer(options, llvm.version.major)
     _check_archs(targets, llvm.version.major, cuda)
+    compiled = compiled_files(options, workspace)
     executor = Executor(
         runner,
         show,
@@ -120,9 +121,9 @@ def _make_context(options: CompileOptions, workspace: Path, runner: Runner) -> B
         jobs=options.jobs,
         verbose=options.verbose,
         dry_run=options.dry_run,
+        sources={made.parent: source for source, made in compiled.items()},
     )
     executor.note(Command(("mkdir", "-p", str(workspace))))
-    compiled = compiled_files(options, workspace)
     path = os.pathsep.join(map(str, places.path))
     return BuildContext(options, llvm, cuda, targets, executor, workspace, path, given, compiled)
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from types import FrameType
 
 from mlir_offload.driver import __version__
-from mlir_offload.driver.report import render_error, show
+from mlir_offload.driver.message_options import MessageOptions, take_message_options
+from mlir_offload.driver.report import report, show, show_error
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError
 from mlir_offload.toolchain.process import ProcessRunner
 
@@ -67,13 +70,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _guarded(arguments: tuple[str, ...]) -> int:
+    """Return the exit status, and say what there is to say in the form that is asked for."""
     runner = ProcessRunner()
-    verbose = "-v" in arguments
+    report().start(MessageOptions(), os.environ)
+    status = _caught(partial(_run_verb, arguments, runner), runner)
+    return _caught(partial(_finish, status), runner)
+
+
+def _caught(action: Callable[[], int], runner: ProcessRunner) -> int:
     try:
         with _interruptible(runner):
-            return _dispatch(arguments, runner)
+            return action()
     except MlirOffloadError as error:
-        show(render_error(error, verbose=verbose))
+        show_error(error)
         return error.exit_status
     except KeyboardInterrupt:
         show("mlir-offload: interrupted")
@@ -81,8 +90,19 @@ def _guarded(arguments: tuple[str, ...]) -> int:
     except OSError as error:
         if error.filename is None and error.errno is None:
             raise
-        show(render_error(_input_output(error), verbose=verbose))
+        show_error(_input_output(error))
         return InputOutputError.exit_status
+
+
+def _run_verb(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
+    options, rest = take_message_options(arguments)
+    report().start(options, os.environ)
+    return _dispatch(rest, runner)
+
+
+def _finish(status: int) -> int:
+    report().finish(status)
+    return status
 
 
 def _input_output(error: OSError) -> InputOutputError:

@@ -6,10 +6,12 @@ import contextlib
 import shlex
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from mlir_offload.driver.journal import ToolRun
+from mlir_offload.driver.report import report, show_tool_messages
 from mlir_offload.driver.workspace import make_directory, publish
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, ToolFailedError
 from mlir_offload.toolchain.process import Command, Completed, Runner, tool_failed
@@ -49,7 +51,8 @@ class Executor:
     """Run or print steps.
 
     In a dry run only the steps that decide which further steps there are run (`decides=True`),
-    inside the workspace; every step is printed.
+    inside the workspace; every step is printed. `sources` tells the user's file for a directory of
+    the workspace.
     """
 
     runner: Runner
@@ -60,6 +63,7 @@ class Executor:
     dry_run: bool = False
     times: list[StepTime] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
+    sources: Mapping[Path, Path] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _slots: threading.Semaphore = field(init=False)
     _shared: dict[Path, _Once] = field(default_factory=dict)
@@ -94,15 +98,28 @@ class Executor:
             completed = self.runner.run(private)
         if self.verbose and completed.stderr:
             self._print_output(completed.stderr)
-        if completed.returncode != 0:
-            raise _disk_problem(completed) or diagnose(completed)
+        self._listen(completed, diagnose)
         if output is not None:
             check_made(completed, output)
+
+    def _listen(self, completed: Completed, diagnose: Diagnose) -> None:
+        """Pass on what a program said; raise the error of one that failed."""
+        run = ToolRun(completed, self.temporary, self.sources)
+        journal = report().journal
+        journal.note_tool(run)
+        if completed.returncode != 0:
+            error = _disk_problem(completed) or diagnose(completed)
+            journal.note_failure(error, run)
+            raise error
+        if completed.stderr:
+            show_tool_messages(run)
 
     def step(self, name: str, arguments: Sequence[str | Path], *, decides: bool = False) -> None:
         """Run one of our own steps in process; it is printed as the command that does the same."""
         argv = tuple(str(argument) for argument in arguments)
-        self._print(shlex.join(("mlir-offload", "step", name, *argv)))
+        line = ("mlir-offload", "step", name, *argv)
+        self._print(shlex.join(line))
+        report().journal.note(line)
         if not self.dry_run or decides:
             with self._timed(f"step {name}", None):
                 from mlir_offload.driver.steps import run_step
