@@ -59,8 +59,12 @@ class BundledImage:
 
     @property
     def arch(self) -> str:
-        """Return the architecture with its features (`gfx90a:xnack+`), empty for the host."""
-        return "-".join(self._parts[4:]).rstrip("-")
+        """Return the architecture with its features (`gfx90a:xnack+`), empty where there is none."""
+        arch = "-".join(self._parts[4:])
+        # LLVM 17 to 20 repeat an id without architecture in its place, and end an unknown one in `-`.
+        if arch.startswith(f"{self.kind}-"):
+            return ""
+        return arch if ":" in arch else arch.removesuffix("-")
 
     @property
     def _parts(self) -> list[str]:
@@ -124,7 +128,7 @@ def serialize_bundle(images: Sequence[BundledImage], *, align: int = 1) -> Itera
     """Return what `clang-offload-bundler -bundle-align=` of every release writes, in pieces.
 
     The images are copied from where they lie, piece by piece. Raises UsageError where two have the
-    same target id, which no reader could tell apart.
+    same target id, which no reader could tell apart, and for an alignment below 1.
     """
     header, offsets = _header(images, align)
     yield header
@@ -144,6 +148,9 @@ def bundle_bytes(images: Sequence[BundledImage], *, align: int = 1) -> int:
 
 def _header(images: Sequence[BundledImage], align: int) -> tuple[bytes, list[int]]:
     """Return the header and where each image goes; even an empty one is aligned."""
+    if align < 1:
+        msg = f"cannot align images to {align} bytes"
+        raise UsageError(msg, hint="name a positive number")
     ids = [image.target_id.encode() for image in images]
     if len(set(ids)) < len(ids):
         twice = max(image.target_id for image in images if ids.count(image.target_id.encode()) > 1)
@@ -173,7 +180,7 @@ def _read_stored(view: ByteView) -> tuple[tuple[BundledImage, ...], int]:
     head = view.head(_TEXT_HEAD_BYTES)
     if head.startswith(MAGIC):
         return _read_binary(view)
-    if is_bundle(view):
+    if _TEXT_HEAD.match(head):
         return tuple(_read_text(view)), view.size
     found = head[: len(MAGIC)]
     raise view.malformed(0, "magic", f"found {found!r}, expected {MAGIC.decode()}")

@@ -75,6 +75,8 @@ def serialize_compressed_bundle(
         msg = f"LLVM {major} reads no compressed bundles"
         raise CompatibilityError(msg, hint="write the bundle without compression")
     size = bundle_bytes(images, align=align)
+    # Fails before the work where the header has no room even for the size.
+    _header(version, METHODS[method], 0, size, b"")
     digest = hashlib.md5(usedforsecurity=False)
     pieces = _hashed(serialize_bundle(images, align=align), digest.update)
     stored = tuple(deflate(method, pieces, size, level))
@@ -103,11 +105,12 @@ def _row(name: str, major: int) -> Mapping[str, Any]:
     if major < _FIRST_RELEASE:
         msg = f"the bundles of LLVM {major} are not known (known: from {_FIRST_RELEASE})"
         raise CompatibilityError(msg, hint="name a newer release with --llvm=")
-    return row_of(_table()[name], major)
+    return row_of(bundle_table()[name], major)
 
 
 @cache
-def _table() -> dict[str, Any]:
+def bundle_table() -> dict[str, Any]:
+    """Read and validate the table."""
     table = load_table("mlir_offload.offload", "bundle")
     for name in _ROW_LISTS:
         check_rows(name, table[name], _FIRST_RELEASE)
