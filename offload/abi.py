@@ -78,13 +78,14 @@ class EntryLayout:
 class EntryValues:
     """What the members of an entry say in an LLVM release, and which entries its wrapper registers.
 
-    `managed_members` names, for a managed variable, the struct member and what stands in it.
+    `managed_members` names, for a managed variable, the struct member and what stands in it;
+    `registered` are offload kinds with the types of entries.
     """
 
     flags: tuple[tuple[str, int], ...]
     has_type_in_data: bool
     managed_members: tuple[tuple[str, str], ...]
-    registered: frozenset[str]
+    registered: frozenset[tuple[str, str]]
     coff_suffix: str | None
 
     def flag(self, name: str) -> int:
@@ -268,6 +269,8 @@ def _entry_values(row: Mapping[str, Any]) -> EntryValues:
         flags=tuple(row["flags"].items()),
         has_type_in_data=row["has_type_in_data"],
         managed_members=tuple(row["managed"].items()),
-        registered=frozenset(row["registered"]),
+        registered=frozenset(
+            (kind, name) for kind, names in row["registered"].items() for name in names
+        ),
         coff_suffix=row["coff_suffix"],
     )

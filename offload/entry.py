@@ -116,9 +116,10 @@ def check_entry(entry: OffloadEntry, abi: OffloadAbi) -> None:
     if (entry.type is EntryType.KERNEL) != (entry.size_bytes == 0):
         msg = f"{entry.type} '{entry.name}' has size {entry.size_bytes}: size 0 marks a kernel"
         raise SourceError(msg, hint="give every device global its size in bytes, and no kernel one")
-    if entry.type not in abi.entry_values.registered:
-        msg = f"the linker wrapper of LLVM {abi.major} registers no {entry.type} variables: '{entry.name}' would be lost"
-        raise CompatibilityError(msg, hint="link with a newer release of LLVM")
+    if (entry.kind.value, entry.type.value) not in abi.entry_values.registered:
+        what = f"entry of type {entry.type} and kind {entry.kind}"
+        msg = f"the linker wrapper of LLVM {abi.major} registers no {what}: '{entry.name}' would be lost"
+        raise CompatibilityError(msg, hint="use a plain device global")
     if entry.type is EntryType.MANAGED and not entry.auxiliary:
         msg = f"managed variable '{entry.name}' has no pointer that the host uses"
         raise SourceError(msg, hint="name the symbol of that pointer too")

@@ -1,0 +1,16 @@
+; clang-17 -cc1 -triple x86_64-unknown-linux-gnu -std=c++17 --offload-new-driver -fgpu-rdc -aux-triple nvptx64-nvidia-cuda -x cuda program.cu -emit-llvm -o -
+%struct.__tgt_offload_entry = type { ptr, ptr, i64, i32, i32 }
+@.omp_offloading.entry_name = internal unnamed_addr constant [7 x i8] c"kernel\00"
+@.omp_offloading.entry.kernel = weak constant %struct.__tgt_offload_entry { ptr @__device_stub__kernel, ptr @.omp_offloading.entry_name, i64 0, i32 0, i32 0 }, section "cuda_offloading_entries", align 1
+@.omp_offloading.entry_name.1 = internal unnamed_addr constant [8 x i8] c"counter\00"
+@.omp_offloading.entry.counter = weak constant %struct.__tgt_offload_entry { ptr @counter, ptr @.omp_offloading.entry_name.1, i64 4, i32 0, i32 0 }, section "cuda_offloading_entries", align 1
+@.omp_offloading.entry_name.2 = internal unnamed_addr constant [6 x i8] c"table\00"
+@.omp_offloading.entry.table = weak constant %struct.__tgt_offload_entry { ptr @table, ptr @.omp_offloading.entry_name.2, i64 128, i32 0, i32 0 }, section "cuda_offloading_entries", align 1
+@.omp_offloading.entry_name.3 = internal unnamed_addr constant [7 x i8] c"factor\00"
+@.omp_offloading.entry.factor = weak constant %struct.__tgt_offload_entry { ptr @factor, ptr @.omp_offloading.entry_name.3, i64 4, i32 0, i32 0 }, section "cuda_offloading_entries", align 1
+@.omp_offloading.entry_name.4 = internal unnamed_addr constant [6 x i8] c"image\00"
+@.omp_offloading.entry.image = weak constant %struct.__tgt_offload_entry { ptr @image, ptr @.omp_offloading.entry_name.4, i64 8, i32 2, i32 0 }, section "cuda_offloading_entries", align 1
+@.omp_offloading.entry_name.5 = internal unnamed_addr constant [8 x i8] c"samples\00"
+@.omp_offloading.entry.samples = weak constant %struct.__tgt_offload_entry { ptr @samples, ptr @.omp_offloading.entry_name.5, i64 8, i32 3, i32 0 }, section "cuda_offloading_entries", align 1
+@.omp_offloading.entry_name.6 = internal unnamed_addr constant [11 x i8] c"normalized\00"
+@.omp_offloading.entry.normalized = weak constant %struct.__tgt_offload_entry { ptr @normalized, ptr @.omp_offloading.entry_name.6, i64 8, i32 3, i32 0 }, section "cuda_offloading_entries", align 1

@@ -1,0 +1,11 @@
+; clang-18 -cc1 -triple x86_64-pc-windows-msvc -fopenmp -fopenmp-targets=x86_64-unknown-linux-gnu -x c program.c -emit-llvm -o -
+%struct.__tgt_offload_entry = type { ptr, ptr, i64, i32, i32 }
+@.__omp_offloading_fe00_518023_run_l8.region_id = weak constant i8 0
+@.omp_offloading.entry_name = internal unnamed_addr constant [8 x i8] c"counter\00"
+@.omp_offloading.entry.counter = weak constant %struct.__tgt_offload_entry { ptr @counter, ptr @.omp_offloading.entry_name, i64 4, i32 0, i32 0 }, section "omp_offloading_entries$OE", align 1
+@.omp_offloading.entry_name.1 = internal unnamed_addr constant [6 x i8] c"table\00"
+@.omp_offloading.entry.table = weak constant %struct.__tgt_offload_entry { ptr @table, ptr @.omp_offloading.entry_name.1, i64 128, i32 0, i32 0 }, section "omp_offloading_entries$OE", align 1
+@.omp_offloading.entry_name.2 = internal unnamed_addr constant [24 x i8] c"linked_decl_tgt_ref_ptr\00"
+@.omp_offloading.entry.linked_decl_tgt_ref_ptr = weak constant %struct.__tgt_offload_entry { ptr @linked_decl_tgt_ref_ptr, ptr @.omp_offloading.entry_name.2, i64 8, i32 1, i32 0 }, section "omp_offloading_entries$OE", align 1
+@.omp_offloading.entry_name.3 = internal unnamed_addr constant [36 x i8] c"__omp_offloading_fe00_518023_run_l8\00"
+@.omp_offloading.entry.__omp_offloading_fe00_518023_run_l8 = weak constant %struct.__tgt_offload_entry { ptr @.__omp_offloading_fe00_518023_run_l8.region_id, ptr @.omp_offloading.entry_name.3, i64 0, i32 0, i32 0 }, section "omp_offloading_entries$OE", align 1

@@ -1,0 +1,16 @@
+; clang-20 -cc1 -triple x86_64-unknown-linux-gnu -fopenmp -fopenmp-targets=x86_64-unknown-linux-gnu -x c program.c -emit-llvm -o -
+%struct.__tgt_offload_entry = type { i64, i16, i16, i32, ptr, ptr, i64, i64, ptr }
+@.__omp_offloading_fe00_518023_run_l8.region_id = weak constant i8 0
+@.offloading.entry_name = internal unnamed_addr constant [8 x i8] c"counter\00", section ".llvm.rodata.offloading", align 1
+@.offloading.entry.counter = weak constant %struct.__tgt_offload_entry { i64 0, i16 1, i16 1, i32 0, ptr @counter, ptr @.offloading.entry_name, i64 4, i64 0, ptr null }, section "omp_offloading_entries", align 1
+@.offloading.entry_name.1 = internal unnamed_addr constant [6 x i8] c"table\00", section ".llvm.rodata.offloading", align 1
+@.offloading.entry.table = weak constant %struct.__tgt_offload_entry { i64 0, i16 1, i16 1, i32 0, ptr @table, ptr @.offloading.entry_name.1, i64 128, i64 0, ptr null }, section "omp_offloading_entries", align 1
+@.offloading.entry_name.2 = internal unnamed_addr constant [24 x i8] c"linked_decl_tgt_ref_ptr\00", section ".llvm.rodata.offloading", align 1
+@.offloading.entry.linked_decl_tgt_ref_ptr = weak constant %struct.__tgt_offload_entry { i64 0, i16 1, i16 1, i32 1, ptr @linked_decl_tgt_ref_ptr, ptr @.offloading.entry_name.2, i64 8, i64 0, ptr null }, section "omp_offloading_entries", align 1
+@.offloading.entry_name.3 = internal unnamed_addr constant [36 x i8] c"__omp_offloading_fe00_518023_run_l8\00", section ".llvm.rodata.offloading", align 1
+@.offloading.entry.__omp_offloading_fe00_518023_run_l8 = weak constant %struct.__tgt_offload_entry { i64 0, i16 1, i16 1, i32 0, ptr @.__omp_offloading_fe00_518023_run_l8.region_id, ptr @.offloading.entry_name.3, i64 0, i64 0, ptr null }, section "omp_offloading_entries", align 1
+!llvm.offloading.symbols = !{!4, !5, !6, !7}
+!4 = !{ptr @.offloading.entry_name}
+!5 = !{ptr @.offloading.entry_name.1}
+!6 = !{ptr @.offloading.entry_name.2}
+!7 = !{ptr @.offloading.entry_name.3}
