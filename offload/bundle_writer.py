@@ -51,7 +51,7 @@ def fat_binary_images(
 
 
 def compressed_version(major: int) -> int:
-    """Return the version of compressed bundles that a release writes, and reads; 0 for none."""
+    """Return the version of compressed bundles that a release writes; 0 where it has none."""
     version: int = _row("compressed", major)["version"]
     return version
 

@@ -107,7 +107,7 @@ def check_entry_layout(inputs: Iterable[ObjectContents], abi: OffloadAbi) -> Non
         arrays = dict.fromkeys((entry.section, entry.fields) for entry in item.entries)
         misread = [name for name, fields in arrays if name in sections and fields != members]
         # An object for any release has an array more, which this release does not look for.
-        if arrays and sections.isdisjoint(name for name, _ in arrays):
+        if arrays and not any(name in sections for name, _ in arrays):
             misread = [name for name, _ in arrays]
         if misread:
             msg = (

@@ -16,10 +16,8 @@ if TYPE_CHECKING:
 
 _STUB_PREFIX = "__device_stub__"
 _ENTRY_VERSION = 1
-_COFF = re.compile(r"-(?:windows|win32|cygwin|uefi)(?!.*-(?:elf|macho))")
-_MACHO = re.compile(
-    r"-(?:apple|darwin|macosx?|ios|tvos|watchos|xros|driverkit)\b|-macho$|-(?:darwin|macosx?)\d"
-)
+_MACHO = re.compile(r"-(?:apple|darwin|macos|ios|tvos|watchos|visionos|driverkit)|-macho$")
+_COFF = re.compile(r"-(?:windows|win32|cygwin|uefi)(?!.*-elf$)")
 
 
 class EntryType(StrEnum):

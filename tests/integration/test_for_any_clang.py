@@ -78,7 +78,7 @@ def test_gpu_code_for_any_release_is_no_bitcode(shared_object: Path) -> None:
         ("openmp", b"\x7fELF"),
     }
     arrays = ("omp_offloading_entries", "cuda_offloading_entries", "llvm_offload_entries")
-    assert {name for name, _ in contents.entry_arrays} == set(arrays)
+    assert {entry.section for entry in contents.entries} == set(arrays)
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,9 @@ def test_the_host_decides_the_name_of_the_section(triple: str, section: str) -> 
     assert entry_section(Kind.CUDA, load_abi(22), triple) == section
 
 
-@pytest.mark.parametrize("triple", ["arm64-apple-macosx14.0", "x86_64-apple-darwin", "arm64-ios"])
+@pytest.mark.parametrize(
+    "triple", ["arm64-apple-macosx14.0", "x86_64-apple-darwin", "arm64-ios17.0"]
+)
 def test_a_host_with_mach_o_is_refused(triple: str) -> None:
     with pytest.raises(CompatibilityError, match="Mach-O has no section named llvm_offload_ent"):
         register_entries(f'target triple = "{triple}"\n', [KERNEL], load_abis("22"))
