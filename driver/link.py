@@ -12,12 +12,20 @@ from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.device import ImageFile
 from mlir_offload.driver.options import as_operand
 from mlir_offload.driver.runtime import HostRuntime, host_runtime
+from mlir_offload.driver.whole_archive import plain_link_items
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.anchor import empty_image_command, targets_to_anchor
-from mlir_offload.offload.coverage import check_coverage, check_duplicates, check_entry_layout
+from mlir_offload.offload.anchor import (
+    empty_image_command,
+    is_bitcode_target,
+    targets_to_anchor,
+)
+from mlir_offload.offload.coverage import check_coverage
+from mlir_offload.offload.duplicate import duplicate_findings, find_duplicates
+from mlir_offload.offload.finding import raise_findings
+from mlir_offload.offload.link_check import check_link
 from mlir_offload.offload.objects import ObjectContents, read_objects
 from mlir_offload.offload.runtime import runtime_link_arguments
-from mlir_offload.toolchain.errors import ToolchainError, VerificationError
+from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, host_triple
 
@@ -44,41 +52,34 @@ def link(context: BuildContext) -> Path:
     context.wait_for(runtime.object)
     linked = context.workspace / "linked"
     anchor = _make_anchor(context, contents)
+    items = plain_link_items(context, contents)
     if Kind.CUDA in runtime.kinds:
         _make_cuda_directory(context)
-    command = _link_command(context, anchor, contents, runtime, linked)
+    command = _link_command(context, (*map(str, anchor), *items), contents, runtime, linked)
     context.executor.tool(command, linked)
     if linked.exists():
-        _check_linked(context, linked, contents)
+        check_coverage(linked, contents, name=str(context.options.output or "a.out"))
     return linked
 
 
-def _check_linked(context: BuildContext, linked: Path, contents: Sequence[ObjectContents]) -> None:
-    """Check the result under the name that the user gave it."""
-    try:
-        check_coverage(linked, contents)
-    except VerificationError as error:
-        error.location = str(context.options.output or "a.out")
-        raise
-
-
 def _check_inputs(context: BuildContext, contents: Sequence[ObjectContents]) -> None:
-    check_entry_layout(contents, load_abi(context.consumer))
-    check_duplicates(contents)
+    """Refuse what the link would lose, all of it in one error."""
+    findings = check_link((*contents, *context.linked), load_abi(context.consumer))
+    raise_findings((*findings, *duplicate_findings(find_duplicates(contents))))
 
 
 def _make_anchor(context: BuildContext, contents: Sequence[ObjectContents]) -> tuple[Path, ...]:
     """Return the object without which device code that only libraries have would be lost."""
     executor, directory = context.executor, context.workspace / "anchor"
-    targets = targets_to_anchor(contents)
+    targets = targets_to_anchor(contents, load_abi(context.consumer))
     if not targets:
         return ()
     executor.make_directory(directory)
     images = []
     for number, target in enumerate(targets):
-        ending = "o" if target.kind is Kind.OPENMP else "bc"
-        path = directory / f"empty{number}.{ending}"
-        feature = _ptx_feature(context, (target.arch,)) if target.kind is Kind.CUDA else ""
+        path = directory / f"empty{number}.{'bc' if is_bitcode_target(target) else 'o'}"
+        is_ptx = target.triple == NVPTX_TRIPLE
+        feature = _ptx_feature(context, (target.arch,)) if is_ptx else ""
         executor.tool(empty_image_command(context.llvm, target, path, feature=feature), path)
         images.append(ImageFile(path, target).argument)
     binary, text, anchor = (directory / f"anchor.{ending}" for ending in ("offload", "ll", "o"))
@@ -97,7 +98,7 @@ def _ptx_feature(context: BuildContext, archs: Sequence[str]) -> str:
 
 def _link_command(
     context: BuildContext,
-    anchor: Sequence[Path],
+    items: Sequence[str],
     contents: Sequence[ObjectContents],
     runtime: HostRuntime,
     output: Path,
@@ -112,8 +113,7 @@ def _link_command(
         *(("--offload-link",) if has_device else ()),
         *(("-shared",) if options.shared else ()),
         *((f"-fuse-ld={_LINKER}",) if context.llvm.has(f"ld.{_LINKER}") else ()),
-        *map(str, anchor),
-        *(made.get(item, item) for item in options.link_items),
+        *(made.get(item, item) for item in items),
         *(_runtime_arguments(context, runtime) if has_runtime else ()),
         *(_device_arguments(context, runtime) if has_device else ()),
         *(_language_arguments(options.inputs)),

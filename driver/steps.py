@@ -169,6 +169,16 @@ def _anchor(binary: Path, output: Path) -> None:
     _write(output, render_anchor(binary.read_bytes()))
 
 
+@step.command("members")
+@_source
+@_output
+def _members(source: Path, output: Path) -> None:
+    """Write the members of a static library as objects, for a link that takes all of them."""
+    from mlir_offload.driver.whole_archive import write_members
+
+    write_members(source, output)
+
+
 @step.command("annotate")
 @_source
 @click.option("--device", "devices", type=_PATH, multiple=True, help="LLVM IR of a device module")
