@@ -12,7 +12,7 @@ from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.device import ImageFile
 from mlir_offload.driver.options import as_operand
 from mlir_offload.driver.runtime import HostRuntime, host_runtime
-from mlir_offload.driver.whole_archive import plain_link_items
+from mlir_offload.driver.whole_archive import without_whole_archives
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.anchor import (
     empty_image_command,
@@ -52,7 +52,7 @@ def link(context: BuildContext) -> Path:
     context.wait_for(runtime.object)
     linked = context.workspace / "linked"
     anchor = _make_anchor(context, contents)
-    items = plain_link_items(context, contents)
+    items = without_whole_archives(context, contents, _link_items(context))
     if Kind.CUDA in runtime.kinds:
         _make_cuda_directory(context)
     command = _link_command(context, (*map(str, anchor), *items), contents, runtime, linked)
@@ -96,6 +96,12 @@ def _ptx_feature(context: BuildContext, archs: Sequence[str]) -> str:
     return f"+ptx{min(ptx_isa_for(arch, context.consumer, context.cuda) for arch in archs)}"
 
 
+def _link_items(context: BuildContext) -> list[str]:
+    """Return the link line with what the sources were compiled to."""
+    made = {as_operand(str(path)): str(made) for path, made in context.compiled.items()}
+    return [made.get(item, item) for item in context.options.link_items]
+
+
 def _link_command(
     context: BuildContext,
     items: Sequence[str],
@@ -108,12 +114,13 @@ def _link_command(
     dry = options.dry_run
     has_device = any(item.images for item in contents) or (dry and bool(context.targets))
     has_runtime = any(item.runtime_symbols for item in contents) or (dry and bool(context.targets))
-    made = {as_operand(str(path)): str(made) for path, made in context.compiled.items()}
+    # There is none for AMD GPUs: the HIP runtime is the user's to name.
+    has_runtime = has_runtime and bool(runtime.kinds)
     arguments = [
         *(("--offload-link",) if has_device else ()),
         *(("-shared",) if options.shared else ()),
         *((f"-fuse-ld={_LINKER}",) if context.llvm.has(f"ld.{_LINKER}") else ()),
-        *(made.get(item, item) for item in items),
+        *items,
         *(_runtime_arguments(context, runtime) if has_runtime else ()),
         *(_device_arguments(context, runtime) if has_device else ()),
         *(_language_arguments(options.inputs)),
@@ -139,7 +146,7 @@ def _runtime_arguments(context: BuildContext, runtime: HostRuntime) -> tuple[str
 def _device_arguments(context: BuildContext, runtime: HostRuntime) -> list[str]:
     """Return what the linker wrapper needs to link the device code of each kind."""
     abi = load_abi(context.consumer)
-    arguments = [f"-Wl,--wrapper-jobs={context.options.jobs}"]
+    arguments = list(abi.jobs_arguments(context.options.jobs))
     if Kind.CUDA in runtime.kinds:
         arguments += abi.cuda_path_arguments(_cuda_directory(context))
         arguments += abi.device_opt_arguments(NVPTX_TRIPLE, context.options.opt_level)

@@ -170,13 +170,13 @@ def _anchor(binary: Path, output: Path) -> None:
 
 
 @step.command("members")
-@_source
+@click.argument("library", type=_PATH)
 @_output
-def _members(source: Path, output: Path) -> None:
-    """Write the members of a static library as objects, for a link that takes all of them."""
-    from mlir_offload.driver.whole_archive import write_members
+def _members(library: Path, output: Path) -> None:
+    """Write the members of a static library into a directory, and the list of them."""
+    from mlir_offload.driver.members import write_members
 
-    write_members(source, output)
+    write_members(library, output)
 
 
 @step.command("annotate")

@@ -27,6 +27,7 @@ _ROW_LISTS = (
     ("linker_wrapper", "device_opt_level"),
     ("linker_wrapper", "device_feature"),
     ("linker_wrapper", "archives"),
+    ("linker_wrapper", "jobs"),
 )
 
 
@@ -109,6 +110,7 @@ class OffloadAbi:
     device_feature_argument: str
     cuda_arguments: tuple[str, ...]
     reads_line_in_order: bool
+    jobs_argument: str
 
     def kind_code(self, kind: Kind) -> int:
         """Return the number of an offload kind in containers and entries.
@@ -132,6 +134,10 @@ class OffloadAbi:
         if not self.device_feature_argument:
             return ()
         return (self.device_feature_argument.format(triple=triple, feature=feature),)
+
+    def jobs_arguments(self, jobs: int) -> tuple[str, ...]:
+        """Return what lets `clang --offload-link` run that many device links at once."""
+        return (self.jobs_argument.format(jobs=jobs),) if self.jobs_argument else ()
 
     def cuda_path_arguments(self, path: Path) -> tuple[str, ...]:
         """Return what `clang --offload-link` needs to take every CUDA tool from a directory."""
@@ -162,6 +168,7 @@ def load_abi(major: int) -> OffloadAbi:
         device_opt_argument=row_of(wrapper["device_opt_level"], major)["argument"],
         device_feature_argument=row_of(wrapper["device_feature"], major)["argument"],
         cuda_arguments=tuple(row_of(wrapper["cuda_path"], major)["arguments"]),
+        jobs_argument=row_of(wrapper["jobs"], major)["argument"],
         reads_line_in_order=row_of(wrapper["archives"], major)["in_order"],
     )
 
