@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from mlir_offload.offload.coverage import arch_name
 from mlir_offload.offload.finding import Finding, raise_findings
-from mlir_offload.offload.held_image import packaged_kernels, same_code
+from mlir_offload.offload.held_image import packaged_kernels, is_same_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -88,7 +88,7 @@ def _differing(
                 first[arch] = (item, images)
                 continue
             other, theirs = first[arch]
-            if not any(same_code(kernel, ours, image) for ours in images for image in theirs):
+            if not any(is_same_code(kernel, ours, image) for ours in images for image in theirs):
                 yield DuplicateKernel(kind, arch, kernel, other, item)
 
 

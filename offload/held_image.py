@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mlir_offload.offload.bundle import read_bundles
-from mlir_offload.offload.elf import ELF_MAGIC, ElfFile, Machine, read_elf
+from mlir_offload.offload.device_code import hash_kernels, image_kernels
+from mlir_offload.offload.elf import ELF_MAGIC
 from mlir_offload.offload.fatbin import FatbinImage, read_fatbins
+from mlir_offload.offload.ptx_image import is_ptx
+from mlir_offload.offload.spirv import is_spirv
 from mlir_offload.toolchain.byte_view import ByteView, memory_view
 from mlir_offload.toolchain.target import Kind
 
@@ -16,8 +19,6 @@ if TYPE_CHECKING:
     from mlir_offload.offload.binary import PackagedImage
     from mlir_offload.offload.objects import ObjectContents
 
-_ENTRY_FUNCTION = 0x10  # STO_CUDA_ENTRY
-_DESCRIPTOR = ".kd"
 _HIP_PREFIX = "hip"
 
 
@@ -42,7 +43,7 @@ def loaded_images(item: ObjectContents) -> Iterator[HeldImage]:
         for bundle in read_bundles(section):
             for part in bundle.images:
                 if part.kind.startswith(_HIP_PREFIX):
-                    yield HeldImage(Kind.HIP.value, part.arch, image_kernels(part.content))
+                    yield HeldImage(Kind.HIP.value, part.arch, told_kernels(part.content))
     yield from map(_packaged, item.finished_images)
     if not item.is_relocatable:
         yield from map(_packaged, item.images)
@@ -61,60 +62,34 @@ def _packaged(image: PackagedImage) -> HeldImage:
 
 def packaged_kernels(image: PackagedImage) -> frozenset[str] | None:
     """Return the kernels of an image in an offload binary; None where they cannot be told."""
-    return image_kernels(memory_view(image.data))
+    return told_kernels(image_view(image))
 
 
-def same_code(kernel: str, one: PackagedImage, other: PackagedImage) -> bool:
-    """Return whether a kernel that two images define is the same in both, as far as can be told."""
-    return one.data == other.data
-
-
-def _fatbin_kernels(image: FatbinImage) -> frozenset[str] | None:
-    # What NVIDIA keeps to itself raises an error when it is read.
-    return None if image.compression == "scrambled" else image_kernels(image.content)
-
-
-def image_kernels(view: ByteView) -> frozenset[str] | None:
+def told_kernels(view: ByteView) -> frozenset[str] | None:
     """Return the kernels that an image defines; None for a format that is not looked into.
 
     Raises VerificationError where the image is damaged.
     """
-    if view.head(len(ELF_MAGIC)) != ELF_MAGIC:
-        return None
-    elf = read_elf(view)
-    match elf.machine:
-        case Machine.CUDA:
-            return _cubin_kernels(elf)
-        case Machine.AMDGPU:
-            return _amdgpu_kernels(elf)
-        case _:
-            return _functions(elf)
+    is_told = view.head(len(ELF_MAGIC)) == ELF_MAGIC or is_ptx(view) or is_spirv(view)
+    return image_kernels(view) if is_told else None
 
 
-def _cubin_kernels(elf: ElfFile) -> frozenset[str]:
-    return frozenset(
-        symbol.name
-        for symbol in elf.symbols(".symtab")
-        if symbol.is_function and symbol.section > 0 and symbol.other & _ENTRY_FUNCTION
-    )
+def is_same_code(kernel: str, one: PackagedImage, other: PackagedImage) -> bool:
+    """Return whether two images that define a kernel have the same code for it.
+
+    Where the formats do not let one tell, whether the images are equal.
+    """
+    if one.data == other.data:
+        return True
+    ours, theirs = (hash_kernels(image_view(image), (kernel,)) for image in (one, other))
+    return bool(ours) and ours == theirs
 
 
-def _amdgpu_kernels(elf: ElfFile) -> frozenset[str]:
-    """Return the names of kernel descriptors, which stand for the kernels."""
-    return frozenset(
-        symbol.name.removesuffix(_DESCRIPTOR)
-        for symbol in elf.symbols(_symbol_table(elf))
-        if symbol.name.endswith(_DESCRIPTOR) and symbol.section > 0
-    )
+def image_view(image: PackagedImage) -> ByteView:
+    """Return the bytes of an image."""
+    return memory_view(image.data)
 
 
-def _functions(elf: ElfFile) -> frozenset[str]:
-    return frozenset(
-        symbol.name
-        for symbol in elf.symbols(_symbol_table(elf))
-        if symbol.is_function and symbol.is_global and symbol.section
-    )
-
-
-def _symbol_table(elf: ElfFile) -> str:
-    return ".symtab" if elf.is_relocatable else ".dynsym"
+def _fatbin_kernels(image: FatbinImage) -> frozenset[str] | None:
+    # What NVIDIA keeps to itself raises an error when it is read.
+    return None if image.compression == "scrambled" else told_kernels(image.content)
