@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from mlir_offload.offload.coverage import arch_name
 from mlir_offload.offload.finding import Finding, raise_findings
-from mlir_offload.offload.held_image import packaged_kernels, is_same_code
+from mlir_offload.offload.held_image import is_same_code, packaged_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

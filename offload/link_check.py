@@ -95,11 +95,12 @@ def _linked_findings(item: ObjectContents) -> Iterator[Finding]:
     """Return what a shared library or a finished object would launch in vain."""
     lost = unregistered_kernels(item)
     if lost:
-        names = [f"'{kernel}'" for _, kernel in lost]
+        names = listed([f"'{kernel}'" for kernel in dict.fromkeys(name for _, name in lost)])
+        option = " -shared" if ".so" in item.path.suffixes else ""
         yield Finding(
-            f"nothing registers its kernels: it was linked without their device code: {listed(names)}",
+            f"nothing registers its kernels, which it was linked without the device code of: {names}",
             item.location,
-            f"link it again with {_link_command(item)}, or with clang --offload-link",
+            f"link it again with mlir-offload{option}, or with clang --offload-link{option}",
         )
     uncovered = uncovered_kernels(item)
     if uncovered:
@@ -108,11 +109,6 @@ def _linked_findings(item: ObjectContents) -> Iterator[Finding]:
             item.location,
             "compile all that is in it for the same architectures, and link it again",
         )
-
-
-def _link_command(item: ObjectContents) -> str:
-    is_library = ".so" in item.path.suffixes
-    return "mlir-offload -shared" if is_library else "mlir-offload"
 
 
 @dataclass(frozen=True, slots=True)
