@@ -104,6 +104,7 @@ class OffloadAbi:
     """What the linker wrapper and the runtimes of one LLVM release read."""
 
     major: int
+    container_versions: tuple[int, ...]
     string_containers: tuple[str, str]
     image_kinds_by_ending: tuple[tuple[str, int], ...]
     kind_codes: tuple[tuple[str, int], ...]
@@ -159,10 +160,12 @@ def load_abi(major: int) -> OffloadAbi:
     if not first <= major <= last:
         msg = f"the offloading ABI of LLVM {major} is not known (known: {first} to {last})"
         raise CompatibilityError(msg, hint="name a release in that range")
-    first_container, second_container = row_of(table["container"]["rows"], major)["containers"]
+    container = row_of(table["container"]["rows"], major)
+    first_container, second_container = container["containers"]
     wrapper = table["linker_wrapper"]
     return OffloadAbi(
         major=major,
+        container_versions=tuple(container["reads"]),
         string_containers=(first_container, second_container),
         image_kinds_by_ending=tuple(row_of(table["image_kinds_by_ending"], major)["kinds"].items()),
         kind_codes=tuple(row_of(table["offload_kinds"], major)["codes"].items()),

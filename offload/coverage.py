@@ -104,18 +104,18 @@ def coverage_findings(
 
     `name` is what the user calls the linked file.
     """
-    missing = missing_kernels(linked, expected_kernels(inputs))
-    origins: dict[str, list[KernelImage]] = {}
-    for pair in missing:
-        origin = _origin(pair, inputs)
-        origins.setdefault(origin.location if origin else "", []).append(pair)
+    origins = _registering(inputs)
+    groups: dict[str, list[KernelImage]] = {}
+    for pair in missing_kernels(linked, expected_kernels(inputs)):
+        origin = origins.get((pair.kind, pair.kernel))
+        groups.setdefault(origin.location if origin else "", []).append(pair)
     return tuple(
         Finding(
             f"the device images lack kernels that the host registers: {listed(pairs)}",
-            location or name or str(linked),
-            _cure(pairs, inputs),
+            name or str(linked),
+            _cure(pairs, origins.get((pairs[0].kind, pairs[0].kernel))),
         )
-        for location, pairs in origins.items()
+        for pairs in groups.values()
     )
 
 
@@ -184,22 +184,25 @@ def _first_archs(kind: str, choices: Sequence[frozenset[tuple[str, str]]]) -> tu
     return next((archs for archs in found if archs), ("",))
 
 
-def _origin(pair: KernelImage, inputs: Sequence[ObjectContents]) -> ObjectContents | None:
-    """Return the file that registers a kernel; one with images before one without."""
-    found = [item for item in inputs if pair.kernel in item.kernels(pair.kind)]
-    return next((item for item in found if item.images), found[0] if found else None)
+def _registering(inputs: Iterable[ObjectContents]) -> dict[tuple[str, str], ObjectContents]:
+    """Return the file that registers each kernel; one with images before one without."""
+    found: dict[tuple[str, str], ObjectContents] = {}
+    for item in sorted(inputs, key=lambda item: not item.images):
+        for entry in item.entries:
+            found.setdefault((entry.kind, entry.name), item)
+    return found
 
 
-def _cure(pairs: Sequence[KernelImage], inputs: Sequence[ObjectContents]) -> str:
-    first = pairs[0]
-    origin = _origin(first, inputs)
+def _cure(pairs: Sequence[KernelImage], origin: ObjectContents | None) -> str:
     if origin is None:
         return "name the object that defines the kernel on the link line"
-    archs = sorted({image.arch for image in origin.images if image.kind == first.kind})
-    lacking = sorted({pair.arch for pair in pairs} - set(archs))
+    made = {(image.kind, image.arch) for image in origin.images}
+    lacking = sorted({pair.arch for pair in pairs if (pair.kind, pair.arch) not in made})
     if lacking:
-        return compile_too(origin, archs, lacking)
-    return f"compile {origin.location} again; its image for {arch_name(first.arch)} lost the kernel"
+        kinds = {pair.kind for pair in pairs}
+        return compile_too(origin, sorted(arch for kind, arch in made if kind in kinds), lacking)
+    arch = arch_name(pairs[0].arch)
+    return f"compile {origin.location} again; its image for {arch} lost the kernel"
 
 
 def compile_too(origin: ObjectContents, archs: Sequence[str], lacking: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from mlir_offload.offload.coverage import arch_name
 from mlir_offload.offload.finding import Finding, raise_findings
-from mlir_offload.offload.held_image import is_same_code, packaged_kernels
+from mlir_offload.offload.held_image import is_equal, packaged_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -88,7 +88,8 @@ def _differing(
                 first[arch] = (item, images)
                 continue
             other, theirs = first[arch]
-            if not any(is_same_code(kernel, ours, image) for ours in images for image in theirs):
+            # The code of a kernel may be the same and that of a function that it calls another.
+            if not any(is_equal(a.content, b.content) for a in images for b in theirs):
                 yield DuplicateKernel(kind, arch, kernel, other, item)
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mlir_offload.offload.bundle import read_bundles
-from mlir_offload.offload.device_code import hash_kernels, image_kernels
+from mlir_offload.offload.device_code import image_kernels
 from mlir_offload.offload.elf import ELF_MAGIC
 from mlir_offload.offload.fatbin import FatbinImage, read_fatbins
 from mlir_offload.offload.ptx_image import is_ptx
 from mlir_offload.offload.spirv import is_spirv
-from mlir_offload.toolchain.byte_view import ByteView, memory_view
+from mlir_offload.toolchain.byte_view import ByteView
 from mlir_offload.toolchain.target import Kind
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _packaged(image: PackagedImage) -> HeldImage:
 
 def packaged_kernels(image: PackagedImage) -> frozenset[str] | None:
     """Return the kernels of an image in an offload binary; None where they cannot be told."""
-    return told_kernels(image_view(image))
+    return told_kernels(image.content)
 
 
 def told_kernels(view: ByteView) -> frozenset[str] | None:
@@ -74,20 +74,10 @@ def told_kernels(view: ByteView) -> frozenset[str] | None:
     return image_kernels(view) if is_told else None
 
 
-def is_same_code(kernel: str, one: PackagedImage, other: PackagedImage) -> bool:
-    """Return whether two images that define a kernel have the same code for it.
-
-    Where the formats do not let one tell, whether the images are equal.
-    """
-    if one.data == other.data:
-        return True
-    ours, theirs = (hash_kernels(image_view(image), (kernel,)) for image in (one, other))
-    return bool(ours) and ours == theirs
-
-
-def image_view(image: PackagedImage) -> ByteView:
-    """Return the bytes of an image."""
-    return memory_view(image.data)
+def is_equal(one: ByteView, other: ByteView) -> bool:
+    """Return whether two images are the same, byte for byte."""
+    pieces = zip(one.chunks(), other.chunks(), strict=True)
+    return one.size == other.size and all(ours == theirs for ours, theirs in pieces)
 
 
 def _fatbin_kernels(image: FatbinImage) -> frozenset[str] | None:

@@ -16,6 +16,7 @@ from mlir_offload.offload.coverage import (
 )
 from mlir_offload.offload.finding import Finding, listed, raise_findings
 from mlir_offload.offload.held_image import loaded_images, packaged_kernels
+from mlir_offload.offload.image_loss import find_loss
 from mlir_offload.toolchain.errors import CompatibilityError
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def _unread(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]:
     """Return what the wrapper of this release would not read of an object."""
     if item.is_relocatable:
         yield from _layout_findings(item, abi)
+        yield from _loss_findings(item, abi)
         yield from _half_linked_findings(item)
 
 
@@ -70,6 +72,20 @@ def _layout_findings(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]
             f"compile it again with LLVM {abi.major}, or link with the release that made it",
             CompatibilityError,
         )
+
+
+def _loss_findings(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]:
+    """Return the images of an object that the wrapper of this release drops, or fails at."""
+    for image in item.images:
+        reason = find_loss(image, abi)
+        if reason:
+            target = f"{image.kind} image for {arch_name(image.arch)}"
+            yield Finding(
+                f"LLVM {abi.major} would not link its {target}: {reason}",
+                item.location,
+                f"compile it again with LLVM {abi.major}, or link with the release that made it",
+                CompatibilityError,
+            )
 
 
 def _half_linked_findings(item: ObjectContents) -> Iterator[Finding]:

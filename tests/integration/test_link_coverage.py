@@ -112,13 +112,14 @@ def test_a_kernel_that_one_arch_lacks_is_named_whatever_was_linked(
         made.host_object("both", kinds, ["k"], both),
         made.host_object("one", kinds, ["l"], one),
     )
-    options = {"program": [made.runtimes()], "shared": ["-shared"], "object": ["-r"]}[output]
-    linked = made.link(*objects, *options, "-Wl,--compress")
+    option = {"program": made.runtimes(), "shared": "-shared", "object": "-r"}[output]
+    linked = made.link(*objects, option, "-Wl,--compress")
     missing = missing_kernels(linked, expected_kernels(read(*objects)))
     assert [str(pair) for pair in missing] == ["'l' for sm_90", "'l' for gfx1030"]
     with pytest.raises(VerificationError) as caught:
         check_coverage(linked, read(*objects))
-    assert caught.value.location == str(objects[1])
+    assert caught.value.location == str(linked)
+    assert caught.value.hint.startswith(f"{objects[1]} is made for")
     assert caught.value.hint.endswith("compile it with --offload-arch=gfx1030,sm_90 too")
     # Such a file tells it of itself, when it is linked into something else.
     (finding,) = check_link(read(linked), load_abi(major))

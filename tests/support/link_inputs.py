@@ -15,10 +15,10 @@ from mlir_offload.offload.anchor import (
     targets_to_anchor,
 )
 from mlir_offload.offload.annotate import HostKernel, annotate_host
-from mlir_offload.offload.binary import serialize_binary
 from mlir_offload.offload.fatbinary_adapter import CudaTools, write_cuda_directory
 from mlir_offload.offload.image import DeviceImage, image_kind_of
 from mlir_offload.offload.objects import ObjectContents
+from mlir_offload.offload.packager import serialize_binary
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.process import Command, Completed, ProcessRunner, run_checked
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target, host_triple
@@ -193,7 +193,7 @@ class LinkInputs:
             self.run(CUDA / "bin" / "ptxas", "-c", f"-arch={target.arch}", source, "-o", output)
             return
         source.write_text(text, encoding="utf-8")
-        flags = ("-fPIC",)
+        flags: tuple[str, ...] = ("-fPIC",)
         if target.kind is Kind.HIP:
             flags = (f"--target={target.triple}", f"-mcpu={target.arch}", "-nogpulib")
         self.clang("-O1", *flags, "-x", "c", "-c", source, "-o", output)
