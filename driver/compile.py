@@ -49,25 +49,30 @@ def compile_mlir(context: BuildContext, source: Path, directory: Path, output: P
         partial(_lower_host, context, source, split, directory),
     )
     if context.options.mode is Mode.LLVM_TEXT:
-        _annotate(context, source, device, host, output)
+        _annotate(context, source, split, device, host, output)
     elif context.options.mode is Mode.LLVM_BITCODE:
-        _write_bitcode(context, source, device, host, output)
+        _write_bitcode(context, source, split, device, host, output)
     else:
         # clang reads the text as fast as bitcode, and writing bitcode first would cost more.
         annotated = directory / "host.annotated.ll"
-        _annotate(context, source, device, host, annotated)
+        _annotate(context, source, split, device, host, annotated)
         context.executor.tool(host_command(context, annotated, output), output)
 
 
 def _write_bitcode(
-    context: BuildContext, source: Path, device: tuple[DeviceModule, ...], host: Path, output: Path
+    context: BuildContext,
+    source: Path,
+    split: SplitFiles,
+    device: tuple[DeviceModule, ...],
+    host: Path,
+    output: Path,
 ) -> None:
     """Write bitcode that the consumer reads: in process, if llvmlite has its LLVM; else by its clang."""
     if is_written_in_process(context.consumer):
-        _annotate(context, source, device, host, output)
+        _annotate(context, source, split, device, host, output)
         return
     annotated = host.with_name("host.annotated.ll")
-    _annotate(context, source, device, host, annotated)
+    _annotate(context, source, split, device, host, annotated)
     context.executor.tool(assemble_command(context.llvm, annotated, output), output)
 
 
@@ -113,6 +118,7 @@ def _not_lowered(low: Path, source: Path, completed: Completed) -> MlirOffloadEr
 def _annotate(
     context: BuildContext,
     source: Path,
+    split: SplitFiles,
     device: tuple[DeviceModule, ...],
     host: Path,
     output: Path,
@@ -129,6 +135,7 @@ def _annotate(
         arguments += ["--binary", binary, *(f"--kind={kind}" for kind in kinds)]
     for module in device:
         arguments += ["--device", module.ir, *kernel_options(module.module)]
+    arguments += [f"--declared={kernel}" for kernel in split.declared]
     executor.step(
         "annotate",
         (host, *arguments, "--location", source, "--for-clang", release, "-o", output),

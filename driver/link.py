@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from mlir_offload.driver.compile import compile_inputs, host_command
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.device import ImageFile
+from mlir_offload.driver.finish import DeviceLink, finish_collisions
+from mlir_offload.driver.link_line import parse_link_line
 from mlir_offload.driver.options import as_operand
 from mlir_offload.driver.runtime import HostRuntime, host_runtime
 from mlir_offload.driver.whole_archive import without_whole_archives
@@ -51,21 +53,26 @@ def link(context: BuildContext) -> Path:
     runtime = host_runtime(context)
     context.wait_for(runtime.object)
     linked = context.workspace / "linked"
-    anchor = _make_anchor(context, contents)
-    items = without_whole_archives(context, contents, _link_items(context))
     if Kind.CUDA in runtime.kinds:
         _make_cuda_directory(context)
-    command = _link_command(context, (*map(str, anchor), *items), contents, runtime, linked)
-    context.executor.tool(command, linked)
+    finished = finish_collisions(context, contents, _device_link(context, runtime))
+    anchor = _make_anchor(context, finished.remaining)
+    line = without_whole_archives(context, contents, _link_items(context, finished.replaced))
+    command = _link_command(context, (*map(str, anchor), *line), contents, runtime, linked)
+    context.executor.tool(command, linked, diagnose=finished.diagnose)
     if linked.exists():
         check_coverage(linked, contents, name=str(context.options.output or "a.out"))
     return linked
 
 
 def _check_inputs(context: BuildContext, contents: Sequence[ObjectContents]) -> None:
-    """Refuse what the link would lose, all of it in one error."""
-    findings = check_link((*contents, *context.linked), load_abi(context.consumer))
-    raise_findings((*findings, *duplicate_findings(find_duplicates(contents))))
+    """Refuse what the link would lose, all of it in one error.
+
+    Kernels of one name are a fault here only where the release cannot link their objects apart.
+    """
+    abi = load_abi(context.consumer)
+    twice = () if abi.has_relocatable_link else duplicate_findings(find_duplicates(contents))
+    raise_findings((*check_link((*contents, *context.linked), abi), *twice))
 
 
 def _make_anchor(context: BuildContext, contents: Sequence[ObjectContents]) -> tuple[Path, ...]:
@@ -96,10 +103,15 @@ def _ptx_feature(context: BuildContext, archs: Sequence[str]) -> str:
     return f"+ptx{min(ptx_isa_for(arch, context.consumer, context.cuda) for arch in archs)}"
 
 
-def _link_items(context: BuildContext) -> list[str]:
-    """Return the link line with what the sources were compiled to."""
+def _link_items(context: BuildContext, finished: Mapping[str, str]) -> list[str]:
+    """Return the link line with what the sources were compiled to, and what was finished."""
     made = {as_operand(str(path)): str(made) for path, made in context.compiled.items()}
-    return [made.get(item, item) for item in context.options.link_items]
+    made |= finished
+    items: Sequence[str] = context.options.link_items
+    if finished:
+        # A library may be named between options of one `-Wl,`.
+        items = [word.text for word in parse_link_line(items)]
+    return [made.get(item, item) for item in items]
 
 
 def _link_command(
@@ -116,21 +128,18 @@ def _link_command(
     has_runtime = any(item.runtime_symbols for item in contents) or (dry and bool(context.targets))
     # There is none for AMD GPUs: the HIP runtime is the user's to name.
     has_runtime = has_runtime and bool(runtime.kinds)
+    device = _device_link(context, runtime)
     arguments = [
         *(("--offload-link",) if has_device else ()),
         *(("-shared",) if options.shared else ()),
         *((f"-fuse-ld={_LINKER}",) if context.llvm.has(f"ld.{_LINKER}") else ()),
         *items,
         *(_runtime_arguments(context, runtime) if has_runtime else ()),
-        *(_device_arguments(context, runtime) if has_device else ()),
+        *(device.arguments if has_device else ()),
         *(_language_arguments(options.inputs)),
     ]
     argv = (str(context.llvm.tool("clang")), *arguments, "-o", str(output))
-    if not has_device or Kind.CUDA not in runtime.kinds:
-        return Command(argv)
-    # The clang that the wrapper of LLVM 19 runs for bitcode looks for ptxas on PATH.
-    path = os.pathsep.join((str(_cuda_directory(context) / "bin"), context.search_path))
-    return Command(argv, environment=(("PATH", path),))
+    return Command(argv, environment=device.environment if has_device else ())
 
 
 def _runtime_arguments(context: BuildContext, runtime: HostRuntime) -> tuple[str, ...]:
@@ -143,7 +152,7 @@ def _runtime_arguments(context: BuildContext, runtime: HostRuntime) -> tuple[str
     return (str(runtime.object), *libraries)
 
 
-def _device_arguments(context: BuildContext, runtime: HostRuntime) -> list[str]:
+def _device_link(context: BuildContext, runtime: HostRuntime) -> DeviceLink:
     """Return what the linker wrapper needs to link the device code of each kind."""
     abi = load_abi(context.consumer)
     arguments = list(abi.jobs_arguments(context.options.jobs))
@@ -155,11 +164,15 @@ def _device_arguments(context: BuildContext, runtime: HostRuntime) -> list[str]:
     if Kind.OPENMP in runtime.kinds:
         # The wrapper links images for the host with --no-undefined; kernels may call libm.
         arguments.append(f"-Wl,--device-linker={host_triple()}=-lm")
-    return arguments
+    if Kind.CUDA not in runtime.kinds:
+        return DeviceLink(tuple(arguments))
+    # The clang that the wrapper of LLVM 19 runs for bitcode looks for ptxas on PATH.
+    path = os.pathsep.join((str(_cuda_directory(context) / "bin"), context.search_path))
+    return DeviceLink(tuple(arguments), (("PATH", path),))
 
 
 def _cuda_directory(context: BuildContext) -> Path:
-    return context.workspace / "cuda"
+    return context.workspace.absolute() / "cuda"
 
 
 def _make_cuda_directory(context: BuildContext) -> None:

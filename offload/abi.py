@@ -32,6 +32,7 @@ _ROW_LISTS = (
     ("linker_wrapper", "device_feature"),
     ("linker_wrapper", "archives"),
     ("linker_wrapper", "jobs"),
+    ("linker_wrapper", "relocatable_link"),
 )
 
 
@@ -116,6 +117,7 @@ class OffloadAbi:
     cuda_arguments: tuple[str, ...]
     reads_line_in_order: bool
     jobs_argument: str
+    has_relocatable_link: bool
 
     def kind_code(self, kind: Kind) -> int:
         """Return the number of an offload kind in containers and entries.
@@ -177,6 +179,7 @@ def load_abi(major: int) -> OffloadAbi:
         cuda_arguments=tuple(row_of(wrapper["cuda_path"], major)["arguments"]),
         jobs_argument=row_of(wrapper["jobs"], major)["argument"],
         reads_line_in_order=row_of(wrapper["archives"], major)["in_order"],
+        has_relocatable_link=row_of(wrapper["relocatable_link"], major)["links"],
     )
 
 

@@ -160,34 +160,49 @@ def test_what_an_older_release_links_relocatably_is_refused(tmp_path: Path) -> N
         made.link(joined, made.runtimes())
 
 
-@pytest.mark.llvm(19)
+@pytest.mark.llvm(16)
 @pytest.mark.llvm(22)
 def test_the_driver_reports_every_fault_of_a_link_line_at_once(
     mlir_offload: list[str], tmp_path: Path
 ) -> None:
-    made = LinkInputs(22, tmp_path)
-    old = LinkInputs(19, tmp_path)
+    made, newer = LinkInputs(16, tmp_path), LinkInputs(22, tmp_path)
     images = [made.device_image(Kind.CUDA, ["k"], arch) for arch in ("sm_80", "sm_90")]
     made.host_object("both", [Kind.CUDA], ["k"], images)
     made.simple("one", Kind.CUDA)
     made.host_object("hostonly", [Kind.HIP], ["h"], [])
-    old.simple("old", Kind.CUDA)
+    newer.simple("new", Kind.HIP)
     made.library("k", made.host_object("again", [Kind.CUDA], ["k"], [other_image(made)]))
     made.simple("lost", Kind.OPENMP)
     made.run("gcc", "-shared", "lost.o", "-o", "liblost.so")
-    line = ["both.o", "one.o", "hostonly.o", "old.o", "libk.a", "liblost.so"]
-    argv = [*mlir_offload, "--llvm=22", *line, "-o", "program"]
+    line = ["both.o", "one.o", "hostonly.o", "new.o", "libk.a", "liblost.so"]
+    argv = [*mlir_offload, "--llvm=16", *line, "-o", "program"]
     result = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert result.returncode == CompatibilityError.exit_status
     assert not (tmp_path / "program").exists()
     for fault in (
-        "old.o: its kernels are registered in cuda_offloading_entries, which LLVM 22 does not read",
+        "new.o: its kernels are registered in llvm_offload_entries, which LLVM 16 does not read",
+        "new.o: LLVM 16 would not link its hip image for gfx90a: its offload kind has the number 4",
         "liblost.so: nothing registers its kernels",
         "one.o: other objects are made for sm_90, for which nothing has its kernels: 'k_one'",
-        "hostonly.o: it registers 'h', but no file on the link line has device code of kind hip",
         "both.o: kernel 'k' is defined twice for sm_80, here and in libk.a(again.o)",
     ):
         assert f"\n  {fault}" in result.stderr
+
+
+@pytest.mark.llvm(22)
+def test_kernels_of_one_name_in_whole_libraries_are_kept_apart(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    made = LinkInputs(22, tmp_path)
+    kinds = (Kind.CUDA, Kind.OPENMP)
+    for name, value in (("one", 1), ("two", 2)):
+        images = [made.device_image(kind, ["__mo_k"], value=value) for kind in kinds]
+        made.library(name, made.host_object(name, kinds, ["__mo_k"], images))
+    main = made.c_object("main", "int main(void) { return 0; }\n")
+    whole = "-Wl,--whole-archive,libone.a,libtwo.a,--no-whole-archive"
+    argv = [*mlir_offload, "--llvm=22", whole, str(main), "-o", "program"]
+    subprocess.run(argv, cwd=tmp_path, check=True)
+    assert held(tmp_path / "program") == {(kind.value, "__mo_k") for kind in kinds}
 
 
 def other_image(made: LinkInputs) -> DeviceImage:

@@ -14,11 +14,12 @@ from mlir_offload.offload.anchor import (
     render_anchor,
     targets_to_anchor,
 )
-from mlir_offload.offload.annotate import HostKernel, annotate_host
+from mlir_offload.offload.annotate import annotate_host
 from mlir_offload.offload.fatbinary_adapter import CudaTools, write_cuda_directory
 from mlir_offload.offload.image import DeviceImage, image_kind_of
 from mlir_offload.offload.objects import ObjectContents
 from mlir_offload.offload.packager import serialize_binary
+from mlir_offload.offload.stub import HostKernel
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.process import Command, Completed, ProcessRunner, run_checked
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target, host_triple
