@@ -6,9 +6,10 @@ not write, only the names and sizes of the kernels are read.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 from mlir_offload.offload.amdgpu_metadata import AmdgpuMetadata, parse_metadata
 from mlir_offload.offload.code_hash import CodePiece, hash_code
@@ -19,7 +20,7 @@ from mlir_offload.toolchain.byte_view import ByteView
 from mlir_offload.toolchain.tables import load_table
 
 _FORM = "AMDGPU code object"
-_TRIPLE = "amdgcn-amd-amdhsa"
+_TRIPLES = {64: "amdgcn-amd-amdhsa", 65: "amdgcn-amd-amdpal", 66: "amdgcn-mesa-mesa3d"}
 _METADATA_OWNER = "AMDGPU"
 _METADATA_NOTE = 32  # NT_AMDGPU_METADATA
 _DESCRIPTOR_SUFFIX = ".kd"
@@ -63,7 +64,7 @@ def read_code_object(view: ByteView) -> DeviceCode:
         form=_FORM,
         producer=producer,
         llvm_major=major,
-        triple=_TRIPLE,
+        triple=_TRIPLES.get(code.elf.os_abi, ""),
         arch=_arch(code.elf, metadata),
         is_relocatable=code.elf.is_relocatable,
         kernels=_kernels(code, metadata),
@@ -140,7 +141,7 @@ def _code_bytes(code: _CodeObject, name: str) -> int | None:
 
 def _arch(elf: ElfFile, metadata: AmdgpuMetadata | None) -> str:
     """Return the processor, with the features that the code insists on, as `gfx90a:xnack-`."""
-    name = _processors().get(elf.flags & _MACH)
+    name = load_processors().get(elf.flags & _MACH)
     if name is None:
         # A processor newer than the table: the metadata spells it out.
         known = metadata.target.partition("--")[2] if metadata else ""
@@ -153,11 +154,18 @@ def _arch(elf: ElfFile, metadata: AmdgpuMetadata | None) -> str:
 
 
 @cache
-def _processors() -> dict[int, str]:
-    rows = load_table("mlir_offload.offload", "amdgpu_mach")["processors"]
-    codes = [(int(code), str(name)) for row in rows for name, code in row["codes"].items()]
-    found = dict(codes)
-    if len(found) != len(codes) or not all(0 < code <= _MACH for code in found):
-        msg = "amdgpu_mach: a number stands for two processors, or is none"
-        raise ValueError(msg)
+def load_processors() -> Mapping[int, str]:
+    """Return the processors of all releases by their number."""
+    return parse_processors(load_table("mlir_offload.offload", "amdgpu_mach"))
+
+
+def parse_processors(table: Mapping[str, Any]) -> Mapping[int, str]:
+    """Read the table; raise ValueError where a number is none, or stands for two processors."""
+    found: dict[int, str] = {}
+    for row in table["processors"]:
+        for name, code in row["codes"].items():
+            if type(code) is not int or not 0 < code <= _MACH or code in found:
+                msg = f"amdgpu_mach: {name} has the number {code}"
+                raise ValueError(msg)
+            found[code] = name
     return found

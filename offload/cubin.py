@@ -37,6 +37,8 @@ _COMPAT_ACCELERATED = 0x9  # the record of .nv.compat that says so from CUDA 13 
 # From sm_90 on a linked cubin counts what the driver reserves of the shared memory of a block.
 _RESERVED_SHARED = 1024
 _FIRST_RESERVING = 90
+_NOT_PASSED = 0xFFFF  # the offset of a texture, sampler or surface, which is bound, not passed
+_MOST_REGISTERS = 255  # what every kernel may use
 _TOOL_OWNER = "NVIDIA Corp"
 _TOOL_NOTE = 2000
 _TOOL = struct.Struct("<6I")
@@ -54,6 +56,7 @@ class Attribute(IntEnum):
     MIN_STACK_SIZE = 0x12
     KPARAM_INFO = 0x17
     CBANK_PARAM_SIZE = 0x19
+    MAXREG_COUNT = 0x1B
     REGCOUNT = 0x2F
     KPARAM_INFO_V2 = 0x45
 
@@ -86,6 +89,7 @@ class _KernelRecords:
 
     parameters: dict[int, KernelParameter] = field(default_factory=dict)
     parameter_bytes: int = 0
+    max_registers: int | None = None
     threads: dict[int, tuple[int, int, int]] = field(default_factory=dict)
 
 
@@ -165,6 +169,7 @@ def _read_kernels(cubin: _Cubin) -> Iterator[DeviceKernel]:
             max_threads=bounds[0] * bounds[1] * bounds[2] if bounds else None,
             required_threads=records.threads.get(Attribute.REQNTID) if records else None,
             registers=text.info >> 24 if registers is None and text else registers,
+            max_registers=records.max_registers if records else None,
             shared_bytes=_shared_bytes(cubin, name),
             local_bytes=values.get((Attribute.MIN_STACK_SIZE, index), frame),
             code_bytes=text.size if text else symbol.size,
@@ -210,6 +215,9 @@ def _read_records(cubin: _Cubin, kernel: str) -> _KernelRecords | None:
             records.parameters[ordinal] = KernelParameter(place, size)
         elif kind == Attribute.CBANK_PARAM_SIZE:
             records.parameter_bytes = int.from_bytes(payload, "little")
+        elif kind == Attribute.MAXREG_COUNT:
+            bound = int.from_bytes(payload, "little")
+            records.max_registers = bound if bound < _MOST_REGISTERS else None
         elif kind in (Attribute.MAX_THREADS, Attribute.REQNTID):
             x, y, z = _unpack(view, _DIMENSIONS, offset, payload)
             records.threads[kind] = (x, y, z)
@@ -220,7 +228,11 @@ def _parameters(records: _KernelRecords) -> tuple[KernelParameter, ...] | None:
     """Return the parameters in their order; None where only their size altogether is stored."""
     if records.parameter_bytes and not records.parameters:
         return None
-    return tuple(parameter for _, parameter in sorted(records.parameters.items()))
+    return tuple(
+        parameter
+        for _, parameter in sorted(records.parameters.items())
+        if parameter.offset != _NOT_PASSED
+    )
 
 
 def _shared_bytes(cubin: _Cubin, kernel: str) -> int:

@@ -11,18 +11,33 @@ from mlir_offload.offload.code_object import (
     read_code_object,
 )
 from mlir_offload.offload.cubin import cubin_kernel_names, hash_cubin_kernels, read_cubin
+from mlir_offload.offload.device_bitcode import read_device_bitcode
 from mlir_offload.offload.elf import ELF_MAGIC, Machine
 from mlir_offload.offload.host_image import (
     hash_host_image_kernels,
     host_image_kernel_names,
     read_host_image,
 )
+from mlir_offload.offload.image import is_bitcode
 from mlir_offload.offload.kernel import DeviceCode
 from mlir_offload.offload.ptx_image import is_ptx, ptx_kernel_names, read_ptx
 from mlir_offload.offload.spirv import is_spirv, read_spirv, spirv_kernel_names
 from mlir_offload.toolchain.byte_view import ByteView
 
 _MACHINE = slice(18, 20)
+
+
+def _bitcode_kernel_names(view: ByteView) -> tuple[str, ...]:
+    return tuple(kernel.name for kernel in read_device_bitcode(view).kernels)
+
+
+def _hash_bitcode_kernels(view: ByteView, names: Collection[str]) -> dict[str, str]:
+    kernels = read_device_bitcode(view, with_hashes=True).kernels
+    return {
+        kernel.name: kernel.code_sha256
+        for kernel in kernels
+        if kernel.name in names and kernel.code_sha256
+    }
 
 
 def _hash_none(_view: ByteView, _names: Collection[str]) -> dict[str, str]:
@@ -45,6 +60,7 @@ _ELF_FORMATS = {
     Machine.X86_64: _HOST_IMAGE,
     Machine.AARCH64: _HOST_IMAGE,
 }
+_BITCODE = _Format(read_device_bitcode, _bitcode_kernel_names, _hash_bitcode_kernels)
 _PTX = _Format(read_ptx, ptx_kernel_names)
 _SPIRV = _Format(read_spirv, spirv_kernel_names)
 
@@ -69,14 +85,14 @@ def image_kernels(view: ByteView) -> frozenset[str]:
 
 
 def hash_kernels(view: ByteView, names: Collection[str]) -> dict[str, str]:
-    """Return the SHA-256 of the code of those kernels that a finished image defines.
+    """Return a SHA-256 of the code of those kernels that a device image defines.
 
-    Two are equal only where the code is, whatever else is in the images. PTX, SPIR-V and bitcode have
-    no such hash: their code depends on what stands around it. Raises VerificationError where the image
-    is damaged.
+    Of one format, two are equal only where the code is, whatever else is in the images. PTX and SPIR-V
+    have no such hash: what their code means depends on what stands around it. Raises VerificationError
+    where the image is damaged.
     """
     found = _format_of(view)
-    return found.hash(view, names) if found else {}
+    return found.hash(view, frozenset(names)) if found else {}
 
 
 def _format_of(view: ByteView) -> _Format | None:
@@ -84,6 +100,8 @@ def _format_of(view: ByteView) -> _Format | None:
     if head.startswith(ELF_MAGIC):
         machine = int.from_bytes(head[_MACHINE], "little")
         return next((row for key, row in _ELF_FORMATS.items() if key == machine), None)
+    if is_bitcode(head):
+        return _BITCODE
     if is_spirv(view):
         return _SPIRV
     return _PTX if is_ptx(view) else None

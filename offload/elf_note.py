@@ -41,7 +41,8 @@ def read_compiler(elf: ElfFile) -> tuple[str, int | None]:
 
     A linked file names every compiler and the linker: the first one of LLVM counts, else the first.
     """
-    names = [name for section in elf.named(".comment") for name in _comments(elf.content(section))]
+    section = next(iter(elf.named(".comment")), None)
+    names = _comments(elf.content(section)) if section else []
     for name in names:
         found = _LLVM_COMPILER.search(name)
         version = parse_version(name[found.end() :]) if found else None

@@ -82,6 +82,8 @@ def _read_module(view: ByteView) -> _Module:
     while mark := scanner.landmark():
         if mark in "{}":
             depth += 1 if mark == "{" else -1
+            if depth < 0:
+                raise scanner.malformed(field="brace", reason="it closes nothing")
         elif depth == 0:
             # The linkage stands right before what it belongs to.
             _read_declaration(scanner, module, mark, is_extern=is_extern)
@@ -152,7 +154,8 @@ def _read_parameters(scanner: PtxScanner) -> Iterator[KernelParameter]:
         variable, word = read_variable(scanner, (",", ")"))
         place = place_after(end, variable)
         end = place + variable.size_bytes
-        yield KernelParameter(place, variable.size_bytes, variable.type, variable.name)
+        if variable.size_bytes:
+            yield KernelParameter(place, variable.size_bytes, variable.type, variable.name)
         if word == ",":
             word = scanner.required_token("parameters")
 

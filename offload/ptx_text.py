@@ -26,8 +26,8 @@ _TYPE_BYTES = {
     ".b32": 4, ".u32": 4, ".s32": 4, ".f32": 4, ".f16x2": 4, ".bf16x2": 4,
     ".b64": 8, ".u64": 8, ".s64": 8, ".f64": 8,
     ".b128": 16,
-    # A kernel takes a texture, sampler or surface as a handle of 64 bits.
-    ".texref": 8, ".samplerref": 8, ".surfref": 8,
+    # A texture, sampler or surface is bound to its reference, not passed with the arguments.
+    ".texref": 0, ".samplerref": 0, ".surfref": 0,
 }  # fmt: skip
 _VECTORS = {".v2": 2, ".v4": 4, ".v8": 8}
 
@@ -156,9 +156,9 @@ def read_variable(scanner: PtxScanner, ends: Collection[str]) -> tuple[PtxVariab
         vector = _VECTORS.get(word, vector)
         is_pointee = is_pointee or word == ".ptr"
     if not kind or not name:
-        raise scanner.malformed(field=f"variable {name}", reason="it has no type or no name")
+        raise scanner.malformed(field="variable", reason=f"'{name}' has no type or no name")
     element = _TYPE_BYTES[kind] * vector
-    return PtxVariable(name, kind, element * count, alignment or element), word
+    return PtxVariable(name, kind, element * count, alignment or max(1, element)), word
 
 
 def place_after(end: int, variable: PtxVariable) -> int:
