@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,9 +11,11 @@ from mlir_offload.offload.bundle import read_bundles
 from mlir_offload.offload.device_code import image_kernels
 from mlir_offload.offload.elf import ELF_MAGIC
 from mlir_offload.offload.fatbin import FatbinImage, read_fatbins
+from mlir_offload.offload.image import is_bitcode
 from mlir_offload.offload.ptx_image import is_ptx
 from mlir_offload.offload.spirv import is_spirv
 from mlir_offload.toolchain.byte_view import ByteView
+from mlir_offload.toolchain.errors import VerificationError
 from mlir_offload.toolchain.target import Kind
 
 if TYPE_CHECKING:
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     from mlir_offload.offload.objects import ObjectContents
 
 _HIP_PREFIX = "hip"
+_GPUS = ("nvptx", "amdgcn")
+_MAGIC_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +67,24 @@ def _packaged(image: PackagedImage) -> HeldImage:
 
 def packaged_kernels(image: PackagedImage) -> frozenset[str] | None:
     """Return the kernels of an image in an offload binary; None where they cannot be told."""
+    if is_bitcode(image.content.head(_MAGIC_BYTES)) and not image.triple.startswith(_GPUS):
+        # Nothing marks the kernels of the CPU.
+        return None
     return told_kernels(image.content)
 
 
 def told_kernels(view: ByteView) -> frozenset[str] | None:
     """Return the kernels that an image defines; None for a format that is not looked into.
 
-    Raises VerificationError where the image is damaged.
+    Raises VerificationError where the image is damaged, unless it is bitcode: of that there may be
+    more than this reader knows, and the device link reads it yet.
     """
-    is_told = view.head(len(ELF_MAGIC)) == ELF_MAGIC or is_ptx(view) or is_spirv(view)
+    head = view.head(_MAGIC_BYTES)
+    if is_bitcode(head):
+        with contextlib.suppress(VerificationError):
+            return image_kernels(view)
+        return None
+    is_told = head == ELF_MAGIC or is_ptx(view) or is_spirv(view)
     return image_kernels(view) if is_told else None
 
 
