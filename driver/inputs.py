@@ -80,7 +80,8 @@ def read_given(options: CompileOptions) -> tuple[ObjectContents, ...]:
     for item in parse_link_line(options.link_items):
         if item.path is not None:
             wholes[item.path] = wholes.get(item.path, False) or item.is_whole
-    paths = [path for path in wholes if path not in sources(options)]
+    compiled = frozenset(sources(options))
+    paths = [path for path in wholes if path not in compiled]
     if not paths:
         return ()
     from mlir_offload.offload.objects import read_objects

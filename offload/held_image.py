@@ -7,19 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mlir_offload.offload.bundle import read_bundles
-from mlir_offload.offload.device_code import image_kernels
 from mlir_offload.offload.elf import ELF_MAGIC
-from mlir_offload.offload.fatbin import FatbinImage, read_fatbins
 from mlir_offload.offload.image import is_bitcode
-from mlir_offload.offload.ptx_image import is_ptx
-from mlir_offload.offload.spirv import is_spirv
 from mlir_offload.toolchain.byte_view import ByteView
 from mlir_offload.toolchain.errors import VerificationError
 from mlir_offload.toolchain.target import Kind
 
 if TYPE_CHECKING:
     from mlir_offload.offload.binary import PackagedImage
+    from mlir_offload.offload.fatbin import FatbinImage
     from mlir_offload.offload.objects import ObjectContents
 
 _HIP_PREFIX = "hip"
@@ -41,6 +37,9 @@ def loaded_images(item: ObjectContents) -> Iterator[HeldImage]:
 
     Raises VerificationError where an image or its container is damaged.
     """
+    from mlir_offload.offload.bundle import read_bundles
+    from mlir_offload.offload.fatbin import read_fatbins
+
     for fatbin in item.fatbins:
         for image in read_fatbins(fatbin):
             yield HeldImage(Kind.CUDA.value, image.arch, _fatbin_kernels(image))
@@ -79,13 +78,22 @@ def told_kernels(view: ByteView) -> frozenset[str] | None:
     Raises VerificationError where the image is damaged, unless it is bitcode: of that there may be
     more than this reader knows, and the device link reads it yet.
     """
+    from mlir_offload.offload.device_code import image_kernels
+
     head = view.head(_MAGIC_BYTES)
     if is_bitcode(head):
         with contextlib.suppress(VerificationError):
             return image_kernels(view)
         return None
-    is_told = head == ELF_MAGIC or is_ptx(view) or is_spirv(view)
-    return image_kernels(view) if is_told else None
+    return image_kernels(view) if head == ELF_MAGIC or _is_text(view) else None
+
+
+def _is_text(view: ByteView) -> bool:
+    """Return whether it is PTX or SPIR-V."""
+    from mlir_offload.offload.ptx_image import is_ptx
+    from mlir_offload.offload.spirv import is_spirv
+
+    return is_ptx(view) or is_spirv(view)
 
 
 def is_equal(one: ByteView, other: ByteView) -> bool:
