@@ -61,6 +61,7 @@ class Attribute(IntEnum):
     KPARAM_INFO_V2 = 0x45
 
 
+_READ_ATTRIBUTES = frozenset((*Attribute, _COMPAT_ACCELERATED))
 _KERNEL_ATTRIBUTES = (Attribute.REGCOUNT, Attribute.FRAME_SIZE, Attribute.MIN_STACK_SIZE)
 _DIMENSIONS = struct.Struct("<3I")
 _SYMBOL_VALUE = struct.Struct("<2I")
@@ -243,24 +244,20 @@ def _shared_bytes(cubin: _Cubin, kernel: str) -> int:
 
 
 def _iterate_records(view: ByteView) -> Iterator[tuple[int, int, bytes]]:
-    """Return offset, attribute and value of each record in a section like `.nv.info`."""
+    """Return offset, attribute and value of each record in a section like `.nv.info` that is read."""
     data = view.whole()
     offset = 0
-    while offset + 4 <= len(data):
-        form, kind = data[offset], data[offset + 1]
+    last = len(data) - 4
+    while offset <= last:
+        form, kind, low, high = data[offset : offset + 4]
+        start = offset + 4
+        end = start + (low | high << 8) if form == _SIZED_FORM else start
         if form not in _ATTRIBUTE_FORMS:
             raise view.malformed(offset, "attribute format", f"there is no format {form}")
-        payload = data[offset + 2 : offset + 4]
-        start = offset + 4
-        end = start
-        if form == _SIZED_FORM:
-            end += int.from_bytes(payload, "little")
-            if end > len(data):
-                raise view.malformed(
-                    offset, f"attribute {kind:#x}", "it reaches beyond its section"
-                )
-            payload = data[start:end]
-        yield offset, kind, payload
+        if end > len(data):
+            raise view.malformed(offset, f"attribute {kind:#x}", "it reaches beyond its section")
+        if kind in _READ_ATTRIBUTES:
+            yield offset, kind, data[start:end] if form == _SIZED_FORM else data[offset + 2 : start]
         offset = end
 
 

@@ -254,12 +254,12 @@ def test_damaged_ptx_is_refused_or_read() -> None:
 def test_reading_is_linear_whatever_is_repeated(piece: str, before: str) -> None:
     def seconds(count: int) -> float:
         data = (HEADER + before + piece * count).encode()
-        begin = time.perf_counter()
+        begin = time.process_time()
         survives(read, iter([data]))
-        return time.perf_counter() - begin
+        return time.process_time() - begin
 
     # Were it quadratic, 16 times the text would take 256 times as long.
-    assert seconds(8_000) < 0.05 + 100 * seconds(500)
+    assert seconds(8_000) < 0.5 + 100 * seconds(500)
 
 
 def test_memory_stays_within_a_multiple_of_the_text() -> None:
