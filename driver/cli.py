@@ -44,6 +44,7 @@ options:
   -fPIC -shared -L -l -Wl,ARG -pthread -static
                         as for clang
   -I -D -std=           for C and C++ inputs, as for clang
+  -nocudainc -nocudalib for CUDA C++ inputs, as for clang
   -j N                  programs to run at the same time (default: number of processors)
   -v                    show each step and all that the tools print
   -###                  show each step as a shell line; write no output

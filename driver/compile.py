@@ -9,7 +9,7 @@ from pathlib import Path
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.device import DeviceModule, compile_device, kernel_options
 from mlir_offload.driver.normalize import normalized
-from mlir_offload.driver.options import MLIR_SUFFIXES, Mode
+from mlir_offload.driver.options import CUDA_SUFFIX, MLIR_SUFFIXES, Mode
 from mlir_offload.driver.parallel import beside, in_parallel
 from mlir_offload.driver.split_file import SplitFiles, load_split_files
 from mlir_offload.offload.llvm_ir import assemble_command, is_written_in_process
@@ -33,6 +33,11 @@ def _compile(context: BuildContext, source: Path, output: Path) -> None:
         compile_mlir(context, source, output.parent, output)
         return
     context.executor.make_directory(output.parent)
+    if source.suffix == CUDA_SUFFIX:
+        from mlir_offload.driver.cuda_cpp import compile_cuda_cpp
+
+        compile_cuda_cpp(context, source, output)
+        return
     context.executor.tool(host_command(context, source, output), output)
 
 

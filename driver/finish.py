@@ -7,6 +7,7 @@ own, in which its names are free.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -54,22 +55,11 @@ class DeviceLink:
 
 @dataclass(frozen=True, slots=True)
 class FinishedInputs:
-    """Files that take the place of link items, the objects that are left, and those finished."""
+    """Files that take the place of link items, the objects that are left, and where the others lie."""
 
     replaced: Mapping[str, str]
     remaining: tuple[ObjectContents, ...]
-    locations: tuple[str, ...] = ()
-
-    def diagnose(self, failed: Completed) -> MlirOffloadError:
-        """Return the error for a link that failed: it may lack what was linked apart."""
-        error = tool_failed(failed)
-        if self.locations and "undefined" in failed.stderr.lower():
-            error.hint = (
-                f"the device code of {', '.join(self.locations)} was linked apart, because other "
-                "objects have kernels of the same names: rename these where its device functions "
-                "are called from elsewhere"
-            )
-        return error
+    apart: tuple[str, ...] = ()
 
 
 def finish_collisions(
@@ -81,11 +71,12 @@ def finish_collisions(
     another file launches a kernel that several objects define; ToolFailedError where the device
     code of an object does not link on its own.
     """
-    distinct = _distinct(contents)
-    collisions = find_collisions(distinct)
-    if not collisions or not load_abi(context.consumer).has_relocatable_link:
+    # Most links have none: nothing more is read then.
+    if not find_collisions(contents) or not load_abi(context.consumer).has_relocatable_link:
         check_duplicates(contents)
         return FinishedInputs({}, tuple(contents))
+    distinct = _distinct(contents)
+    collisions = find_collisions(distinct)
     check_targets(collisions, distinct)
     inputs = _read_inputs(context, distinct)
     chosen = objects_to_finish(collisions, inputs)
@@ -203,7 +194,12 @@ def _distinct(contents: Sequence[ObjectContents]) -> tuple[ObjectContents, ...]:
 
 
 def _identity(item: ObjectContents) -> tuple[object, ...]:
-    return item.path, item.member, item.entries, tuple(image.data for image in item.images)
+    """Return what tells a member from another one of the same name in its library."""
+    digest = hashlib.sha256()
+    for image in item.images if item.member else ():
+        for chunk in image.content.chunks():
+            digest.update(chunk)
+    return item.path, item.member, item.entries, digest.digest()
 
 
 def _read_inputs(context: BuildContext, contents: Sequence[ObjectContents]) -> list[LinkInput]:

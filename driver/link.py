@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from mlir_offload.driver.compile import compile_inputs, host_command
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.device import ImageFile
 from mlir_offload.driver.finish import DeviceLink, finish_collisions
+from mlir_offload.driver.link_error import diagnose_link
 from mlir_offload.driver.link_line import parse_link_line
-from mlir_offload.driver.options import as_operand
+from mlir_offload.driver.options import CUDA_SUFFIX, as_operand
 from mlir_offload.driver.runtime import HostRuntime, host_runtime
 from mlir_offload.driver.whole_archive import without_whole_archives
 from mlir_offload.offload.abi import load_abi
@@ -32,7 +34,7 @@ from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, host_triple
 
 _LINKER = "lld"
-_CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx"})
+_CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx", CUDA_SUFFIX})
 
 
 def link(context: BuildContext) -> Path:
@@ -59,7 +61,7 @@ def link(context: BuildContext) -> Path:
     anchor = _make_anchor(context, finished.remaining)
     line = without_whole_archives(context, contents, _link_items(context, finished.replaced))
     command = _link_command(context, (*map(str, anchor), *line), contents, runtime, linked)
-    context.executor.tool(command, linked, diagnose=finished.diagnose)
+    context.executor.tool(command, linked, diagnose=partial(diagnose_link, finished.apart))
     if linked.exists():
         check_coverage(linked, contents, name=str(context.options.output or "a.out"))
     return linked
@@ -126,8 +128,8 @@ def _link_command(
     dry = options.dry_run
     has_device = any(item.images for item in contents) or (dry and bool(context.targets))
     has_runtime = any(item.runtime_symbols for item in contents) or (dry and bool(context.targets))
-    # There is none for AMD GPUs: the HIP runtime is the user's to name.
-    has_runtime = has_runtime and bool(runtime.kinds)
+    # Host code of CUDA C++ calls the CUDA runtime itself; for AMD GPUs there is no runtime of ours.
+    has_runtime = (has_runtime or options.has_cuda_cpp) and bool(runtime.kinds)
     device = _device_link(context, runtime)
     arguments = [
         *(("--offload-link",) if has_device else ()),

@@ -13,7 +13,7 @@ from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import VerificationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from mlir_offload.offload.objects import ObjectContents
@@ -158,20 +158,19 @@ def detach_object(data: bytes, *, location: str = "") -> bytes:
     return bytes(result)
 
 
-def _public_stubs(elf: ElfFile) -> list[tuple[int, int]]:
+def _public_stubs(elf: ElfFile) -> Iterator[tuple[int, int]]:
     """Return place and value of `st_info` of the public stubs that mlir-offload made."""
-    symbols = list(elf.symbols(".symtab"))
+    tables = [(section, tuple(elf.symbols_of(section))) for section in elf.named(".symtab")]
     own = {
         stub_symbol(symbol.name.removeprefix(LOCAL_STUB_PREFIX))
+        for _, symbols in tables
         for symbol in symbols
         if symbol.name.startswith(LOCAL_STUB_PREFIX) and not symbol.is_global
     }
-    starts = [section.offset for section in elf.named(".symtab")]
-    return [
-        (starts[0] + index * _SYMBOL_BYTES + _SYMBOL_INFO, symbol.info)
-        for index, symbol in enumerate(symbols)
-        if symbol.name in own and symbol.info >> 4 == _GLOBAL and not symbol.is_undefined
-    ]
+    for section, symbols in tables:
+        for index, symbol in enumerate(symbols):
+            if symbol.name in own and symbol.info >> 4 == _GLOBAL and not symbol.is_undefined:
+                yield section.offset + index * _SYMBOL_BYTES + _SYMBOL_INFO, symbol.info
 
 
 def _targets(item: ObjectContents, kind: str) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ def find_stub_symbol(kernel: str) -> str | None:
         return f"{_PREFIX}{kernel}"
     try:
         start, end = _unqualified_name(kernel, len(_MANGLED))
-    except (_NotUnderstoodError, IndexError):
+    except (_NotUnderstoodError, IndexError, RecursionError):
         return None
     name = f"{_PREFIX}{kernel[_name_start(kernel, start) : end]}"
     return f"{kernel[:start]}{len(name)}{name}{kernel[end:]}"
