@@ -15,6 +15,7 @@ from mlir_offload.driver.finish import DeviceLink, finish_collisions
 from mlir_offload.driver.link_error import diagnose_link
 from mlir_offload.driver.link_line import parse_link_line
 from mlir_offload.driver.options import CUDA_SUFFIX, as_operand
+from mlir_offload.driver.report import show_note
 from mlir_offload.driver.runtime import HostRuntime, host_runtime
 from mlir_offload.driver.whole_archive import without_whole_archives
 from mlir_offload.offload.abi import load_abi
@@ -26,7 +27,7 @@ from mlir_offload.offload.anchor import (
 from mlir_offload.offload.coverage import check_coverage
 from mlir_offload.offload.duplicate import duplicate_findings, find_duplicates
 from mlir_offload.offload.finding import raise_findings
-from mlir_offload.offload.link_check import check_link
+from mlir_offload.offload.link_check import check_link, kind_notes
 from mlir_offload.offload.objects import ObjectContents, read_objects
 from mlir_offload.offload.runtime import runtime_link_arguments
 from mlir_offload.toolchain.errors import ToolchainError
@@ -75,6 +76,8 @@ def _check_inputs(context: BuildContext, contents: Sequence[ObjectContents]) -> 
     abi = load_abi(context.consumer)
     twice = () if abi.has_relocatable_link else duplicate_findings(find_duplicates(contents))
     raise_findings((*check_link((*contents, *context.linked), abi), *twice))
+    for note in kind_notes(contents):
+        show_note(note)
 
 
 def _make_anchor(context: BuildContext, contents: Sequence[ObjectContents]) -> tuple[Path, ...]:

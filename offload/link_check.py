@@ -40,6 +40,31 @@ def check_link(inputs: Iterable[ObjectContents], abi: OffloadAbi) -> tuple[Findi
     )
 
 
+def kind_notes(inputs: Iterable[ObjectContents]) -> tuple[str, ...]:
+    """Return a note for each object without code for a kind of device that other objects have too.
+
+    Kernels of mlir-offload that are compiled for several kinds run on the one that the program finds.
+    Other kinds in a program, such as OpenMP beside CUDA C++, have kernels of their own.
+    """
+    objects = [item for item in inputs if item.runtime_symbols and not item.is_optional]
+    made = {item.location: _kinds_of_kernels(item) for item in objects}
+    several = frozenset().union(*(kinds for kinds in made.values() if len(kinds) > 1))
+    return tuple(
+        f"{name} has no device code of kind {' or '.join(sorted(several - kinds))}, which other"
+        " objects have: its kernels fail where the program chooses such a device"
+        for name, kinds in made.items()
+        if kinds & several and several - kinds
+    )
+
+
+def _kinds_of_kernels(item: ObjectContents) -> frozenset[str]:
+    """Return the kinds of the kernel that is registered for most of them."""
+    kinds: defaultdict[str, set[str]] = defaultdict(set)
+    for kind, kernel in registered_kernels(item):
+        kinds[kernel].add(kind)
+    return frozenset(max(kinds.values(), key=len, default=set[str]()))
+
+
 def check_entry_layout(inputs: Iterable[ObjectContents], abi: OffloadAbi) -> None:
     """Raise CompatibilityError for objects whose kernels this release would not register."""
     raise_findings(finding for item in inputs for finding in _layout_findings(item, abi))

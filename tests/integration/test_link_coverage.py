@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from support.hostile import spliced, survives, truncations
 from support.link_inputs import CUDA, REGISTRATION_HIP, LinkInputs
 
 from mlir_offload.offload.abi import load_abi
@@ -148,6 +149,22 @@ def test_kernels_linked_without_the_wrapper_are_registered_nowhere(tmp_path: Pat
     whole = made.link(joined, made.runtimes())
     assert held(whole) == lost
     assert [unregistered_kernels(item) for item in read(whole)] == [()]
+
+
+@pytest.mark.llvm(22)
+def test_a_damaged_file_is_refused_or_read_by_the_checks(tmp_path: Path) -> None:
+    made = LinkInputs(22, tmp_path)
+    obj = made.simple("a", *KINDS)
+    for path in (obj, made.link(obj, made.runtimes(), "-Wl,--compress")):
+        data, broken = path.read_bytes(), tmp_path / "broken"
+
+        def check(variant: bytes, broken: Path = broken) -> None:
+            broken.write_bytes(variant)
+            contents = read(broken)
+            check_link(contents, load_abi(22))
+            missing_kernels(broken, expected_kernels(contents))
+
+        assert survives(check, spliced(data, 150)) + survives(check, truncations(data, 997)) > 0
 
 
 @pytest.mark.llvm(16)

@@ -17,7 +17,7 @@ from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.finding import Finding, raise_findings
 from mlir_offload.offload.host_entry import HostEntry
 from mlir_offload.offload.image import ImageKind
-from mlir_offload.offload.link_check import check_link
+from mlir_offload.offload.link_check import check_link, kind_notes
 from mlir_offload.offload.objects import ObjectContents
 from mlir_offload.toolchain.errors import CompatibilityError, VerificationError
 
@@ -153,6 +153,23 @@ def test_variables_and_kinds_that_the_wrapper_registers_itself_need_no_image() -
     sycl = HostEntry("sycl", "k", 0, section=ARRAY_22[0], fields=9)
     assert check(replace(contents("a.o"), entries=(variable,))) == []
     assert check(replace(contents("a.o"), entries=(sycl,)), major=22) == []
+
+
+def ours(name: str, *kinds: str) -> ObjectContents:
+    """Return an object of mlir-offload with a kernel for several kinds of devices."""
+    entries = tuple(HostEntry(kind, f"k_{name}", 0) for kind in kinds)
+    symbols = frozenset({"mlir_offload_launch_stub"})
+    return replace(contents(name), entries=entries, runtime_symbols=symbols)
+
+
+def test_an_object_without_code_for_a_device_that_others_have_is_noted() -> None:
+    both, gpu = ours("both.o", "cuda", "openmp"), ours("gpu.o", "cuda")
+    (note,) = kind_notes([both, gpu])
+    assert note.startswith("gpu.o has no device code of kind openmp, which other objects have")
+    assert kind_notes([gpu, ours("cpu.o", "openmp")]) == ()
+    assert kind_notes([both, replace(gpu, runtime_symbols=frozenset())]) == ()
+    assert kind_notes([both, replace(gpu, member="m.o")]) == ()
+    assert kind_notes([both, ours("plain.o")]) == ()
 
 
 def finding(name: str, error: type[VerificationError | CompatibilityError]) -> Finding:
