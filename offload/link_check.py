@@ -62,7 +62,8 @@ def _kinds_of_kernels(item: ObjectContents) -> frozenset[str]:
     kinds: defaultdict[str, set[str]] = defaultdict(set)
     for kind, kernel in registered_kernels(item):
         kinds[kernel].add(kind)
-    return frozenset(max(kinds.values(), key=len, default=set[str]()))
+    ranked = sorted(kinds.values(), key=len)
+    return frozenset(ranked[-1] if ranked else ())
 
 
 def check_entry_layout(inputs: Iterable[ObjectContents], abi: OffloadAbi) -> None:
