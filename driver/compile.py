@@ -83,12 +83,12 @@ def _write_bitcode(
 
 def _split(context: BuildContext, source: Path, directory: Path) -> SplitFiles:
     parts = directory / "split"
-    program = ("--from", source, "--unit-id", _unit_id(source), "--llvm", str(context.consumer))
+    program = ("--from", source, "--unit-id", unit_id(source), "--llvm", str(context.consumer))
     context.executor.step("split", (normalized(directory), *program, "-o", parts), decides=True)
     return load_split_files(parts)
 
 
-def _unit_id(source: Path) -> str:
+def unit_id(source: Path) -> str:
     """Return what tells this file's outlined kernels from another's: its name and its content.
 
     The directory is left out so that a checkout elsewhere gives the same bytes.

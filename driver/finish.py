@@ -22,7 +22,7 @@ from mlir_offload.driver.members import (
 )
 from mlir_offload.driver.options import as_operand
 from mlir_offload.driver.parallel import in_parallel
-from mlir_offload.offload.abi import load_abi
+from mlir_offload.offload.abi import first_relocatable_link, load_abi
 from mlir_offload.offload.archive import iterate_members
 from mlir_offload.offload.collision import (
     Collision,
@@ -72,8 +72,10 @@ def finish_collisions(
     code of an object does not link on its own.
     """
     # Most links have none: nothing more is read then.
-    if not find_collisions(contents) or not load_abi(context.consumer).has_relocatable_link:
-        check_duplicates(contents)
+    if not find_collisions(contents):
+        return FinishedInputs({}, tuple(contents))
+    if not load_abi(context.consumer).has_relocatable_link:
+        _refuse_duplicates(contents)
         return FinishedInputs({}, tuple(contents))
     distinct = _distinct(contents)
     collisions = find_collisions(distinct)
@@ -89,6 +91,15 @@ def finish_collisions(
         remaining,
         tuple(distinct[number].location for number in sorted(chosen)),
     )
+
+
+def _refuse_duplicates(contents: Sequence[ObjectContents]) -> None:
+    """Raise VerificationError for kernels that this release cannot keep apart."""
+    try:
+        check_duplicates(contents)
+    except VerificationError as error:
+        error.hint += f"; LLVM {first_relocatable_link()} and newer keep such kernels apart"
+        raise
 
 
 @dataclass(frozen=True, slots=True)

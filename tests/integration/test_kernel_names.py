@@ -158,16 +158,21 @@ def _make_libraries(directory: Path) -> None:
         subprocess.run(["ar", kind, name, *members], cwd=directory, check=True)
 
 
-@pytest.mark.parametrize("major", RELEASES)
 @pytest.mark.parametrize(
-    "line",
+    ("major", "line"),
     [
-        "add.o multiply.o main.c",
-        "-Wl,--gc-sections main.c multiply.o add.o",
-        "main.c -L. -lmultiply -ladd",
-        "libadd.a main.c multiply.o libadd.a",
-        "main.c libboth.a",
-        "main.c libthin.a",
+        pytest.param(19, "add.o multiply.o main.c", marks=pytest.mark.llvm(19)),
+        pytest.param(19, "main.c libboth.a", marks=pytest.mark.llvm(19)),
+        *(
+            pytest.param(22, line, marks=pytest.mark.llvm(22))
+            for line in (
+                "-Wl,--gc-sections main.c multiply.o add.o",
+                "main.c -L. -lmultiply -ladd",
+                "libadd.a main.c multiply.o libadd.a",
+                "main.c libboth.a",
+                "main.c libthin.a",
+            )
+        ),
     ],
 )
 def test_each_launch_runs_the_kernel_of_its_own_file(
@@ -239,7 +244,10 @@ def test_a_declared_kernel_that_several_files_define_is_refused(
 def test_a_declared_kernel_that_no_file_defines_is_named_with_the_cure(
     compile_both: Callable[[int], Compiler],
 ) -> None:
-    stderr = compile_both(22)(HOST, "caller.mlir", "main.c", "-o", "x", status=5)
+    compiler = compile_both(22)
+    text = "void multiply(int *, int);\nint main(void) { multiply(0, 0); }\n"
+    (compiler.directory / "lone.c").write_text(text)
+    stderr = compiler(HOST, "caller.mlir", "lone.c", "-o", "x", status=5)
     assert "__device_stub__k" in stderr
     assert "hint: name the object that defines the kernel on the link line" in stderr
 
@@ -269,6 +277,20 @@ def test_kernels_of_one_name_for_different_devices_are_refused(
     compiler("-c", "--offload-arch=sm_80", "multiply.mlir", "-o", "other.o")
     stderr = compiler("more.o", "other.o", "-shared", "-o", "x", status=6)
     assert "more.o: error: kernel 'k' is made for sm_90 here, and for sm_80 in other.o" in stderr
+
+
+@pytest.mark.llvm(16)
+@pytest.mark.llvm(22)
+def test_a_release_that_cannot_keep_them_apart_refuses_them(
+    compile_both: Callable[[int], Compiler], mlir_offload: list[str]
+) -> None:
+    compiler = compile_both(22)
+    for name in ("add", "multiply"):
+        compiler("-c", "--for-clang=any", HOST, f"{name}.mlir", "-o", f"{name}.any.o")
+    old = Compiler((*mlir_offload, "--llvm=16"), compiler.directory)
+    stderr = old("add.any.o", "multiply.any.o", "-shared", "-o", "x", status=6)
+    assert "add.any.o: error: kernel 'k' is defined twice for host, here and in" in stderr
+    assert "LLVM 19 and newer keep such kernels apart" in stderr
 
 
 def _kernel_code(fatbin: bytes) -> dict[str, bytes]:
