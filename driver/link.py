@@ -18,7 +18,7 @@ from mlir_offload.driver.options import CUDA_SUFFIX, as_operand
 from mlir_offload.driver.report import show_note
 from mlir_offload.driver.runtime import HostRuntime, host_runtime
 from mlir_offload.driver.whole_archive import without_whole_archives
-from mlir_offload.offload.abi import load_abi
+from mlir_offload.offload.abi import first_relocatable_link, load_abi
 from mlir_offload.offload.anchor import (
     empty_image_command,
     is_bitcode_target,
@@ -74,8 +74,11 @@ def _check_inputs(context: BuildContext, contents: Sequence[ObjectContents]) -> 
     Kernels of one name are a fault here only where the release cannot link their objects apart.
     """
     abi = load_abi(context.consumer)
-    twice = () if abi.has_relocatable_link else duplicate_findings(find_duplicates(contents))
-    raise_findings((*check_link((*contents, *context.linked), abi), *twice))
+    findings = check_link((*contents, *context.linked), abi)
+    if not abi.has_relocatable_link:
+        cure = f"LLVM {first_relocatable_link()} and newer keep such kernels apart"
+        findings += duplicate_findings(find_duplicates(contents), other_cure=cure)
+    raise_findings(findings)
     for note in kind_notes(contents):
         show_note(note)
 

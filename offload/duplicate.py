@@ -59,11 +59,15 @@ def check_duplicates(inputs: Iterable[ObjectContents]) -> None:
     raise_findings(duplicate_findings(find_duplicates(inputs)))
 
 
-def duplicate_findings(duplicates: Iterable[DuplicateKernel]) -> tuple[Finding, ...]:
+def duplicate_findings(
+    duplicates: Iterable[DuplicateKernel], *, other_cure: str = ""
+) -> tuple[Finding, ...]:
     """Return the faults that collisions are where nothing keeps the kernels apart.
 
-    A kernel that differs for several architectures is one fault.
+    A kernel that differs for several architectures is one fault. `other_cure` is what there is to do
+    beside renaming.
     """
+    cures = "; ".join(filter(None, ("rename one of the kernels, or make it private", other_cure)))
     archs: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
     for item in duplicates:
         key = (item.kind, item.kernel, item.first.location, item.second.location)
@@ -72,7 +76,7 @@ def duplicate_findings(duplicates: Iterable[DuplicateKernel]) -> tuple[Finding, 
         Finding(
             f"kernel '{kernel}' is defined twice for {', '.join(names)}, here and in {second}",
             first,
-            "rename one of the kernels, or make it private",
+            cures,
         )
         for (_, kernel, first, second), names in archs.items()
     )
