@@ -106,5 +106,6 @@ def test_an_image_that_was_linked_is_where_it_belongs() -> None:
 
 def test_layouts_of_two_releases_that_say_the_same_are_no_problem() -> None:
     both = [entry("a"), entry("a", releases=(15, 19))]
+    images = [image("a", "b", is_relocatable=True)]
     assert kinds(OBJECT, [image("a", is_relocatable=True)], both) == []
-    assert kinds(OBJECT, [], [*both, entry("b")]) == [ProblemKind.MIXED_LAYOUTS]
+    assert kinds(OBJECT, images, [*both, entry("b")]) == [ProblemKind.MIXED_LAYOUTS]
