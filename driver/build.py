@@ -95,7 +95,8 @@ def _start_early(context: BuildContext, pool: ThreadPoolExecutor) -> None:
 def _make_context(options: CompileOptions, workspace: Path, runner: Runner) -> BuildContext:
     """Choose tools and targets for the command line."""
     places = places_of(options)
-    given = read_given(options)
+    contents = read_given(options)
+    given = tuple(item for item in contents if item.is_relocatable)
     # Objects that call the runtime but bring no device code need a device all the same.
     needs_device = has_device_code(options) or (
         any(item.runtime_symbols for item in given) and not any(item.kinds for item in given)
@@ -125,7 +126,10 @@ def _make_context(options: CompileOptions, workspace: Path, runner: Runner) -> B
     )
     executor.note(Command(("mkdir", "-p", str(workspace))))
     path = os.pathsep.join(map(str, places.path))
-    return BuildContext(options, llvm, cuda, targets, executor, workspace, path, given, compiled)
+    linked = tuple(item for item in contents if not item.is_relocatable)
+    return BuildContext(
+        options, llvm, cuda, targets, executor, workspace, path, given, linked, compiled
+    )
 
 
 def _toolkit(

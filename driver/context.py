@@ -23,8 +23,8 @@ class BuildContext:
     """The decisions that hold for every input of one call.
 
     `search_path` is PATH as the user has it; `given` is what the objects and libraries of a link
-    hold; `compiled` tells the file that each source is compiled to; `pending` what was started
-    early, by the file that it makes.
+    hold, `linked` what shared libraries do, which had their device link; `compiled` tells the file
+    that each source is compiled to; `pending` what was started early, by the file that it makes.
     """
 
     options: CompileOptions
@@ -35,6 +35,7 @@ class BuildContext:
     workspace: Path
     search_path: str
     given: tuple[ObjectContents, ...] = ()
+    linked: tuple[ObjectContents, ...] = ()
     compiled: Mapping[Path, Path] = field(default_factory=dict)
     pending: dict[Path, Future[None]] = field(default_factory=dict)
 

@@ -235,7 +235,7 @@ def test_an_anchor_gets_device_code_out_of_a_library(
     inputs = read_objects(library)
     with pytest.raises(VerificationError, match="'saxpy' for sm_90"):
         check_coverage(build.link("-Wl,-u,run", library), inputs)
-    (target,) = targets_to_anchor(inputs)
+    (target,) = targets_to_anchor(inputs, load_abi(major))
     empty, source, anchor = (tmp_path / name for name in ("empty.bc", "anchor.ll", "anchor.o"))
     feature = f"+ptx{ptx_isa_for(target.arch, major, cuda)}"
     build.run(empty_image_command(build.llvm, target, empty, feature=feature))
