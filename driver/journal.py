@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -85,7 +84,7 @@ def _intermediate_files(run: ToolRun) -> dict[Path, bytes]:
         path = Path(word.removeprefix("@"))
         if run.workspace not in path.parents or not path.is_file():
             continue
-        left -= os.path.getsize(path)
+        left -= path.stat().st_size
         if left < 0:
             break
         files[path] = path.read_bytes()

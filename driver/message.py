@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
 from mlir_offload.driver.journal import ToolRun
@@ -95,12 +95,19 @@ def tool_messages(run: ToolRun) -> tuple[Message, ...]:
             _place(run, said),
             tool_stage(completed, said.tool),
             said.tool,
-            str(completed.command),
+            rerun_command(completed),
             completed.returncode,
             details=said.details,
         )
         for said in parse_messages(completed.command.program, completed.stderr)
     )
+
+
+def rerun_command(completed: Completed) -> str:
+    """Return the shell line that runs the tool again; its own directory for temporary files is gone."""
+    command = completed.command
+    kept = tuple(pair for pair in command.environment if pair[0] != "TMPDIR")
+    return str(replace(command, environment=kept))
 
 
 def _place(run: ToolRun, said: ToolMessage) -> Place | None:
@@ -150,7 +157,7 @@ def failure_messages(error: MlirOffloadError, run: ToolRun | None) -> tuple[Mess
         parse_place(error.location) or (main.place if main else None),
         main.stage if main else tool_stage(completed, tool),
         tool,
-        str(completed.command),
+        rerun_command(completed),
         completed.returncode,
         error.hint,
         main.details if main else (),

@@ -13,7 +13,9 @@ from mlir_offload.driver import __version__
 from mlir_offload.driver.message import PROGRAM, Message, Place
 from mlir_offload.translate.tool_message import Severity
 
-_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_SCHEMA = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
 # Section 3.27.10: a remark is what SARIF calls a note.
 _LEVELS = {
     Severity.ERROR: "error",
@@ -64,7 +66,9 @@ def _result(message: Message, rules: Sequence[str]) -> dict[str, Any]:
         "ruleIndex": rules.index(rule),
         "level": _LEVELS[message.severity],
         "message": {"text": text},
-        "properties": {name: value for name, value in properties.items() if value not in ("", None)},
+        "properties": {
+            name: value for name, value in properties.items() if value not in ("", None)
+        },
     }
     return result | ({"locations": [_location(message.place)]} if message.place else {})
 

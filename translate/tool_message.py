@@ -40,16 +40,18 @@ class ToolMessage:
 
 
 _WORDS = r"(?P<severity>fatal error|error|warning|note|remark)"
+_NVIDIA = r"(?P<severity>error|warning|fatal|info)\s*: (?P<text>.*)"
+# GNU ld names no severity: FILE:(SECTION+OFFSET) or FILE:LINE, and what is wrong with a symbol.
+_LINKED = r"(?P<file>[^\s:]+):(?:\([^)]*\)|(?P<line>\d+))"
+_OF_SYMBOL = "(?:undefined reference to|multiple definition of|cannot find) .*"
 # In this order: a line is what the first form that fits says it is.
 _FORMS = tuple(
     re.compile(pattern)
     for pattern in (
-        r"(?P<tool>ptxas|nvlink|fatbinary)\s+(?:(?P<file>.+), line (?P<line>\d+); )?"
-        r"(?P<severity>error|warning|fatal|info)\s*: (?P<text>.*)",
+        rf"(?P<tool>ptxas|nvlink|fatbinary)\s+(?:(?P<file>.+), line (?P<line>\d+); )?{_NVIDIA}",
         r'loc\("(?P<file>[^"]*)":(?P<line>\d+):(?P<column>\d+)\): ' + _WORDS + ": (?P<text>.*)",
         rf"(?P<file>.+?):(?P<line>\d+):(?:(?P<column>\d+):)? {_WORDS}: (?P<text>.*)",
-        r"(?:(?P<tool>(?:\S*/)?ld[\w.]*): )?(?:(?P<file>[^\s:]+):(?:\([^)]*\)|(?P<line>\d+)): )?"
-        r"(?P<text>undefined reference to .*|multiple definition of .*|cannot find .*)",
+        rf"(?:(?P<tool>(?:\S*/)?ld[\w.]*): )?(?:{_LINKED}: )?(?P<text>{_OF_SYMBOL})",
         rf"(?P<tool>[^\s:]+): {_WORDS}: (?P<text>.*)",
         rf"{_WORDS}: (?P<text>.*)",
         r"(?P<severity>LLVM ERROR): (?P<text>.*)",
