@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from mlir_offload.driver.journal import ToolRun
+from mlir_offload.driver.journal import StepTime, ToolRun
 from mlir_offload.driver.report import report, show_tool_messages
 from mlir_offload.driver.workspace import make_directory, publish
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, ToolFailedError
@@ -21,15 +21,6 @@ Diagnose = Callable[[Completed], MlirOffloadError]
 _DISK_PROBLEMS = ("No space left on device", "Disk quota exceeded", "Read-only file system")
 # First bytes by file ending. A tool that exits with 0 may still have left something else.
 _MAGIC = {".bc": (b"BC\xc0\xde",), ".o": (b"\x7fELF",)}
-
-
-@dataclass(frozen=True, slots=True)
-class StepTime:
-    """How long a step took, in seconds of wall time, and when it began after the first."""
-
-    label: str
-    start_s: float
-    duration_s: float
 
 
 class _Once:

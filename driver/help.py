@@ -24,7 +24,8 @@ def render_help(verb: Verb) -> str:
     command = f"mlir-offload {verb.name}".rstrip()
     starts = ("usage:", *[""] * len(verb.usage))
     usage = [f"{start:6} {command} {line}" for start, line in zip(starts, verb.usage, strict=False)]
-    lines = [*usage, *textwrap.wrap(verb.summary, _WIDTH)]
+    wrapped = (textwrap.wrap(line, _WIDTH, subsequent_indent=" " * 9) for line in usage)
+    lines = [*(part for lines in wrapped for part in lines), *textwrap.wrap(verb.summary, _WIDTH)]
     if not verb.name:
         lines += _verb_lines()
     for group in verb.groups:

@@ -15,6 +15,15 @@ _MOST_BYTES = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
+class StepTime:
+    """How long a step took, in seconds of wall time, and when it began after the first."""
+
+    label: str
+    start_s: float
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class ToolRun:
     """A tool that has run, and what places in its words mean.
 

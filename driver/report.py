@@ -10,12 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mlir_offload.driver.journal import Journal, ToolRun
+from mlir_offload.driver.journal import Journal, StepTime, ToolRun
 from mlir_offload.driver.message_options import Color, MessageFormat, MessageOptions
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError
 
 if TYPE_CHECKING:
-    from mlir_offload.driver.execute import StepTime
     from mlir_offload.driver.message import Message
 
 _PROGRAM = "mlir-offload"

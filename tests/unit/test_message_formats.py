@@ -151,20 +151,22 @@ def test_each_class_of_error_has_its_word_in_the_schema() -> None:
 
 
 def _run(stderr: str, *argv: str, status: int = 1) -> ToolRun:
-    work = Path("/tmp/w")
+    work = Path("/work-of-a-call")
     return ToolRun(
-        Completed(Command(argv, (("TMPDIR", "/tmp/w"),)), status, "", stderr),
+        Completed(Command(argv, (("TMPDIR", "/work-of-a-call"),)), status, "", stderr),
         work,
         {work / "0": Path("k.mlir")},
     )
 
 
 def test_a_place_in_an_intermediate_file_becomes_the_file_of_the_user() -> None:
-    run = _run("/tmp/w/0/host.ll:9:1: error: bad\n", "clang-22", "-c", "/tmp/w/0/host.ll")
+    run = _run(
+        "/work-of-a-call/0/host.ll:9:1: error: bad\n", "clang-22", "-c", "/work-of-a-call/0/host.ll"
+    )
     (message,) = tool_messages(run)
     assert (message.place, message.stage) == (Place("k.mlir"), "compile")
     # The directory for temporary files is gone when somebody runs the line again.
-    assert message.command == "clang-22 -c /tmp/w/0/host.ll"
+    assert message.command == "clang-22 -c /work-of-a-call/0/host.ll"
 
 
 def test_the_words_of_a_tool_do_not_come_twice() -> None:
