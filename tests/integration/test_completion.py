@@ -15,6 +15,7 @@ from mlir_offload.driver.completion import render_completion
 from mlir_offload.driver.option_table import load_verbs
 
 _END = "END"
+_LISTENS = b"\033[?2004h"
 # What is typed, what must be offered, and what must not.
 CASES = {
     "an option": ("--off", ["--offload-arch="], ["--llvm="]),
@@ -120,6 +121,8 @@ def typed_in_zsh(keys: str, place: Path) -> bytes:
         setup = "autoload -Uz compinit; compinit -u -D; source ./_mlir-offload; print rea''dy\n"
         os.write(ours, setup.encode())
         read_until(ours, b"ready")
+        # Its line editor listens from here on; before, the terminal itself shows what is typed.
+        read_until(ours, _LISTENS)
         # What is typed behind the key is shown when zsh is done with it.
         os.write(ours, f"{keys}{_END}".encode())
         said = read_until(ours, _END.encode())
