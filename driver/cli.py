@@ -53,6 +53,7 @@ options:
 """
 
 _INTERRUPTED = 130
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -67,6 +68,8 @@ def _guarded(arguments: tuple[str, ...]) -> int:
     verbose = "-v" in arguments
     try:
         with _interruptible(runner):
+            arguments = _expanded(arguments)
+            verbose = "-v" in arguments
             return _dispatch(arguments, runner)
     except MlirOffloadError as error:
         show(render_error(error, verbose=verbose))
@@ -81,6 +84,14 @@ def _guarded(arguments: tuple[str, ...]) -> int:
         return InputOutputError.exit_status
 
 
+def _expanded(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    if arguments[:1] == ("step",) or not any(word.startswith("@") for word in arguments):
+        return arguments
+    from mlir_offload.driver.response_file import expand_arguments
+
+    return expand_arguments(arguments)
+
+
 def _input_output(error: OSError) -> InputOutputError:
     where = f"{error.filename}: " if error.filename else ""
     return InputOutputError(
@@ -91,12 +102,14 @@ def _input_output(error: OSError) -> InputOutputError:
 
 @contextlib.contextmanager
 def _interruptible(runner: ProcessRunner) -> Iterator[None]:
-    """End the children at Ctrl-C or SIGTERM; the workspace is removed as the stack unwinds."""
+    """End the children at Ctrl-C, SIGTERM or SIGHUP; the workspace is removed as the stack unwinds."""
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (signature of a handler)
         runner.interrupt()
 
-    previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    # What the parent has ignored, as nohup and the background of a shell do, stays ignored.
+    heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    previous = {number: signal.signal(number, stop) for number in heard}
     try:
         yield
     finally:

@@ -26,6 +26,7 @@ _ROW_LISTS = (
     ("linker_wrapper", "cuda_path"),
     ("linker_wrapper", "device_opt_level"),
     ("linker_wrapper", "device_feature"),
+    ("linker_wrapper", "jobserver"),
 )
 
 
@@ -107,6 +108,7 @@ class OffloadAbi:
     device_opt_argument: str
     device_feature_argument: str
     cuda_arguments: tuple[str, ...]
+    takes_jobserver: bool
 
     def kind_code(self, kind: Kind) -> int:
         """Return the number of an offload kind in containers and entries.
@@ -160,6 +162,7 @@ def load_abi(major: int) -> OffloadAbi:
         device_opt_argument=row_of(wrapper["device_opt_level"], major)["argument"],
         device_feature_argument=row_of(wrapper["device_feature"], major)["argument"],
         cuda_arguments=tuple(row_of(wrapper["cuda_path"], major)["arguments"]),
+        takes_jobserver=row_of(wrapper["jobserver"], major)["taken"],
     )
 
 
