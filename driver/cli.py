@@ -6,7 +6,7 @@ import contextlib
 import gc
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 
 from mlir_offload.driver import __version__
@@ -21,6 +21,8 @@ usage: mlir-offload [options] FILE...             compile and link
        mlir-offload -c [options] FILE.mlir        compile to an object
        mlir-offload run [options] FILE... [-- ARGUMENT...]
                                                   compile, link and run; exit status of the program
+       mlir-offload package --image=file=FILE,triple=TRIPLE,arch=ARCH,kind=KIND ... -o FILE
+                                                  package device images into an offload binary
        mlir-offload toolchains                    show what is installed and what is missing
 
 FILE is .mlir, .o, .a, .so, .c, .cpp, .ll or .bc.
@@ -126,20 +128,43 @@ def _dispatch(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
     if first == "--version":
         sys.stdout.write(f"mlir-offload {__version__}\n")
         return 0
-    if first == "step":
-        from mlir_offload.driver.steps import run_step
-
-        run_step(arguments[1:])
-        return 0
-    if first == "toolchains":
-        from mlir_offload.driver.toolchains import show_toolchains
-
-        return show_toolchains(arguments[1:], runner)
-    if first == "run":
-        from mlir_offload.driver.run import run_program
-
-        return run_program(arguments[1:], runner)
+    if first in _VERBS:
+        return _VERBS[first](arguments[1:], runner)
     from mlir_offload.driver.build import build
 
     build(arguments, runner)
     return 0
+
+
+# A verb is loaded when it is called: the others need not wait for it.
+def _step(arguments: Sequence[str], _: ProcessRunner) -> int:
+    from mlir_offload.driver.steps import run_step
+
+    run_step(arguments)
+    return 0
+
+
+def _toolchains(arguments: Sequence[str], runner: ProcessRunner) -> int:
+    from mlir_offload.driver.toolchains import show_toolchains
+
+    return show_toolchains(arguments, runner)
+
+
+def _run(arguments: Sequence[str], runner: ProcessRunner) -> int:
+    from mlir_offload.driver.run import run_program
+
+    return run_program(arguments, runner)
+
+
+def _package(arguments: Sequence[str], runner: ProcessRunner) -> int:
+    from mlir_offload.driver.package import package
+
+    return package(arguments, runner)
+
+
+_VERBS: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
+    "package": _package,
+    "run": _run,
+    "step": _step,
+    "toolchains": _toolchains,
+}
