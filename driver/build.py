@@ -30,7 +30,7 @@ from mlir_offload.driver.inputs import (
     check_input,
     compiled_files,
     final_outputs,
-    has_mlir,
+    has_device_code,
     read_given,
 )
 from mlir_offload.driver.jobserver import JobSlots
@@ -122,7 +122,7 @@ def _make_context(
     places = places_of(options)
     given = read_given(options)
     # Objects that call the runtime but bring no device code need a device all the same.
-    needs_device = has_mlir(options) or (
+    needs_device = has_device_code(options) or (
         any(item.runtime_symbols for item in given) and not any(item.kinds for item in given)
     )
     targets = choose_targets(options.offload_archs) if needs_device else ()

@@ -15,7 +15,7 @@ from mlir_offload.driver.dependencies import (
     plan_depfiles,
 )
 from mlir_offload.driver.inputs import final_outputs
-from mlir_offload.driver.options import MLIR_SUFFIXES, CompileOptions
+from mlir_offload.driver.options import CUDA_SUFFIX, MLIR_SUFFIXES, CompileOptions
 from mlir_offload.driver.workspace import check_output, publish
 from mlir_offload.toolchain.errors import MlirOffloadError
 
@@ -62,6 +62,12 @@ def write_compile_commands(context: BuildContext) -> None:
 def _compile_entry(context: BuildContext, source: Path, output: Path) -> CompileEntry:
     if source.suffix in MLIR_SUFFIXES:
         return mlir_entry(context.options, source, output)
+    if source.suffix == CUDA_SUFFIX:
+        from mlir_offload.driver.cuda_cpp import cuda_cpp_command
+
+        return CompileEntry(
+            str(source), str(output), cuda_cpp_command(context, source, output).argv
+        )
     from mlir_offload.driver.compile import host_command
 
     return CompileEntry(str(source), str(output), host_command(context, source, output).argv)

@@ -21,6 +21,9 @@ usage: mlir-offload [options] FILE...             compile and link
        mlir-offload -c [options] FILE.mlir        compile to an object
        mlir-offload run [options] FILE... [-- ARGUMENT...]
                                                   compile, link and run; exit status of the program
+       mlir-offload inspect FILE...               show device images, kernels, entries, and
+                                                  what is wrong with them
+       mlir-offload extract FILE [-o PLACE]       take device images out
        mlir-offload package --image=file=FILE,triple=TRIPLE,arch=ARCH,kind=KIND ... -o FILE
                                                   package device images into an offload binary
        mlir-offload toolchains                    show what is installed and what is missing
@@ -48,6 +51,7 @@ options:
                         write a dependency file for Make, as clang
   -MJ FILE              write entries for compile_commands.json, as clang
   -I -D -std=           for C and C++ inputs, as for clang
+  -nocudainc -nocudalib for CUDA C++ inputs, as for clang
   -j N                  programs to run at the same time (default: number of processors)
   -v                    show each step and all that the tools print
   -###                  show each step as a shell line; write no output
@@ -164,7 +168,21 @@ def _package(arguments: Sequence[str], runner: ProcessRunner) -> int:
     return package(arguments, runner)
 
 
+def _inspect(arguments: Sequence[str], runner: ProcessRunner) -> int:
+    from mlir_offload.driver.inspect import run_inspect
+
+    return run_inspect(arguments, runner)
+
+
+def _extract(arguments: Sequence[str], _: ProcessRunner) -> int:
+    from mlir_offload.driver.extract import run_extract
+
+    return run_extract(arguments)
+
+
 _VERBS: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
+    "extract": _extract,
+    "inspect": _inspect,
     "package": _package,
     "run": _run,
     "step": _step,

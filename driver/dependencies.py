@@ -9,10 +9,10 @@ from pathlib import Path
 
 from mlir_offload.driver.depfile import quote_for_make
 from mlir_offload.driver.inputs import final_outputs, sources
-from mlir_offload.driver.options import CompileOptions, Mode
+from mlir_offload.driver.options import CUDA_SUFFIX, CompileOptions, Mode
 
 # What clang preprocesses, and writes a dependency file for.
-_PREPROCESSED = frozenset({".c", ".cc", ".cpp", ".cxx"})
+_PREPROCESSED = frozenset({".c", ".cc", ".cpp", ".cxx", CUDA_SUFFIX})
 STANDARD_STREAM = "-"
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from mlir_offload.driver.options import (
     COMPILED_SUFFIXES,
+    CUDA_SUFFIX,
     LINKED_SUFFIXES,
     MLIR_SUFFIXES,
     CompileOptions,
@@ -37,12 +38,12 @@ def check_input(path: Path) -> None:
         raise InputOutputError(msg, hint="name the files in it")
     if path.suffix not in MLIR_SUFFIXES | COMPILED_SUFFIXES and not _is_linked(path):
         msg = f"{path}: unknown kind of file"
-        raise UsageError(msg, hint="inputs end in .mlir, .o, .a, .so, .c, .cpp, .ll or .bc")
+        raise UsageError(msg, hint="inputs end in .mlir, .o, .a, .so, .c, .cpp, .cu, .ll or .bc")
 
 
-def has_mlir(options: CompileOptions) -> bool:
-    """Say whether there is MLIR to lower."""
-    return any(path.suffix in MLIR_SUFFIXES for path in options.inputs)
+def has_device_code(options: CompileOptions) -> bool:
+    """Say whether a source may hold device code: MLIR or CUDA C++."""
+    return any(path.suffix in MLIR_SUFFIXES | {CUDA_SUFFIX} for path in options.inputs)
 
 
 def sources(options: CompileOptions) -> tuple[Path, ...]:

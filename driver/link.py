@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from mlir_offload.driver.compile import compile_inputs, host_command
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.device import ImageFile
-from mlir_offload.driver.options import as_operand
+from mlir_offload.driver.finish import DeviceLink, finish_collisions
+from mlir_offload.driver.link_error import diagnose_link
+from mlir_offload.driver.options import CUDA_SUFFIX, as_operand
 from mlir_offload.driver.runtime import HostRuntime, host_runtime
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.anchor import empty_image_command, targets_to_anchor
-from mlir_offload.offload.coverage import check_coverage, check_duplicates, check_entry_layout
+from mlir_offload.offload.coverage import check_coverage, check_entry_layout
 from mlir_offload.offload.objects import ObjectContents, read_objects
 from mlir_offload.offload.runtime import runtime_link_arguments
 from mlir_offload.toolchain.errors import ToolchainError, VerificationError
@@ -22,7 +25,7 @@ from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, host_triple
 
 _LINKER = "lld"
-_CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx"})
+_CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx", CUDA_SUFFIX})
 
 
 def link(context: BuildContext) -> Path:
@@ -43,11 +46,12 @@ def link(context: BuildContext) -> Path:
     runtime = host_runtime(context)
     context.wait_for(runtime.object)
     linked = context.workspace / "linked"
-    anchor = _make_anchor(context, contents)
     if Kind.CUDA in runtime.kinds:
         _make_cuda_directory(context)
-    command = _link_command(context, anchor, contents, runtime, linked)
-    context.executor.tool(command, linked)
+    finished = finish_collisions(context, contents, _device_link(context, runtime))
+    anchor = _make_anchor(context, finished.remaining)
+    command = _link_command(context, anchor, contents, runtime, finished.replaced, linked)
+    context.executor.tool(command, linked, diagnose=partial(diagnose_link, finished.apart))
     if linked.exists():
         _check_linked(context, linked, contents)
     return linked
@@ -64,7 +68,6 @@ def _check_linked(context: BuildContext, linked: Path, contents: Sequence[Object
 
 def _check_inputs(context: BuildContext, contents: Sequence[ObjectContents]) -> None:
     check_entry_layout(contents, load_abi(context.consumer))
-    check_duplicates(contents)
 
 
 def _make_anchor(context: BuildContext, contents: Sequence[ObjectContents]) -> tuple[Path, ...]:
@@ -100,6 +103,7 @@ def _link_command(
     anchor: Sequence[Path],
     contents: Sequence[ObjectContents],
     runtime: HostRuntime,
+    finished: Mapping[str, str],
     output: Path,
 ) -> Command:
     """Return the call of clang; it runs the linker wrapper only where there is device code."""
@@ -107,7 +111,11 @@ def _link_command(
     dry = options.dry_run
     has_device = any(item.images for item in contents) or (dry and bool(context.targets))
     has_runtime = any(item.runtime_symbols for item in contents) or (dry and bool(context.targets))
+    # Host code of CUDA C++ calls the CUDA runtime itself.
+    has_runtime = has_runtime or options.has_cuda_cpp
     made = {as_operand(str(path)): str(made) for path, made in context.compiled.items()}
+    made |= finished
+    device = _device_link(context, runtime)
     arguments = [
         *(("--offload-link",) if has_device else ()),
         *(("-shared",) if options.shared else ()),
@@ -115,15 +123,11 @@ def _link_command(
         *map(str, anchor),
         *(made.get(item, item) for item in options.link_items),
         *(_runtime_arguments(context, runtime) if has_runtime else ()),
-        *(_device_arguments(context, runtime) if has_device else ()),
+        *(device.arguments if has_device else ()),
         *(_language_arguments(options.inputs)),
     ]
     argv = (str(context.llvm.tool("clang")), *arguments, "-o", str(output))
-    if not has_device or Kind.CUDA not in runtime.kinds:
-        return Command(argv)
-    # The clang that the wrapper of LLVM 19 runs for bitcode looks for ptxas on PATH.
-    path = os.pathsep.join((str(_cuda_directory(context) / "bin"), context.search_path))
-    return Command(argv, environment=(("PATH", path),))
+    return Command(argv, environment=device.environment if has_device else ())
 
 
 def _runtime_arguments(context: BuildContext, runtime: HostRuntime) -> tuple[str, ...]:
@@ -136,7 +140,7 @@ def _runtime_arguments(context: BuildContext, runtime: HostRuntime) -> tuple[str
     return (str(runtime.object), *libraries)
 
 
-def _device_arguments(context: BuildContext, runtime: HostRuntime) -> list[str]:
+def _device_link(context: BuildContext, runtime: HostRuntime) -> DeviceLink:
     """Return what the linker wrapper needs to link the device code of each kind."""
     abi = load_abi(context.consumer)
     jobs = context.executor.slots.for_child(takes_jobserver=abi.takes_jobserver)
@@ -149,11 +153,15 @@ def _device_arguments(context: BuildContext, runtime: HostRuntime) -> list[str]:
     if Kind.OPENMP in runtime.kinds:
         # The wrapper links images for the host with --no-undefined; kernels may call libm.
         arguments.append(f"-Wl,--device-linker={host_triple()}=-lm")
-    return arguments
+    if Kind.CUDA not in runtime.kinds:
+        return DeviceLink(tuple(arguments))
+    # The clang that the wrapper of LLVM 19 runs for bitcode looks for ptxas on PATH.
+    path = os.pathsep.join((str(_cuda_directory(context) / "bin"), context.search_path))
+    return DeviceLink(tuple(arguments), (("PATH", path),))
 
 
 def _cuda_directory(context: BuildContext) -> Path:
-    return context.workspace / "cuda"
+    return context.workspace.absolute() / "cuda"
 
 
 def _make_cuda_directory(context: BuildContext) -> None:

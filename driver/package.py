@@ -7,15 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from mlir_offload.driver.package_fat_binary import write_fat_binary
 from mlir_offload.driver.package_file import write_package
 from mlir_offload.driver.report import show_note
 from mlir_offload.offload.abi import ANY_CONSUMER, load_abis
+from mlir_offload.offload.bundle import METHODS
 from mlir_offload.offload.packager import image_argument
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.process import Runner
 
 _USAGE = """\
 usage: mlir-offload package --image=KEY=VALUE,... [--image=...] [--for-clang=N] -o FILE
+       mlir-offload package --format=hipfb --image=file=F,arch=A,kind=hip ... -o FILE
 
 Write device images into one offload binary, as clang-offload-packager does, and refuse those that
 clang-linker-wrapper would lose.
@@ -23,8 +26,12 @@ clang-linker-wrapper would lose.
   --image=KEY=VALUE,...  an image: file=, triple=, arch=, kind=cuda|hip|openmp|sycl, and any other
                          key, which is stored. Several file= make several images
   --for-clang=N          the release of LLVM that links (default: the newest one found), or any
+  --format=hipfb         a HIP fat binary of linked code objects instead, as hipModuleLoad takes it
+  --compress=zlib|zstd   compress the fat binary
   -o FILE                the output; - for the standard output
 """
+
+_OFFLOAD_BINARY, _FAT_BINARY = "offload-binary", "hipfb"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,8 @@ class PackageOptions:
 
     images: tuple[str, ...] = ()
     consumer: str = ""
+    format: str = _OFFLOAD_BINARY
+    compression: str = ""
     output: Path | None = None
 
 
@@ -53,7 +62,10 @@ def package(arguments: Sequence[str], runner: Runner) -> int:
         show_note("no --image=: the output is empty")
     images = [image_argument(text.split(",")) for text in options.images]
     files = [(image, name) for image in images for name in image.files or ("",)]
-    write_package(files, abis, options.output)
+    if options.format == _FAT_BINARY:
+        write_fat_binary(files, abis[-1].major, options.output, method=options.compression)
+    else:
+        write_package(files, abis, options.output)
     return 0
 
 
@@ -80,6 +92,9 @@ def parse_package_arguments(arguments: Sequence[str]) -> PackageOptions:
                 raise UsageError(msg, hint="see 'mlir-offload package --help'")
             value = rest.pop()
         options = _OPTIONS[name](options, value)
+    if options.compression and options.format != _FAT_BINARY:
+        msg = "--compress is for --format=hipfb: no released linker wrapper reads compressed offload binaries"
+        raise UsageError(msg, hint="leave --compress out")
     return options
 
 
@@ -107,7 +122,24 @@ def _output(options: PackageOptions, value: str) -> PackageOptions:
     return replace(options, output=Path(value))
 
 
+def _format(options: PackageOptions, value: str) -> PackageOptions:
+    return replace(options, format=_one_of("--format", value, (_OFFLOAD_BINARY, _FAT_BINARY)))
+
+
+def _compression(options: PackageOptions, value: str) -> PackageOptions:
+    return replace(options, compression=_one_of("--compress", value, tuple(METHODS)))
+
+
+def _one_of(option: str, value: str, known: Sequence[str]) -> str:
+    if value not in known:
+        msg = f"{option}={value} is not known"
+        raise UsageError(msg, hint=f"use one of {', '.join(known)}")
+    return value
+
+
 _OPTIONS: Mapping[str, Callable[[PackageOptions, str], PackageOptions]] = {
+    "compress": _compression,
+    "format": _format,
     "image": _image,
     "for-clang": _consumer,
     "o": _output,

@@ -31,6 +31,7 @@ _ROW_LISTS = (
     ("linker_wrapper", "device_opt_level"),
     ("linker_wrapper", "device_feature"),
     ("linker_wrapper", "jobserver"),
+    ("linker_wrapper", "relocatable_link"),
 )
 
 
@@ -113,6 +114,7 @@ class OffloadAbi:
     device_feature_argument: str
     cuda_arguments: tuple[str, ...]
     takes_jobserver: bool
+    has_relocatable_link: bool
 
     def kind_code(self, kind: Kind) -> int:
         """Return the number of an offload kind in containers and entries.
@@ -167,6 +169,7 @@ def load_abi(major: int) -> OffloadAbi:
         device_feature_argument=row_of(wrapper["device_feature"], major)["argument"],
         cuda_arguments=tuple(row_of(wrapper["cuda_path"], major)["arguments"]),
         takes_jobserver=row_of(wrapper["jobserver"], major)["taken"],
+        has_relocatable_link=row_of(wrapper["relocatable_link"], major)["links"],
     )
 
 
@@ -205,6 +208,12 @@ def kind_names() -> tuple[tuple[int, str], ...]:
         for name, code in row["codes"].items()
     }
     return tuple(sorted(codes.items()))
+
+
+def first_relocatable_link() -> int:
+    """Return the first release whose `clang -r --offload-link` links device code for good."""
+    rows = offload_table()["linker_wrapper"]["relocatable_link"]
+    return next(int(row["since"]) for row in rows if row["links"])
 
 
 def fatbinary_lost_image_option(cuda: tuple[int, int]) -> bool:

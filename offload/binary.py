@@ -76,7 +76,12 @@ def read_binary(view: ByteView) -> tuple[PackagedImage, ...]:
     Raises VerificationError with the offset and the field for anything that is no container of a
     known version.
     """
-    return tuple(_iterate(replace(view, form=_FORM)))
+    return tuple(iterate_binary(view))
+
+
+def iterate_binary(view: ByteView) -> Iterator[PackagedImage]:
+    """Return what `read_binary` returns one by one, so that damage hides only what follows it."""
+    return _iterate(replace(view, form=_FORM))
 
 
 def parse_binary(data: bytes, *, location: str = "") -> tuple[PackagedImage, ...]:

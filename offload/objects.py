@@ -64,12 +64,13 @@ def read_objects(path: Path) -> tuple[ObjectContents, ...]:
             return tuple(
                 contents
                 for member in iterate_members(view)
-                for contents in _member_contents(member, path)
+                for contents in read_member(member, path)
             )
         return tuple(_contents(view, path, ""))
 
 
-def _member_contents(member: ArchiveMember, path: Path) -> tuple[ObjectContents, ...]:
+def read_member(member: ArchiveMember, path: Path) -> tuple[ObjectContents, ...]:
+    """Read a member of the library `path`; one without any offloading yields nothing."""
     if member.content is not None:
         return tuple(_contents(member.content, path, member.name))
     if member.file is None:
