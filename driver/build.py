@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import import_module
@@ -20,6 +20,7 @@ from mlir_offload.driver.byproduct import (
 from mlir_offload.driver.choose import (
     choose_release,
     choose_slots,
+    choose_source_time,
     choose_targets,
     choose_toolkit,
     places_of,
@@ -44,7 +45,7 @@ from mlir_offload.driver.options import (
 from mlir_offload.driver.parallel import beside
 from mlir_offload.driver.report import render_times, show
 from mlir_offload.driver.workspace import open_workspace
-from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
+from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError, ToolchainError
 from mlir_offload.toolchain.process import Command, Runner
 from mlir_offload.toolchain.search import SearchPlaces
 from mlir_offload.toolchain.target import Kind, Target
@@ -63,8 +64,22 @@ def build(arguments: Sequence[str], runner: Runner) -> None:
 def build_in(options: CompileOptions, workspace: Path, runner: Runner) -> None:
     """Do what the options ask for, with intermediate files in the workspace."""
     slots = choose_slots(options)
-    with contextlib.closing(slots):
+    with contextlib.closing(slots), _named_as_given(options):
         _build_with(slots, options, workspace, runner)
+
+
+@contextlib.contextmanager
+def _named_as_given(options: CompileOptions) -> Iterator[None]:
+    """Let errors name the sources as the user did, whatever their locations are mapped to."""
+    try:
+        yield
+    except MlirOffloadError as error:
+        if options.prefix_maps:
+            from mlir_offload.translate.prefix_map import unmap_location
+
+            names = [str(path) for path in options.inputs]
+            error.location = unmap_location(error.location, names, options.prefix_maps)
+        raise
 
 
 def _build_with(slots: JobSlots, options: CompileOptions, workspace: Path, runner: Runner) -> None:
@@ -149,7 +164,18 @@ def _make_context(
     executor.note(Command(("mkdir", "-p", str(workspace))))
     compiled = compiled_files(options, workspace)
     path = os.pathsep.join(map(str, places.path))
-    return BuildContext(options, llvm, cuda, targets, executor, workspace, path, given, compiled)
+    return BuildContext(
+        options,
+        llvm,
+        cuda,
+        targets,
+        executor,
+        workspace,
+        path,
+        source_time=choose_source_time(),
+        given=given,
+        compiled=compiled,
+    )
 
 
 def _toolkit(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from mlir_offload.driver.compile_commands import CompileEntry, mlir_entry, render_entries
@@ -14,6 +15,7 @@ from mlir_offload.driver.dependencies import (
     depfile_arguments,
     plan_depfiles,
 )
+from mlir_offload.driver.depfile import DepfileRequest
 from mlir_offload.driver.inputs import final_outputs
 from mlir_offload.driver.options import CUDA_SUFFIX, MLIR_SUFFIXES, CompileOptions
 from mlir_offload.driver.workspace import check_output, publish
@@ -51,8 +53,9 @@ def write_compile_commands(context: BuildContext) -> None:
     options = context.options
     if options.compile_commands is None or options.dry_run:
         return
+    alone = replace(context, options=replace(options, depfile=DepfileRequest()))
     entries = [
-        _compile_entry(context, source, output) for output, source in compiled_objects(options)
+        _compile_entry(alone, source, output) for output, source in compiled_objects(options)
     ]
     made = context.workspace / "compile_commands.json"
     made.write_text(render_entries(entries, Path.cwd()), encoding="utf-8")

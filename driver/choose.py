@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mlir_offload.driver.jobserver import JobSlots, find_jobserver
 from mlir_offload.driver.options import MLIR_SUFFIXES, CompileOptions
 from mlir_offload.driver.report import show_note
-from mlir_offload.toolchain.errors import ToolchainError
+from mlir_offload.toolchain.errors import ToolchainError, UsageError
 from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.llvm_tools import Role
 from mlir_offload.toolchain.process import Runner
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _HOST = "host"
 _NATIVE = "native"
+# The end of the year 9999: what clang takes.
+_LAST_SECOND = 253402300799
 
 
 def places_for(llvm: str = "", cuda_path: str = "", rocm_path: str = "") -> SearchPlaces:
@@ -32,6 +34,20 @@ def places_for(llvm: str = "", cuda_path: str = "", rocm_path: str = "") -> Sear
 def places_of(options: CompileOptions) -> SearchPlaces:
     """Return where to look for what this command line asks for."""
     return places_for(options.llvm, options.cuda_path, options.rocm_path)
+
+
+def choose_source_time() -> int:
+    """Return the time that stands for every time that is written: SOURCE_DATE_EPOCH, else 1.
+
+    Raises UsageError where the variable holds no time.
+    """
+    text = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if not text:
+        return 1
+    if not (text.isascii() and text.isdecimal() and int(text) <= _LAST_SECOND):
+        msg = f"SOURCE_DATE_EPOCH is '{text}': not a number of seconds since 1970"
+        raise UsageError(msg, hint="set it to what 'git log -1 --format=%ct' prints, for example")
+    return int(text)
 
 
 def choose_slots(options: CompileOptions) -> JobSlots:
@@ -78,7 +94,9 @@ def choose_targets(names: Sequence[str]) -> tuple[Target, ...]:
     resolved: list[str] = []
     for name in names:
         resolved.extend(_native_archs() if name == _NATIVE else (name,))
-    return tuple(parse_offload_arch(name) for name in dict.fromkeys(resolved))
+    targets = {parse_offload_arch(name) for name in resolved}
+    # The order of the images is not that of the options: equal builds give equal bytes.
+    return tuple(sorted(targets, key=lambda target: (target.kind, target.triple, target.arch)))
 
 
 def _default_archs() -> tuple[str, ...]:

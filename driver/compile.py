@@ -86,7 +86,9 @@ def _write_bitcode(
 def _split(context: BuildContext, source: Path, directory: Path) -> SplitFiles:
     parts = directory / "split"
     program = ("--from", source, "--unit-id", unit_id(source), "--llvm", str(context.consumer))
-    context.executor.step("split", (normalized(directory), *program, "-o", parts), decides=True)
+    maps = [f"--prefix-map={prefix}" for prefix in context.options.prefix_maps]
+    arguments: list[str | Path] = [normalized(directory), *program, *maps, "-o", parts]
+    context.executor.step("split", arguments, decides=True)
     return load_split_files(parts)
 
 

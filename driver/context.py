@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class BuildContext:
     """The decisions that hold for every input of one call.
 
-    `search_path` is PATH as the user has it; `given` is what the objects and libraries of a link
+    `search_path` is PATH as the user has it; `source_time` what is written for a time; `given` is what the objects and libraries of a link
     hold; `compiled` tells the file that each source is compiled to; `pending` what was started
     early, by the file that it makes; `dependencies` which further files were read for a source.
     """
@@ -36,6 +36,7 @@ class BuildContext:
     executor: Executor
     workspace: Path
     search_path: str
+    source_time: int = 1
     given: tuple[ObjectContents, ...] = ()
     compiled: Mapping[Path, Path] = field(default_factory=dict)
     pending: dict[Path, Future[None]] = field(default_factory=dict)

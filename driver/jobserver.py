@@ -112,6 +112,8 @@ class JobSlots:
         self._server = server
         self._limit = threading.Semaphore(jobs)
         self._lock = threading.Lock()
+        self._spare_lock = threading.Lock()
+        self._spare = 0
         self._cells: list[bytearray] = []
         self._own = os.pipe() if server else None
         if self._own:
@@ -154,10 +156,10 @@ class JobSlots:
             return str(self.jobs)
         if takes_jobserver:
             return "jobserver"
-        jobs = 1
-        while jobs < self.jobs and self._read_token(self._server) is not None:
-            jobs += 1
-        return str(jobs)
+        with self._spare_lock:
+            while self._spare < self.jobs - 1 and self._read_token(self._server) is not None:
+                self._spare += 1
+            return str(1 + self._spare)
 
     def close(self) -> None:
         """Give back whatever is still held: an interrupted build may hold some."""

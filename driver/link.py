@@ -12,6 +12,7 @@ from mlir_offload.driver.compile import compile_inputs, host_command
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.device import ImageFile
 from mlir_offload.driver.finish import DeviceLink, finish_collisions
+from mlir_offload.driver.jobserver import JobSlots
 from mlir_offload.driver.link_error import diagnose_link
 from mlir_offload.driver.options import CUDA_SUFFIX, as_operand
 from mlir_offload.driver.runtime import HostRuntime, host_runtime
@@ -143,7 +144,10 @@ def _runtime_arguments(context: BuildContext, runtime: HostRuntime) -> tuple[str
 def _device_link(context: BuildContext, runtime: HostRuntime) -> DeviceLink:
     """Return what the linker wrapper needs to link the device code of each kind."""
     abi = load_abi(context.consumer)
-    jobs = context.executor.slots.for_child(takes_jobserver=abi.takes_jobserver)
+    # What it makes of several kinds the wrapper (LLVM 19 and 22) links in the order in which it got
+    # ready: one job at a time gives equal bytes.
+    slots = context.executor.slots if len(runtime.kinds) == 1 else JobSlots(1)
+    jobs = slots.for_child(takes_jobserver=abi.takes_jobserver)
     arguments = [f"-Wl,--wrapper-jobs={jobs}"]
     if Kind.CUDA in runtime.kinds:
         arguments += abi.cuda_path_arguments(_cuda_directory(context))
@@ -172,7 +176,10 @@ def _make_cuda_directory(context: BuildContext) -> None:
         raise ToolchainError(msg, hint="pip install 'mlir-offload[cuda]', or give --cuda-path=")
     tools = ("--ptxas", cuda.ptxas, "--nvlink", cuda.nvlink, "--fatbinary", cuda.fatbinary)
     release = ("--cuda-version", str(cuda.version), "--for-clang", str(context.consumer))
-    context.executor.step("cuda-directory", (*tools, *release, "-o", _cuda_directory(context)))
+    time = ("--time", str(context.source_time))
+    context.executor.step(
+        "cuda-directory", (*tools, *release, *time, "-o", _cuda_directory(context))
+    )
 
 
 def _language_arguments(inputs: Sequence[Path]) -> tuple[str, ...]:

@@ -7,9 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mlir_offload.driver.depfile import DepfileRequest, quote_for_make
 from mlir_offload.toolchain.errors import UsageError
+
+if TYPE_CHECKING:
+    from mlir_offload.translate.prefix_map import PrefixMap
 
 
 class Mode(Enum):
@@ -66,6 +70,7 @@ class CompileOptions:
     rocm_path: str = ""
     jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
     compiler_arguments: tuple[str, ...] = ()
+    prefix_maps: tuple[PrefixMap, ...] = ()
     depfile: DepfileRequest = field(default_factory=DepfileRequest)
     compile_commands: Path | None = None
     spelled: tuple[tuple[str, str], ...] = ()
@@ -164,6 +169,18 @@ def _jobs(options: CompileOptions, value: str) -> CompileOptions:
     return replace(options, jobs=int(value))
 
 
+def _prefix_map(option: str) -> _Apply:
+    def apply(options: CompileOptions, value: str) -> CompileOptions:
+        from mlir_offload.translate.prefix_map import parse_prefix_map
+
+        maps = (*options.prefix_maps, parse_prefix_map(value, option))
+        # Host files in C and C++ are mapped by clang.
+        arguments = (*options.compiler_arguments, f"{option}={value}")
+        return replace(options, prefix_maps=maps, compiler_arguments=arguments)
+
+    return apply
+
+
 def _depfile(**changes: object) -> _Apply:
     return lambda options, _: replace(options, depfile=replace(options.depfile, **changes))  # type: ignore[arg-type]  # as above
 
@@ -223,6 +240,10 @@ _JOINED: Mapping[str, _Apply] = {
     "--cuda-path=": _store("cuda_path"),
     "--rocm-path=": _store("rocm_path"),
     "-save-temps=": _save_temps,
+    "-ffile-prefix-map=": _prefix_map("-ffile-prefix-map"),
+    "-fdebug-prefix-map=": _prefix_map("-fdebug-prefix-map"),
+    "-fmacro-prefix-map=": _compiler_argument("-fmacro-prefix-map="),
+    "-ffile-compilation-dir=": _compiler_argument("-ffile-compilation-dir="),
     "-Wl,": _link_item("-Wl,"),
     "-std=": _compiler_argument("-std="),
 }

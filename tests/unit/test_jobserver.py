@@ -262,7 +262,8 @@ def test_a_child_with_jobs_of_its_own_is_told_what_it_may_use(
 ) -> None:
     server.put(tokens)
     slots = slots_of(server, jobs=6)
-    assert slots.for_child(takes_jobserver=takes_jobserver) == value
+    for _ in range(2):
+        assert slots.for_child(takes_jobserver=takes_jobserver) == value
     slots.close()
     assert server.tokens() == tokens
     assert JobSlots(3).for_child(takes_jobserver=takes_jobserver) == "3"
