@@ -94,6 +94,10 @@ def _build_with(slots: JobSlots, options: CompileOptions, workspace: Path, runne
         write_depfiles(context)
         for made, output in zip(finished, final_outputs(options), strict=True):
             context.executor.place(made, output)
+        if options.manifest is not None:
+            from mlir_offload.driver.manifest import write_manifest
+
+            write_manifest(context)
     if options.time_report:
         show(render_times(context.executor.times))
 

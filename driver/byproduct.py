@@ -24,10 +24,15 @@ from mlir_offload.toolchain.errors import MlirOffloadError
 
 def check_outputs(options: CompileOptions) -> None:
     """Raise InputOutputError where a file that the build is to write cannot be written."""
-    depfiles = [Path(planned.file) for planned in plan_depfiles(options)]
-    named = [options.compile_commands] if options.compile_commands else []
-    for output in (*final_outputs(options), *depfiles, *named):
+    named = [path for path in (options.compile_commands, options.manifest) if path]
+    for output in (*final_outputs(options), *depfile_places(options), *named):
         check_output(output)
+
+
+def depfile_places(options: CompileOptions) -> tuple[Path, ...]:
+    """Return the dependency files that are written, but for standard output."""
+    files = (planned.file for planned in plan_depfiles(options))
+    return tuple(Path(file) for file in files if file != STANDARD_STREAM)
 
 
 @contextlib.contextmanager

@@ -24,6 +24,19 @@ _HOST = "host"
 _NATIVE = "native"
 # The end of the year 9999: what clang takes.
 _LAST_SECOND = 253402300799
+# Ours, and those that clang reads.
+_DECIDING = (
+    "CCC_OVERRIDE_OPTIONS",
+    "CPATH",
+    "CPLUS_INCLUDE_PATH",
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "C_INCLUDE_PATH",
+    "LIBRARY_PATH",
+    "MLIR_OFFLOAD_LLVM",
+    "ROCM_PATH",
+    "SOURCE_DATE_EPOCH",
+)
 
 
 def places_for(llvm: str = "", cuda_path: str = "", rocm_path: str = "") -> SearchPlaces:
@@ -48,6 +61,11 @@ def choose_source_time() -> int:
         msg = f"SOURCE_DATE_EPOCH is '{text}': not a number of seconds since 1970"
         raise UsageError(msg, hint="set it to what 'git log -1 --format=%ct' prints, for example")
     return int(text)
+
+
+def build_environment() -> tuple[tuple[str, str], ...]:
+    """Return the variables that are set and that decide what is built, in alphabetical order."""
+    return tuple((name, os.environ[name]) for name in _DECIDING if name in os.environ)
 
 
 def choose_slots(options: CompileOptions) -> JobSlots:

@@ -52,6 +52,9 @@ options:
   -MJ FILE              write entries for compile_commands.json, as clang
   -I -D -std=           for C and C++ inputs, as for clang
   -nocudainc -nocudalib for CUDA C++ inputs, as for clang
+  -ffile-prefix-map=OLD=NEW
+                        write NEW for OLD at the beginning of file names
+  --manifest=FILE       write what went in and what came out, as JSON
   -j N                  programs to run at the same time (default: number of processors)
   -v                    show each step and all that the tools print
   -###                  show each step as a shell line; write no output

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mlir_offload.driver.depfile import quote_for_make
+from mlir_offload.driver.depfile import quote_for_make, read_prerequisites
 from mlir_offload.driver.inputs import final_outputs, sources
 from mlir_offload.driver.options import CUDA_SUFFIX, CompileOptions, Mode
 
@@ -94,10 +94,21 @@ def clang_depfile(output: Path) -> Path:
 
 def clang_depfile_arguments(options: CompileOptions, source: Path, output: Path) -> tuple[str, ...]:
     """Return the options by which clang notes what it includes, for a source that it preprocesses."""
-    if not options.depfile.is_wanted or source.suffix not in _PREPROCESSED:
+    is_wanted = options.depfile.is_wanted or options.manifest is not None
+    if not is_wanted or source.suffix not in _PREPROCESSED:
         return ()
     which = "-MD" if options.depfile.has_system_files else "-MMD"
     return (which, "-MF", str(clang_depfile(output)), "-MT", "object")
+
+
+def read_dependencies(source: Path, output: Path, log: DependencyLog) -> tuple[Path, ...]:
+    """Return what was read for a source that has been compiled to `output`, besides itself."""
+    noted = [dependency.path for dependency in log.of(source)]
+    rule = clang_depfile(output)
+    if source.suffix in _PREPROCESSED and rule.exists():
+        text = rule.read_text(encoding="utf-8", errors="surrogateescape")
+        noted += map(Path, read_prerequisites(text))
+    return tuple(path for path in noted if path != source)
 
 
 def depfile_arguments(

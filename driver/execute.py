@@ -62,6 +62,7 @@ class Executor:
     slots: JobSlots = field(default_factory=lambda: JobSlots(1))
     verbose: bool = False
     dry_run: bool = False
+    programs: set[str] = field(default_factory=set)
     times: list[StepTime] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -90,6 +91,7 @@ class Executor:
             environment=(*command.environment, ("TMPDIR", str(self.temporary))),
             inherited=self.slots.inherited if command.shares_jobs else (),
         )
+        self.programs.add(command.argv[0])
         with self._slot(command), self._timed(command.program, output):
             completed = self.runner.run(self._fitted(private))
         if self.verbose and completed.stderr:

@@ -45,7 +45,8 @@ class CompileOptions:
     """What one call of the compiler asks for.
 
     `link_items` holds inputs and linker options in the order of the command line, because a linker
-    reads archives in that order; `spelled` the options as they were given, each with its value.
+    reads archives in that order; `arguments` is the whole command line, `spelled` its options,
+    each with its value.
     """
 
     link_items: tuple[str, ...] = ()
@@ -73,6 +74,8 @@ class CompileOptions:
     prefix_maps: tuple[PrefixMap, ...] = ()
     depfile: DepfileRequest = field(default_factory=DepfileRequest)
     compile_commands: Path | None = None
+    manifest: Path | None = None
+    arguments: tuple[str, ...] = ()
     spelled: tuple[tuple[str, str], ...] = ()
     cuda_arguments: tuple[str, ...] = ()
 
@@ -198,6 +201,10 @@ def _quoted_depfile_target(options: CompileOptions, value: str) -> CompileOption
     return _depfile_target(options, quote_for_make(value))
 
 
+def _manifest(options: CompileOptions, value: str) -> CompileOptions:
+    return replace(options, manifest=Path(value))
+
+
 def _compile_commands(options: CompileOptions, value: str) -> CompileOptions:
     return replace(options, compile_commands=Path(value))
 
@@ -240,6 +247,7 @@ _JOINED: Mapping[str, _Apply] = {
     "--cuda-path=": _store("cuda_path"),
     "--rocm-path=": _store("rocm_path"),
     "-save-temps=": _save_temps,
+    "--manifest=": _manifest,
     "-ffile-prefix-map=": _prefix_map("-ffile-prefix-map"),
     "-fdebug-prefix-map=": _prefix_map("-fdebug-prefix-map"),
     "-fmacro-prefix-map=": _compiler_argument("-fmacro-prefix-map="),
@@ -279,7 +287,7 @@ def parse_arguments(arguments: Sequence[str]) -> CompileOptions:
             options = _input(options, argument)
         else:
             options = _option(options, argument, rest)
-    return _consistent(options)
+    return _consistent(replace(options, arguments=tuple(arguments)))
 
 
 def _option(options: CompileOptions, argument: str, rest: list[str]) -> CompileOptions:
