@@ -72,6 +72,8 @@ def kernel_facts(kernel: DeviceKernel) -> str:
         facts.append(f"≥{kernel.min_blocks} blocks")
     if kernel.registers is not None:
         facts.append(f"{kernel.registers} registers")
+    elif kernel.max_registers is not None:
+        facts.append(f"≤{kernel.max_registers} registers")
     if kernel.scalar_registers is not None:
         facts.append(f"{kernel.scalar_registers} scalar registers")
     if kernel.shared_bytes:
