@@ -139,7 +139,8 @@ def _make_context(
 ) -> BuildContext:
     """Choose tools and targets for the command line."""
     places = places_of(options)
-    given = read_given(options)
+    contents = read_given(options)
+    given = tuple(item for item in contents if item.is_relocatable)
     # Objects that call the runtime but bring no device code need a device all the same.
     needs_device = has_device_code(options) or (
         any(item.runtime_symbols for item in given) and not any(item.kinds for item in given)
@@ -168,6 +169,7 @@ def _make_context(
     executor.note(Command(("mkdir", "-p", str(workspace))))
     compiled = compiled_files(options, workspace)
     path = os.pathsep.join(map(str, places.path))
+    linked = tuple(item for item in contents if not item.is_relocatable)
     return BuildContext(
         options,
         llvm,
@@ -178,6 +180,7 @@ def _make_context(
         path,
         source_time=choose_source_time(),
         given=given,
+        linked=linked,
         compiled=compiled,
     )
 

@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 class BuildContext:
     """The decisions that hold for every input of one call.
 
-    `search_path` is PATH as the user has it; `source_time` what is written for a time; `given` is what the objects and libraries of a link
-    hold; `compiled` tells the file that each source is compiled to; `pending` what was started
-    early, by the file that it makes; `dependencies` which further files were read for a source.
+    `search_path` is PATH as the user has it; `source_time` what is written for a time; `given` is what
+    the objects and libraries of a link hold, `linked` what shared libraries do, which had their
+    device link; `compiled` tells the file that each source is compiled to; `pending` what was
+    started early, by the file that it makes; `dependencies` which further files were read for a
+    source.
     """
 
     options: CompileOptions
@@ -38,6 +40,7 @@ class BuildContext:
     search_path: str
     source_time: int = 1
     given: tuple[ObjectContents, ...] = ()
+    linked: tuple[ObjectContents, ...] = ()
     compiled: Mapping[Path, Path] = field(default_factory=dict)
     pending: dict[Path, Future[None]] = field(default_factory=dict)
     dependencies: DependencyLog = field(default_factory=DependencyLog)

@@ -22,7 +22,7 @@ from mlir_offload.driver.members import (
 )
 from mlir_offload.driver.options import as_operand
 from mlir_offload.driver.parallel import in_parallel
-from mlir_offload.offload.abi import first_relocatable_link, load_abi
+from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.archive import iterate_members
 from mlir_offload.offload.collision import (
     Collision,
@@ -33,7 +33,8 @@ from mlir_offload.offload.collision import (
     objects_to_finish,
     read_stubs,
 )
-from mlir_offload.offload.coverage import check_coverage, check_duplicates
+from mlir_offload.offload.coverage import check_coverage
+from mlir_offload.offload.duplicate import check_duplicates
 from mlir_offload.offload.objects import ObjectContents, read_member
 from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.errors import MlirOffloadError, VerificationError
@@ -66,15 +67,12 @@ def finish_collisions(
 ) -> FinishedInputs:
     """Finish all but one of the objects that define kernels of one name.
 
-    Raises VerificationError where the release cannot, where an image lost a kernel, or where
-    another file launches a kernel that several objects define; ToolFailedError where the device
-    code of an object does not link on its own.
+    Raises VerificationError where an image lost a kernel, or where another file launches a kernel
+    that several objects define; ToolFailedError where the device code of an object does not link on
+    its own.
     """
-    # Most links have none: nothing more is read then.
-    if not find_collisions(contents):
-        return FinishedInputs({}, tuple(contents))
-    if not load_abi(context.consumer).has_relocatable_link:
-        _refuse_duplicates(contents)
+    # Most links have none: nothing more is read then. A release that cannot refused them before.
+    if not find_collisions(contents) or not load_abi(context.consumer).has_relocatable_link:
         return FinishedInputs({}, tuple(contents))
     distinct = _distinct(contents)
     collisions = find_collisions(distinct)
@@ -90,15 +88,6 @@ def finish_collisions(
         remaining,
         tuple(distinct[number].location for number in sorted(chosen)),
     )
-
-
-def _refuse_duplicates(contents: Sequence[ObjectContents]) -> None:
-    """Raise VerificationError for kernels that this release cannot keep apart."""
-    try:
-        check_duplicates(contents)
-    except VerificationError as error:
-        error.hint += f"; LLVM {first_relocatable_link()} and newer keep such kernels apart"
-        raise
 
 
 @dataclass(frozen=True, slots=True)

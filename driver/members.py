@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from mlir_offload.driver.options import as_operand
+from mlir_offload.driver.link_line import parse_link_line
 from mlir_offload.offload.archive import ArchiveMember, iterate_members
 from mlir_offload.toolchain.byte_view import ByteView, open_view
 from mlir_offload.toolchain.process import Command
@@ -14,16 +14,8 @@ MEMBER_LIST = "members.txt"
 
 
 def link_items_of(link_items: Sequence[str], library: Path) -> Iterator[str]:
-    """Return the items of a link line that name a library, as a file or by `-l`."""
-    folders = [Path(item[2:]) for item in link_items if item.startswith("-L")]
-    endings = (".a",) if "-static" in link_items else (".so", ".a")
-    for item in dict.fromkeys(link_items):
-        if item == as_operand(str(library)):
-            yield item
-        elif item.startswith("-l"):
-            names = (folder / f"lib{item[2:]}{end}" for folder in folders for end in endings)
-            if next(filter(Path.is_file, names), None) == library:
-                yield item
+    """Return the words of a link line that name a library, as a file or by `-l`."""
+    return (word.text for word in parse_link_line(link_items) if word.path == library)
 
 
 def member_content(member: ArchiveMember) -> ByteView:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from mlir_offload.offload.contents import (
@@ -60,8 +60,9 @@ def _is_for_a_link(image: Image, part: Part) -> bool:
 def _part_problems(part: Part) -> Iterator[Problem]:
     yield from _mixed_layouts(part.entries)
     kernels = _kernels_by_target(part.images)
-    if not kernels:
-        return
+    # Where a part is damaged, the image may be in it.
+    if not part.problems:
+        yield from _without_image(part, {kind for kind, _ in kernels})
     yield from _missing(part, kernels)
     yield from _unregistered(part, kernels)
 
@@ -97,6 +98,15 @@ def _kernels_by_target(
             continue
         found[key] = known | {kernel.name for kernel in image.code.kernels}
     return found
+
+
+def _without_image(part: Part, kinds: Collection[str]) -> Iterator[Problem]:
+    """Report entries of kinds that the file has no image for at all: a plain linker drops images."""
+    for kind in sorted({entry.kind for entry in part.entries if entry.is_kernel} - set(kinds)):
+        names = sorted(_registered(part, kind))
+        msg = f"nothing registers {_listed(names)} for {kind}: there is no device code for it here"
+        hint = "link it again with mlir-offload, or with clang --offload-link"
+        yield Problem(ProblemKind.UNREGISTERED_KERNEL, msg, hint)
 
 
 def _missing(

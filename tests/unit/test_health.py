@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from mlir_offload.offload.contents import Container, Entry, Image, Part, ProblemKind, all_problems
+from mlir_offload.offload.contents import (
+    Container,
+    Entry,
+    Image,
+    Part,
+    Problem,
+    ProblemKind,
+    all_problems,
+)
 from mlir_offload.offload.health import diagnosed
 from mlir_offload.offload.kernel import DeviceCode, DeviceKernel
 
@@ -52,6 +60,19 @@ def test_a_registered_kernel_that_one_architecture_lacks_is_named() -> None:
     assert "'a'" not in problem.message
 
 
+def test_entries_without_any_image_of_their_kind_are_registered_by_nothing() -> None:
+    unregistered = [ProblemKind.UNREGISTERED_KERNEL]
+    assert kinds(PROGRAM, [], [entry("a")]) == unregistered
+    assert kinds(PROGRAM, [image("a")], [entry("a"), entry("a", kind="openmp")]) == unregistered
+    assert kinds(PROGRAM, [], []) == []
+
+
+def test_a_damaged_file_is_not_accused_of_what_may_be_in_the_damage() -> None:
+    damage = Problem(ProblemKind.DAMAGED, "malformed offload binary", "")
+    part = Part("f", PROGRAM, 9, entries=(entry("a"),), problems=(damage,))
+    assert tuple(all_problems(diagnosed(part))) == (damage,)
+
+
 def test_images_of_one_architecture_complete_each_other() -> None:
     assert kinds(PROGRAM, [image("a"), image("b")], [entry("a"), entry("b")]) == []
 
@@ -85,5 +106,6 @@ def test_an_image_that_was_linked_is_where_it_belongs() -> None:
 
 def test_layouts_of_two_releases_that_say_the_same_are_no_problem() -> None:
     both = [entry("a"), entry("a", releases=(15, 19))]
-    assert kinds(OBJECT, [], both) == []
-    assert kinds(OBJECT, [], [*both, entry("b")]) == [ProblemKind.MIXED_LAYOUTS]
+    images = [image("a", "b", is_relocatable=True)]
+    assert kinds(OBJECT, [image("a", is_relocatable=True)], both) == []
+    assert kinds(OBJECT, images, [*both, entry("b")]) == [ProblemKind.MIXED_LAYOUTS]
