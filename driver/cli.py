@@ -21,6 +21,7 @@ from mlir_offload.toolchain.process import ProcessRunner
 _INTERRUPTED = 130
 _HELP = frozenset({"--help", "-help", "-h"})
 _COMPLETION = "--completion="
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -56,6 +57,7 @@ def _caught(action: Callable[[], int], runner: ProcessRunner) -> int:
 
 
 def _run_verb(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
+    arguments = _expanded(arguments)
     options, _ = take_message_options(arguments)
     # What is wrong in a file is said in the form that the command line asks for.
     report().start(options, os.environ)
@@ -102,6 +104,14 @@ def _finish(status: int) -> int:
     return status
 
 
+def _expanded(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    if arguments[:1] == ("step",) or not any(word.startswith("@") for word in arguments):
+        return arguments
+    from mlir_offload.driver.response_file import expand_arguments
+
+    return expand_arguments(arguments)
+
+
 def _input_output(error: OSError) -> InputOutputError:
     where = f"{error.filename}: " if error.filename else ""
     return InputOutputError(
@@ -112,12 +122,14 @@ def _input_output(error: OSError) -> InputOutputError:
 
 @contextlib.contextmanager
 def _interruptible(runner: ProcessRunner) -> Iterator[None]:
-    """End the children at Ctrl-C or SIGTERM; the workspace is removed as the stack unwinds."""
+    """End the children at Ctrl-C, SIGTERM or SIGHUP; the workspace is removed as the stack unwinds."""
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (signature of a handler)
         runner.interrupt()
 
-    previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    # What the parent has ignored, as nohup and the background of a shell do, stays ignored.
+    heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    previous = {number: signal.signal(number, stop) for number in heard}
     try:
         yield
     finally:

@@ -139,10 +139,15 @@ def _make_cuda_image(
     library = None
     if needs_libdevice(lowered.read_text(encoding="utf-8")):
         library = _libdevice(cuda, source)
+        context.dependencies.add(source, library, is_system=True)
     if cuda is None or options.device_code is DeviceCode.BITCODE:
         executor.tool(nvptx_bitcode_command(llvm, ready, bitcode, codegen, library), bitcode)
         return ImageFile(bitcode, target, f"+ptx{isa}")
     executor.tool(nvptx_assembly_command(llvm, ready, assembly, codegen, library), assembly)
+    if options.debug:
+        timed = assembly.with_suffix(".timed.s")
+        executor.step("ptx-time", (assembly, "--time", str(context.source_time), "-o", timed))
+        assembly = timed
     executor.tool(cubin_command(cuda, assembly, cubin, codegen, ()), cubin)
     return ImageFile(cubin, target)
 

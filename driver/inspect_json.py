@@ -100,10 +100,13 @@ def _kernel(kernel: DeviceKernel) -> dict[str, Any]:
         "required_threads": kernel.required_threads and list(kernel.required_threads),
         "min_blocks": kernel.min_blocks,
         "registers": kernel.registers,
+        "max_registers": kernel.max_registers,
         "scalar_registers": kernel.scalar_registers,
         "shared_bytes": kernel.shared_bytes,
         "local_bytes": kernel.local_bytes,
+        "subgroup_size": kernel.subgroup_size,
         "code_bytes": kernel.code_bytes,
+        "code_sha256": kernel.code_sha256,
     }
 
 

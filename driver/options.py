@@ -7,8 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from mlir_offload.driver.depfile import DepfileRequest, quote_for_make
 from mlir_offload.toolchain.errors import UsageError
+
+if TYPE_CHECKING:
+    from mlir_offload.translate.prefix_map import PrefixMap
 
 
 class Mode(Enum):
@@ -40,7 +45,8 @@ class CompileOptions:
     """What one call of the compiler asks for.
 
     `link_items` holds inputs and linker options in the order of the command line, because a linker
-    reads archives in that order.
+    reads archives in that order; `arguments` is the whole command line, `spelled` its options,
+    each with its value.
     """
 
     link_items: tuple[str, ...] = ()
@@ -65,6 +71,12 @@ class CompileOptions:
     rocm_path: str = ""
     jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
     compiler_arguments: tuple[str, ...] = ()
+    prefix_maps: tuple[PrefixMap, ...] = ()
+    depfile: DepfileRequest = field(default_factory=DepfileRequest)
+    compile_commands: Path | None = None
+    manifest: Path | None = None
+    arguments: tuple[str, ...] = ()
+    spelled: tuple[tuple[str, str], ...] = ()
     cuda_arguments: tuple[str, ...] = ()
 
     @property
@@ -160,6 +172,43 @@ def _jobs(options: CompileOptions, value: str) -> CompileOptions:
     return replace(options, jobs=int(value))
 
 
+def _prefix_map(option: str) -> _Apply:
+    def apply(options: CompileOptions, value: str) -> CompileOptions:
+        from mlir_offload.translate.prefix_map import parse_prefix_map
+
+        maps = (*options.prefix_maps, parse_prefix_map(value, option))
+        # Host files in C and C++ are mapped by clang.
+        arguments = (*options.compiler_arguments, f"{option}={value}")
+        return replace(options, prefix_maps=maps, compiler_arguments=arguments)
+
+    return apply
+
+
+def _depfile(**changes: object) -> _Apply:
+    return lambda options, _: replace(options, depfile=replace(options.depfile, **changes))  # type: ignore[arg-type]  # as above
+
+
+def _depfile_name(options: CompileOptions, value: str) -> CompileOptions:
+    return replace(options, depfile=replace(options.depfile, file=value))
+
+
+def _depfile_target(options: CompileOptions, value: str) -> CompileOptions:
+    targets = (*options.depfile.targets, value)
+    return replace(options, depfile=replace(options.depfile, targets=targets))
+
+
+def _quoted_depfile_target(options: CompileOptions, value: str) -> CompileOptions:
+    return _depfile_target(options, quote_for_make(value))
+
+
+def _manifest(options: CompileOptions, value: str) -> CompileOptions:
+    return replace(options, manifest=Path(value))
+
+
+def _compile_commands(options: CompileOptions, value: str) -> CompileOptions:
+    return replace(options, compile_commands=Path(value))
+
+
 def _save_temps(options: CompileOptions, value: str) -> CompileOptions:
     return replace(options, save_temps=Path(value))
 
@@ -179,6 +228,9 @@ _FLAGS: Mapping[str, _Apply] = {
     "-###": _set(dry_run=True),
     "-ftime-report": _set(time_report=True),
     "-save-temps": _set(save_temps=Path("mlir-offload-temps")),
+    "-MD": _depfile(is_wanted=True, has_system_files=True),
+    "-MMD": _depfile(is_wanted=True, has_system_files=False),
+    "-MP": _depfile(has_phony_targets=True),
     "-nocudainc": _cuda_argument("-nocudainc"),
     "-nocudalib": _cuda_argument("-nocudalib"),
     "-static": _link_item("-static"),
@@ -195,6 +247,11 @@ _JOINED: Mapping[str, _Apply] = {
     "--cuda-path=": _store("cuda_path"),
     "--rocm-path=": _store("rocm_path"),
     "-save-temps=": _save_temps,
+    "--manifest=": _manifest,
+    "-ffile-prefix-map=": _prefix_map("-ffile-prefix-map"),
+    "-fdebug-prefix-map=": _prefix_map("-fdebug-prefix-map"),
+    "-fmacro-prefix-map=": _compiler_argument("-fmacro-prefix-map="),
+    "-ffile-compilation-dir=": _compiler_argument("-ffile-compilation-dir="),
     "-Wl,": _link_item("-Wl,"),
     "-std=": _compiler_argument("-std="),
 }
@@ -207,6 +264,10 @@ _JOINED_OR_SEPARATE: Mapping[str, _Apply] = {
     "-I": _compiler_argument("-I"),
     "-D": _compiler_argument("-D"),
     "-j": _jobs,
+    "-MF": _depfile_name,
+    "-MT": _depfile_target,
+    "-MQ": _quoted_depfile_target,
+    "-MJ": _compile_commands,
 }
 
 
@@ -226,23 +287,29 @@ def parse_arguments(arguments: Sequence[str]) -> CompileOptions:
             options = _input(options, argument)
         else:
             options = _option(options, argument, rest)
-    return _consistent(options)
+    return _consistent(replace(options, arguments=tuple(arguments)))
 
 
 def _option(options: CompileOptions, argument: str, rest: list[str]) -> CompileOptions:
+    key, apply, value = _find_option(argument, rest)
+    return replace(apply(options, value), spelled=(*options.spelled, (key, value)))
+
+
+def _find_option(argument: str, rest: list[str]) -> tuple[str, _Apply, str]:
+    """Return an option, what it does, and its value: joined, or the next of the rest."""
     if argument in _FLAGS:
-        return _FLAGS[argument](options, "")
+        return argument, _FLAGS[argument], ""
     for prefix, apply in _JOINED.items():
         if argument.startswith(prefix):
-            return apply(options, argument[len(prefix) :])
+            return prefix, apply, argument[len(prefix) :]
     for prefix, apply in _JOINED_OR_SEPARATE.items():
         if argument == prefix:
             if not rest:
                 msg = f"option '{argument}' needs a value"
                 raise UsageError(msg)
-            return apply(options, rest.pop())
+            return prefix, apply, rest.pop()
         if argument.startswith(prefix):
-            return apply(options, argument[len(prefix) :])
+            return prefix, apply, argument[len(prefix) :]
     raise _unknown(argument)
 
 

@@ -124,6 +124,7 @@ class _KernelReader:
             or _three(_dimensions(bounds, "reqntid"))
             or required,
             min_blocks=next(iter(_numbers(attributes, "nvvm.minctasm")), bounds.get("minctasm")),
+            max_registers=next(iter(_numbers(attributes, "nvvm.maxnreg")), bounds.get("maxnreg")),
         )
 
     def _known_parameters(

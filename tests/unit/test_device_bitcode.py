@@ -96,23 +96,25 @@ def test_kernels_of_openmp_for_the_cpu_are_known_by_their_name(release: int, ses
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('"nvvm.maxntid"="16,4,2"', (128, None, None)),
-        ('"nvvm.maxntid"="256"', (256, None, None)),
-        ('"nvvm.reqntid"="64,2"', (None, (64, 2, 1), None)),
-        ('"nvvm.minctasm"="3"', (None, None, 3)),
-        ('"nvvm.maxntid"="a lot"', (None, None, None)),
-        ('"nvvm.reqntid"="1,2,3,4"', (None, None, None)),
-        ('"amdgpu-flat-work-group-size"="64,512"', (512, None, None)),
-        ("!reqd_work_group_size !0", (None, (8, 4, 2), None)),
+        ('"nvvm.maxntid"="16,4,2"', (128, None, None, None)),
+        ('"nvvm.maxntid"="256"', (256, None, None, None)),
+        ('"nvvm.reqntid"="64,2"', (None, (64, 2, 1), None, None)),
+        ('"nvvm.minctasm"="3"', (None, None, 3, None)),
+        ('"nvvm.maxnreg"="40"', (None, None, None, 40)),
+        ('"nvvm.maxntid"="a lot"', (None, None, None, None)),
+        ('"nvvm.reqntid"="1,2,3,4"', (None, None, None, None)),
+        ('"amdgpu-flat-work-group-size"="64,512"', (512, None, None, None)),
+        ("!reqd_work_group_size !0", (None, (8, 4, 2), None, None)),
     ],
 )
 def test_launch_bounds_of_attributes(
-    text: str, expected: tuple[int | None, tuple[int, int, int] | None, int | None]
+    text: str, expected: tuple[int | None, tuple[int, int, int] | None, int | None, int | None]
 ) -> None:
     body = f"define ptx_kernel void @k() {text} {{ ret void }}\n!0 = !{{i32 8, i32 4, i32 2}}"
     kernel = code_of(assemble(22, body)).kernel("k")
     assert kernel
-    assert (kernel.max_threads, kernel.required_threads, kernel.min_blocks) == expected
+    bounds = (kernel.max_threads, kernel.required_threads, kernel.min_blocks)
+    assert (*bounds, kernel.max_registers) == expected
 
 
 @pytest.mark.llvm(19)
@@ -122,12 +124,13 @@ define void @k() { ret void }
 define void @no_kernel() { ret void }
 !nvvm.annotations = !{!0, !1, !2}
 !0 = !{ptr @k, !"kernel", i32 1, !"reqntidx", i32 32, !"reqntidz", i32 4}
-!1 = !{ptr @k, !"maxntidx", i32 64, !"maxntidy", i32 2, !"minctasm", i32 5}
+!1 = !{ptr @k, !"maxntidx", i32 64, !"maxntidy", i32 2, !"minctasm", i32 5, !"maxnreg", i32 40}
 !2 = !{ptr @no_kernel, !"align", i32 16}
 """
     (kernel,) = code_of(assemble(19, text)).kernels
     assert (kernel.name, kernel.max_threads, kernel.min_blocks) == ("k", 128, 5)
     assert kernel.required_threads == (32, 1, 4)
+    assert kernel.max_registers == 40
 
 
 @pytest.mark.parametrize("release", LLVM)
