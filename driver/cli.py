@@ -141,7 +141,7 @@ def _dispatch(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
     """Call the verb, or the compiler where the first word is none."""
     first = arguments[0] if arguments else "--help"
     verb = first if first in _VERBS else ""
-    if _asks_for_help(first, arguments) and verb != "step":
+    if _asks_for_help(first, arguments[1:]) and verb != "step":
         return _help(verb)
     if first == "--version":
         return _version(runner)
@@ -155,9 +155,10 @@ def _dispatch(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
     return 0
 
 
-def _asks_for_help(first: str, arguments: tuple[str, ...]) -> bool:
-    """Say whether help is wanted: as the first word, or the next to a verb."""
-    return not _HELP.isdisjoint({first, *arguments[1:2]})
+def _asks_for_help(first: str, others: tuple[str, ...]) -> bool:
+    """Say whether help is wanted; what stands behind `--` is not for us."""
+    end = others.index("--") if "--" in others else len(others)
+    return not _HELP.isdisjoint({first, *others[:end]})
 
 
 def _help(verb: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import select
 import shlex
 import subprocess
@@ -14,8 +15,6 @@ import pytest
 from mlir_offload.driver.completion import render_completion
 from mlir_offload.driver.option_table import load_verbs
 
-_END = "END"
-_LISTENS = b"\033[?2004h"
 # What is typed, what must be offered, and what must not.
 CASES = {
     "an option": ("--off", ["--offload-arch="], ["--llvm="]),
@@ -118,24 +117,25 @@ def typed_in_zsh(keys: str, place: Path) -> bytes:
         start_new_session=True,
     ) as shell:
         os.close(theirs)
-        setup = "autoload -Uz compinit; compinit -u -D; source ./_mlir-offload; print rea''dy\n"
-        os.write(ours, setup.encode())
-        read_until(ours, b"ready")
-        # Its line editor listens from here on; before, the terminal itself shows what is typed.
-        read_until(ours, _LISTENS)
-        # What is typed behind the key is shown when zsh is done with it.
-        os.write(ours, f"{keys}{_END}".encode())
-        said = read_until(ours, _END.encode())
-        shell.kill()
-    os.close(ours)
+        try:
+            setup = "autoload -Uz compinit; compinit -u -D; source ./_mlir-offload; print rea''dy\n"
+            os.write(ours, setup.encode())
+            # Its line editor listens from here on; before, the terminal itself shows what is typed.
+            read_until(ours, rb"ready.*\033\[\?2004h")
+            # What is typed behind the key is shown when zsh is done with it.
+            os.write(ours, f"{keys}END".encode())
+            said = read_until(ours, rb"END")
+        finally:
+            shell.kill()
+            os.close(ours)
     # It rings a bell and writes only what is new.
     return said.replace(b"\x07", b"")
 
 
-def read_until(terminal: int, mark: bytes) -> bytes:
-    """Return what the terminal shows up to the mark."""
+def read_until(terminal: int, pattern: bytes) -> bytes:
+    """Return what the terminal shows until it fits the pattern."""
     said = b""
-    while mark not in said:
+    while not re.search(pattern, said, re.DOTALL):
         assert select.select([terminal], [], [], 30)[0], said
         said += os.read(terminal, 4096)
     return said
