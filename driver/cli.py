@@ -7,8 +7,10 @@ import gc
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import FrameType
 
+from mlir_offload import toolchain
 from mlir_offload.driver import __version__
 from mlir_offload.driver.report import render_error, show
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError
@@ -47,10 +49,14 @@ options:
   -###                  show each step as a shell line; write no output
   -ftime-report         show how long each step took
   -save-temps[=DIR]     keep the intermediate files
+  --cmake-dir, --pkg-config-dir
+                        print where the files for CMake and for pkg-config are
   --version, --help
 """
 
 _INTERRUPTED = 130
+# What other build systems look for, by the folder of mlir_offload.toolchain that holds it.
+_SHIPPED = {"--cmake-dir": "cmake", "--pkg-config-dir": "pkgconfig"}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -102,14 +108,23 @@ def _interruptible(runner: ProcessRunner) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def _find_answer(first: str) -> str:
+    """Return what is printed where the first word only asks about the compiler, or nothing."""
+    if first in {"--help", "-h", "-help"}:
+        return _USAGE
+    if first == "--version":
+        return f"mlir-offload {__version__}\n"
+    if first in _SHIPPED:
+        return f"{Path(toolchain.__file__).resolve().parent / _SHIPPED[first]}\n"
+    return ""
+
+
 def _dispatch(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
     """Call the verb, or the compiler where the first word is none."""
     first = arguments[0] if arguments else "--help"
-    if first in {"--help", "-h", "-help"}:
-        sys.stdout.write(_USAGE)
-        return 0
-    if first == "--version":
-        sys.stdout.write(f"mlir-offload {__version__}\n")
+    answer = _find_answer(first)
+    if answer:
+        sys.stdout.write(answer)
         return 0
     if first == "step":
         from mlir_offload.driver.steps import run_step
