@@ -12,6 +12,12 @@ from typing import TYPE_CHECKING
 
 from mlir_offload.driver.choose import choose_release, choose_targets, choose_toolkit, places_of
 from mlir_offload.driver.context import BuildContext
+from mlir_offload.driver.dependencies import (
+    STANDARD_STREAM,
+    PlannedDepfile,
+    depfile_arguments,
+    plan_depfiles,
+)
 from mlir_offload.driver.execute import Executor
 from mlir_offload.driver.inputs import (
     check_input,
@@ -51,13 +57,28 @@ def build_in(options: CompileOptions, workspace: Path, runner: Runner) -> None:
     for path in options.inputs:
         check_input(path)
     outputs = final_outputs(options)
-    for output in outputs:
+    depfiles = plan_depfiles(options)
+    for output in (*outputs, *(Path(planned.file) for planned in depfiles)):
         check_output(output)
     context = _make_context(options, workspace, runner)
-    for made, output in zip(_make(context), outputs, strict=True):
+    finished = _make(context)
+    # Before the outputs: what is newer than its sources has its dependencies at hand.
+    for number, planned in enumerate(depfiles):
+        _write_depfile(context, planned, workspace / f"rule{number}.d")
+    for made, output in zip(finished, outputs, strict=True):
         context.executor.place(made, output)
     if options.time_report:
         show(render_times(context.executor.times))
+
+
+def _write_depfile(context: BuildContext, planned: PlannedDepfile, made: Path) -> None:
+    """Write a dependency file in the workspace and bring it to its place."""
+    arguments = depfile_arguments(context.options, planned, context.dependencies, context.compiled)
+    context.executor.step("depfile", ("-o", made, *arguments))
+    if planned.file == STANDARD_STREAM:
+        context.executor.print_file(made)
+    else:
+        context.executor.place(made, Path(planned.file))
 
 
 def _make(context: BuildContext) -> list[Path]:

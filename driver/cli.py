@@ -43,6 +43,8 @@ options:
   -g                    line tables of the .mlir file, on the host and in kernels
   -fPIC -shared -L -l -Wl,ARG -pthread -static
                         as for clang
+  -MD -MMD -MF -MT -MQ -MP
+                        write a dependency file for Make, as clang
   -I -D -std=           for C and C++ inputs, as for clang
   -j N                  programs to run at the same time (default: number of processors)
   -v                    show each step and all that the tools print

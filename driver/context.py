@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from mlir_offload.driver.dependencies import DependencyLog
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from concurrent.futures import Future
@@ -24,7 +26,7 @@ class BuildContext:
 
     `search_path` is PATH as the user has it; `given` is what the objects and libraries of a link
     hold; `compiled` tells the file that each source is compiled to; `pending` what was started
-    early, by the file that it makes.
+    early, by the file that it makes; `dependencies` which further files were read for a source.
     """
 
     options: CompileOptions
@@ -37,6 +39,7 @@ class BuildContext:
     given: tuple[ObjectContents, ...] = ()
     compiled: Mapping[Path, Path] = field(default_factory=dict)
     pending: dict[Path, Future[None]] = field(default_factory=dict)
+    dependencies: DependencyLog = field(default_factory=DependencyLog)
 
     @property
     def consumer(self) -> int:

@@ -139,6 +139,7 @@ def _make_cuda_image(
     library = None
     if needs_libdevice(lowered.read_text(encoding="utf-8")):
         library = _libdevice(cuda, source)
+        context.dependencies.add(source, library, is_system=True)
     if cuda is None or options.device_code is DeviceCode.BITCODE:
         executor.tool(nvptx_bitcode_command(llvm, ready, bitcode, codegen, library), bitcode)
         return ImageFile(bitcode, target, f"+ptx{isa}")

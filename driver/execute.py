@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -130,6 +131,12 @@ class Executor:
         self.note(Command(("cp", str(made), str(output))))
         if not self.dry_run:
             publish(made, output)
+
+    def print_file(self, made: Path) -> None:
+        """Write a finished text to standard output."""
+        self.note(Command(("cat", str(made))))
+        if not self.dry_run:
+            sys.stdout.write(made.read_text(encoding="utf-8", errors="surrogateescape"))
 
     @contextlib.contextmanager
     def _timed(self, label: str, output: Path | None) -> Iterator[None]:

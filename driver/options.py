@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
+from mlir_offload.driver.depfile import DepfileRequest, quote_for_make
 from mlir_offload.toolchain.errors import UsageError
 
 
@@ -64,6 +65,7 @@ class CompileOptions:
     rocm_path: str = ""
     jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
     compiler_arguments: tuple[str, ...] = ()
+    depfile: DepfileRequest = field(default_factory=DepfileRequest)
 
     @property
     def device_code(self) -> DeviceCode:
@@ -147,6 +149,23 @@ def _jobs(options: CompileOptions, value: str) -> CompileOptions:
     return replace(options, jobs=int(value))
 
 
+def _depfile(**changes: object) -> _Apply:
+    return lambda options, _: replace(options, depfile=replace(options.depfile, **changes))  # type: ignore[arg-type]  # as above
+
+
+def _depfile_name(options: CompileOptions, value: str) -> CompileOptions:
+    return replace(options, depfile=replace(options.depfile, file=value))
+
+
+def _depfile_target(options: CompileOptions, value: str) -> CompileOptions:
+    targets = (*options.depfile.targets, value)
+    return replace(options, depfile=replace(options.depfile, targets=targets))
+
+
+def _quoted_depfile_target(options: CompileOptions, value: str) -> CompileOptions:
+    return _depfile_target(options, quote_for_make(value))
+
+
 def _save_temps(options: CompileOptions, value: str) -> CompileOptions:
     return replace(options, save_temps=Path(value))
 
@@ -166,6 +185,9 @@ _FLAGS: Mapping[str, _Apply] = {
     "-###": _set(dry_run=True),
     "-ftime-report": _set(time_report=True),
     "-save-temps": _set(save_temps=Path("mlir-offload-temps")),
+    "-MD": _depfile(is_wanted=True, has_system_files=True),
+    "-MMD": _depfile(is_wanted=True, has_system_files=False),
+    "-MP": _depfile(has_phony_targets=True),
     "-static": _link_item("-static"),
     "-pthread": _link_item("-pthread"),
     "-rdynamic": _link_item("-rdynamic"),
@@ -192,6 +214,9 @@ _JOINED_OR_SEPARATE: Mapping[str, _Apply] = {
     "-I": _compiler_argument("-I"),
     "-D": _compiler_argument("-D"),
     "-j": _jobs,
+    "-MF": _depfile_name,
+    "-MT": _depfile_target,
+    "-MQ": _quoted_depfile_target,
 }
 
 

@@ -169,6 +169,29 @@ def _anchor(binary: Path, output: Path) -> None:
     _write(output, render_anchor(binary.read_bytes()))
 
 
+@step.command("depfile")
+@click.argument("sources", nargs=-1)
+@click.option("--target", "targets", multiple=True, required=True, help="as it stands in the rule")
+@click.option("--other", "others", multiple=True, help="what was read besides the sources")
+@click.option("--from-clang", "rules", type=_PATH, multiple=True, help="a rule with more of it")
+@click.option("--phony", is_flag=True, help="give each of these a rule of its own, as -MP")
+@_output
+def _depfile(
+    sources: tuple[str, ...],
+    targets: tuple[str, ...],
+    others: tuple[str, ...],
+    rules: tuple[Path, ...],
+    *,
+    phony: bool,
+    output: Path,
+) -> None:
+    """Write the rule that tells Make what the targets depend on."""
+    from mlir_offload.driver.depfile import read_prerequisites, render_rule
+
+    included = [name for rule in rules for name in read_prerequisites(_read(rule))]
+    _write(output, render_rule(targets, sources, (*others, *included), phony=phony))
+
+
 @step.command("annotate")
 @_source
 @click.option("--device", "devices", type=_PATH, multiple=True, help="LLVM IR of a device module")
