@@ -188,10 +188,13 @@ _FLAGS: Mapping[str, _Apply] = {
     "-MD": _depfile(is_wanted=True, has_system_files=True),
     "-MMD": _depfile(is_wanted=True, has_system_files=False),
     "-MP": _depfile(has_phony_targets=True),
-    "-static": _link_item("-static"),
-    "-pthread": _link_item("-pthread"),
-    "-rdynamic": _link_item("-rdynamic"),
-    "-s": _link_item("-s"),
+    **{
+        name: _link_item(name)
+        for name in (
+            *("-static", "-static-libgcc", "-static-libstdc++"),
+            *("-pthread", "-rdynamic", "-s"),
+        )
+    },
 }
 
 _JOINED: Mapping[str, _Apply] = {
@@ -203,6 +206,8 @@ _JOINED: Mapping[str, _Apply] = {
     "--rocm-path=": _store("rocm_path"),
     "-save-temps=": _save_temps,
     "-Wl,": _link_item("-Wl,"),
+    "-fuse-ld=": _link_item("-fuse-ld="),
+    "-W": _compiler_argument("-W"),
     "-std=": _compiler_argument("-std="),
 }
 
@@ -214,6 +219,7 @@ _JOINED_OR_SEPARATE: Mapping[str, _Apply] = {
     "-I": _compiler_argument("-I"),
     "-D": _compiler_argument("-D"),
     "-j": _jobs,
+    "-z": _link_item("-Wl,-z,"),
     "-MF": _depfile_name,
     "-MT": _depfile_target,
     "-MQ": _quoted_depfile_target,

@@ -39,6 +39,9 @@ if(NOT CMAKE_MLIR_COMPILER_ID)
     OUTPUT_VARIABLE _mlir_printed ERROR_VARIABLE _mlir_printed RESULT_VARIABLE _mlir_status)
   if(NOT _mlir_printed MATCHES "^mlir-offload ([0-9][0-9.]*)")
     string(STRIP "${_mlir_printed}" _mlir_printed)
+    if(_mlir_status EQUAL 0)
+      string(REGEX REPLACE "\n.*" "" _mlir_printed "${_mlir_printed}")
+    endif()
     message(FATAL_ERROR
       "The MLIR compiler\n  \"${CMAKE_MLIR_COMPILER}\"\nis not mlir-offload: "
       "with --version it ends with status ${_mlir_status} and prints\n  ${_mlir_printed}")

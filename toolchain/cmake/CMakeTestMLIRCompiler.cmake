@@ -46,6 +46,15 @@ if(NOT DEFINED MLIR_OFFLOAD_ARCHITECTURES AND _mlir_printed MATCHES "note: ([^;\
   message(STATUS "MLIR_OFFLOAD_ARCHITECTURES: ${_mlir_archs} (${CMAKE_MATCH_1})")
 endif()
 
+# Where the libraries of the runtime are, for kernels on the CPU as well.
+execute_process(
+  COMMAND ${_mlir_command} --offload-arch=host "-###" "${CMAKE_CURRENT_LIST_DIR}/CMakeTestMLIRCompiler.mlir"
+  OUTPUT_VARIABLE _mlir_steps ERROR_VARIABLE _mlir_steps)
+separate_arguments(_mlir_steps UNIX_COMMAND "${_mlir_steps}")
+list(FILTER _mlir_steps INCLUDE REGEX "^-Wl,-rpath,")
+list(REMOVE_DUPLICATES _mlir_steps)
+list(TRANSFORM _mlir_steps REPLACE "^-Wl,-rpath," "" OUTPUT_VARIABLE CMAKE_MLIR_IMPLICIT_LINK_DIRECTORIES)
+
 # The fifth byte of an ELF file tells its word size.
 file(READ "${_mlir_program}" _mlir_class OFFSET 4 LIMIT 1 HEX)
 math(EXPR CMAKE_MLIR_SIZEOF_DATA_PTR "0x${_mlir_class} * 4")
@@ -55,7 +64,7 @@ configure_file("${CMAKE_CURRENT_LIST_DIR}/CMakeMLIRCompiler.cmake.in"
   "${CMAKE_PLATFORM_INFO_DIR}/CMakeMLIRCompiler.cmake" @ONLY)
 include("${CMAKE_PLATFORM_INFO_DIR}/CMakeMLIRCompiler.cmake")
 
-foreach(_mlir_name command archs program printed status class)
+foreach(_mlir_name command archs program printed status steps class)
   unset(_mlir_${_mlir_name})
 endforeach()
 unset(_mlir_name)
