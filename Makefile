@@ -10,3 +10,4 @@ bench:
 	sh toolchain/setup.sh test
 	.venv/bin/python tests/bench/driver.py
 	.venv/bin/python tests/bench/cpu_kernels.py
+	.venv/bin/python tests/bench/package.py

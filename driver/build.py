@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlir_offload.driver.choose import choose_release, choose_targets, choose_toolkit, places_of
+from mlir_offload.driver.choose import (
+    choose_release,
+    choose_slots,
+    choose_targets,
+    choose_toolkit,
+    places_of,
+)
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.dependencies import (
     STANDARD_STREAM,
@@ -26,6 +33,7 @@ from mlir_offload.driver.inputs import (
     has_mlir,
     read_given,
 )
+from mlir_offload.driver.jobserver import JobSlots
 from mlir_offload.driver.options import (
     MLIR_SUFFIXES,
     CompileOptions,
@@ -54,13 +62,19 @@ def build(arguments: Sequence[str], runner: Runner) -> None:
 
 def build_in(options: CompileOptions, workspace: Path, runner: Runner) -> None:
     """Do what the options ask for, with intermediate files in the workspace."""
+    slots = choose_slots(options)
+    with contextlib.closing(slots):
+        _build_with(slots, options, workspace, runner)
+
+
+def _build_with(slots: JobSlots, options: CompileOptions, workspace: Path, runner: Runner) -> None:
     for path in options.inputs:
         check_input(path)
     outputs = final_outputs(options)
     depfiles = plan_depfiles(options)
     for output in (*outputs, *(Path(planned.file) for planned in depfiles)):
         check_output(output)
-    context = _make_context(options, workspace, runner)
+    context = _make_context(slots, options, workspace, runner)
     finished = _make(context)
     # Before the outputs: what is newer than its sources has its dependencies at hand.
     for number, planned in enumerate(depfiles):
@@ -113,7 +127,9 @@ def _start_early(context: BuildContext, pool: ThreadPoolExecutor) -> None:
             context.pending[runtime.object] = pool.submit(compile_runtime, context, runtime)
 
 
-def _make_context(options: CompileOptions, workspace: Path, runner: Runner) -> BuildContext:
+def _make_context(
+    slots: JobSlots, options: CompileOptions, workspace: Path, runner: Runner
+) -> BuildContext:
     """Choose tools and targets for the command line."""
     places = places_of(options)
     given = read_given(options)
@@ -138,7 +154,7 @@ def _make_context(options: CompileOptions, workspace: Path, runner: Runner) -> B
         runner,
         show,
         workspace,
-        jobs=options.jobs,
+        slots=slots,
         verbose=options.verbose,
         dry_run=options.dry_run,
     )

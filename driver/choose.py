@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from mlir_offload.driver.jobserver import JobSlots, find_jobserver
 from mlir_offload.driver.options import MLIR_SUFFIXES, CompileOptions
 from mlir_offload.driver.report import show_note
 from mlir_offload.toolchain.errors import ToolchainError
@@ -31,6 +32,16 @@ def places_for(llvm: str = "", cuda_path: str = "", rocm_path: str = "") -> Sear
 def places_of(options: CompileOptions) -> SearchPlaces:
     """Return where to look for what this command line asks for."""
     return places_for(options.llvm, options.cuda_path, options.rocm_path)
+
+
+def choose_slots(options: CompileOptions) -> JobSlots:
+    """Return how many programs may run at once. Must be called before a file is opened.
+
+    A jobserver that is announced and out of reach allows one: who announced it counts this process.
+    """
+    found = find_jobserver(os.environ)
+    is_lost = found.is_announced and found.server is None
+    return JobSlots(1 if is_lost else options.jobs, found.server)
 
 
 def choose_release(options: CompileOptions, places: SearchPlaces, runner: Runner) -> LlvmToolchain:

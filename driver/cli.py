@@ -6,7 +6,8 @@ import contextlib
 import gc
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -23,6 +24,8 @@ usage: mlir-offload [options] FILE...             compile and link
        mlir-offload -c [options] FILE.mlir        compile to an object
        mlir-offload run [options] FILE... [-- ARGUMENT...]
                                                   compile, link and run; exit status of the program
+       mlir-offload package --image=file=FILE,triple=TRIPLE,arch=ARCH,kind=KIND ... -o FILE
+                                                  package device images into an offload binary
        mlir-offload toolchains                    show what is installed and what is missing
 
 FILE is .mlir, .o, .a, .so, .c, .cpp, .ll or .bc.
@@ -57,8 +60,7 @@ options:
 """
 
 _INTERRUPTED = 130
-# What other build systems look for, by the folder of mlir_offload.toolchain that holds it.
-_SHIPPED = {"--cmake-dir": "cmake", "--pkg-config-dir": "pkgconfig"}
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -73,6 +75,8 @@ def _guarded(arguments: tuple[str, ...]) -> int:
     verbose = "-v" in arguments
     try:
         with _interruptible(runner):
+            arguments = _expanded(arguments)
+            verbose = "-v" in arguments
             return _dispatch(arguments, runner)
     except MlirOffloadError as error:
         show(render_error(error, verbose=verbose))
@@ -87,6 +91,14 @@ def _guarded(arguments: tuple[str, ...]) -> int:
         return InputOutputError.exit_status
 
 
+def _expanded(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    if arguments[:1] == ("step",) or not any(word.startswith("@") for word in arguments):
+        return arguments
+    from mlir_offload.driver.response_file import expand_arguments
+
+    return expand_arguments(arguments)
+
+
 def _input_output(error: OSError) -> InputOutputError:
     where = f"{error.filename}: " if error.filename else ""
     return InputOutputError(
@@ -97,12 +109,14 @@ def _input_output(error: OSError) -> InputOutputError:
 
 @contextlib.contextmanager
 def _interruptible(runner: ProcessRunner) -> Iterator[None]:
-    """End the children at Ctrl-C or SIGTERM; the workspace is removed as the stack unwinds."""
+    """End the children at Ctrl-C, SIGTERM or SIGHUP; the workspace is removed as the stack unwinds."""
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (signature of a handler)
         runner.interrupt()
 
-    previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    # What the parent has ignored, as nohup and the background of a shell do, stays ignored.
+    heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    previous = {number: signal.signal(number, stop) for number in heard}
     try:
         yield
     finally:
@@ -110,38 +124,60 @@ def _interruptible(runner: ProcessRunner) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _find_answer(first: str) -> str:
-    """Return what is printed where the first word only asks about the compiler, or nothing."""
-    if first in {"--help", "-h", "-help"}:
-        return _USAGE
-    if first == "--version":
-        return f"mlir-offload {__version__}\n"
-    if first in _SHIPPED:
-        return f"{Path(toolchain.__file__).resolve().parent / _SHIPPED[first]}\n"
-    return ""
-
-
 def _dispatch(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
     """Call the verb, or the compiler where the first word is none."""
     first = arguments[0] if arguments else "--help"
-    answer = _find_answer(first)
-    if answer:
-        sys.stdout.write(answer)
+    if first in {"--help", "-h", "-help"}:
+        sys.stdout.write(_USAGE)
         return 0
-    if first == "step":
-        from mlir_offload.driver.steps import run_step
-
-        run_step(arguments[1:])
+    if first == "--version":
+        sys.stdout.write(f"mlir-offload {__version__}\n")
         return 0
-    if first == "toolchains":
-        from mlir_offload.driver.toolchains import show_toolchains
-
-        return show_toolchains(arguments[1:], runner)
-    if first == "run":
-        from mlir_offload.driver.run import run_program
-
-        return run_program(arguments[1:], runner)
+    if first in _VERBS:
+        return _VERBS[first](arguments[1:], runner)
     from mlir_offload.driver.build import build
 
     build(arguments, runner)
     return 0
+
+
+# A verb is loaded when it is called: the others need not wait for it.
+def _step(arguments: Sequence[str], _: ProcessRunner) -> int:
+    from mlir_offload.driver.steps import run_step
+
+    run_step(arguments)
+    return 0
+
+
+def _toolchains(arguments: Sequence[str], runner: ProcessRunner) -> int:
+    from mlir_offload.driver.toolchains import show_toolchains
+
+    return show_toolchains(arguments, runner)
+
+
+def _run(arguments: Sequence[str], runner: ProcessRunner) -> int:
+    from mlir_offload.driver.run import run_program
+
+    return run_program(arguments, runner)
+
+
+def _package(arguments: Sequence[str], runner: ProcessRunner) -> int:
+    from mlir_offload.driver.package import package
+
+    return package(arguments, runner)
+
+
+def _print_directory(name: str, _: Sequence[str], __: ProcessRunner) -> int:
+    """Print the folder of mlir_offload.toolchain that holds what another build system looks for."""
+    sys.stdout.write(f"{Path(toolchain.__file__).resolve().parent / name}\n")
+    return 0
+
+
+_VERBS: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
+    "--cmake-dir": partial(_print_directory, "cmake"),
+    "--pkg-config-dir": partial(_print_directory, "pkgconfig"),
+    "package": _package,
+    "run": _run,
+    "step": _step,
+    "toolchains": _toolchains,
+}

@@ -139,7 +139,8 @@ def _runtime_arguments(context: BuildContext, runtime: HostRuntime) -> tuple[str
 def _device_arguments(context: BuildContext, runtime: HostRuntime) -> list[str]:
     """Return what the linker wrapper needs to link the device code of each kind."""
     abi = load_abi(context.consumer)
-    arguments = [f"-Wl,--wrapper-jobs={context.options.jobs}"]
+    jobs = context.executor.slots.for_child(takes_jobserver=abi.takes_jobserver)
+    arguments = [f"-Wl,--wrapper-jobs={jobs}"]
     if Kind.CUDA in runtime.kinds:
         arguments += abi.cuda_path_arguments(_cuda_directory(context))
         arguments += abi.device_opt_arguments(NVPTX_TRIPLE, context.options.opt_level)

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlir_offload.offload.image import DeviceImage, image_kind_of
 from mlir_offload.toolchain.errors import MlirOffloadError, UsageError
-from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.toolchain.target import Kind
 from mlir_offload.toolchain.version import parse_version
 
 if TYPE_CHECKING:
     from mlir_offload.offload.entry import OffloadEntry
+    from mlir_offload.offload.packager import ImageArgument
 
 # A comma in a file name does not end the value.
 _IMAGE_PARTS = re.compile(r",(?=(?:file|triple|arch|kind|feature)=)")
@@ -129,14 +129,12 @@ def unsplit(output: Path) -> Path:
 @_output
 def _package(images: tuple[str, ...], consumer: str, output: Path) -> None:
     """Write device images into one offload binary, as clang-offload-packager does."""
+    from mlir_offload.driver.package_file import write_package
     from mlir_offload.offload.abi import load_abis
-    from mlir_offload.offload.binary import serialize_binary
-    from mlir_offload.offload.consumer import check_images
 
-    abis = load_abis(consumer)
-    parsed = [_image(text) for text in images]
-    check_images(parsed, abis)
-    output.write_bytes(serialize_binary(parsed, abis[-1]))
+    arguments = [_image_argument(text) for text in images]
+    files = [(argument, argument.value("file")) for argument in arguments]
+    write_package(files, load_abis(consumer), output)
 
 
 @step.command("cuda-directory")
@@ -255,16 +253,19 @@ def located(location: str) -> Iterator[None]:
         raise
 
 
-def _image(text: str) -> DeviceImage:
+def _image_argument(text: str) -> ImageArgument:
     """Read one `--image=` argument. Raises UsageError where a key is missing."""
-    values = dict(part.partition("=")[::2] for part in _IMAGE_PARTS.split(text))
-    missing = [key for key in ("file", "triple", "arch", "kind") if not values.get(key)]
+    from mlir_offload.offload.packager import image_argument
+
+    words = _IMAGE_PARTS.split(text)
+    # The CPU has no architecture in the container.
+    stored = ["arch=" if "kind=openmp" in words and word == "arch=host" else word for word in words]
+    keys = {word.partition("=")[0] for word in words if not word.endswith("=")}
+    missing = [key for key in ("file", "triple", "arch", "kind") if key not in keys]
     if missing:
         msg = f"--image={text}: no {' or '.join(missing)}"
         raise UsageError(msg, hint="write --image=file=FILE,triple=TRIPLE,arch=ARCH,kind=KIND")
-    data = Path(values["file"]).read_bytes()
-    target = Target(Kind(values["kind"]), values["triple"], values["arch"])
-    return DeviceImage(target, data, image_kind_of(data), feature=values.get("feature", ""))
+    return image_argument(stored)
 
 
 def _variable(text: str) -> OffloadEntry:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from mlir_offload.toolchain.errors import InputOutputError
+
+_STANDARD_OUTPUT = Path("-")
 
 
 @contextlib.contextmanager
@@ -78,6 +81,37 @@ def publish(made: Path, output: Path) -> None:
         ) from error
     finally:
         beside.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def open_output(output: Path) -> Iterator[int]:
+    """Open a file to write `output` into; it gets its name when the block ends without an error.
+
+    `-` is the standard output; a device or a pipe takes the bytes as they come. Raises
+    InputOutputError where it cannot be written; nothing is left behind then.
+    """
+    if output == _STANDARD_OUTPUT:
+        yield sys.stdout.fileno()
+        return
+    is_file = output.is_file() or not output.exists()
+    if is_file or output.is_dir():
+        check_output(output)
+    place = output.with_name(f".{output.name}.{os.getpid()}.tmp") if is_file else output
+    try:
+        descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+        if is_file:
+            place.replace(output)
+    except OSError as error:
+        msg = f"cannot write {output}: {error.strerror}"
+        hint = "free some space, or choose another place with -o"
+        raise InputOutputError(msg, hint=hint) from error
+    finally:
+        if is_file:
+            place.unlink(missing_ok=True)
 
 
 def _copy_into(made: Path, output: Path) -> None:

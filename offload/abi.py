@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from mlir_offload.offload.image import ImageForm
+from mlir_offload.offload.string_order import CONTAINERS
 from mlir_offload.toolchain.errors import CompatibilityError, UsageError
 from mlir_offload.toolchain.tables import load_table
 
@@ -19,6 +21,8 @@ ANY_CONSUMER = "any"
 _FIELD_BYTES = {"i16": 2, "i32": 4, "i64": 8, "ptr": 8}
 _ROW_LISTS = (
     ("container", "rows"),
+    ("image_kinds_by_ending",),
+    *(("linked_images", device) for device in ("nvptx", "amdgcn", "spirv", "host")),
     ("offload_kinds",),
     ("entries",),
     ("entry_values",),
@@ -26,6 +30,7 @@ _ROW_LISTS = (
     ("linker_wrapper", "cuda_path"),
     ("linker_wrapper", "device_opt_level"),
     ("linker_wrapper", "device_feature"),
+    ("linker_wrapper", "jobserver"),
 )
 
 
@@ -98,8 +103,8 @@ class OffloadAbi:
     """What the linker wrapper and the runtimes of one LLVM release read."""
 
     major: int
-    container_version: int
-    string_keys: tuple[str, ...]
+    string_containers: tuple[str, str]
+    image_kinds_by_ending: tuple[tuple[str, int], ...]
     kind_codes: tuple[tuple[str, int], ...]
     entry: EntryLayout
     entry_values: EntryValues
@@ -107,6 +112,7 @@ class OffloadAbi:
     device_opt_argument: str
     device_feature_argument: str
     cuda_arguments: tuple[str, ...]
+    takes_jobserver: bool
 
     def kind_code(self, kind: Kind) -> int:
         """Return the number of an offload kind in containers and entries.
@@ -146,13 +152,13 @@ def load_abi(major: int) -> OffloadAbi:
     first, last = table["majors"]["first"], table["majors"]["last"]
     if not first <= major <= last:
         msg = f"the offloading ABI of LLVM {major} is not known (known: {first} to {last})"
-        raise CompatibilityError(msg, hint="name a release in that range with --llvm=")
-    container = row_of(table["container"]["rows"], major)
+        raise CompatibilityError(msg, hint="name a release in that range")
+    first_container, second_container = row_of(table["container"]["rows"], major)["containers"]
     wrapper = table["linker_wrapper"]
     return OffloadAbi(
         major=major,
-        container_version=table["container"]["written_version"],
-        string_keys=tuple(container["string_keys"]),
+        string_containers=(first_container, second_container),
+        image_kinds_by_ending=tuple(row_of(table["image_kinds_by_ending"], major)["kinds"].items()),
         kind_codes=tuple(row_of(table["offload_kinds"], major)["codes"].items()),
         entry=_entry_layout(row_of(table["entries"], major)),
         entry_values=_entry_values(row_of(table["entry_values"], major)),
@@ -160,6 +166,7 @@ def load_abi(major: int) -> OffloadAbi:
         device_opt_argument=row_of(wrapper["device_opt_level"], major)["argument"],
         device_feature_argument=row_of(wrapper["device_feature"], major)["argument"],
         cuda_arguments=tuple(row_of(wrapper["cuda_path"], major)["arguments"]),
+        takes_jobserver=row_of(wrapper["jobserver"], major)["taken"],
     )
 
 
@@ -222,10 +229,27 @@ def check_table(table: Mapping[str, Any]) -> None:
         for key in path:
             rows = rows[key]
         check_rows(".".join(path), rows, first)
+    _check_container_rows(table["container"]["rows"])
+    _check_image_rows(table["linked_images"])
     for row in table["entries"]:
         unknown = {field.partition(":")[2] for field in row["fields"]} - _FIELD_BYTES.keys()
         if unknown:
             msg = f"entries since {row['since']}: unknown field types {sorted(unknown)}"
+            raise ValueError(msg)
+
+
+def _check_container_rows(rows: Sequence[Mapping[str, Any]]) -> None:
+    unknown = {name for row in rows for name in row["containers"]} - CONTAINERS
+    if unknown:
+        msg = f"container: unknown containers {sorted(unknown)}"
+        raise ValueError(msg)
+
+
+def _check_image_rows(devices: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    for device, rows in devices.items():
+        unknown = {form for row in rows for form in row["forms"]} - set(ImageForm)
+        if unknown:
+            msg = f"linked_images.{device}: unknown forms {sorted(unknown)}"
             raise ValueError(msg)
 
 

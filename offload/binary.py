@@ -1,25 +1,41 @@
-"""Write and read offload binaries, the container of device images (`llvm/Object/OffloadBinary.h`)."""
+"""Read offload binaries, LLVM's container of device images, in their versions 1, 2 and 3.
+
+What is promised of bytes from strangers: images are not copied; what is decompressed is at most
+`_INFLATION_LIMIT` times the size of all (and 64 KiB); the time is linear in the size.
+"""
 
 from __future__ import annotations
 
-import struct
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
-from mlir_offload.offload.abi import OffloadAbi, kind_names
-from mlir_offload.toolchain.errors import VerificationError
+from mlir_offload.offload.abi import kind_names
+from mlir_offload.offload.binary_layout import (
+    ALIGNMENT,
+    ENTRY,
+    HEADER,
+    INFLATED_SIZE,
+    MAGIC,
+    STRING_ENTRY,
+    STRING_ENTRY_V1,
+    aligned,
+)
+from mlir_offload.offload.compression import inflate_zlib, inflate_zstd
+from mlir_offload.toolchain.byte_view import ByteView, memory_view
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from mlir_offload.offload.image import DeviceImage
-
-MAGIC = b"\x10\xff\x10\xad"
-_VERSION = 1
-_ALIGNMENT = 8
-_HEADER = struct.Struct("<4sIQQQ")
-_ENTRY = struct.Struct("<HHIQQQQ")
-_STRING = struct.Struct("<QQ")
+_FORM = "offload binary"
+_FIRST_VERSION, _LAST_VERSION = 1, 3
+_COMPRESSED_SINCE = 3
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+# No compiler's output is compressed better than this; a bomb is.
+_INFLATION_LIMIT = 256
+# Strings may share bytes, so that their sum may exceed the size of the binary, by little in real ones.
+_TEXT_LIMIT = 8
+_FLOOR = 1 << 16
+# Headers and strings stand at the front: what a first read takes serves most others.
+_WINDOW = 1 << 12
+_TEXT_CHUNK = 1 << 8
+_STRING_COUNT_AT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +43,16 @@ class PackagedImage:
     """One image as a container holds it; `strings` are the packager's keys in their order.
 
     `kind` is the offload kind's name, or `kind-N` for a number that no release gives a name.
+    `content` is a view of the image, readable for as long as the file is open; `version` is that of
+    the container.
     """
 
     kind: str
     image_kind: int
     flags: int
     strings: tuple[tuple[str, str], ...]
-    data: bytes
+    content: ByteView
+    version: int = 1
 
     @property
     def triple(self) -> str:
@@ -45,159 +64,187 @@ class PackagedImage:
         """Return the architecture, empty where none is stored."""
         return dict(self.strings).get("arch", "")
 
+    @property
+    def data(self) -> bytes:
+        """Return a copy of the image."""
+        return self.content.whole()
 
-def serialize_binary(images: Iterable[DeviceImage], abi: OffloadAbi) -> bytes:
-    """Return the bytes that the packager of the consumer's release writes for these images."""
-    return b"".join(_serialize_image(image, abi) for image in images)
+
+def read_binary(view: ByteView) -> tuple[PackagedImage, ...]:
+    """Read every image of concatenated containers.
+
+    Raises VerificationError with the offset and the field for anything that is no container of a
+    known version.
+    """
+    return tuple(_iterate(replace(view, form=_FORM)))
 
 
 def parse_binary(data: bytes, *, location: str = "") -> tuple[PackagedImage, ...]:
-    """Read every image of concatenated containers.
-
-    Raises VerificationError with the offset and the field for anything that is no version 1.
-    """
-    return tuple(_iterate(data, location))
-
-
-def string_table(strings: Iterable[str]) -> tuple[bytes, dict[str, int]]:
-    """Return the table as `llvm::StringTableBuilder` (ELF) lays it out, and each string's offset.
-
-    A string that ends another one shares its bytes.
-    """
-    unique = sorted(
-        {text.encode() for text in strings if text}, key=lambda raw: raw[::-1], reverse=True
-    )
-    table = bytearray(b"\0")
-    offsets = {"": 0}
-    previous = b""
-    for raw in unique:
-        if previous.endswith(raw):
-            offsets[raw.decode()] = len(table) - len(raw) - 1
-            continue
-        offsets[raw.decode()] = len(table)
-        table += raw + b"\0"
-        previous = raw
-    return bytes(table), offsets
-
-
-def _serialize_image(image: DeviceImage, abi: OffloadAbi) -> bytes:
-    values = image.strings
-    strings = [(key, values[key]) for key in abi.string_keys if key in values]
-    table, offsets = string_table(text for pair in strings for text in pair)
-    strings_at = _HEADER.size + _ENTRY.size
-    table_at = strings_at + _STRING.size * len(strings)
-    image_at = _aligned(table_at + len(table))
-    size = _aligned(image_at + len(image.data))
-    parts = (
-        _HEADER.pack(MAGIC, abi.container_version, size, _HEADER.size, _ENTRY.size),
-        _ENTRY.pack(
-            image.image_kind,
-            abi.kind_code(image.target.kind),
-            0,
-            strings_at,
-            len(strings),
-            image_at,
-            len(image.data),
-        ),
-        *(
-            _STRING.pack(table_at + offsets[key], table_at + offsets[value])
-            for key, value in strings
-        ),
-        table.ljust(image_at - table_at, b"\0"),
-        image.data.ljust(size - image_at, b"\0"),
-    )
-    return b"".join(parts)
-
-
-def _aligned(offset: int) -> int:
-    return -(-offset // _ALIGNMENT) * _ALIGNMENT
+    """Read every image of concatenated containers in memory. Raises as read_binary."""
+    return read_binary(memory_view(data, location=location))
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
-    """One container within `data`, from `start` to `end`; every access is checked."""
+class _Header:
+    version: int
+    size: int
+    entries_at: int
+    count: int
+    inflated_size: int
 
-    data: bytes
-    start: int
-    end: int
-    location: str
-
-    def unpack(self, layout: struct.Struct, offset: int, field: str) -> tuple[int, ...]:
-        self.check(offset, layout.size, field)
-        return layout.unpack_from(self.data, self.start + offset)
-
-    def bytes_at(self, offset: int, size: int, field: str) -> bytes:
-        self.check(offset, size, field)
-        return self.data[self.start + offset : self.start + offset + size]
-
-    def text_at(self, offset: int, field: str) -> str:
-        self.check(offset, 1, field)
-        begin = self.start + offset
-        stop = self.data.find(b"\0", begin, self.end)
-        if stop < 0:
-            raise self.malformed(offset, field, "the string has no end")
-        try:
-            return self.data[begin:stop].decode()
-        except UnicodeDecodeError:
-            raise self.malformed(offset, field, "the string is not UTF-8") from None
-
-    def check(self, offset: int, size: int, field: str) -> None:
-        if offset + size > self.end - self.start:
-            raise self.malformed(offset, field, f"{size} bytes do not fit in the container")
-
-    def malformed(self, offset: int, field: str, reason: str) -> VerificationError:
-        return _malformed(self.start + offset, field, reason, self.location)
+    @property
+    def is_compressed(self) -> bool:
+        return self.inflated_size != 0
 
 
-def _iterate(data: bytes, location: str) -> Iterator[PackagedImage]:
+@dataclass(slots=True)
+class _Container:
+    """One container, its first bytes read already, and how much more may be read from it."""
+
+    view: ByteView
+    version: int
+    window: bytes
+    texts: dict[tuple[int, int | None], str]
+    text_left: int
+    string_entries_left: int
+
+    def read(self, offset: int, size: int, field: str) -> bytes:
+        """Return bytes, from the window where they lie in it."""
+        self.view.check(offset, size, field)
+        if offset + size <= len(self.window):
+            return self.window[offset : offset + size]
+        return self.view.read(offset, size, field)
+
+    def text(self, offset: int, size: int | None, field: str) -> str:
+        """Return the string at an offset, which is read once; without a size it ends at a NUL."""
+        found = self.texts.get((offset, size))
+        if found is None:
+            raw = (
+                self._terminated(offset, field)
+                if size is None
+                else self._sized(offset, size, field)
+            )
+            self.text_left -= len(raw)
+            # The packager takes any bytes; what is no text is still to be shown.
+            found = self.texts[offset, size] = raw.decode(errors="backslashreplace")
+        return found
+
+    def _sized(self, offset: int, size: int, field: str) -> bytes:
+        self._check_text(offset, size, field)
+        return self.read(offset, size, field)
+
+    def _terminated(self, offset: int, field: str) -> bytes:
+        self.view.check(offset, 1, field)
+        text = bytearray()
+        while True:
+            at = offset + len(text)
+            if at == self.view.size:
+                raise self.view.malformed(offset, field, "the string has no end")
+            chunk = self.read(at, min(_TEXT_CHUNK + len(text), self.view.size - at), field)
+            end = chunk.find(b"\0")
+            text += chunk if end < 0 else chunk[:end]
+            self._check_text(offset, len(text), field)
+            if end >= 0:
+                return bytes(text)
+
+    def _check_text(self, offset: int, size: int, field: str) -> None:
+        if size > self.text_left:
+            reason = "the strings name the same bytes more often than any real container does"
+            raise self.view.malformed(offset, field, reason)
+
+
+def _iterate(view: ByteView) -> Iterator[PackagedImage]:
     start = 0
-    while start < len(data):
-        reader = _Reader(data, start, len(data), location)
-        size, entry_at = _read_header(reader)
-        yield _read_image(_Reader(data, start, start + size, location), entry_at)
-        start += size
+    inflatable = _FLOOR + _INFLATION_LIMIT * view.size
+    while start < view.size:
+        rest = view.part(start, view.size - start, "header")
+        header = _read_header(rest)
+        inflatable -= header.inflated_size
+        if inflatable < 0:
+            reason = f"{header.inflated_size} bytes are more than {view.size} stored ones hold"
+            raise rest.malformed(HEADER.size, "inflated size", reason)
+        container = rest.part(0, header.size, "size")
+        yield from _images(container, header)
+        start = aligned(start + header.size)
 
 
-def _read_header(reader: _Reader) -> tuple[int, int]:
-    reader.check(0, _HEADER.size, "header")
-    magic, version, size, entry_at, entry_size = _HEADER.unpack_from(reader.data, reader.start)
-    if magic != MAGIC:
-        raise reader.malformed(0, "magic", f"found {magic.hex()}, expected {MAGIC.hex()}")
-    if version != _VERSION:
-        raise reader.malformed(4, "version", f"version {version} is not supported, only {_VERSION}")
-    if not _HEADER.size <= size <= reader.end - reader.start or size % _ALIGNMENT:
-        raise reader.malformed(8, "size", f"{size} is no size of a container here")
-    if entry_size != _ENTRY.size:
-        raise reader.malformed(24, "entry size", f"found {entry_size}, expected {_ENTRY.size}")
-    return size, entry_at
-
-
-def _read_image(reader: _Reader, entry_at: int) -> PackagedImage:
-    image_kind, kind, flags, strings_at, count, image_at, image_size = reader.unpack(
-        _ENTRY, entry_at, "entry"
+def _images(view: ByteView, header: _Header) -> Iterator[PackagedImage]:
+    if header.is_compressed:
+        view = _inflated(view, header)
+    container = _Container(
+        view,
+        header.version,
+        window=view.head(_WINDOW),
+        texts={},
+        text_left=min(_TEXT_LIMIT * view.size, _FLOOR + view.size),
+        string_entries_left=view.size // STRING_ENTRY_V1.size,
     )
-    reader.check(strings_at, count * _STRING.size, "string entries")
-    pairs = [
-        reader.unpack(_STRING, strings_at + index * _STRING.size, "string entry")
-        for index in range(count)
-    ]
+    entries = container.read(header.entries_at, ENTRY.size * header.count, "entry")
+    for index, fields in enumerate(ENTRY.iter_unpack(entries)):
+        yield _read_image(container, fields, header.entries_at + index * ENTRY.size)
+
+
+def _read_header(view: ByteView) -> _Header:
+    magic, version, size, entries_at, last = view.unpack(HEADER, 0, "header")
+    if magic != MAGIC:
+        raise view.malformed(0, "magic", f"found {magic.hex()}, expected {MAGIC.hex()}")
+    if not _FIRST_VERSION <= version <= _LAST_VERSION:
+        known = f"{_FIRST_VERSION} to {_LAST_VERSION}"
+        error = view.malformed(4, "version", f"version {version} is not supported, only {known}")
+        error.hint = "use a release of mlir-offload that knows the LLVM that wrote it"
+        raise error
+    inflated_size = 0
+    least = HEADER.size
+    if version >= _COMPRESSED_SINCE:
+        (inflated_size,) = view.unpack(INFLATED_SIZE, HEADER.size, "inflated size")
+        least += INFLATED_SIZE.size
+    if not least <= size <= view.size or (not inflated_size and size % ALIGNMENT):
+        raise view.malformed(8, "size", f"{size} is no size of a container here")
+    if version == 1:
+        if last != ENTRY.size:
+            raise view.malformed(24, "entry size", f"found {last}, expected {ENTRY.size}")
+        return _Header(version, size, entries_at, 1, 0)
+    return _Header(version, size, entries_at, last, inflated_size)
+
+
+def _inflated(view: ByteView, header: _Header) -> ByteView:
+    """Return the container with all behind its header decompressed; offsets are as in that."""
+    stored = header.size - header.entries_at
+    size = header.inflated_size - header.entries_at
+    if header.entries_at < HEADER.size + INFLATED_SIZE.size or stored < 0:
+        raise view.malformed(16, "entries offset", f"{header.entries_at} is not behind the header")
+    if size < 0:
+        reason = f"{header.inflated_size} is less than the header"
+        raise view.malformed(HEADER.size, "inflated size", reason)
+    body = view.read(header.entries_at, stored, "compressed content")
+    inflate = inflate_zstd if body[:4] == _ZSTD_MAGIC else inflate_zlib
+    try:
+        inflated = inflate(body, size)
+    except ValueError as error:
+        raise view.malformed(header.entries_at, "compressed content", str(error)) from error
+    front = view.read(0, header.entries_at, "header")
+    return memory_view(front + inflated, form=f"{_FORM}, decompressed", location=view.location)
+
+
+def _read_image(container: _Container, fields: tuple[int, ...], entry_at: int) -> PackagedImage:
+    image_kind, kind, flags, strings_at, count, image_at, image_size = fields
+    if count > container.string_entries_left:
+        reason = f"{count} string entries do not fit in the container"
+        raise container.view.malformed(entry_at + _STRING_COUNT_AT, "string count", reason)
+    container.string_entries_left -= count
     return PackagedImage(
         kind=dict(kind_names()).get(kind, f"kind-{kind}" if kind else "none"),
         image_kind=image_kind,
         flags=flags,
-        strings=_read_strings(reader, pairs),
-        data=reader.bytes_at(image_at, image_size, "image"),
+        strings=tuple(_strings(container, strings_at, count)),
+        content=container.view.part(image_at, image_size, "image", form="device image"),
+        version=container.version,
     )
 
 
-def _read_strings(reader: _Reader, pairs: Sequence[tuple[int, ...]]) -> tuple[tuple[str, str], ...]:
-    return tuple(
-        (reader.text_at(key, "string key"), reader.text_at(value, "string value"))
-        for key, value in pairs
-    )
-
-
-def _malformed(offset: int, field: str, reason: str, location: str) -> VerificationError:
-    msg = f"malformed offload binary: {field} at offset {offset}: {reason}"
-    hint = "compile the object again; LLVM 23 and newer write containers that this reader does not know"
-    return VerificationError(msg, hint=hint, location=location)
+def _strings(container: _Container, offset: int, count: int) -> Iterator[tuple[str, str]]:
+    layout = STRING_ENTRY_V1 if container.version == 1 else STRING_ENTRY
+    rows = container.read(offset, layout.size * count, "string entries")
+    for key_at, value_at, *size in layout.iter_unpack(rows):
+        key = container.text(key_at, None, "string key")
+        yield key, container.text(value_at, size[0] if size else None, "string value")

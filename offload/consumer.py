@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlir_offload.offload.image import DeviceImage, ImageKind
+from mlir_offload.offload.image import ImageForm
 from mlir_offload.toolchain.errors import CompatibilityError
 
 if TYPE_CHECKING:
@@ -29,14 +29,12 @@ def check_kinds(kinds: Iterable[Kind], abis: Sequence[OffloadAbi]) -> None:
             raise CompatibilityError(msg, hint=_HINT)
 
 
-def check_images(images: Iterable[DeviceImage], abis: Sequence[OffloadAbi]) -> None:
+def check_form(form: ImageForm, name: str, abis: Sequence[OffloadAbi]) -> None:
     """Raise CompatibilityError for an image that not all of the releases would link.
 
     Bitcode is refused where there are several: an older release does not read a newer one's, and
     a newer one finds no kernel in an older one's (NVPTX kernels were marked in metadata).
     """
-    for image in images:
-        check_kinds((image.target.kind,), abis)
-        if len(abis) > 1 and image.image_kind is ImageKind.BITCODE:
-            msg = f"bitcode for {image.target} is not read alike by several releases of LLVM"
-            raise CompatibilityError(msg, hint=f"package a relocatable object, or {_HINT}")
+    if len(abis) > 1 and form is ImageForm.BITCODE:
+        msg = f"{name}: bitcode is not read alike by several releases of LLVM"
+        raise CompatibilityError(msg, hint=f"package a relocatable object, or {_HINT}")

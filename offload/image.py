@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING
 
 from mlir_offload.toolchain.target import Kind
@@ -11,9 +12,16 @@ from mlir_offload.toolchain.target import Kind
 if TYPE_CHECKING:
     from mlir_offload.toolchain.target import Target
 
+# How many bytes of an image are needed to tell its form: PTX may start with a long comment.
+FORM_BYTES = 1 << 12
+
 _BITCODE_MAGICS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 _ELF_MAGIC = b"\x7fELF"
+_ELF_BIG_ENDIAN = 2
 _ELF_MACHINE_CUDA = 190
+_ELF_MACHINE_AMDGPU = 224
+_ELF_TYPES = {1: "relocatable", 2: "executable", 3: "shared"}
+_PTX = re.compile(rb"(?:\s|//[^\n]*\n|/\*.*?\*/)*+\.version\s", re.DOTALL)
 
 
 class ImageKind(IntEnum):
@@ -25,6 +33,26 @@ class ImageKind(IntEnum):
     CUBIN = 3
     FATBINARY = 4
     PTX = 5
+    SPIRV = 6
+
+
+class ImageForm(StrEnum):
+    """What an image is by its content, as finely as a link can tell apart."""
+
+    BITCODE = "LLVM bitcode"
+    OBJECT = "relocatable object"
+    EXECUTABLE = "executable"
+    SHARED_OBJECT = "shared object"
+    RELOCATABLE_CUBIN = "relocatable cubin"
+    EXECUTABLE_CUBIN = "executable cubin"
+    AMDGPU_OBJECT = "relocatable AMDGPU object"
+    HSACO = "linked AMDGPU code object"
+    FATBINARY = "fat binary of CUDA"
+    BUNDLE = "offload bundle"
+    OFFLOAD_BINARY = "offload binary"
+    PTX = "PTX"
+    SPIRV = "SPIR-V"
+    UNKNOWN = "file of an unknown format"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +77,63 @@ class DeviceImage:
         return {**strings, "feature": self.feature} if self.feature else strings
 
 
+_MAGICS: tuple[tuple[bytes, ImageForm], ...] = (
+    *((magic, ImageForm.BITCODE) for magic in _BITCODE_MAGICS),
+    (b"\x50\xed\x55\xba", ImageForm.FATBINARY),
+    (b"__CLANG_OFFLOAD_BUNDLE__", ImageForm.BUNDLE),
+    (b"CCOB", ImageForm.BUNDLE),
+    (b"\x10\xff\x10\xad", ImageForm.OFFLOAD_BINARY),
+    (b"\x03\x02\x23\x07", ImageForm.SPIRV),
+    (b"\x07\x23\x02\x03", ImageForm.SPIRV),
+)
+
+_ELF_FORMS = {
+    ("relocatable", _ELF_MACHINE_CUDA): ImageForm.RELOCATABLE_CUBIN,
+    ("executable", _ELF_MACHINE_CUDA): ImageForm.EXECUTABLE_CUBIN,
+    ("relocatable", _ELF_MACHINE_AMDGPU): ImageForm.AMDGPU_OBJECT,
+    ("shared", _ELF_MACHINE_AMDGPU): ImageForm.HSACO,
+}
+_OTHER_ELF_FORMS = {
+    "relocatable": ImageForm.OBJECT,
+    "executable": ImageForm.EXECUTABLE,
+    "shared": ImageForm.SHARED_OBJECT,
+}
+
+_KINDS = {
+    ImageForm.BITCODE: ImageKind.BITCODE,
+    ImageForm.RELOCATABLE_CUBIN: ImageKind.CUBIN,
+    ImageForm.EXECUTABLE_CUBIN: ImageKind.CUBIN,
+    ImageForm.FATBINARY: ImageKind.FATBINARY,
+    ImageForm.PTX: ImageKind.PTX,
+    ImageForm.SPIRV: ImageKind.SPIRV,
+}
+_ELF_KINDS = frozenset({*_OTHER_ELF_FORMS.values(), *_ELF_FORMS.values()})
+
+
 def is_bitcode(data: bytes) -> bool:
     """Return whether the bytes start as LLVM bitcode does, raw or in its wrapper header."""
     return data[:4] in _BITCODE_MAGICS
 
 
+def image_form_of(head: bytes) -> ImageForm:
+    """Return what the first bytes (FORM_BYTES of them, or all there are) tell."""
+    for magic, form in _MAGICS:
+        if head.startswith(magic):
+            return form
+    if head.startswith(_ELF_MAGIC):
+        return _elf_form(head)
+    return ImageForm.PTX if _PTX.match(head[:FORM_BYTES]) else ImageForm.UNKNOWN
+
+
 def image_kind_of(data: bytes) -> ImageKind:
-    """Return the format that the first bytes tell; NONE where they tell none."""
-    if is_bitcode(data):
-        return ImageKind.BITCODE
-    if data[:4] != _ELF_MAGIC:
-        return ImageKind.NONE
-    is_cubin = int.from_bytes(data[18:20], "little") == _ELF_MACHINE_CUDA
-    return ImageKind.CUBIN if is_cubin else ImageKind.OBJECT
+    """Return the image kind that the first bytes tell; NONE where they tell none."""
+    form = image_form_of(data)
+    return _KINDS.get(form, ImageKind.OBJECT if form in _ELF_KINDS else ImageKind.NONE)
+
+
+def _elf_form(head: bytes) -> ImageForm:
+    """Return what `e_type` and `e_machine` tell, which follow the 16 bytes of `e_ident`."""
+    order = "big" if head[5:6] == bytes([_ELF_BIG_ENDIAN]) else "little"
+    sort = _ELF_TYPES.get(int.from_bytes(head[16:18], order), "")  # type: ignore[arg-type]
+    machine = int.from_bytes(head[18:20], order)  # type: ignore[arg-type]
+    return _ELF_FORMS.get((sort, machine), _OTHER_ELF_FORMS.get(sort, ImageForm.UNKNOWN))

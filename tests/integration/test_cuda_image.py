@@ -14,13 +14,13 @@ from mlir_offload.driver.choose import choose_toolkit, places_for
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.anchor import empty_image_command, render_anchor, targets_to_anchor
 from mlir_offload.offload.annotate import HostKernel, annotate_host
-from mlir_offload.offload.binary import serialize_binary
 from mlir_offload.offload.coverage import KernelImage, check_coverage, held_kernels
 from mlir_offload.offload.fatbin import cubin_kernels, read_fatbins
 from mlir_offload.offload.fatbinary_adapter import CudaTools, write_cuda_directory
 from mlir_offload.offload.host_module import kernel_signatures
 from mlir_offload.offload.image import DeviceImage, ImageKind, image_kind_of
 from mlir_offload.offload.objects import read_objects
+from mlir_offload.offload.packager import serialize_binary
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import ToolchainError, VerificationError
 from mlir_offload.toolchain.llvm import LlvmToolchain

@@ -109,7 +109,8 @@ def test_the_steps_take_any_release_and_device_globals(
     mlir_offload: list[str], tmp_path: Path
 ) -> None:
     image, binary, host, output = (tmp_path / name for name in ("k.o", "k.offload", "h.ll", "o.ll"))
-    image.write_bytes(b"\x7fELF")
+    # The head of a relocatable x86-64 object, which is all that packaging looks at.
+    image.write_bytes(b"\x7fELF\2\1\1" + bytes(9) + b"\1\0\x3e\0")
     host.write_text("@shadow = global i32 0\n", encoding="utf-8")
     described = f"--image=file={image},triple=x86_64-pc-linux-gnu,arch=host,kind=openmp"
     variable = "kind=openmp,name=counter,address=shadow,size=4"

@@ -13,7 +13,6 @@ from support.clang_entries import PROGRAMS, parse_registration, recorded, run_cl
 
 from mlir_offload.offload.abi import load_abi, load_abis
 from mlir_offload.offload.annotate import HostKernel, annotate_host, embed_binary
-from mlir_offload.offload.binary import serialize_binary
 from mlir_offload.offload.coverage import check_entry_layout
 from mlir_offload.offload.entry import (
     EntryType,
@@ -24,6 +23,7 @@ from mlir_offload.offload.entry import (
 from mlir_offload.offload.fatbinary_adapter import CudaTools, write_cuda_directory
 from mlir_offload.offload.image import DeviceImage, image_kind_of
 from mlir_offload.offload.objects import read_objects
+from mlir_offload.offload.packager import serialize_binary
 from mlir_offload.offload.registration import append_entries
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.process import Command, ProcessRunner, run_checked

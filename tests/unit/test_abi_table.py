@@ -43,9 +43,24 @@ def test_kinds_have_one_section_each_until_they_share_one() -> None:
     assert load_abi(22).entry.section(Kind.OPENMP) == load_abi(22).entry.section(Kind.CUDA)
 
 
-def test_the_packager_of_older_releases_writes_the_triple_first() -> None:
-    assert load_abi(16).string_keys == ("triple", "feature", "arch")
-    assert load_abi(22).string_keys == ("feature", "arch", "triple")
+def test_the_packager_of_each_release_has_its_containers() -> None:
+    assert load_abi(15).string_containers == ("StringMap", "StringMap")
+    assert load_abi(16).string_containers == ("DenseMap", "StringMap")
+    assert load_abi(18).string_containers == ("DenseMap", "MapVector")
+
+
+def test_an_unknown_container_is_refused() -> None:
+    table = copy.deepcopy(offload_table())
+    table["container"]["rows"][0]["containers"] = ["StringMap", "SmallMap"]
+    with pytest.raises(ValueError, match=r"container: unknown containers \['SmallMap'\]"):
+        check_table(table)
+
+
+def test_an_unknown_form_of_image_is_refused() -> None:
+    table = copy.deepcopy(offload_table())
+    table["linked_images"]["host"][0]["forms"]["bitcode"] = ["bc"]
+    with pytest.raises(ValueError, match=r"linked_images.host: unknown forms \['bitcode'\]"):
+        check_table(table)
 
 
 @pytest.mark.parametrize("major", [14, 24])

@@ -5,6 +5,7 @@ from pathlib import Path
 from mlir_offload.offload.anchor import empty_image_command, render_anchor, targets_to_anchor
 from mlir_offload.offload.binary import PackagedImage
 from mlir_offload.offload.objects import ObjectContents
+from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.target import Kind, Target
 from mlir_offload.toolchain.version import ToolVersion
@@ -21,7 +22,7 @@ def contents(member: str, *targets: Target, kind: str = "") -> ObjectContents:
             1,
             0,
             (("arch", target.arch.removeprefix("host")), ("triple", target.triple)),
-            b"",
+            memory_view(b""),
         )
         for target in targets
     )

@@ -19,6 +19,7 @@ from mlir_offload.offload.coverage import (
 from mlir_offload.offload.host_entry import HostEntry
 from mlir_offload.offload.image import ImageKind
 from mlir_offload.offload.objects import ObjectContents
+from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import CompatibilityError, VerificationError
 
 ARRAY_22 = ("llvm_offload_entries", 9)
@@ -26,7 +27,7 @@ ARRAY_19 = ("cuda_offloading_entries", 5)
 
 
 def bitcode(arch: str, data: bytes = b"BC") -> PackagedImage:
-    return PackagedImage("cuda", ImageKind.BITCODE, 0, (("arch", arch),), data)
+    return PackagedImage("cuda", ImageKind.BITCODE, 0, (("arch", arch),), memory_view(data))
 
 
 def contents(

@@ -7,7 +7,7 @@ import pytest
 from support.clang_entries import RELEASES, parse_registration, recorded
 
 from mlir_offload.offload.abi import any_exceptions, load_abi, load_abis, offload_table
-from mlir_offload.offload.consumer import check_images, check_kinds
+from mlir_offload.offload.consumer import check_form, check_kinds
 from mlir_offload.offload.entry import (
     EntryType,
     OffloadEntry,
@@ -16,10 +16,10 @@ from mlir_offload.offload.entry import (
     render_kernel_handle,
 )
 from mlir_offload.offload.host_module import target_triple
-from mlir_offload.offload.image import DeviceImage, ImageKind
+from mlir_offload.offload.image import ImageForm
 from mlir_offload.offload.registration import append_entries, register_entries
 from mlir_offload.toolchain.errors import CompatibilityError, SourceError, UsageError
-from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.toolchain.target import Kind
 
 KERNEL = OffloadEntry(Kind.CUDA, "k", "__device_stub__k")
 GLOBAL = OffloadEntry(Kind.CUDA, "v", "v", EntryType.GLOBAL, 4)
@@ -241,26 +241,13 @@ def test_kind_hip_is_refused_for_any_release() -> None:
     check_kinds([Kind.CUDA, Kind.OPENMP], load_abis("any"))
 
 
-@pytest.mark.parametrize(
-    ("kind", "image_kind", "consumer", "message"),
-    [
-        (Kind.CUDA, ImageKind.CUBIN, "any", ""),
-        (Kind.OPENMP, ImageKind.OBJECT, "any", ""),
-        (Kind.CUDA, ImageKind.BITCODE, "22", ""),
-        (Kind.HIP, ImageKind.OBJECT, "22", ""),
-        (Kind.CUDA, ImageKind.BITCODE, "any", "bitcode for sm_90 is not read alike"),
-        (Kind.HIP, ImageKind.OBJECT, "any", "kind hip cannot be for several releases"),
-    ],
-)
-def test_images_for_any_release_are_objects_of_kinds_with_one_number(
-    kind: Kind, image_kind: ImageKind, consumer: str, message: str
-) -> None:
-    image = DeviceImage(Target(kind, "triple", "sm_90"), b"", image_kind)
-    if not message:
-        check_images([image], load_abis(consumer))
-        return
-    with pytest.raises(CompatibilityError, match=message):
-        check_images([image], load_abis(consumer))
+def test_bitcode_is_for_one_release() -> None:
+    for form in ImageForm:
+        check_form(form, "k.bc", load_abis("22"))
+        if form is not ImageForm.BITCODE:
+            check_form(form, "k.o", load_abis("any"))
+    with pytest.raises(CompatibilityError, match=r"k\.bc: bitcode is not read alike"):
+        check_form(ImageForm.BITCODE, "k.bc", load_abis("any"))
 
 
 @pytest.mark.parametrize("word", ["", "all", "22.1", "-1"])

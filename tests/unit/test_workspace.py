@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.driver.workspace import check_output, open_workspace, publish
+from mlir_offload.driver.workspace import check_output, open_output, open_workspace, publish
 from mlir_offload.toolchain.errors import InputOutputError
 
 
@@ -57,3 +57,33 @@ def test_an_output_that_cannot_be_is_refused_before_any_work(
 ) -> None:
     with pytest.raises(InputOutputError, match=reason):
         check_output(tmp_path / name)
+
+
+def test_an_output_gets_its_name_when_it_is_whole(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    with open_output(output) as descriptor:
+        os.write(descriptor, b"whole")
+        assert not output.exists()
+    assert output.read_bytes() == b"whole"
+    assert list(tmp_path.iterdir()) == [output]
+
+
+def test_an_output_that_fails_half_way_leaves_what_was_there(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    output.write_bytes(b"before")
+
+    def write() -> None:
+        with open_output(output) as descriptor:
+            os.write(descriptor, b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write()
+    assert output.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [output]
+
+
+def test_a_device_takes_the_output_as_it_comes() -> None:
+    with open_output(Path(os.devnull)) as descriptor:
+        assert os.write(descriptor, b"bytes") == 5
+    assert not Path(os.devnull).is_file()

@@ -1,0 +1,137 @@
+"""Refuse images that the linker wrapper of a release would lose, most of them in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from mlir_offload.offload.abi import OffloadAbi, offload_table, row_of
+from mlir_offload.offload.image import FORM_BYTES, ImageForm, image_form_of
+from mlir_offload.offload.packager import ImageArgument, packaged_image_kind
+from mlir_offload.toolchain.byte_view import ByteView
+from mlir_offload.toolchain.errors import CompatibilityError, UsageError
+
+_HOST = "host"
+_OTHER = "other"
+_GIVEN_ONCE = ("kind", "triple", "arch")
+
+_REASONS: Mapping[ImageForm, str] = {
+    **dict.fromkeys(
+        (
+            ImageForm.EXECUTABLE_CUBIN,
+            ImageForm.HSACO,
+            ImageForm.SHARED_OBJECT,
+            ImageForm.EXECUTABLE,
+        ),
+        "it is linked already, and linked again it would have no kernels",
+    ),
+    **dict.fromkeys(
+        (ImageForm.FATBINARY, ImageForm.BUNDLE),
+        "it is a container, and the device link looks into none",
+    ),
+    ImageForm.OFFLOAD_BINARY: "it is packaged already",
+    ImageForm.PTX: "its device link does not assemble it",
+}
+_OTHER_REASON = "the device link for this triple would drop it or fail"
+
+_CURES: Mapping[str, str] = {
+    "nvptx": "package LLVM bitcode, or a relocatable cubin as ptxas -c makes it",
+    "amdgcn": "package LLVM bitcode, or a relocatable object as clang -c makes it for the GPU",
+    "spirv": "package LLVM bitcode",
+    _HOST: "package LLVM bitcode, or a relocatable object as clang -c makes it",
+}
+
+
+def check_image_argument(argument: ImageArgument, abi: OffloadAbi) -> None:
+    """Raise UsageError or CompatibilityError for an image that no link would find a use for.
+
+    The packager writes such images without a word.
+    """
+    if not argument.files:
+        raise _usage(argument, "names no file", "write file=FILE")
+    for key in _GIVEN_ONCE:
+        if "," in argument.value(key):
+            reason = f"gives {key} more than one value: {argument.value(key)}"
+            raise _usage(argument, reason, "write an --image= for each")
+    _check_kind(argument, abi)
+    if not argument.value("triple"):
+        hint = "name the target of the image, for example triple=nvptx64-nvidia-cuda"
+        raise _usage(argument, "names no triple", hint)
+    _check_device(argument)
+
+
+def check_image_content(
+    argument: ImageArgument, name: str, content: ByteView, abi: OffloadAbi
+) -> int:
+    """Return the image kind to write for a file of that name.
+
+    Raises CompatibilityError for what the linker wrapper of the release would lose, or fail at.
+    """
+    head = content.head(FORM_BYTES)
+    form = image_form_of(head)
+    device = _device_of(argument.value("triple"))
+    endings = _linked_endings(device, abi.major).get(form.value)
+    if endings is None:
+        what = str(form) if content.size else "an empty file"
+        reason = _REASONS.get(form, _OTHER_REASON)
+        msg = f"cannot package {what} for LLVM {abi.major}: {reason}"
+        raise CompatibilityError(msg, hint=_CURES[device], location=name)
+    kind = packaged_image_kind(name, head, abi)
+    ending = next((ending for ending, code in abi.image_kinds_by_ending if code == kind), _OTHER)
+    if ending not in endings:
+        msg = f"cannot package {form} of this name for LLVM {abi.major}: it takes the ending for the form"
+        raise CompatibilityError(msg, hint=f"name the file *.{endings[0]}", location=name)
+    return kind
+
+
+def _check_kind(argument: ImageArgument, abi: OffloadAbi) -> None:
+    kind = argument.value("kind")
+    if kind in dict(abi.kind_codes):
+        return
+    known = ", ".join(name for name, _ in abi.kind_codes)
+    if not kind:
+        raise _usage(argument, "names no offload kind", f"add kind=, one of {known}")
+    if kind not in _table()["kinds"]:
+        raise _usage(argument, f"names an unknown offload kind '{kind}'", f"use one of {known}")
+    msg = f"{_spelled(argument)}: LLVM {abi.major} has no offload kind '{kind}'; the image would be dropped"
+    raise CompatibilityError(msg, hint=f"package for a release that has it, or use one of {known}")
+
+
+def _check_device(argument: ImageArgument) -> None:
+    kind, triple = argument.value("kind"), argument.value("triple")
+    device = _device_of(triple)
+    devices = _table()["kinds"][kind]
+    if device not in devices:
+        msg = f"{_spelled(argument)}: code for {triple} would be lost under kind={kind}"
+        hint = (
+            f"a triple of kind={kind} starts with {' or '.join(devices)}; check kind= and triple="
+        )
+        raise CompatibilityError(msg, hint=hint)
+    if device in _table()["need_arch"] and not argument.value("arch"):
+        raise _usage(argument, "names no arch", "add the GPU, as arch=sm_90 or arch=gfx90a")
+
+
+def _device_of(triple: str) -> str:
+    """Return the row of the tables that a triple belongs to."""
+    devices = offload_table()["linked_images"]
+    return next((device for device in devices if triple.startswith(device)), _HOST)
+
+
+def _linked_endings(device: str, major: int) -> Mapping[str, Sequence[str]]:
+    forms: Mapping[str, Sequence[str]] = row_of(offload_table()["linked_images"][device], major)[
+        "forms"
+    ]
+    return forms
+
+
+def _table() -> Mapping[str, Mapping[str, Sequence[str]]]:
+    table: Mapping[str, Mapping[str, Sequence[str]]] = offload_table()["packaged_devices"]
+    return table
+
+
+def _usage(argument: ImageArgument, reason: str, hint: str) -> UsageError:
+    return UsageError(f"{_spelled(argument)} {reason}", hint=hint)
+
+
+def _spelled(argument: ImageArgument) -> str:
+    name = argument.value("file")
+    return f"--image=file={name},..." if name else "an --image="

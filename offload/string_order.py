@@ -1,0 +1,212 @@
+"""The order in which LLVM's packager writes the strings of an image: that of LLVM's own hash tables.
+
+The packager puts the keys of `--image=` into one container, walks it, and puts them into a second
+one, which is walked when the binary is written. The table `offload_abi` names both for each release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+_MASK32 = (1 << 32) - 1
+_MASK64 = (1 << 64) - 1
+_BLOCK = 64
+
+# llvm/include/llvm/ADT/Hashing.h, up to LLVM 22.
+_SEED = 0xFF51AFD7ED558CCD
+_K0 = 0xC3A5C85C97CB3127
+_K1 = 0xB492B66FBE98F273
+_K2 = 0x9AE16A3B2F90404F
+_K3 = 0xC949D7C7509E6557
+_MULTIPLIER = 0x9DDFEA08EB382D69
+
+
+@dataclass(frozen=True, slots=True)
+class HashTable:
+    """How a hash table of LLVM hashes and grows: it doubles before an insertion that reaches 3/4.
+
+    `grows_at_limit` tells whether exactly 3/4 is enough. Both kinds probe quadratically, and walk
+    the old buckets in order when they grow. (The rule about erased entries is left out: a packager
+    erases none.)
+    """
+
+    hash: Callable[[bytes], int]
+    first_size: int
+    grows_at_limit: bool
+
+    def walk(self, keys: Sequence[bytes]) -> tuple[bytes, ...]:
+        """Return the keys, inserted one after another, in the order of their buckets."""
+        buckets: list[bytes | None] = [None] * self.first_size
+        for count, key in enumerate(keys, start=1):
+            if self.grows_at_limit and self._is_full(count, len(buckets)):
+                buckets = self._grown(buckets)
+            self._insert(buckets, key)
+            if not self.grows_at_limit and self._is_full(count, len(buckets)):
+                buckets = self._grown(buckets)
+        return tuple(key for key in buckets if key is not None)
+
+    def _is_full(self, count: int, size: int) -> bool:
+        return 4 * count >= 3 * size + (0 if self.grows_at_limit else 1)
+
+    def _grown(self, buckets: Sequence[bytes | None]) -> list[bytes | None]:
+        grown: list[bytes | None] = [None] * (2 * len(buckets))
+        for key in buckets:
+            if key is not None:
+                self._insert(grown, key)
+        return grown
+
+    def _insert(self, buckets: list[bytes | None], key: bytes) -> None:
+        place = self.hash(key)
+        step = 0
+        while buckets[place := (place + step) % len(buckets)] is not None:
+            step += 1
+        buckets[place] = key
+
+
+def written_order(keys: Sequence[bytes], containers: Sequence[str]) -> tuple[bytes, ...]:
+    """Return the distinct keys of one `--image=`, given in its order, as they come to be written.
+
+    `containers` are the two that the packager of a release uses, by LLVM's names. `file` and `kind`
+    take part in the first one only, and are no strings of the image.
+    """
+    first, second = (_WALKS[name] for name in containers)
+    return second([key for key in first(keys) if key not in CONSUMED_KEYS])
+
+
+def djb_hash(key: bytes) -> int:
+    """Return `llvm::djbHash` of a string with the seed of StringMap (`llvm/Support/DJB.h`)."""
+    value = 0
+    for byte in key:
+        value = (value * 33 + byte) & _MASK32
+    return value
+
+
+def hash_value(key: bytes) -> int:
+    """Return `llvm::hash_value` of a string (`llvm/ADT/Hashing.h`, derived from CityHash)."""
+    length = len(key)
+    if length > _BLOCK:
+        return _hash_long(key)
+    for limit, hash_short in _SHORT_HASHES:
+        if length <= limit:
+            return hash_short(key)
+    return _hash_33_to_64(key)
+
+
+def _hash_0_to_3(key: bytes) -> int:
+    if not key:
+        return _K2 ^ _SEED
+    low = key[0] + (key[len(key) >> 1] << 8)
+    high = len(key) + (key[-1] << 2)
+    return _shift_mix((low * _K2) ^ (high * _K3) ^ _SEED) * _K2 & _MASK64
+
+
+def _hash_4_to_8(key: bytes) -> int:
+    return _hash_pair(len(key) + (_word(key, 0, 4) << 3), _SEED ^ _word(key, len(key) - 4, 4))
+
+
+def _hash_9_to_16(key: bytes) -> int:
+    last = _word(key, len(key) - 8)
+    return _hash_pair(_SEED ^ _word(key, 0), _rotate(last + len(key), len(key))) ^ last
+
+
+def _hash_17_to_32(key: bytes) -> int:
+    a, b = _word(key, 0) * _K1, _word(key, 8)
+    c, d = _word(key, len(key) - 8) * _K2, _word(key, len(key) - 16) * _K0
+    low = _rotate(a - b, 43) + _rotate(c ^ _SEED, 30) + d
+    return _hash_pair(low, a + _rotate(b ^ _K3, 20) - c + len(key) + _SEED)
+
+
+def _hash_33_to_64(key: bytes) -> int:
+    end = len(key)
+    a = _word(key, 0) + (end + _word(key, end - 16)) * _K0
+    v = _fold(a, _word(key, 24), _word(key, 8), _word(key, 16))
+    a = _word(key, 16) + _word(key, end - 32)
+    w = _fold(a, _word(key, end - 8), _word(key, end - 24), _word(key, end - 16))
+    mixed = _shift_mix((v[0] + w[1]) * _K2 + (w[0] + v[1]) * _K0)
+    return _shift_mix((_SEED ^ (mixed * _K0)) + v[1]) * _K2 & _MASK64
+
+
+def _fold(a: int, z: int, second: int, third: int) -> tuple[int, int]:
+    b, c = _rotate(a + z, 52), _rotate(a, 37)
+    a += second
+    c += _rotate(a, 7)
+    a += third
+    return a + z, b + _rotate(a, 31) + c
+
+
+_SHORT_HASHES: tuple[tuple[int, Callable[[bytes], int]], ...] = (
+    (3, _hash_0_to_3),
+    (8, _hash_4_to_8),
+    (16, _hash_9_to_16),
+    (32, _hash_17_to_32),
+)
+
+
+def _hash_long(key: bytes) -> int:
+    """Mix blocks of 64 bytes; the last one ends where the key ends, over bytes already mixed."""
+    state = [0, _SEED, _hash_pair(_SEED, _K1), _rotate(_SEED ^ _K1, 49), _SEED * _K1 & _MASK64]
+    state += [_shift_mix(_SEED), 0]
+    state[6] = _hash_pair(state[4], state[5])
+    whole = len(key) // _BLOCK * _BLOCK
+    for start in range(0, whole, _BLOCK):
+        state = _mix(state, key[start : start + _BLOCK])
+    if whole != len(key):
+        state = _mix(state, key[-_BLOCK:])
+    h0, h1, h2, h3, h4, h5, h6 = state
+    return _hash_pair(
+        _hash_pair(h3, h5) + _shift_mix(h1) * _K1 + h2,
+        _hash_pair(h4, h6) + _shift_mix(len(key)) * _K1 + h0,
+    )
+
+
+def _mix(state: Sequence[int], block: bytes) -> list[int]:
+    h0, h1, h2, h3, h4, h5, h6 = state
+    h0 = _rotate(h0 + h1 + h3 + _word(block, 8), 37) * _K1
+    h1 = _rotate(h1 + h4 + _word(block, 48), 42) * _K1
+    h0 ^= h6
+    h1 += h3 + _word(block, 40)
+    h2 = _rotate(h2 + h5, 33) * _K1
+    h3, h4 = _mix_32_bytes(block[:32], h4 * _K1, h0 + h5)
+    h5, h6 = _mix_32_bytes(block[32:], h2 + h6, h1 + _word(block, 16))
+    return [value & _MASK64 for value in (h2, h1, h0, h3, h4, h5, h6)]
+
+
+def _mix_32_bytes(half: bytes, a: int, b: int) -> tuple[int, int]:
+    a += _word(half, 0)
+    c = _word(half, 24)
+    b = _rotate(b + a + c, 21)
+    d = a
+    a += _word(half, 8) + _word(half, 16)
+    return a + c, b + _rotate(a, 44) + d
+
+
+def _word(key: bytes, offset: int, size: int = 8) -> int:
+    return int.from_bytes(key[offset : offset + size], "little")
+
+
+def _rotate(value: int, count: int) -> int:
+    value &= _MASK64
+    return (value >> count | value << (64 - count)) & _MASK64
+
+
+def _shift_mix(value: int) -> int:
+    value &= _MASK64
+    return value ^ (value >> 47)
+
+
+def _hash_pair(low: int, high: int) -> int:
+    first = _shift_mix((low ^ high) * _MULTIPLIER)
+    return _shift_mix((high ^ first) * _MULTIPLIER) * _MULTIPLIER & _MASK64
+
+
+# What the packager takes out of the keys of an image.
+CONSUMED_KEYS = (b"file", b"kind")
+
+# llvm/lib/Support/StringMap.cpp (grows after an insertion), llvm/include/llvm/ADT/DenseMap.h (before).
+_WALKS: Mapping[str, Callable[[Sequence[bytes]], tuple[bytes, ...]]] = {
+    "StringMap": HashTable(djb_hash, 16, grows_at_limit=False).walk,
+    "DenseMap": HashTable(hash_value, 64, grows_at_limit=True).walk,
+    "MapVector": tuple,
+}
+CONTAINERS = frozenset(_WALKS)
