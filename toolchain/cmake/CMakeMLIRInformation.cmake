@@ -25,6 +25,8 @@ set(CMAKE_EXE_EXPORTS_MLIR_FLAG -Wl,--export-dynamic)
 set(CMAKE_MLIR_LINKER_WRAPPER_FLAG -Wl,)
 set(CMAKE_MLIR_LINKER_WRAPPER_FLAG_SEP ,)
 set(CMAKE_MLIR_RESPONSE_FILE_LINK_FLAG @)
+# Not in the rule below, but in the response file that Ninja makes of a long line.
+set(CMAKE_INCLUDE_FLAG_MLIR -I)
 
 string(APPEND CMAKE_MLIR_FLAGS_INIT " $ENV{MLIROFFLOADFLAGS}")
 string(APPEND CMAKE_MLIR_FLAGS_DEBUG_INIT " -O0 -g")
