@@ -219,7 +219,6 @@ _JOINED_OR_SEPARATE: Mapping[str, _Apply] = {
     "-I": _compiler_argument("-I"),
     "-D": _compiler_argument("-D"),
     "-j": _jobs,
-    "-z": _link_item("-Wl,-z,"),
     "-MF": _depfile_name,
     "-MT": _depfile_target,
     "-MQ": _quoted_depfile_target,

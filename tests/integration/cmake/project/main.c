@@ -1,8 +1,8 @@
 #include <stdio.h>
 
-int own(int), archived(int), shared(int);
+int archived(int), shared(int);
 
 int main(void) {
-  printf("%d %d %d\n", own(2), archived(3), shared(4));
+  printf("%d %d\n", archived(3), shared(4));
   return 0;
 }
