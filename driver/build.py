@@ -11,6 +11,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlir_offload.driver.byproduct import (
+    check_outputs,
+    withdrawn_on_failure,
+    write_compile_commands,
+    write_depfiles,
+)
 from mlir_offload.driver.choose import (
     choose_release,
     choose_slots,
@@ -19,12 +25,6 @@ from mlir_offload.driver.choose import (
     places_of,
 )
 from mlir_offload.driver.context import BuildContext
-from mlir_offload.driver.dependencies import (
-    STANDARD_STREAM,
-    PlannedDepfile,
-    depfile_arguments,
-    plan_depfiles,
-)
 from mlir_offload.driver.execute import Executor
 from mlir_offload.driver.inputs import (
     check_input,
@@ -43,7 +43,7 @@ from mlir_offload.driver.options import (
 )
 from mlir_offload.driver.parallel import beside
 from mlir_offload.driver.report import render_times, show
-from mlir_offload.driver.workspace import check_output, open_workspace
+from mlir_offload.driver.workspace import open_workspace
 from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
 from mlir_offload.toolchain.process import Command, Runner
 from mlir_offload.toolchain.search import SearchPlaces
@@ -70,29 +70,17 @@ def build_in(options: CompileOptions, workspace: Path, runner: Runner) -> None:
 def _build_with(slots: JobSlots, options: CompileOptions, workspace: Path, runner: Runner) -> None:
     for path in options.inputs:
         check_input(path)
-    outputs = final_outputs(options)
-    depfiles = plan_depfiles(options)
-    for output in (*outputs, *(Path(planned.file) for planned in depfiles)):
-        check_output(output)
+    check_outputs(options)
     context = _make_context(slots, options, workspace, runner)
-    finished = _make(context)
-    # Before the outputs: what is newer than its sources has its dependencies at hand.
-    for number, planned in enumerate(depfiles):
-        _write_depfile(context, planned, workspace / f"rule{number}.d")
-    for made, output in zip(finished, outputs, strict=True):
-        context.executor.place(made, output)
+    write_compile_commands(context)
+    with withdrawn_on_failure(options):
+        finished = _make(context)
+        # Before the outputs: what is newer than its sources has its dependencies at hand.
+        write_depfiles(context)
+        for made, output in zip(finished, final_outputs(options), strict=True):
+            context.executor.place(made, output)
     if options.time_report:
         show(render_times(context.executor.times))
-
-
-def _write_depfile(context: BuildContext, planned: PlannedDepfile, made: Path) -> None:
-    """Write a dependency file in the workspace and bring it to its place."""
-    arguments = depfile_arguments(context.options, planned, context.dependencies, context.compiled)
-    context.executor.step("depfile", ("-o", made, *arguments))
-    if planned.file == STANDARD_STREAM:
-        context.executor.print_file(made)
-    else:
-        context.executor.place(made, Path(planned.file))
 
 
 def _make(context: BuildContext) -> list[Path]:

@@ -31,6 +31,7 @@ usage: mlir-offload [options] FILE...             compile and link
 FILE is .mlir, .o, .a, .so, .c, .cpp, .ll or .bc.
 
 options:
+  @FILE                 further arguments, as for clang
   -o FILE               output (default: a.out, or FILE.o with -c)
   -c, -S, -emit-llvm    stop at the object, the assembly, the LLVM IR of the host module
   --offload-arch=LIST   sm_NN, host (the CPU), native; commas or several times
@@ -48,6 +49,7 @@ options:
                         as for clang
   -MD -MMD -MF -MT -MQ -MP
                         write a dependency file for Make, as clang
+  -MJ FILE              write entries for compile_commands.json, as clang
   -I -D -std=           for C and C++ inputs, as for clang
   -j N                  programs to run at the same time (default: number of processors)
   -v                    show each step and all that the tools print

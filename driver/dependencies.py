@@ -61,19 +61,23 @@ def plan_depfiles(options: CompileOptions) -> tuple[PlannedDepfile, ...]:
     request, compiled = options.depfile, sources(options)
     if not request.is_wanted or not compiled:
         return ()
+    rules: list[tuple[Path, tuple[Path, ...]]]
+    rules = [(output, (source,)) for output, source in compiled_objects(options)]
     if options.mode is Mode.LINK and options.output is not None:
         rules = [(options.output, compiled)]
-    elif options.mode is Mode.LINK:
-        rules = [(Path(path.stem + ".o"), (path,)) for path in compiled]
-    else:
-        rules = [
-            (output, (path,)) for output, path in zip(final_outputs(options), compiled, strict=True)
-        ]
     if request.file:
         return (_planned(options, request.file, (target for target, _ in rules), compiled),)
     return tuple(
         _planned(options, str(target.with_suffix(".d")), (target,), of) for target, of in rules
     )
+
+
+def compiled_objects(options: CompileOptions) -> tuple[tuple[Path, Path], ...]:
+    """Return for each source what it is compiled to; where it is linked, what `-c` would make."""
+    compiled = sources(options)
+    if options.mode is Mode.LINK:
+        return tuple((Path(path.stem + ".o"), path) for path in compiled)
+    return tuple(zip(final_outputs(options), compiled, strict=True))
 
 
 def _planned(

@@ -40,7 +40,7 @@ class CompileOptions:
     """What one call of the compiler asks for.
 
     `link_items` holds inputs and linker options in the order of the command line, because a linker
-    reads archives in that order.
+    reads archives in that order; `spelled` the options as they were given, each with its value.
     """
 
     link_items: tuple[str, ...] = ()
@@ -66,6 +66,8 @@ class CompileOptions:
     jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
     compiler_arguments: tuple[str, ...] = ()
     depfile: DepfileRequest = field(default_factory=DepfileRequest)
+    compile_commands: Path | None = None
+    spelled: tuple[tuple[str, str], ...] = ()
 
     @property
     def device_code(self) -> DeviceCode:
@@ -166,6 +168,10 @@ def _quoted_depfile_target(options: CompileOptions, value: str) -> CompileOption
     return _depfile_target(options, quote_for_make(value))
 
 
+def _compile_commands(options: CompileOptions, value: str) -> CompileOptions:
+    return replace(options, compile_commands=Path(value))
+
+
 def _save_temps(options: CompileOptions, value: str) -> CompileOptions:
     return replace(options, save_temps=Path(value))
 
@@ -222,6 +228,7 @@ _JOINED_OR_SEPARATE: Mapping[str, _Apply] = {
     "-MF": _depfile_name,
     "-MT": _depfile_target,
     "-MQ": _quoted_depfile_target,
+    "-MJ": _compile_commands,
 }
 
 
@@ -245,19 +252,25 @@ def parse_arguments(arguments: Sequence[str]) -> CompileOptions:
 
 
 def _option(options: CompileOptions, argument: str, rest: list[str]) -> CompileOptions:
+    key, apply, value = _find_option(argument, rest)
+    return replace(apply(options, value), spelled=(*options.spelled, (key, value)))
+
+
+def _find_option(argument: str, rest: list[str]) -> tuple[str, _Apply, str]:
+    """Return an option, what it does, and its value: joined, or the next of the rest."""
     if argument in _FLAGS:
-        return _FLAGS[argument](options, "")
+        return argument, _FLAGS[argument], ""
     for prefix, apply in _JOINED.items():
         if argument.startswith(prefix):
-            return apply(options, argument[len(prefix) :])
+            return prefix, apply, argument[len(prefix) :]
     for prefix, apply in _JOINED_OR_SEPARATE.items():
         if argument == prefix:
             if not rest:
                 msg = f"option '{argument}' needs a value"
                 raise UsageError(msg)
-            return apply(options, rest.pop())
+            return prefix, apply, rest.pop()
         if argument.startswith(prefix):
-            return apply(options, argument[len(prefix) :])
+            return prefix, apply, argument[len(prefix) :]
     raise _unknown(argument)
 
 
