@@ -40,10 +40,11 @@ message(CHECK_PASS "works")
 set(CMAKE_MLIR_COMPILER_WORKS TRUE)
 
 # What the driver chooses unasked holds for the whole build tree, and is said here once.
-if(NOT DEFINED MLIR_OFFLOAD_ARCHITECTURES AND _mlir_printed MATCHES "note: ([^;\n]*);?[^\n]*[(]--offload-arch=([^)\n]+)[)]")
+if(NOT DEFINED MLIR_OFFLOAD_ARCHITECTURES AND _mlir_printed MATCHES "note: ([^;(\n]*)[^(\n]*[(]--offload-arch=([^)\n]+)[)]")
+  string(STRIP "${CMAKE_MATCH_1}" _mlir_reason)
   string(REPLACE "," ";" _mlir_archs "${CMAKE_MATCH_2}")
   set(MLIR_OFFLOAD_ARCHITECTURES "${_mlir_archs}" CACHE STRING "Devices to compile MLIR for: sm_NN, host, native")
-  message(STATUS "MLIR_OFFLOAD_ARCHITECTURES: ${_mlir_archs} (${CMAKE_MATCH_1})")
+  message(STATUS "MLIR_OFFLOAD_ARCHITECTURES: ${_mlir_archs} (${_mlir_reason})")
 endif()
 
 # Where the libraries of the runtime are, for kernels on the CPU as well.
@@ -64,7 +65,7 @@ configure_file("${CMAKE_CURRENT_LIST_DIR}/CMakeMLIRCompiler.cmake.in"
   "${CMAKE_PLATFORM_INFO_DIR}/CMakeMLIRCompiler.cmake" @ONLY)
 include("${CMAKE_PLATFORM_INFO_DIR}/CMakeMLIRCompiler.cmake")
 
-foreach(_mlir_name command archs program printed status steps class)
+foreach(_mlir_name command archs class printed program reason status steps)
   unset(_mlir_${_mlir_name})
 endforeach()
 unset(_mlir_name)
