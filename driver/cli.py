@@ -7,8 +7,11 @@ import gc
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from types import FrameType
 
+from mlir_offload import toolchain
 from mlir_offload.driver import __version__
 from mlir_offload.driver.report import render_error, show
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError
@@ -60,6 +63,8 @@ options:
   -###                  show each step as a shell line; write no output
   -ftime-report         show how long each step took
   -save-temps[=DIR]     keep the intermediate files
+  --cmake-dir, --pkg-config-dir
+                        print where the files for CMake and for pkg-config are
   --version, --help
 """
 
@@ -183,7 +188,15 @@ def _extract(arguments: Sequence[str], _: ProcessRunner) -> int:
     return run_extract(arguments)
 
 
+def _print_directory(name: str, _: Sequence[str], __: ProcessRunner) -> int:
+    """Print the folder of mlir_offload.toolchain that holds what another build system looks for."""
+    sys.stdout.write(f"{Path(toolchain.__file__).resolve().parent / name}\n")
+    return 0
+
+
 _VERBS: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
+    "--cmake-dir": partial(_print_directory, "cmake"),
+    "--pkg-config-dir": partial(_print_directory, "pkgconfig"),
     "extract": _extract,
     "inspect": _inspect,
     "package": _package,
