@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
+from mlir_offload import toolchain
 from mlir_offload.driver.configured import configured
 from mlir_offload.driver.message_options import MessageOptions, take_message_options
 from mlir_offload.driver.report import report, show, show_error
@@ -165,7 +166,8 @@ def _help(verb: str) -> int:
     from mlir_offload.driver.help import render_help
     from mlir_offload.driver.option_table import load_verbs
 
-    sys.stdout.write(render_help(load_verbs()[verb]))
+    verbs = load_verbs()
+    sys.stdout.write(render_help(verbs.get(verb, verbs[""])))
     return 0
 
 
@@ -221,7 +223,15 @@ def _extract(arguments: Sequence[str], _: ProcessRunner) -> int:
     return run_extract(arguments)
 
 
+def _print_directory(name: str, _: Sequence[str], __: ProcessRunner) -> int:
+    """Print the folder of mlir_offload.toolchain that holds what another build system looks for."""
+    sys.stdout.write(f"{Path(toolchain.__file__).resolve().parent / name}\n")
+    return 0
+
+
 _VERBS: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
+    "--cmake-dir": partial(_print_directory, "cmake"),
+    "--pkg-config-dir": partial(_print_directory, "pkgconfig"),
     "extract": _extract,
     "inspect": _inspect,
     "package": _package,

@@ -14,6 +14,8 @@ from mlir_offload.driver.config import (
 )
 
 _CONFIG, _NO_CONFIG, _PRINT = "--config=", "--no-config", "--print-config"
+# Words that say something at the beginning only, and to which no setting means anything.
+_ACTIONS = ("--version", "--help", "-h", "--completion=", "--cmake-dir", "--pkg-config-dir")
 # What the compiler itself takes, and the verb that compiles.
 _COMPILING = frozenset({"", "run"})
 _VERBS = frozenset({"extract", "inspect", "package", "run", "step", "toolchains"})
@@ -27,7 +29,7 @@ def configured(
     Raises UsageError for a file or variable that is wrong, InputOutputError for one out of reach.
     """
     verb = _verb(arguments)
-    if verb.endswith("step"):
+    if verb.endswith("step") or (arguments and arguments[0].startswith(_ACTIONS)):
         return tuple(arguments)
     own, rest, behind = _split(arguments[1:] if verb else arguments)
     files = find_files([word for word in own if word != _PRINT], environment, directory)

@@ -233,10 +233,13 @@ _FLAGS: Mapping[str, _Apply] = {
     "-MP": _depfile(has_phony_targets=True),
     "-nocudainc": _cuda_argument("-nocudainc"),
     "-nocudalib": _cuda_argument("-nocudalib"),
-    "-static": _link_item("-static"),
-    "-pthread": _link_item("-pthread"),
-    "-rdynamic": _link_item("-rdynamic"),
-    "-s": _link_item("-s"),
+    **{
+        name: _link_item(name)
+        for name in (
+            *("-static", "-static-libgcc", "-static-libstdc++"),
+            *("-pthread", "-rdynamic", "-s"),
+        )
+    },
 }
 
 _JOINED: Mapping[str, _Apply] = {
@@ -253,6 +256,8 @@ _JOINED: Mapping[str, _Apply] = {
     "-fmacro-prefix-map=": _compiler_argument("-fmacro-prefix-map="),
     "-ffile-compilation-dir=": _compiler_argument("-ffile-compilation-dir="),
     "-Wl,": _link_item("-Wl,"),
+    "-fuse-ld=": _link_item("-fuse-ld="),
+    "-W": _compiler_argument("-W"),
     "-std=": _compiler_argument("-std="),
 }
 

@@ -29,7 +29,7 @@ COMPILER = {
     *options._JOINED,
     *options._JOINED_OR_SEPARATE,
     *EVERYWHERE,
-    *("--version", "--completion="),
+    *("--version", "--completion=", "--cmake-dir", "--pkg-config-dir"),
 }
 # These two are the compiler's: the other verbs run no tool on the user's files.
 OF_COMPILER = {"--reproduce=", "-fno-crash-diagnostics"}
