@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import click
@@ -118,3 +120,12 @@ def test_what_is_no_option_is_not_found() -> None:
 def test_a_shell_without_a_script_is_refused() -> None:
     with pytest.raises(UsageError, match="tcsh"):
         render_completion("tcsh")
+
+
+def test_roff_takes_the_manual_without_a_warning() -> None:
+    groff = shutil.which("groff")
+    if groff is None:
+        pytest.skip("groff is not installed")
+    command = [groff, "-ww", "-man", "-Tutf8", "-z", str(DOCS / "man" / "mlir-offload.1")]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stderr == ""
