@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -50,6 +49,8 @@ def _one_of(option: str, value: str, kind: type[_Choice]) -> _Choice:
     try:
         return kind(value)
     except ValueError:
+        import difflib
+
         near = difflib.get_close_matches(value, list(kind), n=1)
         msg = f"{option}{value}: unknown value"
         hint = f"did you mean '{near[0]}'?" if near else f"use one of {', '.join(kind)}"
