@@ -1,6 +1,6 @@
-"""Write the tables of docs/formats.md from the tables that the compiler itself reads.
+"""Write the tables of docs/formats.md and the manual page from the tables that the compiler reads.
 
-usage: python docs/generate.py [--check]     with --check: exit status 1 where the page is out of date
+usage: python docs/generate.py [--check]     with --check: exit status 1 where a page is out of date
 """
 
 from __future__ import annotations
@@ -10,20 +10,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mlir_offload.driver.manual import render_manual
 from mlir_offload.offload.abi import offload_table
 from mlir_offload.offload.bundle_writer import bundle_table
 
 PAGE = Path(__file__).parent / "formats.md"
+MANUAL = Path(__file__).parent / "man" / "mlir-offload.1"
 Row = Mapping[str, Any]
 
 
 def main() -> int:
-    """Write the page, or compare it; return the exit status."""
-    old = PAGE.read_text(encoding="utf-8")
-    new = filled(old)
+    """Write the pages, or compare them; return the exit status."""
+    made = {PAGE: filled(PAGE.read_text(encoding="utf-8")), MANUAL: render_manual()}
     if "--check" in sys.argv[1:]:
-        return 0 if old == new else 1
-    PAGE.write_text(new, encoding="utf-8")
+        old = {path: path.read_text(encoding="utf-8") for path in made}
+        return 0 if old == made else 1
+    for path, text in made.items():
+        path.write_text(text, encoding="utf-8")
     return 0
 
 

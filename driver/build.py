@@ -158,6 +158,7 @@ def _make_context(
     )
     _check_consumer(options, llvm.version.major)
     _check_archs(targets, llvm.version.major, cuda)
+    compiled = compiled_files(options, workspace)
     executor = Executor(
         runner,
         show,
@@ -165,9 +166,9 @@ def _make_context(
         slots=slots,
         verbose=options.verbose,
         dry_run=options.dry_run,
+        sources={made.parent: source for source, made in compiled.items()},
     )
     executor.note(Command(("mkdir", "-p", str(workspace))))
-    compiled = compiled_files(options, workspace)
     path = os.pathsep.join(map(str, places.path))
     linked = tuple(item for item in contents if not item.is_relocatable)
     return BuildContext(

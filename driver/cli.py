@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,63 +13,15 @@ from pathlib import Path
 from types import FrameType
 
 from mlir_offload import toolchain
-from mlir_offload.driver import __version__
-from mlir_offload.driver.report import render_error, show
+from mlir_offload.driver.configured import configured
+from mlir_offload.driver.message_options import MessageOptions, take_message_options
+from mlir_offload.driver.report import report, show, show_error
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError
 from mlir_offload.toolchain.process import ProcessRunner
 
-_USAGE = """\
-mlir-offload: compile MLIR programs with GPU-dialect kernels ahead of time.
-
-usage: mlir-offload [options] FILE...             compile and link
-       mlir-offload -c [options] FILE.mlir        compile to an object
-       mlir-offload run [options] FILE... [-- ARGUMENT...]
-                                                  compile, link and run; exit status of the program
-       mlir-offload inspect FILE...               show device images, kernels, entries, and
-                                                  what is wrong with them
-       mlir-offload extract FILE [-o PLACE]       take device images out
-       mlir-offload package --image=file=FILE,triple=TRIPLE,arch=ARCH,kind=KIND ... -o FILE
-                                                  package device images into an offload binary
-       mlir-offload toolchains                    show what is installed and what is missing
-
-FILE is .mlir, .o, .a, .so, .c, .cpp, .ll or .bc.
-
-options:
-  @FILE                 further arguments, as for clang
-  -o FILE               output (default: a.out, or FILE.o with -c)
-  -c, -S, -emit-llvm    stop at the object, the assembly, the LLVM IR of the host module
-  --offload-arch=LIST   sm_NN, host (the CPU), native; commas or several times
-                        (default: the GPU of this machine, else the CPU)
-  --device-code=FORM    bitcode (device LTO at the link), object (assembled by ptxas), or
-                        auto: bitcode with -c, object where one call compiles and links
-  --for-clang=N|any     release that links the object (default: the one that compiles); 'any'
-                        with -c: 15 to 19 and from 21
-  --llvm=N|PATH         LLVM release or prefix (default: the newest complete one)
-  --cuda-path=PATH      CUDA toolkit
-  --rocm-path=PATH      ROCm installation
-  -O0 -O1 -O2 -O3       optimisation of host and device (default: -O2)
-  -g                    line tables of the .mlir file, on the host and in kernels
-  -fPIC -shared -L -l -Wl,ARG -pthread -static
-                        as for clang
-  -MD -MMD -MF -MT -MQ -MP
-                        write a dependency file for Make, as clang
-  -MJ FILE              write entries for compile_commands.json, as clang
-  -I -D -std=           for C and C++ inputs, as for clang
-  -nocudainc -nocudalib for CUDA C++ inputs, as for clang
-  -ffile-prefix-map=OLD=NEW
-                        write NEW for OLD at the beginning of file names
-  --manifest=FILE       write what went in and what came out, as JSON
-  -j N                  programs to run at the same time (default: number of processors)
-  -v                    show each step and all that the tools print
-  -###                  show each step as a shell line; write no output
-  -ftime-report         show how long each step took
-  -save-temps[=DIR]     keep the intermediate files
-  --cmake-dir, --pkg-config-dir
-                        print where the files for CMake and for pkg-config are
-  --version, --help
-"""
-
 _INTERRUPTED = 130
+_HELP = frozenset({"--help", "-help", "-h"})
+_COMPLETION = "--completion="
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -80,15 +33,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _guarded(arguments: tuple[str, ...]) -> int:
+    """Return the exit status, and say what there is to say in the form that is asked for."""
     runner = ProcessRunner()
-    verbose = "-v" in arguments
+    report().start(MessageOptions(), os.environ)
+    status = _caught(partial(_run_verb, arguments, runner), runner)
+    return _caught(partial(_finish, status), runner)
+
+
+def _caught(action: Callable[[], int], runner: ProcessRunner) -> int:
     try:
         with _interruptible(runner):
-            arguments = _expanded(arguments)
-            verbose = "-v" in arguments
-            return _dispatch(arguments, runner)
+            return action()
     except MlirOffloadError as error:
-        show(render_error(error, verbose=verbose))
+        show_error(error)
         return error.exit_status
     except KeyboardInterrupt:
         show("mlir-offload: interrupted")
@@ -96,8 +53,56 @@ def _guarded(arguments: tuple[str, ...]) -> int:
     except OSError as error:
         if error.filename is None and error.errno is None:
             raise
-        show(render_error(_input_output(error), verbose=verbose))
+        show_error(_input_output(error))
         return InputOutputError.exit_status
+
+
+def _run_verb(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
+    arguments = _expanded(arguments)
+    options, _ = take_message_options(arguments)
+    # What is wrong in a file is said in the form that the command line asks for.
+    report().start(options, os.environ)
+    complete = configured(arguments, os.environ, Path.cwd())
+    if complete is None:
+        return 0
+    options, rest = take_message_options(complete)
+    report().start(options, os.environ)
+    try:
+        status = _dispatch(rest, runner)
+    except MlirOffloadError as error:
+        if _is_to_be_packed(error):
+            _pack(rest, runner, error)
+        raise
+    if options.reproduce is not None and not _is_dry(rest):
+        _pack(rest, runner)
+    return status
+
+
+def _is_dry(arguments: tuple[str, ...]) -> bool:
+    return "-###" in arguments
+
+
+def _is_to_be_packed(error: MlirOffloadError) -> bool:
+    """Say whether a failed call is packed: on request, and by itself where a tool crashed."""
+    options, failure = report().options, report().journal.failure_of(error)
+    if options.reproduce is not None or failure is None or not options.reproduces_crashes:
+        return options.reproduce is not None
+    from mlir_offload.translate.tool_message import has_crashed
+
+    return has_crashed(failure.run.completed)
+
+
+def _pack(
+    arguments: tuple[str, ...], runner: ProcessRunner, error: MlirOffloadError | None = None
+) -> None:
+    from mlir_offload.driver.reproduce import pack_call
+
+    pack_call(arguments, runner, error)
+
+
+def _finish(status: int) -> int:
+    report().finish(status)
+    return status
 
 
 def _expanded(arguments: tuple[str, ...]) -> tuple[str, ...]:
@@ -136,17 +141,47 @@ def _interruptible(runner: ProcessRunner) -> Iterator[None]:
 def _dispatch(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
     """Call the verb, or the compiler where the first word is none."""
     first = arguments[0] if arguments else "--help"
-    if first in {"--help", "-h", "-help"}:
-        sys.stdout.write(_USAGE)
-        return 0
+    verb = first if first in _VERBS else ""
+    if _asks_for_help(first, arguments[1:]) and verb != "step":
+        return _help(verb)
     if first == "--version":
-        sys.stdout.write(f"mlir-offload {__version__}\n")
-        return 0
-    if first in _VERBS:
-        return _VERBS[first](arguments[1:], runner)
+        return _version(runner)
+    if first.startswith(_COMPLETION):
+        return _completion(first.removeprefix(_COMPLETION))
+    if verb:
+        return _VERBS[verb](arguments[1:], runner)
     from mlir_offload.driver.build import build
 
     build(arguments, runner)
+    return 0
+
+
+def _asks_for_help(first: str, others: tuple[str, ...]) -> bool:
+    """Say whether help is wanted; what stands behind `--` is not for us."""
+    end = others.index("--") if "--" in others else len(others)
+    return not _HELP.isdisjoint({first, *others[:end]})
+
+
+def _help(verb: str) -> int:
+    from mlir_offload.driver.help import render_help
+    from mlir_offload.driver.option_table import load_verbs
+
+    verbs = load_verbs()
+    sys.stdout.write(render_help(verbs.get(verb, verbs[""])))
+    return 0
+
+
+def _version(runner: ProcessRunner) -> int:
+    from mlir_offload.driver.help import render_version
+
+    sys.stdout.write(render_version(runner))
+    return 0
+
+
+def _completion(shell: str) -> int:
+    from mlir_offload.driver.completion import render_completion
+
+    sys.stdout.write(render_completion(shell))
     return 0
 
 

@@ -7,11 +7,13 @@ import shlex
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mlir_offload.driver.jobserver import JobSlots
+from mlir_offload.driver.journal import StepTime, ToolRun
+from mlir_offload.driver.report import report, show_tool_messages
 from mlir_offload.driver.workspace import make_directory, publish
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, ToolFailedError
 from mlir_offload.toolchain.process import Command, Completed, Runner, tool_failed
@@ -23,15 +25,6 @@ _DISK_PROBLEMS = ("No space left on device", "Disk quota exceeded", "Read-only f
 _SHORT = 1 << 16
 # First bytes by file ending. A tool that exits with 0 may still have left something else.
 _MAGIC = {".bc": (b"BC\xc0\xde",), ".o": (b"\x7fELF",)}
-
-
-@dataclass(frozen=True, slots=True)
-class StepTime:
-    """How long a step took, in seconds of wall time, and when it began after the first."""
-
-    label: str
-    start_s: float
-    duration_s: float
 
 
 class _Once:
@@ -53,7 +46,8 @@ class Executor:
     """Run or print steps.
 
     In a dry run only the steps that decide which further steps there are run (`decides=True`),
-    inside the workspace; every step is printed.
+    inside the workspace; every step is printed. `sources` tells the user's file for a directory of
+    the workspace.
     """
 
     runner: Runner
@@ -65,6 +59,7 @@ class Executor:
     programs: set[str] = field(default_factory=set)
     times: list[StepTime] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
+    sources: Mapping[Path, Path] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _fitted_commands: int = 0
     _shared: dict[Path, _Once] = field(default_factory=dict)
@@ -96,10 +91,21 @@ class Executor:
             completed = self.runner.run(self._fitted(private))
         if self.verbose and completed.stderr:
             self._print_output(completed.stderr)
-        if completed.returncode != 0:
-            raise _disk_problem(completed) or diagnose(completed)
+        self._listen(completed, diagnose)
         if output is not None:
             check_made(completed, output)
+
+    def _listen(self, completed: Completed, diagnose: Diagnose) -> None:
+        """Pass on what a program said; raise the error of one that failed."""
+        run = ToolRun(completed, self.temporary, self.sources)
+        journal = report().journal
+        journal.note_tool(run)
+        if completed.returncode != 0:
+            error = _disk_problem(completed) or diagnose(completed)
+            journal.note_failure(error, run)
+            raise error
+        if completed.stderr:
+            show_tool_messages(run)
 
     def _fitted(self, command: Command) -> Command:
         """Return the command so that the system takes it; of our tools clang gets long lines."""
@@ -120,7 +126,9 @@ class Executor:
     def step(self, name: str, arguments: Sequence[str | Path], *, decides: bool = False) -> None:
         """Run one of our own steps in process; it is printed as the command that does the same."""
         argv = tuple(str(argument) for argument in arguments)
-        self._print(shlex.join(("mlir-offload", "step", name, *argv)))
+        line = ("mlir-offload", "step", name, *argv)
+        self._print(shlex.join(line))
+        report().journal.note(line)
         if not self.dry_run or decides:
             with self._timed(f"step {name}", None):
                 from mlir_offload.driver.steps import run_step

@@ -13,7 +13,7 @@ from tempfile import mkdtemp
 import click
 
 from mlir_offload.driver.inspect_tree import shown, size_text
-from mlir_offload.driver.report import show
+from mlir_offload.driver.report import show, show_warning
 from mlir_offload.driver.workspace import check_output, make_directory, open_output
 from mlir_offload.offload.contents import (
     Image,
@@ -231,7 +231,7 @@ def _status(part: Part) -> int:
     """Return the exit status; say what could not be read, and so was left out."""
     lost = list(_damage(part))
     for problem in lost:
-        show(f"{part.name}: warning: {shown(problem.message)}")
+        show_warning(shown(problem.message), part.name)
     return VerificationError.exit_status if lost else 0
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlir_offload.driver.report import render_error, show
+from mlir_offload.driver.report import show_error
 from mlir_offload.offload.contents import Part, Problem, ProblemKind, all_problems
 from mlir_offload.offload.contents_reader import read_contents
 from mlir_offload.offload.file_form import FileForm
@@ -97,7 +97,7 @@ def _read(path: Path, llvm: str, runner: Runner, *, code_hashes: bool) -> tuple[
 
             part = with_modules(part, path, llvm, runner)
     except MlirOffloadError as error:
-        show(render_error(error))
+        show_error(error)
         problem = Problem(ProblemKind.UNREADABLE, error.message, error.hint)
         return Part(str(path), _UNREADABLE, 0, None, problems=(problem,)), error.exit_status
     return part, 0

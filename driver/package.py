@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,21 +14,6 @@ from mlir_offload.offload.bundle import METHODS
 from mlir_offload.offload.packager import image_argument
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.process import Runner
-
-_USAGE = """\
-usage: mlir-offload package --image=KEY=VALUE,... [--image=...] [--for-clang=N] -o FILE
-       mlir-offload package --format=hipfb --image=file=F,arch=A,kind=hip ... -o FILE
-
-Write device images into one offload binary, as clang-offload-packager does, and refuse those that
-clang-linker-wrapper would lose.
-
-  --image=KEY=VALUE,...  an image: file=, triple=, arch=, kind=cuda|hip|openmp|sycl, and any other
-                         key, which is stored. Several file= make several images
-  --for-clang=N          the release of LLVM that links (default: the newest one found), or any
-  --format=hipfb         a HIP fat binary of linked code objects instead, as hipModuleLoad takes it
-  --compress=zlib|zstd   compress the fat binary
-  -o FILE                the output; - for the standard output
-"""
 
 _OFFLOAD_BINARY, _FAT_BINARY = "offload-binary", "hipfb"
 
@@ -50,9 +34,6 @@ def package(arguments: Sequence[str], runner: Runner) -> int:
 
     Raises UsageError, CompatibilityError for an image that would be lost, InputOutputError.
     """
-    if any(argument in {"--help", "-help", "-h"} for argument in arguments):
-        sys.stdout.write(_USAGE)
-        return 0
     options = parse_package_arguments(arguments)
     if options.output is None:
         msg = "package needs an output"

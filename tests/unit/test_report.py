@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlir_offload.driver.execute import StepTime
+from mlir_offload.driver.journal import StepTime
 from mlir_offload.driver.report import render_error, render_times, show
 from mlir_offload.toolchain.errors import SourceError, ToolFailedError
 

@@ -1,0 +1,269 @@
+"""Settings from files and the environment: they become options in front of those of the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlir_offload.toolchain.errors import InputOutputError, UsageError
+
+PROJECT_FILE = "mlir-offload.toml"
+_FILE_VARIABLE = "MLIR_OFFLOAD_CONFIG"
+_OFF = "off"
+_MOST_BYTES = 1 << 20
+
+Value = str | int | bool | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A key of the files, the option that it stands for, and the variables that mean the same.
+
+    `on` and `off` are the options of a switch. What `is_read_elsewhere` is read from the environment
+    where it is used: a variable keeps the files from saying anything else.
+    """
+
+    key: str
+    option: str
+    kind: type[str | int | bool | tuple[str, ...]]
+    default: str
+    variables: tuple[str, ...] = ()
+    is_path: bool = False
+    is_read_elsewhere: bool = False
+    off: str = ""
+    choices: tuple[str, ...] = ()
+
+    def arguments(self, value: Value) -> tuple[str, ...]:
+        """Return the value as options of the command line."""
+        if isinstance(value, bool):
+            chosen = self.option if value else self.off
+            return (chosen,) if chosen else ()
+        joined = ",".join(value) if isinstance(value, tuple) else str(value)
+        return (f"{self.option}{joined}",)
+
+    def is_given_by(self, word: str) -> bool:
+        """Return whether a word of the command line is this option."""
+        if self.kind is bool:
+            return word in {self.option, self.off}
+        return word.startswith(self.option) or word == self.option.rstrip("=")
+
+
+SETTINGS = (
+    Setting("offload-arch", "--offload-arch=", tuple, "the GPU of this machine, else host", ("MLIR_OFFLOAD_ARCH",)),
+    Setting("device-code", "--device-code=", str, "auto", choices=("auto", "bitcode", "object")),
+    Setting("for-clang", "--for-clang=", str, "the release that compiles"),
+    Setting("llvm", "--llvm=", str, "the newest complete release", ("MLIR_OFFLOAD_LLVM",), is_path=True, is_read_elsewhere=True),
+    Setting("cuda-path", "--cuda-path=", str, "the newest toolkit found", ("CUDA_PATH", "CUDA_HOME"), is_path=True, is_read_elsewhere=True),
+    Setting("rocm-path", "--rocm-path=", str, "found", ("ROCM_PATH",), is_path=True, is_read_elsewhere=True),
+    Setting("opt-level", "-O", int, "2", choices=("0", "1", "2", "3")),
+    Setting("debug", "-g", bool, "false", off="-g0"),
+    Setting("jobs", "-j", int, "number of processors", ("MLIR_OFFLOAD_JOBS",)),
+    Setting("message-format", "--message-format=", str, "text", ("MLIR_OFFLOAD_MESSAGE_FORMAT",), choices=("text", "json", "sarif", "github")),
+    Setting("color", "-fdiagnostics-color=", str, "auto", ("NO_COLOR", "CLICOLOR_FORCE"), is_read_elsewhere=True, choices=("auto", "always", "never")),
+    Setting("quiet", "-q", bool, "false"),
+    Setting("crash-diagnostics", "", bool, "true", off="-fno-crash-diagnostics"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A value, and where it comes from; an empty place: nobody set it."""
+
+    setting: Setting
+    value: Value | None
+    place: str
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Return the options to put in front of those of the command line."""
+        is_there = self.place in _SAID_ALREADY or self.value is None
+        return () if is_there else self.setting.arguments(self.value)  # type: ignore[arg-type]  # not None
+
+
+_COMMAND_LINE, _DEFAULT = "command line", "default"
+_SAID_ALREADY = frozenset({_COMMAND_LINE, _DEFAULT})
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """A file of settings."""
+
+    path: Path
+    values: Mapping[str, Value]
+
+
+def settle(
+    arguments: Sequence[str], environment: Mapping[str, str], files: Sequence[ConfigFile]
+) -> tuple[Origin, ...]:
+    """Return each setting and who decides: command line, environment, project's file, user's file."""
+    return tuple(_origin(setting, arguments, environment, files) for setting in SETTINGS)
+
+
+def _origin(
+    setting: Setting,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    files: Sequence[ConfigFile],
+) -> Origin:
+    given = [word for word in arguments if setting.is_given_by(word)]
+    if given:
+        return Origin(setting, " ".join(given), _COMMAND_LINE)
+    for name in setting.variables:
+        if environment.get(name):
+            value = _from_text(setting, environment[name], name)
+            return Origin(setting, value, f"environment: {name}")
+    for file in files:
+        if setting.key in file.values:
+            return Origin(setting, file.values[setting.key], str(file.path))
+    return Origin(setting, None, _DEFAULT)
+
+
+def _from_text(setting: Setting, text: str, name: str) -> Value:
+    if setting.kind is int:
+        if not text.isdecimal():
+            msg = f"{name}={text}: not a number"
+            raise UsageError(msg, hint=f"set it to a number, or unset {name}")
+        return int(text)
+    return tuple(text.split(",")) if setting.kind is tuple else text
+
+
+def origin_arguments(origins: Sequence[Origin]) -> Iterator[str]:
+    """Yield the options that the origins stand for; what reads its variable itself needs none."""
+    for origin in origins:
+        from_variable = origin.place.startswith("environment")
+        if not (from_variable and origin.setting.is_read_elsewhere):
+            yield from origin.arguments
+
+
+def render_config(origins: Sequence[Origin], files: Sequence[ConfigFile]) -> str:
+    """Return each setting with its value as a file would have it, and where it comes from."""
+    lines = [f"# read: {file.path}" for file in files] or ["# no configuration file"]
+    for origin in origins:
+        key = origin.setting.key
+        if origin.value is None:
+            lines.append(f"# {key}: {origin.setting.default}  (default)")
+        elif origin.place == _COMMAND_LINE:
+            lines.append(f"# {key}: {origin.value}  (command line)")
+        else:
+            # JSON spells these values as TOML does.
+            value = list(origin.value) if isinstance(origin.value, tuple) else origin.value
+            lines.append(f"{key} = {json.dumps(value)}  # {origin.place}")
+    return "\n".join(lines) + "\n"
+
+
+def find_files(
+    options: Sequence[str], environment: Mapping[str, str], directory: Path
+) -> tuple[ConfigFile, ...]:
+    """Return the files that hold here, the one that decides first.
+
+    `options` are --config=FILE and --no-config as they were given. Raises UsageError for what a file
+    must not hold, InputOutputError for one that was named and cannot be read.
+    """
+    wanted = [option.removeprefix("--config=") for option in options]
+    named = wanted[-1] if wanted else environment.get(_FILE_VARIABLE, "")
+    if named in {"--no-config", _OFF}:
+        return ()
+    paths = [Path(named) if named else _project_file(directory), _user_file(environment)]
+    return tuple(
+        load_config(path)
+        for number, path in enumerate(paths)
+        if path is not None and (path.is_file() or (named and number == 0))
+    )
+
+
+def _project_file(directory: Path) -> Path | None:
+    """Return the file in the directory or the nearest above it, in the same checkout."""
+    for folder in (directory, *directory.parents):
+        path = folder / PROJECT_FILE
+        if path.is_file():
+            _check_owner(path)
+            return path
+        if (folder / ".git").exists():
+            return None
+    return None
+
+
+def _check_owner(path: Path) -> None:
+    """Refuse a file that another user laid above this directory: it chooses which programs run."""
+    if path.stat().st_uid not in {os.geteuid(), 0}:
+        msg = f"{path} belongs to another user"
+        raise UsageError(msg, hint=f"name it with --config={path} if you trust it, or --no-config")
+
+
+def _user_file(environment: Mapping[str, str]) -> Path | None:
+    root = environment.get("XDG_CONFIG_HOME", "")
+    if not root.startswith("/"):
+        home = environment.get("HOME", "")
+        root = f"{home}/.config" if home.startswith("/") else ""
+    return Path(root, "mlir-offload", "config.toml") if root else None
+
+
+def load_config(path: Path) -> ConfigFile:
+    """Read a file of settings. Raises InputOutputError, UsageError for what it must not hold."""
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(_MOST_BYTES + 1)
+    except OSError as error:
+        msg = f"cannot read {path}: {error.strerror}"
+        raise InputOutputError(msg, hint="check the name, or use --no-config") from error
+    if len(content) > _MOST_BYTES:
+        msg = f"{path}: a configuration file of more than {_MOST_BYTES} bytes"
+        raise InputOutputError(msg, hint="is it the right file?")
+    import tomllib
+
+    try:
+        text = content.decode()
+        table = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        msg = f"{path} is not TOML: {error}"
+        raise UsageError(msg, hint="see docs/configuration.md", location=str(path)) from error
+    known = {setting.key: setting for setting in SETTINGS}
+    values = {key: _checked(known, key, value, path, text) for key, value in table.items()}
+    return ConfigFile(path, values)
+
+
+def _checked(known: Mapping[str, Setting], key: str, value: object, path: Path, text: str) -> Value:
+    """Return the value of a key. Raises UsageError for an unknown key or a value of another type."""
+    location = _location(path, text, key)
+    setting = known.get(key)
+    if setting is None:
+        import difflib
+
+        near = difflib.get_close_matches(key, known, n=1)
+        msg = f"unknown setting '{key}'"
+        hint = f"did you mean '{near[0]}'?" if near else f"use one of {', '.join(known)}"
+        raise UsageError(msg, hint=hint, location=location)
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        value = tuple(value)
+    if setting.kind is tuple and isinstance(value, str):
+        value = (value,)
+    if setting.choices and str(value) not in setting.choices:
+        msg = f"'{key}' is not one of {', '.join(setting.choices)}"
+        raise UsageError(
+            msg, hint="correct the value; see docs/configuration.md", location=location
+        )
+    # A boolean is an integer to Python.
+    if type(value) is not setting.kind:
+        words = {
+            str: "a string",
+            int: "a number",
+            bool: "true or false",
+            tuple: "a list of strings",
+        }
+        msg = f"'{key}' is not {words[setting.kind]}"
+        raise UsageError(
+            msg, hint="correct the value; see docs/configuration.md", location=location
+        )
+    if setting.is_path and isinstance(value, str) and "/" in value:
+        return str(path.parent / value)
+    return value
+
+
+def _location(path: Path, text: str, key: str) -> str:
+    """Return the line of a key, which the reader of TOML does not tell."""
+    found = re.search(rf"^\s*\[?[\"']?{re.escape(key)}\b", text, re.MULTILINE)
+    return f"{path}:{text.count(chr(10), 0, found.end()) + 1}" if found else str(path)

@@ -1,0 +1,100 @@
+"""What has been run so far: the steps of a call, and what its failures need to be repeated."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mlir_offload.toolchain.errors import MlirOffloadError
+from mlir_offload.toolchain.process import Completed
+
+# An intermediate file that is larger says nothing to a person, and a link may name many.
+_MOST_BYTES = 1 << 26
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """How long a step took, in seconds of wall time, and when it began after the first."""
+
+    label: str
+    start_s: float
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRun:
+    """A tool that has run, and what places in its words mean.
+
+    `sources` tells the file of the user for each directory of the workspace.
+    """
+
+    completed: Completed
+    workspace: Path
+    sources: Mapping[Path, Path]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step that came to its end: its argv, what it changes in the environment, its result."""
+
+    argv: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...] = ()
+    status: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failed tool with the error that was made of it, and the intermediate files that it read."""
+
+    error: MlirOffloadError
+    run: ToolRun
+    files: Mapping[Path, bytes]
+
+
+@dataclass(slots=True)
+class Journal:
+    """Steps and failures of one call, from several threads."""
+
+    steps: list[Step] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    workspace: Path | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def note(self, argv: Sequence[str]) -> None:
+        """Keep a step that ran in process."""
+        with self._lock:
+            self.steps.append(Step(tuple(argv)))
+
+    def note_tool(self, run: ToolRun) -> None:
+        """Keep a program that ran."""
+        command = run.completed.command
+        step = Step(command.argv, command.environment, run.completed.returncode)
+        with self._lock:
+            self.workspace = run.workspace
+            self.steps.append(step)
+
+    def note_failure(self, error: MlirOffloadError, run: ToolRun) -> None:
+        """Keep a failure; its intermediate files are read now, for the workspace is soon gone."""
+        failure = Failure(error, run, _intermediate_files(run))
+        with self._lock:
+            self.failures.append(failure)
+
+    def failure_of(self, error: MlirOffloadError) -> Failure | None:
+        """Return the failed tool behind an error."""
+        return next((failure for failure in self.failures if failure.error is error), None)
+
+
+def _intermediate_files(run: ToolRun) -> dict[Path, bytes]:
+    files: dict[Path, bytes] = {}
+    left = _MOST_BYTES
+    for word in run.completed.command.argv[1:]:
+        path = Path(word.removeprefix("@"))
+        if run.workspace not in path.parents or not path.is_file():
+            continue
+        left -= path.stat().st_size
+        if left < 0:
+            break
+        files[path] = path.read_bytes()
+    return files

@@ -1,0 +1,135 @@
+"""From what a tool prints to messages: severity, place, text, and the tool that speaks.
+
+A driver such as clang prints what the linker wrapper prints, which prints what nvlink prints: each
+line tells its own speaker.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path, PurePath
+
+from mlir_offload.toolchain.process import Completed
+
+
+class Severity(StrEnum):
+    """How much a message matters, in the words of clang."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+    REMARK = "remark"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolMessage:
+    """One message of a tool; `file` is empty and numbers are 0 where it names no place.
+
+    `details` holds the lines below it: the source line with its caret, who refers to a symbol.
+    """
+
+    severity: Severity
+    text: str
+    tool: str
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    details: tuple[str, ...] = ()
+
+
+_WORDS = r"(?P<severity>fatal error|error|warning|note|remark)"
+_NVIDIA = r"(?P<severity>error|warning|fatal|info)\s*: (?P<text>.*)"
+# GNU ld names no severity: FILE:(SECTION+OFFSET) or FILE:LINE, and what is wrong with a symbol.
+_LINKED = r"(?P<file>[^\s:]+):(?:\([^)]*\)|(?P<line>\d+))"
+_OF_SYMBOL = "(?:undefined reference to|multiple definition of|cannot find) .*"
+# In this order: a line is what the first form that fits says it is.
+_FORMS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"(?P<tool>ptxas|nvlink|fatbinary)\s+(?:(?P<file>.+), line (?P<line>\d+); )?{_NVIDIA}",
+        r'loc\("(?P<file>[^"]*)":(?P<line>\d+):(?P<column>\d+)\): ' + _WORDS + ": (?P<text>.*)",
+        rf"(?P<file>.+?):(?P<line>\d+):(?:(?P<column>\d+):)? {_WORDS}: (?P<text>.*)",
+        rf"(?:(?P<tool>(?:\S*/)?ld[\w.]*): )?(?:{_LINKED}: )?(?P<text>{_OF_SYMBOL})",
+        rf"(?P<tool>[^\s:]+): {_WORDS}: (?P<text>.*)",
+        rf"{_WORDS}: (?P<text>.*)",
+        r"(?P<severity>LLVM ERROR): (?P<text>.*)",
+    )
+)
+_SEVERITIES = {"info": Severity.REMARK, **{str(severity): severity for severity in Severity}}
+_NO_FILE = frozenset({"<stdin>", "<unknown>", "-", ""})
+# Where the speaker of a line is told by the same words as a file.
+_FILE_SUFFIXES = frozenset({".o", ".a", ".so", ".ll", ".bc", ".mlir", ".ptx"})
+_COUNT = re.compile(r"\d+ (?:warning|error)s?(?: and \d+ errors?)? generated")
+_INTERNAL = re.compile(
+    r"PLEASE submit a (?:full )?bug report|internal compiler error|"
+    r"unable to execute command: (?:Segmentation fault|Aborted|Illegal instruction|Bus error)",
+    re.IGNORECASE,
+)
+# How a shell spells that a signal ended a program: 128 and its number. ptxas exits with 255 for
+# plain errors.
+_SIGNALLED = range(129, 160)
+# Who sends these ends the whole build.
+_ASKED_TO_STOP = frozenset({-1, -2, -13, -15})
+_LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s+(\d+)")
+_FILE = re.compile(r'\s*\.file\s+(\d+)\s+(?:"([^"]*)"\s+)?"([^"]*)"')
+
+
+def parse_messages(program: str, stderr: str) -> tuple[ToolMessage, ...]:
+    """Return the messages in what `program` printed; lines of no known form belong to the one above."""
+    messages: list[ToolMessage] = []
+    details: list[list[str]] = []
+    for line in stderr.splitlines():
+        found = _message(program, line)
+        if found is not None:
+            messages.append(found)
+            details.append([])
+        elif details and line.strip() and not _COUNT.match(line):
+            details[-1].append(line)
+    return tuple(
+        ToolMessage(m.severity, m.text, m.tool, m.file, m.line, m.column, tuple(lines))
+        for m, lines in zip(messages, details, strict=True)
+    )
+
+
+def _message(program: str, line: str) -> ToolMessage | None:
+    match = next(filter(None, (form.fullmatch(line) for form in _FORMS)), None)
+    if match is None:
+        return None
+    parts = {name: value or "" for name, value in match.groupdict().items()}
+    tool, file = PurePath(parts.get("tool", "")).name, parts.get("file", "")
+    if PurePath(tool).suffix in _FILE_SUFFIXES:
+        tool, file = "", parts["tool"]
+    return ToolMessage(
+        _SEVERITIES.get(parts.get("severity", ""), Severity.ERROR),
+        parts["text"],
+        tool or program,
+        "" if file in _NO_FILE else file,
+        int(parts.get("line") or 0),
+        int(parts.get("column") or 0),
+    )
+
+
+def has_crashed(completed: Completed) -> bool:
+    """Return whether the tool, or one that it ran, came to an end that is no fault of its input."""
+    status = completed.returncode
+    if status in _ASKED_TO_STOP:
+        return False
+    return status < 0 or status in _SIGNALLED or _INTERNAL.search(completed.stderr) is not None
+
+
+def source_of_ptx(assembly: Path, line: int) -> tuple[str, int, int] | None:
+    """Return the file, line and column that a line of PTX was made from, where it has line tables."""
+    try:
+        lines = assembly.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return None
+    near = next(filter(None, (_LOC.match(text) for text in reversed(lines[:line]))), None)
+    if near is None:
+        return None
+    files = {found[1]: found for text in lines if (found := _FILE.match(text))}
+    if near[1] not in files:
+        return None
+    _, folder, name = files[near[1]].groups()
+    return str(PurePath(folder or "", name)), int(near[2]), int(near[3])
