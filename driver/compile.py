@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from functools import partial
 from pathlib import Path
 
@@ -73,19 +72,9 @@ def _write_bitcode(
 
 def _split(context: BuildContext, source: Path, directory: Path) -> SplitFiles:
     parts = directory / "split"
-    program = ("--from", source, "--unit-id", _unit_id(source), "--llvm", str(context.consumer))
+    program = ("--from", source, "--unit-id", source.name, "--llvm", str(context.consumer))
     context.executor.step("split", (normalized(directory), *program, "-o", parts), decides=True)
     return load_split_files(parts)
-
-
-def _unit_id(source: Path) -> str:
-    """Return what tells this file's outlined kernels from another's: its name and its content.
-
-    The directory is left out so that a checkout elsewhere gives the same bytes.
-    """
-    digest = hashlib.sha256(source.name.encode("utf-8", "surrogateescape") + b"\0")
-    digest.update(source.read_bytes())
-    return digest.hexdigest()
 
 
 def _lower_host(context: BuildContext, source: Path, split: SplitFiles, directory: Path) -> Path:
