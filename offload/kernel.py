@@ -26,9 +26,11 @@ class DeviceKernel:
 
     `max_threads` bounds the threads of a block, `required_threads` fixes its three dimensions,
     `min_blocks` asks for that many on a multiprocessor. `registers` are 32-bit registers per thread
-    (vector ones for AMD, whose scalar ones are `scalar_registers`), `shared_bytes` is memory of the
-    block allotted statically, `local_bytes` that of a thread. `code_bytes` is the size of the
-    instructions; `code_sha256` is equal only where the code is, '' where it was not computed.
+    (vector ones for AMD, whose scalar ones are `scalar_registers`), `max_registers` is what their
+    number was bounded by. `shared_bytes` is memory of the block allotted statically, `local_bytes`
+    that of a thread. `subgroup_size` is the number of threads that run in step (a wavefront), where
+    the code depends on it. `code_bytes` is the size of the instructions; `code_sha256` is equal only
+    where the code is, '' where it was not computed.
     """
 
     name: str
@@ -37,9 +39,11 @@ class DeviceKernel:
     required_threads: tuple[int, int, int] | None = None
     min_blocks: int | None = None
     registers: int | None = None
+    max_registers: int | None = None
     scalar_registers: int | None = None
     shared_bytes: int | None = None
     local_bytes: int | None = None
+    subgroup_size: int | None = None
     code_bytes: int | None = None
     code_sha256: str = ""
 

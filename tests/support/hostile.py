@@ -15,7 +15,8 @@ Read = Callable[[bytes], object]
 
 # What a field may be set to: the ends of every width, and numbers near the size of the file.
 _EXTREMES = (0, 1, 0x7F, 0xFF, 0x7FFFFFFF, 0xFFFFFFFF, 0x7FFFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
-_SECONDS = 2.0
+# A hang is far beyond; processor time, so that a busy machine makes no difference.
+_SECONDS = 5.0
 _MEMORY_FLOOR = 4 << 20
 
 
@@ -66,14 +67,14 @@ def survives(read: Read, variants: Iterator[bytes]) -> int:
     """
     refused = 0
     for number, data in enumerate(variants):
-        begin = time.perf_counter()
+        begin = time.process_time()
         try:
             read(data)
         except MlirOffloadError:
             refused += 1
         except Exception as error:  # noqa: BLE001 (any other exception is what this looks for)
             pytest.fail(f"variant {number} ({len(data)} bytes): {type(error).__name__}: {error}")
-        assert time.perf_counter() - begin < _SECONDS, f"variant {number} took too long"
+        assert time.process_time() - begin < _SECONDS, f"variant {number} took too long"
     return refused
 
 

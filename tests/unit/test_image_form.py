@@ -55,6 +55,6 @@ def test_the_first_bytes_tell_the_form(data: bytes, form: ImageForm, kind: Image
     "text", [b" " * 100_000, b"//\n" * 50_000, b"/**/" * 50_000, b"/*" * 50_000]
 )
 def test_text_that_never_comes_to_the_point_is_given_up_soon(text: bytes) -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     assert image_form_of(text) is ImageForm.UNKNOWN
-    assert time.perf_counter() - begin < 0.5
+    assert time.process_time() - begin < 2

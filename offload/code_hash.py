@@ -1,0 +1,95 @@
+"""Hash the code of functions in ELF files, so that equal code is known in different files."""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+from mlir_offload.offload.elf import ElfFile, ElfSection, ElfSymbol, SectionType
+
+_REL = 9  # SHT_REL: relocations without an addend, which nvlink writes
+_LAYOUTS = {SectionType.RELA: struct.Struct("<QIIq"), _REL: struct.Struct("<QII")}
+
+
+@dataclass(frozen=True, slots=True)
+class CodePiece:
+    """Bytes that belong to a function: `size` of a section from `start`."""
+
+    section: ElfSection
+    start: int
+    size: int
+
+    @classmethod
+    def of(cls, elf: ElfFile, symbol: ElfSymbol) -> Self:
+        """Return the bytes of a function. Raises VerificationError where it is in no section."""
+        if not 0 < symbol.section < len(elf.sections):
+            raise elf.view.malformed(0, f"symbol {symbol.name}", "it is in no section")
+        section = elf.sections[symbol.section]
+        base = 0 if elf.is_relocatable else section.address
+        return cls(section, symbol.value - base, symbol.size)
+
+
+@dataclass(slots=True)
+class _Relocations:
+    """The relocations of an object, read once for each section that has some.
+
+    What one refers to is given by name: indices differ between files.
+    """
+
+    elf: ElfFile
+    names: list[str] = field(init=False)
+    tables: dict[int, list[ElfSection]] = field(default_factory=dict)
+    _read: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Read the names of all symbols, and find the tables of each section."""
+        self.names = [symbol.name for symbol in self.elf.symbols(".symtab")]
+        for section in self.elf.sections:
+            if section.type in _LAYOUTS:
+                self.tables.setdefault(section.info, []).append(section)
+
+    def within(self, piece: CodePiece) -> Iterator[str]:
+        """Return the relocations within a piece, by their offset in it."""
+        rows = self._read.get(piece.section.number)
+        if rows is None:
+            rows = sorted(self._rows_of(piece.section))
+            self._read[piece.section.number] = rows
+        first = bisect.bisect_left(rows, (piece.start,))
+        last = bisect.bisect_left(rows, (piece.start + piece.size,))
+        for place, text in rows[first:last]:
+            yield f"{place - piece.start} {text}\n"
+
+    def _rows_of(self, section: ElfSection) -> Iterator[tuple[int, str]]:
+        for table in self.tables.get(section.number, ()):
+            layout = _LAYOUTS[table.type]
+            view = self.elf.content(table)
+            rows = view.table(layout, 0, view.size // layout.size, f"section {table.name}")
+            for place, kind, index, *addend in rows:
+                name = self.names[index] if index < len(self.names) else ""
+                yield place, f"{kind} {name} {addend}"
+
+
+def hash_code(elf: ElfFile, functions: Mapping[str, Iterable[CodePiece]]) -> dict[str, str]:
+    """Return the SHA-256 of each function: of its bytes and of the relocations in them.
+
+    What a relocation refers to counts by its name, not by its content. Raises VerificationError
+    where a piece does not fit in the file.
+    """
+    relocations = _Relocations(elf)
+    return {name: _digest(elf, relocations, pieces) for name, pieces in functions.items()}
+
+
+def _digest(elf: ElfFile, relocations: _Relocations, pieces: Iterable[CodePiece]) -> str:
+    digest = hashlib.sha256()
+    for piece in pieces:
+        view = elf.content(piece.section).part(piece.start, piece.size, "code")
+        for chunk in view.chunks():
+            digest.update(chunk)
+        if elf.is_relocatable:
+            for line in relocations.within(piece):
+                digest.update(line.encode())
+    return digest.hexdigest()

@@ -1,0 +1,71 @@
+"""Coverage-guided fuzzing of every reader of bytes from strangers (libFuzzer, through atheris).
+
+usage: python tests/fuzz/readers.py [LIBFUZZER-OPTION...] CORPUS tests/fuzz/seeds
+
+A reader may return, or raise one of our errors. Anything else, more than 5 s for an input or more
+than 1 GiB of memory ends the run with the input in a file `crash-*`, `timeout-*` or `oom-*`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import atheris
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / ".importroot"))
+
+with atheris.instrument_imports(include=["mlir_offload"]):
+    from mlir_offload.offload.archive import iterate_members
+    from mlir_offload.offload.binary import read_binary
+    from mlir_offload.offload.bundle import read_bundles
+    from mlir_offload.offload.device_code import read_device_code
+    from mlir_offload.offload.elf import read_elf
+    from mlir_offload.offload.fatbin import read_fatbins
+    from mlir_offload.offload.host_entry import read_entries
+    from mlir_offload.toolchain.bitcode import read_bitcode_modules
+    from mlir_offload.toolchain.byte_view import ByteView, memory_view
+from mlir_offload.toolchain.errors import MlirOffloadError
+
+
+def _elf(view: ByteView) -> None:
+    elf = read_elf(view)
+    read_entries(elf)
+    for table in (".symtab", ".dynsym"):
+        list(elf.symbols(table))
+
+
+def _fatbins(view: ByteView) -> None:
+    for image in read_fatbins(view):
+        image.content.whole()
+
+
+def _bundles(view: ByteView) -> None:
+    for bundle in read_bundles(view):
+        for image in bundle.images:
+            image.content.whole()
+
+
+READERS: tuple[Callable[[ByteView], object], ...] = (
+    _elf,
+    lambda view: list(iterate_members(view)),
+    read_binary,
+    _bundles,
+    _fatbins,
+    read_bitcode_modules,
+    read_device_code,
+)
+
+
+def read_all(data: bytes) -> None:
+    """Give the input to every reader; all but one see at its first bytes that it is not theirs."""
+    for read in READERS:
+        with contextlib.suppress(MlirOffloadError):
+            read(memory_view(data))
+
+
+if __name__ == "__main__":
+    atheris.Setup([*sys.argv, "-timeout=5", "-rss_limit_mb=1024"], read_all)
+    atheris.Fuzz()

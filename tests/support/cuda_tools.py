@@ -1,0 +1,35 @@
+"""NVIDIA's tools for the tests, where a toolkit is installed."""
+
+from __future__ import annotations
+
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from mlir_offload.driver.choose import choose_toolkit, places_for
+from mlir_offload.toolchain.errors import ToolchainError
+from mlir_offload.toolchain.process import ProcessRunner
+
+
+@cache
+def _found(name: str) -> str:
+    try:
+        found = getattr(choose_toolkit(places_for(), ProcessRunner()), name)
+    except ToolchainError:
+        return ""
+    return str(found)
+
+
+def cuda_tool(name: str) -> str:
+    """Return the path of `ptxas` or `nvlink`; skip the test where there is none."""
+    return _found(name) or pytest.skip(f"no {name}: no CUDA toolkit is installed")
+
+
+def assemble(ptx: str, output: Path, *options: str) -> str:
+    """Have ptxas assemble a text; return what `-v` says."""
+    source = output.with_suffix(".ptx")
+    source.write_text(ptx)
+    argv = [cuda_tool("ptxas"), "-v", *options, str(source), "-o", str(output)]
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stderr

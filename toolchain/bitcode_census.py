@@ -1,0 +1,68 @@
+"""What a bitcode file is made of: every block, every code of a record, every kind of attribute.
+
+This is what decides whether an older reader knows all that it would meet. All of the file is read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from mlir_offload.toolchain.bitcode import outer_blocks, read_bitcode_modules, unwrapped
+from mlir_offload.toolchain.bitcode_code import BlockId
+from mlir_offload.toolchain.bitstream import BLOCK_INFO, BitStream, Block, BlockReader
+from mlir_offload.toolchain.byte_view import ByteView
+
+_MAX_DEPTH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class BitcodeCensus:
+    """How often what occurs: blocks by number, records by the number of their block and their code.
+
+    `attributes` are form and kind (a number) of those that are not strings, `string_attributes` the
+    names of those that are.
+    """
+
+    blocks: Counter[int] = field(default_factory=Counter)
+    records: Counter[tuple[int, int]] = field(default_factory=Counter)
+    attributes: Counter[tuple[int, int]] = field(default_factory=Counter)
+    string_attributes: Counter[str] = field(default_factory=Counter)
+
+
+def read_bitcode_census(view: ByteView) -> BitcodeCensus:
+    """Count all that is in a file. Raises VerificationError where it is malformed."""
+    census = BitcodeCensus()
+    stream = BitStream(unwrapped(view))
+    for block in outer_blocks(stream):
+        if block.number == BlockId.MODULE:
+            stream = stream.anew()
+        _count(census, stream, block)
+    for module in read_bitcode_modules(view):
+        for group in module.attributes.groups():
+            for one in group.attributes.values():
+                if isinstance(one.kind, str):
+                    census.string_attributes[one.kind] += 1
+                else:
+                    census.attributes[one.form, one.kind] += 1
+    return census
+
+
+def _count(census: BitcodeCensus, stream: BitStream, outer: Block) -> None:
+    census.blocks[outer.number] += 1
+    readers = [BlockReader(stream, outer)]
+    while readers:
+        number = readers[-1].block.number
+        entry = next(readers[-1], None)
+        if entry is None:
+            readers.pop()
+        elif not isinstance(entry, Block):
+            census.records[number, entry.code] += 1
+        else:
+            census.blocks[entry.number] += 1
+            # What it says was taken when it was reached.
+            if entry.number == BLOCK_INFO:
+                continue
+            if len(readers) > _MAX_DEPTH:
+                raise readers[-1].malformed(entry.begin, "blocks within blocks without end")
+            readers.append(BlockReader(stream, entry))
