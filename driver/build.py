@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlir_offload.driver.choose import choose_release, choose_targets, choose_toolkit, places_of
+from mlir_offload.driver.choose import (
+    choose_release,
+    choose_targets,
+    choose_toolkit_for,
+    places_of,
+)
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.execute import Executor
 from mlir_offload.driver.inputs import (
@@ -23,19 +29,18 @@ from mlir_offload.driver.inputs import (
 from mlir_offload.driver.options import (
     MLIR_SUFFIXES,
     CompileOptions,
-    DeviceCode,
     Mode,
     parse_arguments,
 )
 from mlir_offload.driver.parallel import beside
 from mlir_offload.driver.report import render_times, show
 from mlir_offload.driver.workspace import check_output, open_workspace
-from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
+from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.process import Command, Runner
-from mlir_offload.toolchain.search import SearchPlaces
 from mlir_offload.toolchain.target import Kind, Target
 
 if TYPE_CHECKING:
+    from mlir_offload.driver.launcher import Launcher
     from mlir_offload.toolchain.cuda import CudaToolkit
 
 
@@ -62,7 +67,7 @@ def build_in(options: CompileOptions, workspace: Path, runner: Runner) -> None:
 
 def _make(context: BuildContext) -> list[Path]:
     """Return the finished files in the workspace, one for each output."""
-    with ThreadPoolExecutor(max_workers=len(context.compiled) + 1) as pool:
+    with ThreadPoolExecutor(max_workers=len(context.compiled) + 2) as pool:
         _start_early(context, pool)
         # Those tools run while the rest of the compiler is being loaded.
         from mlir_offload.driver.compile import compile_inputs
@@ -84,6 +89,8 @@ def _start_early(context: BuildContext, pool: ThreadPoolExecutor) -> None:
         if source.suffix in MLIR_SUFFIXES:
             task = pool.submit(normalize, context, source, made.parent)
             context.pending[normalized(made.parent)] = task
+    if context.launched is not None:
+        pool.submit(context.launched.prepare, context.targets)
     if context.options.mode is Mode.LINK:
         from mlir_offload.driver.runtime import compile_runtime, host_runtime
 
@@ -95,6 +102,8 @@ def _start_early(context: BuildContext, pool: ThreadPoolExecutor) -> None:
 def _make_context(options: CompileOptions, workspace: Path, runner: Runner) -> BuildContext:
     """Choose tools and targets for the command line."""
     places = places_of(options)
+    launcher = _launcher(options)
+    finder = runner if launcher is None else _remembering(runner)
     given = read_given(options)
     # Objects that call the runtime but bring no device code need a device all the same.
     needs_device = has_mlir(options) or (
@@ -105,8 +114,8 @@ def _make_context(options: CompileOptions, workspace: Path, runner: Runner) -> B
     (llvm, cuda), _ = beside(
         partial(
             beside,
-            partial(choose_release, options, places, runner),
-            partial(_toolkit, options, places, runner, needed=Kind.CUDA in kinds),
+            partial(choose_release, options, places, finder),
+            partial(choose_toolkit_for, options, places, finder, needed=Kind.CUDA in kinds),
         ),
         # Loaded while the programs that say their release run.
         partial(import_module, "mlir_offload.driver.normalize"),
@@ -124,22 +133,31 @@ def _make_context(options: CompileOptions, workspace: Path, runner: Runner) -> B
     executor.note(Command(("mkdir", "-p", str(workspace))))
     compiled = compiled_files(options, workspace)
     path = os.pathsep.join(map(str, places.path))
-    return BuildContext(options, llvm, cuda, targets, executor, workspace, path, given, compiled)
+    context = BuildContext(options, llvm, cuda, targets, executor, workspace, path, given, compiled)
+    return context if launcher is None else _launching(context, launcher)
 
 
-def _toolkit(
-    options: CompileOptions, places: SearchPlaces, runner: Runner, *, needed: bool
-) -> CudaToolkit | None:
-    """Return the CUDA toolkit, or None where there is none and bitcode can be made without."""
-    if not needed:
+def _launcher(options: CompileOptions) -> Launcher | None:
+    """Return the launcher of the steps; without one, no code for it is loaded."""
+    names = {"MLIR_OFFLOAD_LAUNCHER", "MLIR_OFFLOAD_CACHE"}
+    if options.launcher is None and options.cache is None and names.isdisjoint(os.environ):
         return None
-    try:
-        return choose_toolkit(places, runner)
-    except ToolchainError:
-        makes_bitcode = options.mode is not Mode.LINK and options.device_code is DeviceCode.BITCODE
-        if places.cuda is not None or not makes_bitcode:
-            raise
-        return None
+    from mlir_offload.driver.launcher import choose_launcher
+
+    return choose_launcher(options, os.environ)
+
+
+def _remembering(runner: Runner) -> Runner:
+    from mlir_offload.driver.toolchain_id import RememberingRunner
+
+    return RememberingRunner(runner)
+
+
+def _launching(context: BuildContext, launcher: Launcher) -> BuildContext:
+    from mlir_offload.driver.launcher import LaunchedSteps, step_program
+
+    program = step_program(launcher, context.workspace)
+    return replace(context, launched=LaunchedSteps(launcher, program, context.llvm, context.cuda))
 
 
 def _check_consumer(options: CompileOptions, major: int) -> None:

@@ -113,6 +113,12 @@ def _dispatch(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
     if first == "--version":
         sys.stdout.write(f"mlir-offload {__version__}\n")
         return 0
+    if "--toolchain-id" in arguments and first not in _VERBS:
+        from mlir_offload.driver.toolchain_id import show_toolchain_id
+
+        return show_toolchain_id(arguments, runner)
+    if first in _HERMETIC_STEPS:
+        return _hermetic(arguments, runner)
     if first in _VERBS:
         return _VERBS[first](arguments[1:], runner)
     from mlir_offload.driver.build import build
@@ -127,6 +133,12 @@ def _step(arguments: Sequence[str], _: ProcessRunner) -> int:
 
     run_step(arguments)
     return 0
+
+
+def _hermetic(arguments: Sequence[str], runner: ProcessRunner) -> int:
+    from mlir_offload.driver.image_step import STEPS
+
+    return STEPS[arguments[0]](arguments[1:], runner)
 
 
 def _toolchains(arguments: Sequence[str], runner: ProcessRunner) -> int:
@@ -147,6 +159,8 @@ def _package(arguments: Sequence[str], runner: ProcessRunner) -> int:
     return package(arguments, runner)
 
 
+# A compiler cache takes a first word without dashes for the name of an input.
+_HERMETIC_STEPS = frozenset({"--image-step", "--host-step", "--object-step"})
 _VERBS: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
     "package": _package,
     "run": _run,

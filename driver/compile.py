@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from mlir_offload.driver.device import DeviceModule, compile_device, kernel_opti
 from mlir_offload.driver.normalize import normalized
 from mlir_offload.driver.options import MLIR_SUFFIXES, Mode
 from mlir_offload.driver.parallel import beside, in_parallel
-from mlir_offload.driver.split_file import SplitFiles, load_split_files
+from mlir_offload.driver.split_file import ModuleFile, SplitFiles, load_split_files
 from mlir_offload.offload.llvm_ir import assemble_command, is_written_in_process
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
 from mlir_offload.toolchain.process import Command, Completed
@@ -44,8 +45,8 @@ def compile_mlir(context: BuildContext, source: Path, directory: Path, output: P
     context.wait_for(normalized(directory))
     split = _split(context, source, directory)
     device, host = beside(
-        partial(compile_device, context, source, split.modules),
-        partial(_lower_host, context, source, split, directory),
+        partial(_make_images, context, source, split.modules),
+        partial(_make_host_ir, context, source, split, directory),
     )
     if context.options.mode is Mode.LLVM_TEXT:
         _annotate(context, source, device, host, output)
@@ -55,7 +56,27 @@ def compile_mlir(context: BuildContext, source: Path, directory: Path, output: P
         # clang reads the text as fast as bitcode, and writing bitcode first would cost more.
         annotated = directory / "host.annotated.ll"
         _annotate(context, source, device, host, annotated)
-        context.executor.tool(host_command(context, annotated, output), output)
+        _make_object(context, annotated, output)
+
+
+def _make_images(
+    context: BuildContext, source: Path, modules: Sequence[ModuleFile]
+) -> tuple[DeviceModule, ...]:
+    if context.launched is None:
+        return compile_device(context, source, modules)
+    from mlir_offload.driver.launched_step import launch_device
+
+    return launch_device(context, context.launched, source, modules)
+
+
+def _make_object(context: BuildContext, annotated: Path, output: Path) -> None:
+    compile_here = partial(context.executor.tool, host_command(context, annotated, output), output)
+    if context.launched is None or context.options.mode is Mode.ASSEMBLY:
+        compile_here()
+        return
+    from mlir_offload.driver.launched_step import launch_object
+
+    launch_object(context, context.launched, annotated, output, compile_here)
 
 
 def _write_bitcode(
@@ -77,7 +98,17 @@ def _split(context: BuildContext, source: Path, directory: Path) -> SplitFiles:
     return load_split_files(parts)
 
 
-def _lower_host(context: BuildContext, source: Path, split: SplitFiles, directory: Path) -> Path:
+def _make_host_ir(context: BuildContext, source: Path, split: SplitFiles, directory: Path) -> Path:
+    lower_here = partial(lower_host, context, source, split, directory)
+    if context.launched is None:
+        return lower_here()
+    from mlir_offload.driver.launched_step import launch_host_lowering
+
+    return launch_host_lowering(context, context.launched, split, directory / "host.ll", lower_here)
+
+
+def lower_host(context: BuildContext, source: Path, split: SplitFiles, directory: Path) -> Path:
+    """Lower the host module to LLVM IR, in a file of the directory."""
     executor, llvm = context.executor, context.llvm
     low, text = directory / "host.low.mlir", directory / "host.ll"
     command = host_pipeline_command(

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mlir_offload.driver.execute import Executor
+    from mlir_offload.driver.launcher import LaunchedSteps
     from mlir_offload.driver.options import CompileOptions
     from mlir_offload.offload.objects import ObjectContents
     from mlir_offload.toolchain.cuda import CudaToolkit
@@ -24,7 +25,8 @@ class BuildContext:
 
     `search_path` is PATH as the user has it; `given` is what the objects and libraries of a link
     hold; `compiled` tells the file that each source is compiled to; `pending` what was started
-    early, by the file that it makes.
+    early, by the file that it makes; `launched` how steps are started under a launcher, where there
+    is one.
     """
 
     options: CompileOptions
@@ -37,6 +39,7 @@ class BuildContext:
     given: tuple[ObjectContents, ...] = ()
     compiled: Mapping[Path, Path] = field(default_factory=dict)
     pending: dict[Path, Future[None]] = field(default_factory=dict)
+    launched: LaunchedSteps | None = None
 
     @property
     def consumer(self) -> int:

@@ -1,0 +1,199 @@
+"""The hermetic steps: one input, one output, a process of its own, so that ccache can keep them.
+
+Each is a command of a compiler's form, `mlir-offload --image-step -x cpp-output -c IN -o OUT ...`.
+Where the tools are is found as for any other call; `--toolchain-id` says which they must be.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mlir_offload.driver.choose import choose_toolkit_for, places_of
+from mlir_offload.driver.compile import host_command, lower_host
+from mlir_offload.driver.context import BuildContext
+from mlir_offload.driver.device import compile_device
+from mlir_offload.driver.execute import Executor
+from mlir_offload.driver.image_container import StepImage, render_kernel_heads, write_image
+from mlir_offload.driver.options import CompileOptions, parse_arguments
+from mlir_offload.driver.report import show
+from mlir_offload.driver.split_file import ModuleFile, SplitFiles
+from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for
+from mlir_offload.driver.workspace import check_output, open_workspace, publish
+from mlir_offload.offload.host_module import kernel_signatures
+from mlir_offload.toolchain.byte_view import open_view
+from mlir_offload.toolchain.errors import CompatibilityError, InputOutputError, UsageError
+from mlir_offload.toolchain.llvm import choose_llvm, llvm_probe
+from mlir_offload.toolchain.process import Runner
+from mlir_offload.toolchain.search import find_llvm
+from mlir_offload.toolchain.target import Kind, parse_offload_arch
+from mlir_offload.translate.gpu_module import GpuModule, Kernel
+
+_KERNEL, _NEEDS, _IDENTITY = "--kernel=", "--needs=", "--toolchain-id="
+_DEPFILE = "-MF"
+
+
+@dataclass(slots=True)
+class _StepOptions:
+    """What the steps take beside the options of the compiler."""
+
+    compiler: list[str] = field(default_factory=list)
+    kernels: list[str] = field(default_factory=list)
+    needs: list[str] = field(default_factory=list)
+    toolchain_id: str = ""
+    uses_async: bool = False
+    writes_depfile: bool = False
+    depfile: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One call of a step, read and ready."""
+
+    context: BuildContext
+    source: Path
+    given: _StepOptions
+
+
+def run_image_step(arguments: Sequence[str], runner: Runner) -> int:
+    """Compile one device module for one architecture."""
+    return _run(arguments, runner, _image)
+
+
+def run_host_step(arguments: Sequence[str], runner: Runner) -> int:
+    """Lower one host module to LLVM IR."""
+    return _run(arguments, runner, _host)
+
+
+def run_object_step(arguments: Sequence[str], runner: Runner) -> int:
+    """Compile one annotated host module to an object."""
+    return _run(arguments, runner, _object)
+
+
+def _run(
+    arguments: Sequence[str], runner: Runner, work: Callable[[_Step, Path], Sequence[Path]]
+) -> int:
+    """Do the work in a directory of its own, then bring the output to its place.
+
+    Raises MlirOffloadError; the output is as it was before then.
+    """
+    given = _read_options(arguments)
+    options = parse_arguments(given.compiler)
+    if len(options.inputs) != 1 or options.output is None or not options.stop_after_compile:
+        msg = "a step has one input and one output: -x cpp-output -c IN -o OUT"
+        raise UsageError(msg)
+    check_output(options.output)
+    with open_workspace() as workspace:
+        source = _copy(options.inputs[0], workspace)
+        step = _Step(_make_context(options, given, workspace, runner), source, given)
+        made = workspace / "output"
+        libraries = work(step, made)
+        publish(made, options.output)
+    if given.writes_depfile:
+        depfile = given.depfile or options.output.with_suffix(".d")
+        depfile.write_text(_rule(options.output, (options.inputs[0], *libraries)), encoding="utf-8")
+    return 0
+
+
+def _read_options(arguments: Sequence[str]) -> _StepOptions:
+    given = _StepOptions()
+    rest: Iterator[str] = iter(arguments)
+    for word in rest:
+        if word.startswith(_KERNEL):
+            given.kernels.append(word.removeprefix(_KERNEL))
+        elif word.startswith(_NEEDS):
+            given.needs.append(word.removeprefix(_NEEDS))
+        elif word.startswith(_IDENTITY):
+            given.toolchain_id = word.removeprefix(_IDENTITY)
+        elif word == "--async":
+            given.uses_async = True
+        elif word == "-MD":
+            given.writes_depfile = True
+        elif word == _DEPFILE:
+            given.depfile = Path(next(rest, ""))
+        else:
+            given.compiler.append(word)
+    return given
+
+
+def _copy(source: Path, workspace: Path) -> Path:
+    """Bring the input under a name that says nothing, so that no output can hold its name."""
+    try:
+        return Path(shutil.copyfile(source, workspace / "input.mlir"))
+    except OSError as error:
+        msg = f"cannot read {source}: {error.strerror}"
+        raise InputOutputError(msg, hint="check the name and the permissions") from error
+
+
+def _make_context(
+    options: CompileOptions, given: _StepOptions, workspace: Path, runner: Runner
+) -> BuildContext:
+    """Find the tools. Raises CompatibilityError where they are not those that were asked for."""
+    runner = RememberingRunner(runner)
+    places = places_of(options)
+    llvm = choose_llvm(find_llvm(places), places.llvm, llvm_probe(runner))
+    targets = tuple(parse_offload_arch(name) for name in options.offload_archs)
+    needs_cuda = any(target.kind is Kind.CUDA for target in targets)
+    cuda = choose_toolkit_for(options, places, runner, needed=needs_cuda)
+    kind = targets[0].kind if targets else None
+    found = str(identify_for(kind, llvm, cuda))
+    if given.toolchain_id and found != given.toolchain_id:
+        msg = f"the tools here are not those of the build: {found}, not {given.toolchain_id}"
+        hint = "install the same packages; 'mlir-offload --toolchain-id -v' lists what is there"
+        raise CompatibilityError(msg, hint=hint)
+    executor = Executor(runner, show, workspace)
+    return BuildContext(options, llvm, cuda, targets, executor, workspace, "")
+
+
+def _image(step: _Step, output: Path) -> Sequence[Path]:
+    context = step.context
+    if len(context.targets) != 1:
+        msg = "--image-step makes an image for one --offload-arch="
+        raise UsageError(msg)
+    text = step.source.read_text(encoding="utf-8", errors="surrogateescape")
+    kernels = tuple(Kernel(name, name) for name in step.given.kernels)
+    module = ModuleFile(step.source, GpuModule("", kernels, text, frozenset(step.given.needs)))
+    made = compile_device(context, step.source, [module])[0]
+    signatures = kernel_signatures(made.ir.read_text(encoding="utf-8"))
+    heads = render_kernel_heads({name: signatures[name] for name in step.given.kernels})
+    image = made.images[0]
+    with open_view(image.path) as view:
+        names = tuple(library.name for library in image.libraries)
+        contained = StepImage(view, heads, names)
+        write_image(contained, context.targets[0], context.consumer, output)
+    return image.libraries
+
+
+def _host(step: _Step, output: Path) -> Sequence[Path]:
+    split = SplitFiles(step.source, step.given.uses_async, ())
+    lower_host(step.context, step.source, split, step.context.workspace).replace(output)
+    return ()
+
+
+def _object(step: _Step, output: Path) -> Sequence[Path]:
+    annotated = step.source.rename(step.source.with_suffix(".ll"))
+    made = step.context.workspace / "host.o"
+    step.context.executor.tool(host_command(step.context, annotated, made), made)
+    made.replace(output)
+    return ()
+
+
+def _rule(output: Path, inputs: Sequence[Path]) -> str:
+    """Return the rule for make, which has no way to name a file with a line end in it."""
+    return f"{_quoted(output)}: {' '.join(map(_quoted, inputs))}\n"
+
+
+def _quoted(path: Path) -> str:
+    text = str(path)
+    for character in ("\\", " ", "#"):
+        text = text.replace(character, f"\\{character}")
+    return text.replace("$", "$$")
+
+
+STEPS: Mapping[str, Callable[[Sequence[str], Runner], int]] = {
+    "--image-step": run_image_step,
+    "--host-step": run_host_step,
+    "--object-step": run_object_step,
+}
