@@ -33,7 +33,7 @@ from mlir_offload.driver.options import (
     parse_arguments,
 )
 from mlir_offload.driver.parallel import beside
-from mlir_offload.driver.report import render_times, show
+from mlir_offload.driver.report import render_times, show, show_note
 from mlir_offload.driver.workspace import check_output, open_workspace
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.process import Command, Runner
@@ -61,8 +61,19 @@ def build_in(options: CompileOptions, workspace: Path, runner: Runner) -> None:
     context = _make_context(options, workspace, runner)
     for made, output in zip(_make(context), outputs, strict=True):
         context.executor.place(made, output)
+    if (context.launched is not None or options.why_rebuilt) and not options.dry_run:
+        _explain(context, outputs)
     if options.time_report:
         show(render_times(context.executor.times))
+
+
+def _explain(context: BuildContext, outputs: Sequence[Path]) -> None:
+    """Record what the outputs were made of; say what changed where the user wants to know."""
+    from mlir_offload.driver.why import explain_builds
+
+    for line in explain_builds(context, outputs):
+        if context.options.why_rebuilt:
+            show_note(line)
 
 
 def _make(context: BuildContext) -> list[Path]:

@@ -17,8 +17,10 @@ _PRIVATE = 0o700
 def user_cache(environment: Mapping[str, str]) -> Path:
     """Return the directory of this user for what can be made again (XDG Base Directory)."""
     given = environment.get("XDG_CACHE_HOME", "")
-    place = Path(given) if given.startswith("/") else Path.home() / ".cache"
-    return place / "mlir-offload"
+    home = environment.get("HOME", "")
+    # Below a file nothing can be kept, and without a home nothing is.
+    place = Path(home, ".cache") if home.startswith("/") else Path(os.devnull)
+    return (Path(given) if given.startswith("/") else place) / "mlir-offload"
 
 
 @dataclass(frozen=True, slots=True)
