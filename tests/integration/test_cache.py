@@ -329,19 +329,15 @@ def test_a_second_checkout_takes_all_from_a_remote_store(
     assert checkout.object.read_bytes() == first
 
 
-@pytest.mark.parametrize(
-    ("option", "is_silent", "noticed"),
-    [("-O1", False, "remote_storage_error"), ("-O3", True, "remote_storage_timeout")],
-    ids=["gone", "silent"],
-)
+@pytest.mark.parametrize(("option", "listens"), [("-O1", 0), ("-O3", 1)], ids=["gone", "silent"])
 def test_a_build_goes_on_without_its_remote_store(
-    checkout: Checkout, tmp_path: Path, option: str, is_silent: bool, noticed: str
+    checkout: Checkout, tmp_path: Path, option: str, listens: int
 ) -> None:
     statistics = tmp_path / "statistics"
-    with contextlib.ExitStack() as stack:
-        url = stack.enter_context(cache_servers.silent(tmp_path))
-        if not is_silent:
-            stack.close()
+    with contextlib.ExitStack() as server:
+        url = server.enter_context(cache_servers.silent(tmp_path))
+        if not listens:
+            server.close()
         environment = {
             "CCACHE_REMOTE_STORAGE": f"{url}|operation-timeout=100",
             "CCACHE_STATSLOG": str(statistics),
@@ -350,4 +346,4 @@ def test_a_build_goes_on_without_its_remote_store(
 
     assert build.steps == (*KERNELS, "object")
     assert build.stderr == ""
-    assert noticed in statistics.read_text()
+    assert "remote_storage_error" in statistics.read_text()
