@@ -11,7 +11,7 @@ import os
 import re
 import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,38 +47,48 @@ class FileIdentity:
     content: str
 
 
-def program_identity(
-    name: str, program: Path, library_path: Sequence[Path], memo: Memo
+def program_identities(
+    programs: Iterable[tuple[str, Path]], library_path: Sequence[Path], memo: Memo
 ) -> tuple[FileIdentity, ...]:
-    """Return what a program and the libraries of its own release are.
+    """Return what programs and the libraries of their own release are, each once.
 
     `library_path` is LD_LIBRARY_PATH. Raises ToolchainError where a library is not found: without
-    it, the program's identity would not tell one release from another.
+    it, the identity would not tell one release from another.
     """
-    found = [FileIdentity(name, content_identity(program, memo))]
-    places = list(library_path)
-    seen: set[str] = set()
-    waiting = [program]
-    while waiting:
-        needed, run_path = _dependencies(waiting.pop())
-        places.extend(run_path)
-        for library in needed:
-            if library not in seen and _OWN_LIBRARY.match(library):
-                seen.add(library)
-                path = _library(library, places, program)
-                found.append(FileIdentity(library, content_identity(path, memo)))
-                waiting.append(path)
-    return tuple(found)
+    found: dict[str, FileIdentity] = {}
+    for name, program in programs:
+        places = list(library_path)
+        waiting = [(name, program)]
+        while waiting:
+            wanted, path = waiting.pop()
+            content, needed, run_path = _read_file(path, memo)
+            found[wanted] = FileIdentity(wanted, content)
+            places.extend(run_path)
+            unknown = (library for library in needed if library not in found)
+            own = [library for library in unknown if _OWN_LIBRARY.match(library)]
+            waiting.extend((library, _library(library, places, program)) for library in own)
+    return tuple(found[name] for name in sorted(found))
 
 
 def content_identity(path: Path, memo: Memo) -> str:
     """Return `build-id:HEX` or `sha256:HEX`. Raises InputOutputError where it cannot be read."""
+    return _read_file(path, memo)[0]
+
+
+def _read_file(path: Path, memo: Memo) -> tuple[str, tuple[str, ...], tuple[Path, ...]]:
+    """Return a file's content as content_identity does, the libraries it needs and their places."""
+    build_id, entries = "", []
     with open_view(path) as view:
         try:
-            build_id = _build_id(read_elf(view))
+            elf = read_elf(view)
+            build_id, entries = _build_id(elf), list(_dynamic_entries(elf))
         except VerificationError:
-            build_id = ""
-    return f"build-id:{build_id}" if build_id else f"sha256:{_digest(path, memo)}"
+            # It is a script, or a library of bitcode.
+            pass
+    content = f"build-id:{build_id}" if build_id else f"sha256:{_digest(path, memo)}"
+    needed = tuple(text for tag, text in entries if tag == _NEEDED)
+    run_path = tuple(text for tag, text in entries if tag != _NEEDED)
+    return content, needed, tuple(_places(path, run_path))
 
 
 def _build_id(elf: ElfFile) -> str:
@@ -115,33 +125,23 @@ def _digest(path: Path, memo: Memo) -> str:
     return digest.hexdigest()
 
 
-def _dependencies(file: Path) -> tuple[tuple[str, ...], tuple[Path, ...]]:
-    """Return the libraries that a file needs and where it says they are; none for a script."""
-    try:
-        with open_view(file) as view:
-            entries = tuple(_dynamic_entries(read_elf(view)))
-    except VerificationError:
-        return (), ()
-    needed = tuple(text for tag, text in entries if tag == _NEEDED)
+def _places(file: Path, run_path: Iterable[str]) -> Iterator[Path]:
+    """Yield the directories of a run path."""
     # The loader looks beside the real file, the links of the last step resolved.
     origins = dict.fromkeys((str(file.parent), os.path.dirname(os.path.realpath(file))))  # noqa: PTH120
-    places = (
-        Path(place.replace("$ORIGIN", origin).replace("${ORIGIN}", origin))
-        for tag, text in entries
-        if tag != _NEEDED
-        for place in text.split(":")
-        for origin in origins
-    )
-    return needed, tuple(places)
+    for text in run_path:
+        for place in text.split(":"):
+            for origin in origins:
+                yield Path(place.replace("$ORIGIN", origin).replace("${ORIGIN}", origin))
 
 
 def _dynamic_entries(elf: ElfFile) -> Iterator[tuple[int, str]]:
     for section in elf.named(".dynamic"):
-        names = elf.strings(section.link)
         view = elf.content(section)
         for tag, value in view.table(_DYNAMIC, 0, view.size // _DYNAMIC.size, "dynamic section"):
-            if names is not None and tag in {_NEEDED, _RPATH, _RUNPATH}:
-                yield tag, names.text_at(value)
+            if tag in {_NEEDED, _RPATH, _RUNPATH}:
+                # The table of a library has megabytes of other names.
+                yield tag, elf.text_of((section.link, value))
 
 
 def _library(name: str, places: Sequence[Path], program: Path) -> Path:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlir_offload.driver.choose import choose_toolkit, places_of
-from mlir_offload.driver.file_identity import FileIdentity, content_identity, program_identity
+from mlir_offload.driver.file_identity import FileIdentity, content_identity, program_identities
 from mlir_offload.driver.memo import Memo, user_cache
 from mlir_offload.driver.options import CompileOptions, read_arguments
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolchainError, UsageError
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _DIGITS = 32
 _CUDA_PARTS = ("ptxas", "nvlink", "fatbinary", "libdevice")
 _PACKAGES = ("driver", "offload", "toolchain", "translate")
-_SOURCES = frozenset({".py", ".yaml", ".c", ".h"})
+_SOURCES = (".py", ".yaml", ".c", ".h")
 _CPU_INFO = Path("/proc/cpuinfo")
 _CPU_FIELDS = ("vendor_id", "cpu family", "model", "stepping", "flags")
 # Architectures whose code depends on the processor of the machine that compiles.
@@ -79,15 +79,14 @@ def identify_toolchain(
 
 @cache
 def _llvm_files(llvm: LlvmToolchain) -> tuple[FileIdentity, ...]:
-    """Return the programs that any step depends on and their libraries, each once."""
+    """Return the programs that any step depends on, and their libraries."""
     rows = [row.name for row in load_llvm_table().tools if row.role is not None]
-    files = (file for name in rows if llvm.has(name) for file in _program(name, llvm.tool(name)))
-    return tuple(sorted(set(files), key=lambda file: (file.name, file.content)))
+    return _programs((name, llvm.tool(name)) for name in rows if llvm.has(name))
 
 
-def _program(name: str, path: Path) -> tuple[FileIdentity, ...]:
+def _programs(programs: Iterable[tuple[str, Path]]) -> tuple[FileIdentity, ...]:
     places = [Path(place) for place in os.environ.get("LD_LIBRARY_PATH", "").split(":") if place]
-    return program_identity(name, path, places, own_memo())
+    return program_identities(programs, places, own_memo())
 
 
 def _cuda_files(cuda: CudaToolkit) -> Iterable[FileIdentity]:
@@ -107,14 +106,17 @@ def own_memo() -> Memo:
 @cache
 def own_identity() -> str:
     """Return the hash of our own sources: our version number says too little."""
+    # In a checkout too the packages lie side by side.
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 (quick)
     digest = hashlib.sha256()
     for package in _PACKAGES:
-        # In a checkout too the packages lie side by side.
-        folder = Path(__file__).parents[1] / package
-        for path in sorted(folder.rglob("*")):
-            if path.suffix in _SOURCES:
-                digest.update(f"{package}/{path.relative_to(folder)}\0".encode())
-                digest.update(hashlib.sha256(path.read_bytes()).digest())
+        for folder in ("", "data", "runtime"):
+            place = os.path.join(root, package, folder)  # noqa: PTH118
+            for name in sorted(os.listdir(place)) if os.path.isdir(place) else ():  # noqa: PTH112, PTH208
+                if name.endswith(_SOURCES):
+                    with open(os.path.join(place, name), "rb") as stream:  # noqa: PTH118, PTH123
+                        content = hashlib.sha256(stream.read()).hexdigest()
+                    digest.update(f"{package}/{folder}/{name} {content}\n".encode())
     return f"sha256:{digest.hexdigest()}"
 
 
@@ -159,7 +161,7 @@ class RememberingRunner:
 
 def _stamp(program: Path) -> str:
     try:
-        return str(ToolchainIdentity(_program(program.name, program)))
+        return str(ToolchainIdentity(_programs([(program.name, program)])))
     except MlirOffloadError:
         # It is no program at all, or lies where nothing is known of it: it is asked each time.
         return ""

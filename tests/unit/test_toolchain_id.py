@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.driver.file_identity import content_identity, program_identity
+from mlir_offload.driver.file_identity import content_identity, program_identities
 from mlir_offload.driver.memo import Memo, user_cache
 from mlir_offload.driver.toolchain_id import RememberingRunner, ToolchainIdentity
 from mlir_offload.toolchain.errors import InputOutputError, ToolchainError
@@ -36,7 +36,7 @@ def test_a_program_is_named_by_its_build_id(tool: str, memo: Memo) -> None:
 
 @pytest.mark.llvm(22)
 def test_the_libraries_of_a_program_belong_to_it(memo: Memo) -> None:
-    names = {file.name for file in program_identity("mlir-opt", LLVM / "mlir-opt", (), memo)}
+    names = {file.name for file in program_identities([("mlir-opt", LLVM / "mlir-opt")], (), memo)}
 
     assert names == {"mlir-opt", "libMLIR.so.22.1", "libLLVM.so.22.1"}
 
@@ -49,7 +49,7 @@ def test_a_library_that_is_not_found_is_an_error(tmp_path: Path, memo: Memo) -> 
     program.write_bytes(content.replace(b"libclang-cpp.so", b"libclang-xyz.so"))
 
     with pytest.raises(ToolchainError, match=r"needs libclang-xyz\.so"):
-        program_identity("clang", program, (), memo)
+        program_identities([("clang", program)], (), memo)
 
 
 def test_what_has_no_build_id_is_named_by_its_bytes(tmp_path: Path, memo: Memo) -> None:
@@ -144,8 +144,8 @@ def test_an_identity_depends_on_every_file(tmp_path: Path, memo: Memo) -> None:
         (tmp_path / name).write_text(name)
 
     def identity() -> str:
-        files = (program_identity(name, tmp_path / name, (), memo)[0] for name in ("a", "b"))
-        return str(ToolchainIdentity(tuple(files)))
+        files = program_identities([(name, tmp_path / name) for name in ("a", "b")], (), memo)
+        return str(ToolchainIdentity(files))
 
     before = identity()
     assert re.fullmatch(r"[0-9a-f]{32}", before)
