@@ -23,7 +23,7 @@ from mlir_offload.driver.inputs import (
     check_input,
     compiled_files,
     final_outputs,
-    has_mlir,
+    has_device_code,
     read_given,
 )
 from mlir_offload.driver.options import (
@@ -115,9 +115,10 @@ def _make_context(options: CompileOptions, workspace: Path, runner: Runner) -> B
     places = places_of(options)
     launcher = _launcher(options)
     finder = runner if launcher is None else _remembering(runner)
-    given = read_given(options)
+    contents = read_given(options)
+    given = tuple(item for item in contents if item.is_relocatable)
     # Objects that call the runtime but bring no device code need a device all the same.
-    needs_device = has_mlir(options) or (
+    needs_device = has_device_code(options) or (
         any(item.runtime_symbols for item in given) and not any(item.kinds for item in given)
     )
     targets = choose_targets(options.offload_archs) if needs_device else ()
@@ -144,7 +145,10 @@ def _make_context(options: CompileOptions, workspace: Path, runner: Runner) -> B
     executor.note(Command(("mkdir", "-p", str(workspace))))
     compiled = compiled_files(options, workspace)
     path = os.pathsep.join(map(str, places.path))
-    context = BuildContext(options, llvm, cuda, targets, executor, workspace, path, given, compiled)
+    linked = tuple(item for item in contents if not item.is_relocatable)
+    context = BuildContext(
+        options, llvm, cuda, targets, executor, workspace, path, given, linked, compiled
+    )
     return context if launcher is None else _launching(context, launcher)
 
 

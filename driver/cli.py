@@ -21,6 +21,9 @@ usage: mlir-offload [options] FILE...             compile and link
        mlir-offload -c [options] FILE.mlir        compile to an object
        mlir-offload run [options] FILE... [-- ARGUMENT...]
                                                   compile, link and run; exit status of the program
+       mlir-offload inspect FILE...               show device images, kernels, entries, and
+                                                  what is wrong with them
+       mlir-offload extract FILE [-o PLACE]       take device images out
        mlir-offload package --image=file=FILE,triple=TRIPLE,arch=ARCH,kind=KIND ... -o FILE
                                                   package device images into an offload binary
        mlir-offload toolchains                    show what is installed and what is missing
@@ -44,6 +47,7 @@ options:
   -fPIC -shared -L -l -Wl,ARG -pthread -static
                         as for clang
   -I -D -std=           for C and C++ inputs, as for clang
+  -nocudainc -nocudalib for CUDA C++ inputs, as for clang
   -j N                  programs to run at the same time (default: number of processors)
   -v                    show each step and all that the tools print
   -###                  show each step as a shell line; write no output
@@ -159,9 +163,23 @@ def _package(arguments: Sequence[str], runner: ProcessRunner) -> int:
     return package(arguments, runner)
 
 
+def _inspect(arguments: Sequence[str], runner: ProcessRunner) -> int:
+    from mlir_offload.driver.inspect import run_inspect
+
+    return run_inspect(arguments, runner)
+
+
+def _extract(arguments: Sequence[str], _: ProcessRunner) -> int:
+    from mlir_offload.driver.extract import run_extract
+
+    return run_extract(arguments)
+
+
 # A compiler cache takes a first word without dashes for the name of an input.
 _HERMETIC_STEPS = frozenset({"--image-step", "--host-step", "--object-step"})
 _VERBS: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
+    "extract": _extract,
+    "inspect": _inspect,
     "package": _package,
     "run": _run,
     "step": _step,

@@ -9,7 +9,7 @@ from pathlib import Path
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.device import DeviceModule, compile_device, kernel_options
 from mlir_offload.driver.normalize import normalized
-from mlir_offload.driver.options import MLIR_SUFFIXES, Mode
+from mlir_offload.driver.options import CUDA_SUFFIX, MLIR_SUFFIXES, Mode
 from mlir_offload.driver.parallel import beside, in_parallel
 from mlir_offload.driver.split_file import ModuleFile, SplitFiles, load_split_files
 from mlir_offload.offload.llvm_ir import assemble_command, is_written_in_process
@@ -33,6 +33,11 @@ def _compile(context: BuildContext, source: Path, output: Path) -> None:
         compile_mlir(context, source, output.parent, output)
         return
     context.executor.make_directory(output.parent)
+    if source.suffix == CUDA_SUFFIX:
+        from mlir_offload.driver.cuda_cpp import compile_cuda_cpp
+
+        compile_cuda_cpp(context, source, output)
+        return
     context.executor.tool(host_command(context, source, output), output)
 
 
@@ -49,13 +54,13 @@ def compile_mlir(context: BuildContext, source: Path, directory: Path, output: P
         partial(_make_host_ir, context, source, split, directory),
     )
     if context.options.mode is Mode.LLVM_TEXT:
-        _annotate(context, source, device, host, output)
+        _annotate(context, source, split, device, host, output)
     elif context.options.mode is Mode.LLVM_BITCODE:
-        _write_bitcode(context, source, device, host, output)
+        _write_bitcode(context, source, split, device, host, output)
     else:
         # clang reads the text as fast as bitcode, and writing bitcode first would cost more.
         annotated = directory / "host.annotated.ll"
-        _annotate(context, source, device, host, annotated)
+        _annotate(context, source, split, device, host, annotated)
         _make_object(context, annotated, output)
 
 
@@ -80,14 +85,19 @@ def _make_object(context: BuildContext, annotated: Path, output: Path) -> None:
 
 
 def _write_bitcode(
-    context: BuildContext, source: Path, device: tuple[DeviceModule, ...], host: Path, output: Path
+    context: BuildContext,
+    source: Path,
+    split: SplitFiles,
+    device: tuple[DeviceModule, ...],
+    host: Path,
+    output: Path,
 ) -> None:
     """Write bitcode that the consumer reads: in process, if llvmlite has its LLVM; else by its clang."""
     if is_written_in_process(context.consumer):
-        _annotate(context, source, device, host, output)
+        _annotate(context, source, split, device, host, output)
         return
     annotated = host.with_name("host.annotated.ll")
-    _annotate(context, source, device, host, annotated)
+    _annotate(context, source, split, device, host, annotated)
     context.executor.tool(assemble_command(context.llvm, annotated, output), output)
 
 
@@ -133,6 +143,7 @@ def _not_lowered(low: Path, source: Path, completed: Completed) -> MlirOffloadEr
 def _annotate(
     context: BuildContext,
     source: Path,
+    split: SplitFiles,
     device: tuple[DeviceModule, ...],
     host: Path,
     output: Path,
@@ -149,6 +160,7 @@ def _annotate(
         arguments += ["--binary", binary, *(f"--kind={kind}" for kind in kinds)]
     for module in device:
         arguments += ["--device", module.ir, *kernel_options(module.module)]
+    arguments += [f"--declared={kernel}" for kernel in split.declared]
     executor.step(
         "annotate",
         (host, *arguments, "--location", source, "--for-clang", release, "-o", output),

@@ -24,9 +24,9 @@ class BuildContext:
     """The decisions that hold for every input of one call.
 
     `search_path` is PATH as the user has it; `given` is what the objects and libraries of a link
-    hold; `compiled` tells the file that each source is compiled to; `pending` what was started
-    early, by the file that it makes; `launched` how steps are started under a launcher, where there
-    is one.
+    hold, `linked` what shared libraries do, which had their device link; `compiled` tells the file
+    that each source is compiled to; `pending` what was started early, by the file that it makes;
+    `launched` how steps are started under a launcher, where there is one.
     """
 
     options: CompileOptions
@@ -37,6 +37,7 @@ class BuildContext:
     workspace: Path
     search_path: str
     given: tuple[ObjectContents, ...] = ()
+    linked: tuple[ObjectContents, ...] = ()
     compiled: Mapping[Path, Path] = field(default_factory=dict)
     pending: dict[Path, Future[None]] = field(default_factory=dict)
     launched: LaunchedSteps | None = None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlir_offload.driver.link_line import parse_link_line
 from mlir_offload.driver.options import (
     COMPILED_SUFFIXES,
+    CUDA_SUFFIX,
     LINKED_SUFFIXES,
     MLIR_SUFFIXES,
     CompileOptions,
@@ -37,12 +39,12 @@ def check_input(path: Path) -> None:
         raise InputOutputError(msg, hint="name the files in it")
     if path.suffix not in MLIR_SUFFIXES | COMPILED_SUFFIXES and not _is_linked(path):
         msg = f"{path}: unknown kind of file"
-        raise UsageError(msg, hint="inputs end in .mlir, .o, .a, .so, .c, .cpp, .ll or .bc")
+        raise UsageError(msg, hint="inputs end in .mlir, .o, .a, .so, .c, .cpp, .cu, .ll or .bc")
 
 
-def has_mlir(options: CompileOptions) -> bool:
-    """Say whether there is MLIR to lower."""
-    return any(path.suffix in MLIR_SUFFIXES for path in options.inputs)
+def has_device_code(options: CompileOptions) -> bool:
+    """Say whether a source may hold device code: MLIR or CUDA C++."""
+    return any(path.suffix in MLIR_SUFFIXES | {CUDA_SUFFIX} for path in options.inputs)
 
 
 def sources(options: CompileOptions) -> tuple[Path, ...]:
@@ -69,37 +71,32 @@ def compiled_files(options: CompileOptions, workspace: Path) -> dict[Path, Path]
 
 
 def read_given(options: CompileOptions) -> tuple[ObjectContents, ...]:
-    """Look for device code in the objects and libraries that are to be linked.
+    """Look for device code in the objects and libraries on the link line, each file once.
 
     A shared library has had its device link: it registers its own kernels, with its own runtime.
     """
     if options.mode is not Mode.LINK:
         return ()
-    paths = [path for path in options.inputs if _is_linked(path)]
-    paths += _named_libraries(options.link_items)
+    wholes: dict[Path, bool] = {}
+    for item in parse_link_line(options.link_items):
+        if item.path is not None:
+            wholes[item.path] = wholes.get(item.path, False) or item.is_whole
+    compiled = frozenset(sources(options))
+    paths = [path for path in wholes if path not in compiled]
     if not paths:
         return ()
     from mlir_offload.offload.objects import read_objects
 
-    return tuple(item for path in paths for item in read_objects(path) if item.is_relocatable)
+    return tuple(
+        replace(contents, is_whole=wholes[path] and bool(contents.member))
+        for path in paths
+        for contents in read_objects(path)
+    )
 
 
 def _is_linked(path: Path) -> bool:
     """Say whether the file is for the linker; a library may bear a version, as libx.so.1 does."""
     return path.suffix in LINKED_SUFFIXES or ".so." in path.name
-
-
-def _named_libraries(link_items: Sequence[str]) -> list[Path]:
-    """Return the libraries that `-l` finds in the directories of `-L`.
-
-    Libraries of the system are not looked into: device code is not installed there.
-    """
-    folders = [Path(item[2:]) for item in link_items if item.startswith("-L")]
-    names = [item[2:] for item in link_items if item.startswith("-l")]
-    candidates = (
-        folder / f"lib{name}{end}" for name in names for folder in folders for end in (".so", ".a")
-    )
-    return [path for path in candidates if path.is_file()]
 
 
 def _plain(stem: str) -> str:

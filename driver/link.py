@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from mlir_offload.driver.compile import compile_inputs, host_command
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.device import ImageFile
-from mlir_offload.driver.options import as_operand
+from mlir_offload.driver.finish import DeviceLink, finish_collisions
+from mlir_offload.driver.link_error import diagnose_link
+from mlir_offload.driver.link_line import parse_link_line
+from mlir_offload.driver.options import CUDA_SUFFIX, as_operand
+from mlir_offload.driver.report import show_note
 from mlir_offload.driver.runtime import HostRuntime, host_runtime
-from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.anchor import empty_image_command, targets_to_anchor
-from mlir_offload.offload.coverage import check_coverage, check_duplicates, check_entry_layout
+from mlir_offload.driver.whole_archive import without_whole_archives
+from mlir_offload.offload.abi import first_relocatable_link, load_abi
+from mlir_offload.offload.anchor import (
+    empty_image_command,
+    is_bitcode_target,
+    targets_to_anchor,
+)
+from mlir_offload.offload.coverage import check_coverage
+from mlir_offload.offload.duplicate import duplicate_findings, find_duplicates
+from mlir_offload.offload.finding import raise_findings
+from mlir_offload.offload.link_check import check_link, kind_notes
 from mlir_offload.offload.objects import ObjectContents, read_objects
 from mlir_offload.offload.runtime import runtime_link_arguments
-from mlir_offload.toolchain.errors import ToolchainError, VerificationError
+from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, host_triple
 
 _LINKER = "lld"
-_CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx"})
+_CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx", CUDA_SUFFIX})
 
 
 def link(context: BuildContext) -> Path:
@@ -43,42 +56,45 @@ def link(context: BuildContext) -> Path:
     runtime = host_runtime(context)
     context.wait_for(runtime.object)
     linked = context.workspace / "linked"
-    anchor = _make_anchor(context, contents)
     if Kind.CUDA in runtime.kinds:
         _make_cuda_directory(context)
-    command = _link_command(context, anchor, contents, runtime, linked)
-    context.executor.tool(command, linked)
+    finished = finish_collisions(context, contents, _device_link(context, runtime))
+    anchor = _make_anchor(context, finished.remaining)
+    line = without_whole_archives(context, contents, _link_items(context, finished.replaced))
+    command = _link_command(context, (*map(str, anchor), *line), contents, runtime, linked)
+    context.executor.tool(command, linked, diagnose=partial(diagnose_link, finished.apart))
     if linked.exists():
-        _check_linked(context, linked, contents)
+        check_coverage(linked, contents, name=str(context.options.output or "a.out"))
     return linked
 
 
-def _check_linked(context: BuildContext, linked: Path, contents: Sequence[ObjectContents]) -> None:
-    """Check the result under the name that the user gave it."""
-    try:
-        check_coverage(linked, contents)
-    except VerificationError as error:
-        error.location = str(context.options.output or "a.out")
-        raise
-
-
 def _check_inputs(context: BuildContext, contents: Sequence[ObjectContents]) -> None:
-    check_entry_layout(contents, load_abi(context.consumer))
-    check_duplicates(contents)
+    """Refuse what the link would lose, all of it in one error.
+
+    Kernels of one name are a fault here only where the release cannot link their objects apart.
+    """
+    abi = load_abi(context.consumer)
+    findings = check_link((*contents, *context.linked), abi)
+    if not abi.has_relocatable_link:
+        cure = f"LLVM {first_relocatable_link()} and newer keep such kernels apart"
+        findings += duplicate_findings(find_duplicates(contents), other_cure=cure)
+    raise_findings(findings)
+    for note in kind_notes(contents):
+        show_note(note)
 
 
 def _make_anchor(context: BuildContext, contents: Sequence[ObjectContents]) -> tuple[Path, ...]:
     """Return the object without which device code that only libraries have would be lost."""
     executor, directory = context.executor, context.workspace / "anchor"
-    targets = targets_to_anchor(contents)
+    targets = targets_to_anchor(contents, load_abi(context.consumer))
     if not targets:
         return ()
     executor.make_directory(directory)
     images = []
     for number, target in enumerate(targets):
-        ending = "o" if target.kind is Kind.OPENMP else "bc"
-        path = directory / f"empty{number}.{ending}"
-        feature = _ptx_feature(context, (target.arch,)) if target.kind is Kind.CUDA else ""
+        path = directory / f"empty{number}.{'bc' if is_bitcode_target(target) else 'o'}"
+        is_ptx = target.triple == NVPTX_TRIPLE
+        feature = _ptx_feature(context, (target.arch,)) if is_ptx else ""
         executor.tool(empty_image_command(context.llvm, target, path, feature=feature), path)
         images.append(ImageFile(path, target).argument)
     binary, text, anchor = (directory / f"anchor.{ending}" for ending in ("offload", "ll", "o"))
@@ -95,9 +111,20 @@ def _ptx_feature(context: BuildContext, archs: Sequence[str]) -> str:
     return f"+ptx{min(ptx_isa_for(arch, context.consumer, context.cuda) for arch in archs)}"
 
 
+def _link_items(context: BuildContext, finished: Mapping[str, str]) -> list[str]:
+    """Return the link line with what the sources were compiled to, and what was finished."""
+    made = {as_operand(str(path)): str(made) for path, made in context.compiled.items()}
+    made |= finished
+    items: Sequence[str] = context.options.link_items
+    if finished:
+        # A library may be named between options of one `-Wl,`.
+        items = [word.text for word in parse_link_line(items)]
+    return [made.get(item, item) for item in items]
+
+
 def _link_command(
     context: BuildContext,
-    anchor: Sequence[Path],
+    items: Sequence[str],
     contents: Sequence[ObjectContents],
     runtime: HostRuntime,
     output: Path,
@@ -107,23 +134,20 @@ def _link_command(
     dry = options.dry_run
     has_device = any(item.images for item in contents) or (dry and bool(context.targets))
     has_runtime = any(item.runtime_symbols for item in contents) or (dry and bool(context.targets))
-    made = {as_operand(str(path)): str(made) for path, made in context.compiled.items()}
+    # Host code of CUDA C++ calls the CUDA runtime itself; for AMD GPUs there is no runtime of ours.
+    has_runtime = (has_runtime or options.has_cuda_cpp) and bool(runtime.kinds)
+    device = _device_link(context, runtime)
     arguments = [
         *(("--offload-link",) if has_device else ()),
         *(("-shared",) if options.shared else ()),
         *((f"-fuse-ld={_LINKER}",) if context.llvm.has(f"ld.{_LINKER}") else ()),
-        *map(str, anchor),
-        *(made.get(item, item) for item in options.link_items),
+        *items,
         *(_runtime_arguments(context, runtime) if has_runtime else ()),
-        *(_device_arguments(context, runtime) if has_device else ()),
+        *(device.arguments if has_device else ()),
         *(_language_arguments(options.inputs)),
     ]
     argv = (str(context.llvm.tool("clang")), *arguments, "-o", str(output))
-    if not has_device or Kind.CUDA not in runtime.kinds:
-        return Command(argv)
-    # The clang that the wrapper of LLVM 19 runs for bitcode looks for ptxas on PATH.
-    path = os.pathsep.join((str(_cuda_directory(context) / "bin"), context.search_path))
-    return Command(argv, environment=(("PATH", path),))
+    return Command(argv, environment=device.environment if has_device else ())
 
 
 def _runtime_arguments(context: BuildContext, runtime: HostRuntime) -> tuple[str, ...]:
@@ -136,10 +160,10 @@ def _runtime_arguments(context: BuildContext, runtime: HostRuntime) -> tuple[str
     return (str(runtime.object), *libraries)
 
 
-def _device_arguments(context: BuildContext, runtime: HostRuntime) -> list[str]:
+def _device_link(context: BuildContext, runtime: HostRuntime) -> DeviceLink:
     """Return what the linker wrapper needs to link the device code of each kind."""
     abi = load_abi(context.consumer)
-    arguments = [f"-Wl,--wrapper-jobs={context.options.jobs}"]
+    arguments = list(abi.jobs_arguments(context.options.jobs))
     if Kind.CUDA in runtime.kinds:
         arguments += abi.cuda_path_arguments(_cuda_directory(context))
         arguments += abi.device_opt_arguments(NVPTX_TRIPLE, context.options.opt_level)
@@ -148,11 +172,15 @@ def _device_arguments(context: BuildContext, runtime: HostRuntime) -> list[str]:
     if Kind.OPENMP in runtime.kinds:
         # The wrapper links images for the host with --no-undefined; kernels may call libm.
         arguments.append(f"-Wl,--device-linker={host_triple()}=-lm")
-    return arguments
+    if Kind.CUDA not in runtime.kinds:
+        return DeviceLink(tuple(arguments))
+    # The clang that the wrapper of LLVM 19 runs for bitcode looks for ptxas on PATH.
+    path = os.pathsep.join((str(_cuda_directory(context) / "bin"), context.search_path))
+    return DeviceLink(tuple(arguments), (("PATH", path),))
 
 
 def _cuda_directory(context: BuildContext) -> Path:
-    return context.workspace / "cuda"
+    return context.workspace.absolute() / "cuda"
 
 
 def _make_cuda_directory(context: BuildContext) -> None:

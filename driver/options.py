@@ -30,7 +30,8 @@ class DeviceCode(Enum):
 
 _ANY = "any"
 MLIR_SUFFIXES = frozenset({".mlir", ".mlirbc"})
-COMPILED_SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cxx", ".ll", ".bc", ".s"})
+CUDA_SUFFIX = ".cu"
+COMPILED_SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cxx", CUDA_SUFFIX, ".ll", ".bc", ".s"})
 LINKED_SUFFIXES = frozenset({".o", ".obj", ".a", ".so"})
 
 
@@ -67,18 +68,26 @@ class CompileOptions:
     cache: bool | None = None
     why_rebuilt: bool = False
     compiler_arguments: tuple[str, ...] = ()
+    cuda_arguments: tuple[str, ...] = ()
 
     @property
     def device_code(self) -> DeviceCode:
         """Return the form of GPU code: bitcode in objects, so that a link optimises over files.
 
-        A call that links at once has nothing to gain from that, and links faster without; no
-        bitcode is read by every release.
+        A call that links at once has nothing to gain from that, and links faster without, but
+        clang's code of CUDA C++ links with kernels of other files as bitcode only; no bitcode is
+        read by every release.
         """
         if self.wanted_device_code is not None:
             return self.wanted_device_code
-        is_final = self.mode is Mode.LINK or self.is_for_any_clang
+        links_at_once = self.mode is Mode.LINK and not self.has_cuda_cpp
+        is_final = links_at_once or self.is_for_any_clang
         return DeviceCode.OBJECT if is_final else DeviceCode.BITCODE
+
+    @property
+    def has_cuda_cpp(self) -> bool:
+        """Return whether there is CUDA C++ to compile."""
+        return any(path.suffix == CUDA_SUFFIX for path in self.inputs)
 
     @property
     def is_for_any_clang(self) -> bool:
@@ -110,6 +119,10 @@ def _compiler_argument(prefix: str) -> _Apply:
     return lambda options, value: replace(
         options, compiler_arguments=(*options.compiler_arguments, prefix + value)
     )
+
+
+def _cuda_argument(name: str) -> _Apply:
+    return lambda options, _: replace(options, cuda_arguments=(*options.cuda_arguments, name))
 
 
 def _store(name: str) -> _Apply:
@@ -180,6 +193,8 @@ _FLAGS: Mapping[str, _Apply] = {
     "--cache": _set(cache=True),
     "--no-cache": _set(cache=False),
     "--why-rebuilt": _set(why_rebuilt=True),
+    "-nocudainc": _cuda_argument("-nocudainc"),
+    "-nocudalib": _cuda_argument("-nocudalib"),
     "-static": _link_item("-static"),
     "-pthread": _link_item("-pthread"),
     "-rdynamic": _link_item("-rdynamic"),
@@ -292,7 +307,18 @@ def _consistent(options: CompileOptions) -> CompileOptions:
         raise UsageError(msg, hint="leave one of them out")
     if options.is_for_any_clang:
         _check_for_any(options)
+    if options.has_cuda_cpp:
+        _check_cuda_cpp(options)
     return options
+
+
+def _check_cuda_cpp(options: CompileOptions) -> None:
+    """Refuse what needs one module: CUDA C++ has one for the host and one for each device."""
+    if options.mode not in {Mode.LINK, Mode.OBJECT}:
+        msg = (
+            f"{options.mode.value} does not go with CUDA C++, which makes several modules of a file"
+        )
+        raise UsageError(msg, hint="compile it with -c, or link")
 
 
 def _check_for_any(options: CompileOptions) -> None:
@@ -300,6 +326,8 @@ def _check_for_any(options: CompileOptions) -> None:
     what = "a linked file" if options.mode is Mode.LINK else "LLVM IR" if options.emit_llvm else ""
     if options.device_code is DeviceCode.BITCODE:
         what = "device bitcode"
+    if options.has_cuda_cpp:
+        what = "what clang makes of CUDA C++"
     if what:
         msg = f"--for-clang={_ANY} is for objects: {what} serves one release of LLVM only"
         raise UsageError(msg, hint="use -c, with --device-code=object or none")

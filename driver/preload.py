@@ -10,8 +10,12 @@ from mlir_offload.toolchain.target import Kind
 # In the order in which a compilation comes to them.
 _ALWAYS = ("mlir_offload.translate.split", "mlir_offload.translate.host")
 _OF_KIND = {
-    Kind.CUDA: ("mlir_offload.translate.device", "mlir_offload.toolchain.ptx"),
-    Kind.OPENMP: ("mlir_offload.translate.cpu",),
+    Kind.CUDA: (
+        "mlir_offload.translate.device",
+        "mlir_offload.toolchain.ptx",
+        "mlir_offload.offload.cubin",
+    ),
+    Kind.OPENMP: ("mlir_offload.translate.cpu", "mlir_offload.offload.host_image"),
 }
 _LATE = (
     "mlir_offload.offload.annotate",

@@ -23,11 +23,12 @@ class ModuleFile:
 
 @dataclass(frozen=True, slots=True)
 class SplitFiles:
-    """The host module and the device modules of one program."""
+    """The host module and the device modules of one program, and the kernels it only declares."""
 
     host: Path
     uses_async: bool
     modules: tuple[ModuleFile, ...]
+    declared: tuple[str, ...] = ()
 
 
 def write_split(program: SplitProgram, directory: Path) -> None:
@@ -37,7 +38,11 @@ def write_split(program: SplitProgram, directory: Path) -> None:
     rows = [
         _write_module(module, number, directory) for number, module in enumerate(program.modules)
     ]
-    index = {"uses_async": program.uses_async, "modules": rows}
+    index = {
+        "uses_async": program.uses_async,
+        "modules": rows,
+        "declared": list(program.declared),
+    }
     _write(directory / _INDEX, json.dumps(index, indent=1))
 
 
@@ -45,7 +50,9 @@ def load_split_files(directory: Path) -> SplitFiles:
     """Read what `write_split` wrote."""
     index = json.loads((directory / _INDEX).read_text(encoding="utf-8"))
     modules = tuple(_read_module(row, directory) for row in index["modules"])
-    return SplitFiles(directory / "host.mlir", bool(index["uses_async"]), modules)
+    return SplitFiles(
+        directory / "host.mlir", bool(index["uses_async"]), modules, tuple(index["declared"])
+    )
 
 
 def _write_module(module: GpuModule, number: int, directory: Path) -> dict[str, Any]:

@@ -178,10 +178,31 @@ def _anchor(binary: Path, output: Path) -> None:
     _write(output, render_anchor(binary.read_bytes()))
 
 
+@step.command("members")
+@click.argument("library", type=_PATH)
+@_output
+def _members(library: Path, output: Path) -> None:
+    """Write the members of a static library into a directory, and the list of them."""
+    from mlir_offload.driver.members import write_members
+
+    write_members(library, output)
+
+
+@step.command("detach")
+@_source
+@_output
+def _detach(source: Path, output: Path) -> None:
+    """Make an object whose device code is linked leave that of other objects alone."""
+    from mlir_offload.offload.collision import detach_object
+
+    output.write_bytes(detach_object(source.read_bytes(), location=str(source)))
+
+
 @step.command("annotate")
 @_source
 @click.option("--device", "devices", type=_PATH, multiple=True, help="LLVM IR of a device module")
 @_kernels
+@click.option("--declared", multiple=True, help="a kernel that another file defines")
 @click.option("--kind", "kinds", type=click.Choice([kind.value for kind in Kind]), multiple=True)
 @click.option("--binary", type=_PATH, help="the offload binary to embed")
 @click.option(
@@ -198,6 +219,7 @@ def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
     source: Path,
     devices: tuple[Path, ...],
     kernels: tuple[str, ...],
+    declared: tuple[str, ...],
     kinds: tuple[str, ...],
     binary: Path | None,
     variables: tuple[str, ...],
@@ -207,8 +229,9 @@ def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
 ) -> None:
     """Embed the images, register the kernels, resolve the launches; write text or bitcode."""
     from mlir_offload.offload.abi import load_abis
-    from mlir_offload.offload.annotate import HostKernel, annotate_host
+    from mlir_offload.offload.annotate import annotate_host
     from mlir_offload.offload.host_module import kernel_signatures
+    from mlir_offload.offload.stub import HostKernel
     from mlir_offload.translate.host import fix_host_ir
 
     signatures: dict[str, tuple[str, ...]] = {}
@@ -221,6 +244,7 @@ def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
         binary=binary.read_bytes() if binary else b"",
         abis=load_abis(consumer),
         variables=[_variable(variable) for variable in variables],
+        declared=declared,
         location=location,
     )
     if output.suffix == ".bc":

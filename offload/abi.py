@@ -30,6 +30,9 @@ _ROW_LISTS = (
     ("linker_wrapper", "cuda_path"),
     ("linker_wrapper", "device_opt_level"),
     ("linker_wrapper", "device_feature"),
+    ("linker_wrapper", "archives"),
+    ("linker_wrapper", "jobs"),
+    ("linker_wrapper", "relocatable_link"),
 )
 
 
@@ -102,6 +105,7 @@ class OffloadAbi:
     """What the linker wrapper and the runtimes of one LLVM release read."""
 
     major: int
+    container_versions: tuple[int, ...]
     string_containers: tuple[str, str]
     image_kinds_by_ending: tuple[tuple[str, int], ...]
     kind_codes: tuple[tuple[str, int], ...]
@@ -111,6 +115,9 @@ class OffloadAbi:
     device_opt_argument: str
     device_feature_argument: str
     cuda_arguments: tuple[str, ...]
+    reads_line_in_order: bool
+    jobs_argument: str
+    has_relocatable_link: bool
 
     def kind_code(self, kind: Kind) -> int:
         """Return the number of an offload kind in containers and entries.
@@ -135,6 +142,10 @@ class OffloadAbi:
             return ()
         return (self.device_feature_argument.format(triple=triple, feature=feature),)
 
+    def jobs_arguments(self, jobs: int) -> tuple[str, ...]:
+        """Return what lets `clang --offload-link` run that many device links at once."""
+        return (self.jobs_argument.format(jobs=jobs),) if self.jobs_argument else ()
+
     def cuda_path_arguments(self, path: Path) -> tuple[str, ...]:
         """Return what `clang --offload-link` needs to take every CUDA tool from a directory."""
         return tuple(argument.format(path=path) for argument in self.cuda_arguments)
@@ -151,10 +162,12 @@ def load_abi(major: int) -> OffloadAbi:
     if not first <= major <= last:
         msg = f"the offloading ABI of LLVM {major} is not known (known: {first} to {last})"
         raise CompatibilityError(msg, hint="name a release in that range")
-    first_container, second_container = row_of(table["container"]["rows"], major)["containers"]
+    container = row_of(table["container"]["rows"], major)
+    first_container, second_container = container["containers"]
     wrapper = table["linker_wrapper"]
     return OffloadAbi(
         major=major,
+        container_versions=tuple(container["reads"]),
         string_containers=(first_container, second_container),
         image_kinds_by_ending=tuple(row_of(table["image_kinds_by_ending"], major)["kinds"].items()),
         kind_codes=tuple(row_of(table["offload_kinds"], major)["codes"].items()),
@@ -164,6 +177,9 @@ def load_abi(major: int) -> OffloadAbi:
         device_opt_argument=row_of(wrapper["device_opt_level"], major)["argument"],
         device_feature_argument=row_of(wrapper["device_feature"], major)["argument"],
         cuda_arguments=tuple(row_of(wrapper["cuda_path"], major)["arguments"]),
+        jobs_argument=row_of(wrapper["jobs"], major)["argument"],
+        reads_line_in_order=row_of(wrapper["archives"], major)["in_order"],
+        has_relocatable_link=row_of(wrapper["relocatable_link"], major)["links"],
     )
 
 
@@ -202,6 +218,12 @@ def kind_names() -> tuple[tuple[int, str], ...]:
         for name, code in row["codes"].items()
     }
     return tuple(sorted(codes.items()))
+
+
+def first_relocatable_link() -> int:
+    """Return the first release whose `clang -r --offload-link` links device code for good."""
+    rows = offload_table()["linker_wrapper"]["relocatable_link"]
+    return next(int(row["since"]) for row in rows if row["links"])
 
 
 def fatbinary_lost_image_option(cuda: tuple[int, int]) -> bool:

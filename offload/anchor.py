@@ -17,18 +17,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from mlir_offload.offload.abi import OffloadAbi
     from mlir_offload.offload.objects import ObjectContents
     from mlir_offload.toolchain.llvm import LlvmToolchain
 
-_KINDS = frozenset((Kind.CUDA.value, Kind.OPENMP.value))
+# The kinds that are linked; of sycl there are no libraries.
+_KINDS = frozenset((Kind.CUDA.value, Kind.HIP.value, Kind.OPENMP.value))
 _HOST_ARCH = "host"
+_GPU_OPTION = {"nvptx64": "-march", "amdgcn": "-mcpu"}
 
 
-def targets_to_anchor(inputs: Iterable[ObjectContents]) -> tuple[Target, ...]:
-    """Return the targets that only members of libraries have images for."""
+def targets_to_anchor(inputs: Iterable[ObjectContents], abi: OffloadAbi) -> tuple[Target, ...]:
+    """Return the targets of library members that need an anchor with the wrapper of a release.
+
+    An object with an image for the target does as well, unless the release heeds only those that
+    stand before the library.
+    """
     contents = tuple(inputs)
     held = _targets(item for item in contents if not item.member)
-    return tuple(sorted(_targets(item for item in contents if item.member) - held))
+    offered = _targets(item for item in contents if item.member)
+    return tuple(sorted(offered if abi.reads_line_in_order else offered - held))
 
 
 def empty_image_command(
@@ -40,11 +48,17 @@ def empty_image_command(
     itself, or one that is too old for the architecture.
     """
     flags: tuple[str, ...] = ("-fPIC",)
-    if target.kind is Kind.CUDA:
-        flags = ("-emit-llvm", f"-march={target.arch}", "-nogpulib", "-Wno-unknown-cuda-version")
+    if is_bitcode_target(target):
+        option = _GPU_OPTION[target.triple.partition("-")[0]]
+        flags = ("-emit-llvm", f"{option}={target.arch}", "-nogpulib", "-Wno-unknown-cuda-version")
         flags += (f"--cuda-feature={feature}",) if feature else ()
     head = (str(llvm.tool("clang")), f"--target={target.triple}", *flags)
     return Command((*head, "-x", "c", "-c", os.devnull, "-o", str(output)))
+
+
+def is_bitcode_target(target: Target) -> bool:
+    """Return whether the empty image for a target is bitcode: that of a GPU, whatever the kind."""
+    return target.triple.partition("-")[0] in _GPU_OPTION
 
 
 def render_anchor(binary: bytes) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mlir_offload.offload.entry import OffloadEntry, stub_symbol
+from mlir_offload.offload.entry import OffloadEntry
 from mlir_offload.offload.host_module import (
     escape_blob,
     extend_used_list,
@@ -14,19 +13,19 @@ from mlir_offload.offload.host_module import (
     next_metadata_number,
     string_constants,
 )
+from mlir_offload.offload.mangling import find_stub_symbol
 from mlir_offload.offload.registration import register_entries
+from mlir_offload.offload.stub import LAUNCH_STUB_FUNCTION, HostKernel, render_stub
 from mlir_offload.toolchain.errors import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from mlir_offload.offload.abi import OffloadAbi
     from mlir_offload.toolchain.target import Kind
 
-LAUNCH_STUB_FUNCTION = "mlir_offload_launch_stub"
 _EMBEDDED = "llvm.embedded.object"
 _EMBEDDED_SECTION = ".llvm.offloading"
-_OUTLINED_PREFIX = "__mo_"
 _GET_FUNCTION = re.compile(
     r"(@mgpuModuleGetFunction\(ptr [^,()\n]*, ptr (?:[a-z_]+ )*)([^,()\s]+)\)"
 )
@@ -47,19 +46,6 @@ _DEFINITIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class HostKernel:
-    """A kernel as the host sees it: its device symbol and the IR types of its parameters."""
-
-    symbol: str
-    parameters: tuple[str, ...]
-
-    @property
-    def is_outlined(self) -> bool:
-        """Return whether the compiler named it: no other file can mean this kernel."""
-        return self.symbol.startswith(_OUTLINED_PREFIX)
-
-
 def annotate_host(  # noqa: PLR0913 (the parts of one module)
     ll_text: str,
     *,
@@ -68,38 +54,46 @@ def annotate_host(  # noqa: PLR0913 (the parts of one module)
     binary: bytes,
     abis: Sequence[OffloadAbi],
     variables: Sequence[OffloadEntry] = (),
+    declared: Sequence[str] = (),
     location: str = "",
 ) -> str:
     """Return the host module with stubs, entries of each kind, and the offload binary inside.
 
     A kernel has one address for all kinds, that of its stub. `variables` are the entries of device
-    globals; the module holds their shadows. Raises SourceError where a launch names a kernel that
-    is not in `kernels`.
+    globals; the module holds their shadows. `declared` are kernels that another file defines, and
+    registers. Raises SourceError where a launch names a kernel that is in neither.
     """
-    text = resolve_launches(ll_text, {kernel.symbol for kernel in kernels}, location)
-    text = text if text.endswith("\n") else f"{text}\n"
+    stubs = {kernel: _foreign_stub(kernel, location) for kernel in declared}
+    foreign = "".join(f"declare void {global_name(stub)}()\n" for stub in stubs.values())
+    stubs |= {kernel.symbol: kernel.stub for kernel in kernels}
+    text = resolve_launches(ll_text, stubs, location)
+    text = (text if text.endswith("\n") else f"{text}\n") + foreign
     if not kernels and not variables:
         return text
-    stubs = "\n".join(render_stub(kernel) for kernel in kernels)
-    text = f"{text}\n{stubs}\ndeclare void @{LAUNCH_STUB_FUNCTION}(ptr, ptr)\n\n"
+    rendered = "\n".join(render_stub(kernel) for kernel in kernels)
+    text = f"{text}\n{rendered}\ndeclare void @{LAUNCH_STUB_FUNCTION}(ptr, ptr)\n\n"
+    aliased = [kernel.stub for kernel in kernels if kernel.public_stub]
+    if aliased:
+        # Else LLVM gives a stub the name of its alias, and what refers to the stub refers to that.
+        text = extend_used_list(text, "llvm.compiler.used", aliased)
     entries = [
-        OffloadEntry(kind, kernel.symbol, stub_symbol(kernel.symbol))
+        OffloadEntry(kind, kernel.symbol, kernel.stub, is_local=True)
         for kind in kinds
         for kernel in kernels
     ]
     return embed_binary(register_entries(text, (*entries, *variables), abis), binary)
 
 
-def resolve_launches(text: str, kernels: set[str], location: str = "") -> str:
+def resolve_launches(text: str, stubs: Mapping[str, str], location: str = "") -> str:
     """Return the module with each launch naming the stub of its kernel."""
 
     def resolved(match: re.Match[str]) -> str:
         symbol = names.get(match.group(2))
         if symbol is None:
             raise _unresolvable(location)
-        if symbol not in kernels:
-            raise _unknown_kernel(symbol, kernels, location)
-        return f"{match.group(1)}{global_name(stub_symbol(symbol))})"
+        if symbol not in stubs:
+            raise _unknown_kernel(symbol, stubs, location)
+        return f"{match.group(1)}{global_name(stubs[symbol])})"
 
     declared = _DECLARATION.findall(text)
     if not declared:
@@ -109,23 +103,6 @@ def resolve_launches(text: str, kernels: set[str], location: str = "") -> str:
     if len(_GET_FUNCTION_USE.findall(body)) != len(_GET_FUNCTION.findall(body)):
         raise _unresolvable(location)
     return body + "\n" + "\n".join(_DEFINITIONS[name] for name in declared)
-
-
-def render_stub(kernel: HostKernel) -> str:
-    """Return the host function that stands for a kernel, and launches it when called.
-
-    It is hidden: the address registered by a shared library must not be that of another one. Two
-    files that define one kernel name collide at link, except where the compiler made the name.
-    """
-    stub = global_name(stub_symbol(kernel.symbol))
-    linkage = "internal" if kernel.is_outlined else "hidden"
-    parameters = ", ".join(f"{kind} %a{i}" for i, kind in enumerate(kernel.parameters))
-    lines = [f"define {linkage} void {stub}({parameters}) {{"]
-    lines.append(f"  %params = alloca [{max(len(kernel.parameters), 1)} x ptr], align 8")
-    for index, kind in enumerate(kernel.parameters):
-        lines += _pack_argument(index, kind)
-    lines.append(f"  call void @{LAUNCH_STUB_FUNCTION}(ptr {stub}, ptr %params)")
-    return "\n".join([*lines, "  ret void", "}", ""])
 
 
 def embed_binary(text: str, binary: bytes) -> str:
@@ -144,16 +121,13 @@ def embed_binary(text: str, binary: bytes) -> str:
     return text + embedded + metadata
 
 
-def _pack_argument(index: int, kind: str) -> list[str]:
-    slot = f"  %s{index} = getelementptr ptr, ptr %params, i64 {index}"
-    if kind.startswith("ptr byval("):
-        return [slot, f"  store ptr %a{index}, ptr %s{index}, align 8"]
-    return [
-        f"  %v{index} = alloca {kind}",
-        f"  store {kind} %a{index}, ptr %v{index}",
-        slot,
-        f"  store ptr %v{index}, ptr %s{index}, align 8",
-    ]
+def _foreign_stub(kernel: str, location: str) -> str:
+    stub = find_stub_symbol(kernel)
+    if stub is None:
+        msg = f"the C++ name of the declared kernel '{kernel}' cannot be read"
+        hint = 'declare a kernel that is neither inside of a function nor made for an expression, or extern "C"'
+        raise SourceError(msg, hint=hint, location=location)
+    return stub
 
 
 def _unresolvable(location: str) -> SourceError:
@@ -164,7 +138,7 @@ def _unresolvable(location: str) -> SourceError:
     )
 
 
-def _unknown_kernel(symbol: str, kernels: set[str], location: str) -> SourceError:
+def _unknown_kernel(symbol: str, kernels: Iterable[str], location: str) -> SourceError:
     known = ", ".join(sorted(kernels)) or "none"
     return SourceError(
         f"kernel '{symbol}' is launched, but no gpu.module defines it",

@@ -44,7 +44,7 @@ class PackagedImage:
 
     `kind` is the offload kind's name, or `kind-N` for a number that no release gives a name.
     `content` is a view of the image, readable for as long as the file is open; `version` is that of
-    the container.
+    the container, `kind_code` the number of the kind in it.
     """
 
     kind: str
@@ -53,6 +53,7 @@ class PackagedImage:
     strings: tuple[tuple[str, str], ...]
     content: ByteView
     version: int = 1
+    kind_code: int = 0
 
     @property
     def triple(self) -> str:
@@ -76,7 +77,12 @@ def read_binary(view: ByteView) -> tuple[PackagedImage, ...]:
     Raises VerificationError with the offset and the field for anything that is no container of a
     known version.
     """
-    return tuple(_iterate(replace(view, form=_FORM)))
+    return tuple(iterate_binary(view))
+
+
+def iterate_binary(view: ByteView) -> Iterator[PackagedImage]:
+    """Return what `read_binary` returns one by one, so that damage hides only what follows it."""
+    return _iterate(replace(view, form=_FORM))
 
 
 def parse_binary(data: bytes, *, location: str = "") -> tuple[PackagedImage, ...]:
@@ -239,6 +245,7 @@ def _read_image(container: _Container, fields: tuple[int, ...], entry_at: int) -
         strings=tuple(_strings(container, strings_at, count)),
         content=container.view.part(image_at, image_size, "image", form="device image"),
         version=container.version,
+        kind_code=kind,
     )
 
 

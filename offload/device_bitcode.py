@@ -18,10 +18,9 @@ from mlir_offload.toolchain.bitcode_global import (
     BitcodeFunction,
     BitcodeVariable,
     Symbol,
-    kernel_conventions,
 )
 from mlir_offload.toolchain.bitcode_hash import CodeHash
-from mlir_offload.toolchain.bitcode_metadata import MetadataTable, kernel_attachments
+from mlir_offload.toolchain.bitcode_metadata import MetadataTable, function_attachments
 from mlir_offload.toolchain.bitcode_reference import ReferenceGraph
 from mlir_offload.toolchain.byte_view import ByteView
 from mlir_offload.toolchain.data_layout import TypeSizes, aligned, parse_data_layout
@@ -32,6 +31,7 @@ _NUMBERS = re.compile(r"\d{1,10}(?:,\d{1,10})*")
 _OPENMP_KERNEL = "__omp_offloading_"
 _SHARED_SPACE = 3
 _DIMENSIONS = 3
+_FEW_PARAMETERS = 1 << 15
 _LOCAL = frozenset({"internal", "private"})
 _GPU_TRIPLES = ("nvptx", "amdgcn", "spirv", "spir")
 _IN_MEMORY = (AttributeKind.BYVAL, AttributeKind.BYREF)
@@ -91,16 +91,20 @@ class _KernelReader:
         self.sizes = TypeSizes(module.types, parse_data_layout(module.data_layout))
         self._module = module
         self._annotations = _annotations(metadata)
+        self._known: dict[tuple[int, int], tuple[KernelParameter, ...] | None] = {}
+        # A long type and many lists of attributes could give more than any memory holds.
+        self._parameters_left = module.content.stream.size // 16 + _FEW_PARAMETERS
+        attached = function_attachments(module, metadata, "reqd_work_group_size")
         self._group_sizes = {
-            name: _three([one for one in metadata.node(node) if isinstance(one, int)])
-            for name, node in kernel_attachments(module, "reqd_work_group_size").items()
+            name: _three([one for one in operands if isinstance(one, int)])
+            for name, operands in attached.items()
         }
 
     def is_kernel(self, function: BitcodeFunction) -> bool:
         """Return whether a host can launch it: by its convention, or as LLVM before 20 marks it."""
         if function.is_declaration:
             return False
-        if function.convention in kernel_conventions():
+        if function.has_kernel_convention:
             return True
         if self._annotations.get(function.name, {}).get("kernel") == 1:
             return True
@@ -114,13 +118,23 @@ class _KernelReader:
         required = self._group_sizes.get(function.name)
         return DeviceKernel(
             function.name,
-            parameters=self._parameters(function, attributes),
+            parameters=self._known_parameters(function, attributes),
             max_threads=_max_threads(attributes, bounds),
             required_threads=_three(_numbers(attributes, "nvvm.reqntid"))
             or _three(_dimensions(bounds, "reqntid"))
             or required,
             min_blocks=next(iter(_numbers(attributes, "nvvm.minctasm")), bounds.get("minctasm")),
+            max_registers=next(iter(_numbers(attributes, "nvvm.maxnreg")), bounds.get("maxnreg")),
         )
+
+    def _known_parameters(
+        self, function: BitcodeFunction, attributes: AttributeList
+    ) -> tuple[KernelParameter, ...] | None:
+        """Return the parameters, computed once for all kernels that are declared alike."""
+        key = (function.type, function.attributes)
+        if key not in self._known:
+            self._known[key] = self._parameters(function, attributes)
+        return self._known[key]
 
     def _parameters(
         self, function: BitcodeFunction, attributes: AttributeList
@@ -128,7 +142,11 @@ class _KernelReader:
         """Return the parameters, each at the next offset that its alignment allows."""
         parameters: list[KernelParameter] = []
         offset = 0
-        for place, passed in enumerate(self._module.types.function(function.type).elements[1:], 1):
+        passed_types = self._module.types.function(function.type).elements[1:]
+        self._parameters_left -= len(passed_types)
+        if self._parameters_left < 0:
+            raise self._module.types.malformed(function.type, "kernels have too many parameters")
+        for place, passed in enumerate(passed_types, 1):
             number = _type_in_memory(attributes, place, passed)
             size = self.sizes(number)
             if size is None:

@@ -5,39 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from mlir_offload.offload.code_object import (
-    code_object_kernel_names,
-    hash_code_object_kernels,
-    read_code_object,
-)
-from mlir_offload.offload.cubin import cubin_kernel_names, hash_cubin_kernels, read_cubin
-from mlir_offload.offload.device_bitcode import read_device_bitcode
 from mlir_offload.offload.elf import ELF_MAGIC, Machine
-from mlir_offload.offload.host_image import (
-    hash_host_image_kernels,
-    host_image_kernel_names,
-    read_host_image,
-)
 from mlir_offload.offload.image import is_bitcode
 from mlir_offload.offload.kernel import DeviceCode
-from mlir_offload.offload.ptx_image import is_ptx, ptx_kernel_names, read_ptx
-from mlir_offload.offload.spirv import is_spirv, read_spirv, spirv_kernel_names
 from mlir_offload.toolchain.byte_view import ByteView
 
 _MACHINE = slice(18, 20)
-
-
-def _bitcode_kernel_names(view: ByteView) -> tuple[str, ...]:
-    return tuple(kernel.name for kernel in read_device_bitcode(view).kernels)
-
-
-def _hash_bitcode_kernels(view: ByteView, names: Collection[str]) -> dict[str, str]:
-    kernels = read_device_bitcode(view, with_hashes=True).kernels
-    return {
-        kernel.name: kernel.code_sha256
-        for kernel in kernels
-        if kernel.name in names and kernel.code_sha256
-    }
 
 
 def _hash_none(_view: ByteView, _names: Collection[str]) -> dict[str, str]:
@@ -51,18 +24,6 @@ class _Format:
     read: Callable[[ByteView], DeviceCode]
     names: Callable[[ByteView], tuple[str, ...]]
     hash: Callable[[ByteView, Collection[str]], dict[str, str]] = _hash_none
-
-
-_HOST_IMAGE = _Format(read_host_image, host_image_kernel_names, hash_host_image_kernels)
-_ELF_FORMATS = {
-    Machine.CUDA: _Format(read_cubin, cubin_kernel_names, hash_cubin_kernels),
-    Machine.AMDGPU: _Format(read_code_object, code_object_kernel_names, hash_code_object_kernels),
-    Machine.X86_64: _HOST_IMAGE,
-    Machine.AARCH64: _HOST_IMAGE,
-}
-_BITCODE = _Format(read_device_bitcode, _bitcode_kernel_names, _hash_bitcode_kernels)
-_PTX = _Format(read_ptx, ptx_kernel_names)
-_SPIRV = _Format(read_spirv, spirv_kernel_names)
 
 
 def read_device_code(view: ByteView) -> DeviceCode | None:
@@ -96,12 +57,62 @@ def hash_kernels(view: ByteView, names: Collection[str]) -> dict[str, str]:
 
 
 def _format_of(view: ByteView) -> _Format | None:
+    """Return how an image is read; a reader is loaded only where there is an image for it."""
     head = view.head(_MACHINE.stop)
     if head.startswith(ELF_MAGIC):
-        machine = int.from_bytes(head[_MACHINE], "little")
-        return next((row for key, row in _ELF_FORMATS.items() if key == machine), None)
+        return _elf_format(int.from_bytes(head[_MACHINE], "little"))
     if is_bitcode(head):
-        return _BITCODE
-    if is_spirv(view):
-        return _SPIRV
-    return _PTX if is_ptx(view) else None
+        return _bitcode_format()
+    return _text_format(view)
+
+
+def _elf_format(machine: int) -> _Format | None:
+    if machine == Machine.CUDA:
+        from mlir_offload.offload import cubin
+
+        return _Format(cubin.read_cubin, cubin.cubin_kernel_names, cubin.hash_cubin_kernels)
+    if machine == Machine.AMDGPU:
+        from mlir_offload.offload import code_object
+
+        return _Format(
+            code_object.read_code_object,
+            code_object.code_object_kernel_names,
+            code_object.hash_code_object_kernels,
+        )
+    if machine in {Machine.X86_64, Machine.AARCH64}:
+        from mlir_offload.offload import host_image
+
+        return _Format(
+            host_image.read_host_image,
+            host_image.host_image_kernel_names,
+            host_image.hash_host_image_kernels,
+        )
+    return None
+
+
+def _bitcode_format() -> _Format:
+    from mlir_offload.offload.device_bitcode import read_device_bitcode
+
+    def names(view: ByteView) -> tuple[str, ...]:
+        return tuple(kernel.name for kernel in read_device_bitcode(view).kernels)
+
+    def hashes(view: ByteView, names: Collection[str]) -> dict[str, str]:
+        kernels = read_device_bitcode(view, with_hashes=True).kernels
+        return {
+            kernel.name: kernel.code_sha256
+            for kernel in kernels
+            if kernel.name in names and kernel.code_sha256
+        }
+
+    return _Format(read_device_bitcode, names, hashes)
+
+
+def _text_format(view: ByteView) -> _Format | None:
+    """Return how PTX or SPIR-V is read, which have no hash of their own."""
+    from mlir_offload.offload import ptx_image
+
+    if ptx_image.is_ptx(view):
+        return _Format(ptx_image.read_ptx, ptx_image.ptx_kernel_names)
+    from mlir_offload.offload import spirv
+
+    return _Format(spirv.read_spirv, spirv.spirv_kernel_names) if spirv.is_spirv(view) else None

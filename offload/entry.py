@@ -8,13 +8,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from mlir_offload.offload.host_module import escape_bytes, global_name
+from mlir_offload.offload.mangling import stub_symbol
 from mlir_offload.toolchain.errors import CompatibilityError, SourceError
 from mlir_offload.toolchain.target import Kind
 
 if TYPE_CHECKING:
     from mlir_offload.offload.abi import OffloadAbi
 
-_STUB_PREFIX = "__device_stub__"
 _ENTRY_VERSION = 1
 _MACHO = re.compile(r"-(?:apple|darwin|macos|ios|tvos|watchos|visionos|driverkit)|-macho$")
 _COFF = re.compile(r"-(?:windows|win32|cygwin|uefi)(?!.*-elf$)")
@@ -40,7 +40,8 @@ class OffloadEntry:
 
     `address` is a kernel's stub or handle, or a global's shadow on the host. For a managed variable
     it is the initial value, `auxiliary` the pointer that the host uses, and `data` the alignment;
-    for a surface or texture `data` is its type (the number of dimensions).
+    for a surface or texture `data` is its type (the number of dimensions). It `is_local` where an
+    entry of that name in another file stands for something else.
     """
 
     kind: Kind
@@ -53,6 +54,7 @@ class OffloadEntry:
     is_normalized: bool = False
     data: int = 0
     auxiliary: str = ""
+    is_local: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +64,6 @@ class EntryPlace:
     symbol: str
     name_symbol: str
     section: str
-
-
-def stub_symbol(kernel: str) -> str:
-    """Return the host symbol of a kernel, as clang names it for CUDA."""
-    return f"{_STUB_PREFIX}{kernel}"
 
 
 def kernel_address(kind: Kind, kernel: str) -> str:
@@ -130,11 +127,13 @@ def render_entry(entry: OffloadEntry, abi: OffloadAbi, place: EntryPlace) -> str
     types = ", ".join(field.type for field in layout.fields)
     members = ", ".join(f"{field.type} {values.get(field.name, '0')}" for field in layout.fields)
     text = entry.name.encode(errors="surrogateescape") + b"\0"
+    # A weak entry is one of a name that other files may have too: with LTO one of them is left.
+    linkage = "internal" if entry.is_local else "weak"
     placed = f', section "{layout.name_section}", align 1' if layout.name_section else ""
     return (
         f"{global_name(place.name_symbol)} = internal unnamed_addr constant [{len(text)} x i8] "
         f'c"{escape_bytes(text)}"{placed}\n'
-        f"{global_name(place.symbol)} = weak constant {{ {types} }} "
+        f"{global_name(place.symbol)} = {linkage} constant {{ {types} }} "
         f'{{ {members} }}, section "{place.section}", align {layout.align}\n'
     )
 

@@ -17,8 +17,8 @@ from mlir_offload.toolchain.byte_view import ByteView, memory_view
 from mlir_offload.toolchain.errors import CompatibilityError
 
 _FORM = "fat binary"
-_MAGIC = 0xBA55ED50
-_HEADER = struct.Struct("<IHHQ")
+MAGIC = b"\x50\xed\x55\xba"
+HEADER = struct.Struct("<4sHHQ")
 _VERSION = 1
 # kind, -, header size, padded size, compressed size, place of the options, minor and major version,
 # architecture, place and size of the name, flags, key, inflated size
@@ -96,7 +96,7 @@ class FatbinImage:
 
 def is_fatbin(view: ByteView) -> bool:
     """Return whether the bytes start as a fat binary does."""
-    return view.head(4) == _MAGIC.to_bytes(4, "little")
+    return view.head(4) == MAGIC
 
 
 def read_fatbins(view: ByteView) -> tuple[FatbinImage, ...]:
@@ -105,7 +105,12 @@ def read_fatbins(view: ByteView) -> tuple[FatbinImage, ...]:
     Raises VerificationError with offset and field where a header is damaged, or where the images
     claim to inflate to more than `inflation_limit` of the whole.
     """
-    return tuple(_images_within_limit(view.part(0, view.size, "fat binary", form=_FORM)))
+    return tuple(iterate_fatbins(view))
+
+
+def iterate_fatbins(view: ByteView) -> Iterator[FatbinImage]:
+    """Return what `read_fatbins` returns one by one, so that damage hides only what follows it."""
+    return _images_within_limit(view.part(0, view.size, "fat binary", form=_FORM))
 
 
 def cubin_kernels(cubin: bytes, *, location: str = "") -> frozenset[str]:
@@ -132,12 +137,12 @@ def _images_within_limit(view: ByteView) -> Iterator[FatbinImage]:
 def _all_images(view: ByteView) -> Iterator[FatbinImage]:
     offset = skip_zeros(view, 0)
     while offset < view.size:
-        magic, version, header_size, size = view.unpack(_HEADER, offset, "header")
-        if magic != _MAGIC:
-            raise view.malformed(offset, "magic", f"found {magic:#x}, expected {_MAGIC:#x}")
+        magic, version, header_size, size = view.unpack(HEADER, offset, "header")
+        if magic != MAGIC:
+            raise view.malformed(offset, "magic", f"found {magic.hex()}, expected {MAGIC.hex()}")
         if version != _VERSION:
             raise view.malformed(offset + 4, "version", f"{version} is not known")
-        if header_size < _HEADER.size:
+        if header_size < HEADER.size:
             raise view.malformed(offset + 6, "header size", f"{header_size} is too small")
         view.check(offset + header_size, size, "size")
         end = offset + header_size + size

@@ -47,11 +47,18 @@ class BitcodeEntry:
 
 
 def embedded_objects(module: BitcodeModule, constants: ConstantTable) -> Iterator[EmbeddedObject]:
-    """Return the images that are embedded in a host module, each decoded when it is reached."""
+    """Return the images that are embedded in a host module, each decoded when it is reached.
+
+    Several variables of the same content count as one.
+    """
+    seen = set()
     for variable in module.variables:
-        if variable.section == _IMAGE_SECTION and variable.initializer is not None:
-            data = constants.content(variable.initializer)
-            yield EmbeddedObject(variable.name, variable.section, data or b"")
+        if variable.section != _IMAGE_SECTION or variable.initializer in seen:
+            continue
+        seen.add(variable.initializer)
+        data = None if variable.initializer is None else constants.content(variable.initializer)
+        if data is not None:
+            yield EmbeddedObject(variable.name, variable.section, data)
 
 
 def offload_entries(module: BitcodeModule, constants: ConstantTable) -> tuple[BitcodeEntry, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mlir_offload.offload.abi import OffloadAbi, offload_table, row_of
+from mlir_offload.offload.binary import PackagedImage
 from mlir_offload.offload.image import FORM_BYTES, ImageForm, image_form_of
 from mlir_offload.offload.packager import ImageArgument, packaged_image_kind
 from mlir_offload.toolchain.byte_view import ByteView
@@ -76,11 +77,43 @@ def check_image_content(
         msg = f"cannot package {what} for LLVM {abi.major}: {reason}"
         raise CompatibilityError(msg, hint=_CURES[device], location=name)
     kind = packaged_image_kind(name, head, abi)
-    ending = next((ending for ending, code in abi.image_kinds_by_ending if code == kind), _OTHER)
-    if ending not in endings:
+    if _ending_of(kind, abi) not in endings:
         msg = f"cannot package {form} of this name for LLVM {abi.major}: it takes the ending for the form"
         raise CompatibilityError(msg, hint=f"name the file *.{endings[0]}", location=name)
     return kind
+
+
+def find_loss(image: PackagedImage, abi: OffloadAbi) -> str:
+    """Return why the linker wrapper of a release would lose an image of an object; empty if it links.
+
+    Some releases fail at such an image, others link in silence.
+    """
+    if image.version not in abi.container_versions:
+        return f"it is in an offload binary of version {image.version}"
+    if image.kind_code not in dict(abi.kind_codes).values():
+        return f"its offload kind has the number {image.kind_code}, that of another release"
+    device = _device_of(image.triple)
+    if device not in _table()["kinds"].get(image.kind, ()):
+        return f"kind {image.kind} has no device link for {image.triple or 'no triple'}"
+    if device in _table()["need_arch"] and not image.arch:
+        return "it names no architecture"
+    return _form_loss(image, _linked_endings(device, abi.major), abi)
+
+
+def _form_loss(image: PackagedImage, linked: Mapping[str, Sequence[str]], abi: OffloadAbi) -> str:
+    form = image_form_of(image.content.head(FORM_BYTES))
+    endings = linked.get(form.value)
+    if endings is None:
+        return f"it is a {form}: {_REASONS.get(form, _OTHER_REASON)}"
+    if _ending_of(image.image_kind, abi) not in endings:
+        return f"it is a {form}, but is packaged as image kind {image.image_kind}"
+    return ""
+
+
+def _ending_of(image_kind: int, abi: OffloadAbi) -> str:
+    """Return the ending of the files that the packager gives an image kind."""
+    codes = abi.image_kinds_by_ending
+    return next((ending for ending, code in codes if code == image_kind), _OTHER)
 
 
 def _check_kind(argument: ImageArgument, abi: OffloadAbi) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlir_offload.offload.archive import ArchiveMember, is_archive, iterate_members
-from mlir_offload.offload.binary import PackagedImage, parse_binary
+from mlir_offload.offload.binary import PackagedImage, read_binary
 from mlir_offload.offload.elf import ELF_MAGIC, ElfFile, SectionType, read_elf
 from mlir_offload.offload.host_entry import HostEntry, read_entries
 from mlir_offload.toolchain.byte_view import ByteView, open_view
@@ -16,6 +16,7 @@ from mlir_offload.toolchain.errors import InputOutputError
 OFFLOAD_SECTION = ".llvm.offloading"
 _FINISHED_SECTION = ".llvm.offloading.relocatable"
 FATBIN_SECTION = ".nv_fatbin"
+HIP_FATBIN_SECTION = ".hip_fatbin"
 _RUNTIME_PREFIXES = ("mgpu", "mlir_offload_")
 
 
@@ -23,9 +24,10 @@ _RUNTIME_PREFIXES = ("mgpu", "mlir_offload_")
 class ObjectContents:
     """What one ELF file, or one member of a library, holds of offloading.
 
-    `runtime_symbols` are those it leaves to the host runtime; `fatbins` are NVIDIA's, which the
-    linker wrapper or nvcc put there; `finished_images` are those that `clang -r --offload-link` has
-    linked already.
+    `runtime_symbols` are those that an object leaves to the host runtime; `fatbins` are NVIDIA's,
+    which the linker wrapper or nvcc put there, `hip_fatbins` the sections of bundles for AMD GPUs;
+    `finished_images` are those that `clang -r --offload-link` has linked already. A member
+    `is_whole` where the linker takes the library as a whole.
     """
 
     path: Path
@@ -36,11 +38,24 @@ class ObjectContents:
     runtime_symbols: frozenset[str]
     fatbins: tuple[ByteView, ...]
     finished_images: tuple[PackagedImage, ...] = ()
+    hip_fatbins: tuple[ByteView, ...] = ()
+    is_whole: bool = False
 
     @property
     def location(self) -> str:
         """Return the file, with the member in brackets as linkers print it."""
         return f"{self.path}({self.member})" if self.member else str(self.path)
+
+    @property
+    def is_optional(self) -> bool:
+        """Return whether the linker takes it only if something needs it."""
+        return bool(self.member) and not self.is_whole
+
+    @property
+    def has_offloading(self) -> bool:
+        """Return whether there is anything of offloading in it."""
+        images = self.images or self.finished_images or self.fatbins or self.hip_fatbins
+        return bool(images or self.entries or self.runtime_symbols)
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -64,12 +79,13 @@ def read_objects(path: Path) -> tuple[ObjectContents, ...]:
             return tuple(
                 contents
                 for member in iterate_members(view)
-                for contents in _member_contents(member, path)
+                for contents in read_member(member, path)
             )
         return tuple(_contents(view, path, ""))
 
 
-def _member_contents(member: ArchiveMember, path: Path) -> tuple[ObjectContents, ...]:
+def read_member(member: ArchiveMember, path: Path) -> tuple[ObjectContents, ...]:
+    """Read a member of the library `path`; one without any offloading yields nothing."""
     if member.content is not None:
         return tuple(_contents(member.content, path, member.name))
     if member.file is None:
@@ -85,7 +101,7 @@ def _member_contents(member: ArchiveMember, path: Path) -> tuple[ObjectContents,
 def _contents(view: ByteView, path: Path, name: str) -> Iterator[ObjectContents]:
     if view.head(4) == ELF_MAGIC:
         contents = _read_object(read_elf(view), path, name)
-        if contents.images or contents.entries or contents.runtime_symbols or contents.fatbins:
+        if contents.has_offloading:
             yield contents
 
 
@@ -96,25 +112,25 @@ def _read_object(elf: ElfFile, path: Path, member: str) -> ObjectContents:
         is_relocatable=elf.is_relocatable,
         images=_images(elf, OFFLOAD_SECTION),
         entries=read_entries(elf),
-        runtime_symbols=_runtime_symbols(elf),
-        fatbins=tuple(elf.content(section) for section in elf.named(FATBIN_SECTION)),
+        runtime_symbols=_runtime_symbols(elf) if elf.is_relocatable else frozenset(),
+        fatbins=_sections(elf, FATBIN_SECTION),
         finished_images=_images(elf, _FINISHED_SECTION),
+        hip_fatbins=_sections(elf, HIP_FATBIN_SECTION),
     )
+
+
+def _sections(elf: ElfFile, name: str) -> tuple[ByteView, ...]:
+    return tuple(elf.content(section) for section in elf.named(name))
 
 
 def _images(elf: ElfFile, section: str) -> tuple[PackagedImage, ...]:
-    return tuple(
-        image
-        for item in elf.named(section)
-        for image in parse_binary(elf.content(item).whole(), location=elf.location)
-    )
+    return tuple(image for item in elf.named(section) for image in read_binary(elf.content(item)))
 
 
 def _runtime_symbols(elf: ElfFile) -> frozenset[str]:
-    kind = SectionType.SYMTAB if elf.is_relocatable else SectionType.DYNSYM
     found: set[str] = set()
     for section in elf.sections:
-        names = elf.strings(section.link) if section.type == kind else None
+        names = elf.strings(section.link) if section.type == SectionType.SYMTAB else None
         # Most objects call nothing of the runtime: their symbols are not even looked at.
         if names is None or not any(prefix.encode() in names.data for prefix in _RUNTIME_PREFIXES):
             continue

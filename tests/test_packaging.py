@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("driver", "translate", "offload", "toolchain")
-SHIPPED = {".py", ".yaml", ".c", ".h", ".ll", ".sh", ".typed"}
+SHIPPED = {".py", ".yaml", ".json", ".html", ".css", ".js", ".c", ".h", ".ll", ".sh", ".typed"}
 NOT_SHIPPED = {Path("toolchain/setup.sh")}
 
 

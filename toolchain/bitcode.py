@@ -8,7 +8,7 @@ are damaged may crash. Bodies of functions, constants and metadata are passed ov
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 from mlir_offload.toolchain.bit_array import bits
 from mlir_offload.toolchain.bitcode_attribute import AttributeTable
@@ -20,6 +20,7 @@ from mlir_offload.toolchain.bitcode_code import (
     SymbolCode,
 )
 from mlir_offload.toolchain.bitcode_global import (
+    STRING_TABLE_VERSION,
     BitcodeFunction,
     BitcodeVariable,
     GlobalReader,
@@ -111,8 +112,13 @@ def read_bitcode_modules(view: ByteView) -> tuple[BitcodeModule, ...]:
     Raises VerificationError where it is no bitcode, or malformed.
     """
     stream = BitStream(unwrapped(view))
-    outer = _outer_modules(stream, outer_blocks(stream))
-    return tuple(_read_module(stream.anew(), one) for one in outer)
+    tables: dict[Block | None, StringTable] = {}
+    modules = []
+    for one in _outer_modules(stream, outer_blocks(stream)):
+        if one.strings not in tables:
+            tables[one.strings] = StringTable(_read_strings(stream, one.strings))
+        modules.append(_read_module(stream.anew(), one, tables[one.strings]))
+    return tuple(modules)
 
 
 def unwrapped(view: ByteView) -> ByteView:
@@ -149,6 +155,7 @@ def outer_blocks(stream: BitStream) -> list[Block]:
         elif not word and not any(stream.data[position >> 3 :]):
             break
         else:
+            stream.keep(position)
             blocks.append(outer_block(stream, position))
             position = blocks[-1].end
     return blocks
@@ -176,73 +183,107 @@ def _outer_modules(stream: BitStream, blocks: Sequence[Block]) -> list[_OuterMod
     return modules
 
 
-@dataclass(slots=True)
-class _ModuleParts:
-    """What a walk over a module has found so far."""
-
-    version: int = 0
-    strings: dict[int, str] = field(default_factory=dict)
-    sections: list[str] = field(default_factory=list)
-    globals: list[Record] = field(default_factory=list)
-    blocks: dict[int, list[Block]] = field(default_factory=dict)
-
-    def found(self, number: BlockId) -> tuple[Block, ...]:
-        return tuple(self.blocks.get(number, ()))
-
-
 _TEXTS = frozenset({ModuleCode.TRIPLE, ModuleCode.DATA_LAYOUT, ModuleCode.SOURCE_FILE})
 
 
-def _read_module(stream: BitStream, outer: _OuterModule) -> BitcodeModule:
+class _ModuleWalk:
+    """One pass over a module: its texts, globals and types, and the places of all other blocks."""
+
+    def __init__(self, stream: BitStream, module: Block, names: StringTable) -> None:
+        self.version = 0
+        self.texts: dict[int, str] = {}
+        self.types: TypeTable | None = None
+        self.symbols: list[Symbol] = []
+        self._stream = stream
+        self._names = names
+        self._sections: list[str] = []
+        self._blocks: dict[int, list[Block]] = {}
+        for entry in BlockReader(stream, module):
+            if isinstance(entry, Block):
+                self._take_block(entry)
+            elif entry.code in _GLOBALS:
+                entry.keep()
+                self.symbols.append(self._globals(entry).read(entry))
+            else:
+                self._take_record(entry)
+
+    def blocks(self, number: BlockId) -> tuple[Block, ...]:
+        """Return the blocks of one kind."""
+        return tuple(self._blocks.get(number, ()))
+
+    def records(self, number: BlockId) -> Iterator[Record]:
+        """Return the records of all blocks of one kind."""
+        return _records(self._stream, self.blocks(number))
+
+    def _take_block(self, block: Block) -> None:
+        self._stream.keep(block.begin)
+        self._blocks.setdefault(block.number, []).append(block)
+        if block.number == BlockId.TYPE:
+            if self.types:
+                raise self._stream.malformed(block.begin, "module", "it has two tables of types")
+            self.types = TypeTable(BlockReader(self._stream, block))
+
+    def _take_record(self, record: Record) -> None:
+        if record.code in _TEXTS:
+            self.texts[record.code] = record.string()
+        elif record.code == ModuleCode.SECTION_NAME:
+            record.keep()
+            self._sections.append(record.string())
+        elif record.code == ModuleCode.VERSION:
+            self.version = record.operand(0, "version")
+            if self.version > _NEWEST_VERSION:
+                reason = f"version {self.version}; the newest that is known is {_NEWEST_VERSION}"
+                raise record.malformed(reason)
+
+    def _globals(self, record: Record) -> GlobalReader:
+        if self.types is None:
+            reason = "it stands before the table of types"
+            raise record.malformed(reason)
+        return GlobalReader(self.version, self.types, self._sections, self._names)
+
+
+def _read_module(stream: BitStream, outer: _OuterModule, names: StringTable) -> BitcodeModule:
     producer, epoch = _read_identification(stream, outer.identification)
-    parts = _walk(stream, outer.module)
-    types = _read_types(stream, parts)
-    attributes = AttributeTable(
-        _records(stream, parts.found(BlockId.ATTRIBUTE_GROUP)),
-        _records(stream, parts.found(BlockId.ATTRIBUTE)),
-    )
-    names = StringTable(_read_strings(stream, outer.strings), _value_names(stream, parts))
-    reader = GlobalReader(parts.version, types, parts.sections, names)
+    walk = _ModuleWalk(stream, outer.module, names)
+    if walk.types is None:
+        raise stream.malformed(outer.module.begin, "module", "it has no table of types")
     return BitcodeModule(
         producer=producer,
         epoch=epoch,
-        version=parts.version,
-        triple=parts.strings.get(ModuleCode.TRIPLE, ""),
-        data_layout=parts.strings.get(ModuleCode.DATA_LAYOUT, ""),
-        source_file=parts.strings.get(ModuleCode.SOURCE_FILE, ""),
-        types=types,
-        attributes=attributes,
-        symbols=tuple(reader.read(record, place) for place, record in enumerate(parts.globals)),
-        thin_summary=_summary_version(stream, parts.found(BlockId.SUMMARY)),
-        full_summary=_summary_version(stream, parts.found(BlockId.FULL_LTO_SUMMARY)),
+        version=walk.version,
+        triple=walk.texts.get(ModuleCode.TRIPLE, ""),
+        data_layout=walk.texts.get(ModuleCode.DATA_LAYOUT, ""),
+        source_file=walk.texts.get(ModuleCode.SOURCE_FILE, ""),
+        types=walk.types,
+        attributes=AttributeTable(
+            walk.records(BlockId.ATTRIBUTE_GROUP), walk.records(BlockId.ATTRIBUTE)
+        ),
+        symbols=_named(walk),
+        thin_summary=_summary_version(walk.records(BlockId.SUMMARY)),
+        full_summary=_summary_version(walk.records(BlockId.FULL_LTO_SUMMARY)),
         content=ModuleContent(
             stream,
             outer.module,
-            constants=parts.found(BlockId.CONSTANTS),
-            metadata=parts.found(BlockId.METADATA),
-            metadata_kinds=parts.found(BlockId.METADATA_KIND),
-            bodies=parts.found(BlockId.FUNCTION),
+            constants=walk.blocks(BlockId.CONSTANTS),
+            metadata=walk.blocks(BlockId.METADATA),
+            metadata_kinds=walk.blocks(BlockId.METADATA_KIND),
+            bodies=walk.blocks(BlockId.FUNCTION),
         ),
     )
 
 
-def _walk(stream: BitStream, module: Block) -> _ModuleParts:
-    parts = _ModuleParts()
-    for entry in BlockReader(stream, module):
-        if isinstance(entry, Block):
-            parts.blocks.setdefault(entry.number, []).append(entry)
-        elif entry.code in _GLOBALS:
-            parts.globals.append(entry)
-        elif entry.code in _TEXTS:
-            parts.strings[entry.code] = entry.string()
-        elif entry.code == ModuleCode.SECTION_NAME:
-            parts.sections.append(entry.string())
-        elif entry.code == ModuleCode.VERSION:
-            parts.version = entry.operand(0, "version")
-            if parts.version > _NEWEST_VERSION:
-                reason = f"version {parts.version}; the newest that is known is {_NEWEST_VERSION}"
-                raise entry.malformed(reason)
-    return parts
+def _named(walk: _ModuleWalk) -> tuple[Symbol, ...]:
+    """Return the symbols with the names that a module itself keeps for them (LLVM before 5)."""
+    if walk.version >= STRING_TABLE_VERSION:
+        return tuple(walk.symbols)
+    symbols = walk.symbols
+    for record in walk.records(BlockId.VALUE_SYMBOLS):
+        if record.code in {SymbolCode.ENTRY, SymbolCode.FUNCTION_ENTRY}:
+            number = record.operand(0, "value")
+            begin = 1 if record.code == SymbolCode.ENTRY else 2
+            if number < len(symbols):
+                symbols[number] = replace(symbols[number], name=record.string(begin))
+    return tuple(symbols)
 
 
 def _records(stream: BitStream, blocks: Iterable[Block]) -> Iterator[Record]:
@@ -259,13 +300,6 @@ def _read_identification(stream: BitStream, block: Block | None) -> tuple[str, i
     return producer, epoch
 
 
-def _read_types(stream: BitStream, parts: _ModuleParts) -> TypeTable:
-    blocks = parts.found(BlockId.TYPE)
-    if len(blocks) == 1:
-        return TypeTable(BlockReader(stream, blocks[0]))
-    raise stream.malformed(0, "module", f"it has {len(blocks)} tables of types")
-
-
 def _read_strings(stream: BitStream, block: Block | None) -> bytes:
     if block is None:
         return b""
@@ -273,20 +307,8 @@ def _read_strings(stream: BitStream, block: Block | None) -> bytes:
     return record.text() if record else b""
 
 
-def _value_names(stream: BitStream, parts: _ModuleParts) -> dict[int, bytes]:
-    """Return the names of values by number, where the module keeps them itself (LLVM before 5)."""
-    names: dict[int, bytes] = {}
-    if parts.version == _NEWEST_VERSION:
-        return names
-    for record in _records(stream, parts.found(BlockId.VALUE_SYMBOLS)):
-        if record.code in {SymbolCode.ENTRY, SymbolCode.FUNCTION_ENTRY}:
-            begin = 1 if record.code == SymbolCode.ENTRY else 2
-            names[record.operand(0, "value")] = record.text(begin)
-    return names
-
-
-def _summary_version(stream: BitStream, blocks: Sequence[Block]) -> int | None:
-    for record in _records(stream, blocks):
+def _summary_version(records: Iterator[Record]) -> int | None:
+    for record in records:
         if record.code == SummaryCode.VERSION:
             return record.operand(0, "version of the summary")
     return None

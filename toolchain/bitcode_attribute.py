@@ -60,12 +60,15 @@ class AttributeTable:
 
     def __init__(self, groups: Iterable[Record], lists: Iterable[Record]) -> None:
         """Keep the records of PARAMATTR_GROUP and PARAMATTR blocks."""
-        self._records = {
-            record.operand(0, "number of the group"): record
-            for record in groups
-            if record.code == AttributeCode.GROUP
-        }
-        self._lists = list(lists)
+        self._records: dict[int, Record] = {}
+        self._lists: list[Record] = []
+        for record in groups:
+            record.keep()
+            if record.code == AttributeCode.GROUP:
+                self._records[record.operand(0, "number of the group")] = record
+        for record in lists:
+            record.keep()
+            self._lists.append(record)
         self._groups: dict[int, AttributeGroup] = {}
         self._known: dict[int, AttributeList] = {}
 
@@ -101,6 +104,7 @@ def _read_attributes(record: Record) -> Iterator[Attribute]:
     place = 2
     try:
         while place < len(values):
+            record.keep()
             attribute, place = _read_attribute(values, place)
             yield attribute
     except (IndexError, ValueError) as error:

@@ -192,7 +192,8 @@ def _operands(values: Sequence[int], form: tuple[str, str], number: int) -> Iter
         if letter in _KINDS:
             yield _KINDS[letter], value
         elif letter == "s":
-            yield OperandKind.VALUE, number - (-(value >> 1) if value & 1 else value >> 1)
+            signed = -(value >> 1) if value & 1 else value >> 1
+            yield OperandKind.VALUE, (number - signed) & _NUMBER_MASK
         else:
             absolute = (number - value) & _NUMBER_MASK
             yield OperandKind.VALUE, absolute

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from mlir_offload.toolchain.bitcode import outer_blocks, read_bitcode_modules, unwrapped
 from mlir_offload.toolchain.bitcode_code import BlockId
-from mlir_offload.toolchain.bitstream import BLOCK_INFO, BitStream, Block, BlockReader
+from mlir_offload.toolchain.bitstream import BitStream, Block, BlockReader
 from mlir_offload.toolchain.byte_view import ByteView
 
 _MAX_DEPTH = 32
@@ -60,9 +60,6 @@ def _count(census: BitcodeCensus, stream: BitStream, outer: Block) -> None:
             census.records[number, entry.code] += 1
         else:
             census.blocks[entry.number] += 1
-            # What it says was taken when it was reached.
-            if entry.number == BLOCK_INFO:
-                continue
             if len(readers) > _MAX_DEPTH:
                 raise readers[-1].malformed(entry.begin, "blocks within blocks without end")
             readers.append(BlockReader(stream, entry))

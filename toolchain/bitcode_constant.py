@@ -13,6 +13,7 @@ from mlir_offload.toolchain.bitcode_global import Symbol
 from mlir_offload.toolchain.bitstream import BlockReader, Record
 
 _MAX_DEPTH = 100
+_MAX_KNOWN = 4096
 _STRINGS = frozenset({ConstantCode.STRING, ConstantCode.C_STRING})
 _GEPS_WITH_FLAGS = frozenset({ConstantCode.GEP, ConstantCode.GEP_IN_RANGE_INDEX_OLD})
 _GEPS = _GEPS_WITH_FLAGS | {ConstantCode.GEP_OLD, ConstantCode.INBOUNDS_GEP_OLD}
@@ -31,11 +32,12 @@ class ConstantTable:
     Only their places are kept; each is decoded when it is asked for.
     """
 
-    __slots__ = ("_module", "_places", "_readers", "_starts", "_types")
+    __slots__ = ("_known", "_module", "_places", "_readers", "_starts", "_types")
 
     def __init__(self, module: BitcodeModule) -> None:
         """Pass over the constants once. Raises VerificationError where a block is malformed."""
         self._module = module
+        self._known: dict[int, Record] = {}
         self._places = array("Q")
         self._types = array("Q")
         self._readers: list[BlockReader] = []
@@ -116,10 +118,18 @@ class ConstantTable:
         place = value - len(self._module.symbols)
         if not 0 <= place < len(self._places):
             return None
+        if value in self._known:
+            return self._known[value]
         reader = self._readers[bisect_right(self._starts, place) - 1]
         reader.position = self._places[place]
         record = next(reader)
-        return record if isinstance(record, Record) else None
+        if not isinstance(record, Record):
+            return None
+        # Others may refer to one long constant many times; finding its end takes time.
+        if len(self._known) >= _MAX_KNOWN:
+            self._known.clear()
+        self._known[value] = record
+        return record
 
     def type(self, value: int) -> int:
         """Return the number of the type of a value that has a record."""

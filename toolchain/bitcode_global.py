@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from mlir_offload.toolchain.bitcode_code import ModuleCode, TypeCode
 from mlir_offload.toolchain.bitcode_type import TypeTable
@@ -20,7 +21,8 @@ _LINKAGES = (
 _VISIBILITIES = ("default", "hidden", "protected")
 _MAX_ALIGN_LOG = 33
 _EXPLICIT_TYPE = 2
-_STRING_TABLE_VERSION = 2
+# From this version of modules on (LLVM 5) their names are in a table of the file.
+STRING_TABLE_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,14 @@ class BitcodeFunction:
     @property
     def convention(self) -> str:
         """Return the calling convention as LLVM's text names it."""
-        return convention_name(self.calling_convention)
+        return load_conventions().names.get(
+            self.calling_convention, f"cc {self.calling_convention}"
+        )
+
+    @property
+    def has_kernel_convention(self) -> bool:
+        """Return whether its calling convention is one of functions that a host launches."""
+        return self.convention in load_conventions().kernels
 
     @property
     def is_intrinsic(self) -> bool:
@@ -81,32 +90,42 @@ class BitcodeAlias:
 Symbol = BitcodeFunction | BitcodeVariable | BitcodeAlias
 
 
-@cache
-def _conventions() -> Mapping[int, str]:
-    rows = load_table("mlir_offload.toolchain", "bitcode")["calling_conventions"]
-    return {int(row["number"]): str(row["name"]) for row in rows}
+@dataclass(frozen=True, slots=True)
+class Conventions:
+    """Names of calling conventions by number, and which are those of kernels."""
+
+    names: Mapping[int, str]
+    kernels: frozenset[str]
 
 
 @cache
-def kernel_conventions() -> frozenset[str]:
-    """Return the calling conventions of functions that a host launches."""
-    return frozenset(load_table("mlir_offload.toolchain", "bitcode")["kernels"])
+def load_conventions() -> Conventions:
+    """Return the table that ships with the package."""
+    return parse_conventions(load_table("mlir_offload.toolchain", "bitcode"))
 
 
-def convention_name(number: int) -> str:
-    """Return a calling convention as LLVM's text names it."""
-    return _conventions().get(number, f"cc {number}")
+def parse_conventions(table: Mapping[str, Any]) -> Conventions:
+    """Return the checked table. Raises ValueError naming what is wrong."""
+    rows = table["calling_conventions"]
+    names = {int(row["number"]): str(row["name"]) for row in rows}
+    kernels = frozenset(str(name) for name in table["kernels"])
+    if len(names) != len(rows) or len(set(names.values())) != len(rows):
+        msg = "bitcode: a calling convention is listed twice"
+        raise ValueError(msg)
+    if strangers := kernels - set(names.values()):
+        msg = f"bitcode: {sorted(strangers)} are no calling conventions"
+        raise ValueError(msg)
+    return Conventions(names, kernels)
 
 
 class StringTable:
-    """The names of a module: a piece of one string for each, or (LLVM before 5) one for each value."""
+    """The names of all modules of a file: one string, of which each name is a piece."""
 
-    __slots__ = ("_known", "_left", "_strings", "_values")
+    __slots__ = ("_known", "_left", "_strings")
 
-    def __init__(self, strings: bytes, values: Mapping[int, bytes]) -> None:
-        """Take what there is of both kinds."""
+    def __init__(self, strings: bytes) -> None:
+        """Take the string."""
         self._strings = strings
-        self._values = values
         self._known: dict[tuple[int, int], str] = {}
         # Each name stands there once; pieces that overlap could else be larger than any file.
         self._left = 2 * len(strings)
@@ -121,16 +140,9 @@ class StringTable:
             if begin + size > len(self._strings) or self._left < 0:
                 reason = f"its name, {size} bytes at {begin}, is not in the string table"
                 raise record.malformed(reason)
-            name = self._known[place] = _decoded(self._strings[begin : begin + size])
+            name = self._strings[begin : begin + size].decode("utf-8", "backslashreplace")
+            self._known[place] = name
         return name
-
-    def of_value(self, number: int) -> str:
-        """Return the name of a value, '' where it has none."""
-        return _decoded(self._values.get(number, b""))
-
-
-def _decoded(name: bytes) -> str:
-    return name.decode("utf-8", "backslashreplace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +154,11 @@ class GlobalReader:
     sections: Sequence[str]
     names: StringTable
 
-    def read(self, record: Record, number: int) -> Symbol:
-        """Return the global of a record; `number` is its number as a value."""
-        if self.version >= _STRING_TABLE_VERSION:
-            name, values = self.names.piece(record), record.values[2:]
-        else:
-            name, values = self.names.of_value(number), record.values
+    def read(self, record: Record) -> Symbol:
+        """Return the global of a record; its name is '' where the module keeps names elsewhere."""
+        name, values = "", record.values
+        if self.version >= STRING_TABLE_VERSION:
+            name, values = self.names.piece(record), values[2:]
         fields = _Fields(record, values)
         if record.code == ModuleCode.FUNCTION:
             return self._function(name, fields)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -14,6 +16,7 @@ from mlir_offload.toolchain.bitcode_constant import ConstantTable
 from mlir_offload.toolchain.bitcode_global import Symbol
 from mlir_offload.toolchain.bitstream import Block, BlockReader, Record
 
+_MAX_BLOCKS = 16  # of a module itself; LLVM writes one
 _NODES = frozenset({MetadataCode.NODE, MetadataCode.DISTINCT_NODE})
 
 
@@ -28,23 +31,35 @@ Metadatum = str | int | Symbol | NodeNumber | None
 
 
 class MetadataTable:
-    """The metadata of a module. Nodes are decoded when they are asked for, where the file has an index."""
+    """The metadata of a module, numbered through all blocks; nodes are decoded when asked for."""
 
-    __slots__ = ("_constants", "_left", "_module", "_named", "_places", "_reader", "_strings")
+    __slots__ = ("_constants", "_left", "_named", "_segments")
 
     def __init__(self, module: BitcodeModule, constants: ConstantTable) -> None:
         """Find the nodes, and read the named lists. Raises VerificationError where they are malformed."""
-        self._module = module
         self._constants = constants
         self._named: dict[str, tuple[int, ...]] = {}
-        self._strings: _Strings | None = None
-        self._places = array("Q")
+        self._segments: list[_Segment] = []
         # Places that an index names may overlap; together they hold no more than there is.
         self._left = module.content.stream.size
-        self._reader: BlockReader | None = None
+        if len(module.content.metadata) > _MAX_BLOCKS:
+            reason = f"it has {len(module.content.metadata)} blocks of metadata"
+            raise module.content.stream.malformed(module.content.module.begin, "module", reason)
         for block in module.content.metadata:
-            self._reader = BlockReader(module.content.stream, block)
-            self._pass_over(self._reader)
+            self._add(BlockReader(module.content.stream, block))
+
+    def _add(self, reader: BlockReader) -> None:
+        begin = self._segments[-1].end if self._segments else 0
+        segment = _Segment(reader, begin)
+        self._segments.append(segment)
+        self._named |= segment.named
+
+    def within(self, reader: BlockReader) -> MetadataTable:
+        """Return the metadata that a function sees: those of the module, and of a block of its own."""
+        inner = copy(self)
+        inner._segments = [*self._segments]  # noqa: SLF001 (of this class)
+        inner._add(reader)  # noqa: SLF001
+        return inner
 
     def named(self, name: str) -> Iterator[tuple[Metadatum, ...]]:
         """Return the operands of each node in a named list, each node once."""
@@ -53,7 +68,7 @@ class MetadataTable:
     def node(self, number: int) -> tuple[Metadatum, ...]:
         """Return the operands of a node, none where it is something else."""
         record = self._record(number)
-        if record is None or record.code not in _NODES:
+        if not isinstance(record, Record) or record.code not in _NODES:
             return ()
         return tuple(self._resolve(operand - 1) if operand else None for operand in record.values)
 
@@ -65,9 +80,9 @@ class MetadataTable:
         return None
 
     def _resolve(self, number: int) -> Metadatum:
-        if self._strings and number < len(self._strings):
-            return self._strings[number]
         record = self._record(number)
+        if isinstance(record, str):
+            return record
         if record is not None and record.code == MetadataCode.STRING_OLD:
             return record.string()
         if record is None or record.code != MetadataCode.VALUE:
@@ -76,33 +91,59 @@ class MetadataTable:
         integer = self._constants.integer(value)
         return self._constants.symbol(value) if integer is None else integer
 
-    def _record(self, number: int) -> Record | None:
-        place = number - (len(self._strings) if self._strings else 0)
-        if self._reader is None or not 0 <= place < len(self._places):
+    def _record(self, number: int) -> Record | str | None:
+        place = bisect_right(self._segments, number, key=lambda segment: segment.begin) - 1
+        if place < 0:
             return None
-        self._reader.position = self._places[place]
-        record = next(self._reader, None)
-        if not isinstance(record, Record):
-            return None
-        self._left -= record.count + 1
-        if self._left < 0:
-            reason = "its nodes overlap"
-            raise record.malformed(reason)
-        return record
+        found = self._segments[place].get(number)
+        if isinstance(found, Record):
+            self._left -= found.count + 1
+            if self._left < 0:
+                reason = "the metadata take more to read than there is: nodes overlap or repeat"
+                raise found.malformed(reason)
+        return found
 
-    def _pass_over(self, reader: BlockReader) -> None:
+
+class _Segment:
+    """The metadata of one block: their places, and the lists that it names."""
+
+    __slots__ = ("_places", "_reader", "_strings", "begin", "named")
+
+    def __init__(self, reader: BlockReader, begin: int) -> None:
+        self.begin = begin
+        self.named: dict[str, tuple[int, ...]] = {}
+        self._reader = reader
+        self._strings: _Strings | None = None
+        self._places = array("Q")
         name = ""
         for record in reader.records():
             if record.code == MetadataCode.NAME:
                 name = record.string()
             elif record.code == MetadataCode.NAMED_NODE:
-                self._named[name] = tuple(record.values)
+                self.named[name] = tuple(record.values)
             elif record.code == MetadataCode.STRINGS:
                 self._strings = _Strings(record)
             elif record.code == MetadataCode.INDEX_OFFSET:
                 self._follow_index(reader, record)
             elif record.code not in UNNUMBERED_METADATA:
                 self._places.append(record.position)
+
+    @property
+    def end(self) -> int:
+        """Return the number behind the last one."""
+        return self.begin + len(self._strings or ()) + len(self._places)
+
+    def get(self, number: int) -> Record | str | None:
+        """Return a string or the record of what else has that number, None where nothing has."""
+        place = number - self.begin
+        if self._strings and place < len(self._strings):
+            return self._strings[place]
+        place -= len(self._strings or ())
+        if place >= len(self._places):
+            return None
+        self._reader.position = self._places[place]
+        record = next(self._reader, None)
+        return record if isinstance(record, Record) else None
 
     def _follow_index(self, reader: BlockReader, record: Record) -> None:
         """Take the places of all nodes from the index, and go on behind it."""
@@ -149,17 +190,19 @@ class _Strings:
         return text.decode("utf-8", "backslashreplace")
 
 
-def kernel_attachments(module: BitcodeModule, kind: str) -> dict[str, int]:
-    """Return the node that each function with a body has attached under a kind of metadata."""
+def function_attachments(
+    module: BitcodeModule, metadata: MetadataTable, kind: str
+) -> dict[str, tuple[Metadatum, ...]]:
+    """Return the operands of the node that each function with a body has attached under a kind."""
     number = _kind_number(module, kind)
     if number is None:
         return {}
     found = {}
     defined = (function for function in module.functions if not function.is_declaration)
     for function, body in zip(defined, module.content.bodies, strict=False):
-        node = _attached(BlockReader(module.content.stream, body), number)
-        if node is not None:
-            found[function.name] = node
+        attached = _attached(BlockReader(module.content.stream, body), metadata, number)
+        if attached:
+            found[function.name] = attached
     return found
 
 
@@ -171,14 +214,17 @@ def _kind_number(module: BitcodeModule, kind: str) -> int | None:
     return None
 
 
-def _attached(body: BlockReader, kind: int) -> int | None:
+def _attached(body: BlockReader, metadata: MetadataTable, kind: int) -> tuple[Metadatum, ...]:
     for entry in body:
-        if not isinstance(entry, Block) or entry.number != BlockId.METADATA_ATTACHMENT:
+        if not isinstance(entry, Block):
             continue
-        for record in BlockReader(body.stream, entry).records():
-            # One for an instruction has the number of that in front of its pairs.
-            if record.code == MetadataCode.ATTACHMENT and record.count % 2 == 0:
-                pairs = dict(zip(record.values[::2], record.values[1::2], strict=True))
-                if kind in pairs:
-                    return pairs[kind]
-    return None
+        reader = BlockReader(body.stream, entry)
+        if entry.number == BlockId.METADATA:
+            metadata = metadata.within(reader)
+        elif entry.number == BlockId.METADATA_ATTACHMENT:
+            for record in reader.records():
+                # One for an instruction has the number of that in front of its pairs.
+                pairs = record.values if record.count % 2 == 0 else ()
+                if record.code == MetadataCode.ATTACHMENT and kind in pairs[::2]:
+                    return metadata.node(pairs[pairs[::2].index(kind) * 2 + 1])
+    return ()

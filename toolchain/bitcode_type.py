@@ -127,6 +127,7 @@ class TypeWalk(Generic[_Result]):
 def _read_types(records: Iterator[Record]) -> Iterator[BitcodeType]:
     name = ""
     for record in records:
+        record.keep()
         if record.code == TypeCode.STRUCT_NAME:
             name = record.string()
         elif record.code != TypeCode.COUNT:

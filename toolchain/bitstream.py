@@ -1,14 +1,14 @@
 """LLVM's bitstream: blocks of records, packed by abbreviations (llvm.org/docs/BitCodeFormat.html).
 
-Nothing here knows what a record means. Blocks are entered only where the caller asks for it, and
-long arrays are decoded only when they are looked at. Positions are in bits from the begin of the
-stream. The work is linear in the size of the stream: what an abbreviation gives for nothing
-(literals, fields of no width) is counted, and may not outnumber the bits.
+Nothing here knows what a record means. Blocks are entered, and long arrays decoded, only where the
+caller asks for it. Positions are in bits from the begin of the stream. The work is linear in its size:
+what an abbreviation gives for nothing (literals, fields of no width) may not outnumber the bits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 from mlir_offload.toolchain.abbreviation import Abbreviation, Encoding, Field, read_abbreviation
@@ -35,6 +35,7 @@ _MIN_WIDTH, _MAX_WIDTH = 2, 32
 _MAX_FIELDS = 4096  # of all abbreviations of a block; LLVM's own blocks stay below 200
 _USUAL_CHUNK = 6
 _SHORT = 64
+_ENTRY_BYTES, _FEW_ENTRIES = 4, 4096
 _CHARACTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._"
 _LITERAL, _FIXED, _VBR, _ARRAY, _CHAR6, _BLOB = Encoding
 _BYTES: Field = (_FIXED, 8)
@@ -118,48 +119,74 @@ class Record:
         """Return the operands from `begin` on as text."""
         return self.text(begin).decode("utf-8", "backslashreplace")
 
+    def keep(self) -> None:
+        """Count this record among what is kept in memory. Raises VerificationError as the stream."""
+        self._stream.keep(self.position)
+
     def malformed(self, reason: str) -> VerificationError:
         """Return the error that names this record and what is wrong with it."""
         return self._stream.malformed(self.position, f"record {self.code}", reason)
 
 
+@dataclass(slots=True)
+class _Budget:
+    """What a stream may still give: its size bounds the work and memory of reading it."""
+
+    free_operands: int
+    entries: int
+
+
 class BitStream:
     """The bits of a view, and the abbreviations that its BLOCKINFO blocks define."""
 
-    __slots__ = ("_free_left", "data", "shared", "size", "view")
+    __slots__ = ("_budget", "data", "shared", "size", "view")
 
-    def __init__(self, view: ByteView, data: bytes | None = None) -> None:
-        """Read the view as a whole (fields lie across bytes), unless `data` is what it holds."""
+    def __init__(self, view: ByteView) -> None:
+        """Read the view as a whole: fields lie across bytes."""
         self.view = view
-        self.data = view.whole() if data is None else data
+        self.data = view.whole()
         self.size = 8 * len(self.data)
         self.shared: dict[int, list[Abbreviation]] = {}
-        self._free_left = self.size
+        self._budget = _Budget(self.size, len(self.data) // _ENTRY_BYTES + _FEW_ENTRIES)
 
     def anew(self) -> BitStream:
         """Return the same bits without what BLOCKINFO said: each module has its own."""
-        return BitStream(self.view, self.data)
+        other = copy(self)
+        other.shared = {}
+        return other
 
     def spend(self, count: int, position: int) -> None:
         """Count operands that take no bits. Raises VerificationError where there are too many."""
-        self._free_left -= count
-        if self._free_left < 0:
+        self._budget.free_operands -= count
+        if self._budget.free_operands < 0:
             reason = "abbreviations give more operands than the stream has bits"
             raise self.malformed(position, "record", reason)
 
+    def keep(self, position: int) -> None:
+        """Count what a reader keeps in memory. Raises VerificationError where that is too much.
+
+        Abbreviations can make a type or a symbol as small as three bits; LLVM's take far more.
+        """
+        self._budget.entries -= 1
+        if self._budget.entries < 0:
+            raise self.malformed(position, "module", "more entries than its size can hold")
+
     def decode(self, place: _Array) -> Sequence[int]:
-        """Return the numbers of an array."""
+        """Return the numbers of an array. Raises VerificationError where one is too large."""
         (encoding, width), data = place.element, self.data
         if encoding is _CHAR6:
             return char6(data, place.position, place.count)
         if encoding is _FIXED:
             return fixed_numbers(data, place.position, place.count, width)
-        if width != _USUAL_CHUNK:
+        try:
+            if width == _USUAL_CHUNK:
+                return vbr6_numbers(data, place.position, place.end)
             return vbr_numbers(data, place.position, place.end, place.count, width)[0]
-        return vbr6_numbers(data, place.position, place.end)
+        except ValueError as error:
+            raise self.malformed(place.position, "record", str(error)) from error
 
     def malformed(self, position: int, field: str, reason: str) -> VerificationError:
-        """Return the error that names a place: its bit, and its byte in the file."""
+        """Return the error that names a place."""
         return self.view.malformed(position >> 3, f"{field} (bit {position & 7})", reason)
 
 
@@ -191,9 +218,9 @@ class BlockReader(Iterator[Record | Block]):
             raise self.malformed(begin, str(error)) from error
         if entry is None:
             raise StopIteration
-        if self.position > self._end:
-            raise self.malformed(begin, "what is here leaves it")
-        return entry
+        if self.position <= self._end:
+            return entry
+        raise self.malformed(begin, "what is here leaves it")
 
     def _next(self) -> Record | Block | None:
         while True:
@@ -307,8 +334,8 @@ class BlockReader(Iterator[Record | Block]):
         return end if len(numbers) == count else self._end + 1
 
     def _define(self, begin: int) -> None:
-        known = self._definitions(begin)
         abbreviation, self.position = read_abbreviation(self._data, self.position, self._end)
+        known = self._definitions(begin)
         known.append(abbreviation)
         if self.position > self._end or sum(len(one.scalars) for one in known) > _MAX_FIELDS:
             raise self.malformed(begin, "too long an abbreviation")
@@ -355,13 +382,12 @@ def block_at(stream: BitStream, position: int, limit: int) -> Block:
         raise stream.malformed(position, "block", str(error)) from error
     begin = -(-after // 32) * 32 + 32
     end = begin + 32 * bits(stream.data, begin - 32, 32)
+    if end <= limit and _MIN_WIDTH <= width <= _MAX_WIDTH:
+        return Block(number, begin, end, width)
+    reason = f"it has abbreviation numbers of {width} bits"
     if end > limit:
         reason = f"its {(end - begin) // 8} bytes do not fit in what is around it"
-        raise stream.malformed(position, f"block {number}", reason)
-    if not _MIN_WIDTH <= width <= _MAX_WIDTH:
-        reason = f"it has abbreviation numbers of {width} bits"
-        raise stream.malformed(position, f"block {number}", reason)
-    return Block(number, begin, end, width)
+    raise stream.malformed(position, f"block {number}", reason)
 
 
 def outer_block(stream: BitStream, position: int) -> Block:

@@ -21,7 +21,8 @@ test)
             clang-19 clang-tools-19 lld-19 llvm-19 mlir-19-tools libomp-19-dev
             clang-16 clang-tools-16 lld-16 llvm-16
             clang-15 clang-tools-15 lld-15 llvm-15
-            rocm-device-libs libamdhip64-dev chromium gdb"
+            rocm-device-libs libamdhip64-dev chromium gdb
+            ccache redis-tools nginx"
   extras="[cuda,dev]"
   ;;
 *)
@@ -43,6 +44,13 @@ if [ -n "$missing" ]; then
     command -v sudo >/dev/null || { say "not root and no sudo: install these packages first"; exit 3; }
   fi
   export DEBIAN_FRONTEND=noninteractive
+  # The tests start nginx by themselves, on a port of their own; as a service nobody needs it.
+  policy=/usr/sbin/policy-rc.d
+  if [ ! -e "$policy" ]; then
+    printf '#!/bin/sh\nexit 101\n' | $as_root tee "$policy" >/dev/null
+    $as_root chmod 755 "$policy"
+    trap '$as_root rm -f "$policy"' EXIT
+  fi
   $as_root apt-get update -qq >&2
   # Not every recommended package is wanted: they are a gigabyte of documentation and editors.
   # shellcheck disable=SC2086

@@ -61,13 +61,20 @@ def kernel_names(module: OperationText) -> tuple[str, ...]:
     return tuple(
         symbol_name(operation)
         for operation in module.body
-        if operation.name in _FUNCTIONS and _KERNEL_ATTRIBUTE.search(operation.attributes)
+        if operation.name in _FUNCTIONS
+        and is_kernel(operation)
+        and not is_declared_kernel(operation)
     )
 
 
 def is_kernel(operation: OperationText) -> bool:
     """Say whether a function is marked as a kernel, before or after lowering."""
     return _KERNEL_ATTRIBUTE.search(operation.attributes) is not None
+
+
+def is_declared_kernel(operation: OperationText) -> bool:
+    """Say whether it is a kernel that another file defines."""
+    return operation.name in _FUNCTIONS and operation.is_declaration and is_kernel(operation)
 
 
 def named_modules(names: Iterable[str], source_text: str) -> frozenset[str]:
@@ -94,16 +101,22 @@ def _defines_module(source: str, name: str) -> bool:
 
 
 def assign_symbols(
-    modules: Mapping[str, tuple[str, ...]], *, named: frozenset[str], unit_of: Callable[[str], str]
+    modules: Mapping[str, tuple[str, ...]],
+    *,
+    named: frozenset[str],
+    unit_of: Callable[[str], str],
+    declared: Iterable[KernelKey] = (),
 ) -> dict[KernelKey, str]:
     """Return the symbol of each kernel, unique in the program and legal for every target.
 
     A kernel in a module that the author named keeps its name where no other module of the program
     has a kernel of that name and NVPTX accepts it. Every other kernel is named after the unit that
     `unit_of` tells for its module, the module and itself, so that two files outlined from equal
-    sources link.
+    sources link. A declared kernel has the name that the file has that defines it.
     """
+    foreign = {key: key[1] for key in declared}
     counts = Counter(kernel for kernels in modules.values() for kernel in kernels)
+    counts.update(set(foreign.values()))
     symbols: dict[KernelKey, str] = {}
     for module, kernels in modules.items():
         for kernel in kernels:
@@ -112,7 +125,7 @@ def assign_symbols(
             while symbol in symbols.values():
                 symbol += "_"
             symbols[module, kernel] = symbol
-    return symbols
+    return symbols | foreign
 
 
 def _unit_symbol(unit: str, module: str, kernel: str) -> str:
@@ -133,12 +146,16 @@ def hex_coded(name: str) -> str:
 
 
 def rename_kernels(module: OperationText, symbols: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the lines of a `gpu.module` in which each kernel bears its symbol."""
+    """Return the lines of a `gpu.module` in which each kernel bears its symbol.
+
+    Kernels that it only declares are the host's business and left out.
+    """
     changed = {name: symbol for name, symbol in symbols.items() if name != symbol}
-    if not changed:
+    body = [operation for operation in module.body if not is_declared_kernel(operation)]
+    if not changed and len(body) == len(module.body):
         return module.lines
     lines = [module.lines[0]]
-    for operation in module.body:
+    for operation in body:
         inner = list(operation.lines)
         if operation.name in _FUNCTIONS and symbol_name(operation) in changed:
             old = f'sym_name = "{escape(symbol_name(operation))}"'
@@ -170,12 +187,18 @@ def check_launches(
     mlir-opt 22 accepts such a launch; at run time it would find nothing.
     """
     for line in lines:
-        match = _LAUNCHED.search(line) if '"gpu.launch_func"(' in line else None
-        if match is not None and _launched(match) not in kernels:
-            module, kernel = (render_symbol(name) for name in _launched(match))
+        launched = launched_kernel(line)
+        if launched is not None and launched not in kernels:
+            module, kernel = map(render_symbol, launched)
             msg = f"launch of kernel {module}::{kernel}, which does not exist"
-            hint = "define it in that gpu.module, or correct the name"
+            hint = "define it in that gpu.module, declare it there, or correct the name"
             raise SourceError(msg, hint=hint, location=locations.of(line))
+
+
+def launched_kernel(line: str) -> KernelKey | None:
+    """Return what a line launches, or None where it launches nothing."""
+    match = _LAUNCHED.search(line) if '"gpu.launch_func"(' in line else None
+    return _launched(match) if match is not None else None
 
 
 def _launched(match: re.Match[str]) -> KernelKey:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.translate.gpu_module import is_kernel
+from mlir_offload.translate.gpu_module import is_declared_kernel, is_kernel
 from mlir_offload.translate.mlir_text import (
     Locations,
     OperationText,
@@ -65,7 +65,11 @@ def check_device_functions(module: OperationText, locations: Locations) -> None:
     convert-gpu-to-nvvm makes it a call of `_mlir_ciface_<name>`, which nothing defines.
     """
     for operation in module.body:
-        if operation.name == "func.func" and operation.is_declaration:
+        if (
+            operation.name == "func.func"
+            and operation.is_declaration
+            and not is_declared_kernel(operation)
+        ):
             name = symbol_name(operation)
             msg = f"device function @{name} is declared, but not defined"
             hint = f"define it in the gpu.module, or declare it with 'llvm.func @{name}(...)'"

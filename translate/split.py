@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from mlir_offload.translate.async_chain import AsyncRewriter
+from mlir_offload.translate.declared import check_declared_launches, read_declared
 from mlir_offload.translate.fixup import expand_device_operations
 from mlir_offload.translate.gpu_module import (
     GpuModule,
@@ -47,11 +48,13 @@ class SplitProgram:
 
     `host_text` has a `gpu.binary` in place of each `gpu.module`, whose object is its own name: the
     bytes that `mgpuModuleLoad` gets. `uses_runtime` says whether the host calls the GPU runtime
-    at all, which it may do without a kernel.
+    at all, which it may do without a kernel. `declared` are the kernels that it launches and that
+    other files define.
     """
 
     host_text: str
     modules: tuple[GpuModule, ...]
+    declared: tuple[str, ...]
     uses_async: bool
     uses_runtime: bool
 
@@ -78,22 +81,31 @@ def split_program(text: str, *, source_text: str, unit_id: str, llvm_major: int)
     }
     kernels = {name: kernel_names(operation) for name, operation in device.items()}
     named = named_modules(kernels, source_text)
+    declared = {
+        (item.module, item.name): item
+        for operation in device.values()
+        for item in read_declared(operation, locations)
+    }
 
     @cache
     def unit(name: str) -> str:
         return unit_of(module, device[name], file=unit_id, source_text=source_text)
 
-    symbols = assign_symbols(kernels, named=named, unit_of=unit)
+    symbols = assign_symbols(kernels, named=named, unit_of=unit, declared=declared)
     faults = load_faults(llvm_major)
     modules = tuple(
         _gpu_module(module, device[name], symbols, locations, faults)
         for name in device
         if kernels[name]
     )
+    for operation in module.operations:
+        if operation.name != "gpu.module":
+            check_declared_launches(operation.lines, declared, locations)
     host_text, uses_runtime = _host(module, symbols, locations)
     return SplitProgram(
         host_text=host_text,
         modules=modules,
+        declared=tuple(dict.fromkeys(item.name for item in declared.values())),
         uses_async='"async.' in host_text,
         uses_runtime=uses_runtime,
     )
@@ -109,7 +121,8 @@ def _gpu_module(
     check_device_functions(operation, locations)
     check_operations(operation.lines, "device", locations)
     name = symbol_name(operation)
-    own = {kernel: symbol for (owner, kernel), symbol in symbols.items() if owner == name}
+    defined = kernel_names(operation)
+    own = {kernel: symbols[name, kernel] for kernel in defined}
     lines = expand_device_operations(
         rename_kernels(operation, own), locations=locations, faults=faults
     )

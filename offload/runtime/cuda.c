@@ -148,7 +148,7 @@ static void cuda_launch_configured(const void *stub, void **params) {
   void *stream;
   CUDA_CHECK(__cudaPopCallConfiguration(&grid, &block, &dynamic_shared, &stream),
              "__cudaPopCallConfiguration", "launching %s from host code",
-             mo_kernel_name(stub) ? mo_kernel_name(stub) : "a kernel that is not registered");
+             mo_kernel_name(stub) ? mo_kernel_name(stub) : "a kernel of unknown name");
   mo_shape shape = {.grid = {grid.x, grid.y, grid.z},
                     .block = {block.x, block.y, block.z},
                     .dynamic_shared = (uint32_t)dynamic_shared};

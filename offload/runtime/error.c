@@ -50,7 +50,7 @@ void mo_context_of_launch(const void *stub, const mo_shape *shape) {
   if (name)
     mo_context("kernel: %s", name);
   else
-    mo_context("kernel: not registered (host stub at %p)", stub);
+    mo_context("kernel: of unknown name (host stub at %p)", stub);
   mo_context("launch: grid %u x %u x %u, block %u x %u x %u, %u bytes of dynamic shared memory",
              grid[0], grid[1], grid[2], block[0], block[1], block[2], shape->dynamic_shared);
 }

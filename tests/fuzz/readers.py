@@ -21,9 +21,11 @@ with atheris.instrument_imports(include=["mlir_offload"]):
     from mlir_offload.offload.archive import iterate_members
     from mlir_offload.offload.binary import read_binary
     from mlir_offload.offload.bundle import read_bundles
+    from mlir_offload.offload.contents_reader import read_contents_of
     from mlir_offload.offload.device_code import read_device_code
     from mlir_offload.offload.elf import read_elf
     from mlir_offload.offload.fatbin import read_fatbins
+    from mlir_offload.offload.health import diagnosed
     from mlir_offload.offload.host_entry import read_entries
     from mlir_offload.toolchain.bitcode import read_bitcode_modules
     from mlir_offload.toolchain.byte_view import ByteView, memory_view
@@ -48,6 +50,11 @@ def _bundles(view: ByteView) -> None:
             image.content.whole()
 
 
+def _contents(view: ByteView) -> None:
+    # What inspect does: whatever is damaged, it has an answer.
+    diagnosed(read_contents_of(view, "file", with_hashes=True))
+
+
 READERS: tuple[Callable[[ByteView], object], ...] = (
     _elf,
     lambda view: list(iterate_members(view)),
@@ -56,6 +63,7 @@ READERS: tuple[Callable[[ByteView], object], ...] = (
     _fatbins,
     read_bitcode_modules,
     read_device_code,
+    _contents,
 )
 
 

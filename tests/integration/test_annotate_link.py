@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.annotate import HostKernel, annotate_host
+from mlir_offload.offload.annotate import annotate_host
 from mlir_offload.offload.coverage import check_coverage
 from mlir_offload.offload.host_module import kernel_signatures
 from mlir_offload.offload.image import DeviceImage, image_kind_of
@@ -22,6 +22,7 @@ from mlir_offload.offload.llvm_ir import (
 )
 from mlir_offload.offload.objects import read_objects
 from mlir_offload.offload.packager import serialize_binary
+from mlir_offload.offload.stub import HostKernel
 from mlir_offload.toolchain.errors import ToolFailedError, VerificationError
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.process import Command, Completed, ProcessRunner, run_checked
@@ -95,7 +96,7 @@ def test_a_launch_names_its_stub_at_every_level(major: int, opt_level: int, tmp_
     clang(major, f"-O{opt_level}", "-S", "-emit-llvm", source, "-o", output)
     text = output.read_text(encoding="utf-8")
     stubs = re.findall(r"call void @mgpuLaunchKernel\(ptr (?:nonnull )?@(\w+),", text)
-    assert stubs == [f"__device_stub__{kernel}" for kernel in KERNELS]
+    assert stubs == [f"__mo_stub__{kernel}" for kernel in KERNELS]
     assert not re.search(r"(?:call|declare).*@mgpuModule", text)
 
 

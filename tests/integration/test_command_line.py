@@ -235,19 +235,6 @@ def test_kernels_that_a_link_would_lose_are_named_and_nothing_is_written(
     assert not (tmp_path / "app").exists()
 
 
-def test_two_files_that_define_one_kernel_differently_are_refused(
-    compiler: Compiler, tmp_path: Path
-) -> None:
-    text = (EXAMPLES / "matmul.mlir").read_text()
-    (tmp_path / "a.mlir").write_text(text)
-    other = text.replace("@main", "@other").replace("arith.addf", "arith.subf")
-    (tmp_path / "b.mlir").write_text(other)
-    result = compiler(HOST, "a.mlir", "b.mlir", "-o", "app", status=6)
-    expected = "a.mlir: error: kernel 'matmul' is defined twice for host, here and in b.mlir"
-    assert expected in result.stderr
-    assert not (tmp_path / "app").exists()
-
-
 @pytest.mark.llvm(19)
 def test_an_object_of_another_release_is_refused(compiler: Compiler, tmp_path: Path) -> None:
     compiler("-c", "--llvm=19", HOST, EXAMPLES / "saxpy.mlir", "-o", "a.o")

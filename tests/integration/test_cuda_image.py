@@ -13,7 +13,7 @@ import pytest
 from mlir_offload.driver.choose import choose_toolkit, places_for
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.anchor import empty_image_command, render_anchor, targets_to_anchor
-from mlir_offload.offload.annotate import HostKernel, annotate_host
+from mlir_offload.offload.annotate import annotate_host
 from mlir_offload.offload.coverage import KernelImage, check_coverage, held_kernels
 from mlir_offload.offload.fatbin import cubin_kernels, read_fatbins
 from mlir_offload.offload.fatbinary_adapter import CudaTools, write_cuda_directory
@@ -21,6 +21,7 @@ from mlir_offload.offload.host_module import kernel_signatures
 from mlir_offload.offload.image import DeviceImage, ImageKind, image_kind_of
 from mlir_offload.offload.objects import read_objects
 from mlir_offload.offload.packager import serialize_binary
+from mlir_offload.offload.stub import HostKernel
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import ToolchainError, VerificationError
 from mlir_offload.toolchain.llvm import LlvmToolchain
@@ -234,7 +235,7 @@ def test_an_anchor_gets_device_code_out_of_a_library(
     inputs = read_objects(library)
     with pytest.raises(VerificationError, match="'saxpy' for sm_90"):
         check_coverage(build.link("-Wl,-u,run", library), inputs)
-    (target,) = targets_to_anchor(inputs)
+    (target,) = targets_to_anchor(inputs, load_abi(major))
     empty, source, anchor = (tmp_path / name for name in ("empty.bc", "anchor.ll", "anchor.o"))
     feature = f"+ptx{ptx_isa_for(target.arch, major, cuda)}"
     build.run(empty_image_command(build.llvm, target, empty, feature=feature))

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.anchor import empty_image_command, render_anchor, targets_to_anchor
 from mlir_offload.offload.binary import PackagedImage
 from mlir_offload.offload.objects import ObjectContents
@@ -12,6 +16,7 @@ from mlir_offload.toolchain.version import ToolVersion
 
 LLVM = LlvmToolchain(Path("/llvm"), ToolVersion(22, 1, 0), (("clang", Path("/llvm/bin/clang")),))
 GPU = Target(Kind.CUDA, "nvptx64-nvidia-cuda", "sm_90")
+AMD = Target(Kind.HIP, "amdgcn-amd-amdhsa", "gfx90a:xnack+")
 CPU = Target(Kind.OPENMP, "x86_64-pc-linux-gnu", "host")
 
 
@@ -38,17 +43,37 @@ def contents(member: str, *targets: Target, kind: str = "") -> ObjectContents:
 
 
 def test_targets_of_library_members_alone_are_anchored() -> None:
-    assert targets_to_anchor([contents("", GPU), contents("m.o", GPU, CPU)]) == (CPU,)
-    assert targets_to_anchor([contents("", GPU, CPU), contents("m.o", GPU, CPU)]) == ()
-    assert targets_to_anchor([contents("m.o", GPU, kind="hip")]) == ()
+    abi = load_abi(22)
+    line = [contents("", GPU), contents("m.o", GPU, CPU, AMD)]
+    assert targets_to_anchor(line, abi) == (AMD, CPU)
+    assert targets_to_anchor([contents("", GPU, CPU), contents("m.o", GPU, CPU)], abi) == ()
+    assert targets_to_anchor([contents("m.o", GPU, kind="sycl")], abi) == ()
 
 
-def test_the_empty_image_is_bitcode_for_a_gpu_and_an_object_for_the_cpu() -> None:
-    gpu = empty_image_command(LLVM, GPU, Path("e.bc")).argv
-    cpu = empty_image_command(LLVM, CPU, Path("e.o")).argv
-    assert {"--target=nvptx64-nvidia-cuda", "-march=sm_90", "-emit-llvm"} <= {*gpu}
-    assert "-emit-llvm" not in cpu
-    assert cpu[-3:] == ("/dev/null", "-o", "e.o")
+@pytest.mark.parametrize(("major", "anchored"), [(15, ()), (16, (GPU,)), (19, ()), (22, ())])
+def test_an_object_is_no_anchor_where_only_those_before_the_library_count(
+    major: int, anchored: tuple[Target, ...]
+) -> None:
+    line = [contents("", GPU), contents("m.o", GPU)]
+    assert targets_to_anchor(line, load_abi(major)) == anchored
+
+
+@pytest.mark.parametrize(
+    ("target", "options"),
+    [
+        (GPU, {"--target=nvptx64-nvidia-cuda", "-march=sm_90", "-emit-llvm"}),
+        (AMD, {"--target=amdgcn-amd-amdhsa", "-mcpu=gfx90a:xnack+", "-emit-llvm"}),
+        (replace(AMD, kind=Kind.OPENMP), {"-mcpu=gfx90a:xnack+", "-emit-llvm"}),
+    ],
+)
+def test_the_empty_image_is_bitcode_for_a_gpu(target: Target, options: set[str]) -> None:
+    assert options <= {*empty_image_command(LLVM, target, Path("e.bc")).argv}
+
+
+def test_the_empty_image_is_an_object_for_the_cpu() -> None:
+    argv = empty_image_command(LLVM, CPU, Path("e.o")).argv
+    assert "-emit-llvm" not in argv
+    assert argv[-3:] == ("/dev/null", "-o", "e.o")
 
 
 def test_an_anchor_is_a_module_with_the_binary_alone() -> None:

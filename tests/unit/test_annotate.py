@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.annotate import HostKernel, annotate_host, render_stub, resolve_launches
+from mlir_offload.offload.annotate import annotate_host, resolve_launches
 from mlir_offload.offload.host_module import (
     escape_blob,
     extend_used_list,
@@ -15,6 +15,7 @@ from mlir_offload.offload.host_module import (
     string_constants,
     unescape,
 )
+from mlir_offload.offload.stub import HostKernel, render_stub
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind
 
@@ -77,7 +78,7 @@ ptr byval(%pair) align 16 captures(none) %3, half noundef range(i64 0, 5) %4, <{
 def test_each_launch_names_the_stub_of_its_kernel(major: int) -> None:
     text = annotated(major)
     calls = re.findall(r"call ptr @mgpuModuleGetFunction\(ptr %\d+, ptr @(\w+)\)", text)
-    assert calls == [f"__device_stub__{kernel}" for kernel in KERNELS]
+    assert calls == [f"__mo_stub__{kernel}" for kernel in KERNELS]
     assert "declare ptr @mgpuModule" not in text
     assert text.count("alwaysinline") == 3
 
@@ -86,7 +87,7 @@ def test_a_launch_of_an_unknown_kernel_is_refused() -> None:
     with pytest.raises(
         SourceError, match=r"kernel 'other' is launched, but no gpu\.module"
     ) as caught:
-        resolve_launches(lowered("host", 22), {"saxpy", "__mo_k2"}, "a.mlir")
+        resolve_launches(lowered("host", 22), {"saxpy": "s", "__mo_k2": "k"}, "a.mlir")
     assert caught.value.location == "a.mlir"
     assert "__mo_k2, saxpy" in caught.value.hint
 
@@ -94,13 +95,13 @@ def test_a_launch_of_an_unknown_kernel_is_refused() -> None:
 def test_a_launch_of_a_kernel_that_is_no_constant_is_refused() -> None:
     host = lowered("host", 22).replace("ptr @kernels_saxpy_name)", "ptr %9)")
     with pytest.raises(SourceError, match="does not name its kernel by a constant"):
-        resolve_launches(host, set(KERNELS))
+        resolve_launches(host, dict.fromkeys(KERNELS, "stub"))
 
 
 def test_a_use_of_the_launch_function_as_a_value_is_refused() -> None:
     host = lowered("host", 22) + "@f = global ptr @mgpuModuleGetFunction\n"
     with pytest.raises(SourceError, match="does not name its kernel by a constant"):
-        resolve_launches(host, set(KERNELS))
+        resolve_launches(host, dict.fromkeys(KERNELS, "stub"))
 
 
 def test_a_module_without_kernels_is_left_as_it_is() -> None:
@@ -112,9 +113,9 @@ def test_a_module_without_kernels_is_left_as_it_is() -> None:
 def test_entries_of_release_22_tell_kind_address_and_name() -> None:
     text = annotated(22)
     assert (
-        "@.offloading.entry.saxpy = weak constant "
+        "@.offloading.entry.saxpy = internal constant "
         "{ i64, i16, i16, i32, ptr, ptr, i64, i64, ptr } "
-        "{ i64 0, i16 1, i16 2, i32 0, ptr @__device_stub__saxpy, ptr @.offloading.entry_name, "
+        "{ i64 0, i16 1, i16 2, i32 0, ptr @__mo_stub__saxpy, ptr @.offloading.entry_name, "
         'i64 0, i64 0, ptr null }, section "llvm_offload_entries", align 8' in text
     )
     assert 'c"saxpy\\00", section ".llvm.rodata.offloading", align 1' in text
@@ -124,8 +125,8 @@ def test_entries_of_release_22_tell_kind_address_and_name() -> None:
 def test_entries_of_release_19_are_an_array_per_kind() -> None:
     text = annotated(19, Kind.CUDA, Kind.OPENMP)
     assert (
-        "@.offloading.entry.saxpy = weak constant { ptr, ptr, i64, i32, i32 } "
-        "{ ptr @__device_stub__saxpy, ptr @.offloading.entry_name.3, i64 0, i32 0, i32 0 }, "
+        "@.offloading.entry.saxpy = internal constant { ptr, ptr, i64, i32, i32 } "
+        "{ ptr @__mo_stub__saxpy, ptr @.offloading.entry_name.3, i64 0, i32 0, i32 0 }, "
         'section "cuda_offloading_entries", align 1' in text
     )
     assert text.count('section "omp_offloading_entries"') == 3
@@ -153,7 +154,10 @@ def test_used_lists_of_the_program_are_extended() -> None:
     )
     text = annotated(22, host=host)
     assert "@llvm.used = appending global [4 x ptr] [ptr @run, ptr @.offloading" in text
-    assert "[2 x ptr] [ptr @run, ptr @llvm.embedded.object]" in text
+    assert (
+        "[4 x ptr] [ptr @run, ptr @__mo_stub__saxpy, ptr @__mo_stub__other, "
+        "ptr @llvm.embedded.object]" in text
+    )
     assert text.count("@llvm.used =") == 1
 
 
@@ -178,7 +182,7 @@ def test_metadata_gets_numbers_that_the_program_does_not_use() -> None:
 def test_a_stub_has_the_types_of_its_kernel_and_packs_its_arguments() -> None:
     text = render_stub(HostKernel("k", ("i64", "ptr byval({ i64 }) align 8")))
     assert text.splitlines() == [
-        "define hidden void @__device_stub__k(i64 %a0, ptr byval({ i64 }) align 8 %a1) {",
+        "define internal void @__mo_stub__k(i64 %a0, ptr byval({ i64 }) align 8 %a1) {",
         "  %params = alloca [2 x ptr], align 8",
         "  %v0 = alloca i64",
         "  store i64 %a0, ptr %v0",
@@ -186,15 +190,36 @@ def test_a_stub_has_the_types_of_its_kernel_and_packs_its_arguments() -> None:
         "  store ptr %v0, ptr %s0, align 8",
         "  %s1 = getelementptr ptr, ptr %params, i64 1",
         "  store ptr %a1, ptr %s1, align 8",
-        "  call void @mlir_offload_launch_stub(ptr @__device_stub__k, ptr %params)",
+        "  call void @mlir_offload_launch_stub(ptr @__mo_stub__k, ptr %params)",
         "  ret void",
         "}",
     ]
 
 
-def test_stubs_of_outlined_kernels_are_seen_by_no_other_file() -> None:
-    assert render_stub(HostKernel("__mo_1_m__k", ())).startswith("define internal void ")
-    assert render_stub(HostKernel("k", ())).startswith("define hidden void ")
+@pytest.mark.parametrize(
+    ("symbol", "parameters", "alias"),
+    [
+        ("k", ("i64", "ptr"), "@__device_stub__k = hidden alias void (i64, ptr), ptr @__mo_stub__k"),
+        ("_Z1kPf", ("ptr",), "@_Z16__device_stub__kPf = hidden alias void (ptr), ptr @__mo_stub___Z1kPf"),
+        ("__mo_1_m__k", (), ""),
+        # C++ passes __half and float4 in other registers than LLVM passes these.
+        ("k", ("half",), ""),
+        ("k", ("<4 x float>",), ""),
+        ("k", ("i32", "ptr byval({ i64 }) align 8"), ""),
+        ("_Z4exprIXadL_Z6calleeiEEEvv", (), "@_Z19__device_stub__exprIXadL_Z6calleeiEEEvv = hidden alias void (), ptr @__mo_stub___Z4exprIXadL_Z6calleeiEEEvv"),
+    ],
+)  # fmt: skip
+def test_cpp_can_launch_the_kernels_that_it_can_name_and_pass_arguments_to(
+    symbol: str, parameters: tuple[str, ...], alias: str
+) -> None:
+    lines = render_stub(HostKernel(symbol, parameters)).splitlines()
+    assert [line for line in lines if line.startswith("@")] == [alias] * bool(alias)
+
+
+def test_a_stub_does_not_take_the_name_of_its_alias() -> None:
+    used = re.search(r"^@llvm\.compiler\.used = .*$", annotated(22), re.MULTILINE)
+    assert used is not None
+    assert all(f"@__mo_stub__{kernel}" in used.group() for kernel in ("saxpy", "other"))
 
 
 @pytest.mark.parametrize(

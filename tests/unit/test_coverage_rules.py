@@ -1,54 +1,26 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.link_contents import ARRAY_22, bitcode, contents
 
 from mlir_offload.offload import coverage
-from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.binary import PackagedImage
 from mlir_offload.offload.coverage import (
     ExpectedKernels,
-    KernelImage,
     check_coverage,
-    check_duplicates,
-    check_entry_layout,
     expected_kernels,
+    uncovered_kernels,
+    unregistered_kernels,
 )
+from mlir_offload.offload.held_image import HeldImage
 from mlir_offload.offload.host_entry import HostEntry
-from mlir_offload.offload.image import ImageKind
 from mlir_offload.offload.objects import ObjectContents
-from mlir_offload.toolchain.byte_view import memory_view
-from mlir_offload.toolchain.errors import CompatibilityError, VerificationError
+from mlir_offload.toolchain.errors import VerificationError
 
-ARRAY_22 = ("llvm_offload_entries", 9)
-ARRAY_19 = ("cuda_offloading_entries", 5)
-
-
-def bitcode(arch: str, data: bytes = b"BC") -> PackagedImage:
-    return PackagedImage("cuda", ImageKind.BITCODE, 0, (("arch", arch),), memory_view(data))
-
-
-def contents(
-    name: str,
-    kernels: tuple[str, ...] = (),
-    images: tuple[PackagedImage, ...] = (),
-    array: tuple[str, int] = ARRAY_22,
-    member: str = "",
-) -> ObjectContents:
-    entries = tuple(
-        HostEntry("cuda", kernel, 0, section=array[0], fields=array[1]) for kernel in kernels
-    )
-    return ObjectContents(
-        Path(name),
-        member,
-        is_relocatable=True,
-        images=images,
-        entries=entries,
-        runtime_symbols=frozenset(),
-        fatbins=(),
-    )
+Held = dict[tuple[str, str], set[str] | None]
 
 
 def test_expected_are_the_kernels_of_objects_and_the_archs_of_all() -> None:
@@ -63,6 +35,12 @@ def test_expected_are_the_kernels_of_objects_and_the_archs_of_all() -> None:
     assert expected.member_archs == {("cuda", "sm_90")}
 
 
+def test_members_of_a_library_that_is_taken_as_a_whole_count_as_objects() -> None:
+    member = contents("b.a", ("l",), (bitcode("sm_90"),), member="b.o")
+    expected = expected_kernels([replace(member, is_whole=True)])
+    assert expected == ExpectedKernels(frozenset({("cuda", "l")}), frozenset({("cuda", "sm_90")}))
+
+
 def test_shared_libraries_and_finished_objects_answer_for_themselves() -> None:
     finished = HostEntry("cuda", "k", 0, is_finished=True)
     expected = expected_kernels(
@@ -75,117 +53,106 @@ def test_shared_libraries_and_finished_objects_answer_for_themselves() -> None:
 
 
 @pytest.fixture
-def linked(monkeypatch: pytest.MonkeyPatch) -> set[KernelImage]:
-    """What the images of the linked file hold; it registers kernel `k`."""
-    held: set[KernelImage] = set()
-    monkeypatch.setattr(coverage, "read_objects", lambda _: (contents("a.out", ("k",)),))
-    monkeypatch.setattr(coverage, "held_kernels", lambda _: frozenset(held))
+def linked(monkeypatch: pytest.MonkeyPatch) -> Held:
+    """What the images of the linked file hold, by kind and architecture; it registers kernel `k`."""
+    held: Held = {}
+
+    def images(_: ObjectContents) -> Iterator[HeldImage]:
+        for (kind, arch), names in held.items():
+            yield HeldImage(kind, arch, None if names is None else frozenset(names))
+
+    output = replace(contents("a.out", ("k",), array=ARRAY_22), is_relocatable=False)
+    monkeypatch.setattr(coverage, "read_objects", lambda _: (output,))
+    monkeypatch.setattr(coverage, "loaded_images", images)
     return held
 
 
-def test_a_link_that_holds_all_is_accepted(linked: set[KernelImage]) -> None:
-    linked.add(KernelImage("cuda", "sm_90", "k"))
+def test_a_link_that_holds_all_is_accepted(linked: Held) -> None:
+    linked["cuda", "sm_90"] = {"k"}
     check_coverage(Path("a.out"), [contents("a.o", ("k",), (bitcode("sm_90"),))])
 
 
-def test_a_kernel_compiled_for_fewer_archs_than_others_is_reported(
-    linked: set[KernelImage],
-) -> None:
-    linked |= {KernelImage("cuda", "sm_80", "k"), KernelImage("cuda", "sm_90", "l")}
+def test_every_object_that_was_compiled_for_too_few_archs_is_reported(linked: Held) -> None:
+    linked["cuda", "sm_80"] = {"k"}
+    linked["cuda", "sm_90"] = {"l"}
     inputs = [
         contents("a.o", ("k",), (bitcode("sm_80"),)),
         contents("b.o", ("l",), (bitcode("sm_90"),)),
     ]
     with pytest.raises(VerificationError) as caught:
-        check_coverage(Path("a.out"), inputs)
-    assert "'l' for sm_80, 'k' for sm_90" in caught.value.message
-    assert caught.value.hint == "b.o is made for sm_90: compile it with --offload-arch=sm_80 too"
-    assert caught.value.location == "a.out"
+        check_coverage(Path("linked"), inputs, name="app")
+    lines = caught.value.message.splitlines()
+    assert lines[0] == "2 faults in what is linked:"
+    assert lines[1:] == [
+        "  app: the device images lack kernels that the host registers: 'l' for sm_80",
+        "    hint: b.o is made for sm_90: compile it with --offload-arch=sm_80 too",
+        "  app: the device images lack kernels that the host registers: 'k' for sm_90",
+        "    hint: a.o is made for sm_80: compile it with --offload-arch=sm_90 too",
+    ]
 
 
-def test_the_archs_of_a_library_count_only_if_its_members_were_taken(
-    linked: set[KernelImage],
-) -> None:
-    linked.add(KernelImage("cuda", "sm_90", "k"))
+def test_the_archs_of_a_library_count_only_if_its_members_were_taken(linked: Held) -> None:
+    linked["cuda", "sm_90"] = {"k"}
     member = contents("b.a", ("l",), (bitcode("sm_80"),), member="b.o")
     inputs = [contents("a.o", ("k",), (bitcode("sm_90"),)), member]
     check_coverage(Path("a.out"), inputs)
-    linked.add(KernelImage("cuda", "sm_80", "l"))
+    linked["cuda", "sm_80"] = {"l"}
     with pytest.raises(VerificationError, match="'k' for sm_80"):
         check_coverage(Path("a.out"), inputs)
 
 
-def test_a_kernel_that_the_link_lost_is_reported(linked: set[KernelImage]) -> None:
-    linked.add(KernelImage("cuda", "sm_90", "other"))
-    with pytest.raises(VerificationError, match="'k' for sm_90") as caught:
-        check_coverage(Path("a.out"), [contents("a.o", ("k",), (bitcode("sm_90"),))])
-    assert "compile a.o again" in caught.value.hint
+@pytest.mark.parametrize("kind", ["cuda", "hip", "openmp"])
+def test_a_kernel_that_the_link_lost_is_reported(linked: Held, kind: str) -> None:
+    linked["cuda", "sm_90"] = {"k"}
+    linked[kind, "sm_90"] = linked.get((kind, "sm_90"), set())
+    item = contents("a.o", ("other",), (replace(bitcode("sm_90"), kind=kind),), kind=kind)
+    with pytest.raises(VerificationError, match="'other' for sm_90") as caught:
+        check_coverage(Path("a.out"), [item])
+    assert caught.value.hint == "compile a.o again; its image for sm_90 lost the kernel"
+    assert caught.value.location == "a.out"
 
 
-def test_a_kernel_without_any_image_is_reported(linked: set[KernelImage]) -> None:
+def test_an_image_that_is_not_looked_into_is_trusted(linked: Held) -> None:
+    linked["cuda", "sm_90"] = None
+    check_coverage(Path("a.out"), [contents("a.o", ("k",), (bitcode("sm_90"),))])
+
+
+def test_a_kernel_without_any_image_is_reported(linked: Held) -> None:
     assert not linked
-    with pytest.raises(VerificationError, match="'k' for host"):
+    with pytest.raises(VerificationError, match="'k' for host") as caught:
         check_coverage(Path("a.out"), [])
+    assert caught.value.hint == "name the object that defines the kernel on the link line"
 
 
-def test_a_long_list_of_missing_kernels_is_cut(linked: set[KernelImage]) -> None:
-    linked.add(KernelImage("cuda", "sm_90", "k"))
+def test_a_long_list_of_missing_kernels_is_cut(linked: Held) -> None:
+    linked["cuda", "sm_90"] = {"k"}
     names = tuple(f"n{number}" for number in range(20))
     with pytest.raises(VerificationError, match="and 12 more"):
         check_coverage(Path("a.out"), [contents("a.o", names, (bitcode("sm_90"),))])
 
 
-def test_different_kernels_of_one_name_are_reported_with_both_files() -> None:
-    inputs = [
-        contents("a.o", ("k",), (bitcode("sm_90", b"BC1"),)),
-        contents("b.o", ("k",), (bitcode("sm_90", b"BC2"),)),
-    ]
-    with pytest.raises(
-        VerificationError, match=r"'k' is defined twice for sm_90, here and in b\.o"
-    ) as e:
-        check_duplicates(inputs)
-    assert e.value.location == "a.o"
+def shared(*kernels: str) -> ObjectContents:
+    return replace(contents("lib.so", kernels, array=ARRAY_22), is_relocatable=False)
 
 
-@pytest.mark.parametrize(
-    "second",
-    [
-        contents("b.o", ("k",), (bitcode("sm_90", b"BC1"),)),
-        contents("b.o", ("k",), (bitcode("sm_80", b"BC2"),)),
-        contents("b.o", ("l",), (bitcode("sm_90", b"BC2"),)),
-        contents("b.a", ("k",), (bitcode("sm_90", b"BC2"),), member="b.o"),
-    ],
-    ids=["same content", "other arch", "other name", "member of a library"],
-)
-def test_kernels_that_do_not_collide_are_accepted(second: ObjectContents) -> None:
-    check_duplicates([contents("a.o", ("k",), (bitcode("sm_90", b"BC1"),)), second])
+def test_a_linked_file_without_its_images_has_unregistered_kernels(linked: Held) -> None:
+    assert unregistered_kernels(shared("k", "l")) == (("cuda", "k"), ("cuda", "l"))
+    linked["hip", "gfx90a"] = {"k"}
+    assert unregistered_kernels(shared("k")) == (("cuda", "k"),)
+    linked["cuda", "sm_90"] = {"l"}
+    assert unregistered_kernels(shared("k", "l")) == (("cuda", "k"),)
+    linked["cuda", "sm_80"] = None
+    assert unregistered_kernels(shared("k", "l")) == ()
 
 
-def test_cpp_kernels_may_be_defined_by_several_files() -> None:
-    check_duplicates(
-        contents(name, ("_Z1kIiEvv",), (bitcode("sm_90", name.encode()),))
-        for name in ("a.o", "b.o")
-    )
+def test_an_object_that_is_still_to_be_linked_has_no_unregistered_kernel() -> None:
+    item = contents("a.o", ("k",))
+    assert unregistered_kernels(item) == ()
+    finished = replace(item, entries=(HostEntry("cuda", "k", 0, is_finished=True),))
+    assert unregistered_kernels(finished) == (("cuda", "k"),)
 
 
-@pytest.mark.parametrize(("major", "array"), [(19, ARRAY_22), (22, ARRAY_19), (20, ARRAY_19)])
-def test_an_object_registered_for_another_release_is_refused(
-    major: int, array: tuple[str, int]
-) -> None:
-    item = contents("a.o", ("k",), (bitcode("sm_90"),), array)
-    with pytest.raises(CompatibilityError, match=f"which LLVM {major} does not read") as caught:
-        check_entry_layout([item], load_abi(major))
-    assert caught.value.location == "a.o"
-
-
-@pytest.mark.parametrize(("major", "array"), [(16, ARRAY_19), (19, ARRAY_19), (22, ARRAY_22)])
-def test_an_object_registered_for_this_release_is_accepted(
-    major: int, array: tuple[str, int]
-) -> None:
-    check_entry_layout([contents("a.o", ("k",), (bitcode("sm_90"),), array)], load_abi(major))
-
-
-def test_an_object_that_is_already_linked_is_accepted() -> None:
-    check_entry_layout(
-        [contents("a.o", ("k",), (), ("llvm_offload_entries_1a2b", 9))], load_abi(22)
-    )
+def test_a_linked_file_tells_which_kernels_only_some_archs_have(linked: Held) -> None:
+    linked["cuda", "sm_80"] = {"k", "l"}
+    linked["cuda", "sm_90"] = {"k"}
+    assert [str(pair) for pair in uncovered_kernels(shared("k", "l"))] == ["'l' for sm_90"]

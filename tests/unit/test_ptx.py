@@ -98,7 +98,7 @@ def test_an_architecture_that_was_renamed_tells_its_other_name(arch: str, toolki
 @pytest.mark.parametrize(
     ("llvm", "toolkit", "message"),
     [
-        (15, "13.0", "LLVM 15 is too old: 16 is the oldest"),
+        (14, "13.0", "LLVM 14.0 is too old: 15 is the oldest"),
         (22, "11.7", "CUDA 11.7 is too old: 11.8 is the"),
     ],
 )
@@ -168,12 +168,12 @@ def broken(**changes: Any) -> dict[str, Any]:
     [
         ({"oldest_isa__sm_90": None}, "sm_90 has no oldest_isa"),
         ({"oldest_isa__sm_90": 99}, "llvm 16 has sm_90 but not its PTX ISA 99"),
-        ({"llvm__1__release": 16}, "llvm: releases must ascend"),
+        ({"llvm__1__release": 15}, "llvm: releases must ascend"),
         ({"cuda__2__release": "13.9"}, "cuda: releases must ascend"),
         ({"cuda__3__isa": 79}, "cuda: isa of .* descends"),
         ({"cuda__1__drops": ["sm_10"]}, "cuda 12.0: drops .'sm_10'., which no row before it has"),
         ({"cuda__1__arch": ["sm_90"]}, "cuda 12.0: adds .'sm_90'. again"),
-        ({"llvm__1__sm": ["sm_90a"]}, "llvm 17: unknown keys .'sm'."),
+        ({"llvm__1__sm": ["sm_90a"]}, "llvm 16: unknown keys .'sm'."),
         ({"llvm__2__arch": ["gfx90a"]}, "not an NVIDIA architecture"),
     ],
 )

@@ -1,0 +1,241 @@
+"""Take device images out of files, whole and as they were packaged."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+
+import click
+
+from mlir_offload.driver.inspect_tree import shown, size_text
+from mlir_offload.driver.report import show
+from mlir_offload.driver.workspace import check_output, make_directory, open_output
+from mlir_offload.offload.contents import (
+    Image,
+    Part,
+    Problem,
+    ProblemKind,
+    all_images,
+    all_problems,
+)
+from mlir_offload.offload.contents_reader import read_contents, visit_images
+from mlir_offload.offload.file_form import FileForm
+from mlir_offload.toolchain.byte_copy import copy_view
+from mlir_offload.toolchain.byte_view import ByteView
+from mlir_offload.toolchain.errors import UsageError, VerificationError
+
+_NO_ARCH = "any"
+_ENDINGS = {
+    "cubin": "cubin",
+    "AMDGPU code object": "hsaco",
+    FileForm.BITCODE.value: "bc",
+    FileForm.LLVM_IR.value: "ll",
+    FileForm.PTX.value: "ptx",
+    FileForm.SPIRV.value: "spv",
+    FileForm.FAT_BINARY.value: "fatbin",
+    FileForm.BUNDLE.value: "bundle",
+    FileForm.OFFLOAD_BINARY.value: "offload",
+}
+_ELF_ENDINGS = {True: "o", False: "so", None: "o"}
+_LEGAL = "._+-"
+_LONGEST_WORD = 64
+_SHOWN = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which images are to be taken; an empty word leaves the choice open."""
+
+    kind: str
+    arch: str
+    kernel: str
+    image_kind: str
+
+    def fits(self, image: Image) -> bool:
+        """Return whether an image is wanted; a container only where its own kind is asked for."""
+        if image.images and not self.image_kind:
+            return False
+        return (
+            self.kind in ("", image.kind)
+            and self.arch in ("", image.arch)
+            and self.image_kind in ("", image.image_kind, image.form, _ending(image))
+            and (not self.kernel or _holds(image, self.kernel))
+        )
+
+
+@click.command(context_settings={"help_option_names": ["--help", "-h"]})
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--kind", default="", help="offload kind: cuda, hip, openmp, sycl")
+@click.option("--arch", default="", help="architecture, as the image has it: sm_90, gfx90a")
+@click.option("--kernel", default="", help="images that define this kernel")
+@click.option("--image-kind", default="", help="format: bitcode, cubin, ptx, object, fatbinary...")
+@click.option("--list", "only_list", is_flag=True, help="show what would be taken")
+@click.option("-o", "output", default="", help="DIRECTORY/, or the file where one image fits")
+def extract(  # noqa: PLR0913 (one for each option)
+    file: Path, output: str, *, only_list: bool, kind: str, arch: str, kernel: str, image_kind: str
+) -> int:
+    """Take the device images out of FILE, decompressed: all, or those that fit every option.
+
+    They are named FILE.<index>.<kind>.<arch>.<ending> in the current directory or that of -o.
+    """
+    part = read_contents(file)
+    wanted = Wanted(kind, arch, kernel, image_kind)
+    fitting = [image for image in all_images(part) if wanted.fits(image)]
+    chosen = [image for image in fitting if image.form]
+    if not chosen:
+        raise _nothing(file, part, fitting, wanted)
+    targets = _targets(file, chosen, output)
+    if only_list:
+        lines = (f"{targets[image.index]}: {described(image)}" for image in chosen)
+        click.echo("\n".join(map(shown, lines)))
+        return 0
+    _write_images(file, targets)
+    for image in chosen:
+        show(shown(f"{targets[image.index]}: {described(image)}"))
+    return _status(part)
+
+
+def run_extract(arguments: Sequence[str]) -> int:
+    """Run `mlir-offload extract`; return its exit status. Raises MlirOffloadError."""
+    try:
+        status = extract.main(
+            list(arguments), prog_name="mlir-offload extract", standalone_mode=False
+        )
+    except click.UsageError as error:
+        hint = "see 'mlir-offload extract --help'"
+        raise UsageError(error.format_message(), hint=hint) from error
+    return int(status or 0)
+
+
+def described(image: Image) -> str:
+    """Return an image in a few words."""
+    words = (image.kind, image.arch, str(image.form), size_text(image.size_bytes))
+    return " ".join(word for word in words if word)
+
+
+def _ending(image: Image) -> str:
+    if image.code is not None and image.form == "ELF":
+        return _ELF_ENDINGS[image.code.is_relocatable]
+    is_object = image.form in (FileForm.HOST_ELF, "ELF")
+    return _ENDINGS.get(str(image.form), "o" if is_object else "img")
+
+
+def _holds(image: Image, kernel: str) -> bool:
+    return image.code is not None and image.code.kernel(kernel) is not None
+
+
+def _targets(file: Path, chosen: Sequence[Image], output: str) -> Mapping[int, Path]:
+    """Return the file that each image goes to, by index. Raises UsageError for too many images."""
+    place = Path(output)
+    if not output or output.endswith("/") or place.is_dir():
+        return {image.index: place / _name(file, image) for image in chosen}
+    if len(chosen) > 1:
+        listed = "; ".join(map(described, chosen[:_SHOWN]))
+        msg = f"{len(chosen)} images of {file} fit, but -o {output} is one file: {shown(listed)}"
+        hint = f"choose one by --kind, --arch or --kernel, or name a directory: -o {output}/"
+        raise UsageError(msg, hint=hint)
+    return {chosen[0].index: place}
+
+
+def _name(file: Path, image: Image) -> str:
+    """Return the name of an image's file: what strangers wrote cannot lead out of the directory."""
+    words = (str(image.index), image.kind or _NO_ARCH, image.arch or _NO_ARCH, _ending(image))
+    return ".".join((file.stem or file.name, *map(_legal, words)))
+
+
+def _legal(word: str) -> str:
+    kept = "".join(c if c.isascii() and (c.isalnum() or c in _LEGAL) else "_" for c in word)
+    return kept[:_LONGEST_WORD]
+
+
+def _write_images(file: Path, targets: Mapping[int, Path]) -> None:
+    """Write the images while the file is read once more; all of them come to their names, or none.
+
+    Raises InputOutputError where one cannot be written.
+    """
+    if len(targets) == 1:
+        ((index, target),) = targets.items()
+        make_directory(target.parent)
+        with open_output(target) as descriptor:
+            _copy_images(file, {index: nullcontext(descriptor)})
+        return
+    folder = next(iter(targets.values())).parent
+    make_directory(folder)
+    for target in targets.values():
+        check_output(target)
+    place = Path(mkdtemp(prefix=".mlir-offload-", dir=folder))
+    try:
+        _copy_images(file, {i: _opened(place / target.name) for i, target in targets.items()})
+        for target in targets.values():
+            (place / target.name).replace(target)
+    finally:
+        rmtree(place, ignore_errors=True)
+
+
+def _copy_images(file: Path, sinks: Mapping[int, AbstractContextManager[int]]) -> None:
+    """Copy each image to its sink, which is open only meanwhile."""
+    written: set[int] = set()
+
+    def write(image: Image, content: ByteView) -> None:
+        if image.index in sinks:
+            with sinks[image.index] as descriptor:
+                copy_view(content, descriptor)
+            written.add(image.index)
+
+    visit_images(file, write)
+    if lacking := sorted(sinks.keys() - written):
+        msg = f"image {lacking[0]} of {file} cannot be read"
+        raise VerificationError(msg, hint="see 'mlir-offload inspect'", location=str(file))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _nothing(
+    file: Path, part: Part, fitting: Sequence[Image], wanted: Wanted
+) -> UsageError | VerificationError:
+    """Return the error for a file of which nothing can be taken."""
+    images = list(all_images(part))
+    damage = next(_damage(part), None)
+    if damage is not None and (fitting or not images):
+        return VerificationError(shown(damage.message), hint=damage.hint, location=str(file))
+    if not images:
+        msg = f"{file} holds no device image: it is {part.form}"
+        return UsageError(msg, hint="see 'mlir-offload inspect'")
+    asked = ", ".join(_asked(wanted))
+    held = "; ".join(dict.fromkeys(described(image) for image in images[:_SHOWN]))
+    more = f" and {len(images) - _SHOWN} more" if len(images) > _SHOWN else ""
+    msg = f"no image of {file} has {asked}; there are: {shown(held)}{more}"
+    return UsageError(msg, hint="see 'mlir-offload extract --list'")
+
+
+def _asked(wanted: Wanted) -> Iterator[str]:
+    names = ("kind", "arch", "kernel", "image_kind")
+    for name in names:
+        if value := getattr(wanted, name):
+            yield f"{name.replace('_', ' ')} {value}"
+
+
+def _status(part: Part) -> int:
+    """Return the exit status; say what could not be read, and so was left out."""
+    lost = list(_damage(part))
+    for problem in lost:
+        show(f"{part.name}: warning: {shown(problem.message)}")
+    return VerificationError.exit_status if lost else 0
+
+
+def _damage(part: Part) -> Iterator[Problem]:
+    for problem in all_problems(part):
+        if problem.kind in (ProblemKind.DAMAGED, ProblemKind.UNSUPPORTED):
+            yield problem

@@ -1,0 +1,87 @@
+"""The link line as linkers read it: which files it names, and which libraries it takes as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_FOR_LINKER = "-Wl,"
+_WHOLE = {"whole-archive": True, "no-whole-archive": False}
+_STATIC = {
+    **dict.fromkeys(("Bstatic", "dn", "non_shared", "static"), True),
+    **dict.fromkeys(("Bdynamic", "dy", "call_shared"), False),
+}
+_PUSH, _POP = "push-state", "pop-state"
+
+
+@dataclass(frozen=True, slots=True)
+class LinkItem:
+    """One word for the linker, spelled for clang; a file has its path.
+
+    A library `is_whole` between `--whole-archive` and `--no-whole-archive`.
+    """
+
+    text: str
+    path: Path | None = None
+    is_whole: bool = False
+
+
+@dataclass(slots=True)
+class _State:
+    """What an option on the line changes for the files behind it, and what was pushed."""
+
+    is_whole: bool = False
+    is_static: bool = False
+
+    def apply(self, option: str, stack: list[tuple[bool, bool]]) -> None:
+        self.is_whole = _WHOLE.get(option, self.is_whole)
+        self.is_static = _STATIC.get(option, self.is_static)
+        if option == _PUSH:
+            stack.append((self.is_whole, self.is_static))
+        elif option == _POP and stack:
+            self.is_whole, self.is_static = stack.pop()
+
+
+def parse_link_line(link_items: Sequence[str]) -> tuple[LinkItem, ...]:
+    """Return the words of a link line in their order, with the files that they name.
+
+    `-l` is looked up in the directories of `-L`, which hold for the whole line. Libraries of the
+    system are not looked into: device code is not installed there.
+    """
+    folders = [Path(item[2:]) for item in link_items if item.startswith("-L")]
+    return tuple(_items(link_items, folders))
+
+
+def _items(link_items: Sequence[str], folders: Sequence[Path]) -> Iterator[LinkItem]:
+    state = _State(is_static="-static" in link_items)
+    stack: list[tuple[bool, bool]] = []
+    for word in _words(link_items):
+        name = word.removeprefix(_FOR_LINKER)
+        if word != name:
+            state.apply(name.lstrip("-"), stack)
+        path = _file_of(name, folders, is_static=state.is_static)
+        yield LinkItem(word, path, is_whole=state.is_whole and path is not None)
+
+
+def _words(link_items: Sequence[str]) -> Iterator[str]:
+    """Return the items, those of `-Wl,a,b` one by one."""
+    for item in link_items:
+        if item.startswith(_FOR_LINKER):
+            yield from (f"{_FOR_LINKER}{word}" for word in item[len(_FOR_LINKER) :].split(","))
+        else:
+            yield item
+
+
+def _file_of(name: str, folders: Sequence[Path], *, is_static: bool) -> Path | None:
+    """Return the file that a word names; None for an option, a library of the system, a symbol."""
+    if not name.startswith("-"):
+        path = Path(name)
+        return path if path.is_file() else None
+    if not name.startswith("-l"):
+        return None
+    wanted = name[2:]
+    endings = (".a",) if is_static else (".so", ".a")
+    names = [wanted[1:]] if wanted.startswith(":") else [f"lib{wanted}{end}" for end in endings]
+    candidates = (folder / file for folder in folders for file in names)
+    return next((path for path in candidates if path.is_file()), None)

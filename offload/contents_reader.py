@@ -1,0 +1,338 @@
+"""Read all that a file holds of offloading, whatever its format; what is damaged becomes a problem.
+
+One pass over the file: containers within containers are entered up to a depth, every image is
+looked at once and let go. Only an image that is stored compressed is held in memory, while it is
+looked at.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import Thread
+
+from mlir_offload.offload.archive import ArchiveMember, iterate_members
+from mlir_offload.offload.compression import inflation_limit
+from mlir_offload.offload.container_scan import (
+    FoundImage,
+    file_offset,
+    scan_binaries,
+    scan_bundles,
+    scan_fatbins,
+)
+from mlir_offload.offload.contents import Image, Part, Problem, ProblemKind
+from mlir_offload.offload.device_bitcode import llvm_major
+from mlir_offload.offload.device_code import read_device_code
+from mlir_offload.offload.elf import read_elf
+from mlir_offload.offload.file_form import FileForm, file_form
+from mlir_offload.offload.host_contents import (
+    elf_name,
+    explained,
+    offload_sections,
+    producers,
+    section_images,
+)
+from mlir_offload.offload.host_entry import read_entries
+from mlir_offload.offload.host_module_bitcode import read_host_bitcode
+from mlir_offload.offload.host_text import HostText
+from mlir_offload.offload.kernel import DeviceCode
+from mlir_offload.toolchain.byte_view import CHUNK_BYTES, ByteView, open_view
+from mlir_offload.toolchain.errors import (
+    CompatibilityError,
+    InputOutputError,
+    MlirOffloadError,
+    VerificationError,
+)
+
+Visit = Callable[[Image, ByteView], None]
+_DEEPEST = 8
+_MOST_PROBLEMS = 100
+_SCANS = {
+    FileForm.OFFLOAD_BINARY: scan_binaries,
+    FileForm.FAT_BINARY: scan_fatbins,
+    FileForm.BUNDLE: scan_bundles,
+}
+_DEVICE_TRIPLES = ("nvptx", "amdgcn", "r600", "spir")
+_IMAGE_FORMS = (FileForm.DEVICE_ELF, FileForm.PTX, FileForm.SPIRV)
+
+
+@dataclass(slots=True)
+class Problems:
+    """The problems of one part or image, as they are met; their number is bounded."""
+
+    found: list[Problem]
+    left_out: int = 0
+
+    def report(self, error: MlirOffloadError) -> None:
+        """Keep an error as a problem."""
+        self.add(as_problem(error))
+
+    def add(self, problem: Problem) -> None:
+        """Keep a problem, unless there are too many already."""
+        if len(self.found) < _MOST_PROBLEMS:
+            self.found.append(problem)
+        else:
+            self.left_out += 1
+
+    def finished(self) -> tuple[Problem, ...]:
+        """Return the problems, and how many more there were."""
+        if not self.left_out:
+            return tuple(self.found)
+        more = Problem(ProblemKind.DAMAGED, f"{self.left_out} more problems are not shown")
+        return (*self.found, more)
+
+
+def as_problem(error: MlirOffloadError) -> Problem:
+    """Return an error of a reader as a problem of what it read."""
+    kind = ProblemKind.DAMAGED
+    if isinstance(error, CompatibilityError):
+        kind = ProblemKind.UNSUPPORTED
+    elif isinstance(error, InputOutputError):
+        kind = ProblemKind.UNREADABLE
+    return Problem(kind, error.message, error.hint)
+
+
+def read_contents(path: Path, *, with_hashes: bool = False) -> Part:
+    """Read what a file holds.
+
+    Raises InputOutputError where the file cannot be read; what is damaged in it is a problem of the
+    result.
+    """
+    with open_view(path) as view:
+        return read_contents_of(view, str(path), with_hashes=with_hashes)
+
+
+def read_contents_of(view: ByteView, name: str, *, with_hashes: bool = False) -> Part:
+    """Read what a view of a whole file holds, as `read_contents` does."""
+    reader = _Reader(inflation_limit(view.size), with_hashes=with_hashes)
+    return reader.part(view, name, 0)
+
+
+def visit_images(path: Path, visit: Visit) -> None:
+    """Call `visit` with each image of a file and its content, which lasts no longer than the call.
+
+    They come in the order of `read_contents`; their kernels are not looked at. Raises
+    InputOutputError where the file cannot be read.
+    """
+    with open_view(path) as view:
+        _Reader(inflation_limit(view.size), visit=visit).part(view, str(path), 0)
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Counts the images of one file, and the work that it makes, while it goes through its parts."""
+
+    inflatable: int
+    with_hashes: bool = False
+    visit: Visit | None = None
+    next_index: int = 0
+    opened: set[Path] = field(default_factory=set)
+
+    def part(self, view: ByteView, name: str, depth: int) -> Part:
+        """Return what a file or a member holds."""
+        form = file_form(view)
+        part = Part(name, form, view.size, file_offset(view))
+        problems = Problems([])
+        try:
+            part = self._filled(part, view, form, problems, depth)
+        except (VerificationError, CompatibilityError) as error:
+            problems.report(error)
+        return replace(part, problems=problems.finished())
+
+    def _filled(
+        self, part: Part, view: ByteView, form: FileForm, problems: Problems, depth: int
+    ) -> Part:
+        if form in (FileForm.ARCHIVE, FileForm.THIN_ARCHIVE):
+            return replace(part, members=self._members(view, problems, depth))
+        if form is FileForm.HOST_ELF:
+            return self._host_elf(part, view, problems, depth)
+        if form in (FileForm.LLVM_IR, FileForm.BITCODE):
+            return self._llvm_ir(part, view, problems, depth)
+        if form is FileForm.FOREIGN_ELF:
+            msg = "only 64-bit little-endian ELF files can be looked into"
+            problems.add(Problem(ProblemKind.UNSUPPORTED, msg))
+        if form in _SCANS:
+            found = _SCANS[form](view, problems.report)
+            return replace(part, images=self._images(found, depth))
+        if form in _IMAGE_FORMS:
+            image = Image(0, "", view.size, file_offset(view))
+            found = iter([FoundImage(image, lambda: view)])
+            return _named_after_image(replace(part, images=self._images(found, depth)))
+        return part
+
+    def _members(self, view: ByteView, problems: Problems, depth: int) -> tuple[Part, ...]:
+        parts = []
+        folder = Path(view.location).resolve().parent
+        try:
+            for member in iterate_members(view):
+                name = f"{view.location}({member.name})"
+                part = self._member(member, name, folder, depth)
+                parts.append(part)
+        except VerificationError as error:
+            problems.report(error)
+        return tuple(parts)
+
+    def _member(self, member: ArchiveMember, name: str, folder: Path, depth: int) -> Part:
+        if depth >= _DEEPEST:
+            return Part(name, FileForm.UNKNOWN, 0, problems=(_too_deep(),))
+        if member.content is not None:
+            return self.part(member.content, name, depth + 1)
+        file = member.file.resolve() if member.file is not None else folder
+        reason = ""
+        # A library may name any file of the machine; those beside it are its own.
+        if not file.is_relative_to(folder):
+            reason = "it lies outside the library's directory"
+        elif file in self.opened:
+            reason = "the library names it once more"
+        if reason:
+            msg = f"{member.file} was not opened: {reason}"
+            problem = Problem(ProblemKind.UNREADABLE, msg, "inspect that file itself")
+            return Part(name, FileForm.UNKNOWN, 0, None, problems=(problem,))
+        self.opened.add(file)
+        return self._named_file(file, name, depth)
+
+    def _named_file(self, file: Path, name: str, depth: int) -> Part:
+        """Return what a file holds that a thin archive names."""
+        try:
+            with open_view(file) as view:
+                return self.part(view, name, depth + 1)
+        except InputOutputError as error:
+            return Part(name, FileForm.UNKNOWN, 0, None, problems=(as_problem(error),))
+
+    def _host_elf(self, part: Part, view: ByteView, problems: Problems, depth: int) -> Part:
+        elf = read_elf(view)
+        part = replace(part, form=elf_name(elf), sections=offload_sections(elf))
+        with_entries = part
+        try:
+            with_entries = replace(part, producers=producers(elf))
+            entries = tuple(explained(entry) for entry in read_entries(elf))
+            with_entries = replace(with_entries, entries=entries)
+        except VerificationError as error:
+            problems.report(error)
+        images: list[Image] = []
+        for section in elf.sections:
+            try:
+                images += self._images(section_images(elf, section, problems.report), depth)
+            except VerificationError as error:
+                problems.report(error)
+        return replace(with_entries, images=tuple(images))
+
+    def _llvm_ir(self, part: Part, view: ByteView, problems: Problems, depth: int) -> Part:
+        """Return what a module holds: it is a device image itself, or a host that embeds some."""
+        is_text = part.form == FileForm.LLVM_IR
+        hosts = (HostText(view),) if is_text else read_host_bitcode(view)
+        if any(is_device_triple(host.triple) for host in hosts):
+            image = Image(0, "", view.size, file_offset(view), triple=hosts[0].triple)
+            return replace(part, images=self._images([FoundImage(image, lambda: view)], depth))
+        made = dict.fromkeys(name for host in hosts for name in host.producers)
+        majors = {llvm_major(name) for name in made} if not is_text else set()
+        major = majors.pop() if len(majors) == 1 else None
+        part = replace(part, producers=tuple(made), llvm_major=major)
+        entries = tuple(explained(entry) for host in hosts for entry in host.entries())
+        found = (image for host in hosts for image in host.images(problems.report))
+        return replace(part, entries=entries, images=self._images(found, depth))
+
+    def _images(self, found: Iterable[FoundImage], depth: int) -> tuple[Image, ...]:
+        return tuple(self._image(item, depth) for item in found)
+
+    def _image(self, found: FoundImage, depth: int) -> Image:
+        image = replace(found.image, index=self.next_index)
+        self.next_index += 1
+        problems = Problems([])
+        try:
+            self._spend(image)
+            image = self._looked_at(image, found.open_content(), problems, depth)
+        except (VerificationError, CompatibilityError) as error:
+            problems.report(error)
+        return replace(image, problems=problems.finished())
+
+    def _spend(self, image: Image) -> None:
+        """Raise VerificationError where the images would inflate to more than is allowed in all."""
+        if image.compression:
+            self.inflatable -= image.size_bytes
+            if self.inflatable < 0:
+                msg = f"image {image.index} was not inflated: the images of the file are too large"
+                raise VerificationError(msg, hint="make the file again")
+
+    def _looked_at(self, image: Image, content: ByteView, problems: Problems, depth: int) -> Image:
+        form = file_form(content)
+        image = replace(image, form=form, size_bytes=content.size)
+        if not self.with_hashes:
+            return self._entered(image, content, problems, depth)
+        # The digest is computed beside the reading: hashlib lets other threads run.
+        digest = _Digest(content)
+        try:
+            image = self._entered(image, content, problems, depth)
+        except (VerificationError, CompatibilityError) as error:
+            problems.report(error)
+        return replace(image, sha256=digest.result())
+
+    def _entered(self, image: Image, content: ByteView, problems: Problems, depth: int) -> Image:
+        form = FileForm(image.form)
+        if self.visit is not None:
+            self.visit(image, content)
+        if form in _SCANS:
+            if depth >= _DEEPEST:
+                problems.add(_too_deep())
+                return image
+            inner = _SCANS[form](content, problems.report)
+            return replace(image, images=self._images(inner, depth + 1))
+        if self.visit is not None:
+            return image
+        code = read_device_code(content)
+        return _described(image, code) if code is not None else image
+
+
+def is_device_triple(triple: str) -> bool:
+    """Return whether code for a triple runs on a device only."""
+    return triple.startswith(_DEVICE_TRIPLES)
+
+
+def _described(image: Image, code: DeviceCode) -> Image:
+    """Return the image with what its content says; of a bare one that is all there is."""
+    image = replace(image, form=code.form, code=code)
+    if image.container is not None:
+        return image
+    return replace(image, triple=image.triple or code.triple, arch=image.arch or code.arch)
+
+
+def _named_after_image(part: Part) -> Part:
+    return replace(part, form=part.images[0].form or part.form)
+
+
+def _too_deep() -> Problem:
+    msg = f"containers within containers are opened {_DEEPEST} deep only"
+    return Problem(ProblemKind.UNSUPPORTED, msg)
+
+
+class _Digest:
+    """The SHA-256 of an image; that of a large one is computed in a thread of its own."""
+
+    def __init__(self, view: ByteView) -> None:
+        """Begin."""
+        self._view = view
+        self._hash = hashlib.sha256()
+        self._error: MlirOffloadError | None = None
+        self._thread: Thread | None = None
+        if view.size >= CHUNK_BYTES:
+            self._thread = Thread(target=self._update)
+            self._thread.start()
+
+    def result(self) -> str:
+        """Return the digest when it is there. Raises what reading the image raised."""
+        if self._thread is None:
+            self._update()
+        else:
+            self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._hash.hexdigest()
+
+    def _update(self) -> None:
+        try:
+            for chunk in self._view.chunks():
+                self._hash.update(chunk)
+        except MlirOffloadError as error:
+            self._error = error

@@ -1,0 +1,108 @@
+"""Tell the format of a file, or of a part of one, by its content; its name says nothing."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+from mlir_offload.offload.archive import ARCHIVE_MAGIC, THIN_MAGIC
+from mlir_offload.offload.binary_layout import MAGIC as BINARY_MAGIC
+from mlir_offload.offload.bundle import is_bundle
+from mlir_offload.offload.elf import ELF_MAGIC, Machine
+from mlir_offload.offload.fatbin import is_fatbin
+from mlir_offload.toolchain.byte_view import ByteView
+
+_HEAD_BYTES = 1 << 16
+_LONGEST_CHARACTER = 4
+_MACHINE_AT = 18
+_DEVICE_MACHINES = (Machine.CUDA, Machine.AMDGPU)
+# SPIR-V modules of either byte order: 0x07230203.
+_SPIRV_MAGICS = (b"\x03\x02\x23\x07", b"\x07\x23\x02\x03")
+_BITCODE_MAGICS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
+_MLIR_MAGIC = b"ML\xefR"
+_PTX = re.compile(rb"^\s*\.version\s+\d", re.MULTILINE)
+_LLVM_IR = re.compile(
+    rb"^(?:; ModuleID = |source_filename = |target (?:triple|datalayout) = "
+    rb"|define [^\n]*@|declare [^\n]*@|@[^\n]* = [^\n]*(?:global|constant|alias) |!llvm\.[a-z])",
+    re.MULTILINE,
+)
+_MLIR = re.compile(
+    rb'^\s*(?:module\b|"?builtin\.module|"?gpu\.(?:module|container_module)|func\.func\b|"func\.func"'
+    rb'|llvm\.(?:func|mlir\.global)\b|memref\.global\b|gpu\.binary\b|"[a-z_]+\.[a-z_.]+"\(|#\w+ = |!\w+ = [!<])',
+    re.MULTILINE,
+)
+_COMMENT = re.compile(rb"//[^\n]*")
+
+
+class FileForm(StrEnum):
+    """The formats that are told apart."""
+
+    EMPTY = "empty file"
+    ARCHIVE = "archive"
+    THIN_ARCHIVE = "thin archive"
+    HOST_ELF = "ELF file"
+    FOREIGN_ELF = "foreign ELF file"
+    DEVICE_ELF = "device ELF file"
+    OFFLOAD_BINARY = "offload binary"
+    FAT_BINARY = "fat binary"
+    BUNDLE = "offload bundle"
+    BITCODE = "LLVM bitcode"
+    LLVM_IR = "LLVM IR"
+    MLIR = "MLIR"
+    MLIR_BYTECODE = "MLIR bytecode"
+    PTX = "PTX"
+    SPIRV = "SPIR-V"
+    TEXT = "text"
+    UNKNOWN = "unknown format"
+
+
+_MAGICS = (
+    (ARCHIVE_MAGIC, FileForm.ARCHIVE),
+    (THIN_MAGIC, FileForm.THIN_ARCHIVE),
+    (BINARY_MAGIC, FileForm.OFFLOAD_BINARY),
+    (_MLIR_MAGIC, FileForm.MLIR_BYTECODE),
+    *((magic, FileForm.BITCODE) for magic in _BITCODE_MAGICS),
+    *((magic, FileForm.SPIRV) for magic in _SPIRV_MAGICS),
+)
+
+
+def file_form(view: ByteView) -> FileForm:
+    """Return the format that the first bytes tell."""
+    if not view.size:
+        return FileForm.EMPTY
+    head = view.head(64)
+    for magic, form in _MAGICS:
+        if head.startswith(magic):
+            return form
+    if head.startswith(ELF_MAGIC):
+        return _elf_form(head)
+    if is_fatbin(view):
+        return FileForm.FAT_BINARY
+    if is_bundle(view):
+        return FileForm.BUNDLE
+    return _text_form(view.head(_HEAD_BYTES))
+
+
+def _elf_form(head: bytes) -> FileForm:
+    if head[4:6] != b"\x02\x01":
+        return FileForm.FOREIGN_ELF
+    machine = int.from_bytes(head[_MACHINE_AT : _MACHINE_AT + 2], "little")
+    return FileForm.DEVICE_ELF if machine in _DEVICE_MACHINES else FileForm.HOST_ELF
+
+
+def _text_form(head: bytes) -> FileForm:
+    if b"\0" in head.rstrip(b"\0"):
+        return FileForm.UNKNOWN
+    if _PTX.search(_COMMENT.sub(b"", head)):
+        return FileForm.PTX
+    if _LLVM_IR.search(head):
+        return FileForm.LLVM_IR
+    if _MLIR.search(_COMMENT.sub(b"", head)):
+        return FileForm.MLIR
+    try:
+        head.decode()
+    except UnicodeDecodeError as error:
+        # A character may be cut in two at the end of what was read.
+        is_cut = len(head) == _HEAD_BYTES and error.start > len(head) - _LONGEST_CHARACTER
+        return FileForm.TEXT if is_cut else FileForm.UNKNOWN
+    return FileForm.TEXT

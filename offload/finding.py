@@ -1,0 +1,49 @@
+"""What is wrong with a link, as values: all of it is reported together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mlir_offload.toolchain.errors import MlirOffloadError, VerificationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_SHOWN = 20
+_LISTED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One fault: what is wrong, in which file, what to do, and the class of error that it is."""
+
+    message: str
+    location: str
+    hint: str
+    error: type[MlirOffloadError] = VerificationError
+
+
+def raise_findings(findings: Iterable[Finding]) -> None:
+    """Raise one error for all findings, of the class of the first; nothing where there are none."""
+    found = tuple(dict.fromkeys(findings))
+    if not found:
+        return
+    first = found[0]
+    if len(found) == 1:
+        raise first.error(first.message, hint=first.hint, location=first.location)
+    shown = "".join(_render(finding) for finding in found[:_SHOWN])
+    more = f"\n  and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    msg = f"{len(found)} faults in what is linked:{shown}{more}"
+    raise first.error(msg)
+
+
+def listed(names: Sequence[object]) -> str:
+    """Return the names with commas, a long list cut."""
+    text = ", ".join(str(name) for name in names[:_LISTED])
+    return f"{text} and {len(names) - _LISTED} more" if len(names) > _LISTED else text
+
+
+def _render(finding: Finding) -> str:
+    """Return the lines of a finding; equal hints are not left out, since each names its file."""
+    return f"\n  {finding.location}: {finding.message}\n    hint: {finding.hint}"

@@ -1,0 +1,107 @@
+"""The device images of a file and the kernels in them, whatever container they lie in."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mlir_offload.offload.elf import ELF_MAGIC
+from mlir_offload.offload.image import is_bitcode
+from mlir_offload.toolchain.byte_view import ByteView
+from mlir_offload.toolchain.errors import VerificationError
+from mlir_offload.toolchain.target import Kind
+
+if TYPE_CHECKING:
+    from mlir_offload.offload.binary import PackagedImage
+    from mlir_offload.offload.fatbin import FatbinImage
+    from mlir_offload.offload.objects import ObjectContents
+
+_HIP_PREFIX = "hip"
+_GPUS = ("nvptx", "amdgcn")
+_MAGIC_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class HeldImage:
+    """An image of a kind and architecture; `kernels` is None where it cannot be looked into."""
+
+    kind: str
+    arch: str
+    kernels: frozenset[str] | None
+
+
+def loaded_images(item: ObjectContents) -> Iterator[HeldImage]:
+    """Return the images that a run of the program would load: those whose link is done.
+
+    Raises VerificationError where an image or its container is damaged.
+    """
+    from mlir_offload.offload.bundle import read_bundles
+    from mlir_offload.offload.fatbin import read_fatbins
+
+    for fatbin in item.fatbins:
+        for image in read_fatbins(fatbin):
+            yield HeldImage(Kind.CUDA.value, image.arch, _fatbin_kernels(image))
+    for section in item.hip_fatbins:
+        for bundle in read_bundles(section):
+            for part in bundle.images:
+                if part.kind.startswith(_HIP_PREFIX):
+                    yield HeldImage(Kind.HIP.value, part.arch, told_kernels(part.content))
+    yield from map(_packaged, item.finished_images)
+    if not item.is_relocatable:
+        yield from map(_packaged, item.images)
+
+
+def all_images(item: ObjectContents) -> Iterator[HeldImage]:
+    """Return the images of a file, those yet to be linked included. Raises as loaded_images."""
+    yield from loaded_images(item)
+    if item.is_relocatable:
+        yield from map(_packaged, item.images)
+
+
+def _packaged(image: PackagedImage) -> HeldImage:
+    return HeldImage(image.kind, image.arch, packaged_kernels(image))
+
+
+def packaged_kernels(image: PackagedImage) -> frozenset[str] | None:
+    """Return the kernels of an image in an offload binary; None where they cannot be told."""
+    if is_bitcode(image.content.head(_MAGIC_BYTES)) and not image.triple.startswith(_GPUS):
+        # Nothing marks the kernels of the CPU.
+        return None
+    return told_kernels(image.content)
+
+
+def told_kernels(view: ByteView) -> frozenset[str] | None:
+    """Return the kernels that an image defines; None for a format that is not looked into.
+
+    Raises VerificationError where the image is damaged, unless it is bitcode: of that there may be
+    more than this reader knows, and the device link reads it yet.
+    """
+    from mlir_offload.offload.device_code import image_kernels
+
+    head = view.head(_MAGIC_BYTES)
+    if is_bitcode(head):
+        with contextlib.suppress(VerificationError):
+            return image_kernels(view)
+        return None
+    return image_kernels(view) if head == ELF_MAGIC or _is_text(view) else None
+
+
+def _is_text(view: ByteView) -> bool:
+    """Return whether it is PTX or SPIR-V."""
+    from mlir_offload.offload.ptx_image import is_ptx
+    from mlir_offload.offload.spirv import is_spirv
+
+    return is_ptx(view) or is_spirv(view)
+
+
+def is_equal(one: ByteView, other: ByteView) -> bool:
+    """Return whether two images are the same, byte for byte."""
+    pieces = zip(one.chunks(), other.chunks(), strict=True)
+    return one.size == other.size and all(ours == theirs for ours, theirs in pieces)
+
+
+def _fatbin_kernels(image: FatbinImage) -> frozenset[str] | None:
+    # What NVIDIA keeps to itself raises an error when it is read.
+    return None if image.compression == "scrambled" else told_kernels(image.content)

@@ -1,0 +1,208 @@
+"""Objects with device code for real links: made quickly, by the tools of one LLVM release."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlir_offload.offload.abi import load_abi
+from mlir_offload.offload.anchor import (
+    empty_image_command,
+    is_bitcode_target,
+    render_anchor,
+    targets_to_anchor,
+)
+from mlir_offload.offload.annotate import annotate_host
+from mlir_offload.offload.fatbinary_adapter import CudaTools, write_cuda_directory
+from mlir_offload.offload.image import DeviceImage, image_kind_of
+from mlir_offload.offload.objects import ObjectContents
+from mlir_offload.offload.packager import serialize_binary
+from mlir_offload.offload.stub import HostKernel
+from mlir_offload.toolchain.llvm import LlvmToolchain
+from mlir_offload.toolchain.process import Command, Completed, ProcessRunner, run_checked
+from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target, host_triple
+from mlir_offload.toolchain.version import ToolVersion
+
+CUDA = Path("/usr/local/cuda-13.0")
+AMD_TRIPLE = "amdgcn-amd-amdhsa"
+PTX_HEAD = ".version 7.8\n.target {arch}\n.address_size 64\n"
+PTX = """\
+.visible .entry {kernel}(.param .u64 p) {{
+  .reg .u64 %a; .reg .u32 %b;
+  ld.param.u64 %a, [p]; mov.u32 %b, {value}; st.global.u32 [%a], %b; ret;
+}}
+"""
+AMD = """\
+__attribute__((amdgpu_kernel, visibility("protected")))
+void {kernel}(__attribute__((address_space(1))) int *p) {{ *p = {value}; }}
+"""
+CPU = "void {kernel}(int *p) {{ *p = {value}; }}\n"
+# What a program needs of the runtimes to be linked; it is not run.
+RUNTIMES = """\
+void mlir_offload_launch_stub(void *stub, void *arguments) {}
+int main(void) { return 0; }
+"""
+REGISTRATION = """\
+void *__cudaRegisterFatBinary(void *b) { return b; }
+void __cudaRegisterFatBinaryEnd(void *b) {}
+void __cudaUnregisterFatBinary(void *b) {}
+void __cudaRegisterFunction(void) {}
+void __cudaRegisterVar(void) {}
+void __cudaRegisterManagedVar(void) {}
+void __cudaRegisterSurface(void) {}
+void __cudaRegisterTexture(void) {}
+"""
+REGISTRATION_HIP = "".join(
+    line.replace("__cuda", "__hip") + "\n" for line in REGISTRATION.splitlines()
+)
+REGISTRATION_OPENMP = "void __tgt_register_lib(void *d) {}\nvoid __tgt_unregister_lib(void *d) {}\n"
+
+
+def target_of(kind: Kind, arch: str = "") -> Target:
+    """Return a target of a kind that every release of the tests knows."""
+    match kind:
+        case Kind.CUDA:
+            return Target(kind, NVPTX_TRIPLE, arch or "sm_80")
+        case Kind.HIP:
+            return Target(kind, AMD_TRIPLE, arch or "gfx90a")
+        case _:
+            return Target(kind, host_triple(), "host")
+
+
+@dataclass(frozen=True, slots=True)
+class LinkInputs:
+    """A directory with what is linked, and the release that makes and links it."""
+
+    major: int
+    directory: Path
+
+    @property
+    def llvm(self) -> LlvmToolchain:
+        """Return the release."""
+        prefix = Path(f"/usr/lib/llvm-{self.major}")
+        tools = (("clang", prefix / "bin" / "clang"),)
+        return LlvmToolchain(prefix, ToolVersion(self.major, 0, 0), tools)
+
+    def run(self, *argv: object, path: str = "") -> Completed:
+        """Run a program, which must succeed."""
+        environment = (("PATH", path),) if path else ()
+        words = tuple(str(word) for word in argv)
+        return run_checked(ProcessRunner(), Command(words, environment, cwd=self.directory))
+
+    def clang(self, *arguments: object) -> Completed:
+        """Run the release's clang."""
+        return self.run(self.llvm.tool("clang"), "-Wno-override-module", *arguments)
+
+    def device_image(
+        self, kind: Kind, kernels: Iterable[str], arch: str = "", value: int = 1
+    ) -> DeviceImage:
+        """Return a relocatable object for a device that defines kernels."""
+        target = target_of(kind, arch)
+        names = tuple(kernels)
+        output = self.directory / f"{'-'.join(names)}.{target.arch}.{value}.device.o"
+        if not output.exists():
+            self._assemble(target, names, value, output)
+        data = output.read_bytes()
+        return DeviceImage(target, data, image_kind_of(data))
+
+    def host_object(
+        self,
+        name: str,
+        kinds: Sequence[Kind],
+        kernels: Sequence[str],
+        images: Iterable[DeviceImage],
+        *,
+        calls: Collection[str] = (),
+    ) -> Path:
+        """Return an object that registers kernels and defines `use_<name>`, which calls others."""
+        abi = load_abi(self.major)
+        declared = "".join(f"declare void @use_{other}()\n" for other in calls)
+        called = "".join(f"  call void @use_{other}()\n" for other in calls)
+        text = annotate_host(
+            f"{declared}define void @use_{name}() {{\n{called}  ret void\n}}\n",
+            kernels=[HostKernel(kernel, ("ptr",)) for kernel in kernels],
+            kinds=kinds,
+            binary=serialize_binary(images, abi),
+            abis=(abi,),
+        )
+        source, output = self.directory / f"{name}.ll", self.directory / f"{name}.o"
+        source.write_text(text, encoding="utf-8")
+        self.clang("-fPIC", "-c", source, "-o", output)
+        return output
+
+    def simple(self, name: str, *kinds: Kind, calls: Collection[str] = (), arch: str = "") -> Path:
+        """Return an object with one kernel, `k_<name>`, and its images of the kinds."""
+        kernel = f"k_{name}"
+        images = [self.device_image(kind, [kernel], arch) for kind in kinds]
+        return self.host_object(name, kinds, [kernel], images, calls=calls)
+
+    def c_object(self, name: str, text: str) -> Path:
+        """Return an object compiled from C."""
+        source, output = self.directory / f"{name}.c", self.directory / f"{name}.o"
+        source.write_text(text, encoding="utf-8")
+        self.clang("-w", "-fPIC", "-c", source, "-o", output)
+        return output
+
+    def library(self, name: str, *objects: Path, thin: bool = False) -> Path:
+        """Return a static library `lib<name>.a`."""
+        output = self.directory / f"lib{name}.a"
+        self.run("ar", "rcsT" if thin else "rcs", output, *objects)
+        return output
+
+    def anchor(self, contents: Sequence[ObjectContents]) -> tuple[Path, ...]:
+        """Return the anchor that the driver would put first, if there has to be one."""
+        abi, images = load_abi(self.major), []
+        for number, target in enumerate(targets_to_anchor(contents, abi)):
+            path = self.directory / f"empty{number}.{'bc' if is_bitcode_target(target) else 'o'}"
+            feature = "+ptx75" if target.triple == NVPTX_TRIPLE else ""
+            self.run(*empty_image_command(self.llvm, target, path, feature=feature).argv)
+            data = path.read_bytes()
+            images.append(DeviceImage(target, data, image_kind_of(data)))
+        if not images:
+            return ()
+        source, output = self.directory / "anchor.ll", self.directory / "anchor.o"
+        source.write_text(render_anchor(serialize_binary(images, abi)), encoding="utf-8")
+        self.clang("-c", source, "-o", output)
+        return (output,)
+
+    def link(self, *items: object, output: str = "program") -> Path:
+        """Link with clang and its linker wrapper, and nothing of ours."""
+        abi, result = load_abi(self.major), self.directory / output
+        arguments = [str(self.llvm.tool("clang")), "--offload-link", "-fuse-ld=lld"]
+        path = os.environ["PATH"]
+        if CUDA.exists():
+            cuda = self._cuda_directory()
+            arguments += abi.cuda_path_arguments(cuda)
+            path = f"{cuda / 'bin'}{os.pathsep}{path}"
+        self.run(*arguments, *items, "-o", result, path=path)
+        return result
+
+    def runtimes(self) -> Path:
+        """Return an object with `main` and what registration calls."""
+        text = RUNTIMES + REGISTRATION + REGISTRATION_HIP + REGISTRATION_OPENMP
+        return self.c_object("runtimes", text)
+
+    def _assemble(self, target: Target, kernels: Sequence[str], value: int, output: Path) -> None:
+        forms = {Kind.CUDA: PTX, Kind.HIP: AMD, Kind.OPENMP: CPU}
+        form = forms[target.kind]
+        text = "".join(form.format(kernel=kernel, value=value) for kernel in kernels)
+        source = output.with_suffix(".source")
+        if target.kind is Kind.CUDA:
+            source.write_text(PTX_HEAD.format(arch=target.arch) + text, encoding="utf-8")
+            self.run(CUDA / "bin" / "ptxas", "-c", f"-arch={target.arch}", source, "-o", output)
+            return
+        source.write_text(text, encoding="utf-8")
+        flags: tuple[str, ...] = ("-fPIC",)
+        if target.kind is Kind.HIP:
+            flags = (f"--target={target.triple}", f"-mcpu={target.arch}", "-nogpulib")
+        self.clang("-O1", *flags, "-x", "c", "-c", source, "-o", output)
+
+    def _cuda_directory(self) -> Path:
+        directory = self.directory / "cuda"
+        if not directory.exists():
+            names = ("ptxas", "nvlink", "fatbinary")
+            tools = CudaTools(ToolVersion(13, 0), *(CUDA / "bin" / name for name in names))
+            write_cuda_directory(directory, tools, self.major)
+        return directory

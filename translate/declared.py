@@ -1,0 +1,118 @@
+"""Kernels that a program declares and launches, and that another file defines, such as CUDA C++.
+
+They are written as declarations with `gpu.kernel` in a `gpu.module`:
+`llvm.func @scale(!llvm.ptr, f32) attributes {gpu.kernel}`. MLIR checks neither the number nor the
+types of what such a kernel is launched with.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.translate.gpu_module import KernelKey, is_declared_kernel, launched_kernel
+from mlir_offload.translate.mlir_text import (
+    Locations,
+    OperationText,
+    parse_operation,
+    render_symbol,
+    split_list,
+    split_signature,
+    symbol_name,
+)
+
+_FUNCTION_TYPE = re.compile(r"\bfunction_type = (?:!llvm\.func<void )?\(")
+_SEGMENTS = re.compile(r"\boperandSegmentSizes = array<i32: ([\d, ]+)>")
+_KERNEL_OPERANDS = 11
+_POINTER = re.compile(r"ptr(?:<.*>)?")
+_POINTER_HINT = (
+    "pass its pointer, as C++ takes it: memref.extract_aligned_pointer_as_index, "
+    "arith.index_cast to i64, llvm.inttoptr"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredKernel:
+    """A kernel that another file defines, and the types of its parameters as launches spell them."""
+
+    module: str
+    name: str
+    types: tuple[str, ...]
+
+
+def read_declared(module: OperationText, locations: Locations) -> tuple[DeclaredKernel, ...]:
+    """Return the kernels that a `gpu.module` declares.
+
+    Raises SourceError where one takes what has no counterpart in C++: a memref becomes several
+    arguments.
+    """
+    return tuple(
+        _read_declared(symbol_name(module), operation, locations)
+        for operation in module.body
+        if is_declared_kernel(operation)
+    )
+
+
+def check_declared_launches(
+    lines: Iterable[str],
+    declared: Mapping[KernelKey, DeclaredKernel],
+    locations: Locations,
+) -> None:
+    """Raise SourceError for a launch with other arguments than the declared kernel takes."""
+    for line in lines if declared else ():
+        kernel = declared.get(launched_kernel(line) or ("", ""))
+        if kernel is None:
+            continue
+        given = _operand_types(line)
+        if tuple(map(_plain, given)) == kernel.types:
+            continue
+        msg = (
+            f"kernel {render_symbol(kernel.name)} is launched with ({', '.join(given)}), but "
+            f"declared with ({', '.join(kernel.types)})"
+        )
+        has_memref = any(kind.startswith("memref<") for kind in given)
+        hint = _POINTER_HINT if has_memref else "launch it with the types that its author declared"
+        raise SourceError(msg, hint=hint, location=locations.of(line))
+
+
+def _read_declared(module: str, operation: OperationText, locations: Locations) -> DeclaredKernel:
+    name = symbol_name(operation)
+    place = locations.of(operation.lines[-1])
+    start = _FUNCTION_TYPE.search(operation.lines[0])
+    if start is None:
+        msg = f"kernel {render_symbol(name)} is declared with a result"
+        raise SourceError(msg, hint="kernels return nothing", location=place)
+    types = split_list(_until_closing(operation.lines[0][start.end() :]))
+    memref = next((kind for kind in types if "memref<" in kind), None)
+    if memref is not None:
+        msg = f"kernel {render_symbol(name)} is declared with {memref}, which is not one argument in C++"
+        raise SourceError(msg, hint=f"declare !llvm.ptr; {_POINTER_HINT}", location=place)
+    return DeclaredKernel(module, name, tuple(map(_plain, types)))
+
+
+def _until_closing(text: str) -> str:
+    depth = 1
+    for index, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth == 0:
+            return text[:index]
+    return text
+
+
+def _operand_types(line: str) -> Sequence[str]:
+    operation, sizes = parse_operation(line), _SEGMENTS.search(line)
+    if operation is None or sizes is None:
+        return ()
+    counts = [int(size) for size in sizes[1].split(",")]
+    start = sum(counts[:_KERNEL_OPERANDS])
+    return split_signature(operation.rest)[1][start : start + counts[_KERNEL_OPERANDS]]
+
+
+def _plain(kind: str) -> str:
+    """Return a type as the host passes it: index as i64, every pointer alike."""
+    kind = kind.removeprefix("!llvm.")
+    if kind == "index":
+        return "i64"
+    return "ptr" if _POINTER.fullmatch(kind) else kind
