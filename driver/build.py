@@ -48,10 +48,12 @@ def build(arguments: Sequence[str], runner: Runner) -> None:
     """Do what the command line asks for. Raises MlirOffloadError; no output is written then."""
     options = parse_arguments(arguments)
     with open_workspace(options.save_temps) as workspace:
-        build_in(options, workspace, runner)
+        context = build_in(options, workspace, runner)
+        if (context.launched is not None or options.why_rebuilt) and not options.dry_run:
+            _explain(context)
 
 
-def build_in(options: CompileOptions, workspace: Path, runner: Runner) -> None:
+def build_in(options: CompileOptions, workspace: Path, runner: Runner) -> BuildContext:
     """Do what the options ask for, with intermediate files in the workspace."""
     for path in options.inputs:
         check_input(path)
@@ -61,17 +63,16 @@ def build_in(options: CompileOptions, workspace: Path, runner: Runner) -> None:
     context = _make_context(options, workspace, runner)
     for made, output in zip(_make(context), outputs, strict=True):
         context.executor.place(made, output)
-    if (context.launched is not None or options.why_rebuilt) and not options.dry_run:
-        _explain(context, outputs)
     if options.time_report:
         show(render_times(context.executor.times))
+    return context
 
 
-def _explain(context: BuildContext, outputs: Sequence[Path]) -> None:
+def _explain(context: BuildContext) -> None:
     """Record what the outputs were made of; say what changed where the user wants to know."""
     from mlir_offload.driver.why import explain_builds
 
-    for line in explain_builds(context, outputs):
+    for line in explain_builds(context, final_outputs(context.options)):
         if context.options.why_rebuilt:
             show_note(line)
 

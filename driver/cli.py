@@ -53,6 +53,10 @@ options:
   -###                  show each step as a shell line; write no output
   -ftime-report         show how long each step took
   -save-temps[=DIR]     keep the intermediate files
+  --cache, --no-cache   keep the results of steps with ccache
+  --launcher=COMMAND    put a command, such as srun, before each step
+  --why-rebuilt         say what changed since the output was built last
+  --toolchain-id        print what names the tools by their content
   --version, --help
 """
 

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from support import cache_servers
+from support.cuda_tools import cuda_tool
+
+from mlir_offload.driver.choose import choose_toolkit, places_for
+from mlir_offload.toolchain.cuda import CudaToolkit
+from mlir_offload.toolchain.process import ProcessRunner
 
 pytestmark = pytest.mark.llvm(22)
 
 SOURCE = (Path(__file__).parent / "inputs" / "two_kernels.mlir").read_text()
 NOTHING: Mapping[str, str] = {}
-CUDA = Path("/usr/local/cuda-13.0")
 KERNELS = ("image sm_80", "image sm_80")
 Server = Callable[[Path], AbstractContextManager[str]]
 # Stands behind ccache: what it is called with is what was not in the cache.
@@ -41,6 +46,7 @@ class Checkout:
     command: tuple[str, ...]
     cache: Path
     launcher: Path
+    toolkit: Path
 
     @property
     def source(self) -> Path:
@@ -55,7 +61,7 @@ class Checkout:
     ) -> Build:
         log = self.place / "steps"
         log.write_text("")
-        chosen = {"CUDA_PATH": str(CUDA), "XDG_CACHE_HOME": str(self.cache / "facts")}
+        chosen = {"CUDA_PATH": str(self.toolkit), "XDG_CACHE_HOME": str(self.cache / "facts")}
         cache = {"CCACHE_DIR": str(self.cache), "STEP_LOG": str(log)}
         result = subprocess.run(
             [*self.command, "-c", *options, self.source.name],
@@ -91,29 +97,40 @@ def _steps(log: Path) -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory, mlir_offload: list[str]) -> Path:
-    """Return a cache that knows all steps of the program for sm_80."""
-    place = tmp_path_factory.mktemp("cache")
-    checkout = _checkout(place / "first", place, mlir_offload)
+def toolkit() -> CudaToolkit:
+    if shutil.which("ccache") is None:
+        pytest.skip("ccache is not installed")
+    cuda_tool("ptxas")
+    return choose_toolkit(places_for(), ProcessRunner())
+
+
+@pytest.fixture(scope="module")
+def filled(
+    tmp_path_factory: pytest.TempPathFactory, mlir_offload: list[str], toolkit: CudaToolkit
+) -> Checkout:
+    """Return a checkout whose cache knows all steps of the program for sm_80."""
+    cache = tmp_path_factory.mktemp("cache")
+    launcher = cache / "note-steps"
+    launcher.write_text(NOTE_STEPS)
+    launcher.chmod(0o755)
+    checkout = _checkout(
+        Checkout(cache / "first", tuple(mlir_offload), cache, launcher, toolkit.root)
+    )
     build = checkout.cached()
     assert build.steps == ("host", *KERNELS, "object")
-    return place
+    return checkout
 
 
 @pytest.fixture
-def checkout(tmp_path: Path, cache: Path, mlir_offload: list[str]) -> Checkout:
+def checkout(tmp_path: Path, filled: Checkout) -> Checkout:
     """Return a checkout in a directory of its own, which uses the filled cache."""
-    return _checkout(tmp_path / "checkout", cache, mlir_offload)
+    return _checkout(replace(filled, place=tmp_path / "checkout"))
 
 
-def _checkout(place: Path, cache: Path, command: list[str]) -> Checkout:
-    place.mkdir()
-    launcher = cache / "note-steps"
-    if not launcher.exists():
-        launcher.write_text(NOTE_STEPS)
-        launcher.chmod(0o755)
-    (place / "k.mlir").write_text(SOURCE)
-    return Checkout(place, tuple(command), cache, launcher)
+def _checkout(checkout: Checkout) -> Checkout:
+    checkout.place.mkdir()
+    checkout.source.write_text(SOURCE)
+    return checkout
 
 
 def test_what_comes_from_the_cache_is_what_a_build_without_it_makes(checkout: Checkout) -> None:
@@ -187,29 +204,23 @@ def test_another_release_of_llvm_finds_nothing_of_this_one(checkout: Checkout) -
 
 
 def test_a_toolkit_is_known_by_its_content_not_by_its_place(
-    checkout: Checkout, tmp_path: Path
+    checkout: Checkout, tmp_path: Path, toolkit: CudaToolkit
 ) -> None:
-    toolkit = _linked_toolkit(tmp_path / "cuda")
+    environment = {"CUDA_PATH": str(tmp_path / "cuda")}
+    for _, part in toolkit.installation.parts:
+        place = tmp_path / "cuda" / part.relative_to(toolkit.root)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(part)
 
-    assert checkout.cached(environment={"CUDA_PATH": str(toolkit)}).steps == ()
+    assert checkout.cached(environment=environment).steps == ()
 
-    ptxas = toolkit / "bin" / "ptxas"
+    ptxas = tmp_path / "cuda" / "bin" / "ptxas"
     content = ptxas.read_bytes()
     ptxas.unlink()
     ptxas.write_bytes(content + b"\0")
     ptxas.chmod(0o755)
 
-    assert checkout.cached(environment={"CUDA_PATH": str(toolkit)}).steps == KERNELS
-
-
-def _linked_toolkit(place: Path) -> Path:
-    """Make a toolkit of links to the files of the real one."""
-    for folder in ("bin", "nvvm/libdevice", "lib64", "nvvm/bin", "include"):
-        (place / folder).mkdir(parents=True)
-        real = CUDA / folder
-        for file in real.iterdir() if real.is_dir() else ():
-            (place / folder / file.name).symlink_to(file)
-    return place
+    assert checkout.cached(environment=environment).steps == KERNELS
 
 
 def test_a_failing_step_says_what_it_says_without_a_cache_and_is_not_kept(
@@ -289,12 +300,8 @@ def test_a_whole_call_can_stand_behind_ccache(checkout: Checkout, tmp_path: Path
         text=True,
         check=True,
     ).stdout.strip()
-    whole = Checkout(
-        checkout.place,
-        ("ccache", str(program), "-x", "cpp-output", "-o", "k.o", "--offload-arch=host"),
-        checkout.cache,
-        checkout.launcher,
-    )
+    words = ("ccache", str(program), "-x", "cpp-output", "-o", "k.o", "--offload-arch=host")
+    whole = replace(checkout, command=words)
     options = {
         "MLIR_OFFLOAD_CACHE": "off",
         "CCACHE_COMPILERTYPE": "other",
