@@ -86,7 +86,8 @@ def _make(context: BuildContext) -> list[Path]:
         from mlir_offload.driver.link import link
         from mlir_offload.driver.preload import preload
 
-        preload(frozenset(target.kind for target in context.targets))
+        kinds = frozenset(target.kind for target in context.targets)
+        preload(kinds, launched=context.launched is not None)
         if context.options.mode is Mode.LINK:
             return [link(context)]
         compile_inputs(context)

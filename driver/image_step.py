@@ -7,45 +7,40 @@ Where the tools are is found as for any other call; `--toolchain-id` says which 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from mlir_offload.driver.choose import choose_toolkit_for, places_of
-from mlir_offload.driver.compile import host_command, lower_host
 from mlir_offload.driver.context import BuildContext
-from mlir_offload.driver.device import compile_device
 from mlir_offload.driver.execute import Executor
-from mlir_offload.driver.image_container import StepImage, render_kernel_heads, write_image
 from mlir_offload.driver.options import CompileOptions, parse_arguments
 from mlir_offload.driver.report import show
-from mlir_offload.driver.split_file import ModuleFile, SplitFiles
 from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for
 from mlir_offload.driver.workspace import check_output, open_workspace, publish
-from mlir_offload.offload.host_module import kernel_signatures
-from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.errors import CompatibilityError, InputOutputError, UsageError
 from mlir_offload.toolchain.llvm import choose_llvm, llvm_probe
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.search import find_llvm
 from mlir_offload.toolchain.target import Kind, parse_offload_arch
-from mlir_offload.translate.gpu_module import GpuModule, Kernel
 
 _KERNEL, _NEEDS, _IDENTITY = "--kernel=", "--needs=", "--toolchain-id="
-_DEPFILE = "-MF"
+_JOINED = (_KERNEL, _NEEDS, _IDENTITY)
+_ASYNC, _WRITES_DEPFILE, _DEPFILE = "--async", "-MD", "-MF"
+_FLAGS = (_ASYNC, _WRITES_DEPFILE)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _StepOptions:
     """What the steps take beside the options of the compiler."""
 
-    compiler: list[str] = field(default_factory=list)
-    kernels: list[str] = field(default_factory=list)
-    needs: list[str] = field(default_factory=list)
-    toolchain_id: str = ""
-    uses_async: bool = False
-    writes_depfile: bool = False
-    depfile: Path | None = None
+    compiler: tuple[str, ...]
+    kernels: tuple[str, ...]
+    needs: tuple[str, ...]
+    toolchain_id: str
+    uses_async: bool
+    writes_depfile: bool
+    depfile: Path | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,24 +93,26 @@ def _run(
 
 
 def _read_options(arguments: Sequence[str]) -> _StepOptions:
-    given = _StepOptions()
-    rest: Iterator[str] = iter(arguments)
+    compiler: list[str] = []
+    own: dict[str, list[str]] = {name: [] for name in (*_JOINED, *_FLAGS, _DEPFILE)}
+    rest = iter(arguments)
     for word in rest:
-        if word.startswith(_KERNEL):
-            given.kernels.append(word.removeprefix(_KERNEL))
-        elif word.startswith(_NEEDS):
-            given.needs.append(word.removeprefix(_NEEDS))
-        elif word.startswith(_IDENTITY):
-            given.toolchain_id = word.removeprefix(_IDENTITY)
-        elif word == "--async":
-            given.uses_async = True
-        elif word == "-MD":
-            given.writes_depfile = True
-        elif word == _DEPFILE:
-            given.depfile = Path(next(rest, ""))
+        name = next((name for name in _JOINED if word.startswith(name)), word)
+        if name == _DEPFILE:
+            own[name].append(next(rest, ""))
+        elif name in own:
+            own[name].append(word.removeprefix(name))
         else:
-            given.compiler.append(word)
-    return given
+            compiler.append(word)
+    return _StepOptions(
+        tuple(compiler),
+        tuple(own[_KERNEL]),
+        tuple(own[_NEEDS]),
+        "".join(own[_IDENTITY][-1:]),
+        uses_async=bool(own[_ASYNC]),
+        writes_depfile=bool(own[_WRITES_DEPFILE]),
+        depfile=Path(own[_DEPFILE][-1]) if own[_DEPFILE] else None,
+    )
 
 
 def _copy(source: Path, workspace: Path) -> Path:
@@ -147,7 +144,15 @@ def _make_context(
     return BuildContext(options, llvm, cuda, targets, executor, workspace, "")
 
 
+# Each step loads what it needs only: a miss pays for it.
 def _image(step: _Step, output: Path) -> Sequence[Path]:
+    from mlir_offload.driver.device import compile_device
+    from mlir_offload.driver.image_container import StepImage, render_kernel_heads, write_image
+    from mlir_offload.driver.split_file import ModuleFile
+    from mlir_offload.offload.host_module import kernel_signatures
+    from mlir_offload.toolchain.byte_view import open_view
+    from mlir_offload.translate.gpu_module import GpuModule, Kernel
+
     context = step.context
     if len(context.targets) != 1:
         msg = "--image-step makes an image for one --offload-arch="
@@ -157,6 +162,10 @@ def _image(step: _Step, output: Path) -> Sequence[Path]:
     module = ModuleFile(step.source, GpuModule("", kernels, text, frozenset(step.given.needs)))
     made = compile_device(context, step.source, [module])[0]
     signatures = kernel_signatures(made.ir.read_text(encoding="utf-8"))
+    missing = sorted(set(step.given.kernels) - signatures.keys())
+    if missing:
+        msg = f"the input defines no kernel {missing[0]}"
+        raise UsageError(msg, hint="--kernel= names the kernels of the module")
     heads = render_kernel_heads({name: signatures[name] for name in step.given.kernels})
     image = made.images[0]
     with open_view(image.path) as view:
@@ -167,12 +176,17 @@ def _image(step: _Step, output: Path) -> Sequence[Path]:
 
 
 def _host(step: _Step, output: Path) -> Sequence[Path]:
+    from mlir_offload.driver.compile import lower_host
+    from mlir_offload.driver.split_file import SplitFiles
+
     split = SplitFiles(step.source, step.given.uses_async, ())
     lower_host(step.context, step.source, split, step.context.workspace).replace(output)
     return ()
 
 
 def _object(step: _Step, output: Path) -> Sequence[Path]:
+    from mlir_offload.driver.compile import host_command
+
     annotated = step.source.rename(step.source.with_suffix(".ll"))
     made = step.context.workspace / "host.o"
     step.context.executor.tool(host_command(step.context, annotated, made), made)

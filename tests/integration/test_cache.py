@@ -275,19 +275,48 @@ def test_a_launcher_that_is_not_installed_is_an_error(
     assert message in build.stderr
 
 
-def test_a_step_refuses_other_tools_than_those_of_the_build(checkout: Checkout) -> None:
-    step = ("--image-step", "-x", "cpp-output", "--offload-arch=sm_80", "--toolchain-id=0")
-    result = subprocess.run(
-        [*checkout.command, *step, "-c", "k.mlir", "-o", "k.image"],
+STEP = ("--image-step", "-x", "cpp-output", "--offload-arch=sm_80", "-c", "k.mlir", "-o", "k.image")
+
+
+def run_step(checkout: Checkout, *options: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "CUDA_PATH": str(checkout.toolkit)}
+    return subprocess.run(
+        [*checkout.command, *STEP, *options],
         cwd=checkout.place,
+        env=environment,
         capture_output=True,
         text=True,
         check=False,
     )
 
+
+def test_a_step_refuses_other_tools_than_those_of_the_build(checkout: Checkout) -> None:
+    result = run_step(checkout, "--toolchain-id=0")
+
     assert result.returncode == 4
     assert "the tools here are not those of the build" in result.stderr
     assert not (checkout.place / "k.image").exists()
+
+
+def test_a_step_names_the_device_library_that_it_took_in(
+    checkout: Checkout, toolkit: CudaToolkit
+) -> None:
+    kernel = SOURCE[SOURCE.index("  gpu.module") : SOURCE.index("  func.func")]
+    called = kernel.replace("arith.mulf %old, %by", "math.powf %old, %by")
+    checkout.source.write_text(f"module {{\n{called}}}\n")
+    result = run_step(checkout, "--kernel=scale", "-MD", "-MF", "k.d")
+
+    assert result.returncode == 0, result.stderr
+    assert (checkout.place / "k.d").read_text() == f"k.image: k.mlir {toolkit.libdevice}\n"
+
+
+def test_a_step_for_a_kernel_that_is_not_there_fails(checkout: Checkout) -> None:
+    kernel = SOURCE[SOURCE.index("  gpu.module") : SOURCE.index("  func.func")]
+    checkout.source.write_text(f"module {{\n{kernel}}}\n")
+    result = run_step(checkout, "--kernel=other")
+
+    assert result.returncode == 2
+    assert "the input defines no kernel other" in result.stderr
 
 
 def test_a_whole_call_can_stand_behind_ccache(checkout: Checkout, tmp_path: Path) -> None:
