@@ -12,3 +12,4 @@ bench:
 	.venv/bin/python tests/bench/cpu_kernels.py
 	.venv/bin/python tests/bench/package.py
 	.venv/bin/python tests/bench/cache.py
+	.venv/bin/python tests/bench/inspection.py

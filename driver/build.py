@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -11,8 +12,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlir_offload.driver.byproduct import (
+    check_outputs,
+    withdrawn_on_failure,
+    write_compile_commands,
+    write_depfiles,
+)
 from mlir_offload.driver.choose import (
     choose_release,
+    choose_slots,
+    choose_source_time,
     choose_targets,
     choose_toolkit_for,
     places_of,
@@ -26,6 +35,7 @@ from mlir_offload.driver.inputs import (
     has_device_code,
     read_given,
 )
+from mlir_offload.driver.jobserver import JobSlots
 from mlir_offload.driver.options import (
     MLIR_SUFFIXES,
     CompileOptions,
@@ -34,8 +44,8 @@ from mlir_offload.driver.options import (
 )
 from mlir_offload.driver.parallel import beside
 from mlir_offload.driver.report import render_times, show, show_note
-from mlir_offload.driver.workspace import check_output, open_workspace
-from mlir_offload.toolchain.errors import CompatibilityError
+from mlir_offload.driver.workspace import open_workspace
+from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError
 from mlir_offload.toolchain.process import Command, Runner
 from mlir_offload.toolchain.target import Kind, Target
 
@@ -55,14 +65,43 @@ def build(arguments: Sequence[str], runner: Runner) -> None:
 
 def build_in(options: CompileOptions, workspace: Path, runner: Runner) -> BuildContext:
     """Do what the options ask for, with intermediate files in the workspace."""
+    slots = choose_slots(options)
+    with contextlib.closing(slots), _named_as_given(options):
+        return _build_with(slots, options, workspace, runner)
+
+
+@contextlib.contextmanager
+def _named_as_given(options: CompileOptions) -> Iterator[None]:
+    """Let errors name the sources as the user did, whatever their locations are mapped to."""
+    try:
+        yield
+    except MlirOffloadError as error:
+        if options.prefix_maps:
+            from mlir_offload.translate.prefix_map import unmap_location
+
+            names = [str(path) for path in options.inputs]
+            error.location = unmap_location(error.location, names, options.prefix_maps)
+        raise
+
+
+def _build_with(
+    slots: JobSlots, options: CompileOptions, workspace: Path, runner: Runner
+) -> BuildContext:
     for path in options.inputs:
         check_input(path)
-    outputs = final_outputs(options)
-    for output in outputs:
-        check_output(output)
-    context = _make_context(options, workspace, runner)
-    for made, output in zip(_make(context), outputs, strict=True):
-        context.executor.place(made, output)
+    check_outputs(options)
+    context = _make_context(slots, options, workspace, runner)
+    write_compile_commands(context)
+    with withdrawn_on_failure(options):
+        finished = _make(context)
+        # Before the outputs: what is newer than its sources has its dependencies at hand.
+        write_depfiles(context)
+        for made, output in zip(finished, final_outputs(options), strict=True):
+            context.executor.place(made, output)
+        if options.manifest is not None:
+            from mlir_offload.driver.manifest import write_manifest
+
+            write_manifest(context)
     if options.time_report:
         show(render_times(context.executor.times))
     return context
@@ -112,7 +151,9 @@ def _start_early(context: BuildContext, pool: ThreadPoolExecutor) -> None:
             context.pending[runtime.object] = pool.submit(compile_runtime, context, runtime)
 
 
-def _make_context(options: CompileOptions, workspace: Path, runner: Runner) -> BuildContext:
+def _make_context(
+    slots: JobSlots, options: CompileOptions, workspace: Path, runner: Runner
+) -> BuildContext:
     """Choose tools and targets for the command line."""
     places = places_of(options)
     launcher = _launcher(options)
@@ -140,7 +181,7 @@ def _make_context(options: CompileOptions, workspace: Path, runner: Runner) -> B
         runner,
         show,
         workspace,
-        jobs=options.jobs,
+        slots=slots,
         verbose=options.verbose,
         dry_run=options.dry_run,
     )
@@ -149,7 +190,17 @@ def _make_context(options: CompileOptions, workspace: Path, runner: Runner) -> B
     path = os.pathsep.join(map(str, places.path))
     linked = tuple(item for item in contents if not item.is_relocatable)
     context = BuildContext(
-        options, llvm, cuda, targets, executor, workspace, path, given, linked, compiled
+        options,
+        llvm,
+        cuda,
+        targets,
+        executor,
+        workspace,
+        path,
+        source_time=choose_source_time(),
+        given=given,
+        linked=linked,
+        compiled=compiled,
     )
     return context if launcher is None else _launching(context, launcher)
 

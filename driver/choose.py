@@ -7,9 +7,10 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from mlir_offload.driver.jobserver import JobSlots, find_jobserver
 from mlir_offload.driver.options import MLIR_SUFFIXES, CompileOptions, DeviceCode, Mode
 from mlir_offload.driver.report import show_note
-from mlir_offload.toolchain.errors import ToolchainError
+from mlir_offload.toolchain.errors import ToolchainError, UsageError
 from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.llvm_tools import Role
 from mlir_offload.toolchain.process import Runner
@@ -21,6 +22,21 @@ if TYPE_CHECKING:
 
 _HOST = "host"
 _NATIVE = "native"
+# The end of the year 9999: what clang takes.
+_LAST_SECOND = 253402300799
+# Ours, and those that clang reads.
+_DECIDING = (
+    "CCC_OVERRIDE_OPTIONS",
+    "CPATH",
+    "CPLUS_INCLUDE_PATH",
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "C_INCLUDE_PATH",
+    "LIBRARY_PATH",
+    "MLIR_OFFLOAD_LLVM",
+    "ROCM_PATH",
+    "SOURCE_DATE_EPOCH",
+)
 
 
 def places_for(llvm: str = "", cuda_path: str = "", rocm_path: str = "") -> SearchPlaces:
@@ -31,6 +47,35 @@ def places_for(llvm: str = "", cuda_path: str = "", rocm_path: str = "") -> Sear
 def places_of(options: CompileOptions) -> SearchPlaces:
     """Return where to look for what this command line asks for."""
     return places_for(options.llvm, options.cuda_path, options.rocm_path)
+
+
+def choose_source_time() -> int:
+    """Return the time that stands for every time that is written: SOURCE_DATE_EPOCH, else 1.
+
+    Raises UsageError where the variable holds no time.
+    """
+    text = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if not text:
+        return 1
+    if not (text.isascii() and text.isdecimal() and int(text) <= _LAST_SECOND):
+        msg = f"SOURCE_DATE_EPOCH is '{text}': not a number of seconds since 1970"
+        raise UsageError(msg, hint="set it to what 'git log -1 --format=%ct' prints, for example")
+    return int(text)
+
+
+def build_environment() -> tuple[tuple[str, str], ...]:
+    """Return the variables that are set and that decide what is built, in alphabetical order."""
+    return tuple((name, os.environ[name]) for name in _DECIDING if name in os.environ)
+
+
+def choose_slots(options: CompileOptions) -> JobSlots:
+    """Return how many programs may run at once. Must be called before a file is opened.
+
+    A jobserver that is announced and out of reach allows one: who announced it counts this process.
+    """
+    found = find_jobserver(os.environ)
+    is_lost = found.is_announced and found.server is None
+    return JobSlots(1 if is_lost else options.jobs, found.server)
 
 
 def choose_release(options: CompileOptions, places: SearchPlaces, runner: Runner) -> LlvmToolchain:
@@ -82,7 +127,9 @@ def choose_targets(names: Sequence[str]) -> tuple[Target, ...]:
     resolved: list[str] = []
     for name in names:
         resolved.extend(_native_archs() if name == _NATIVE else (name,))
-    return tuple(parse_offload_arch(name) for name in dict.fromkeys(resolved))
+    targets = {parse_offload_arch(name) for name in resolved}
+    # The order of the images is not that of the options: equal builds give equal bytes.
+    return tuple(sorted(targets, key=lambda target: (target.kind, target.triple, target.arch)))
 
 
 def _default_archs() -> tuple[str, ...]:

@@ -7,8 +7,11 @@ import gc
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from types import FrameType
 
+from mlir_offload import toolchain
 from mlir_offload.driver import __version__
 from mlir_offload.driver.report import render_error, show
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError
@@ -31,6 +34,7 @@ usage: mlir-offload [options] FILE...             compile and link
 FILE is .mlir, .o, .a, .so, .c, .cpp, .ll or .bc.
 
 options:
+  @FILE                 further arguments, as for clang
   -o FILE               output (default: a.out, or FILE.o with -c)
   -c, -S, -emit-llvm    stop at the object, the assembly, the LLVM IR of the host module
   --offload-arch=LIST   sm_NN, host (the CPU), native; commas or several times
@@ -46,8 +50,14 @@ options:
   -g                    line tables of the .mlir file, on the host and in kernels
   -fPIC -shared -L -l -Wl,ARG -pthread -static
                         as for clang
+  -MD -MMD -MF -MT -MQ -MP
+                        write a dependency file for Make, as clang
+  -MJ FILE              write entries for compile_commands.json, as clang
   -I -D -std=           for C and C++ inputs, as for clang
   -nocudainc -nocudalib for CUDA C++ inputs, as for clang
+  -ffile-prefix-map=OLD=NEW
+                        write NEW for OLD at the beginning of file names
+  --manifest=FILE       write what went in and what came out, as JSON
   -j N                  programs to run at the same time (default: number of processors)
   -v                    show each step and all that the tools print
   -###                  show each step as a shell line; write no output
@@ -57,10 +67,13 @@ options:
   --launcher=COMMAND    put a command, such as srun, before each step
   --why-rebuilt         say what changed since the output was built last
   --toolchain-id        print what names the tools by their content
+  --cmake-dir, --pkg-config-dir
+                        print where the files for CMake and for pkg-config are
   --version, --help
 """
 
 _INTERRUPTED = 130
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -75,6 +88,8 @@ def _guarded(arguments: tuple[str, ...]) -> int:
     verbose = "-v" in arguments
     try:
         with _interruptible(runner):
+            arguments = _expanded(arguments)
+            verbose = "-v" in arguments
             return _dispatch(arguments, runner)
     except MlirOffloadError as error:
         show(render_error(error, verbose=verbose))
@@ -89,6 +104,14 @@ def _guarded(arguments: tuple[str, ...]) -> int:
         return InputOutputError.exit_status
 
 
+def _expanded(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    if arguments[:1] == ("step",) or not any(word.startswith("@") for word in arguments):
+        return arguments
+    from mlir_offload.driver.response_file import expand_arguments
+
+    return expand_arguments(arguments)
+
+
 def _input_output(error: OSError) -> InputOutputError:
     where = f"{error.filename}: " if error.filename else ""
     return InputOutputError(
@@ -99,12 +122,14 @@ def _input_output(error: OSError) -> InputOutputError:
 
 @contextlib.contextmanager
 def _interruptible(runner: ProcessRunner) -> Iterator[None]:
-    """End the children at Ctrl-C or SIGTERM; the workspace is removed as the stack unwinds."""
+    """End the children at Ctrl-C, SIGTERM or SIGHUP; the workspace is removed as the stack unwinds."""
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (signature of a handler)
         runner.interrupt()
 
-    previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    # What the parent has ignored, as nohup and the background of a shell do, stays ignored.
+    heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    previous = {number: signal.signal(number, stop) for number in heard}
     try:
         yield
     finally:
@@ -179,9 +204,17 @@ def _extract(arguments: Sequence[str], _: ProcessRunner) -> int:
     return run_extract(arguments)
 
 
+def _print_directory(name: str, _: Sequence[str], __: ProcessRunner) -> int:
+    """Print the folder of mlir_offload.toolchain that holds what another build system looks for."""
+    sys.stdout.write(f"{Path(toolchain.__file__).resolve().parent / name}\n")
+    return 0
+
+
 # A compiler cache takes a first word without dashes for the name of an input.
 _HERMETIC_STEPS = frozenset({"--image-step", "--host-step", "--object-step"})
 _VERBS: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
+    "--cmake-dir": partial(_print_directory, "cmake"),
+    "--pkg-config-dir": partial(_print_directory, "pkgconfig"),
     "extract": _extract,
     "inspect": _inspect,
     "package": _package,

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from mlir_offload.driver.context import BuildContext
+from mlir_offload.driver.dependencies import clang_depfile_arguments
 from mlir_offload.driver.device import DeviceModule, compile_device, kernel_options
 from mlir_offload.driver.normalize import normalized
 from mlir_offload.driver.options import CUDA_SUFFIX, MLIR_SUFFIXES, Mode
@@ -38,7 +39,8 @@ def _compile(context: BuildContext, source: Path, output: Path) -> None:
 
         compile_cuda_cpp(context, source, output)
         return
-    context.executor.tool(host_command(context, source, output), output)
+    noted = clang_depfile_arguments(context.options, source, output)
+    context.executor.tool(host_command(context, source, output, *noted), output)
 
 
 def compile_mlir(context: BuildContext, source: Path, directory: Path, output: Path) -> None:
@@ -104,7 +106,9 @@ def _write_bitcode(
 def _split(context: BuildContext, source: Path, directory: Path) -> SplitFiles:
     parts = directory / "split"
     program = ("--from", source, "--unit-id", source.name, "--llvm", str(context.consumer))
-    context.executor.step("split", (normalized(directory), *program, "-o", parts), decides=True)
+    maps = [f"--prefix-map={prefix}" for prefix in context.options.prefix_maps]
+    arguments: list[str | Path] = [normalized(directory), *program, *maps, "-o", parts]
+    context.executor.step("split", arguments, decides=True)
     return load_split_files(parts)
 
 
@@ -167,7 +171,7 @@ def _annotate(
     )
 
 
-def host_command(context: BuildContext, source: Path, output: Path) -> Command:
+def host_command(context: BuildContext, source: Path, output: Path, *extra: str) -> Command:
     """Return the command by which the consumer's clang compiles a host file, of any language."""
     options = context.options
     form = {
@@ -183,6 +187,5 @@ def host_command(context: BuildContext, source: Path, output: Path) -> Command:
         *(("-Wno-override-module",) if source.suffix in {".ll", ".bc"} else ()),
     )
     arguments = options.compiler_arguments if source.suffix not in {".ll", ".bc"} else ()
-    return Command(
-        (str(context.llvm.tool("clang")), *form, *flags, *arguments, str(source), "-o", str(output))
-    )
+    clang = str(context.llvm.tool("clang"))
+    return Command((clang, *form, *flags, *arguments, *extra, str(source), "-o", str(output)))

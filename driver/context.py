@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from mlir_offload.driver.dependencies import DependencyLog
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from concurrent.futures import Future
@@ -23,10 +25,11 @@ if TYPE_CHECKING:
 class BuildContext:
     """The decisions that hold for every input of one call.
 
-    `search_path` is PATH as the user has it; `given` is what the objects and libraries of a link
-    hold, `linked` what shared libraries do, which had their device link; `compiled` tells the file
-    that each source is compiled to; `pending` what was started early, by the file that it makes;
-    `launched` how steps are started under a launcher, where there is one.
+    `search_path` is PATH as the user has it; `source_time` what is written for a time; `given` is what
+    the objects and libraries of a link hold, `linked` what shared libraries do, which had their
+    device link; `compiled` tells the file that each source is compiled to; `pending` what was
+    started early, by the file that it makes; `dependencies` which further files were read for a
+    source; `launched` how steps are started under a launcher, where there is one.
     """
 
     options: CompileOptions
@@ -36,11 +39,13 @@ class BuildContext:
     executor: Executor
     workspace: Path
     search_path: str
+    source_time: int = 1
     given: tuple[ObjectContents, ...] = ()
     linked: tuple[ObjectContents, ...] = ()
     compiled: Mapping[Path, Path] = field(default_factory=dict)
     pending: dict[Path, Future[None]] = field(default_factory=dict)
     launched: LaunchedSteps | None = None
+    dependencies: DependencyLog = field(default_factory=DependencyLog)
 
     @property
     def consumer(self) -> int:

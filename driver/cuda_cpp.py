@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from mlir_offload.driver.context import BuildContext
+from mlir_offload.driver.dependencies import clang_depfile_arguments
 from mlir_offload.driver.options import DeviceCode
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolchainError, UsageError
 from mlir_offload.toolchain.process import Command, Completed, tool_failed
@@ -42,6 +43,7 @@ def cuda_cpp_command(context: BuildContext, source: Path, output: Path) -> Comma
         *(("-foffload-lto",) if options.device_code is DeviceCode.BITCODE else ()),
         *(("-g",) if options.debug else ()),
         *(("-fPIC",) if options.pic or options.shared else ()),
+        *clang_depfile_arguments(options, source, output),
         *(*options.cuda_arguments, *options.compiler_arguments, str(source), "-o", str(output)),
     )
     return Command(argv)

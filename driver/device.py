@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -28,12 +28,11 @@ _HOST_MARCH = "native"
 
 @dataclass(frozen=True, slots=True)
 class ImageFile:
-    """A finished device image on disk, and the device libraries that are in it."""
+    """A finished device image on disk."""
 
     path: Path
     target: Target
     feature: str = ""
-    libraries: tuple[Path, ...] = ()
 
     @property
     def argument(self) -> str:
@@ -140,11 +139,15 @@ def _make_cuda_image(
     library = None
     if needs_libdevice(lowered.read_text(encoding="utf-8")):
         library = _libdevice(cuda, source)
-        image = replace(image, libraries=(library,))
+        context.dependencies.add(source, library, is_system=True)
     if cuda is None or is_bitcode(context):
         executor.tool(nvptx_bitcode_command(llvm, ready, image.path, codegen, library), image.path)
         return image
     executor.tool(nvptx_assembly_command(llvm, ready, assembly, codegen, library), assembly)
+    if options.debug:
+        timed = assembly.with_suffix(".timed.s")
+        executor.step("ptx-time", (assembly, "--time", str(context.source_time), "-o", timed))
+        assembly = timed
     executor.tool(cubin_command(cuda, assembly, image.path, codegen, ()), image.path)
     return image
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from mlir_offload.driver.jobserver import JobSlots
 from mlir_offload.driver.workspace import make_directory, publish
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, ToolFailedError
 from mlir_offload.toolchain.process import Command, Completed, Runner, tool_failed
@@ -17,6 +19,8 @@ from mlir_offload.toolchain.process import Command, Completed, Runner, tool_fail
 Diagnose = Callable[[Completed], MlirOffloadError]
 
 _DISK_PROBLEMS = ("No space left on device", "Disk quota exceeded", "Read-only file system")
+# Command lines of this length fit on every system.
+_SHORT = 1 << 16
 # First bytes by file ending. A tool that exits with 0 may still have left something else.
 _MAGIC = {".bc": (b"BC\xc0\xde",), ".o": (b"\x7fELF",)}
 
@@ -55,18 +59,15 @@ class Executor:
     runner: Runner
     show: Callable[[str], None]
     temporary: Path
-    jobs: int = 1
+    slots: JobSlots = field(default_factory=lambda: JobSlots(1))
     verbose: bool = False
     dry_run: bool = False
+    programs: set[str] = field(default_factory=set)
     times: list[StepTime] = field(default_factory=list)
     started: float = field(default_factory=time.monotonic)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _slots: threading.Semaphore = field(init=False)
+    _fitted_commands: int = 0
     _shared: dict[Path, _Once] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Let no more than `jobs` programs run at once."""
-        self._slots = threading.Semaphore(self.jobs)
 
     def tool(
         self,
@@ -86,18 +87,35 @@ class Executor:
             return
         # The linker wrapper leaves files in TMPDIR when it fails: they go with the workspace.
         private = replace(
-            command, environment=(*command.environment, ("TMPDIR", str(self.temporary)))
+            command,
+            environment=(*command.environment, ("TMPDIR", str(self.temporary))),
+            inherited=self.slots.inherited if command.shares_jobs else (),
         )
-        # What runs in the background takes no place from the rest, unless there is but one.
-        slot = contextlib.nullcontext() if command.in_background and self.jobs > 1 else self._slots
-        with slot, self._timed(command.program, output):
-            completed = self.runner.run(private)
+        self.programs.add(command.argv[0])
+        with self._slot(command), self._timed(command.program, output):
+            completed = self.runner.run(self._fitted(private))
         if self.verbose and completed.stderr:
             self._print_output(completed.stderr)
         if completed.returncode != 0:
             raise _disk_problem(completed) or diagnose(completed)
         if output is not None:
             check_made(completed, output)
+
+    def _fitted(self, command: Command) -> Command:
+        """Return the command so that the system takes it; of our tools clang gets long lines."""
+        if not command.program.startswith("clang") or sum(map(len, command.argv)) < _SHORT:
+            return command
+        from mlir_offload.driver.response_file import fit
+
+        with self._lock:
+            self._fitted_commands += 1
+            number = self._fitted_commands
+        return fit(command, self.temporary / f"arguments{number}.rsp")
+
+    def _slot(self, command: Command) -> contextlib.AbstractContextManager[None]:
+        """Return the slot for a program; in the background it takes none, if there are several."""
+        is_free = command.in_background and self.slots.jobs > 1 and not self.slots.is_shared
+        return contextlib.nullcontext() if is_free else self.slots.slot()
 
     def step(self, name: str, arguments: Sequence[str | Path], *, decides: bool = False) -> None:
         """Run one of our own steps in process; it is printed as the command that does the same."""
@@ -130,6 +148,12 @@ class Executor:
         self.note(Command(("cp", str(made), str(output))))
         if not self.dry_run:
             publish(made, output)
+
+    def print_file(self, made: Path) -> None:
+        """Write a finished text to standard output."""
+        self.note(Command(("cat", str(made))))
+        if not self.dry_run:
+            sys.stdout.write(made.read_text(encoding="utf-8", errors="surrogateescape"))
 
     @contextlib.contextmanager
     def _timed(self, label: str, output: Path | None) -> Iterator[None]:

@@ -11,8 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlir_offload.driver.byproduct import withdrawn_on_failure
 from mlir_offload.driver.choose import choose_toolkit_for, places_of
 from mlir_offload.driver.context import BuildContext
+from mlir_offload.driver.depfile import quote_for_make, render_rule
 from mlir_offload.driver.execute import Executor
 from mlir_offload.driver.options import CompileOptions, parse_arguments
 from mlir_offload.driver.report import show
@@ -24,10 +26,9 @@ from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.search import find_llvm
 from mlir_offload.toolchain.target import Kind, parse_offload_arch
 
-_KERNEL, _NEEDS, _IDENTITY = "--kernel=", "--needs=", "--toolchain-id="
-_JOINED = (_KERNEL, _NEEDS, _IDENTITY)
-_ASYNC, _WRITES_DEPFILE, _DEPFILE = "--async", "-MD", "-MF"
-_FLAGS = (_ASYNC, _WRITES_DEPFILE)
+_KERNEL, _NEEDS, _IDENTITY, _TIME = "--kernel=", "--needs=", "--toolchain-id=", "--time="
+_JOINED = (_KERNEL, _NEEDS, _IDENTITY, _TIME)
+_ASYNC = "--async"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,8 @@ class _StepOptions:
     kernels: tuple[str, ...]
     needs: tuple[str, ...]
     toolchain_id: str
+    source_time: int
     uses_async: bool
-    writes_depfile: bool
-    depfile: Path | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +67,10 @@ def run_object_step(arguments: Sequence[str], runner: Runner) -> int:
     return _run(arguments, runner, _object)
 
 
-def _run(
-    arguments: Sequence[str], runner: Runner, work: Callable[[_Step, Path], Sequence[Path]]
-) -> int:
+def _run(arguments: Sequence[str], runner: Runner, work: Callable[[_Step, Path], None]) -> int:
     """Do the work in a directory of its own, then bring the output to its place.
 
-    Raises MlirOffloadError; the output is as it was before then.
+    Raises MlirOffloadError; no output is left then.
     """
     given = _read_options(arguments)
     options = parse_arguments(given.compiler)
@@ -80,38 +78,47 @@ def _run(
         msg = "a step has one input and one output: -x cpp-output -c IN -o OUT"
         raise UsageError(msg)
     check_output(options.output)
-    with open_workspace() as workspace:
+    with withdrawn_on_failure(options), open_workspace() as workspace:
         source = _copy(options.inputs[0], workspace)
         step = _Step(_make_context(options, given, workspace, runner), source, given)
         made = workspace / "output"
-        libraries = work(step, made)
+        work(step, made)
+        _write_depfile(step)
         publish(made, options.output)
-    if given.writes_depfile:
-        depfile = given.depfile or options.output.with_suffix(".d")
-        depfile.write_text(_rule(options.output, (options.inputs[0], *libraries)), encoding="utf-8")
     return 0
+
+
+def _write_depfile(step: _Step) -> None:
+    request, (source,) = step.context.options.depfile, step.context.options.inputs
+    output = step.context.options.output
+    if not request.is_wanted or output is None:
+        return
+    targets = request.targets or (quote_for_make(str(output)),)
+    others = [str(read.path) for read in step.context.dependencies.of(step.source)]
+    rule = render_rule(targets, [str(source)], others, phony=request.has_phony_targets)
+    Path(request.file or output.with_suffix(".d")).write_text(rule, encoding="utf-8")
 
 
 def _read_options(arguments: Sequence[str]) -> _StepOptions:
     compiler: list[str] = []
-    own: dict[str, list[str]] = {name: [] for name in (*_JOINED, *_FLAGS, _DEPFILE)}
-    rest = iter(arguments)
-    for word in rest:
+    own: dict[str, list[str]] = {name: [] for name in (*_JOINED, _ASYNC)}
+    for word in arguments:
         name = next((name for name in _JOINED if word.startswith(name)), word)
-        if name == _DEPFILE:
-            own[name].append(next(rest, ""))
-        elif name in own:
+        if name in own:
             own[name].append(word.removeprefix(name))
         else:
             compiler.append(word)
+    time = "".join(own[_TIME][-1:]) or "1"
+    if not (time.isascii() and time.isdecimal()):
+        msg = f"--time={time}: not a number of seconds since 1970"
+        raise UsageError(msg)
     return _StepOptions(
         tuple(compiler),
         tuple(own[_KERNEL]),
         tuple(own[_NEEDS]),
         "".join(own[_IDENTITY][-1:]),
+        int(time),
         uses_async=bool(own[_ASYNC]),
-        writes_depfile=bool(own[_WRITES_DEPFILE]),
-        depfile=Path(own[_DEPFILE][-1]) if own[_DEPFILE] else None,
     )
 
 
@@ -141,11 +148,12 @@ def _make_context(
         hint = "install the same packages; 'mlir-offload --toolchain-id -v' lists what is there"
         raise CompatibilityError(msg, hint=hint)
     executor = Executor(runner, show, workspace)
-    return BuildContext(options, llvm, cuda, targets, executor, workspace, "")
+    time = given.source_time
+    return BuildContext(options, llvm, cuda, targets, executor, workspace, "", source_time=time)
 
 
 # Each step loads what it needs only: a miss pays for it.
-def _image(step: _Step, output: Path) -> Sequence[Path]:
+def _image(step: _Step, output: Path) -> None:
     from mlir_offload.driver.device import compile_device
     from mlir_offload.driver.image_container import StepImage, render_kernel_heads, write_image
     from mlir_offload.driver.split_file import ModuleFile
@@ -169,41 +177,26 @@ def _image(step: _Step, output: Path) -> Sequence[Path]:
     heads = render_kernel_heads({name: signatures[name] for name in step.given.kernels})
     image = made.images[0]
     with open_view(image.path) as view:
-        names = tuple(library.name for library in image.libraries)
+        names = tuple(read.path.name for read in context.dependencies.of(step.source))
         contained = StepImage(view, heads, names)
         write_image(contained, context.targets[0], context.consumer, output)
-    return image.libraries
 
 
-def _host(step: _Step, output: Path) -> Sequence[Path]:
+def _host(step: _Step, output: Path) -> None:
     from mlir_offload.driver.compile import lower_host
     from mlir_offload.driver.split_file import SplitFiles
 
     split = SplitFiles(step.source, step.given.uses_async, ())
     lower_host(step.context, step.source, split, step.context.workspace).replace(output)
-    return ()
 
 
-def _object(step: _Step, output: Path) -> Sequence[Path]:
+def _object(step: _Step, output: Path) -> None:
     from mlir_offload.driver.compile import host_command
 
     annotated = step.source.rename(step.source.with_suffix(".ll"))
     made = step.context.workspace / "host.o"
     step.context.executor.tool(host_command(step.context, annotated, made), made)
     made.replace(output)
-    return ()
-
-
-def _rule(output: Path, inputs: Sequence[Path]) -> str:
-    """Return the rule for make, which has no way to name a file with a line end in it."""
-    return f"{_quoted(output)}: {' '.join(map(_quoted, inputs))}\n"
-
-
-def _quoted(path: Path) -> str:
-    text = str(path)
-    for character in ("\\", " ", "#"):
-        text = text.replace(character, f"\\{character}")
-    return text.replace("$", "$$")
 
 
 STEPS: Mapping[str, Callable[[Sequence[str], Runner], int]] = {

@@ -29,16 +29,18 @@ _STYLES = {"dim": "dim", "bold": "bold", "cyan": "cyan", "red": "bold red"}
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="print JSON, as --print-schema describes it")
 @click.option("--html", type=click.Path(path_type=Path), help="write a page that a browser shows")
+@click.option("--code-hashes", is_flag=True, help="show a hash of each kernel's code")
 @click.option("--print-schema", is_flag=True, help="print the JSON schema")
 @click.option("--llvm", default="", help="the LLVM release (22) or prefix that reads MLIR")
 @click.pass_obj
-def inspect(
+def inspect(  # noqa: PLR0913 (one parameter for each option)
     runner: Runner,
     files: tuple[Path, ...],
     html: Path | None,
     llvm: str,
     *,
     as_json: bool,
+    code_hashes: bool,
     print_schema: bool,
 ) -> int:
     """Show device images, kernels, entries and sections of FILES, and what is wrong with them.
@@ -54,7 +56,7 @@ def inspect(
     if not files:
         msg = "inspect needs a file"
         raise UsageError(msg, hint="name objects, libraries, programs, or device images")
-    read = [_read(path, llvm, runner) for path in files]
+    read = [_read(path, llvm, runner, code_hashes=code_hashes) for path in files]
     parts = [part for part, _ in read]
     if html is not None:
         from mlir_offload.driver.inspect_html import write_html
@@ -85,10 +87,11 @@ def run_inspect(arguments: Sequence[str], runner: Runner) -> int:
     return int(status or 0)
 
 
-def _read(path: Path, llvm: str, runner: Runner) -> tuple[Part, int]:
+def _read(path: Path, llvm: str, runner: Runner, *, code_hashes: bool) -> tuple[Part, int]:
     """Return what a file holds, and the exit status where it cannot be read at all."""
     try:
-        part = diagnosed(read_contents(path, with_hashes=True))
+        contents = read_contents(path, with_hashes=True, with_code_hashes=code_hashes)
+        part = diagnosed(contents)
         if part.form in (FileForm.MLIR, FileForm.MLIR_BYTECODE):
             from mlir_offload.driver.inspect_mlir import with_modules
 

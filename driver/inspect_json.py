@@ -106,6 +106,7 @@ def _kernel(kernel: DeviceKernel) -> dict[str, Any]:
         "local_bytes": kernel.local_bytes,
         "subgroup_size": kernel.subgroup_size,
         "code_bytes": kernel.code_bytes,
+        "code_sha256": kernel.code_sha256,
     }
 
 

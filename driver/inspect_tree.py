@@ -63,26 +63,33 @@ def size_text(size: int) -> str:
 
 def kernel_facts(kernel: DeviceKernel) -> str:
     """Return what an image tells of a kernel's limits and needs."""
-    facts = []
+    facts = (
+        _threads(kernel),
+        f"≥{kernel.min_blocks} blocks" if kernel.min_blocks else "",
+        _registers(kernel),
+        _number(kernel.scalar_registers, "scalar registers"),
+        f"{size_text(kernel.shared_bytes)} shared" if kernel.shared_bytes else "",
+        f"{size_text(kernel.local_bytes)} local" if kernel.local_bytes else "",
+        "" if kernel.code_bytes is None else f"{size_text(kernel.code_bytes)} code",
+        f"code sha256 {kernel.code_sha256}" if kernel.code_sha256 else "",
+    )
+    return "  ".join(filter(None, facts))
+
+
+def _threads(kernel: DeviceKernel) -> str:
     if kernel.required_threads is not None:
-        facts.append(f"{TIMES.join(map(str, kernel.required_threads))} threads")
-    elif kernel.max_threads is not None:
-        facts.append(f"≤{kernel.max_threads} threads")
-    if kernel.min_blocks:
-        facts.append(f"≥{kernel.min_blocks} blocks")
-    if kernel.registers is not None:
-        facts.append(f"{kernel.registers} registers")
-    elif kernel.max_registers is not None:
-        facts.append(f"≤{kernel.max_registers} registers")
-    if kernel.scalar_registers is not None:
-        facts.append(f"{kernel.scalar_registers} scalar registers")
-    if kernel.shared_bytes:
-        facts.append(f"{size_text(kernel.shared_bytes)} shared")
-    if kernel.local_bytes:
-        facts.append(f"{size_text(kernel.local_bytes)} local")
-    if kernel.code_bytes is not None:
-        facts.append(f"{size_text(kernel.code_bytes)} code")
-    return "  ".join(facts)
+        return f"{TIMES.join(map(str, kernel.required_threads))} threads"
+    return "" if kernel.max_threads is None else f"≤{kernel.max_threads} threads"
+
+
+def _registers(kernel: DeviceKernel) -> str:
+    if kernel.registers is None and kernel.max_registers is not None:
+        return f"≤{kernel.max_registers} registers"
+    return _number(kernel.registers, "registers")
+
+
+def _number(value: int | None, what: str) -> str:
+    return "" if value is None else f"{value} {what}"
 
 
 def parameter_list(parameters: tuple[KernelParameter, ...] | None) -> str:

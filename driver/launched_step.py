@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -28,13 +27,18 @@ from mlir_offload.toolchain.target import Kind, Target
 from mlir_offload.translate.hermetic import hermetic_text
 
 T = TypeVar("T")
+# What a step runs, in another process.
+_PROGRAMS = {
+    Kind.CUDA: ("mlir-opt", "mlir-translate", "clang"),
+    Kind.OPENMP: ("mlir-opt", "mlir-translate", "clang", "opt"),
+}
 
 
 def launch_device(
     context: BuildContext, launched: LaunchedSteps, source: Path, modules: Sequence[ModuleFile]
 ) -> tuple[DeviceModule, ...]:
     """Compile every device module for every target, each pair by a step of its own."""
-    tasks = [partial(_launch_module, context, launched, module) for module in modules]
+    tasks = [partial(_launch_module, context, launched, source, module) for module in modules]
     return _launch(
         lambda: tuple(in_parallel(tasks)),
         lambda: compile_device(context, source, modules),
@@ -57,6 +61,7 @@ def launch_host_lowering(
     def launch() -> Path:
         command = launched.command("--host-step", source, output, arguments, None)
         context.executor.tool(command, output)
+        context.executor.programs.update(("mlir-opt", "mlir-translate"))
         return output
 
     return _launch(launch, here, launched)
@@ -75,6 +80,7 @@ def launch_object(
     arguments = (f"-O{options.opt_level}", *_debug(context), *pic)
     command = launched.command("--object-step", source, output, arguments, None)
     _launch(partial(context.executor.tool, command, output), here, launched)
+    context.executor.programs.add("clang")
 
 
 def _launch(launch: Callable[[], T], here: Callable[[], object], launched: LaunchedSteps) -> T:
@@ -100,13 +106,15 @@ def _launcher_failed(error: MlirOffloadError, launched: LaunchedSteps) -> ToolFa
 
 
 def _launch_module(
-    context: BuildContext, launched: LaunchedSteps, module: ModuleFile
+    context: BuildContext, launched: LaunchedSteps, source: Path, module: ModuleFile
 ) -> DeviceModule:
-    source = _hermetic_file(context, module.path)
+    text = _hermetic_file(context, module.path)
     targets = ordered_targets(context, module)
     images = in_parallel(
-        [partial(_launch_image, context, launched, module, source, target) for target in targets]
+        [partial(_launch_image, context, launched, module, text, target) for target in targets]
     )
+    if not context.executor.dry_run:
+        _note_libraries(context, source, images)
     return DeviceModule(module, _kernel_heads(images[0]), tuple(images))
 
 
@@ -115,27 +123,32 @@ def _launch_image(
 ) -> ImageFile:
     executor = context.executor
     image = image_file(context, module.path, target)
-    container = image.path.with_suffix(".offload")
-    needs = (f"--needs={need}" for need in sorted(module.module.needs))
+    container = _container(image)
     arguments = (
         f"--offload-arch={target}",
         f"-O{context.options.opt_level}",
         *_debug(context),
         *_form(context, target),
         *kernel_options(module),
-        *needs,
+        *(f"--needs={need}" for need in sorted(module.module.needs)),
     )
     command = launched.command("--image-step", source, container, arguments, target.kind)
     executor.tool(command, container)
+    executor.programs.update(_PROGRAMS[target.kind])
     executor.step("unpack", (container, "--kernels", _kernel_heads(image), "-o", image.path))
-    names = () if executor.dry_run else image_libraries(container)
-    return replace(image, libraries=_libraries(context, names))
+    return image
 
 
-def _libraries(context: BuildContext, names: Sequence[str]) -> tuple[Path, ...]:
-    """Return the device libraries of these names, where they lie on this machine."""
-    known = context.cuda.libdevice if context.cuda else None
-    return (known,) if known is not None and known.name in names else ()
+def _note_libraries(context: BuildContext, source: Path, images: Sequence[ImageFile]) -> None:
+    """Note the device libraries that are in the images, where they lie on this machine."""
+    library = context.cuda.libdevice if context.cuda else None
+    names = {name for image in images for name in image_libraries(_container(image))}
+    if library is not None and library.name in names:
+        context.dependencies.add(source, library, is_system=True)
+
+
+def _container(image: ImageFile) -> Path:
+    return image.path.with_suffix(".offload")
 
 
 def _kernel_heads(image: ImageFile) -> Path:
@@ -145,8 +158,11 @@ def _kernel_heads(image: ImageFile) -> Path:
 def _form(context: BuildContext, target: Target) -> tuple[str, ...]:
     if target.kind is not Kind.CUDA:
         return ()
-    form = DeviceCode.BITCODE if is_bitcode(context) else DeviceCode.OBJECT
-    return (f"--device-code={form.value}",)
+    if is_bitcode(context):
+        return (f"--device-code={DeviceCode.BITCODE.value}",)
+    # The one time that is written, into line tables, must not be missed by a cache.
+    time = (f"--time={context.source_time}",) if context.options.debug else ()
+    return (f"--device-code={DeviceCode.OBJECT.value}", *time)
 
 
 def _debug(context: BuildContext) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from mlir_offload.driver.compile import compile_inputs, host_command
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.device import ImageFile
 from mlir_offload.driver.finish import DeviceLink, finish_collisions
+from mlir_offload.driver.jobserver import JobSlots
 from mlir_offload.driver.link_error import diagnose_link
 from mlir_offload.driver.link_line import parse_link_line
 from mlir_offload.driver.options import CUDA_SUFFIX, as_operand
@@ -163,7 +164,11 @@ def _runtime_arguments(context: BuildContext, runtime: HostRuntime) -> tuple[str
 def _device_link(context: BuildContext, runtime: HostRuntime) -> DeviceLink:
     """Return what the linker wrapper needs to link the device code of each kind."""
     abi = load_abi(context.consumer)
-    arguments = list(abi.jobs_arguments(context.options.jobs))
+    # What it makes of several kinds the wrapper (LLVM 19 and 22) links in the order in which it got
+    # ready: one job at a time gives equal bytes.
+    slots = context.executor.slots if len(runtime.kinds) == 1 else JobSlots(1)
+    jobs = slots.for_child(takes_jobserver=abi.takes_jobserver)
+    arguments = list(abi.jobs_arguments(jobs))
     if Kind.CUDA in runtime.kinds:
         arguments += abi.cuda_path_arguments(_cuda_directory(context))
         arguments += abi.device_opt_arguments(NVPTX_TRIPLE, context.options.opt_level)
@@ -191,7 +196,10 @@ def _make_cuda_directory(context: BuildContext) -> None:
         raise ToolchainError(msg, hint="pip install 'mlir-offload[cuda]', or give --cuda-path=")
     tools = ("--ptxas", cuda.ptxas, "--nvlink", cuda.nvlink, "--fatbinary", cuda.fatbinary)
     release = ("--cuda-version", str(cuda.version), "--for-clang", str(context.consumer))
-    context.executor.step("cuda-directory", (*tools, *release, "-o", _cuda_directory(context)))
+    time = ("--time", str(context.source_time))
+    context.executor.step(
+        "cuda-directory", (*tools, *release, *time, "-o", _cuda_directory(context))
+    )
 
 
 def _language_arguments(inputs: Sequence[Path]) -> tuple[str, ...]:

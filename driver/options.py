@@ -7,8 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from mlir_offload.driver.depfile import DepfileRequest, quote_for_make
 from mlir_offload.toolchain.errors import UsageError
+
+if TYPE_CHECKING:
+    from mlir_offload.translate.prefix_map import PrefixMap
 
 
 class Mode(Enum):
@@ -40,7 +45,8 @@ class CompileOptions:
     """What one call of the compiler asks for.
 
     `link_items` holds inputs and linker options in the order of the command line, because a linker
-    reads archives in that order.
+    reads archives in that order; `arguments` is the whole command line, `spelled` its options,
+    each with its value.
     """
 
     link_items: tuple[str, ...] = ()
@@ -68,6 +74,12 @@ class CompileOptions:
     cache: bool | None = None
     why_rebuilt: bool = False
     compiler_arguments: tuple[str, ...] = ()
+    prefix_maps: tuple[PrefixMap, ...] = ()
+    depfile: DepfileRequest = field(default_factory=DepfileRequest)
+    compile_commands: Path | None = None
+    manifest: Path | None = None
+    arguments: tuple[str, ...] = ()
+    spelled: tuple[tuple[str, str], ...] = ()
     cuda_arguments: tuple[str, ...] = ()
 
     @property
@@ -163,6 +175,43 @@ def _jobs(options: CompileOptions, value: str) -> CompileOptions:
     return replace(options, jobs=int(value))
 
 
+def _prefix_map(option: str) -> _Apply:
+    def apply(options: CompileOptions, value: str) -> CompileOptions:
+        from mlir_offload.translate.prefix_map import parse_prefix_map
+
+        maps = (*options.prefix_maps, parse_prefix_map(value, option))
+        # Host files in C and C++ are mapped by clang.
+        arguments = (*options.compiler_arguments, f"{option}={value}")
+        return replace(options, prefix_maps=maps, compiler_arguments=arguments)
+
+    return apply
+
+
+def _depfile(**changes: object) -> _Apply:
+    return lambda options, _: replace(options, depfile=replace(options.depfile, **changes))  # type: ignore[arg-type]  # as above
+
+
+def _depfile_name(options: CompileOptions, value: str) -> CompileOptions:
+    return replace(options, depfile=replace(options.depfile, file=value))
+
+
+def _depfile_target(options: CompileOptions, value: str) -> CompileOptions:
+    targets = (*options.depfile.targets, value)
+    return replace(options, depfile=replace(options.depfile, targets=targets))
+
+
+def _quoted_depfile_target(options: CompileOptions, value: str) -> CompileOptions:
+    return _depfile_target(options, quote_for_make(value))
+
+
+def _manifest(options: CompileOptions, value: str) -> CompileOptions:
+    return replace(options, manifest=Path(value))
+
+
+def _compile_commands(options: CompileOptions, value: str) -> CompileOptions:
+    return replace(options, compile_commands=Path(value))
+
+
 def _save_temps(options: CompileOptions, value: str) -> CompileOptions:
     return replace(options, save_temps=Path(value))
 
@@ -193,12 +242,18 @@ _FLAGS: Mapping[str, _Apply] = {
     "--cache": _set(cache=True),
     "--no-cache": _set(cache=False),
     "--why-rebuilt": _set(why_rebuilt=True),
+    "-MD": _depfile(is_wanted=True, has_system_files=True),
+    "-MMD": _depfile(is_wanted=True, has_system_files=False),
+    "-MP": _depfile(has_phony_targets=True),
     "-nocudainc": _cuda_argument("-nocudainc"),
     "-nocudalib": _cuda_argument("-nocudalib"),
-    "-static": _link_item("-static"),
-    "-pthread": _link_item("-pthread"),
-    "-rdynamic": _link_item("-rdynamic"),
-    "-s": _link_item("-s"),
+    **{
+        name: _link_item(name)
+        for name in (
+            *("-static", "-static-libgcc", "-static-libstdc++"),
+            *("-pthread", "-rdynamic", "-s"),
+        )
+    },
 }
 
 _JOINED: Mapping[str, _Apply] = {
@@ -210,7 +265,14 @@ _JOINED: Mapping[str, _Apply] = {
     "--rocm-path=": _store("rocm_path"),
     "--launcher=": _store("launcher"),
     "-save-temps=": _save_temps,
+    "--manifest=": _manifest,
+    "-ffile-prefix-map=": _prefix_map("-ffile-prefix-map"),
+    "-fdebug-prefix-map=": _prefix_map("-fdebug-prefix-map"),
+    "-fmacro-prefix-map=": _compiler_argument("-fmacro-prefix-map="),
+    "-ffile-compilation-dir=": _compiler_argument("-ffile-compilation-dir="),
     "-Wl,": _link_item("-Wl,"),
+    "-fuse-ld=": _link_item("-fuse-ld="),
+    "-W": _compiler_argument("-W"),
     "-std=": _compiler_argument("-std="),
 }
 
@@ -223,6 +285,10 @@ _JOINED_OR_SEPARATE: Mapping[str, _Apply] = {
     "-D": _compiler_argument("-D"),
     "-j": _jobs,
     "-x": _language,
+    "-MF": _depfile_name,
+    "-MT": _depfile_target,
+    "-MQ": _quoted_depfile_target,
+    "-MJ": _compile_commands,
 }
 
 
@@ -250,23 +316,29 @@ def read_arguments(arguments: Sequence[str]) -> CompileOptions:
             options = _input(options, argument)
         else:
             options = _option(options, argument, rest)
-    return options
+    return replace(options, arguments=tuple(arguments))
 
 
 def _option(options: CompileOptions, argument: str, rest: list[str]) -> CompileOptions:
+    key, apply, value = _find_option(argument, rest)
+    return replace(apply(options, value), spelled=(*options.spelled, (key, value)))
+
+
+def _find_option(argument: str, rest: list[str]) -> tuple[str, _Apply, str]:
+    """Return an option, what it does, and its value: joined, or the next of the rest."""
     if argument in _FLAGS:
-        return _FLAGS[argument](options, "")
+        return argument, _FLAGS[argument], ""
     for prefix, apply in _JOINED.items():
         if argument.startswith(prefix):
-            return apply(options, argument[len(prefix) :])
+            return prefix, apply, argument[len(prefix) :]
     for prefix, apply in _JOINED_OR_SEPARATE.items():
         if argument == prefix:
             if not rest:
                 msg = f"option '{argument}' needs a value"
                 raise UsageError(msg)
-            return apply(options, rest.pop())
+            return prefix, apply, rest.pop()
         if argument.startswith(prefix):
-            return apply(options, argument[len(prefix) :])
+            return prefix, apply, argument[len(prefix) :]
     raise _unknown(argument)
 
 

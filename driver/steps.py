@@ -45,17 +45,33 @@ def step() -> None:
 @_source
 @click.option("--from", "program", type=_PATH, required=True, help="the file that the user wrote")
 @click.option("--unit-id", required=True)
+@click.option("--prefix-map", "maps", multiple=True, metavar="OLD=NEW")
 @_release
 @_output
-def _split(source: Path, program: Path, unit_id: str, major: int, output: Path) -> None:
+def _split(
+    source: Path, program: Path, unit_id: str, maps: tuple[str, ...], major: int, output: Path
+) -> None:
     """Split a normalised program into its host module and its device modules."""
     from mlir_offload.driver.split_file import write_split
+    from mlir_offload.translate.prefix_map import map_locations, parse_prefix_map
     from mlir_offload.translate.split import split_program
 
     # Bytecode is no text: each byte stands for itself.
     written = program.read_bytes().decode("latin-1")
-    split = split_program(_read(source), source_text=written, unit_id=unit_id, llvm_major=major)
+    text = map_locations(_read(source), [parse_prefix_map(item, "--prefix-map") for item in maps])
+    split = split_program(text, source_text=written, unit_id=unit_id, llvm_major=major)
     write_split(split, output)
+
+
+@step.command("ptx-time")
+@_source
+@click.option("--time", "seconds", type=int, required=True, help="seconds since 1970")
+@_output
+def _ptx_time(source: Path, seconds: int, output: Path) -> None:
+    """Give the files that PTX names a time and a size, so that ptxas does not ask for their own."""
+    from mlir_offload.translate.device import with_file_times
+
+    _write(output, with_file_times(_read(source), seconds))
 
 
 @step.command("unwrap")
@@ -153,10 +169,17 @@ def _package(images: tuple[str, ...], consumer: str, output: Path) -> None:
 @click.option("--nvlink", type=_PATH, required=True)
 @click.option("--fatbinary", type=_PATH, required=True)
 @click.option("--cuda-version", "version", required=True)
+@click.option("--time", "seconds", type=int, help="what ptxas takes for the time of source files")
 @click.option("--for-clang", "consumer", type=int, required=True)
 @_output
-def _cuda_directory(
-    ptxas: Path, nvlink: Path, fatbinary: Path, version: str, consumer: int, output: Path
+def _cuda_directory(  # noqa: PLR0913, PLR0917 (one parameter for each option)
+    ptxas: Path,
+    nvlink: Path,
+    fatbinary: Path,
+    version: str,
+    seconds: int | None,
+    consumer: int,
+    output: Path,
 ) -> None:
     """Put the tools of CUDA where the linker wrapper looks, `fatbinary` fitted to the wrapper."""
     from mlir_offload.offload.fatbinary_adapter import CudaTools, write_cuda_directory
@@ -165,7 +188,8 @@ def _cuda_directory(
     if release is None:
         msg = f"--cuda-version={version} is no version"
         raise UsageError(msg, hint="write it as 13.0.88")
-    write_cuda_directory(output, CudaTools(release, ptxas, nvlink, fatbinary), consumer)
+    tools = CudaTools(release, ptxas, nvlink, fatbinary, source_time=seconds)
+    write_cuda_directory(output, tools, consumer)
 
 
 @step.command("anchor")
@@ -176,6 +200,29 @@ def _anchor(binary: Path, output: Path) -> None:
     from mlir_offload.offload.anchor import render_anchor
 
     _write(output, render_anchor(binary.read_bytes()))
+
+
+@step.command("depfile")
+@click.argument("sources", nargs=-1)
+@click.option("--target", "targets", multiple=True, required=True, help="as it stands in the rule")
+@click.option("--other", "others", multiple=True, help="what was read besides the sources")
+@click.option("--from-clang", "rules", type=_PATH, multiple=True, help="a rule with more of it")
+@click.option("--phony", is_flag=True, help="give each of these a rule of its own, as -MP")
+@_output
+def _depfile(
+    sources: tuple[str, ...],
+    targets: tuple[str, ...],
+    others: tuple[str, ...],
+    rules: tuple[Path, ...],
+    *,
+    phony: bool,
+    output: Path,
+) -> None:
+    """Write the rule that tells Make what the targets depend on."""
+    from mlir_offload.driver.depfile import read_prerequisites, render_rule
+
+    included = [name for rule in rules for name in read_prerequisites(_read(rule))]
+    _write(output, render_rule(targets, sources, (*others, *included), phony=phony))
 
 
 @step.command("members")

@@ -29,6 +29,7 @@ _DIGITS = 32
 _CUDA_PARTS = ("ptxas", "nvlink", "fatbinary", "libdevice")
 _PACKAGES = ("driver", "offload", "toolchain", "translate")
 _SOURCES = (".py", ".yaml", ".c", ".h")
+_CLANG_VARIABLES = ("CCC_OVERRIDE_OPTIONS", "CPATH", "C_INCLUDE_PATH")
 _CPU_INFO = Path("/proc/cpuinfo")
 _CPU_FIELDS = ("vendor_id", "cpu family", "model", "stepping", "flags")
 # Architectures whose code depends on the processor of the machine that compiles.
@@ -37,7 +38,7 @@ _OF_THIS_MACHINE = frozenset({"host", "native"})
 
 @dataclass(frozen=True, slots=True)
 class ToolchainIdentity:
-    """All that decides what comes of an input: the files of the tools, and our own."""
+    """All that decides what comes of an input: the files of the tools, our own, and settings."""
 
     files: tuple[FileIdentity, ...]
 
@@ -70,6 +71,7 @@ def identify_toolchain(
     is not found.
     """
     files = [FileIdentity("mlir-offload", own_identity()), *_llvm_files(llvm)]
+    files.extend(_settings())
     if cuda is not None:
         files.extend(_cuda_files(cuda))
     if with_processor:
@@ -87,6 +89,13 @@ def _llvm_files(llvm: LlvmToolchain) -> tuple[FileIdentity, ...]:
 def _programs(programs: Iterable[tuple[str, Path]]) -> tuple[FileIdentity, ...]:
     places = [Path(place) for place in os.environ.get("LD_LIBRARY_PATH", "").split(":") if place]
     return program_identities(programs, places, own_memo())
+
+
+def _settings() -> Iterable[FileIdentity]:
+    """Return the variables that are set and that clang reads on top of its options."""
+    for name in _CLANG_VARIABLES:
+        if value := os.environ.get(name):
+            yield FileIdentity(name, f"sha256:{hashlib.sha256(os.fsencode(value)).hexdigest()}")
 
 
 def _cuda_files(cuda: CudaToolkit) -> Iterable[FileIdentity]:

@@ -115,6 +115,7 @@ class OffloadAbi:
     device_opt_argument: str
     device_feature_argument: str
     cuda_arguments: tuple[str, ...]
+    takes_jobserver: bool
     reads_line_in_order: bool
     jobs_argument: str
     has_relocatable_link: bool
@@ -142,8 +143,11 @@ class OffloadAbi:
             return ()
         return (self.device_feature_argument.format(triple=triple, feature=feature),)
 
-    def jobs_arguments(self, jobs: int) -> tuple[str, ...]:
-        """Return what lets `clang --offload-link` run that many device links at once."""
+    def jobs_arguments(self, jobs: str) -> tuple[str, ...]:
+        """Return what lets `clang --offload-link` run that many device links at once.
+
+        `jobs` is a number, or `jobserver` where the release takes that.
+        """
         return (self.jobs_argument.format(jobs=jobs),) if self.jobs_argument else ()
 
     def cuda_path_arguments(self, path: Path) -> tuple[str, ...]:
@@ -177,6 +181,7 @@ def load_abi(major: int) -> OffloadAbi:
         device_opt_argument=row_of(wrapper["device_opt_level"], major)["argument"],
         device_feature_argument=row_of(wrapper["device_feature"], major)["argument"],
         cuda_arguments=tuple(row_of(wrapper["cuda_path"], major)["arguments"]),
+        takes_jobserver=row_of(wrapper["jobs"], major)["takes_jobserver"],
         jobs_argument=row_of(wrapper["jobs"], major)["argument"],
         reads_line_in_order=row_of(wrapper["archives"], major)["in_order"],
         has_relocatable_link=row_of(wrapper["relocatable_link"], major)["links"],

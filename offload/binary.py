@@ -85,11 +85,6 @@ def iterate_binary(view: ByteView) -> Iterator[PackagedImage]:
     return _iterate(replace(view, form=_FORM))
 
 
-def parse_binary(data: bytes, *, location: str = "") -> tuple[PackagedImage, ...]:
-    """Read every image of concatenated containers in memory. Raises as read_binary."""
-    return read_binary(memory_view(data, location=location))
-
-
 @dataclass(frozen=True, slots=True)
 class _Header:
     version: int

@@ -24,7 +24,7 @@ from mlir_offload.offload.container_scan import (
 )
 from mlir_offload.offload.contents import Image, Part, Problem, ProblemKind
 from mlir_offload.offload.device_bitcode import llvm_major
-from mlir_offload.offload.device_code import read_device_code
+from mlir_offload.offload.device_code import hash_kernels, read_device_code
 from mlir_offload.offload.elf import read_elf
 from mlir_offload.offload.file_form import FileForm, file_form
 from mlir_offload.offload.host_contents import (
@@ -94,19 +94,24 @@ def as_problem(error: MlirOffloadError) -> Problem:
     return Problem(kind, error.message, error.hint)
 
 
-def read_contents(path: Path, *, with_hashes: bool = False) -> Part:
-    """Read what a file holds.
+def read_contents(path: Path, *, with_hashes: bool = False, with_code_hashes: bool = False) -> Part:
+    """Read what a file holds, with the hash of each image, or that of each kernel's code too.
 
     Raises InputOutputError where the file cannot be read; what is damaged in it is a problem of the
     result.
     """
     with open_view(path) as view:
-        return read_contents_of(view, str(path), with_hashes=with_hashes)
+        return read_contents_of(
+            view, str(path), with_hashes=with_hashes, with_code_hashes=with_code_hashes
+        )
 
 
-def read_contents_of(view: ByteView, name: str, *, with_hashes: bool = False) -> Part:
+def read_contents_of(
+    view: ByteView, name: str, *, with_hashes: bool = False, with_code_hashes: bool = False
+) -> Part:
     """Read what a view of a whole file holds, as `read_contents` does."""
-    reader = _Reader(inflation_limit(view.size), with_hashes=with_hashes)
+    limit = inflation_limit(view.size)
+    reader = _Reader(limit, with_hashes=with_hashes, with_code_hashes=with_code_hashes)
     return reader.part(view, name, 0)
 
 
@@ -126,6 +131,7 @@ class _Reader:
 
     inflatable: int
     with_hashes: bool = False
+    with_code_hashes: bool = False
     visit: Visit | None = None
     next_index: int = 0
     opened: set[Path] = field(default_factory=set)
@@ -282,6 +288,8 @@ class _Reader:
         if self.visit is not None:
             return image
         code = read_device_code(content)
+        if code is not None and self.with_code_hashes:
+            code = _hashed(code, content)
         return _described(image, code) if code is not None else image
 
 
@@ -296,6 +304,12 @@ def _described(image: Image, code: DeviceCode) -> Image:
     if image.container is not None:
         return image
     return replace(image, triple=image.triple or code.triple, arch=image.arch or code.arch)
+
+
+def _hashed(code: DeviceCode, content: ByteView) -> DeviceCode:
+    hashes = hash_kernels(content, {kernel.name for kernel in code.kernels})
+    kernels = (replace(kernel, code_sha256=hashes.get(kernel.name, "")) for kernel in code.kernels)
+    return replace(code, kernels=tuple(kernels))
 
 
 def _named_after_image(part: Part) -> Part:

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mlir_offload.offload.compression import inflate, inflation_limit
-from mlir_offload.offload.elf import read_elf
 from mlir_offload.offload.padding import skip_zeros
 from mlir_offload.toolchain.byte_view import ByteView, memory_view
 from mlir_offload.toolchain.errors import CompatibilityError
@@ -35,7 +34,6 @@ _FLAG_ZSTD = 0x8000
 _FLAG_SCRAMBLED = 0x10000
 _SUFFIXES = ((0x100000, "a"), (0x200000, "f"))
 _ALIGNMENT = 8
-_ENTRY_FUNCTION = 0x10  # STO_CUDA_ENTRY
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +109,6 @@ def read_fatbins(view: ByteView) -> tuple[FatbinImage, ...]:
 def iterate_fatbins(view: ByteView) -> Iterator[FatbinImage]:
     """Return what `read_fatbins` returns one by one, so that damage hides only what follows it."""
     return _images_within_limit(view.part(0, view.size, "fat binary", form=_FORM))
-
-
-def cubin_kernels(cubin: bytes, *, location: str = "") -> frozenset[str]:
-    """Return the kernels that a cubin, relocatable or linked, defines."""
-    elf = read_elf(memory_view(cubin, location=location))
-    return frozenset(
-        symbol.name
-        for symbol in elf.symbols(".symtab")
-        if symbol.is_function and symbol.section > 0 and symbol.other & _ENTRY_FUNCTION
-    )
 
 
 def _images_within_limit(view: ByteView) -> Iterator[FatbinImage]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mlir_offload.offload.abi import fatbinary_lost_image_option, load_abi
+from mlir_offload.offload.ptxas_adapter import ptxas_script
 from mlir_offload.toolchain.errors import InputOutputError
 
 if TYPE_CHECKING:
@@ -44,13 +45,17 @@ exec {program} "$@"
 
 @dataclass(frozen=True, slots=True)
 class CudaTools:
-    """The files of a CUDA installation that a device link needs, wherever they lie."""
+    """The files of a CUDA installation that a device link needs, wherever they lie.
+
+    `source_time` is what ptxas is to take for the time of every source file, None for their own.
+    """
 
     version: ToolVersion
     ptxas: Path
     nvlink: Path
     fatbinary: Path
     libdevice: Path | None = None
+    source_time: int | None = field(default=None, kw_only=True)
 
 
 def needs_adapter(llvm_major: int, cuda: ToolVersion) -> bool:
@@ -66,7 +71,7 @@ def write_cuda_directory(directory: Path, tools: CudaTools, llvm_major: int) -> 
     Raises InputOutputError where a file cannot be written.
     """
     try:
-        _place_tool(tools.ptxas, directory / "bin" / "ptxas")
+        _place_ptxas(directory / "bin", tools)
         _place_tool(tools.nvlink, directory / "bin" / "nvlink")
         _place_fatbinary(directory / "bin", tools, llvm_major)
         _write_version(directory / "include", tools.version)
@@ -91,6 +96,14 @@ def _place_fatbinary(folder: Path, tools: CudaTools, llvm_major: int) -> None:
         program = folder / "fatbinary.bin"
         _place_tool(tools.fatbinary, program)
     _write_executable(folder / "fatbinary", fatbinary_script(program))
+
+
+def _place_ptxas(folder: Path, tools: CudaTools) -> None:
+    program = folder / "ptxas"
+    _place_tool(tools.ptxas, program)
+    if tools.source_time is not None:
+        program = program.rename(folder / "ptxas.bin")
+        _write_executable(folder / "ptxas", ptxas_script(program.absolute(), tools.source_time))
 
 
 def _place_tool(source: Path, target: Path) -> None:

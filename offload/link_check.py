@@ -140,7 +140,7 @@ def _linked_findings(item: ObjectContents) -> Iterator[Finding]:
         names = listed([f"'{kernel}'" for kernel in dict.fromkeys(name for _, name in lost)])
         option = " -shared" if ".so" in item.path.suffixes else ""
         yield Finding(
-            f"nothing registers these kernels, since it was linked without its device code: {names}",
+            f"nothing registers its kernels {names}: it was linked without its device code",
             item.location,
             f"link it again with mlir-offload{option}, or with clang --offload-link{option}",
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -9,9 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from mlir_offload.driver import __version__
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("driver", "translate", "offload", "toolchain")
-SHIPPED = {".py", ".yaml", ".json", ".html", ".css", ".js", ".c", ".h", ".ll", ".sh", ".typed"}
+SHIPPED = {
+    *(".py", ".yaml", ".json", ".html", ".css", ".js", ".c", ".h", ".ll", ".sh", ".typed"),
+    *(".cmake", ".in", ".mlir", ".pc"),
+}
 NOT_SHIPPED = {Path("toolchain/setup.sh")}
 
 
@@ -63,8 +70,63 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_holds_every_module_table_and_runtime_source(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        held = {name for name in archive.namelist() if ".dist-info/" not in name}
+        names = archive.namelist()
+    held = {name for name in names if ".dist-info/" not in name and ".data/" not in name}
     assert held == _files_of_the_tree()
+
+
+def test_cmake_finds_the_package_of_an_installed_wheel_by_path(wheel: Path, tmp_path: Path) -> None:
+    prefix = tmp_path / "prefix"
+    pip = (sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--prefix", prefix, wheel)
+    subprocess.run(pip, check=True, capture_output=True)
+    (tmp_path / "CMakeLists.txt").write_text(
+        f"cmake_minimum_required(VERSION 3.25)\n"
+        f"find_package(MLIROffload {__version__} EXACT REQUIRED)\n"
+        f"project(found LANGUAGES NONE)\n"
+        f'message(STATUS "modules: ${{CMAKE_MODULE_PATH}}")\n'
+        f"get_target_property(headers MLIROffload::headers INTERFACE_INCLUDE_DIRECTORIES)\n"
+        f'message(STATUS "headers: ${{headers}}")\n',
+        encoding="utf-8",
+    )
+    site = next(prefix.glob("lib*/python*/site-packages"))
+    path = f"{prefix / 'bin'}:{os.environ['PATH']}"
+    others = {name: value for name, value in os.environ.items() if name != "MLIROffload_DIR"}
+    configured = subprocess.run(
+        (Path(sys.executable).with_name("cmake"), "-S", tmp_path, "-B", tmp_path / "build"),
+        env={**others, "PATH": path, "PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    said = dict(re.findall(r"^-- (modules|headers): (.*)$", configured.stdout, re.MULTILINE))
+    assert (Path(said["modules"]) / "CMakeMLIRInformation.cmake").is_relative_to(site)
+    assert (Path(said["modules"]) / "CMakeMLIRInformation.cmake").exists()
+    assert (Path(said["headers"]) / "mlir_offload.h").exists()
+
+
+@pytest.mark.parametrize("asked", ["0.0.9", "0.1.0", "0.1.9", "0.2", "1", "0.1", "0"])
+def test_cmake_takes_the_version_for_its_minor_release_only(asked: str, tmp_path: Path) -> None:
+    parts = asked.split(".")
+    script = tmp_path / "asked.cmake"
+    script.write_text(
+        f"set(PACKAGE_FIND_VERSION {asked})\n"
+        f"set(PACKAGE_FIND_VERSION_COUNT {len(parts)})\n"
+        f"set(PACKAGE_FIND_VERSION_MAJOR {parts[0]})\n"
+        f"set(PACKAGE_FIND_VERSION_MINOR {parts[1] if len(parts) > 1 else 0})\n"
+        f'include("{ROOT}/toolchain/cmake/MLIROffloadConfigVersion.cmake")\n'
+        f'message(STATUS "${{PACKAGE_VERSION}} ${{PACKAGE_VERSION_COMPATIBLE}}")\n',
+        encoding="utf-8",
+    )
+    cmake = Path(sys.executable).with_name("cmake")
+    said = subprocess.run((cmake, "-P", script), capture_output=True, text=True, check=True)
+    version, _, compatible = said.stdout.removeprefix("-- ").strip().partition(" ")
+    assert version == __version__
+    assert (compatible == "TRUE") == (asked in {"0", "0.1", "0.1.0"})
+
+
+def test_pkg_config_says_the_version_of_the_driver() -> None:
+    text = (ROOT / "toolchain" / "pkgconfig" / "mlir-offload.pc").read_text(encoding="utf-8")
+    assert f"\nVersion: {__version__}\n" in text
 
 
 def test_the_wheel_installs_the_command(wheel: Path) -> None:

@@ -23,18 +23,25 @@ Environment = tuple[tuple[str, str], ...]
 class Command:
     """A program call: argv, what it changes in the environment, its working directory.
 
-    What is not urgent (`in_background`) runs when no other program wants the processors.
+    What is not urgent (`in_background`) runs when no other program wants the processors. The
+    descriptors in `inherited` stay open in the program.
     """
 
     argv: tuple[str, ...]
     environment: Environment = ()
     cwd: Path | None = None
     in_background: bool = False
+    inherited: tuple[int, ...] = ()
 
     @property
     def program(self) -> str:
         """Return the file name of the program."""
         return Path(self.argv[0]).name
+
+    @property
+    def shares_jobs(self) -> bool:
+        """Return whether the program is told to ask the jobserver for its jobs."""
+        return any(argument.endswith("-jobs=jobserver") for argument in self.argv)
 
     def __str__(self) -> str:
         """Return a line that can be pasted into a shell."""
@@ -144,6 +151,7 @@ def _open(command: Command, *, has_input: bool) -> subprocess.Popen[str]:
             stderr=subprocess.PIPE,
             env={**os.environ, **dict(command.environment)},
             cwd=command.cwd,
+            pass_fds=command.inherited,
             encoding="utf-8",
             errors="surrogateescape",
             # No session of its own: Linux schedules sessions as groups, and a priority counts

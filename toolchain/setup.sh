@@ -22,6 +22,7 @@ test)
             clang-16 clang-tools-16 lld-16 llvm-16
             clang-15 clang-tools-15 lld-15 llvm-15
             rocm-device-libs libamdhip64-dev chromium gdb
+            cmake ninja-build make g++ pkg-config
             ccache redis-tools nginx"
   extras="[cuda,dev]"
   ;;

@@ -38,6 +38,7 @@ _VARIABLE = re.compile(
 _EMISSION_KIND = re.compile(
     r"^(!\d+ = distinct !DICompileUnit\(.*\bemissionKind: )\w+", re.MULTILINE
 )
+_PTX_FILE = re.compile(r'^[ \t]*\.file[ \t]+\d+[ \t]+"(?:[^"\\\n]|\\.)*"(?=[ \t]*$)', re.MULTILINE)
 _DYNAMIC_SHARED = re.compile(
     r"^(?P<head>@[-\w$.]+ = )internal (?P<body>addrspace\(3\) global \[0 x i8\]) undef",
     re.MULTILINE,
@@ -76,6 +77,15 @@ def nvptx_device_ir(ll_text: str, *, kernels: Collection[str], llvm_major: int) 
         return f"define {marked}@{name}"
 
     return _DEFINE.sub(relinked, text)
+
+
+def with_file_times(ptx: str, seconds: int) -> str:
+    """Return PTX whose `.file` directives give time and size.
+
+    Where they do not, ptxas -lineinfo looks for the files, and what it finds goes into the code. A
+    size or time of 0 counts as not given (CUDA 13.0).
+    """
+    return _PTX_FILE.sub(rf"\g<0>, {max(seconds, 1)}, 1", ptx)
 
 
 def needs_libdevice(ll_text: str) -> bool:

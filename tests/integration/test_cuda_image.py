@@ -15,7 +15,8 @@ from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.anchor import empty_image_command, render_anchor, targets_to_anchor
 from mlir_offload.offload.annotate import annotate_host
 from mlir_offload.offload.coverage import KernelImage, check_coverage, held_kernels
-from mlir_offload.offload.fatbin import cubin_kernels, read_fatbins
+from mlir_offload.offload.device_code import image_kernels
+from mlir_offload.offload.fatbin import read_fatbins
 from mlir_offload.offload.fatbinary_adapter import CudaTools, write_cuda_directory
 from mlir_offload.offload.host_module import kernel_signatures
 from mlir_offload.offload.image import DeviceImage, ImageKind, image_kind_of
@@ -172,7 +173,7 @@ def test_cubins_of_two_architectures_link_and_register(
     build = Build(major, cuda, tmp_path)
     archs = ("sm_80", "sm_90")
     cubins = {arch: [build.cubin(name, arch) for name in MODULES] for arch in archs}
-    assert cubin_kernels(cubins["sm_80"][0].read_bytes()) == {"saxpy", "other"}
+    assert image_kernels(memory_view(cubins["sm_80"][0].read_bytes())) == {"saxpy", "other"}
     host = build.host_object(cubins)
     program = build.link(host)
     check_coverage(program, read_objects(host))

@@ -301,6 +301,28 @@ def test_the_name_of_a_file_tells_nothing(
     assert ": cubin, " in said.out
 
 
+@pytest.mark.llvm(22)
+def test_the_hash_of_code_tells_which_kernel_changed(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    hashes = []
+    for number in (1, 2):
+        source = tmp_path / "k.c"
+        kernels = (
+            f"kernel void {k}(global int *p) {{ *p = {v}; }}" for k, v in (("a", 7), ("b", number))
+        )
+        source.write_text("\n".join(kernels), encoding="utf-8")
+        clang = [str(LLVM / "clang"), "-x", "cl", "--target=amdgcn-amd-amdhsa", "-mcpu=gfx90a"]
+        output = ["-nogpulib", "-c", "k.c", "-o", "k.o"]
+        subprocess.run([*clang, *output], cwd=tmp_path, check=True)
+        said = inspect(mlir_offload, "--json", "--code-hashes", tmp_path / "k.o")
+        (file,) = json.loads(said.out)["files"]
+        (image,) = file["images"]
+        hashes.append({kernel["name"]: kernel["code_sha256"] for kernel in image["kernels"]})
+    assert hashes[0]["a"] == hashes[1]["a"] != ""
+    assert hashes[0]["b"] != hashes[1]["b"]
+
+
 def test_wrong_options_are_errors_of_the_command_line(mlir_offload: list[str]) -> None:
     assert inspect(mlir_offload).status == 2
     assert inspect(mlir_offload, "--bogus", "x").status == 2

@@ -14,10 +14,12 @@ import pytest
 from mlir_offload.driver.choose import choose_toolkit, places_for
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.anchor import render_anchor
-from mlir_offload.offload.binary import parse_binary
-from mlir_offload.offload.fatbin import cubin_kernels, read_fatbins
+from mlir_offload.offload.binary import read_binary
+from mlir_offload.offload.device_code import image_kernels
+from mlir_offload.offload.fatbin import read_fatbins
 from mlir_offload.offload.fatbinary_adapter import CudaTools, write_cuda_directory
 from mlir_offload.offload.objects import read_objects
+from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.process import ProcessRunner
 
@@ -89,7 +91,7 @@ def test_the_same_arguments_give_the_bytes_of_the_packager(major: int, package: 
 def test_several_files_of_an_image_are_several_images(package: Package) -> None:
     completed = package(f"--image=file=a.bc,{CUDA},file=b.o", "-o=out", "--for-clang", "16")
     assert (completed.returncode, completed.stderr) == (0, "")
-    images = parse_binary((package.directory / "out").read_bytes())
+    images = read_binary(memory_view((package.directory / "out").read_bytes()))
     assert [image.data for image in images] == [BITCODE, BITCODE + b" and more"]
 
 
@@ -111,7 +113,7 @@ def test_images_come_from_a_redirected_input_and_go_to_a_pipe(package: Package) 
     argv = [*package.command, "package", f"--image=file=-,{CUDA}", "--for-clang=22", "-o", "-"]
     with (package.directory / "a.bc").open("rb") as source:
         completed = subprocess.run(argv, stdin=source, capture_output=True, check=True)
-    (image,) = parse_binary(completed.stdout)
+    (image,) = read_binary(memory_view(completed.stdout))
     assert image.data == BITCODE
 
 
@@ -170,7 +172,7 @@ def test_an_output_that_cannot_be_written_is_an_error(
 
 def test_an_image_may_be_its_own_output(package: Package) -> None:
     assert package(f"--image=file=a.bc,{CUDA}", "--for-clang=22", "-o", "a.bc").returncode == 0
-    (image,) = parse_binary((package.directory / "a.bc").read_bytes())
+    (image,) = read_binary(memory_view((package.directory / "a.bc").read_bytes()))
     assert image.data == BITCODE
 
 
@@ -219,7 +221,7 @@ class Link:
             for fatbin in contents.fatbins
             for image in read_fatbins(fatbin)
             if image.kind == "elf"
-            for kernel in cubin_kernels(image.content.whole())
+            for kernel in image_kernels(image.content)
         )
 
 

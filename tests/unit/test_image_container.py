@@ -12,7 +12,7 @@ from mlir_offload.driver.image_container import (
     unpack_image,
     write_image,
 )
-from mlir_offload.offload.binary import parse_binary
+from mlir_offload.offload.binary import read_binary
 from mlir_offload.offload.host_module import kernel_signatures
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import VerificationError
@@ -43,7 +43,7 @@ def test_an_image_and_its_kernels_come_out_as_they_went_in(container: Path, tmp_
 
 
 def test_it_is_an_offload_binary(container: Path) -> None:
-    (image,) = parse_binary(container.read_bytes())
+    (image,) = read_binary(memory_view(container.read_bytes()))
 
     assert (image.kind, image.arch, image.data) == ("cuda", "sm_90", IMAGE)
 

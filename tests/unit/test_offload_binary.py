@@ -9,10 +9,10 @@ import zstandard
 from support.offload_binary import Image, compressed, write
 
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.binary import parse_binary, read_binary
+from mlir_offload.offload.binary import read_binary
 from mlir_offload.offload.image import DeviceImage, ImageKind
 from mlir_offload.offload.packager import serialize_binary, string_table
-from mlir_offload.toolchain.byte_view import open_view
+from mlir_offload.toolchain.byte_view import memory_view, open_view
 from mlir_offload.toolchain.errors import VerificationError
 from mlir_offload.toolchain.target import Kind, Target
 
@@ -46,7 +46,7 @@ def test_strings_come_in_the_order_of_the_release(major: int, strings: str) -> N
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 1000])
 def test_what_is_written_is_read_again(major: int, size: int) -> None:
     images = [image(data=bytes(size)), image(HOST, b"\x7fELF" * size), image(feature="+ptx83")]
-    first, second, third = parse_binary(serialize_binary(images, load_abi(major)))
+    first, second, third = read_binary(memory_view(serialize_binary(images, load_abi(major))))
     assert (first.kind, first.triple, first.arch) == ("cuda", CUDA.triple, "sm_70")
     assert first.data == bytes(size)
     assert (second.kind, second.triple, second.arch) == ("openmp", HOST.triple, "")
@@ -68,14 +68,14 @@ def test_strings_that_end_others_share_their_bytes() -> None:
 
 
 def test_nothing_is_read_from_nothing() -> None:
-    assert parse_binary(b"") == ()
+    assert read_binary(memory_view(b"")) == ()
 
 
 def test_kinds_of_other_producers_keep_their_names() -> None:
     data = bytearray(serialize_binary([image()], load_abi(22)))
     for code, name in ((3, "hip"), (4, "hip"), (8, "sycl"), (0, "none"), (77, "kind-77")):
         data[34:36] = code.to_bytes(2, "little")
-        assert parse_binary(bytes(data))[0].kind == name
+        assert read_binary(memory_view(bytes(data)))[0].kind == name
 
 
 @pytest.mark.parametrize(
@@ -96,13 +96,13 @@ def test_damage_is_reported_with_offset_and_field(offset: int, value: bytes, fie
     data = bytearray(serialize_binary([image()], load_abi(22)))
     data[offset : offset + len(value)] = value
     with pytest.raises(VerificationError, match=field) as caught:
-        parse_binary(bytes(data), location="a.o")
+        read_binary(memory_view(bytes(data), location="a.o"))
     assert caught.value.location == "a.o"
 
 
 def test_stray_bytes_after_a_binary_are_refused() -> None:
     with pytest.raises(VerificationError, match="header at offset 152"):
-        parse_binary(serialize_binary([image()], load_abi(22)) + bytes(8))
+        read_binary(memory_view(serialize_binary([image()], load_abi(22)) + bytes(8)))
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -112,7 +112,7 @@ def test_images_of_a_newer_container_are_read(version: int) -> None:
         Image(b"", (("arch", ""), ("triple", "x86_64-pc-linux-gnu")), 1, 1, flags=1),
         Image(b"\0" * 9, (), 0, 4),
     ]
-    read = parse_binary(write(images, version) + write(images[:1], version))
+    read = read_binary(memory_view(write(images, version) + write(images[:1], version)))
     assert [image.data for image in read] == [b"first", b"", b"\0" * 9, b"first"]
     assert [image.kind for image in read] == ["cuda", "openmp", "hip", "cuda"]
     assert [image.flags for image in read] == [0, 1, 0, 0]
@@ -121,7 +121,7 @@ def test_images_of_a_newer_container_are_read(version: int) -> None:
 
 
 def test_a_value_with_a_size_may_hold_nul_bytes() -> None:
-    (read,) = parse_binary(write([Image(b"", (("symbols", "one\0two"),))], 2))
+    (read,) = read_binary(memory_view(write([Image(b"", (("symbols", "one\0two"),))], 2)))
     assert read.strings == (("symbols", "one\0two"),)
 
 
@@ -129,7 +129,7 @@ def test_a_value_with_a_size_may_hold_nul_bytes() -> None:
 def test_compressed_containers_are_read(compress: Callable[[bytes], bytes]) -> None:
     images = [Image(bytes(5000)), Image(b"second")]
     data = compressed(write(images, 3), compress) + write([Image(b"plain")], 3)
-    read = parse_binary(data)
+    read = read_binary(memory_view(data))
     assert [image.data for image in read] == [bytes(5000), b"second", b"plain"]
     assert read[1].arch == "sm_90"
 
@@ -149,7 +149,7 @@ def test_a_wrong_size_of_compressed_content_is_reported(
 ) -> None:
     data = compressed(write([Image(bytes(5000))], 3), compress, size)
     with pytest.raises(VerificationError, match=field):
-        parse_binary(data)
+        read_binary(memory_view(data))
 
 
 def test_an_image_is_a_view_of_the_file(tmp_path: Path) -> None:
@@ -163,5 +163,5 @@ def test_an_image_is_a_view_of_the_file(tmp_path: Path) -> None:
 
 def test_strings_that_are_no_text_can_be_shown() -> None:
     data = serialize_binary([image(feature="+ptx83")], load_abi(22)).replace(b"+ptx", b"\xff\x1bpt")
-    (read,) = parse_binary(data)
+    (read,) = read_binary(memory_view(data))
     assert dict(read.strings)["feature"] == "\\xff\x1bpt83"

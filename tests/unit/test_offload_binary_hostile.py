@@ -20,7 +20,7 @@ from support.hostile import (
 from support.offload_binary import Image, compressed, write
 
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.binary import PackagedImage, parse_binary
+from mlir_offload.offload.binary import PackagedImage, read_binary
 from mlir_offload.offload.packager import ImageRecord, image_argument, record_parts
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import VerificationError
@@ -47,7 +47,7 @@ MULTIPLE = 48
 
 
 def read(data: bytes) -> tuple[PackagedImage, ...]:
-    images = parse_binary(data)
+    images = read_binary(memory_view(data))
     for image in images:
         assert image.content.size <= max(len(data), 1 << 16) * 257
     return images
@@ -167,7 +167,7 @@ def test_what_is_written_is_read_again(
         part if isinstance(part, bytes) else part.whole() for part in record_parts(record)
     )
     assert len(data) % 8 == 0
-    first, second = parse_binary(data * 2)
+    first, second = read_binary(memory_view(data * 2))
     assert first.data == second.data == content
     assert (first.kind, first.image_kind, first.flags) == (kind, image_kind, 0)
     assert first.strings == tuple((key.decode(), value.decode()) for key, value in strings)

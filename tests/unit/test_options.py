@@ -43,6 +43,12 @@ def test_inputs_and_libraries_keep_their_order_for_the_linker() -> None:
     assert options.link_items == ("a.o", "-Llib", "-lx", "b.o", "-Wl,--as-needed", "-lm")
 
 
+def test_the_linker_of_the_user_and_warnings_for_c_are_passed_on() -> None:
+    options = parse_arguments(["-Wall", "-fuse-ld=mold", "-static-libgcc", "a.o", "-Wl,-z,now"])
+    assert options.link_items == ("-fuse-ld=mold", "-static-libgcc", "a.o", "-Wl,-z,now")
+    assert options.compiler_arguments == ("-Wall",)
+
+
 def test_a_file_name_that_looks_like_an_option_stays_a_file() -> None:
     options = parse_arguments(["-c", "--", "-k.mlir"])
     assert options.inputs == (Path("-k.mlir"),)
@@ -53,7 +59,7 @@ def test_a_file_name_that_looks_like_an_option_stays_a_file() -> None:
     ("arguments", "message", "hint"),
     [
         ([], "no input files", "name at least one"),
-        (["-Q", "k.mlir"], "unknown option '-Q'", "--help"),
+        (["-zap", "k.mlir"], "unknown option '-zap'", "--help"),
         (["--offload-arhc=sm_90", "k.mlir"], "unknown option", "'--offload-arch'"),
         (["k.mlir", "-o"], "option '-o' needs a value", ""),
         (["-c", "a.mlir", "b.mlir", "-o", "x.o"], "-o names one file", "each input"),

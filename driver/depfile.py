@@ -1,0 +1,86 @@
+"""Dependency files for Make and Ninja: one rule, written as clang writes it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from mlir_offload.toolchain.errors import InputOutputError
+
+# clang's own: what reads its rules has seen lines of this length.
+_MAX_COLUMNS = 75
+_NEEDS_BACKSLASH = re.compile(r"(\\*)( )|#")
+# A word ends at white space that no backslash escapes; a backslash before a newline is white space.
+_WORD = re.compile(r"(?:\\[ #\\]|\$\$|[^ \t\n\\]|\\(?!\n))+")
+_ESCAPED = re.compile(r"(\\+)(?= )|\\(?=#)|\$(\$)")
+
+
+@dataclass(frozen=True, slots=True)
+class DepfileRequest:
+    """What the `-M` options ask for.
+
+    `targets` stand as they are written in the rule; `file` is empty where the name of the output
+    gives that of the dependency file.
+    """
+
+    is_wanted: bool = False
+    has_system_files: bool = True
+    file: str = ""
+    targets: tuple[str, ...] = ()
+    has_phony_targets: bool = False
+
+
+def quote_for_make(name: str) -> str:
+    """Return a file name as a rule spells it (`clang/lib/Frontend/DependencyFile.cpp`).
+
+    Raises InputOutputError for a name with a newline, which no rule can hold.
+    """
+    if "\n" in name:
+        msg = f"{name!r} cannot be named in a rule for Make: there is a newline in it"
+        raise InputOutputError(msg, hint="rename the file")
+    return _NEEDS_BACKSLASH.sub(_escape, name).replace("$", "$$")
+
+
+def _escape(match: re.Match[str]) -> str:
+    """Escape a space, with the backslashes before it doubled, or a `#`."""
+    return "\\#" if match[0] == "#" else f"{match[1] * 2}\\ "
+
+
+def _unescape(match: re.Match[str]) -> str:
+    """Return half of the backslashes before a space, none of what escapes a `#` or a `$`."""
+    return match[2] or "\\" * (len(match[1] or "") // 2)
+
+
+def render_rule(
+    targets: Sequence[str], sources: Sequence[str], others: Iterable[str] = (), *, phony: bool
+) -> str:
+    """Return one rule: targets as they are given, file names quoted, each once.
+
+    With `phony`, each of the others is a target without prerequisites too, so that Make goes on
+    where a file that was included has been removed.
+    """
+    files = dict.fromkeys((*sources, *others))
+    extra = [name for name in files if name not in set(sources)] if phony else []
+    rule = _wrapped([*targets[:-1], f"{targets[-1]}:", *map(quote_for_make, files)])
+    return "\n".join((rule, *(f"{quote_for_make(name)}:" for name in extra))) + "\n"
+
+
+def _wrapped(words: Sequence[str]) -> str:
+    lines = [words[0]]
+    for word in words[1:]:
+        if len(lines[-1]) + 1 + len(word) + 2 > _MAX_COLUMNS:
+            lines.append(f"  {word}")
+        else:
+            lines[-1] += f" {word}"
+    return " \\\n".join(lines)
+
+
+def read_prerequisites(text: str) -> Iterator[str]:
+    """Yield the prerequisites of the first rule of a dependency file that clang wrote."""
+    rule = re.split(r"(?<!\\)\n", text, maxsplit=1)[0]
+    words = (match[0] for match in _WORD.finditer(rule))
+    for word in words:
+        if word.endswith(":"):
+            break
+    yield from (_ESCAPED.sub(_unescape, word) for word in words)

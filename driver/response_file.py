@@ -1,0 +1,120 @@
+"""Response files: `@FILE` on the command line, and long command lines handed on through one."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from mlir_offload.toolchain.errors import InputOutputError, UsageError
+from mlir_offload.toolchain.process import Command
+
+# GCC's limit; it also ends the doubling of files that name others twice.
+_MAX_FILES = 2000
+_MAX_BYTES = 1 << 26
+_TOKEN = re.compile(
+    r"""(?:[^\s"'\\]|\\.|"(?:[^"\\]|\\.)*(?:"|\\?\Z)|'(?:[^'\\]|\\.)*(?:'|\\?\Z)|\\\Z)+""",
+    re.DOTALL,
+)
+_PIECE = re.compile(
+    r"""\\(.)|"((?:[^"\\]|\\.)*)"?|'((?:[^'\\]|\\.)*)'?|([^"'\\]+|\\\Z)""", re.DOTALL
+)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+# Kernels take an argument of up to 32 pages, and give all of them and the environment a limit.
+_MAX_ARGUMENT_BYTES = 32 * 4096 - 1
+
+
+def expand_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
+    """Return the arguments with the content of each `@FILE` in its place, up to a `--`.
+
+    Names in a file are relative to the current directory, as for clang. Raises InputOutputError for
+    a file that cannot be read, UsageError for one that names itself.
+    """
+    expanded: list[str] = []
+    open_files = {"": iter(arguments)}
+    read = 0
+    while open_files:
+        words = open_files[next(reversed(open_files))]
+        word = next(words, None)
+        if word is None:
+            open_files.popitem()
+        elif word == "--" and len(open_files) == 1:
+            expanded += (word, *words)
+        elif word.startswith("@") and word != "@":
+            read += 1
+            place = os.path.realpath(word[1:])
+            _check_nesting(word, is_open=place in open_files, read=read)
+            open_files[place] = iter(split_words(_read(word[1:])))
+        else:
+            expanded.append(word)
+    return tuple(expanded)
+
+
+def _check_nesting(word: str, *, is_open: bool, read: int) -> None:
+    if is_open or read > _MAX_FILES:
+        problem = "names itself" if is_open else f"is one of more than {_MAX_FILES}"
+        msg = f"{word}: this response file {problem}"
+        raise UsageError(msg, hint="take the @ out of it; a file name may be spelled ./@NAME")
+
+
+def _read(name: str) -> str:
+    """Return the text of a response file: UTF-16 with a byte order mark, else bytes as in argv."""
+    try:
+        with Path(name).open("rb") as stream:
+            content = stream.read(_MAX_BYTES + 1)
+    except OSError as error:
+        msg = f"@{name}: cannot read this response file: {error.strerror}"
+        hint = f"check the name; for an input whose name begins with '@' write ./@{name}"
+        raise InputOutputError(msg, hint=hint) from error
+    if len(content) > _MAX_BYTES:
+        msg = f"@{name}: a response file of more than {_MAX_BYTES} bytes"
+        raise InputOutputError(msg, hint="is it the right file?")
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        text = content.decode("utf-16", "replace")
+    else:
+        text = os.fsdecode(content.removeprefix(b"\xef\xbb\xbf"))
+    if "\0" in text:
+        msg = f"@{name}: no response file: character {text.index(chr(0))} is a NUL"
+        raise InputOutputError(msg, hint="is it the right file?")
+    return text
+
+
+def split_words(text: str) -> list[str]:
+    """Return the arguments in a response file, quoted as GCC and clang read them.
+
+    A backslash may stand before any character, inside quotes of both kinds too; the last character
+    of a file may be one that stands for itself.
+    """
+    return ["".join(map(_unquoted, _PIECE.finditer(token[0]))) for token in _TOKEN.finditer(text)]
+
+
+def _unquoted(piece: re.Match[str]) -> str:
+    escaped, double, single, plain = piece.groups()
+    quoted = double if double is not None else single
+    if quoted is not None:
+        return _ESCAPED.sub(r"\1", quoted)
+    return escaped or plain or ""
+
+
+def quote_word(argument: str) -> str:
+    """Return an argument as a response file spells it."""
+    return '"' + re.sub(r'(["\\])', r"\\\1", argument) + '"'
+
+
+def fit(command: Command, place: Path) -> Command:
+    """Return the command, its arguments in the file `place` where they are too long for a call."""
+    if not _is_too_long(command):
+        return command
+    text = "\n".join(map(quote_word, command.argv[1:]))
+    place.write_bytes(os.fsencode(text))
+    return replace(command, argv=(command.argv[0], f"@{place}"))
+
+
+def _is_too_long(command: Command) -> bool:
+    """Say whether the arguments take more than half of what the system grants with the environment."""
+    sizes = [len(os.fsencode(argument)) + 1 for argument in command.argv]
+    limit = os.sysconf("SC_ARG_MAX") // 2
+    # Each argument has a pointer too.
+    return max(sizes) > _MAX_ARGUMENT_BYTES or sum(sizes) + 8 * len(sizes) > limit

@@ -1,0 +1,65 @@
+# Find mlir-offload and ask it for its version. CMake includes this file where MLIR is enabled.
+
+if(NOT CMAKE_GENERATOR MATCHES "Ninja|Makefiles")
+  message(FATAL_ERROR
+    "The language MLIR works with the Ninja and Makefiles generators, not with \"${CMAKE_GENERATOR}\".")
+endif()
+
+# As for C: the cache or the toolchain file, then the environment, then PATH. "mlir-offload --llvm=19"
+# is a compiler with an option that goes with every call.
+set(_mlir_options ${CMAKE_MLIR_COMPILER})
+if(NOT _mlir_options)
+  separate_arguments(_mlir_options NATIVE_COMMAND "$ENV{MLIROFFLOAD}")
+endif()
+if(NOT _mlir_options)
+  set(_mlir_options mlir-offload)
+endif()
+list(POP_FRONT _mlir_options _mlir_compiler)
+list(JOIN _mlir_options " " _mlir_options)
+if(_mlir_options)
+  set(CMAKE_MLIR_COMPILER_ARG1 "${_mlir_options}" CACHE STRING "Options of every call of the MLIR compiler")
+  mark_as_advanced(CMAKE_MLIR_COMPILER_ARG1)
+endif()
+
+# This file is in PREFIX/lib/pythonX.Y/site-packages/mlir_offload/toolchain/cmake where pip installed it.
+find_program(_mlir_path NAMES "${_mlir_compiler}"
+  HINTS "${CMAKE_CURRENT_LIST_DIR}/../../../../../../bin" NO_CMAKE_FIND_ROOT_PATH NO_CACHE)
+if(NOT _mlir_path)
+  message(FATAL_ERROR
+    "No MLIR compiler: there is no program \"${_mlir_compiler}\".\n"
+    "Install mlir-offload so that it is on PATH, or name it: -DCMAKE_MLIR_COMPILER=/path/to/mlir-offload, "
+    "or the environment variable MLIROFFLOAD.")
+endif()
+set(CMAKE_MLIR_COMPILER "${_mlir_path}")
+set(CMAKE_MLIR_COMPILER "${_mlir_path}" CACHE FILEPATH "MLIR compiler" FORCE)
+mark_as_advanced(CMAKE_MLIR_COMPILER)
+
+if(NOT CMAKE_MLIR_COMPILER_ID)
+  execute_process(COMMAND "${CMAKE_MLIR_COMPILER}" --version
+    OUTPUT_VARIABLE _mlir_printed ERROR_VARIABLE _mlir_printed RESULT_VARIABLE _mlir_status)
+  if(NOT _mlir_printed MATCHES "^mlir-offload ([0-9][0-9.]*)")
+    string(STRIP "${_mlir_printed}" _mlir_printed)
+    if(_mlir_status EQUAL 0)
+      string(REGEX REPLACE "\n.*" "" _mlir_printed "${_mlir_printed}")
+    endif()
+    message(FATAL_ERROR
+      "The MLIR compiler\n  \"${CMAKE_MLIR_COMPILER}\"\nis not mlir-offload: "
+      "with --version it ends with status ${_mlir_status} and prints\n  ${_mlir_printed}")
+  endif()
+  set(CMAKE_MLIR_COMPILER_ID MLIROffload)
+  set(CMAKE_MLIR_COMPILER_VERSION "${CMAKE_MATCH_1}")
+  message(STATUS "The MLIR compiler identification is mlir-offload ${CMAKE_MLIR_COMPILER_VERSION}")
+endif()
+
+# ar and ranlib, for a project without C.
+set(_CMAKE_PROCESSING_LANGUAGE MLIR)
+include(CMakeFindBinUtils)
+unset(_CMAKE_PROCESSING_LANGUAGE)
+
+configure_file("${CMAKE_CURRENT_LIST_DIR}/CMakeMLIRCompiler.cmake.in"
+  "${CMAKE_PLATFORM_INFO_DIR}/CMakeMLIRCompiler.cmake" @ONLY)
+
+foreach(_mlir_name options compiler path printed status)
+  unset(_mlir_${_mlir_name})
+endforeach()
+unset(_mlir_name)

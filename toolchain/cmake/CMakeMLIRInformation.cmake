@@ -1,0 +1,73 @@
+# How MLIR is compiled and linked. CMake includes this file in each directory that enables MLIR.
+
+set(CMAKE_MLIR_COMPILE_OPTIONS_PIC -fPIC)
+set(CMAKE_MLIR_COMPILE_OPTIONS_PIE -fPIC)
+set(CMAKE_MLIR_COMPILE_OPTIONS_TARGET --target=)
+set(CMAKE_MLIR_COMPILE_OPTIONS_SYSROOT --sysroot=)
+set(CMAKE_MLIR_VERBOSE_FLAG -v)
+
+# Both generators read the dependencies that the compiler writes.
+set(CMAKE_DEPFILE_FLAGS_MLIR "-MD -MT <DEP_TARGET> -MF <DEP_FILE>")
+set(CMAKE_MLIR_DEPFILE_FORMAT gcc)
+set(CMAKE_MLIR_DEPENDS_USE_COMPILER TRUE)
+
+set(CMAKE_SHARED_LIBRARY_MLIR_FLAGS -fPIC)
+set(CMAKE_SHARED_LIBRARY_CREATE_MLIR_FLAGS -shared)
+set(CMAKE_SHARED_MODULE_CREATE_MLIR_FLAGS -shared)
+set(CMAKE_SHARED_LIBRARY_SONAME_MLIR_FLAG -Wl,-soname,)
+set(CMAKE_SHARED_LIBRARY_RUNTIME_MLIR_FLAG -Wl,-rpath,)
+set(CMAKE_SHARED_LIBRARY_RUNTIME_MLIR_FLAG_SEP :)
+set(CMAKE_SHARED_LIBRARY_RPATH_LINK_MLIR_FLAG -Wl,-rpath-link,)
+set(CMAKE_EXECUTABLE_RUNTIME_MLIR_FLAG -Wl,-rpath,)
+set(CMAKE_EXECUTABLE_RUNTIME_MLIR_FLAG_SEP :)
+set(CMAKE_EXECUTABLE_RPATH_LINK_MLIR_FLAG -Wl,-rpath-link,)
+set(CMAKE_EXE_EXPORTS_MLIR_FLAG -Wl,--export-dynamic)
+set(CMAKE_MLIR_LINKER_WRAPPER_FLAG -Wl,)
+set(CMAKE_MLIR_LINKER_WRAPPER_FLAG_SEP ,)
+set(CMAKE_MLIR_RESPONSE_FILE_LINK_FLAG @)
+# Not in the rule below, but in the response file that Ninja makes of a long line.
+set(CMAKE_INCLUDE_FLAG_MLIR -I)
+
+string(APPEND CMAKE_MLIR_FLAGS_INIT " $ENV{MLIROFFLOADFLAGS}")
+string(APPEND CMAKE_MLIR_FLAGS_DEBUG_INIT " -O0 -g")
+string(APPEND CMAKE_MLIR_FLAGS_RELEASE_INIT " -O3")
+string(APPEND CMAKE_MLIR_FLAGS_RELWITHDEBINFO_INIT " -O2 -g")
+string(APPEND CMAKE_MLIR_FLAGS_MINSIZEREL_INIT " -O2")
+cmake_initialize_per_config_variable(CMAKE_MLIR_FLAGS "Flags used by the MLIR compiler")
+
+include(CMakeCommonLanguageInclude)
+
+# CMake knows launchers for languages of its own only.
+if(NOT CMAKE_MLIR_COMPILER_LAUNCHER AND DEFINED ENV{CMAKE_MLIR_COMPILER_LAUNCHER})
+  set(CMAKE_MLIR_COMPILER_LAUNCHER "$ENV{CMAKE_MLIR_COMPILER_LAUNCHER}" CACHE STRING "Launcher of the MLIR compiler")
+endif()
+list(JOIN CMAKE_MLIR_COMPILER_LAUNCHER " " _mlir_launcher)
+
+# MLIR has no preprocessor: definitions and include directories are for the other sources of a target.
+set(CMAKE_MLIR_COMPILE_OBJECT
+  "${_mlir_launcher} <CMAKE_MLIR_COMPILER> <FLAGS> -o <OBJECT> -c <SOURCE>")
+set(CMAKE_MLIR_LINK_EXECUTABLE
+  "<CMAKE_MLIR_COMPILER> <FLAGS> <CMAKE_MLIR_LINK_FLAGS> <LINK_FLAGS> <OBJECTS> -o <TARGET> <LINK_LIBRARIES>")
+set(CMAKE_MLIR_CREATE_SHARED_LIBRARY
+  "<CMAKE_MLIR_COMPILER> <CMAKE_SHARED_LIBRARY_MLIR_FLAGS> <LANGUAGE_COMPILE_FLAGS> <LINK_FLAGS> <CMAKE_SHARED_LIBRARY_CREATE_MLIR_FLAGS> <SONAME_FLAG><TARGET_SONAME> -o <TARGET> <OBJECTS> <LINK_LIBRARIES>")
+set(CMAKE_MLIR_CREATE_SHARED_MODULE "${CMAKE_MLIR_CREATE_SHARED_LIBRARY}")
+set(CMAKE_MLIR_ARCHIVE_CREATE "<CMAKE_AR> qc <TARGET> <LINK_FLAGS> <OBJECTS>")
+set(CMAKE_MLIR_ARCHIVE_APPEND "<CMAKE_AR> q <TARGET> <LINK_FLAGS> <OBJECTS>")
+set(CMAKE_MLIR_ARCHIVE_FINISH "<CMAKE_RANLIB> <TARGET>")
+unset(_mlir_launcher)
+
+# Options of a directory hold where its variables do, so that the property works where MLIR does.
+# A link needs the architectures for a program that uses the device and has no kernel.
+define_property(TARGET PROPERTY MLIR_OFFLOAD_ARCHITECTURES
+  BRIEF_DOCS "The devices that the MLIR sources are compiled for"
+  FULL_DOCS "A list for --offload-arch of mlir-offload: sm_NN, host, native. False: what the driver chooses."
+  INITIALIZE_FROM_VARIABLE MLIR_OFFLOAD_ARCHITECTURES)
+set(_mlir_archs "$<TARGET_PROPERTY:MLIR_OFFLOAD_ARCHITECTURES>")
+set(_mlir_option "$<$<BOOL:${_mlir_archs}>:--offload-arch=$<JOIN:${_mlir_archs},$<COMMA>>>")
+add_compile_options("$<$<COMPILE_LANGUAGE:MLIR>:${_mlir_option}>")
+add_link_options("$<$<LINK_LANGUAGE:MLIR>:${_mlir_option}>")
+unset(_mlir_archs)
+unset(_mlir_option)
+list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES MLIR_OFFLOAD_ARCHITECTURES)
+
+set(CMAKE_MLIR_INFORMATION_LOADED 1)
