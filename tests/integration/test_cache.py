@@ -134,12 +134,13 @@ def _checkout(checkout: Checkout) -> Checkout:
 
 
 def test_what_comes_from_the_cache_is_what_a_build_without_it_makes(checkout: Checkout) -> None:
-    build = checkout.cached()
-    cached = checkout.object.read_bytes()
-    checkout.build("--offload-arch=sm_80", "--no-cache")
+    build = checkout.cached("-MD")
+    files = (checkout.object, checkout.place / "k.d")
+    cached = [file.read_bytes() for file in files]
+    checkout.build("--offload-arch=sm_80", "--no-cache", "-MD")
 
     assert build.steps == ()
-    assert cached == checkout.object.read_bytes()
+    assert cached == [file.read_bytes() for file in files]
 
 
 def test_another_architecture_compiles_for_that_one_only(checkout: Checkout) -> None:
