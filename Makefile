@@ -11,4 +11,5 @@ bench:
 	.venv/bin/python tests/bench/driver.py
 	.venv/bin/python tests/bench/cpu_kernels.py
 	.venv/bin/python tests/bench/package.py
+	.venv/bin/python tests/bench/cache.py
 	.venv/bin/python tests/bench/inspection.py

@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -22,7 +23,7 @@ from mlir_offload.driver.choose import (
     choose_slots,
     choose_source_time,
     choose_targets,
-    choose_toolkit,
+    choose_toolkit_for,
     places_of,
 )
 from mlir_offload.driver.context import BuildContext
@@ -38,19 +39,18 @@ from mlir_offload.driver.jobserver import JobSlots
 from mlir_offload.driver.options import (
     MLIR_SUFFIXES,
     CompileOptions,
-    DeviceCode,
     Mode,
     parse_arguments,
 )
 from mlir_offload.driver.parallel import beside
-from mlir_offload.driver.report import render_times, show
+from mlir_offload.driver.report import render_times, show, show_note
 from mlir_offload.driver.workspace import open_workspace
-from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError, ToolchainError
+from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError
 from mlir_offload.toolchain.process import Command, Runner
-from mlir_offload.toolchain.search import SearchPlaces
 from mlir_offload.toolchain.target import Kind, Target
 
 if TYPE_CHECKING:
+    from mlir_offload.driver.launcher import Launcher
     from mlir_offload.toolchain.cuda import CudaToolkit
 
 
@@ -58,14 +58,16 @@ def build(arguments: Sequence[str], runner: Runner) -> None:
     """Do what the command line asks for. Raises MlirOffloadError; no output is written then."""
     options = parse_arguments(arguments)
     with open_workspace(options.save_temps) as workspace:
-        build_in(options, workspace, runner)
+        context = build_in(options, workspace, runner)
+        if (context.launched is not None or options.why_rebuilt) and not options.dry_run:
+            _explain(context)
 
 
-def build_in(options: CompileOptions, workspace: Path, runner: Runner) -> None:
+def build_in(options: CompileOptions, workspace: Path, runner: Runner) -> BuildContext:
     """Do what the options ask for, with intermediate files in the workspace."""
     slots = choose_slots(options)
     with contextlib.closing(slots), _named_as_given(options):
-        _build_with(slots, options, workspace, runner)
+        return _build_with(slots, options, workspace, runner)
 
 
 @contextlib.contextmanager
@@ -82,7 +84,9 @@ def _named_as_given(options: CompileOptions) -> Iterator[None]:
         raise
 
 
-def _build_with(slots: JobSlots, options: CompileOptions, workspace: Path, runner: Runner) -> None:
+def _build_with(
+    slots: JobSlots, options: CompileOptions, workspace: Path, runner: Runner
+) -> BuildContext:
     for path in options.inputs:
         check_input(path)
     check_outputs(options)
@@ -100,18 +104,29 @@ def _build_with(slots: JobSlots, options: CompileOptions, workspace: Path, runne
             write_manifest(context)
     if options.time_report:
         show(render_times(context.executor.times))
+    return context
+
+
+def _explain(context: BuildContext) -> None:
+    """Record what the outputs were made of; say what changed where the user wants to know."""
+    from mlir_offload.driver.why import explain_builds
+
+    for line in explain_builds(context, final_outputs(context.options)):
+        if context.options.why_rebuilt:
+            show_note(line)
 
 
 def _make(context: BuildContext) -> list[Path]:
     """Return the finished files in the workspace, one for each output."""
-    with ThreadPoolExecutor(max_workers=len(context.compiled) + 1) as pool:
+    with ThreadPoolExecutor(max_workers=len(context.compiled) + 2) as pool:
         _start_early(context, pool)
         # Those tools run while the rest of the compiler is being loaded.
         from mlir_offload.driver.compile import compile_inputs
         from mlir_offload.driver.link import link
         from mlir_offload.driver.preload import preload
 
-        preload(frozenset(target.kind for target in context.targets))
+        kinds = frozenset(target.kind for target in context.targets)
+        preload(kinds, launched=context.launched is not None)
         if context.options.mode is Mode.LINK:
             return [link(context)]
         compile_inputs(context)
@@ -126,6 +141,8 @@ def _start_early(context: BuildContext, pool: ThreadPoolExecutor) -> None:
         if source.suffix in MLIR_SUFFIXES:
             task = pool.submit(normalize, context, source, made.parent)
             context.pending[normalized(made.parent)] = task
+    if context.launched is not None:
+        pool.submit(context.launched.prepare, context.targets)
     if context.options.mode is Mode.LINK:
         from mlir_offload.driver.runtime import compile_runtime, host_runtime
 
@@ -139,6 +156,8 @@ def _make_context(
 ) -> BuildContext:
     """Choose tools and targets for the command line."""
     places = places_of(options)
+    launcher = _launcher(options)
+    finder = runner if launcher is None else _remembering(runner)
     contents = read_given(options)
     given = tuple(item for item in contents if item.is_relocatable)
     # Objects that call the runtime but bring no device code need a device all the same.
@@ -150,8 +169,8 @@ def _make_context(
     (llvm, cuda), _ = beside(
         partial(
             beside,
-            partial(choose_release, options, places, runner),
-            partial(_toolkit, options, places, runner, needed=Kind.CUDA in kinds),
+            partial(choose_release, options, places, finder),
+            partial(choose_toolkit_for, options, places, finder, needed=Kind.CUDA in kinds),
         ),
         # Loaded while the programs that say their release run.
         partial(import_module, "mlir_offload.driver.normalize"),
@@ -171,7 +190,7 @@ def _make_context(
     executor.note(Command(("mkdir", "-p", str(workspace))))
     path = os.pathsep.join(map(str, places.path))
     linked = tuple(item for item in contents if not item.is_relocatable)
-    return BuildContext(
+    context = BuildContext(
         options,
         llvm,
         cuda,
@@ -184,21 +203,30 @@ def _make_context(
         linked=linked,
         compiled=compiled,
     )
+    return context if launcher is None else _launching(context, launcher)
 
 
-def _toolkit(
-    options: CompileOptions, places: SearchPlaces, runner: Runner, *, needed: bool
-) -> CudaToolkit | None:
-    """Return the CUDA toolkit, or None where there is none and bitcode can be made without."""
-    if not needed:
+def _launcher(options: CompileOptions) -> Launcher | None:
+    """Return the launcher of the steps; without one, no code for it is loaded."""
+    names = {"MLIR_OFFLOAD_LAUNCHER", "MLIR_OFFLOAD_CACHE"}
+    if options.launcher is None and options.cache is None and names.isdisjoint(os.environ):
         return None
-    try:
-        return choose_toolkit(places, runner)
-    except ToolchainError:
-        makes_bitcode = options.mode is not Mode.LINK and options.device_code is DeviceCode.BITCODE
-        if places.cuda is not None or not makes_bitcode:
-            raise
-        return None
+    from mlir_offload.driver.launcher import choose_launcher
+
+    return choose_launcher(options, os.environ)
+
+
+def _remembering(runner: Runner) -> Runner:
+    from mlir_offload.driver.toolchain_id import RememberingRunner
+
+    return RememberingRunner(runner)
+
+
+def _launching(context: BuildContext, launcher: Launcher) -> BuildContext:
+    from mlir_offload.driver.launcher import LaunchedSteps, step_program
+
+    program = step_program(launcher, context.workspace)
+    return replace(context, launched=LaunchedSteps(launcher, program, context.llvm, context.cuda))
 
 
 def _check_consumer(options: CompileOptions, major: int) -> None:

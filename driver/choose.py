@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mlir_offload.driver.jobserver import JobSlots, find_jobserver
-from mlir_offload.driver.options import MLIR_SUFFIXES, CompileOptions
+from mlir_offload.driver.options import MLIR_SUFFIXES, CompileOptions, DeviceCode, Mode
 from mlir_offload.driver.report import show_note
 from mlir_offload.toolchain.errors import ToolchainError, UsageError
 from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
@@ -99,6 +99,21 @@ def choose_toolkit(places: SearchPlaces, runner: Runner) -> CudaToolkit:
     except ToolchainError as error:
         error.hint += "; or compile for the CPU with --offload-arch=host"
         raise
+
+
+def choose_toolkit_for(
+    options: CompileOptions, places: SearchPlaces, runner: Runner, *, needed: bool
+) -> CudaToolkit | None:
+    """Return the CUDA toolkit, or None where there is none and bitcode can be made without."""
+    if not needed:
+        return None
+    try:
+        return choose_toolkit(places, runner)
+    except ToolchainError:
+        makes_bitcode = options.mode is not Mode.LINK and options.device_code is DeviceCode.BITCODE
+        if places.cuda is not None or not makes_bitcode:
+            raise
+        return None
 
 
 def choose_targets(names: Sequence[str]) -> tuple[Target, ...]:

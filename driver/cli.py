@@ -142,12 +142,14 @@ def _dispatch(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
     """Call the verb, or the compiler where the first word is none."""
     first = arguments[0] if arguments else "--help"
     verb = first if first in _VERBS else ""
-    if _asks_for_help(first, arguments[1:]) and verb != "step":
+    if _asks_for_help(first, arguments[1:]) and not verb.endswith("step"):
         return _help(verb)
     if first == "--version":
         return _version(runner)
     if first.startswith(_COMPLETION):
         return _completion(first.removeprefix(_COMPLETION))
+    if "--toolchain-id" in arguments and not verb:
+        return _toolchain_id(arguments, runner)
     if verb:
         return _VERBS[verb](arguments[1:], runner)
     from mlir_offload.driver.build import build
@@ -193,6 +195,18 @@ def _step(arguments: Sequence[str], _: ProcessRunner) -> int:
     return 0
 
 
+def _hermetic(name: str, arguments: Sequence[str], runner: ProcessRunner) -> int:
+    from mlir_offload.driver.image_step import STEPS
+
+    return STEPS[name](arguments, runner)
+
+
+def _toolchain_id(arguments: Sequence[str], runner: ProcessRunner) -> int:
+    from mlir_offload.driver.toolchain_id import show_toolchain_id
+
+    return show_toolchain_id(arguments, runner)
+
+
 def _toolchains(arguments: Sequence[str], runner: ProcessRunner) -> int:
     from mlir_offload.driver.toolchains import show_toolchains
 
@@ -229,9 +243,12 @@ def _print_directory(name: str, _: Sequence[str], __: ProcessRunner) -> int:
     return 0
 
 
+# A compiler cache takes a first word without dashes for the name of an input.
+_HERMETIC_STEPS = ("--image-step", "--host-step", "--object-step")
 _VERBS: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
     "--cmake-dir": partial(_print_directory, "cmake"),
     "--pkg-config-dir": partial(_print_directory, "pkgconfig"),
+    **{name: partial(_hermetic, name) for name in _HERMETIC_STEPS},
     "extract": _extract,
     "inspect": _inspect,
     "package": _package,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from mlir_offload.driver.device import DeviceModule, compile_device, kernel_opti
 from mlir_offload.driver.normalize import normalized
 from mlir_offload.driver.options import CUDA_SUFFIX, MLIR_SUFFIXES, Mode
 from mlir_offload.driver.parallel import beside, in_parallel
-from mlir_offload.driver.split_file import SplitFiles, load_split_files
+from mlir_offload.driver.split_file import ModuleFile, SplitFiles, load_split_files
 from mlir_offload.offload.llvm_ir import assemble_command, is_written_in_process
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
 from mlir_offload.toolchain.process import Command, Completed
@@ -52,8 +52,8 @@ def compile_mlir(context: BuildContext, source: Path, directory: Path, output: P
     context.wait_for(normalized(directory))
     split = _split(context, source, directory)
     device, host = beside(
-        partial(compile_device, context, source, split.modules),
-        partial(_lower_host, context, source, split, directory),
+        partial(_make_images, context, source, split.modules),
+        partial(_make_host_ir, context, source, split, directory),
     )
     if context.options.mode is Mode.LLVM_TEXT:
         _annotate(context, source, split, device, host, output)
@@ -63,7 +63,27 @@ def compile_mlir(context: BuildContext, source: Path, directory: Path, output: P
         # clang reads the text as fast as bitcode, and writing bitcode first would cost more.
         annotated = directory / "host.annotated.ll"
         _annotate(context, source, split, device, host, annotated)
-        context.executor.tool(host_command(context, annotated, output), output)
+        _make_object(context, annotated, output)
+
+
+def _make_images(
+    context: BuildContext, source: Path, modules: Sequence[ModuleFile]
+) -> tuple[DeviceModule, ...]:
+    if context.launched is None:
+        return compile_device(context, source, modules)
+    from mlir_offload.driver.launched_step import launch_device
+
+    return launch_device(context, context.launched, source, modules)
+
+
+def _make_object(context: BuildContext, annotated: Path, output: Path) -> None:
+    compile_here = partial(context.executor.tool, host_command(context, annotated, output), output)
+    if context.launched is None or context.options.mode is Mode.ASSEMBLY:
+        compile_here()
+        return
+    from mlir_offload.driver.launched_step import launch_object
+
+    launch_object(context, context.launched, annotated, output, compile_here)
 
 
 def _write_bitcode(
@@ -85,24 +105,24 @@ def _write_bitcode(
 
 def _split(context: BuildContext, source: Path, directory: Path) -> SplitFiles:
     parts = directory / "split"
-    program = ("--from", source, "--unit-id", unit_id(source), "--llvm", str(context.consumer))
+    program = ("--from", source, "--unit-id", source.name, "--llvm", str(context.consumer))
     maps = [f"--prefix-map={prefix}" for prefix in context.options.prefix_maps]
     arguments: list[str | Path] = [normalized(directory), *program, *maps, "-o", parts]
     context.executor.step("split", arguments, decides=True)
     return load_split_files(parts)
 
 
-def unit_id(source: Path) -> str:
-    """Return what tells this file's outlined kernels from another's: its name and its content.
+def _make_host_ir(context: BuildContext, source: Path, split: SplitFiles, directory: Path) -> Path:
+    lower_here = partial(lower_host, context, source, split, directory)
+    if context.launched is None:
+        return lower_here()
+    from mlir_offload.driver.launched_step import launch_host_lowering
 
-    The directory is left out so that a checkout elsewhere gives the same bytes.
-    """
-    digest = hashlib.sha256(source.name.encode("utf-8", "surrogateescape") + b"\0")
-    digest.update(source.read_bytes())
-    return digest.hexdigest()
+    return launch_host_lowering(context, context.launched, split, directory / "host.ll", lower_here)
 
 
-def _lower_host(context: BuildContext, source: Path, split: SplitFiles, directory: Path) -> Path:
+def lower_host(context: BuildContext, source: Path, split: SplitFiles, directory: Path) -> Path:
+    """Lower the host module to LLVM IR, in a file of the directory."""
     executor, llvm = context.executor, context.llvm
     low, text = directory / "host.low.mlir", directory / "host.ll"
     command = host_pipeline_command(

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mlir_offload.driver.execute import Executor
+    from mlir_offload.driver.launcher import LaunchedSteps
     from mlir_offload.driver.options import CompileOptions
     from mlir_offload.offload.objects import ObjectContents
     from mlir_offload.toolchain.cuda import CudaToolkit
@@ -28,7 +29,7 @@ class BuildContext:
     the objects and libraries of a link hold, `linked` what shared libraries do, which had their
     device link; `compiled` tells the file that each source is compiled to; `pending` what was
     started early, by the file that it makes; `dependencies` which further files were read for a
-    source.
+    source; `launched` how steps are started under a launcher, where there is one.
     """
 
     options: CompileOptions
@@ -43,6 +44,7 @@ class BuildContext:
     linked: tuple[ObjectContents, ...] = ()
     compiled: Mapping[Path, Path] = field(default_factory=dict)
     pending: dict[Path, Future[None]] = field(default_factory=dict)
+    launched: LaunchedSteps | None = None
     dependencies: DependencyLog = field(default_factory=DependencyLog)
 
     @property

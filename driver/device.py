@@ -66,11 +66,7 @@ def kernel_options(module: ModuleFile) -> tuple[str, ...]:
 
 def _compile_module(context: BuildContext, source: Path, module: ModuleFile) -> DeviceModule:
     """Lower the module once for all targets that share the text, then make the images."""
-
-    def redux(target: Target) -> bool:
-        return can_use_redux(module.module, target)
-
-    groups = groupby(sorted(context.targets, key=redux), key=redux)
+    groups = groupby(ordered_targets(context, module), key=partial(can_use_redux, module.module))
     results = in_parallel(
         [
             partial(_compile_group, context, source, module, tuple(targets), redux=with_redux)
@@ -79,6 +75,11 @@ def _compile_module(context: BuildContext, source: Path, module: ModuleFile) -> 
     )
     images = tuple(image for _, made in results for image in made)
     return DeviceModule(module, results[0][0], images)
+
+
+def ordered_targets(context: BuildContext, module: ModuleFile) -> list[Target]:
+    """Return the targets in the order of their images: those that share a lowered text together."""
+    return sorted(context.targets, key=partial(can_use_redux, module.module))
 
 
 def _compile_group(
@@ -131,25 +132,39 @@ def _make_cuda_image(
     executor, llvm, cuda, options = context.executor, context.llvm, context.cuda, context.options
     isa = ptx_isa_for(target.arch, context.consumer, cuda)
     codegen = DeviceCodegen(target.arch, isa, options.opt_level, debug=options.debug)
-    ready, assembly, bitcode, cubin = (
-        lowered.with_suffix(f".{target.arch}.{end}") for end in ("ll", "s", "bc", "o")
-    )
+    ready, assembly = (lowered.with_suffix(f".{target.arch}.{end}") for end in ("ll", "s"))
+    image = image_file(context, lowered, target)
     release = ("--llvm", str(context.consumer))
     executor.step("nvptx-ir", (lowered, *kernel_options(module), *release, "-o", ready))
     library = None
     if needs_libdevice(lowered.read_text(encoding="utf-8")):
         library = _libdevice(cuda, source)
         context.dependencies.add(source, library, is_system=True)
-    if cuda is None or options.device_code is DeviceCode.BITCODE:
-        executor.tool(nvptx_bitcode_command(llvm, ready, bitcode, codegen, library), bitcode)
-        return ImageFile(bitcode, target, f"+ptx{isa}")
+    if cuda is None or is_bitcode(context):
+        executor.tool(nvptx_bitcode_command(llvm, ready, image.path, codegen, library), image.path)
+        return image
     executor.tool(nvptx_assembly_command(llvm, ready, assembly, codegen, library), assembly)
     if options.debug:
         timed = assembly.with_suffix(".timed.s")
         executor.step("ptx-time", (assembly, "--time", str(context.source_time), "-o", timed))
         assembly = timed
-    executor.tool(cubin_command(cuda, assembly, cubin, codegen, ()), cubin)
-    return ImageFile(cubin, target)
+    executor.tool(cubin_command(cuda, assembly, image.path, codegen, ()), image.path)
+    return image
+
+
+def is_bitcode(context: BuildContext) -> bool:
+    """Return whether GPU code is left for the link to generate."""
+    return context.cuda is None or context.options.device_code is DeviceCode.BITCODE
+
+
+def image_file(context: BuildContext, beside: Path, target: Target) -> ImageFile:
+    """Return the image that is made for a target, its file beside another one."""
+    from mlir_offload.toolchain.ptx import ptx_isa_for
+
+    if target.kind is Kind.CUDA and is_bitcode(context):
+        isa = ptx_isa_for(target.arch, context.consumer, context.cuda)
+        return ImageFile(beside.with_suffix(f".{target.arch}.bc"), target, f"+ptx{isa}")
+    return ImageFile(beside.with_suffix(f".{target.arch}.o"), target)
 
 
 def _libdevice(cuda: CudaToolkit | None, source: Path) -> Path:
@@ -169,15 +184,15 @@ def _make_cpu_image(
     level = options.opt_level
     prepared = _cpu_ir(context, source, module, lowered)
     runtime = _device_runtime(context)
-    image = lowered.with_suffix(".host.o")
+    image = image_file(context, lowered, target)
     debug = ("-g",) if options.debug else ()
     executor.tool(
         cpu_image_command(
-            llvm, prepared, runtime, image, opt_level=level, march=_HOST_MARCH, extra=debug
+            llvm, prepared, runtime, image.path, opt_level=level, march=_HOST_MARCH, extra=debug
         ),
-        image,
+        image.path,
     )
-    return ImageFile(image, target)
+    return image
 
 
 def _device_runtime(context: BuildContext) -> Path:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from mlir_offload.driver.choose import places_for
-from mlir_offload.driver.compile import unit_id
 from mlir_offload.driver.workspace import open_workspace
 from mlir_offload.offload.contents import Part, SourceKernel, SourceModule
 from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
@@ -42,7 +41,7 @@ def with_modules(part: Part, path: Path, llvm: str, runner: Runner) -> Part:
         text = _normalized(release, path, workspace / "normal.mlir", runner)
     written = path.read_bytes().decode(errors="surrogateescape")
     program = split_program(
-        text, source_text=written, unit_id=unit_id(path), llvm_major=release.version.major
+        text, source_text=written, unit_id=path.name, llvm_major=release.version.major
     )
     operations = {
         symbol_name(operation): operation

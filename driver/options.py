@@ -70,6 +70,9 @@ class CompileOptions:
     cuda_path: str = ""
     rocm_path: str = ""
     jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
+    launcher: str | None = None
+    cache: bool | None = None
+    why_rebuilt: bool = False
     compiler_arguments: tuple[str, ...] = ()
     prefix_maps: tuple[PrefixMap, ...] = ()
     depfile: DepfileRequest = field(default_factory=DepfileRequest)
@@ -213,6 +216,14 @@ def _save_temps(options: CompileOptions, value: str) -> CompileOptions:
     return replace(options, save_temps=Path(value))
 
 
+def _language(options: CompileOptions, value: str) -> CompileOptions:
+    """Accept what makes ccache wrap a whole call; the ending of a file says what it is."""
+    if value not in {"cpp-output", "none"}:
+        msg = f"-x {value}: unknown language"
+        raise UsageError(msg, hint="files are told apart by their endings; see docs/caching.md")
+    return options
+
+
 _FLAGS: Mapping[str, _Apply] = {
     "-c": _set(stop_after_compile=True),
     "-S": _set(assembly=True, stop_after_compile=True),
@@ -228,6 +239,9 @@ _FLAGS: Mapping[str, _Apply] = {
     "-###": _set(dry_run=True),
     "-ftime-report": _set(time_report=True),
     "-save-temps": _set(save_temps=Path("mlir-offload-temps")),
+    "--cache": _set(cache=True),
+    "--no-cache": _set(cache=False),
+    "--why-rebuilt": _set(why_rebuilt=True),
     "-MD": _depfile(is_wanted=True, has_system_files=True),
     "-MMD": _depfile(is_wanted=True, has_system_files=False),
     "-MP": _depfile(has_phony_targets=True),
@@ -249,6 +263,7 @@ _JOINED: Mapping[str, _Apply] = {
     "--llvm=": _store("llvm"),
     "--cuda-path=": _store("cuda_path"),
     "--rocm-path=": _store("rocm_path"),
+    "--launcher=": _store("launcher"),
     "-save-temps=": _save_temps,
     "--manifest=": _manifest,
     "-ffile-prefix-map=": _prefix_map("-ffile-prefix-map"),
@@ -269,6 +284,7 @@ _JOINED_OR_SEPARATE: Mapping[str, _Apply] = {
     "-I": _compiler_argument("-I"),
     "-D": _compiler_argument("-D"),
     "-j": _jobs,
+    "-x": _language,
     "-MF": _depfile_name,
     "-MT": _depfile_target,
     "-MQ": _quoted_depfile_target,
@@ -281,6 +297,14 @@ def parse_arguments(arguments: Sequence[str]) -> CompileOptions:
 
     Raises UsageError for an unknown option, a missing value, and options that exclude each other.
     """
+    return _consistent(read_arguments(arguments))
+
+
+def read_arguments(arguments: Sequence[str]) -> CompileOptions:
+    """Return what the arguments say, whether or not it makes sense together.
+
+    Raises UsageError for an unknown option and a missing value.
+    """
     options = CompileOptions()
     rest = list(reversed(arguments))
     only_inputs = False
@@ -292,7 +316,7 @@ def parse_arguments(arguments: Sequence[str]) -> CompileOptions:
             options = _input(options, argument)
         else:
             options = _option(options, argument, rest)
-    return _consistent(replace(options, arguments=tuple(arguments)))
+    return replace(options, arguments=tuple(arguments))
 
 
 def _option(options: CompileOptions, argument: str, rest: list[str]) -> CompileOptions:

@@ -23,9 +23,14 @@ _LATE = (
 )
 
 
-def preload(kinds: frozenset[Kind]) -> None:
+# What compiles for a kind runs in other processes then, if at all.
+_LAUNCHED = ("mlir_offload.driver.launched_step", "mlir_offload.toolchain.ptx")
+
+
+def preload(kinds: frozenset[Kind], *, launched: bool = False) -> None:
     """Start loading what a compilation for these kinds will need; return at once."""
-    names = (*_ALWAYS, *(name for kind in Kind if kind in kinds for name in _OF_KIND[kind]), *_LATE)
+    of_kinds = tuple(name for kind in Kind if kind in kinds for name in _OF_KIND[kind])
+    names = (*_ALWAYS, *(_LAUNCHED if launched else of_kinds), *_LATE)
     threading.Thread(target=_load, args=(names,), daemon=True).start()
 
 

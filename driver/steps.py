@@ -137,6 +137,17 @@ def unsplit(output: Path) -> Path:
     return output.with_suffix(".unsplit.ll")
 
 
+@step.command("unpack")
+@_source
+@click.option("--kernels", type=_PATH, required=True, help="where their heads go, as LLVM IR")
+@_output
+def _unpack(source: Path, kernels: Path, output: Path) -> None:
+    """Take the device image and the heads of its kernels out of what an image step made."""
+    from mlir_offload.driver.image_container import unpack_image
+
+    unpack_image(source, output, kernels)
+
+
 @step.command("package")
 @click.option(
     "--image", "images", multiple=True, required=True, metavar="file=,triple=,arch=,kind="

@@ -25,8 +25,9 @@ def mlir_offload() -> list[str]:
 def _own_modules() -> None:
     """Let child processes import the packages of this tree, and choose nothing by environment."""
     os.environ["PYTHONPATH"] = str(ROOT / ".importroot")
-    for name in ("MLIR_OFFLOAD_LLVM", "MLIR_OFFLOAD_DEVICE", "CUDA_PATH", "CUDA_HOME"):
-        os.environ.pop(name, None)
+    for name in list(os.environ):
+        if name.startswith(("MLIR_OFFLOAD_", "CCACHE_")) or name in {"CUDA_PATH", "CUDA_HOME"}:
+            del os.environ[name]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

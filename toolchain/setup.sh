@@ -23,7 +23,7 @@ test)
             clang-15 clang-tools-15 lld-15 llvm-15
             rocm-device-libs libamdhip64-dev chromium gdb
             cmake ninja-build make g++ pkg-config
-            zsh fish man-db groff"
+            zsh fish man-db groff ccache redis-tools nginx"
   extras="[cuda,dev]"
   ;;
 *)
@@ -45,6 +45,13 @@ if [ -n "$missing" ]; then
     command -v sudo >/dev/null || { say "not root and no sudo: install these packages first"; exit 3; }
   fi
   export DEBIAN_FRONTEND=noninteractive
+  # The tests start nginx by themselves, on a port of their own; as a service nobody needs it.
+  policy=/usr/sbin/policy-rc.d
+  if [ ! -e "$policy" ]; then
+    printf '#!/bin/sh\nexit 101\n' | $as_root tee "$policy" >/dev/null
+    $as_root chmod 755 "$policy"
+    trap '$as_root rm -f "$policy"' EXIT
+  fi
   $as_root apt-get update -qq >&2
   # Not every recommended package is wanted: they are a gigabyte of documentation and editors.
   # shellcheck disable=SC2086

@@ -40,6 +40,8 @@ _DROPPED_METADATA = ("!nvvm.annotations", "!nvvmir.version")
 # What the splitter must recognise stays a declaration while opt works on the functions around it.
 _DECLARED = re.compile(r"mo\.(?:read\.ptx\.sreg\.|static_shared|dynamic_shared|barrier$)")
 _DEFINITION_HEAD = re.compile(r"^define internal (?P<signature>.*?\)) alwaysinline")
+# As mlir-translate names every module; without it the image would hold the name of a file.
+_SOURCE_NAME = 'source_filename = "LLVMDialectModule"'
 _IDS_ARE_PURE = "nounwind willreturn speculatable memory(none)"
 
 
@@ -131,7 +133,8 @@ def finished_module(
     )
     missing = [text for name, text in support if name not in defined]
     whole = replace(device, declarations=declarations, functions=tuple(functions.values()))
-    return _render(whole, [KERNEL_TYPE, *known, *missing, *texts, *nodes.lines]), tuple(modes)
+    lines = [KERNEL_TYPE, *known, *missing, *texts, *nodes.lines]
+    return _render(whole, lines), tuple(modes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +344,7 @@ def _kept_metadata(module: DeviceModule) -> Iterable[str]:
 def _render(device: DeviceModule, extra: Sequence[str]) -> str:
     types = (line for line in device.types if not line.startswith("%mo."))
     parts = (
+        _SOURCE_NAME,
         *types,
         ITEM_TYPE,
         *(line for _, line in device.globals),

@@ -6,7 +6,7 @@ import hashlib
 import re
 import string
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from mlir_offload.toolchain.errors import SourceError
@@ -104,30 +104,33 @@ def assign_symbols(
     modules: Mapping[str, tuple[str, ...]],
     *,
     named: frozenset[str],
-    unit_id: str,
+    unit_of: Callable[[str], str],
     declared: Iterable[KernelKey] = (),
 ) -> dict[KernelKey, str]:
     """Return the symbol of each kernel, unique in the program and legal for every target.
 
     A kernel in a module that the author named keeps its name where no other module of the program
-    has a kernel of that name and NVPTX accepts it. Every other kernel is named after the unit, its
-    module and itself, so that two files outlined from equal sources link. A declared kernel has
-    the name that the file has that defines it.
+    has a kernel of that name and NVPTX accepts it. Every other kernel is named after the unit that
+    `unit_of` tells for its module, the module and itself, so that two files outlined from equal
+    sources link. A declared kernel has the name that the file has that defines it.
     """
     foreign = {key: key[1] for key in declared}
     counts = Counter(kernel for kernels in modules.values() for kernel in kernels)
     counts.update(set(foreign.values()))
-    digest = hashlib.sha256(unit_id.encode("utf-8", errors="surrogateescape")).hexdigest()
     symbols: dict[KernelKey, str] = {}
     for module, kernels in modules.items():
         for kernel in kernels:
             keeps = module in named and counts[kernel] == 1 and hex_coded(kernel) == kernel
-            unit = f"__mo_{digest[:_UNIT_DIGITS]}_{hex_coded(module)}__{hex_coded(kernel)}"
-            symbol = kernel if keeps else unit
+            symbol = kernel if keeps else _unit_symbol(unit_of(module), module, kernel)
             while symbol in symbols.values():
                 symbol += "_"
             symbols[module, kernel] = symbol
     return symbols | foreign
+
+
+def _unit_symbol(unit: str, module: str, kernel: str) -> str:
+    digest = hashlib.sha256(unit.encode("utf-8", errors="surrogateescape")).hexdigest()
+    return f"__mo_{digest[:_UNIT_DIGITS]}_{hex_coded(module)}__{hex_coded(kernel)}"
 
 
 def hex_coded(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 
 from mlir_offload.translate.async_chain import AsyncRewriter
 from mlir_offload.translate.declared import check_declared_launches, read_declared
@@ -36,6 +37,7 @@ from mlir_offload.translate.mlir_text import (
     symbol_name,
 )
 from mlir_offload.translate.pipelines import load_faults
+from mlir_offload.translate.unit import unit_of
 
 _DIVISION = re.compile(r'"arith\.(?:ceildiv[us]i|floordivsi)"\(')
 
@@ -66,8 +68,8 @@ def split_program(text: str, *, source_text: str, unit_id: str, llvm_major: int)
     """Cut the normalised program in two.
 
     `source_text` is the file as its author wrote it (bytecode decoded as latin-1); `unit_id` is
-    what tells this file from others that are linked with it. Raises SourceError for what the
-    lowering would drop or get wrong.
+    the name of that file, without its directory: a checkout elsewhere gives the same bytes. Raises
+    SourceError for what the lowering would drop or get wrong.
     """
     module = parse_module(text)
     locations = read_locations((*module.aliases, *module.tail))
@@ -84,7 +86,12 @@ def split_program(text: str, *, source_text: str, unit_id: str, llvm_major: int)
         for operation in device.values()
         for item in read_declared(operation, locations)
     }
-    symbols = assign_symbols(kernels, named=named, unit_id=unit_id, declared=declared)
+
+    @cache
+    def unit(name: str) -> str:
+        return unit_of(module, device[name], file=unit_id, source_text=source_text)
+
+    symbols = assign_symbols(kernels, named=named, unit_of=unit, declared=declared)
     faults = load_faults(llvm_major)
     modules = tuple(
         _gpu_module(module, device[name], symbols, locations, faults)

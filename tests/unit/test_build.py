@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.driver.build import _check_archs, _toolkit
+from mlir_offload.driver.build import _check_archs
+from mlir_offload.driver.choose import choose_toolkit_for
 from mlir_offload.driver.options import parse_arguments
 from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
 from mlir_offload.toolchain.process import ProcessRunner
@@ -17,7 +18,10 @@ from mlir_offload.toolchain.wish import Wish
 
 def test_bitcode_needs_no_cuda_toolkit(tmp_path: Path) -> None:
     options = parse_arguments(["-c", "--offload-arch=sm_90", "k.mlir"])
-    assert _toolkit(options, SearchPlaces(root=tmp_path), ProcessRunner(), needed=True) is None
+    assert (
+        choose_toolkit_for(options, SearchPlaces(root=tmp_path), ProcessRunner(), needed=True)
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -26,13 +30,13 @@ def test_bitcode_needs_no_cuda_toolkit(tmp_path: Path) -> None:
 def test_a_link_and_an_assembled_object_need_one(tmp_path: Path, arguments: list[str]) -> None:
     options = parse_arguments(arguments)
     with pytest.raises(ToolchainError, match="no CUDA toolkit found"):
-        _toolkit(options, SearchPlaces(root=tmp_path), ProcessRunner(), needed=True)
+        choose_toolkit_for(options, SearchPlaces(root=tmp_path), ProcessRunner(), needed=True)
 
 
 def test_a_toolkit_that_was_asked_for_must_be_there(tmp_path: Path) -> None:
     places = SearchPlaces(root=tmp_path, cuda=Wish(str(tmp_path), "--cuda-path"))
     with pytest.raises(ToolchainError, match="no CUDA toolkit there"):
-        _toolkit(parse_arguments(["-c", "k.mlir"]), places, ProcessRunner(), needed=True)
+        choose_toolkit_for(parse_arguments(["-c", "k.mlir"]), places, ProcessRunner(), needed=True)
 
 
 def test_an_architecture_is_checked_without_a_toolkit_too() -> None:

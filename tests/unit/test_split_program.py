@@ -123,7 +123,7 @@ def test_kernels_of_one_name_are_told_apart_by_module() -> None:
 
 def test_a_name_that_nvptx_refuses_is_coded() -> None:
     symbols = assign_symbols(
-        {"m": ("a.b", "a-b", "1st", "ok")}, named=frozenset({"m"}), unit_id="u"
+        {"m": ("a.b", "a-b", "1st", "ok")}, named=frozenset({"m"}), unit_of=str
     )
 
     assert symbols["m", "ok"] == "ok"
@@ -144,7 +144,7 @@ def test_a_module_of_any_name_stands_in_the_host_without_quotes() -> None:
 
 def test_equal_names_in_two_units_differ() -> None:
     one, two = (
-        assign_symbols({"m": ("k",)}, named=frozenset(), unit_id=unit)["m", "k"]
+        assign_symbols({"m": ("k",)}, named=frozenset(), unit_of={"m": unit}.__getitem__)["m", "k"]
         for unit in ("one", "two")
     )
 

@@ -1,0 +1,153 @@
+"""What a tool's file is, by its content: equal on all machines that have the same package.
+
+The code of clang and mlir-opt lies in shared libraries, so that those belong to the tool. A GNU
+build-id names the content of an ELF file and is read in no time; a file without one is hashed, once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import struct
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlir_offload.driver.memo import Memo
+from mlir_offload.offload.elf import ElfFile, read_elf
+from mlir_offload.toolchain.byte_view import CHUNK_BYTES, open_view
+from mlir_offload.toolchain.errors import InputOutputError, ToolchainError, VerificationError
+
+# Of the C library and of compression code no result depends.
+_OWN_LIBRARY = re.compile(r"lib(?:LLVM|MLIR|clang|lld|LTO|Polly)")
+_LIBRARY_PLACES = (
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/local/lib",
+    "/lib64",
+    "/usr/lib64",
+    "/usr/lib",
+)
+_NOTE = struct.Struct("<III")
+_BUILD_ID = 3
+_SHORTEST_ID_BYTES = 8
+_DYNAMIC = struct.Struct("<qQ")
+_NEEDED, _RPATH, _RUNPATH = 1, 15, 29
+# A file that has just been written may be written again within the same tick of its clock.
+_SETTLED_NS = 2_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class FileIdentity:
+    """A file of a toolchain, by its name and its content."""
+
+    name: str
+    content: str
+
+
+def program_identities(
+    programs: Iterable[tuple[str, Path]], library_path: Sequence[Path], memo: Memo
+) -> tuple[FileIdentity, ...]:
+    """Return what programs and the libraries of their own release are, each once.
+
+    `library_path` is LD_LIBRARY_PATH. Raises ToolchainError where a library is not found: without
+    it, the identity would not tell one release from another.
+    """
+    found: dict[str, FileIdentity] = {}
+    for name, program in programs:
+        places = list(library_path)
+        waiting = [(name, program)]
+        while waiting:
+            wanted, path = waiting.pop()
+            content, needed, run_path = _read_file(path, memo)
+            found[wanted] = FileIdentity(wanted, content)
+            places.extend(run_path)
+            unknown = (library for library in needed if library not in found)
+            own = [library for library in unknown if _OWN_LIBRARY.match(library)]
+            waiting.extend((library, _library(library, places, program)) for library in own)
+    return tuple(found[name] for name in sorted(found))
+
+
+def content_identity(path: Path, memo: Memo) -> str:
+    """Return `build-id:HEX` or `sha256:HEX`. Raises InputOutputError where it cannot be read."""
+    return _read_file(path, memo)[0]
+
+
+def _read_file(path: Path, memo: Memo) -> tuple[str, tuple[str, ...], tuple[Path, ...]]:
+    """Return a file's content as content_identity does, the libraries it needs and their places."""
+    build_id, entries = "", []
+    with open_view(path) as view:
+        try:
+            elf = read_elf(view)
+            build_id, entries = _build_id(elf), list(_dynamic_entries(elf))
+        except VerificationError:
+            # It is a script, or a library of bitcode.
+            pass
+    content = f"build-id:{build_id}" if build_id else f"sha256:{_digest(path, memo)}"
+    needed = tuple(text for tag, text in entries if tag == _NEEDED)
+    run_path = tuple(text for tag, text in entries if tag != _NEEDED)
+    return content, needed, tuple(_places(path, run_path))
+
+
+def _build_id(elf: ElfFile) -> str:
+    for section in elf.named(".note.gnu.build-id"):
+        view = elf.content(section)
+        name_size, size, kind = view.unpack(_NOTE, 0, "note")
+        if kind == _BUILD_ID and size >= _SHORTEST_ID_BYTES:
+            return view.read(_NOTE.size + (name_size + 3) // 4 * 4, size, "build-id").hex()
+    return ""
+
+
+def _digest(path: Path, memo: Memo) -> str:
+    """Return the SHA-256 of a file, remembered as long as the file is not touched."""
+    try:
+        status = path.stat()
+        # The time of the last change of any kind cannot be set back, as that of the content can.
+        numbers = (
+            *(status.st_dev, status.st_ino, status.st_size),
+            *(status.st_mtime_ns, status.st_ctime_ns),
+        )
+        stamp, subject = "-".join(map(str, numbers)), f"sha256 {path.resolve()}"
+        known = memo.find(subject, stamp)
+        if known is not None:
+            return known
+        digest = hashlib.sha256()
+        with path.open("rb") as stream:
+            while chunk := stream.read(CHUNK_BYTES):
+                digest.update(chunk)
+    except OSError as error:
+        msg = f"cannot read {path}: {error.strerror}"
+        raise InputOutputError(msg, hint="check its permissions") from error
+    if abs(time.time_ns() - status.st_ctime_ns) > _SETTLED_NS:
+        memo.keep(subject, stamp, digest.hexdigest())
+    return digest.hexdigest()
+
+
+def _places(file: Path, run_path: Iterable[str]) -> Iterator[Path]:
+    """Yield the directories of a run path."""
+    # The loader looks beside the real file, the links of the last step resolved.
+    origins = dict.fromkeys((str(file.parent), os.path.dirname(os.path.realpath(file))))  # noqa: PTH120
+    for text in run_path:
+        for place in text.split(":"):
+            for origin in origins:
+                yield Path(place.replace("$ORIGIN", origin).replace("${ORIGIN}", origin))
+
+
+def _dynamic_entries(elf: ElfFile) -> Iterator[tuple[int, str]]:
+    for section in elf.named(".dynamic"):
+        view = elf.content(section)
+        for tag, value in view.table(_DYNAMIC, 0, view.size // _DYNAMIC.size, "dynamic section"):
+            if tag in {_NEEDED, _RPATH, _RUNPATH}:
+                # The table of a library has megabytes of other names.
+                yield tag, elf.text_of((section.link, value))
+
+
+def _library(name: str, places: Sequence[Path], program: Path) -> Path:
+    for place in (*places, *map(Path, _LIBRARY_PLACES)):
+        if (place / name).is_file():
+            return place / name
+    msg = f"{program} needs {name}, which is in none of the usual places"
+    hint = "name its directory in LD_LIBRARY_PATH, or build without a cache"
+    raise ToolchainError(msg, hint=hint)

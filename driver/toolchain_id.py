@@ -1,0 +1,204 @@
+"""The identity of a toolchain: a short name that differs when any of its parts does."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlir_offload.driver.choose import choose_toolkit, places_of
+from mlir_offload.driver.file_identity import FileIdentity, content_identity, program_identities
+from mlir_offload.driver.memo import Memo, user_cache
+from mlir_offload.driver.options import CompileOptions, read_arguments
+from mlir_offload.toolchain.errors import MlirOffloadError, ToolchainError, UsageError
+from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
+from mlir_offload.toolchain.llvm_tools import load_llvm_table
+from mlir_offload.toolchain.process import Command, Completed, Runner
+from mlir_offload.toolchain.search import find_llvm
+from mlir_offload.toolchain.target import Kind
+
+if TYPE_CHECKING:
+    from mlir_offload.toolchain.cuda import CudaToolkit
+
+_DIGITS = 32
+_CUDA_PARTS = ("ptxas", "nvlink", "fatbinary", "libdevice")
+_PACKAGES = ("driver", "offload", "toolchain", "translate")
+_SOURCES = (".py", ".yaml", ".c", ".h")
+_CLANG_VARIABLES = ("CCC_OVERRIDE_OPTIONS", "CPATH", "C_INCLUDE_PATH")
+_CPU_INFO = Path("/proc/cpuinfo")
+_CPU_FIELDS = ("vendor_id", "cpu family", "model", "stepping", "flags")
+# Architectures whose code depends on the processor of the machine that compiles.
+_OF_THIS_MACHINE = frozenset({"host", "native"})
+
+
+@dataclass(frozen=True, slots=True)
+class ToolchainIdentity:
+    """All that decides what comes of an input: the files of the tools, our own, and settings."""
+
+    files: tuple[FileIdentity, ...]
+
+    def __str__(self) -> str:
+        """Return the short name: 32 hexadecimal digits."""
+        lines = "".join(f"{file.name} {file.content}\n" for file in self.files)
+        return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()[:_DIGITS]
+
+
+@cache
+def identify_for(
+    kind: Kind | None, llvm: LlvmToolchain, cuda: CudaToolkit | None
+) -> ToolchainIdentity:
+    """Return the identity of what makes images of a kind; None is for host code.
+
+    Images for the CPU are for the processor of this machine. Raises ToolchainError where a library
+    of a tool is not found.
+    """
+    return identify_toolchain(
+        llvm, cuda if kind is Kind.CUDA else None, with_processor=kind is Kind.OPENMP
+    )
+
+
+def identify_toolchain(
+    llvm: LlvmToolchain, cuda: CudaToolkit | None, *, with_processor: bool = False
+) -> ToolchainIdentity:
+    """Return the identity of the tools of one LLVM release, of CUDA where given, and of ourselves.
+
+    `with_processor` adds what this processor is. Raises ToolchainError where a library of a tool
+    is not found.
+    """
+    files = [FileIdentity("mlir-offload", own_identity()), *_llvm_files(llvm)]
+    files.extend(_settings())
+    if cuda is not None:
+        files.extend(_cuda_files(cuda))
+    if with_processor:
+        files.append(FileIdentity("processor", processor_identity()))
+    return ToolchainIdentity(tuple(files))
+
+
+@cache
+def _llvm_files(llvm: LlvmToolchain) -> tuple[FileIdentity, ...]:
+    """Return the programs that any step depends on, and their libraries."""
+    rows = [row.name for row in load_llvm_table().tools if row.role is not None]
+    return _programs((name, llvm.tool(name)) for name in rows if llvm.has(name))
+
+
+def _programs(programs: Iterable[tuple[str, Path]]) -> tuple[FileIdentity, ...]:
+    places = [Path(place) for place in os.environ.get("LD_LIBRARY_PATH", "").split(":") if place]
+    return program_identities(programs, places, own_memo())
+
+
+def _settings() -> Iterable[FileIdentity]:
+    """Return the variables that are set and that clang reads on top of its options."""
+    for name in _CLANG_VARIABLES:
+        if value := os.environ.get(name):
+            yield FileIdentity(name, f"sha256:{hashlib.sha256(os.fsencode(value)).hexdigest()}")
+
+
+def _cuda_files(cuda: CudaToolkit) -> Iterable[FileIdentity]:
+    parts = dict(cuda.installation.parts)
+    return [
+        FileIdentity(name, content_identity(parts[name], own_memo()))
+        for name in _CUDA_PARTS
+        if name in parts
+    ]
+
+
+def own_memo() -> Memo:
+    """Return where facts about tools are kept."""
+    return Memo(user_cache(os.environ) / "tools")
+
+
+@cache
+def own_identity() -> str:
+    """Return the hash of our own sources: our version number says too little."""
+    # In a checkout too the packages lie side by side.
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 (quick)
+    digest = hashlib.sha256()
+    for package in _PACKAGES:
+        for folder in ("", "data", "runtime"):
+            place = os.path.join(root, package, folder)  # noqa: PTH118
+            for name in sorted(os.listdir(place)) if os.path.isdir(place) else ():  # noqa: PTH112, PTH208
+                if name.endswith(_SOURCES):
+                    with open(os.path.join(place, name), "rb") as stream:  # noqa: PTH118, PTH123
+                        content = hashlib.sha256(stream.read()).hexdigest()
+                    digest.update(f"{package}/{folder}/{name} {content}\n".encode())
+    return f"sha256:{digest.hexdigest()}"
+
+
+@cache
+def processor_identity() -> str:
+    """Return what the processor is, as far as `-march=native` looks at it."""
+    try:
+        first, _, _ = _CPU_INFO.read_text(encoding="utf-8", errors="replace").partition("\n\n")
+    except OSError as error:
+        msg = f"cannot tell the processor: {_CPU_INFO}: {error.strerror}"
+        raise ToolchainError(msg, hint="build without a cache") from error
+    rows = dict(line.split(":", 1) for line in first.splitlines() if ":" in line)
+    known = {name.strip(): value.strip() for name, value in rows.items()}
+    text = "\n".join(f"{name}={known.get(name, '')}" for name in _CPU_FIELDS)
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+@dataclass(frozen=True, slots=True)
+class RememberingRunner:
+    """Run programs, but know what `--version` of one says from the last time.
+
+    What it says is kept for the content of the program and of its libraries.
+    """
+
+    runner: Runner
+
+    def run(self, command: Command, *, input_text: str | None = None) -> Completed:
+        """Run the command, or return what it left before."""
+        program, *rest = command.argv
+        if rest != ["--version"]:
+            return self.runner.run(command, input_text=input_text)
+        subject = f"version {program}"
+        stamp = _stamp(Path(program))
+        known = own_memo().find(subject, stamp) if stamp else None
+        if known is not None:
+            return Completed(command, 0, known, "")
+        completed = self.runner.run(command, input_text=input_text)
+        if completed.returncode == 0 and stamp:
+            own_memo().keep(subject, stamp, completed.stdout)
+        return completed
+
+
+def _stamp(program: Path) -> str:
+    try:
+        return str(ToolchainIdentity(_programs([(program.name, program)])))
+    except MlirOffloadError:
+        # It is no program at all, or lies where nothing is known of it: it is asked each time.
+        return ""
+
+
+def show_toolchain_id(arguments: Sequence[str], runner: Runner) -> int:
+    """Print the identity of the toolchain that the other arguments choose; with -v, its parts.
+
+    Raises UsageError where an input is named.
+    """
+    options = read_arguments([word for word in arguments if word != "--toolchain-id"])
+    if options.inputs:
+        msg = f"--toolchain-id names tools and takes no input: {options.inputs[0]}"
+        raise UsageError(msg, hint="give the options of the build only, such as --llvm=22")
+    identity = _identity_for(options, RememberingRunner(runner))
+    lines = [f"{file.name} {file.content}" for file in identity.files] if options.verbose else []
+    sys.stdout.write("\n".join((*lines, str(identity))) + "\n")
+    return 0
+
+
+def _identity_for(options: CompileOptions, runner: Runner) -> ToolchainIdentity:
+    places = places_of(options)
+    llvm = choose_llvm(find_llvm(places), places.llvm, llvm_probe(runner))
+    try:
+        cuda = choose_toolkit(places, runner)
+    except ToolchainError:
+        if places.cuda is not None:
+            raise
+        cuda = None
+    native = not _OF_THIS_MACHINE.isdisjoint(options.offload_archs)
+    return identify_toolchain(llvm, cuda, with_processor=native)

@@ -1,0 +1,386 @@
+"""Builds with ccache, on real tools and real stores: what is compiled again, and what never is."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from support import cache_servers
+from support.cuda_tools import cuda_tool
+
+from mlir_offload.driver.choose import choose_toolkit, places_for
+from mlir_offload.toolchain.cuda import CudaToolkit
+from mlir_offload.toolchain.process import ProcessRunner
+
+pytestmark = pytest.mark.llvm(22)
+
+SOURCE = (Path(__file__).parent / "inputs" / "two_kernels.mlir").read_text()
+NOTHING: Mapping[str, str] = {}
+KERNELS = ("image sm_80", "image sm_80")
+Server = Callable[[Path], AbstractContextManager[str]]
+# Stands behind ccache: what it is called with is what was not in the cache.
+NOTE_STEPS = '#!/bin/sh\nprintf "%s\\n" "$*" >>"$STEP_LOG"\nexec "$@"\n'
+
+
+@dataclass(frozen=True)
+class Build:
+    """What one call did: its exit status, what it said, and the steps that were not in the cache."""
+
+    status: int
+    stderr: str
+    steps: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A directory with a program, and the cache that its builds use."""
+
+    place: Path
+    command: tuple[str, ...]
+    cache: Path
+    launcher: Path
+    toolkit: Path
+
+    @property
+    def source(self) -> Path:
+        return self.place / "k.mlir"
+
+    @property
+    def object(self) -> Path:
+        return self.place / "k.o"
+
+    def build(
+        self, *options: str, status: int = 0, environment: Mapping[str, str] = NOTHING
+    ) -> Build:
+        log = self.place / "steps"
+        log.write_text("")
+        chosen = {"CUDA_PATH": str(self.toolkit), "XDG_CACHE_HOME": str(self.cache / "facts")}
+        cache = {"CCACHE_DIR": str(self.cache), "STEP_LOG": str(log)}
+        result = subprocess.run(
+            [*self.command, "-c", *options, self.source.name],
+            cwd=self.place,
+            env={**os.environ, **chosen, **cache, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert result.returncode == status, result.stderr
+        return Build(result.returncode, result.stderr, _steps(log))
+
+    def cached(
+        self,
+        *options: str,
+        arch: str = "sm_80",
+        status: int = 0,
+        environment: Mapping[str, str] = NOTHING,
+    ) -> Build:
+        """Build with ccache for the architecture."""
+        words = (f"--offload-arch={arch}", "--cache", f"--launcher={self.launcher}")
+        return self.build(*words, *options, status=status, environment=environment)
+
+
+def _steps(log: Path) -> tuple[str, ...]:
+    found = []
+    for line in log.read_text().splitlines():
+        words = line.split()
+        step = next(word for word in words if word.endswith("-step")).strip("-")
+        archs = [word.partition("=")[2] for word in words if word.startswith("--offload-arch=")]
+        found.append(" ".join((step.removesuffix("-step"), *archs)))
+    return tuple(sorted(found))
+
+
+@pytest.fixture(scope="module")
+def toolkit() -> CudaToolkit:
+    if shutil.which("ccache") is None:
+        pytest.skip("ccache is not installed")
+    cuda_tool("ptxas")
+    return choose_toolkit(places_for(), ProcessRunner())
+
+
+@pytest.fixture(scope="module")
+def filled(
+    tmp_path_factory: pytest.TempPathFactory, mlir_offload: list[str], toolkit: CudaToolkit
+) -> Checkout:
+    """Return a checkout whose cache knows all steps of the program for sm_80."""
+    cache = tmp_path_factory.mktemp("cache")
+    launcher = cache / "note-steps"
+    launcher.write_text(NOTE_STEPS)
+    launcher.chmod(0o755)
+    checkout = _checkout(
+        Checkout(cache / "first", tuple(mlir_offload), cache, launcher, toolkit.root)
+    )
+    build = checkout.cached()
+    assert build.steps == ("host", *KERNELS, "object")
+    return checkout
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, filled: Checkout) -> Checkout:
+    """Return a checkout in a directory of its own, which uses the filled cache."""
+    return _checkout(replace(filled, place=tmp_path / "checkout"))
+
+
+def _checkout(checkout: Checkout) -> Checkout:
+    checkout.place.mkdir()
+    checkout.source.write_text(SOURCE)
+    return checkout
+
+
+def test_what_comes_from_the_cache_is_what_a_build_without_it_makes(checkout: Checkout) -> None:
+    build = checkout.cached("-MD")
+    files = (checkout.object, checkout.place / "k.d")
+    cached = [file.read_bytes() for file in files]
+    checkout.build("--offload-arch=sm_80", "--no-cache", "-MD")
+
+    assert build.steps == ()
+    assert cached == [file.read_bytes() for file in files]
+
+
+def test_another_architecture_compiles_for_that_one_only(checkout: Checkout) -> None:
+    build = checkout.cached(arch="sm_80,sm_90")
+
+    assert build.steps == ("image sm_90", "image sm_90", "object")
+
+
+def test_comments_and_lines_above_a_kernel_compile_nothing(checkout: Checkout) -> None:
+    lines = SOURCE.replace("  func.func @run", "\n  // called by main\n\n  func.func @run")
+    checkout.source.write_text(f"// a comment\n\n{lines}")
+
+    assert checkout.cached().steps == ()
+
+
+def test_other_host_code_compiles_no_kernel(checkout: Checkout) -> None:
+    added = """
+  func.func @twice(%value: f32, %data: memref<?xf32, affine_map<(d) -> (d * 2)>>) -> f32 {
+    cf.br ^next
+  ^next:
+    %sum = arith.addf %value, %value : f32
+    return %sum : f32
+  }
+  func.func @run("""
+    checkout.source.write_text(SOURCE.replace("\n  func.func @run(", added))
+
+    assert checkout.cached().steps == ("host", "object")
+
+
+def test_another_kernel_compiles_that_one_only(checkout: Checkout) -> None:
+    checkout.source.write_text(SOURCE.replace("arith.mulf", "arith.addf"))
+
+    build = checkout.cached("--why-rebuilt")
+
+    assert build.steps == ("image sm_80", "object")
+
+
+def test_why_rebuilt_names_what_changed(checkout: Checkout) -> None:
+    first = checkout.cached("--why-rebuilt")
+    checkout.source.write_text(f"// a comment\n{SOURCE}")
+    second = checkout.cached("--why-rebuilt", "-DTOKEN=secret", arch="sm_80,sm_90")
+    same = checkout.cached("--why-rebuilt", "-DTOKEN=secret", arch="sm_80,sm_90")
+
+    note = "mlir-offload: note: k.o: "
+    assert first.stderr == f"{note}no earlier build of it is on record\n"
+    assert second.stderr.splitlines() == [
+        f"{note}input changed: k.mlir",
+        f"{note}flag added: --offload-arch=sm_90",
+        f"{note}flag added: -DTOKEN",
+    ]
+    assert same.stderr == f"{note}nothing changed since it was built last\n"
+    records = list((checkout.cache / "facts").rglob("builds/*.json"))
+    assert records
+    assert not [record for record in records if "secret" in record.read_text()]
+
+
+@pytest.mark.llvm(19)
+def test_another_release_of_llvm_finds_nothing_of_this_one(checkout: Checkout) -> None:
+    build = checkout.cached("--llvm=19")
+
+    assert build.steps == ("host", *KERNELS, "object")
+
+
+def test_a_toolkit_is_known_by_its_content_not_by_its_place(
+    checkout: Checkout, tmp_path: Path, toolkit: CudaToolkit
+) -> None:
+    environment = {"CUDA_PATH": str(tmp_path / "cuda")}
+    for _, part in toolkit.installation.parts:
+        place = tmp_path / "cuda" / part.relative_to(toolkit.root)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(part)
+
+    assert checkout.cached(environment=environment).steps == ()
+
+    ptxas = tmp_path / "cuda" / "bin" / "ptxas"
+    content = ptxas.read_bytes()
+    ptxas.unlink()
+    ptxas.write_bytes(content + b"\0")
+    ptxas.chmod(0o755)
+
+    assert checkout.cached(environment=environment).steps == KERNELS
+
+
+def test_a_failing_step_says_what_it_says_without_a_cache_and_is_not_kept(
+    checkout: Checkout,
+) -> None:
+    lines = """      %t = tensor.from_elements %by, %by : tensor<2xf32>
+      %first = tensor.extract %t[%i] : tensor<2xf32>
+      memref.store %first, %data[%i] : memref<?xf32>
+      gpu.return"""
+    checkout.source.write_text(SOURCE.replace("      gpu.return", lines, 1))
+    plain = checkout.build("--offload-arch=sm_80", "--no-cache", status=1)
+    first = checkout.cached(status=1)
+    second = checkout.cached(status=1)
+
+    assert plain.stderr.startswith("k.mlir:9:12: error: tensor.from_elements on tensors")
+    assert first.stderr == second.stderr == plain.stderr
+    assert first.steps == second.steps == ("image sm_80",)
+    assert not checkout.object.exists()
+
+
+def test_any_launcher_runs_the_steps(checkout: Checkout) -> None:
+    checkout.cached()
+    cached = checkout.object.read_bytes()
+    build = checkout.build(
+        "--offload-arch=sm_80", environment={"MLIR_OFFLOAD_LAUNCHER": str(checkout.launcher)}
+    )
+
+    assert build.steps == ("host", *KERNELS, "object")
+    assert checkout.object.read_bytes() == cached
+
+
+def test_a_launcher_that_fails_by_itself_is_named(checkout: Checkout) -> None:
+    build = checkout.build("--offload-arch=sm_80", "--launcher=false", status=5)
+
+    assert "a step fails under the launcher 'false' only" in build.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "message"),
+    [
+        (["--cache"], {"PATH": "/nonexistent"}, "--cache: no program 'ccache'"),
+        (["--launcher=no-such"], {}, "--launcher: no program 'no-such'"),
+        ([], {"MLIR_OFFLOAD_LAUNCHER": "no-such"}, "MLIR_OFFLOAD_LAUNCHER: no program 'no-such'"),
+    ],
+    ids=["ccache", "option", "variable"],
+)
+def test_a_launcher_that_is_not_installed_is_an_error(
+    checkout: Checkout, options: list[str], environment: dict[str, str], message: str
+) -> None:
+    build = checkout.build(*options, "--offload-arch=sm_80", status=3, environment=environment)
+
+    assert message in build.stderr
+
+
+STEP = ("--image-step", "-x", "cpp-output", "--offload-arch=sm_80", "-c", "k.mlir", "-o", "k.image")
+
+
+def run_step(checkout: Checkout, *options: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "CUDA_PATH": str(checkout.toolkit)}
+    return subprocess.run(
+        [*checkout.command, *STEP, *options],
+        cwd=checkout.place,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_step_refuses_other_tools_than_those_of_the_build(checkout: Checkout) -> None:
+    result = run_step(checkout, "--toolchain-id=0")
+
+    assert result.returncode == 4
+    assert "the tools here are not those of the build" in result.stderr
+    assert not (checkout.place / "k.image").exists()
+
+
+def test_a_step_names_the_device_library_that_it_took_in(
+    checkout: Checkout, toolkit: CudaToolkit
+) -> None:
+    kernel = SOURCE[SOURCE.index("  gpu.module") : SOURCE.index("  func.func")]
+    called = kernel.replace("arith.mulf %old, %by", "math.powf %old, %by")
+    checkout.source.write_text(f"module {{\n{called}}}\n")
+    result = run_step(checkout, "--kernel=scale", "-MD", "-MF", "k.d")
+
+    assert result.returncode == 0, result.stderr
+    assert (checkout.place / "k.d").read_text() == f"k.image: k.mlir {toolkit.libdevice}\n"
+
+
+def test_a_step_for_a_kernel_that_is_not_there_fails(checkout: Checkout) -> None:
+    kernel = SOURCE[SOURCE.index("  gpu.module") : SOURCE.index("  func.func")]
+    checkout.source.write_text(f"module {{\n{kernel}}}\n")
+    result = run_step(checkout, "--kernel=other")
+
+    assert result.returncode == 2
+    assert "the input defines no kernel other" in result.stderr
+
+
+def test_a_whole_call_can_stand_behind_ccache(checkout: Checkout, tmp_path: Path) -> None:
+    program = tmp_path / "mlir-offload"
+    program.write_text(f'#!/bin/sh\nexec {" ".join(checkout.command)} "$@"\n')
+    program.chmod(0o755)
+    identity = subprocess.run(
+        [program, "--toolchain-id", "--offload-arch=host"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    words = ("ccache", str(program), "-x", "cpp-output", "-o", "k.o", "--offload-arch=host")
+    whole = replace(checkout, command=words)
+    options = {
+        "MLIR_OFFLOAD_CACHE": "off",
+        "CCACHE_COMPILERTYPE": "other",
+        "CCACHE_COMPILERCHECK": f"string:{identity}",
+    }
+    whole.build(environment=options)
+    made = whole.object.read_bytes()
+    whole.object.unlink()
+    # It is not started again.
+    program.write_text("#!/bin/sh\nexit 9\n")
+    whole.build(environment=options)
+
+    assert whole.object.read_bytes() == made
+
+
+@pytest.mark.parametrize(
+    "server", [cache_servers.redis, cache_servers.nginx, cache_servers.directory]
+)
+def test_a_second_checkout_takes_all_from_a_remote_store(
+    checkout: Checkout, tmp_path: Path, server: Server
+) -> None:
+    (tmp_path / "server").mkdir()
+    with server(tmp_path / "server") as url:
+        # What is found in the local cache is written to the store too.
+        checkout.cached(environment={"CCACHE_REMOTE_STORAGE": url, "CCACHE_RESHARE": "1"})
+        first = checkout.object.read_bytes()
+        checkout.object.unlink()
+        empty = {"CCACHE_REMOTE_STORAGE": url, "CCACHE_DIR": str(tmp_path / "empty")}
+        second = checkout.cached(environment=empty)
+
+    assert second.steps == ()
+    assert checkout.object.read_bytes() == first
+
+
+@pytest.mark.parametrize(("option", "listens"), [("-O1", 0), ("-O3", 1)], ids=["gone", "silent"])
+def test_a_build_goes_on_without_its_remote_store(
+    checkout: Checkout, tmp_path: Path, option: str, listens: int
+) -> None:
+    statistics = tmp_path / "statistics"
+    with contextlib.ExitStack() as server:
+        url = server.enter_context(cache_servers.silent(tmp_path))
+        if not listens:
+            server.close()
+        environment = {
+            "CCACHE_REMOTE_STORAGE": f"{url}|operation-timeout=100",
+            "CCACHE_STATSLOG": str(statistics),
+        }
+        build = checkout.cached(option, environment=environment)
+
+    assert build.steps == (*KERNELS, "object")
+    assert build.stderr == ""
+    assert "remote_storage_error" in statistics.read_text()
