@@ -117,6 +117,8 @@ def _dispatch(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
         from mlir_offload.driver.toolchain_id import show_toolchain_id
 
         return show_toolchain_id(arguments, runner)
+    if first in _PROJECT_STEPS:
+        return _project_step(arguments, runner)
     if first in _HERMETIC_STEPS:
         return _hermetic(arguments, runner)
     if first in _VERBS:
@@ -141,6 +143,18 @@ def _hermetic(arguments: Sequence[str], runner: ProcessRunner) -> int:
     return STEPS[arguments[0]](arguments[1:], runner)
 
 
+def _project_step(arguments: Sequence[str], runner: ProcessRunner) -> int:
+    from mlir_offload.driver.project_step import run_project_step
+
+    return run_project_step(arguments, runner)
+
+
+def _build(arguments: Sequence[str], runner: ProcessRunner) -> int:
+    from mlir_offload.driver.project import build_project
+
+    return build_project(arguments, runner)
+
+
 def _toolchains(arguments: Sequence[str], runner: ProcessRunner) -> int:
     from mlir_offload.driver.toolchains import show_toolchains
 
@@ -161,7 +175,9 @@ def _package(arguments: Sequence[str], runner: ProcessRunner) -> int:
 
 # A compiler cache takes a first word without dashes for the name of an input.
 _HERMETIC_STEPS = frozenset({"--image-step", "--host-step", "--object-step"})
+_PROJECT_STEPS = frozenset({"--split-step", "--device-step", "--join-step", "--source-step"})
 _VERBS: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
+    "build": _build,
     "package": _package,
     "run": _run,
     "step": _step,
