@@ -46,7 +46,7 @@ class BuildOptions:
     report: Path | None
     trace: Path | None
     timeline: Path | None
-    emit: str
+    emit: str | None
     output: Path | None
     scheduler: str
     store: Path | None
@@ -110,7 +110,7 @@ def parse_build_arguments(arguments: Sequence[str]) -> BuildOptions | None:
 )
 @click.option("--timeline", type=_PATH, help="write when it was done, as a page")
 @click.option(
-    "--emit", type=click.Choice(["ninja", "make"]), default="", help="write a build file instead"
+    "--emit", type=click.Choice(["ninja", "make"]), help="write a build file instead"
 )
 @click.option("-o", "--output", type=_PATH, help="where --emit writes; - for the standard output")
 @click.option("--scheduler", default="", help="run steps on a Dask cluster: tcp://HOST:PORT")

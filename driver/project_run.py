@@ -15,7 +15,7 @@ from mlir_offload.driver.jobserver import JobSlots
 from mlir_offload.driver.launcher import own_program
 from mlir_offload.driver.project_graph import ProjectGraph, ProjectStep
 from mlir_offload.driver.project_state import ProjectState, Stamp
-from mlir_offload.driver.workspace import open_workspace
+from mlir_offload.driver.workspace import make_directory, open_workspace
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError
 from mlir_offload.toolchain.process import Command, Runner, describe_status
 
@@ -82,6 +82,8 @@ class LocalEngine:
     def run(self, step: ProjectStep) -> StepEnd:
         """Run a step; where it fails, say why as a call of the compiler does."""
         with self.slots.slot():
+            for output in step.outputs:
+                make_directory(self.root / output.parent)
             end = self._run(step.arguments)
             if end.exit_status and step.retold:
                 return self.retell(step, end)
