@@ -109,9 +109,7 @@ def parse_build_arguments(arguments: Sequence[str]) -> BuildOptions | None:
     "--trace", type=_PATH, help="write when it was done, for Perfetto or chrome://tracing"
 )
 @click.option("--timeline", type=_PATH, help="write when it was done, as a page")
-@click.option(
-    "--emit", type=click.Choice(["ninja", "make"]), help="write a build file instead"
-)
+@click.option("--emit", type=click.Choice(["ninja", "make"]), help="write a build file instead")
 @click.option("-o", "--output", type=_PATH, help="where --emit writes; - for the standard output")
 @click.option("--scheduler", default="", help="run steps on a Dask cluster: tcp://HOST:PORT")
 @click.option("--store", type=_PATH, help="a directory that this machine and the workers share")
