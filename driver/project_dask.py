@@ -110,13 +110,13 @@ def open_cluster(
         raise ToolchainError(msg, hint="pip install 'mlir-offload[dask]'") from error
     make_directory(store)
     try:
-        client = Client(scheduler, timeout=_CONNECT_SECONDS, set_as_default=False)
+        client = Client(scheduler, timeout=_CONNECT_SECONDS, set_as_default=False)  # type: ignore[no-untyped-call]  # Dask tells no types
     except (OSError, ValueError) as error:
         msg = f"no Dask scheduler answers at {scheduler}"
         hint = "start one with 'dask scheduler', and workers with 'dask worker ADDRESS'"
         raise ToolchainError(msg, hint=hint) from error
     with client:
-        threads = sum(client.nthreads().values())
+        threads = sum(client.nthreads().values())  # type: ignore[no-untyped-call]  # as above
         if threads == 0:
             show_note(f"{scheduler} has no worker yet; waiting for one")
         wanted = max(_STEPS_PER_THREAD * threads, _FEWEST_LANES)

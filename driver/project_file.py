@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
-import yaml
-
 from mlir_offload.driver.options import (
     COMPILED_SUFFIXES,
     LINKED_SUFFIXES,
@@ -19,7 +17,7 @@ from mlir_offload.driver.options import (
     CompileOptions,
     read_arguments,
 )
-from mlir_offload.driver.project_yaml import NodeReader, compose
+from mlir_offload.driver.project_yaml import NodeReader, YamlMapping, YamlNode, YamlScalar, compose
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, UsageError
 from mlir_offload.toolchain.target import parse_offload_arch
 
@@ -125,7 +123,7 @@ class _Reader:
     yaml: NodeReader
     _flag_options: dict[tuple[str, ...], CompileOptions] = field(default_factory=dict)
 
-    def project(self, node: yaml.Node) -> Project:
+    def project(self, node: YamlNode) -> Project:
         known = dict.fromkeys(("directory", "archs", "flags", "variants", "modules", "targets"))
         parts = self.yaml.mapping(node, "the manifest", known)
         if "modules" not in parts:
@@ -143,26 +141,26 @@ class _Reader:
             tuple(self._targets(parts.get("targets"), names, paths)),
         )
 
-    def _directory(self, node: yaml.Node | None) -> PurePosixPath:
+    def _directory(self, node: YamlNode | None) -> PurePosixPath:
         return PurePosixPath("build") if node is None else self._path(node, "the directory")
 
-    def _setting(self, parts: Mapping[str, yaml.Node]) -> Setting:
+    def _setting(self, parts: Mapping[str, YamlNode]) -> Setting:
         archs = self._each(parts.get("archs"), "archs", self._arch)
         return Setting(tuple(dict.fromkeys(archs)), self._flags(parts.get("flags")))
 
     def _each(
-        self, node: yaml.Node | None, what: str, read: Callable[[yaml.Node, str], T]
+        self, node: YamlNode | None, what: str, read: Callable[[YamlNode, str], T]
     ) -> list[T]:
         return (
             [] if node is None else [read(item, word) for item, word in self.yaml.words(node, what)]
         )
 
-    def _arch(self, node: yaml.Node, name: str) -> str:
+    def _arch(self, node: YamlNode, name: str) -> str:
         if name != _NATIVE:
             self._checked(node, lambda: parse_offload_arch(name))
         return name
 
-    def _flags(self, node: yaml.Node | None) -> tuple[str, ...]:
+    def _flags(self, node: YamlNode | None) -> tuple[str, ...]:
         if node is None:
             return ()
         flags = tuple(word for _, word in self.yaml.words(node, "flags"))
@@ -178,13 +176,13 @@ class _Reader:
                 self.yaml.fail(node, f"{spelling} is no flag of a project", hint)
         return flags
 
-    def _checked(self, node: yaml.Node, read: Callable[[], T]) -> T:
+    def _checked(self, node: YamlNode, read: Callable[[], T]) -> T:
         try:
             return read()
         except MlirOffloadError as error:
             self.yaml.fail(node, error.message, error.hint)
 
-    def _variants(self, node: yaml.Node | None) -> tuple[Variant, ...]:
+    def _variants(self, node: YamlNode | None) -> tuple[Variant, ...]:
         if node is None:
             return (Variant(_DEFAULT_VARIANT),)
         found = []
@@ -192,7 +190,7 @@ class _Reader:
         for name, value in self.yaml.mapping(node, "variants").items():
             if not self._is_name(name):
                 self.yaml.fail(value, f"'{name}' is no name of a variant", "use letters and digits")
-            is_empty = isinstance(value, yaml.ScalarNode) and not value.value
+            is_empty = isinstance(value, YamlScalar) and value.is_null
             parts = {} if is_empty else self.yaml.mapping(value, f"variant {name}", known)
             found.append(Variant(name, self._setting(parts)))
         if not found:
@@ -203,20 +201,20 @@ class _Reader:
     def _is_name(name: str) -> bool:
         return _NAME_CHARACTERS.issuperset(name) and name.strip(".") != "" and name[0] != "-"
 
-    def _variant_names(self, node: yaml.Node | None, known: tuple[str, ...]) -> tuple[str, ...]:
-        def read(item: yaml.Node, name: str) -> str:
+    def _variant_names(self, node: YamlNode | None, known: tuple[str, ...]) -> tuple[str, ...]:
+        def read(item: YamlNode, name: str) -> str:
             if name not in known:
                 self.yaml.fail(item, f"there is no variant '{name}'", f"known: {', '.join(known)}")
             return name
 
         return tuple(self._each(node, "variants", read))
 
-    def _modules(self, node: yaml.Node, variants: tuple[str, ...]) -> Iterator[ProjectModule]:
+    def _modules(self, node: YamlNode, variants: tuple[str, ...]) -> Iterator[ProjectModule]:
         seen: set[PurePosixPath] = set()
         known = dict.fromkeys(("file", "archs", "flags", "variants"))
         for item in self.yaml.items(node, "modules"):
             parts = {"file": item}
-            if isinstance(item, yaml.MappingNode):
+            if isinstance(item, YamlMapping):
                 parts = self.yaml.mapping(item, "a module", known)
             if "file" not in parts:
                 self.yaml.fail(item, "the module names no file", "add 'file: a.mlir'")
@@ -231,7 +229,7 @@ class _Reader:
                 yield ProjectModule(path, setting, names)
 
     def _targets(
-        self, node: yaml.Node | None, variants: tuple[str, ...], modules: set[PurePosixPath]
+        self, node: YamlNode | None, variants: tuple[str, ...], modules: set[PurePosixPath]
     ) -> Iterator[LinkTarget]:
         known = dict.fromkeys(("kind", "inputs", "flags", "variants"))
         for name, value in ({} if node is None else self.yaml.mapping(node, "targets")).items():
@@ -254,7 +252,7 @@ class _Reader:
             yield LinkTarget(name, _KINDS[kind], unique, self._setting(parts), names)
 
     def _input(
-        self, node: yaml.Node, path: PurePosixPath, modules: set[PurePosixPath]
+        self, node: YamlNode, path: PurePosixPath, modules: set[PurePosixPath]
     ) -> PurePosixPath:
         if path.suffix in MLIR_SUFFIXES and path not in modules:
             self.yaml.fail(node, f"{path} is no module of this manifest", "add it to 'modules'")
@@ -263,7 +261,7 @@ class _Reader:
             self.yaml.fail(node, f"{path}: no kind of file that is compiled or linked here", hint)
         return path
 
-    def _files(self, node: yaml.Node) -> list[PurePosixPath]:
+    def _files(self, node: YamlNode) -> list[PurePosixPath]:
         """Return the files that a name or a pattern stands for, in the order of their names."""
         path = self._path(node, "a file")
         if _PATTERN_CHARACTERS.isdisjoint(str(path)):
@@ -274,7 +272,7 @@ class _Reader:
             self.yaml.fail(node, f"no file is called '{path}'", "write the pattern as for a shell")
         return found
 
-    def _path(self, node: yaml.Node, what: str) -> PurePosixPath:
+    def _path(self, node: YamlNode, what: str) -> PurePosixPath:
         path = PurePosixPath(self.yaml.text(node, what))
         if path.is_absolute() or ".." in path.parts or not path.parts:
             self.yaml.fail(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,11 +17,40 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DEEPEST = 16
 # An alias costs a few bytes and may stand for many nodes.
 _MOST_NODES = 4_000_000
-_STRING, _NULL = "tag:yaml.org,2002:str", "tag:yaml.org,2002:null"
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 
 
-def compose(text: bytes, file: Path) -> yaml.Node:
+@dataclass(slots=True)
+class YamlNode:
+    """A node and where it begins: line and column count from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(slots=True)
+class YamlScalar(YamlNode):
+    """A text, a number, a word: as it is written."""
+
+    text: str
+    is_null: bool
+
+
+@dataclass(slots=True)
+class YamlList(YamlNode):
+    """A list."""
+
+    items: list[YamlNode] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class YamlMapping(YamlNode):
+    """A mapping: keys and values by turns."""
+
+    items: list[YamlNode] = field(default_factory=list)
+
+
+def compose(text: bytes, file: Path) -> YamlNode:
     """Return the node of a document. Raises UsageError where it is no YAML, or nested too deeply.
 
     PyYAML's own `compose` recurses in C, and a file of brackets ends the process.
@@ -42,45 +71,44 @@ def compose(text: bytes, file: Path) -> yaml.Node:
     return nodes[0]
 
 
-def _nodes(events: Iterable[yaml.Event], file: Path) -> list[yaml.Node]:
+def _nodes(events: Iterable[yaml.Event], file: Path) -> list[YamlNode]:
     """Return the nodes of all documents."""
-    found: list[yaml.Node] = []
-    anchors: dict[str, yaml.Node] = {}
-    open_nodes: list[list[yaml.Node]] = [found]
-    kinds: list[type[yaml.Node]] = []
+    found: list[YamlNode] = []
+    anchors: dict[str, YamlNode] = {}
+    siblings = [found]
     for event in events:
-        if isinstance(event, yaml.CollectionStartEvent):
-            is_list = isinstance(event, yaml.SequenceStartEvent)
-            kinds.append(yaml.SequenceNode if is_list else yaml.MappingNode)
-            node = kinds[-1](event.tag or "", [], event.start_mark)
-            _add(node, event, open_nodes[-1], anchors)
-            open_nodes.append(node.value)
-            if len(open_nodes) > _DEEPEST:
-                NodeReader(file).fail(node, "no manifest is nested so deeply")
-        elif isinstance(event, yaml.CollectionEndEvent):
-            children = open_nodes.pop()
-            if kinds.pop() is yaml.MappingNode:
-                children[:] = zip(children[::2], children[1::2], strict=True)
-        elif isinstance(event, yaml.ScalarEvent):
-            is_null = event.implicit[0] and event.value in _NULLS
-            tag = _NULL if is_null else _STRING
-            _add(
-                yaml.ScalarNode(tag, event.value, event.start_mark), event, open_nodes[-1], anchors
-            )
-        elif isinstance(event, yaml.AliasEvent):
+        if isinstance(event, yaml.CollectionEndEvent):
+            siblings.pop()
+            continue
+        if not isinstance(event, yaml.NodeEvent):
+            continue
+        node = _node(event)
+        if isinstance(event, yaml.AliasEvent):
             if event.anchor not in anchors:
-                node = yaml.ScalarNode(_STRING, event.anchor, event.start_mark)
                 NodeReader(file).fail(node, f"nothing is anchored as '{event.anchor}'")
-            open_nodes[-1].append(anchors[event.anchor])
+            siblings[-1].append(anchors[event.anchor])
+            continue
+        siblings[-1].append(node)
+        if event.anchor:
+            anchors[event.anchor] = node
+        if isinstance(node, YamlList | YamlMapping):
+            siblings.append(node.items)
+            if len(siblings) > _DEEPEST:
+                NodeReader(file).fail(node, "no manifest is nested so deeply")
     return found
 
 
-def _add(
-    node: yaml.Node, event: yaml.NodeEvent, siblings: list[yaml.Node], anchors: dict[str, yaml.Node]
-) -> None:
-    siblings.append(node)
-    if event.anchor:
-        anchors[event.anchor] = node
+def _node(event: yaml.NodeEvent) -> YamlNode:
+    mark = event.start_mark
+    line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
+    if isinstance(event, yaml.SequenceStartEvent):
+        return YamlList(line, column)
+    if isinstance(event, yaml.MappingStartEvent):
+        return YamlMapping(line, column)
+    if isinstance(event, yaml.ScalarEvent):
+        is_null = event.implicit[0] and event.value in _NULLS
+        return YamlScalar(line, column, event.value, is_null)
+    return YamlNode(line, column)
 
 
 @dataclass(slots=True)
@@ -90,21 +118,18 @@ class NodeReader:
     file: Path
     _nodes_left: int = _MOST_NODES
 
-    def fail(self, node: yaml.Node, message: str, hint: str = "") -> NoReturn:
+    def fail(self, node: YamlNode, message: str, hint: str = "") -> NoReturn:
         """Raise UsageError with the place of the node."""
-        mark = node.start_mark
-        raise UsageError(
-            message, hint=hint, location=f"{self.file}:{mark.line + 1}:{mark.column + 1}"
-        )
+        raise UsageError(message, hint=hint, location=f"{self.file}:{node.line}:{node.column}")
 
     def mapping(
-        self, node: yaml.Node, what: str, known: Mapping[str, object] | None = None
-    ) -> dict[str, yaml.Node]:
+        self, node: YamlNode, what: str, known: Mapping[str, object] | None = None
+    ) -> dict[str, YamlNode]:
         """Return the keys and values of a mapping; `known` are the keys that it may have."""
-        if not isinstance(node, yaml.MappingNode):
+        if not isinstance(node, YamlMapping):
             self.fail(node, f"{what} must be a mapping of names to values")
-        found: dict[str, yaml.Node] = {}
-        for key, value in node.value:
+        found: dict[str, YamlNode] = {}
+        for key, value in zip(node.items[::2], node.items[1::2], strict=True):
             name = self.text(key, "a key")
             if name in found:
                 self.fail(key, f"'{name}' stands there twice")
@@ -113,26 +138,26 @@ class NodeReader:
             found[name] = value
         return found
 
-    def items(self, node: yaml.Node, what: str) -> list[yaml.Node]:
+    def items(self, node: YamlNode, what: str) -> list[YamlNode]:
         """Return the nodes of a list."""
         self._count(node)
-        if not isinstance(node, yaml.SequenceNode):
+        if not isinstance(node, YamlList):
             self.fail(node, f"{what} must be a list", "write [a, b], or one per line after '- '")
-        return list(node.value)
+        return node.items
 
-    def text(self, node: yaml.Node, what: str) -> str:
+    def text(self, node: YamlNode, what: str) -> str:
         """Return a string as it is written."""
         self._count(node)
-        if not isinstance(node, yaml.ScalarNode) or node.tag == _NULL or not node.value:
+        if not isinstance(node, YamlScalar) or node.is_null or not node.text:
             self.fail(node, f"{what} must be a string")
-        text = str(node.value)
+        text = node.text
         if "\0" in text or "\n" in text:
             self.fail(node, f"{what} must be one line of text")
         return text
 
-    def words(self, node: yaml.Node, what: str) -> list[tuple[yaml.Node, str]]:
+    def words(self, node: YamlNode, what: str) -> list[tuple[YamlNode, str]]:
         """Return the strings of a list, or the words of one string as a shell takes it apart."""
-        if isinstance(node, yaml.SequenceNode):
+        if isinstance(node, YamlList):
             return [
                 (item, self.text(item, f"an item of {what}")) for item in self.items(node, what)
             ]
@@ -142,7 +167,7 @@ class NodeReader:
         except ValueError as error:
             self.fail(node, f"{what}: {error}")
 
-    def _count(self, node: yaml.Node) -> None:
+    def _count(self, node: YamlNode) -> None:
         self._nodes_left -= 1
         if self._nodes_left < 0:
             self.fail(node, f"the manifest stands for more than {_MOST_NODES:,} values")
