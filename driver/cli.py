@@ -21,6 +21,7 @@ usage: mlir-offload [options] FILE...             compile and link
        mlir-offload -c [options] FILE.mlir        compile to an object
        mlir-offload run [options] FILE... [-- ARGUMENT...]
                                                   compile, link and run; exit status of the program
+       mlir-offload build [offload.yaml]          compile and link all that a manifest names
        mlir-offload package --image=file=FILE,triple=TRIPLE,arch=ARCH,kind=KIND ... -o FILE
                                                   package device images into an offload binary
        mlir-offload toolchains                    show what is installed and what is missing
@@ -117,10 +118,8 @@ def _dispatch(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
         from mlir_offload.driver.toolchain_id import show_toolchain_id
 
         return show_toolchain_id(arguments, runner)
-    if first in _PROJECT_STEPS:
-        return _project_step(arguments, runner)
-    if first in _HERMETIC_STEPS:
-        return _hermetic(arguments, runner)
+    if first in _STEPS:
+        return _STEPS[first](arguments, runner)
     if first in _VERBS:
         return _VERBS[first](arguments[1:], runner)
     from mlir_offload.driver.build import build
@@ -174,8 +173,12 @@ def _package(arguments: Sequence[str], runner: ProcessRunner) -> int:
 
 
 # A compiler cache takes a first word without dashes for the name of an input.
-_HERMETIC_STEPS = frozenset({"--image-step", "--host-step", "--object-step"})
-_PROJECT_STEPS = frozenset({"--split-step", "--device-step", "--join-step", "--source-step"})
+_HERMETIC_STEPS = ("--image-step", "--host-step", "--object-step")
+_PROJECT_STEPS = ("--split-step", "--device-step", "--join-step", "--source-step")
+_STEPS: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
+    **dict.fromkeys(_HERMETIC_STEPS, _hermetic),
+    **dict.fromkeys(_PROJECT_STEPS, _project_step),
+}
 _VERBS: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
     "build": _build,
     "package": _package,

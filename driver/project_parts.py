@@ -21,9 +21,10 @@ _PART = re.compile(r"split\.json|host\.mlir|device[0-9]+\.mlir")
 _LONGEST_BYTES = 1 << 30
 
 
-def pack_host(directory: Path, output: Path) -> None:
-    """Write what only the host needs of a split."""
-    _pack({name: _read(directory / name) for name in (_INDEX, _HOST)}, output)
+def pack_host(directory: Path, output: Path, *, keeps_locations: bool) -> None:
+    """Write what only the host needs of a split; of locations it is as with `pack_device`."""
+    host = hermetic_text(_read(directory / _HOST), keeps_locations=keeps_locations)
+    _pack({_INDEX: _read(directory / _INDEX), _HOST: host}, output)
 
 
 def pack_device(directory: Path, output: Path, *, keeps_locations: bool) -> None:

@@ -80,18 +80,18 @@ class LocalEngine:
         return self.slots.jobs
 
     def run(self, step: ProjectStep) -> StepEnd:
-        """Run a step; where it fails, say why as a call of the compiler does."""
+        """Run a step as a process."""
         with self.slots.slot():
             for output in step.outputs:
                 make_directory(self.root / output.parent)
-            end = self._run(step.arguments)
-            if end.exit_status and step.retold:
-                return self.retell(step, end)
-        return end
+            return self._run(step.arguments)
 
     def retell(self, step: ProjectStep, end: StepEnd) -> StepEnd:
-        """Return the end with a message that names places in the program, if there is one."""
-        with open_workspace() as workspace:
+        """Return the end with the message of the compiler, which names places in the program.
+
+        What ran elsewhere had no program to look at.
+        """
+        with self.slots.slot(), open_workspace() as workspace:
             again = self._run((*step.retold, str(workspace / "again.o")))
         return StepEnd(end.exit_status, again.message, end.place) if again.exit_status else end
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from mlir_offload.driver.build import build
 from mlir_offload.driver.choose import choose_toolkit_for, places_of
 from mlir_offload.driver.compile import (
     finish_object,
@@ -40,7 +41,13 @@ from mlir_offload.driver.workspace import make_directory, open_output, open_work
 from mlir_offload.offload.host_module import kernel_signatures
 from mlir_offload.toolchain.byte_copy import copy_view
 from mlir_offload.toolchain.byte_view import open_view
-from mlir_offload.toolchain.errors import CompatibilityError, UsageError
+from mlir_offload.toolchain.errors import (
+    CompatibilityError,
+    SourceError,
+    ToolFailedError,
+    UsageError,
+    VerificationError,
+)
 from mlir_offload.toolchain.llvm import choose_llvm, llvm_probe
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.search import find_llvm
@@ -82,14 +89,29 @@ def run_project_step(arguments: Sequence[str], runner: Runner) -> int:
     """Run the step that the first word names. Raises MlirOffloadError; no output is written then."""
     given = _read(arguments[1:])
     options = parse_arguments(given.compiler)
-    if len(options.inputs) != 1 or options.output is None:
+    in_order = given.compiler[:4:2] == ["-c", "-o"]
+    if not in_order or len(options.inputs) != 1 or options.output is None:
         msg = f"{arguments[0]} has one input and one output: -c IN -o OUT"
         raise UsageError(msg)
     make_directory(options.output.parent)
     with open_workspace() as workspace:
         context = _make_context(options, given, workspace, runner)
-        _WORK[arguments[0]](_Step(context, options.inputs[0], options.output, given))
+        step = _Step(context, options.inputs[0], options.output, given)
+        try:
+            _WORK[arguments[0]](step)
+        except (SourceError, ToolFailedError, VerificationError):
+            _retell(step, runner)
+            raise
     return 0
+
+
+def _retell(step: _Step, runner: Runner) -> None:
+    """Fail as the compiler does, which names places in the program: the inputs of a step name none."""
+    if not step.given.program or not step.program.is_file():
+        return
+    again = step.context.workspace / "again.o"
+    # The first four words are -c IN -o OUT.
+    build(("-c", str(step.program), "-o", str(again), *step.given.compiler[4:]), runner)
 
 
 def _read(arguments: Sequence[str]) -> _Given:
@@ -142,7 +164,7 @@ def _split(step: _Step) -> None:
     split_source(context, step.source, directory)
     device = step.output.with_suffix(DEVICE_PART)
     pack_device(directory / "split", device, keeps_locations=context.options.debug)
-    pack_host(directory / "split", step.output)
+    pack_host(directory / "split", step.output, keeps_locations=context.options.debug)
 
 
 def _device(step: _Step) -> None:
