@@ -11,3 +11,4 @@ bench:
 	.venv/bin/python tests/bench/driver.py
 	.venv/bin/python tests/bench/cpu_kernels.py
 	.venv/bin/python tests/bench/package.py
+	.venv/bin/python tests/bench/build.py

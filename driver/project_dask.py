@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from distributed import Client
 
 _REMOTE = frozenset({DEVICE, JOIN})
-_CONNECT_SECONDS = 10
 # Enough that no worker waits for us; each costs a thread that sleeps.
 _STEPS_PER_THREAD = 2
 _FEWEST_LANES, _MOST_LANES = 8, 256
@@ -110,7 +109,7 @@ def open_cluster(
         raise ToolchainError(msg, hint="pip install 'mlir-offload[dask]'") from error
     make_directory(store)
     try:
-        client = Client(scheduler, timeout=_CONNECT_SECONDS, set_as_default=False)  # type: ignore[no-untyped-call]  # Dask tells no types
+        client = Client(scheduler, set_as_default=False)  # type: ignore[no-untyped-call]  # Dask tells no types
     except (OSError, ValueError) as error:
         msg = f"no Dask scheduler answers at {scheduler}"
         hint = "start one with 'dask scheduler', and workers with 'dask worker ADDRESS'"

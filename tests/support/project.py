@@ -75,7 +75,6 @@ case " $* " in *" --image-step "*)
   echo "$*" >> '{folder}/log'
   if [ "$(wc -l < '{folder}/log')" -ge {fatal} ] && mkdir '{folder}/killed' 2>/dev/null; then
     kill -9 "$(cat '{victim}')"
-    exit 1
   fi;;
 esac
 exec "$@"
