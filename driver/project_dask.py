@@ -54,6 +54,11 @@ class ClusterEngine:
         publish(self.store.place(stored.key), root / step.outputs[0])
         return StepEnd(0, end.message, place)
 
+    def stop(self) -> None:
+        """Take back what no worker has done yet."""
+        # The scheduler forgets what no client waits for.
+        self.client.close()  # type: ignore[no-untyped-call]  # Dask tells no types
+
     def _stored(self, step: ProjectStep) -> StoredStep:
         """Return the step with its inputs in the store, its files named by number."""
         keys = tuple(self.store.add_content(self.local.root / path) for path in step.inputs)

@@ -65,6 +65,9 @@ class StepEngine(Protocol):
     def run(self, step: ProjectStep) -> StepEnd:
         """Run a step to its end."""
 
+    def stop(self) -> None:
+        """Let every run that is waiting for its end raise, because the build is interrupted."""
+
 
 @dataclass(frozen=True, slots=True)
 class LocalEngine:
@@ -85,6 +88,9 @@ class LocalEngine:
             for output in step.outputs:
                 make_directory(self.root / output.parent)
             return self._run(step.arguments)
+
+    def stop(self) -> None:
+        """Do nothing: who interrupts us ends the processes too."""
 
     def retell(self, step: ProjectStep, end: StepEnd) -> StepEnd:
         """Return the end with the message of the compiler, which names places in the program.
@@ -139,8 +145,13 @@ class ProjectRun:
         self._ready = [number for number in steps if not self._needs[number]]
         self._free_lanes = list(range(self.engine.lanes))
         with ThreadPoolExecutor(max_workers=self.engine.lanes) as pool:
-            while self._start_ready(pool):
-                self._collect()
+            try:
+                while self._start_ready(pool):
+                    self._collect()
+            except BaseException:
+                # The pool waits for its threads, which may wait for a worker that never comes.
+                self.engine.stop()
+                raise
         done = {id(result.step) for result in self.results}
         for step in self.graph.steps:
             if id(step) not in done:

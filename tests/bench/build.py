@@ -56,6 +56,9 @@ class WritingEngine:
             place.write_text(str(output) * 50)
         return StepEnd(0)
 
+    def stop(self) -> None:
+        """There is nothing to wait for."""
+
 
 def timed(folder: Path, *options: str) -> Measured:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / ".importroot")}

@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -77,7 +78,7 @@ def wait_for(child: subprocess.Popen[str], text: str) -> str:
         lines.append(line)
         if text in line:
             return line.strip()
-    pytest.fail(f"{child.args} ended: {''.join(lines)}")
+    pytest.fail(f"a part of the cluster ended: {''.join(lines)}")
 
 
 @contextlib.contextmanager
@@ -163,6 +164,24 @@ def test_an_error_on_a_worker_is_told_once_with_its_place(
     assert done.returncode == 1, done.stderr
     assert done.stderr.count("device host m0.mlir [default] failed on worker (tcp://") == 1
     assert "\nm0.mlir: error: nvvm.cp.async" in done.stderr
+
+
+def test_a_build_that_waits_for_workers_can_be_interrupted(
+    tmp_path: Path, mlir_offload: list[str]
+) -> None:
+    project = write_project(tmp_path / "project", MANIFEST, modules=1)
+    with cluster_in(tmp_path) as cluster:
+        options = ("-v", f"--scheduler={cluster.address}", f"--store={tmp_path / 'store'}")
+        child = subprocess.Popen(
+            [*mlir_offload, "build", *options], cwd=project, stderr=subprocess.PIPE, text=True
+        )
+        try:
+            wait_for(child, "--device-step")
+            child.send_signal(signal.SIGINT)
+            assert child.wait(timeout=60) == 130
+        finally:
+            child.kill()
+            child.communicate()
 
 
 def test_a_scheduler_that_is_not_there_is_an_error_soon(

@@ -39,6 +39,7 @@ class CopyEngine:
     failing: frozenset[str] = frozenset()
     moments: int = -1
     ran: list[str] = field(default_factory=list)
+    stopped: bool = False
 
     def run(self, step: ProjectStep) -> StepEnd:
         self.moment()
@@ -50,6 +51,9 @@ class CopyEngine:
             os.write(descriptor, content + b".")
         self.moment()
         return StepEnd(0)
+
+    def stop(self) -> None:
+        self.stopped = True
 
     def moment(self) -> None:
         self.moments -= 1
@@ -172,6 +176,7 @@ def test_a_build_killed_between_any_two_steps_goes_on_from_there(moment: int, ro
     first = CopyEngine(root, moments=moment)
     with pytest.raises(KilledError):
         build(root, first)
+    assert first.stopped
     again, _ = build(root)
     assert outputs(root) == whole
     # The step that ran when it was killed is all that is repeated.
