@@ -77,7 +77,7 @@ class ClusterEngine:
         except Exception as error:
             # Whatever the cluster raises is no error of the step: those come as values.
             msg = f"the cluster lost the step '{step.label}': {type(error).__name__}: {error}"
-            hint = "look at the scheduler and its workers; the next build goes on from here"
+            hint = "the scheduler and its workers need this mlir-offload too; see what they print"
             raise ToolFailedError(msg.splitlines()[0], hint=hint) from error
         return end, place
 

@@ -61,10 +61,9 @@ class WritingEngine:
 
 
 def timed(folder: Path, *options: str) -> Measured:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / ".importroot")}
     begin = time.monotonic()
     with (folder / "log").open("wb") as log:
-        child = subprocess.Popen([*COMMAND, *options], cwd=folder, env=environment, stderr=log)
+        child = subprocess.Popen([*COMMAND, *options], cwd=folder, stderr=log)
         _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
@@ -124,7 +123,7 @@ def measure_dask(folder: Path) -> None:
     (folder / "cluster").mkdir()
     with cluster_in(folder / "cluster") as cluster:
         for name in ("first", "second"):
-            cluster.start_worker(name, PYTHONPATH=str(ROOT / ".importroot"))
+            cluster.start_worker(name)
         options = (f"--scheduler={cluster.address}", f"--store={folder / 'store'}")
         runs = []
         for name in ("cold", "warm"):
@@ -149,6 +148,8 @@ def main() -> None:
     parser.add_argument("--part", choices=PARTS, action="append")
     parser.add_argument("--directory", type=Path)
     given = parser.parse_args()
+    # For the driver, and for a scheduler and workers, which load its tasks.
+    os.environ["PYTHONPATH"] = str(ROOT / ".importroot")
     with tempfile.TemporaryDirectory(dir=given.directory) as place:
         for name in given.part or PARTS:
             PARTS[name](Path(place) / name)
