@@ -13,3 +13,4 @@ bench:
 	.venv/bin/python tests/bench/package.py
 	.venv/bin/python tests/bench/cache.py
 	.venv/bin/python tests/bench/inspection.py
+	.venv/bin/python tests/bench/build.py

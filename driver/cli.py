@@ -207,6 +207,18 @@ def _toolchain_id(arguments: Sequence[str], runner: ProcessRunner) -> int:
     return show_toolchain_id(arguments, runner)
 
 
+def _project_step(name: str, arguments: Sequence[str], runner: ProcessRunner) -> int:
+    from mlir_offload.driver.project_step import run_project_step
+
+    return run_project_step((name, *arguments), runner)
+
+
+def _build(arguments: Sequence[str], runner: ProcessRunner) -> int:
+    from mlir_offload.driver.project import build_project
+
+    return build_project(arguments, runner)
+
+
 def _toolchains(arguments: Sequence[str], runner: ProcessRunner) -> int:
     from mlir_offload.driver.toolchains import show_toolchains
 
@@ -245,10 +257,13 @@ def _print_directory(name: str, _: Sequence[str], __: ProcessRunner) -> int:
 
 # A compiler cache takes a first word without dashes for the name of an input.
 _HERMETIC_STEPS = ("--image-step", "--host-step", "--object-step")
+_PROJECT_STEPS = ("--split-step", "--device-step", "--join-step", "--source-step")
 _VERBS: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
     "--cmake-dir": partial(_print_directory, "cmake"),
     "--pkg-config-dir": partial(_print_directory, "pkgconfig"),
     **{name: partial(_hermetic, name) for name in _HERMETIC_STEPS},
+    **{name: partial(_project_step, name) for name in _PROJECT_STEPS},
+    "build": _build,
     "extract": _extract,
     "inspect": _inspect,
     "package": _package,

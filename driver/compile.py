@@ -50,25 +50,38 @@ def compile_mlir(context: BuildContext, source: Path, directory: Path, output: P
     program, with its place in `source`.
     """
     context.wait_for(normalized(directory))
-    split = _split(context, source, directory)
+    split = split_source(context, source, directory)
     device, host = beside(
-        partial(_make_images, context, source, split.modules),
-        partial(_make_host_ir, context, source, split, directory),
+        partial(make_images, context, source, split.modules),
+        partial(make_host_ir, context, source, split, directory),
     )
+    finish_object(context, source, split, device, host, output)
+
+
+def finish_object(
+    context: BuildContext,
+    source: Path,
+    split: SplitFiles,
+    device: tuple[DeviceModule, ...],
+    host: Path,
+    output: Path,
+) -> None:
+    """Make what the options ask for of the images and of the host module's LLVM IR."""
     if context.options.mode is Mode.LLVM_TEXT:
         _annotate(context, source, split, device, host, output)
     elif context.options.mode is Mode.LLVM_BITCODE:
         _write_bitcode(context, source, split, device, host, output)
     else:
         # clang reads the text as fast as bitcode, and writing bitcode first would cost more.
-        annotated = directory / "host.annotated.ll"
+        annotated = host.with_name("host.annotated.ll")
         _annotate(context, source, split, device, host, annotated)
         _make_object(context, annotated, output)
 
 
-def _make_images(
+def make_images(
     context: BuildContext, source: Path, modules: Sequence[ModuleFile]
 ) -> tuple[DeviceModule, ...]:
+    """Compile every device module for every target, under the launcher where there is one."""
     if context.launched is None:
         return compile_device(context, source, modules)
     from mlir_offload.driver.launched_step import launch_device
@@ -103,7 +116,8 @@ def _write_bitcode(
     context.executor.tool(assemble_command(context.llvm, annotated, output), output)
 
 
-def _split(context: BuildContext, source: Path, directory: Path) -> SplitFiles:
+def split_source(context: BuildContext, source: Path, directory: Path) -> SplitFiles:
+    """Split a normalised program into its host module and its device modules."""
     parts = directory / "split"
     program = ("--from", source, "--unit-id", source.name, "--llvm", str(context.consumer))
     maps = [f"--prefix-map={prefix}" for prefix in context.options.prefix_maps]
@@ -112,7 +126,8 @@ def _split(context: BuildContext, source: Path, directory: Path) -> SplitFiles:
     return load_split_files(parts)
 
 
-def _make_host_ir(context: BuildContext, source: Path, split: SplitFiles, directory: Path) -> Path:
+def make_host_ir(context: BuildContext, source: Path, split: SplitFiles, directory: Path) -> Path:
+    """Lower the host module, under the launcher where there is one."""
     lower_here = partial(lower_host, context, source, split, directory)
     if context.launched is None:
         return lower_here()

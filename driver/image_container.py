@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mlir_offload.driver.workspace import open_output
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.binary import read_binary
+from mlir_offload.offload.binary import PackagedImage, read_binary
 from mlir_offload.offload.image import ImageKind
 from mlir_offload.offload.packager import ImageRecord, record_parts
 from mlir_offload.toolchain.byte_copy import copy_view, write_all
@@ -76,10 +76,21 @@ def image_libraries(container: Path) -> tuple[str, ...]:
         return _read(view).libraries
 
 
+def read_images(view: ByteView) -> tuple[StepImage, ...]:
+    """Return the images of concatenated containers. Raises as unpack_image."""
+    return tuple(_step_image(view, image) for image in read_binary(view))
+
+
 def _read(view: ByteView) -> StepImage:
-    images = read_binary(view)
-    strings = dict(images[0].strings) if len(images) == 1 else {}
+    images = read_images(view)
+    if len(images) != 1:
+        raise view.malformed(0, "strings", "no image of one step")
+    return images[0]
+
+
+def _step_image(view: ByteView, image: PackagedImage) -> StepImage:
+    strings = dict(image.strings)
     if _KERNELS not in strings or _LIBRARIES not in strings:
         raise view.malformed(0, "strings", "no image of one step")
     libraries = tuple(filter(None, strings[_LIBRARIES].split(",")))
-    return StepImage(images[0].content, strings[_KERNELS], libraries)
+    return StepImage(image.content, strings[_KERNELS], libraries)

@@ -1,0 +1,268 @@
+"""The steps of a project as a graph: who reads what whom writes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import PurePosixPath
+
+from mlir_offload.driver.options import COMPILED_SUFFIXES, MLIR_SUFFIXES
+from mlir_offload.driver.project_file import LinkTarget, Project, ProjectModule, Variant
+from mlir_offload.driver.project_tools import StepTools, ToolFinder
+from mlir_offload.toolchain.errors import UsageError
+from mlir_offload.toolchain.target import Target
+
+SPLIT, DEVICE, JOIN, SOURCE, LINK = "split", "device", "join", "source", "link"
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectStep:
+    """One call of this driver; all paths are relative to the directory of the manifest.
+
+    `arguments` stand behind the driver's own command. Of the outputs those in `kept` may stay as
+    they are, whatever the inputs. `retold` is a call of the compiler that fails as this step does,
+    and names places in the program.
+    """
+
+    kind: str
+    module: PurePosixPath
+    variant: str
+    arguments: tuple[str, ...]
+    inputs: tuple[PurePosixPath, ...]
+    outputs: tuple[PurePosixPath, ...]
+    toolchain_id: str
+    arch: str = ""
+    depfile: PurePosixPath | None = None
+    kept: tuple[PurePosixPath, ...] = ()
+    retold: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """Return what the step is called in messages."""
+        words = (self.kind, self.arch, str(self.module), f"[{self.variant}]")
+        return " ".join(word for word in words if word)
+
+    @property
+    def signature(self) -> str:
+        """Return what differs when the step is another one, whatever its inputs hold."""
+        files = [*map(str, self.inputs), "", *map(str, self.outputs)]
+        text = json.dumps([self.arguments, files, self.toolchain_id])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class ProjectGraph:
+    """All steps, each behind those whose outputs it reads."""
+
+    project: Project
+    steps: tuple[ProjectStep, ...] = field(default_factory=tuple)
+
+    @cached_property
+    def makers(self) -> Mapping[PurePosixPath, int]:
+        """Return which step writes a file, by its number."""
+        return {output: number for number, step in enumerate(self.steps) for output in step.outputs}
+
+    def needs(self, number: int) -> frozenset[int]:
+        """Return the steps whose outputs a step reads."""
+        makers = (self.makers.get(path) for path in self.steps[number].inputs)
+        return frozenset(maker for maker in makers if maker is not None)
+
+
+def plan_project(project: Project, tools: ToolFinder, variants: Sequence[str] = ()) -> ProjectGraph:
+    """Return the steps of a project, or of some of its variants.
+
+    Raises UsageError for a variant that there is not, ToolchainError and CompatibilityError where
+    no tools can do them.
+    """
+    known = {variant.name: variant for variant in project.variants}
+    for name in variants:
+        if name not in known:
+            msg = f"there is no variant '{name}'"
+            raise UsageError(msg, hint=f"known are {', '.join(known)}")
+    chosen = [known[name] for name in variants] or list(project.variants)
+    steps = [step for variant in chosen for step in _VariantPlan(project, variant, tools).steps()]
+    graph = ProjectGraph(project, tuple(steps))
+    _check_outputs(graph)
+    return graph
+
+
+def _check_outputs(graph: ProjectGraph) -> None:
+    """Refuse two steps that write one file, such as the object of a module and a program."""
+    for number, step in enumerate(graph.steps):
+        for output in step.outputs:
+            other = graph.steps[graph.makers[output]]
+            if graph.makers[output] != number:
+                msg = f"{output} is made by two steps: {step.label}, {other.label}"
+                raise UsageError(
+                    msg, hint="give the target another name", location=str(graph.project.manifest)
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class _VariantPlan:
+    project: Project
+    variant: Variant
+    tools: ToolFinder
+
+    def steps(self) -> Iterator[ProjectStep]:
+        modules = [item for item in self.project.modules if self._has(item.variants)]
+        for module in modules:
+            yield from self._module(module)
+        compiled = {module.path for module in modules}
+        sources: set[PurePosixPath] = set()
+        for target in self.project.targets:
+            if self._has(target.variants):
+                for path in target.inputs:
+                    if path.suffix in COMPILED_SUFFIXES and path not in sources:
+                        sources.add(path)
+                        yield self._source(path)
+                yield self._link(target, compiled)
+
+    def _has(self, names: tuple[str, ...]) -> bool:
+        return not names or self.variant.name in names
+
+    def _flags(self, own: tuple[str, ...]) -> tuple[str, ...]:
+        return (*self.project.setting.flags, *self.variant.setting.flags, *own)
+
+    def _module(self, module: ProjectModule) -> Iterator[ProjectStep]:
+        setting = module.setting
+        archs = setting.archs or self.variant.setting.archs or self.project.setting.archs
+        targets = self.tools.targets(archs)
+        tools = self.tools.tools(self._flags(setting.flags), targets)
+        plan = _ModulePlan(self.variant.name, module.path, self._place(module.path), tools, targets)
+        yield plan.split()
+        yield from (plan.device(target) for target in targets)
+        yield plan.join()
+
+    def _place(self, path: PurePosixPath) -> PurePosixPath:
+        return self.project.directory / self.variant.name / path
+
+    def _source(self, path: PurePosixPath) -> ProjectStep:
+        tools = self.tools.tools(self._flags(()), ())
+        place = self._place(path)
+        output, depfile = beside(place, ".o"), beside(place, ".d")
+        arguments = ("--source-step", "-c", operand(path), "-o", str(output))
+        identity = tools.identity(None)
+        return ProjectStep(
+            SOURCE,
+            path,
+            self.variant.name,
+            (*arguments, *tools.flags, f"--depfile={depfile}", f"--toolchain-id={identity}"),
+            (path,),
+            (output,),
+            identity,
+            depfile=depfile,
+        )
+
+    def _link(self, target: LinkTarget, compiled: set[PurePosixPath]) -> ProjectStep:
+        tools = self.tools.tools(self._flags(target.setting.flags), ())
+        made = MLIR_SUFFIXES | COMPILED_SUFFIXES
+        for path in target.inputs:
+            if path.suffix in MLIR_SUFFIXES and path not in compiled:
+                msg = f"target {target.name} needs {path}, which variant {self.variant.name} leaves out"
+                raise UsageError(
+                    msg,
+                    hint="give both the same 'variants'",
+                    location=str(self.project.manifest),
+                )
+        inputs = tuple(
+            beside(self._place(path), ".o") if path.suffix in made else path
+            for path in target.inputs
+        )
+        folder = "lib" if target.is_shared else "bin"
+        output = self.project.directory / self.variant.name / folder / target.name
+        shared = ("-shared",) if target.is_shared else ()
+        arguments = (*map(operand, inputs), *shared, "-o", str(output), "-j1", *tools.flags)
+        return ProjectStep(
+            LINK,
+            PurePosixPath(target.name),
+            self.variant.name,
+            arguments,
+            inputs,
+            (output,),
+            tools.whole_identity,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _ModulePlan:
+    variant: str
+    path: PurePosixPath
+    place: PurePosixPath
+    tools: StepTools
+    targets: tuple[Target, ...]
+
+    def split(self) -> ProjectStep:
+        identity = self.tools.identity(None)
+        arguments = ("--split-step", "-c", operand(self.path), "-o", str(self._host))
+        return ProjectStep(
+            SPLIT,
+            self.path,
+            self.variant,
+            (*arguments, *self.tools.flags, f"--toolchain-id={identity}"),
+            (self.path,),
+            (self._host, self._device),
+            identity,
+            kept=(self._device,),
+        )
+
+    def device(self, target: Target) -> ProjectStep:
+        identity = self.tools.identity(target.kind)
+        output, arch = self._images(target), f"--offload-arch={target}"
+        arguments = ("--device-step", "-c", str(self._device), "-o", str(output), arch)
+        about = (f"--program={self.path}", f"--toolchain-id={identity}")
+        return ProjectStep(
+            DEVICE,
+            self.path,
+            self.variant,
+            (*arguments, *self.tools.flags, *about),
+            (self._device,),
+            (output,),
+            identity,
+            arch=str(target),
+            retold=("-c", operand(self.path), arch, *self.tools.flags, "-o"),
+        )
+
+    def join(self) -> ProjectStep:
+        identity = self.tools.identity(None)
+        output = beside(self.place, ".o")
+        images = tuple(self._images(target) for target in self.targets)
+        archs = ",".join(map(str, self.targets))
+        files = (f"--device={self._device}", *(f"--images={image}" for image in images))
+        arguments = ("--join-step", "-c", str(self._host), "-o", str(output), *files)
+        about = (f"--program={self.path}", f"--offload-arch={archs}")
+        return ProjectStep(
+            JOIN,
+            self.path,
+            self.variant,
+            (*arguments, *about, *self.tools.flags, f"--toolchain-id={identity}"),
+            (self._host, self._device, *images),
+            (output,),
+            identity,
+            retold=("-c", operand(self.path), about[1], *self.tools.flags, "-o"),
+        )
+
+    @property
+    def _host(self) -> PurePosixPath:
+        return beside(self.place, ".host")
+
+    @property
+    def _device(self) -> PurePosixPath:
+        return beside(self.place, ".device")
+
+    def _images(self, target: Target) -> PurePosixPath:
+        return beside(self.place, f".{target}.images")
+
+
+def beside(path: PurePosixPath, ending: str) -> PurePosixPath:
+    """Return a file whose name goes on: `a.mlir` and `a.c` have objects of their own."""
+    return path.with_name(path.name + ending)
+
+
+def operand(path: PurePosixPath) -> str:
+    """Return a path spelled so that it is no option and no response file."""
+    text = str(path)
+    return f"./{text}" if text.startswith(("-", "@")) else text

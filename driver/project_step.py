@@ -1,0 +1,262 @@
+"""The steps of a project: each one process, its inputs files, its outputs whole or not there.
+
+`--split-step` takes a program apart, `--device-step` makes the images for one architecture,
+`--join-step` makes the object of the host module and the images, `--source-step` compiles a file of
+another language. Ninja and make run the same commands as we do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from mlir_offload.driver.build import build
+from mlir_offload.driver.choose import choose_toolkit_for, places_of
+from mlir_offload.driver.compile import (
+    finish_object,
+    host_command,
+    make_host_ir,
+    make_images,
+    split_source,
+)
+from mlir_offload.driver.context import BuildContext
+from mlir_offload.driver.device import DeviceModule, image_file, ordered_targets
+from mlir_offload.driver.execute import Executor
+from mlir_offload.driver.image_container import (
+    StepImage,
+    read_images,
+    render_kernel_heads,
+    write_image,
+)
+from mlir_offload.driver.launcher import LaunchedSteps, choose_launcher, step_program
+from mlir_offload.driver.normalize import normalize
+from mlir_offload.driver.options import CompileOptions, parse_arguments
+from mlir_offload.driver.project_parts import pack_device, pack_host, unpack_parts
+from mlir_offload.driver.report import show
+from mlir_offload.driver.split_file import SplitFiles, load_split_files
+from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for
+from mlir_offload.driver.workspace import make_directory, open_output, open_workspace, publish
+from mlir_offload.offload.host_module import kernel_signatures
+from mlir_offload.toolchain.byte_copy import copy_view
+from mlir_offload.toolchain.byte_view import open_view
+from mlir_offload.toolchain.errors import (
+    CompatibilityError,
+    SourceError,
+    ToolFailedError,
+    UsageError,
+    VerificationError,
+)
+from mlir_offload.toolchain.llvm import choose_llvm, llvm_probe
+from mlir_offload.toolchain.process import Runner
+from mlir_offload.toolchain.search import find_llvm
+from mlir_offload.toolchain.target import Kind, parse_offload_arch
+
+_IDENTITY, _DEVICE, _IMAGES, _PROGRAM = "--toolchain-id=", "--device=", "--images=", "--program="
+_DEPFILE = "--depfile="
+HOST_PART, DEVICE_PART = ".host", ".device"
+
+
+@dataclass(slots=True)
+class _Given:
+    """What the steps take beside the options of the compiler."""
+
+    compiler: list[str] = field(default_factory=list)
+    images: list[Path] = field(default_factory=list)
+    device: Path | None = None
+    depfile: Path | None = None
+    program: str = ""
+    toolchain_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One call of a step, read and ready."""
+
+    context: BuildContext
+    source: Path
+    output: Path
+    given: _Given
+
+    @property
+    def program(self) -> Path:
+        """Return the file that the user wrote, which errors name."""
+        return Path(self.given.program or self.source)
+
+
+def run_project_step(arguments: Sequence[str], runner: Runner) -> int:
+    """Run the step that the first word names. Raises MlirOffloadError; no output is written then."""
+    given = _read(arguments[1:])
+    options = parse_arguments(given.compiler)
+    in_order = given.compiler[:4:2] == ["-c", "-o"]
+    if not in_order or len(options.inputs) != 1 or options.output is None:
+        msg = f"{arguments[0]} has one input and one output: -c IN -o OUT"
+        raise UsageError(msg)
+    make_directory(options.output.parent)
+    with open_workspace() as workspace:
+        context = _make_context(options, given, workspace, runner)
+        step = _Step(context, options.inputs[0], options.output, given)
+        try:
+            _WORK[arguments[0]](step)
+        except (SourceError, ToolFailedError, VerificationError):
+            _retell(step, runner)
+            raise
+    return 0
+
+
+def _retell(step: _Step, runner: Runner) -> None:
+    """Fail as the compiler does, which names places in the program: the inputs of a step name none."""
+    if not step.given.program or not step.program.is_file():
+        return
+    again = step.context.workspace / "again.o"
+    # The first four words are -c IN -o OUT.
+    build(("-c", str(step.program), "-o", str(again), *step.given.compiler[4:]), runner)
+
+
+def _read(arguments: Sequence[str]) -> _Given:
+    given = _Given()
+    for word in arguments:
+        if word.startswith(_IDENTITY):
+            given.toolchain_id = word.removeprefix(_IDENTITY)
+        elif word.startswith(_DEVICE):
+            given.device = Path(word.removeprefix(_DEVICE))
+        elif word.startswith(_IMAGES):
+            given.images.append(Path(word.removeprefix(_IMAGES)))
+        elif word.startswith(_DEPFILE):
+            given.depfile = Path(word.removeprefix(_DEPFILE))
+        elif word.startswith(_PROGRAM):
+            given.program = word.removeprefix(_PROGRAM)
+        else:
+            given.compiler.append(word)
+    return given
+
+
+def _make_context(
+    options: CompileOptions, given: _Given, workspace: Path, runner: Runner
+) -> BuildContext:
+    """Find the tools. Raises CompatibilityError where they are not those that were asked for."""
+    finder = RememberingRunner(runner)
+    places = places_of(options)
+    llvm = choose_llvm(find_llvm(places), places.llvm, llvm_probe(finder))
+    targets = tuple(parse_offload_arch(name) for name in options.offload_archs)
+    kinds = {target.kind for target in targets}
+    cuda = choose_toolkit_for(options, places, finder, needed=Kind.CUDA in kinds)
+    kind = targets[0].kind if len(targets) == 1 and not given.images else None
+    found = str(identify_for(kind, llvm, cuda))
+    if given.toolchain_id and found != given.toolchain_id:
+        msg = f"the tools here are not those of the build: {found}, not {given.toolchain_id}"
+        hint = "install the same packages; 'mlir-offload --toolchain-id -v' lists what is there"
+        raise CompatibilityError(msg, hint=hint)
+    context = BuildContext(
+        options, llvm, cuda, targets, Executor(runner, show, workspace), workspace, ""
+    )
+    launcher = choose_launcher(options, os.environ)
+    if launcher is None:
+        return context
+    program = step_program(launcher, workspace)
+    return replace(context, launched=LaunchedSteps(launcher, program, llvm, cuda))
+
+
+def _split(step: _Step) -> None:
+    context, directory = step.context, step.context.workspace / "program"
+    normalize(context, step.source, directory)
+    split_source(context, step.source, directory)
+    device = step.output.with_suffix(DEVICE_PART)
+    pack_device(directory / "split", device, keeps_locations=context.options.debug)
+    pack_host(directory / "split", step.output, keeps_locations=context.options.debug)
+
+
+def _device(step: _Step) -> None:
+    """Write the images of all modules, one container behind the other."""
+    context = step.context
+    if len(context.targets) != 1:
+        msg = "--device-step makes images for one --offload-arch="
+        raise UsageError(msg)
+    split = _unpack(context, (step.source,))
+    made = context.workspace / "images"
+    made.touch()
+    for module in make_images(context, step.program, split.modules):
+        container = context.workspace / "container"
+        _write_container(step, module, container)
+        with made.open("ab") as stream:
+            stream.write(container.read_bytes())
+    publish(made, step.output)
+
+
+def _write_container(step: _Step, module: DeviceModule, output: Path) -> None:
+    context = step.context
+    signatures = kernel_signatures(module.ir.read_text(encoding="utf-8"))
+    symbols = (kernel.symbol for kernel in module.module.module.kernels)
+    heads = render_kernel_heads({symbol: signatures[symbol] for symbol in symbols})
+    image = module.images[0]
+    with open_view(image.path) as view:
+        names = tuple(read.path.name for read in context.dependencies.of(step.program))
+        contained = StepImage(view, heads, names)
+        write_image(contained, image.target, context.consumer, output)
+
+
+def _join(step: _Step) -> None:
+    context, given = step.context, step.given
+    if given.device is None or len(given.images) != len(context.targets):
+        msg = "--join-step takes --device=FILE and an --images=FILE for each architecture"
+        raise UsageError(msg)
+    split = _unpack(context, (given.device, step.source))
+    device = _read_device(context, split, given.images)
+    host = make_host_ir(context, step.program, split, context.workspace)
+    made = context.workspace / "host.o"
+    finish_object(context, step.program, split, device, host, made)
+    publish(made, step.output)
+
+
+def _unpack(context: BuildContext, files: Sequence[Path]) -> SplitFiles:
+    directory = context.workspace / "split"
+    unpack_parts(files, directory)
+    return load_split_files(directory)
+
+
+def _read_device(
+    context: BuildContext, split: SplitFiles, files: Sequence[Path]
+) -> tuple[DeviceModule, ...]:
+    """Bring every image to a file of its own, in the order in which the compiler makes them."""
+    modules = []
+    for number, module in enumerate(split.modules):
+        heads = module.path.with_suffix(".kernels.ll")
+        images = []
+        for target in ordered_targets(context, module):
+            file = files[context.targets.index(target)]
+            image = image_file(context, module.path, target)
+            _take_image(file, number, len(split.modules), image.path, heads)
+            images.append(image)
+        modules.append(DeviceModule(module, heads, tuple(images)))
+    return tuple(modules)
+
+
+def _take_image(file: Path, number: int, count: int, output: Path, heads: Path) -> None:
+    with open_view(file) as view:
+        images = read_images(view)
+        if len(images) != count:
+            reason = f"{len(images)} images for {count} device modules"
+            raise view.malformed(0, "images", reason)
+        with open_output(output) as descriptor:
+            copy_view(images[number].content, descriptor)
+        heads.write_text(images[number].kernels, encoding="utf-8")
+
+
+def _source(step: _Step) -> None:
+    context, made = step.context, step.context.workspace / "source.o"
+    depfile = step.given.depfile
+    notes = ("-MD", "-MF", str(depfile), "-MT", str(step.output)) if depfile else ()
+    options = context.options
+    noted = replace(options, compiler_arguments=(*options.compiler_arguments, *notes))
+    command = host_command(replace(context, options=noted), step.source, made)
+    context.executor.tool(command, made)
+    publish(made, step.output)
+
+
+_WORK: Mapping[str, Callable[[_Step], None]] = {
+    "--split-step": _split,
+    "--device-step": _device,
+    "--join-step": _join,
+    "--source-step": _source,
+}

@@ -1,0 +1,82 @@
+"""The tools of a project: found once for each set of flags, named by their content."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mlir_offload.driver.choose import choose_targets, choose_toolkit_for, places_of
+from mlir_offload.driver.options import CompileOptions, parse_arguments
+from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for, identify_toolchain
+from mlir_offload.toolchain.cuda import CudaToolkit
+from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
+from mlir_offload.toolchain.process import Runner
+from mlir_offload.toolchain.ptx import ptx_isa_for
+from mlir_offload.toolchain.search import find_llvm
+from mlir_offload.toolchain.target import Kind, Target
+
+_Places = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class StepTools:
+    """The tools for one set of flags."""
+
+    flags: tuple[str, ...]
+    llvm: LlvmToolchain
+    cuda: CudaToolkit | None
+
+    def identity(self, kind: Kind | None) -> str:
+        """Return the identity of the tools for a kind of images; None is for host code."""
+        return str(identify_for(kind, self.llvm, self.cuda))
+
+    @property
+    def whole_identity(self) -> str:
+        """Return the identity of all of them."""
+        return str(identify_toolchain(self.llvm, self.cuda))
+
+
+@dataclass(slots=True)
+class ToolFinder:
+    """Finds tools, and remembers what it has found."""
+
+    runner: Runner
+    _llvm: dict[_Places, LlvmToolchain] = field(default_factory=dict)
+    _cuda: dict[tuple[_Places, bool], CudaToolkit | None] = field(default_factory=dict)
+    _options: dict[tuple[str, ...], CompileOptions] = field(default_factory=dict)
+    _targets: dict[tuple[str, ...], tuple[Target, ...]] = field(default_factory=dict)
+    _tools: dict[tuple[tuple[str, ...], tuple[Target, ...]], StepTools] = field(
+        default_factory=dict
+    )
+
+    def targets(self, archs: tuple[str, ...]) -> tuple[Target, ...]:
+        """Return the targets of architectures, those of this machine for `native` or none."""
+        if archs not in self._targets:
+            self._targets[archs] = choose_targets(archs)
+        return self._targets[archs]
+
+    def tools(self, flags: tuple[str, ...], targets: tuple[Target, ...]) -> StepTools:
+        """Return the tools for flags.
+
+        Raises ToolchainError where one is missing, CompatibilityError where it does not know a
+        target.
+        """
+        key = (flags, targets)
+        if key not in self._tools:
+            self._tools[key] = self._find(flags, targets)
+        return self._tools[key]
+
+    def _find(self, flags: tuple[str, ...], targets: tuple[Target, ...]) -> StepTools:
+        # Each object is compiled with -c, which decides what form its images have.
+        options = parse_arguments(("-c", "any.mlir", *flags))
+        finder = RememberingRunner(self.runner)
+        places, key = places_of(options), (options.llvm, options.cuda_path, options.rocm_path)
+        if key not in self._llvm:
+            self._llvm[key] = choose_llvm(find_llvm(places), places.llvm, llvm_probe(finder))
+        needed = any(target.kind is Kind.CUDA for target in targets) or not targets
+        if (key, needed) not in self._cuda:
+            self._cuda[key, needed] = choose_toolkit_for(options, places, finder, needed=needed)
+        llvm, cuda = self._llvm[key], self._cuda[key, needed]
+        for target in targets:
+            if target.kind is Kind.CUDA:
+                ptx_isa_for(target.arch, llvm.version.major, cuda)
+        return StepTools(flags, llvm, cuda)

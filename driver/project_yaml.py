@@ -1,0 +1,173 @@
+"""YAML as nodes that know their places, read without recursion: a manifest may come from anyone."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+import yaml
+
+from mlir_offload.toolchain.errors import UsageError
+
+# The one that is written in C is ten times as fast.
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_DEEPEST = 16
+# An alias costs a few bytes and may stand for many nodes.
+_MOST_NODES = 4_000_000
+_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+
+
+@dataclass(slots=True)
+class YamlNode:
+    """A node and where it begins: line and column count from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(slots=True)
+class YamlScalar(YamlNode):
+    """A text, a number, a word: as it is written."""
+
+    text: str
+    is_null: bool
+
+
+@dataclass(slots=True)
+class YamlList(YamlNode):
+    """A list."""
+
+    items: list[YamlNode] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class YamlMapping(YamlNode):
+    """A mapping: keys and values by turns."""
+
+    items: list[YamlNode] = field(default_factory=list)
+
+
+def compose(text: bytes, file: Path) -> YamlNode:
+    """Return the node of a document. Raises UsageError where it is no YAML, or nested too deeply.
+
+    PyYAML's own `compose` recurses in C, and a file of brackets ends the process.
+    """
+    try:
+        nodes = _nodes(yaml.parse(text, Loader=_Loader), file)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+        msg = f"no YAML: {error.problem or error.context}"
+        raise UsageError(msg, location=f"{file}{place}") from error
+    except (yaml.YAMLError, ValueError) as error:
+        msg = f"no YAML: {str(error).splitlines()[0]}"
+        raise UsageError(msg, location=str(file)) from error
+    if not nodes:
+        msg = "the manifest is empty"
+        raise UsageError(msg, hint="name the modules: 'modules: [a.mlir]'", location=str(file))
+    return nodes[0]
+
+
+def _nodes(events: Iterable[yaml.Event], file: Path) -> list[YamlNode]:
+    """Return the nodes of all documents."""
+    found: list[YamlNode] = []
+    anchors: dict[str, YamlNode] = {}
+    siblings = [found]
+    for event in events:
+        if isinstance(event, yaml.CollectionEndEvent):
+            siblings.pop()
+            continue
+        if not isinstance(event, yaml.NodeEvent):
+            continue
+        node = _node(event)
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor not in anchors:
+                NodeReader(file).fail(node, f"nothing is anchored as '{event.anchor}'")
+            siblings[-1].append(anchors[event.anchor])
+            continue
+        siblings[-1].append(node)
+        if event.anchor:
+            anchors[event.anchor] = node
+        if isinstance(node, YamlList | YamlMapping):
+            siblings.append(node.items)
+            if len(siblings) > _DEEPEST:
+                NodeReader(file).fail(node, "no manifest is nested so deeply")
+    return found
+
+
+def _node(event: yaml.NodeEvent) -> YamlNode:
+    mark = event.start_mark
+    line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
+    if isinstance(event, yaml.SequenceStartEvent):
+        return YamlList(line, column)
+    if isinstance(event, yaml.MappingStartEvent):
+        return YamlMapping(line, column)
+    if isinstance(event, yaml.ScalarEvent):
+        is_null = event.implicit[0] and event.value in _NULLS
+        return YamlScalar(line, column, event.value, is_null)
+    return YamlNode(line, column)
+
+
+@dataclass(slots=True)
+class NodeReader:
+    """Reads nodes of YAML as what they must be; whatever is wrong has a place."""
+
+    file: Path
+    _nodes_left: int = _MOST_NODES
+
+    def fail(self, node: YamlNode, message: str, hint: str = "") -> NoReturn:
+        """Raise UsageError with the place of the node."""
+        raise UsageError(message, hint=hint, location=f"{self.file}:{node.line}:{node.column}")
+
+    def mapping(
+        self, node: YamlNode, what: str, known: Mapping[str, object] | None = None
+    ) -> dict[str, YamlNode]:
+        """Return the keys and values of a mapping; `known` are the keys that it may have."""
+        if not isinstance(node, YamlMapping):
+            self.fail(node, f"{what} must be a mapping of names to values")
+        found: dict[str, YamlNode] = {}
+        for key, value in zip(node.items[::2], node.items[1::2], strict=True):
+            name = self.text(key, "a key")
+            if name in found:
+                self.fail(key, f"'{name}' stands there twice")
+            if known is not None and name not in known:
+                self.fail(key, f"{what} has no key '{name}'", f"known are {', '.join(known)}")
+            found[name] = value
+        return found
+
+    def items(self, node: YamlNode, what: str) -> list[YamlNode]:
+        """Return the nodes of a list."""
+        self._count(node)
+        if not isinstance(node, YamlList):
+            self.fail(node, f"{what} must be a list", "write [a, b], or one per line after '- '")
+        return node.items
+
+    def text(self, node: YamlNode, what: str) -> str:
+        """Return a string as it is written."""
+        self._count(node)
+        if not isinstance(node, YamlScalar) or node.is_null or not node.text:
+            self.fail(node, f"{what} must be a string")
+        text = node.text
+        if "\0" in text or "\n" in text:
+            self.fail(node, f"{what} must be one line of text")
+        return text
+
+    def words(self, node: YamlNode, what: str) -> list[tuple[YamlNode, str]]:
+        """Return the strings of a list, or the words of one string as a shell takes it apart."""
+        if isinstance(node, YamlList):
+            return [
+                (item, self.text(item, f"an item of {what}")) for item in self.items(node, what)
+            ]
+        text = self.text(node, what)
+        try:
+            return [(node, word) for word in shlex.split(text)]
+        except ValueError as error:
+            self.fail(node, f"{what}: {error}")
+
+    def _count(self, node: YamlNode) -> None:
+        self._nodes_left -= 1
+        if self._nodes_left < 0:
+            self.fail(node, f"the manifest stands for more than {_MOST_NODES:,} values")

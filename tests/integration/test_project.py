@@ -1,0 +1,228 @@
+"""The verb build, on real tools: the compiler's own bytes, nothing twice, and right after a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from itertools import pairwise
+from pathlib import Path
+
+import jsonschema
+import pytest
+from support.project import counting_launcher, digests, run_in, started, write_project
+
+pytestmark = pytest.mark.llvm(22)
+SCHEMA = Path(__file__).resolve().parents[2] / "driver" / "data" / "project.schema.json"
+MANIFEST = """\
+archs: [sm_80, sm_90]
+flags: --llvm=22 --device-code=bitcode
+modules: ['m*.mlir']
+"""
+FOR_THE_CPU = """\
+archs: host
+flags: --llvm=22
+modules: [m0.mlir]
+targets:
+  app: {inputs: [m0.mlir, main.c]}
+  libapp.so: {kind: shared, inputs: [m0.mlir], flags: -fPIC}
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory, mlir_offload: list[str]) -> Path:
+    folder = write_project(tmp_path_factory.mktemp("built"), MANIFEST)
+    reports = ("--report=r.json", "--trace=t.json", "--timeline=t.html")
+    done = run_in(folder, [*mlir_offload, "build", "-j2", *reports])
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "8 steps built, 0 current" in done.stderr
+    return folder
+
+
+@pytest.fixture
+def copy(built: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(built, tmp_path / "copy"))
+
+
+def outcomes(folder: Path, command: list[str]) -> dict[str, str]:
+    """Build again; return the outcome of each step by its kind, module and architecture."""
+    done = run_in(folder, [*command, "build", "--report=again.json"])
+    assert done.returncode == 0, done.stderr
+    steps = json.loads((folder / "again.json").read_text())["steps"]
+    return {f"{s['kind']} {s['module']} {s['arch']}".rstrip(): s["outcome"] for s in steps}
+
+
+def ran(folder: Path, command: list[str]) -> set[str]:
+    return {name for name, outcome in outcomes(folder, command).items() if outcome == "built"}
+
+
+def test_objects_are_those_of_the_compiler(built: Path, mlir_offload: list[str]) -> None:
+    flags = ["--llvm=22", "--offload-arch=sm_80,sm_90", "-o", "alone.o"]
+    assert run_in(built, [*mlir_offload, "-c", "m1.mlir", *flags]).returncode == 0
+    alone = (built / "alone.o").read_bytes()
+    assert (built / "build" / "default" / "m1.mlir.o").read_bytes() == alone
+
+
+def test_reports_tell_what_was_done(built: Path) -> None:
+    report = json.loads((built / "r.json").read_text())
+    jsonschema.validate(report, json.loads(SCHEMA.read_text()))
+    assert report["counts"] == {"built": 8, "current": 0, "failed": 0, "skipped": 0}
+    assert sorted(s["arch"] for s in report["steps"] if s["kind"] == "device") == (
+        ["sm_80", "sm_80", "sm_90", "sm_90"]
+    )
+    events = json.loads((built / "t.json").read_text())["traceEvents"]
+    whole = [event for event in events if event["ph"] == "X"]
+    assert len(whole) == 8
+    assert {event["tid"] for event in whole} == {0, 1}
+    for lane in (0, 1):
+        times = sorted((e["ts"], e["ts"] + e["dur"]) for e in whole if e["tid"] == lane)
+        # One lane runs one step at a time.
+        assert all(end <= start + 1 for (_, end), (start, _) in pairwise(times))
+    assert "device sm_90 m1.mlir" in (built / "t.html").read_text()
+
+
+def test_a_second_build_does_nothing(copy: Path, mlir_offload: list[str]) -> None:
+    before = digests(copy / "build", ".o", ".images", ".host", ".device")
+    for path in copy.glob("*.mlir"):
+        os.utime(path)
+    assert ran(copy, mlir_offload) == set()
+    assert digests(copy / "build", ".o", ".images", ".host", ".device") == before
+
+
+def test_only_what_a_change_reaches_is_compiled(copy: Path, mlir_offload: list[str]) -> None:
+    module = copy / "m0.mlir"
+    text = module.read_text()
+    module.write_text("// A comment.\n" + text)
+    assert ran(copy, mlir_offload) == {"split m0.mlir"}
+    module.write_text(text.replace("return", "%two = arith.constant 2 : index\n  return"))
+    assert not any("device" in name for name in ran(copy, mlir_offload))
+    module.write_text(text.replace('"%d', '"%x'))
+    assert {"device m0.mlir sm_80", "device m0.mlir sm_90"} <= ran(copy, mlir_offload)
+    manifest = copy / "offload.yaml"
+    manifest.write_text(MANIFEST.replace("sm_90", "sm_90, sm_75"))
+    added = {f"{kind} m{n}.mlir{arch}" for n in (0, 1) for kind, arch in (("device", " sm_75"), ("join", ""))}  # fmt: skip
+    assert ran(copy, mlir_offload) == added
+
+
+def test_errors_have_places_and_the_rest_goes_on(tmp_path: Path, mlir_offload: list[str]) -> None:
+    folder = write_project(tmp_path, MANIFEST, modules=3)
+    wrong = folder / "m0.mlir"
+    wrong.write_text(wrong.read_text().replace("gpu.terminator", "gpu.terminate"))
+    unfit = folder / "m1.mlir"
+    launch = 'gpu.printf "%d\\n", %value : i32'
+    assert launch in unfit.read_text()
+    unfit.write_text(unfit.read_text().replace(launch, '"nvvm.cp.async.bulk.nothing"() : () -> ()'))
+    command = [*mlir_offload, "build", "--keep-going", "--report=r.json"]
+    done = run_in(folder, command)
+    assert done.returncode == 1
+    assert "m0.mlir:7:5: error: " in done.stderr
+    assert "m1.mlir:6:" in done.stderr
+    assert "split m0.mlir [default] failed" in done.stderr
+    report = json.loads((folder / "r.json").read_text())
+    jsonschema.validate(report, json.loads(SCHEMA.read_text()))
+    assert not report["succeeded"]
+    good = [step for step in report["steps"] if step["module"] == "m2.mlir"]
+    assert [step["outcome"] for step in good] == ["built"] * 4
+
+
+def test_a_device_step_that_fails_is_told_with_its_place(
+    tmp_path: Path, mlir_offload: list[str]
+) -> None:
+    folder = write_project(tmp_path, FOR_THE_CPU, modules=1)
+    module = folder / "m0.mlir"
+    wrong = "nvvm.cp.async.wait.group 0\n    gpu.terminator"
+    module.write_text(module.read_text().replace("gpu.terminator", wrong))
+    done = run_in(folder, [*mlir_offload, "build"])
+    assert done.returncode == 1, done.stderr
+    assert "device host m0.mlir [default] failed" in done.stderr
+    assert "\nm0.mlir: error: nvvm.cp.async" in done.stderr
+
+
+@pytest.mark.parametrize("form", ["ninja", "make"])
+def test_emitted_files_build_the_same_bytes(
+    form: str, built: Path, tmp_path: Path, mlir_offload: list[str]
+) -> None:
+    program = shutil.which(form)
+    if program is None:
+        pytest.skip(f"{form} is not installed")
+    folder = write_project(tmp_path, MANIFEST)
+    assert run_in(folder, [*mlir_offload, "build", f"--emit={form}"]).returncode == 0
+    file = "build/build.ninja" if form == "ninja" else "build/Makefile"
+    command = [program, "-j2", "-f", file]
+    done = run_in(folder, command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    endings = (".o", ".images", ".host", ".device")
+    assert digests(folder / "build", *endings) == digests(built / "build", *endings)
+    again = run_in(folder, command)
+    assert "--step" not in again.stdout
+    assert "no work to do" in again.stdout or "Nothing to be done" in again.stdout
+    text = (folder / "m0.mlir").read_text()
+    (folder / "m0.mlir").write_text(f"// A comment.\n{text}")
+    third = run_in(folder, [*command, *(["-v"] if form == "ninja" else [])])
+    assert third.returncode == 0
+    assert "--split-step -c m0.mlir" in third.stdout
+    assert "--device-step" not in third.stdout
+
+
+def test_make_refuses_names_that_it_cannot_hold(tmp_path: Path, mlir_offload: list[str]) -> None:
+    folder = write_project(tmp_path, "archs: sm_80\nmodules: ['a b.mlir']\n", modules=0)
+    done = run_in(folder, [*mlir_offload, "build", "--emit=make"])
+    assert done.returncode == 2
+    assert "make cannot take the file name" in done.stderr
+    assert run_in(folder, [*mlir_offload, "build", "--emit=ninja"]).returncode == 0
+
+
+def test_programs_and_libraries_follow_their_headers(
+    tmp_path: Path, mlir_offload: list[str]
+) -> None:
+    folder = write_project(tmp_path, FOR_THE_CPU, modules=1)
+    done = run_in(folder, [*mlir_offload, "build"])
+    assert done.returncode == 0, done.stderr
+    program = folder / "build" / "default" / "bin" / "app"
+    assert run_in(folder, [program]).stdout == "0\n0\n"
+    assert (folder / "build" / "default" / "lib" / "libapp.so").read_bytes()[:4] == b"\x7fELF"
+    (folder / "count.h").write_text("#define COUNT 3\n")
+    assert ran(folder, mlir_offload) == {"source main.c", "link app"}
+    assert run_in(folder, [program]).stdout == "0\n0\n0\n"
+
+
+def test_a_build_that_is_killed_goes_on_where_it_was(
+    built: Path, tmp_path: Path, mlir_offload: list[str]
+) -> None:
+    folder = write_project(tmp_path / "project", MANIFEST)
+    pid = tmp_path / "pid"
+    environment = {"MLIR_OFFLOAD_LAUNCHER": str(counting_launcher(tmp_path, pid, fatal=3))}
+    child = subprocess.Popen(
+        ["/bin/sh", "-c", 'echo $$ > "$0"; exec "$@"', pid, *mlir_offload, "build", "-j2"],
+        cwd=folder,
+        env={**os.environ, **environment},
+        stderr=subprocess.DEVNULL,
+    )
+    assert child.wait(timeout=120) == -9
+    done = run_in(folder, [*mlir_offload, "build", "--resume", "-j2"], environment)
+    assert done.returncode == 0, done.stderr
+    endings = (".o", ".images", ".host", ".device")
+    assert digests(folder / "build", *endings) == digests(built / "build", *endings)
+    # Four images, and the two that may have been under way.
+    assert 4 <= len(started(tmp_path)) <= 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--emit=bazel"], "'bazel' is not one of"),
+        (["--scheduler=tcp://127.0.0.1:1"], "belong together"),
+        (["--variant=x"], "there is no variant 'x'"),
+        (["-j0"], "0 is not in the range"),
+        (["--nonsense"], "No such option"),
+    ],
+)
+def test_a_wrong_command_line_is_an_error_of_usage(
+    arguments: list[str], message: str, tmp_path: Path, mlir_offload: list[str]
+) -> None:
+    folder = write_project(tmp_path, MANIFEST)
+    done = run_in(folder, [*mlir_offload, "build", *arguments])
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert not (folder / "build").exists()

@@ -1,0 +1,108 @@
+"""The timeline of a build as a page, in a real browser: bars where the steps were, attacks as text."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from html import escape, unescape
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from mlir_offload.driver.project_graph import ProjectStep
+from mlir_offload.driver.project_page import render_page
+from mlir_offload.driver.project_report import BuildRecord
+from mlir_offload.driver.project_run import StepOutcome, StepResult
+
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
+ATTACK = "<script>document.title='owned'</script>\"'><img src=x onerror=\"document.title='owned'\">"
+# Nothing but the page is loaded: what a browser does of its own accord on the network is off.
+QUIET = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--no-first-run", "--disable-quic",
+    "--disable-default-apps", "--disable-extensions", "--enable-logging=stderr",
+    "--virtual-time-budget=4000", "--window-size=1280,900", "--dump-dom",
+)  # fmt: skip
+MEASURE = """<script>
+const time = document.getElementById("time"), zoom = document.getElementById("zoom");
+const place = (node) => {
+  const box = node.getBoundingClientRect(), all = time.getBoundingClientRect();
+  return [(box.left - all.left) / all.width, box.width / all.width, box.top - all.top];
+};
+const bars = [...document.querySelectorAll(".s")];
+const before = bars.map(place);
+const rows = () => [...document.querySelectorAll("#steps tbody tr")].filter((row) => !row.hidden);
+const times = () => rows().map((row) => row.cells[3].textContent);
+document.querySelectorAll("#steps th button")[3].click();
+const sorted = times();
+bars[1].click();
+const chosen = document.querySelector("tr.chosen").cells[0].textContent;
+const filter = document.getElementById("filter");
+filter.value = "SM_90";
+filter.dispatchEvent(new Event("input"));
+const filtered = rows().length;
+zoom.value = 2;
+zoom.dispatchEvent(new Event("input"));
+document.body.dataset.seen = JSON.stringify({
+  before, sorted, chosen, filtered, wide: time.clientWidth / document.getElementById("view").clientWidth,
+  fits: document.documentElement.scrollWidth <= window.innerWidth,
+});
+</script>"""
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+
+
+def result(kind: str, start: float, duration: float, lane: int, name: str = "a.mlir") -> StepResult:
+    path = PurePosixPath(name)
+    step = ProjectStep(kind, path, "default", (), (path,), (path,), "id", arch="sm_90" * (kind == "device"))  # fmt: skip
+    return StepResult(step, StepOutcome.BUILT, start, duration, lane)
+
+
+def page() -> str:
+    failed = StepResult(
+        result("join", 0, 0, 0, ATTACK).step, StepOutcome.FAILED, 3.0, 0.5, 1, ATTACK, 5, ATTACK
+    )
+    skipped = StepResult(result("link", 0, 0, 0, "app").step, StepOutcome.SKIPPED)
+    steps = (result("split", 0, 1, 0), result("device", 1, 2, 1), failed, skipped)
+    return render_page(BuildRecord(Path(ATTACK), 0.0, 4.0, 2, steps))
+
+
+def browse(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    source = folder / "page.html"
+    source.write_text(text, encoding="utf-8")
+    command = [str(CHROMIUM), *QUIET, f"--user-data-dir={folder / 'profile'}", source.as_uri()]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+
+
+def test_bars_lie_where_the_steps_were_and_the_page_works(tmp_path: Path) -> None:
+    # The page's policy lets no other script run: this copy goes without.
+    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page())
+    done = browse(text.replace("</body>", MEASURE + "</body>"), tmp_path)
+    found = re.search(r'data-seen="([^"]*)"', done.stdout)
+    assert found, done.stderr[-2000:]
+    seen = json.loads(unescape(found[1]))
+    expected = [(0.0, 0.25, 2), (0.25, 0.5, 28), (0.75, 0.125, 28)]
+    assert len(seen["before"]) == len(expected)
+    for bar, (left, width, top) in zip(seen["before"], expected, strict=True):
+        assert bar == [pytest.approx(left, abs=0.002), pytest.approx(width, abs=0.002), top]
+    assert seen["sorted"] == ["", "0.500", "1.000", "2.000"]
+    assert seen["chosen"] == "device sm_90 a.mlir [default]"
+    assert (seen["filtered"], seen["wide"]) == (1, pytest.approx(4, rel=0.01))
+    assert seen["fits"]
+    assert "CONSOLE" not in done.stderr
+
+
+def test_names_and_messages_that_are_attacks_stay_text(tmp_path: Path) -> None:
+    text = page()
+    assert ATTACK not in text
+    assert text.count("<script") == 1
+    done = browse(text, tmp_path)
+    assert "<title>owned" not in done.stdout
+    assert "<img" not in done.stdout
+    assert "CONSOLE" not in done.stderr
+    rest = text.replace(escape(ATTACK), "")
+    assert re.findall(r'<[^>]*\b(?:src|href)="?([^" >]*)', rest) == ["data:,"]

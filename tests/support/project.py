@@ -1,0 +1,90 @@
+"""A small project to build: programs with device code of their own, and the driver as a process."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+PROGRAM = """\
+func.func @run{number}(%n: index) attributes {{llvm.emit_c_interface}} {{
+  %one = arith.constant 1 : index
+  gpu.launch blocks(%a, %b, %c) in (%d = %n, %e = %one, %f = %one)
+             threads(%g, %h, %i) in (%j = %one, %k = %one, %l = %one) {{
+    %value = arith.constant {number} : i32
+    gpu.printf "%d\\n", %value : i32
+    gpu.terminator
+  }}
+  return
+}}
+"""
+MAIN = """\
+#include "count.h"
+void _mlir_ciface_run0(long n);
+int main(void) { _mlir_ciface_run0(COUNT); return 0; }
+"""
+
+
+def write_project(folder: Path, manifest: str, modules: int = 2) -> Path:
+    """Write the modules m0.mlir and on, main.c with count.h, and the manifest."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(modules):
+        text = PROGRAM.format(number=number)
+        (folder / f"m{number}.mlir").write_text(text, encoding="utf-8")
+    (folder / "main.c").write_text(MAIN, encoding="utf-8")
+    (folder / "count.h").write_text("#define COUNT 2\n", encoding="utf-8")
+    (folder / "offload.yaml").write_text(manifest, encoding="utf-8")
+    return folder
+
+
+def run_in(
+    folder: Path, command: Sequence[str | Path], environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a program in the folder, whatever its exit status."""
+    return subprocess.run(
+        [str(word) for word in command],
+        cwd=folder,
+        env={**os.environ, **(environment or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def digests(folder: Path, *endings: str) -> dict[str, str]:
+    """Return the hash of every file below with one of the endings."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name.endswith(endings or ("",))
+    }
+
+
+def counting_launcher(folder: Path, victim: Path, fatal: int) -> Path:
+    """Write a launcher that logs each device image in `log`; the one of number `fatal` kills.
+
+    What it kills is the process whose number the file `victim` holds, with SIGKILL, once.
+    """
+    script = folder / "launcher"
+    script.write_text(
+        f"""#!/bin/sh
+case " $* " in *" --image-step "*)
+  echo "$*" >> '{folder}/log'
+  if [ "$(wc -l < '{folder}/log')" -ge {fatal} ] && mkdir '{folder}/killed' 2>/dev/null; then
+    kill -9 "$(cat '{victim}')"
+  fi;;
+esac
+exec "$@"
+""",
+        encoding="utf-8",
+    )
+    script.chmod(0o755)
+    return script
+
+
+def started(folder: Path) -> list[str]:
+    """Return what the launcher has logged."""
+    return (folder / "log").read_text(encoding="utf-8").splitlines()

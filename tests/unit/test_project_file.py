@@ -1,0 +1,120 @@
+"""Manifests of projects: what they say, and where they are wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from mlir_offload.driver.project_file import Setting, read_project
+from mlir_offload.toolchain.errors import InputOutputError, UsageError
+
+FULL = """\
+directory: out
+archs: [sm_80, sm_90, sm_80]
+flags: -O3 "-DNAME=a b"
+variants:
+  release:
+  debug: {flags: [-g], archs: host}
+modules:
+  - k/*.mlir
+  - {file: other.mlir, archs: sm_75, flags: -O1, variants: [debug]}
+targets:
+  app: {inputs: [k/a.mlir, main.c, lib.a], flags: -lm}
+  libk.so: {kind: shared, inputs: ['k/*.mlir'], variants: release}
+"""
+
+
+def manifest(folder: Path, text: str | bytes) -> Path:
+    file = folder / "offload.yaml"
+    file.write_bytes(text.encode() if isinstance(text, str) else text)
+    (folder / "k").mkdir()
+    for name in ("b.mlir", "a.mlir", "c.txt"):
+        (folder / "k" / name).touch()
+    return file
+
+
+def test_a_manifest_tells_modules_variants_and_targets(tmp_path: Path) -> None:
+    project = read_project(manifest(tmp_path, FULL))
+    assert project.root == tmp_path
+    assert project.directory == PurePosixPath("out")
+    assert project.setting == Setting(("sm_80", "sm_90"), ("-O3", "-DNAME=a b"))
+    assert [variant.name for variant in project.variants] == ["release", "debug"]
+    assert project.variants[1].setting == Setting(("host",), ("-g",))
+    assert [str(module.path) for module in project.modules] == [
+        "k/a.mlir",
+        "k/b.mlir",
+        "other.mlir",
+    ]
+    assert project.modules[2].setting == Setting(("sm_75",), ("-O1",))
+    assert project.modules[2].variants == ("debug",)
+    app, library = project.targets
+    assert [str(path) for path in app.inputs] == ["k/a.mlir", "main.c", "lib.a"]
+    assert (app.is_shared, app.setting.flags) == (False, ("-lm",))
+    assert (library.is_shared, library.variants) == (True, ("release",))
+
+
+def test_without_variants_there_is_one(tmp_path: Path) -> None:
+    project = read_project(manifest(tmp_path, "modules: [k/a.mlir]"))
+    assert [variant.name for variant in project.variants] == ["default"]
+    assert (str(project.directory), project.targets) == ("build", ())
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "message"),
+    [
+        ("modules: [x/*.mlir]", "1:11", "no file is called"),
+        ("modules: [k/a.mlir, 'k/*.mlir']", "1:21", "k/a.mlir stands there twice"),
+        ("modules: [k/c.txt]", "1:11", "is no .mlir file"),
+        ("modules: [../a.mlir]", "1:11", "does not lie below"),
+        ("modules: [/a.mlir]", "1:11", "does not lie below"),
+        ("modules: k/a.mlir", "1:10", "must be a list"),
+        ("modules: [[a.mlir]]", "1:11", "must be a string"),
+        ("modules:\n- archs: sm_80", "2:3", "names no file"),
+        ("modules: []\narchs: sm_x", "2:8", "sm_x"),
+        ("modules: []\nflags: -O9", "2:8", "unknown option '-O9'"),
+        ("modules: []\nflags: [-O2, -c]", "2:8", "-c is no flag"),
+        ("modules: []\nflags: --offload-arch=sm_80", "2:8", "--offload-arch= is no flag"),
+        ("modules: []\nflags: a.c", "2:8", "'a.c' is no flag"),
+        ("modules: []\nflags: \"'\"", "2:8", "No closing quotation"),
+        ("modules: []\ncolour: red", "2:1", "has no key 'colour'"),
+        ("modules: []\nmodules: []", "2:1", "stands there twice"),
+        ("archs: sm_80", "1:1", "names no modules"),
+        ("modules: []\nvariants: {a/b: }", "2:17", "no name of a variant"),
+        ("modules: [{file: k/a.mlir, variants: [x]}]", "1:39", "there is no variant 'x'"),
+        ("modules: []\ntargets: {app: {inputs: [k/a.mlir]}}", "2:26", "no module of this manifest"),
+        ("modules: []\ntargets: {app: {inputs: [a.cu]}}", "2:26", "no kind of file"),
+        ("modules: []\ntargets: {app: {}}", "2:16", "has no inputs"),
+        ("modules: []\ntargets: {a: {kind: x, inputs: []}}", "2:21", "no kind 'x'"),
+        ("- a", "1:1", "must be a mapping"),
+        ("modules: *x", "1:10", "nothing is anchored"),
+        ("modules: &x [*x]", "1:10", "must be a string"),
+        ("modules: [", "2:1", "no YAML"),
+        ("[" * 200_000, "1:16", "nested so deeply"),
+        ("modules: ~", "1:10", "must be a list"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told_with_its_place(
+    text: str, place: str, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=message.replace("[", r"\[")) as caught:
+        read_project(manifest(tmp_path, text))
+    assert caught.value.location == f"{tmp_path / 'offload.yaml'}:{place}"
+
+
+@pytest.mark.parametrize("text", [b"", b"\xff\xfe\0", b"a: \0", b"\x80"])
+def test_what_is_no_text_is_refused(text: bytes, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no YAML|empty"):
+        read_project(manifest(tmp_path, text))
+
+
+def test_a_file_that_stands_for_millions_of_values_ends_soon(tmp_path: Path) -> None:
+    flags = f"flags: &f [{', '.join(['-O2'] * 3000)}]\n"
+    modules = ", ".join(f"{{file: {number}.mlir, flags: *f}}" for number in range(3000))
+    with pytest.raises(UsageError, match="stands for more than 4,000,000 values"):
+        read_project(manifest(tmp_path, f"{flags}modules: [{modules}]"))
+
+
+def test_a_manifest_that_is_not_there_is_an_error_of_files(tmp_path: Path) -> None:
+    with pytest.raises(InputOutputError, match="cannot read"):
+        read_project(tmp_path / "offload.yaml")
