@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from mlir_offload.driver.options import (
     COMPILED_SUFFIXES,
+    CUDA_SUFFIX,
     LINKED_SUFFIXES,
     MLIR_SUFFIXES,
     CompileOptions,
@@ -256,7 +257,9 @@ class _Reader:
     ) -> PurePosixPath:
         if path.suffix in MLIR_SUFFIXES and path not in modules:
             self.yaml.fail(node, f"{path} is no module of this manifest", "add it to 'modules'")
-        if path.suffix not in MLIR_SUFFIXES | COMPILED_SUFFIXES | LINKED_SUFFIXES:
+        # CUDA C++ has device code of its own, for which there is no step yet.
+        known = (MLIR_SUFFIXES | COMPILED_SUFFIXES | LINKED_SUFFIXES) - {CUDA_SUFFIX}
+        if path.suffix not in known:
             hint = "compile it by other means, and name the object"
             self.yaml.fail(node, f"{path}: no kind of file that is compiled or linked here", hint)
         return path
