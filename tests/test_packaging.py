@@ -77,7 +77,18 @@ def test_the_wheel_holds_every_module_table_and_runtime_source(wheel: Path) -> N
 
 def test_cmake_finds_the_package_of_an_installed_wheel_by_path(wheel: Path, tmp_path: Path) -> None:
     prefix = tmp_path / "prefix"
-    pip = (sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--prefix", prefix, wheel)
+    pip = (
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--ignore-installed",
+        "--prefix",
+        prefix,
+        wheel,
+    )
     subprocess.run(pip, check=True, capture_output=True)
     (tmp_path / "CMakeLists.txt").write_text(
         f"cmake_minimum_required(VERSION 3.25)\n"
