@@ -122,12 +122,13 @@ def _make(context: BuildContext) -> list[Path]:
         _start_early(context, pool)
         # Those tools run while the rest of the compiler is being loaded.
         from mlir_offload.driver.compile import compile_inputs
-        from mlir_offload.driver.link import link
         from mlir_offload.driver.preload import preload
 
         kinds = frozenset(target.kind for target in context.targets)
         preload(kinds, launched=context.launched is not None)
         if context.options.mode is Mode.LINK:
+            from mlir_offload.driver.link import link
+
             return [link(context)]
         compile_inputs(context)
         return list(context.compiled.values())
