@@ -12,7 +12,7 @@ import re
 import struct
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlir_offload.driver.memo import Memo
@@ -41,10 +41,11 @@ _SETTLED_NS = 2_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class FileIdentity:
-    """A file of a toolchain, by its name and its content."""
+    """A file of a toolchain, by its name and its content; `path` is where it lies here."""
 
     name: str
     content: str
+    path: Path | None = field(default=None, compare=False)
 
 
 def program_identities(
@@ -62,7 +63,7 @@ def program_identities(
         while waiting:
             wanted, path = waiting.pop()
             content, needed, run_path = _read_file(path, memo)
-            found[wanted] = FileIdentity(wanted, content)
+            found[wanted] = FileIdentity(wanted, content, path)
             places.extend(run_path)
             unknown = (library for library in needed if library not in found)
             own = [library for library in unknown if _OWN_LIBRARY.match(library)]
@@ -100,16 +101,18 @@ def _build_id(elf: ElfFile) -> str:
     return ""
 
 
+def file_stamp(status: os.stat_result) -> str:
+    """Return what differs when a file is another one, or was written."""
+    # The time of the last change of any kind cannot be set back, as that of the content can.
+    times = (status.st_mtime_ns, status.st_ctime_ns)
+    return "-".join(map(str, (status.st_dev, status.st_ino, status.st_size, *times)))
+
+
 def _digest(path: Path, memo: Memo) -> str:
     """Return the SHA-256 of a file, remembered as long as the file is not touched."""
     try:
         status = path.stat()
-        # The time of the last change of any kind cannot be set back, as that of the content can.
-        numbers = (
-            *(status.st_dev, status.st_ino, status.st_size),
-            *(status.st_mtime_ns, status.st_ctime_ns),
-        )
-        stamp, subject = "-".join(map(str, numbers)), f"sha256 {path.resolve()}"
+        stamp, subject = file_stamp(status), f"sha256 {path.resolve()}"
         known = memo.find(subject, stamp)
         if known is not None:
             return known

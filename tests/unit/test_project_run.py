@@ -264,7 +264,7 @@ def test_a_second_build_waits_for_the_first(root: Path) -> None:
 def test_a_record_of_another_form_counts_for_nothing(root: Path) -> None:
     journal = root / "out" / ".mlir-offload-state"
     rows = ["[]", "1", '["out/0.a", 1, {}]', '["out/0.a", "s", {"f": [1]}]', "[" * 100_000, '{"a":']
-    journal.write_text("\n".join(["mlir-offload state 1", *rows, ""]))
+    journal.write_text("\n".join(["mlir-offload state 2", *rows, ""]))
     state = ProjectState(root / "out", FileStamps(root))
     state.load()
     assert not any(state.is_current(item) for item in graph_in(root).steps)
