@@ -166,7 +166,7 @@ def _run(
     began = time.monotonic()
     with open_progress(len(graph.steps), is_verbose=options.is_verbose) as progress:
         notices = (progress.ended, progress.started)
-        run = ProjectRun(graph, state, engine, *notices, options.keeps_going, tools)
+        run = ProjectRun(graph, state, engine, *notices, options.keeps_going, tools.watch)
         results = run.run()
     manifest = graph.project.manifest
     return BuildRecord(manifest, started, time.monotonic() - began, engine.lanes, tuple(results))

@@ -11,11 +11,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
+from mlir_offload.driver.file_identity import ToolWatch
 from mlir_offload.driver.jobserver import JobSlots
 from mlir_offload.driver.launcher import own_program
 from mlir_offload.driver.project_graph import ProjectGraph, ProjectStep
 from mlir_offload.driver.project_state import ProjectState, Stamp
-from mlir_offload.driver.project_tools import ToolFinder
 from mlir_offload.driver.workspace import make_directory, open_workspace
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError
 from mlir_offload.toolchain.process import Command, Runner, describe_status
@@ -123,7 +123,7 @@ Notice = Callable[[StepResult], None]
 class ProjectRun:
     """One run over a graph. Results are in the order in which the steps ended.
 
-    What a step made is recorded only while `tools`, where given, are those that were found.
+    What a step made is recorded only while the `tools` are those that were found.
     """
 
     graph: ProjectGraph
@@ -132,7 +132,7 @@ class ProjectRun:
     notice: Notice
     starts: Callable[[ProjectStep], None]
     keeps_going: bool = False
-    tools: ToolFinder | None = None
+    tools: ToolWatch = field(default_factory=ToolWatch)
     results: list[StepResult] = field(default_factory=list)
     _began: float = field(default_factory=time.monotonic)
     _needs: list[set[int]] = field(default_factory=list)
@@ -202,8 +202,7 @@ class ProjectRun:
             result = future.result()
             heapq.heappush(self._free_lanes, result.lane)
             if result.outcome is StepOutcome.BUILT:
-                if self.tools is not None:
-                    self.tools.check_unchanged()
+                self.tools.check()
                 self.state.record(result.step, inputs, started_ns)
             self._end(number, result)
 

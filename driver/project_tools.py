@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from mlir_offload.driver.choose import choose_targets, choose_toolkit_for, places_of
-from mlir_offload.driver.file_identity import file_stamp
+from mlir_offload.driver.file_identity import FileIdentity, ToolWatch
 from mlir_offload.driver.options import CompileOptions, parse_arguments
 from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for, identify_toolchain
 from mlir_offload.toolchain.cuda import CudaToolkit
-from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.ptx import ptx_isa_for
@@ -38,10 +36,9 @@ class StepTools:
         return str(identify_toolchain(self.llvm, self.cuda))
 
     @property
-    def files(self) -> tuple[Path, ...]:
+    def files(self) -> tuple[FileIdentity, ...]:
         """Return the files that they are made of."""
-        found = identify_toolchain(self.llvm, self.cuda).files
-        return tuple(file.path for file in found if file.path is not None)
+        return identify_toolchain(self.llvm, self.cuda).files
 
 
 @dataclass(slots=True)
@@ -49,6 +46,7 @@ class ToolFinder:
     """Finds tools, and remembers what it has found."""
 
     runner: Runner
+    watch: ToolWatch = field(default_factory=ToolWatch)
     _llvm: dict[_Places, LlvmToolchain] = field(default_factory=dict)
     _cuda: dict[tuple[_Places, bool], CudaToolkit | None] = field(default_factory=dict)
     _options: dict[tuple[str, ...], CompileOptions] = field(default_factory=dict)
@@ -56,7 +54,6 @@ class ToolFinder:
     _tools: dict[tuple[tuple[str, ...], tuple[Target, ...]], StepTools] = field(
         default_factory=dict
     )
-    _stamps: dict[Path, str] = field(default_factory=dict)
 
     def targets(self, archs: tuple[str, ...]) -> tuple[Target, ...]:
         """Return the targets of architectures, those of this machine for `native` or none."""
@@ -73,17 +70,8 @@ class ToolFinder:
         key = (flags, targets)
         if key not in self._tools:
             tools = self._tools[key] = self._find(flags, targets)
-            for path in tools.files:
-                self._stamps.setdefault(path, _stamp(path))
+            self.watch.add(tools.files)
         return self._tools[key]
-
-    def check_unchanged(self) -> None:
-        """Raise CompatibilityError where a tool is not the file any more that was found."""
-        for path, stamp in self._stamps.items():
-            if _stamp(path) != stamp:
-                msg = f"{path} was replaced during the build"
-                hint = "run the build again: it compiles what the new tools take part in"
-                raise CompatibilityError(msg, hint=hint)
 
     def _find(self, flags: tuple[str, ...], targets: tuple[Target, ...]) -> StepTools:
         # Each object is compiled with -c, which decides what form its images have.
@@ -100,10 +88,3 @@ class ToolFinder:
             if target.kind is Kind.CUDA:
                 ptx_isa_for(target.arch, llvm.version.major, cuda)
         return StepTools(flags, llvm, cuda)
-
-
-def _stamp(path: Path) -> str:
-    try:
-        return file_stamp(path.stat())
-    except OSError:
-        return ""
