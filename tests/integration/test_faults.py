@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import random
 import re
 import resource
+import select
 import shutil
 import signal
 import subprocess
@@ -150,18 +152,17 @@ def test_a_build_waits_for_the_steps_that_a_killed_one_left(
     )
     second = None
     try:
-        # Opened for writing once the launcher reads: a step is under way.
-        with pipe.open("w") as gate:
-            first.kill()
-            first.wait(timeout=LONGEST_S)
-            second = subprocess.Popen(
-                [*mlir_offload, "build"], cwd=copy, stderr=subprocess.PIPE, text=True
-            )
-            assert second.stderr is not None
-            assert "waiting for another build in" in second.stderr.readline()
-            gate.write("\n" * 99)
-        # What the step starts next finds nobody at the pipe.
+        gate = open_once_read(pipe)
+        first.kill()
+        first.wait(timeout=LONGEST_S)
+        second = subprocess.Popen(
+            [*mlir_offload, "build"], cwd=copy, stderr=subprocess.PIPE, text=True
+        )
+        assert second.stderr is not None
+        assert select.select([second.stderr], [], [], LONGEST_S)[0]
+        assert "waiting for another build in" in second.stderr.readline()
         kill_session(first.pid)
+        os.close(gate)
         _, said = second.communicate(timeout=LONGEST_S)
     finally:
         kill_session(first.pid)
@@ -169,6 +170,18 @@ def test_a_build_waits_for_the_steps_that_a_killed_one_left(
             second.kill()
     assert second.returncode == 0, said
     assert outputs(copy / "build") == reference.built
+
+
+def open_once_read(pipe: Path) -> int:
+    """Open a named pipe for writing, as soon as somebody reads it."""
+    deadline = time.monotonic() + LONGEST_S
+    while True:
+        try:
+            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno != errno.ENXIO or time.monotonic() > deadline:
+                raise
+        time.sleep(0.05)
 
 
 def test_where_the_disk_is_full_no_output_is_cut(
@@ -271,7 +284,7 @@ case " $* " in *" --object-step "*) mv '{other}' '{tools}/clang';; esac
     assert (int(kept[2]) > 0) == is_put_back
     assert int(kept[1]) >= 2
     made = outputs(copy / "build")
-    # The linker names the directory of LLVM in the program.
+    # A program names where LLVM's libraries lie, which that directory has none of.
     assert made.pop("default/bin/app")
     assert made.items() <= reference.built.items()
     assert run_in(copy, [copy / "build/default/bin/app"]).stdout == "0\n0\n"
