@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+import signal
 import sys
 import threading
 import time
@@ -20,7 +21,15 @@ from mlir_offload.toolchain.process import Command, Completed, Runner, tool_fail
 
 Diagnose = Callable[[Completed], MlirOffloadError]
 
-_DISK_PROBLEMS = ("No space left on device", "Disk quota exceeded", "Read-only file system")
+_DISK_PROBLEMS = (
+    "No space left on device",
+    "Disk quota exceeded",
+    "Read-only file system",
+    "File too large",
+    "File size limit exceeded",
+)
+# Of a program, and as a shell or a driver tells it of one that it ran.
+_OVER_LIMIT = (-signal.SIGXFSZ, 128 + signal.SIGXFSZ)
 # Command lines of this length fit on every system.
 _SHORT = 1 << 16
 # First bytes by file ending. A tool that exits with 0 may still have left something else.
@@ -181,10 +190,13 @@ class Executor:
 def _disk_problem(completed: Completed) -> InputOutputError | None:
     """Return the error for a tool that could not write, which has nothing to do with its input."""
     problem = next((text for text in _DISK_PROBLEMS if text in completed.stderr), None)
+    hint = "free some space, or set TMPDIR to a directory with more"
+    if completed.returncode in _OVER_LIMIT:
+        problem, hint = "it grew over the limit", "raise the limit: ulimit -f unlimited"
     if problem is None:
         return None
     msg = f"{completed.command.program} could not write an intermediate file: {problem}"
-    return InputOutputError(msg, hint="free some space, or set TMPDIR to a directory with more")
+    return InputOutputError(msg, hint=hint)
 
 
 def check_made(completed: Completed, output: Path) -> None:

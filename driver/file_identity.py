@@ -12,13 +12,18 @@ import re
 import struct
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlir_offload.driver.memo import Memo
 from mlir_offload.offload.elf import ElfFile, read_elf
 from mlir_offload.toolchain.byte_view import CHUNK_BYTES, open_view
-from mlir_offload.toolchain.errors import InputOutputError, ToolchainError, VerificationError
+from mlir_offload.toolchain.errors import (
+    CompatibilityError,
+    InputOutputError,
+    ToolchainError,
+    VerificationError,
+)
 
 # Of the C library and of compression code no result depends.
 _OWN_LIBRARY = re.compile(r"lib(?:LLVM|MLIR|clang|lld|LTO|Polly)")
@@ -41,10 +46,46 @@ _SETTLED_NS = 2_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class FileIdentity:
-    """A file of a toolchain, by its name and its content."""
+    """A file of a toolchain, by its name and its content; `path` is where it lies here."""
 
     name: str
     content: str
+    path: Path | None = field(default=None, compare=False)
+
+
+@dataclass(slots=True)
+class ToolWatch:
+    """The files of tools as they were when they were found."""
+
+    _stamps: dict[Path, str] = field(default_factory=dict)
+
+    def add(self, files: Iterable[FileIdentity]) -> None:
+        """Remember these files as they are now."""
+        for file in files:
+            if file.path is not None and file.path not in self._stamps:
+                self._stamps[file.path] = _stamp_at(file.path)
+
+    def check(self) -> None:
+        """Raise CompatibilityError where a tool is not the file any more that was found."""
+        for path, stamp in self._stamps.items():
+            if _stamp_at(path) != stamp:
+                msg = f"{path} was replaced during the build"
+                hint = "run the build again: it compiles what the new tools take part in"
+                raise CompatibilityError(msg, hint=hint)
+
+
+def _stamp_at(path: Path) -> str:
+    try:
+        return _stamp(path.stat())
+    except OSError:
+        return ""
+
+
+def _stamp(status: os.stat_result) -> str:
+    """Return what differs when a file is another one, or was written."""
+    # The time of the last change of any kind cannot be set back, as that of the content can.
+    times = (status.st_mtime_ns, status.st_ctime_ns)
+    return "-".join(map(str, (status.st_dev, status.st_ino, status.st_size, *times)))
 
 
 def program_identities(
@@ -62,7 +103,7 @@ def program_identities(
         while waiting:
             wanted, path = waiting.pop()
             content, needed, run_path = _read_file(path, memo)
-            found[wanted] = FileIdentity(wanted, content)
+            found[wanted] = FileIdentity(wanted, content, path)
             places.extend(run_path)
             unknown = (library for library in needed if library not in found)
             own = [library for library in unknown if _OWN_LIBRARY.match(library)]
@@ -104,12 +145,7 @@ def _digest(path: Path, memo: Memo) -> str:
     """Return the SHA-256 of a file, remembered as long as the file is not touched."""
     try:
         status = path.stat()
-        # The time of the last change of any kind cannot be set back, as that of the content can.
-        numbers = (
-            *(status.st_dev, status.st_ino, status.st_size),
-            *(status.st_mtime_ns, status.st_ctime_ns),
-        )
-        stamp, subject = "-".join(map(str, numbers)), f"sha256 {path.resolve()}"
+        stamp, subject = _stamp(status), f"sha256 {path.resolve()}"
         known = memo.find(subject, stamp)
         if known is not None:
             return known

@@ -14,7 +14,7 @@ import click
 
 from mlir_offload.driver.jobserver import JobSlots, find_jobserver
 from mlir_offload.driver.launcher import CACHE_VARIABLE, LAUNCHER_VARIABLE
-from mlir_offload.driver.project_file import Project, read_project
+from mlir_offload.driver.project_file import read_project
 from mlir_offload.driver.project_graph import ProjectGraph, plan_project
 from mlir_offload.driver.project_progress import open_progress
 from mlir_offload.driver.project_report import BuildRecord, write_report, write_trace
@@ -25,7 +25,7 @@ from mlir_offload.driver.project_run import (
     StepOutcome,
     StepResult,
 )
-from mlir_offload.driver.project_state import open_state
+from mlir_offload.driver.project_state import ProjectState, open_state
 from mlir_offload.driver.project_tools import ToolFinder
 from mlir_offload.driver.report import show
 from mlir_offload.toolchain.errors import UsageError
@@ -67,7 +67,8 @@ def build_project(arguments: Sequence[str], runner: Runner) -> int:
         return 0
     _hand_on(options)
     project = read_project(options.manifest)
-    graph = plan_project(project, ToolFinder(runner), options.variants)
+    tools = ToolFinder(runner)
+    graph = plan_project(project, tools, options.variants)
     if options.emit:
         from mlir_offload.driver.project_emit import emit_project
 
@@ -77,10 +78,13 @@ def build_project(arguments: Sequence[str], runner: Runner) -> int:
     # A jobserver that was announced and cannot be reached leaves us the one slot that we have.
     jobs = own_jobs if announcement.server or not announcement.is_announced else options.jobs or 1
     slots = JobSlots(jobs, announcement.server)
-    with contextlib.closing(slots):
-        local = LocalEngine(project.root, runner, slots)
+    with (
+        contextlib.closing(slots),
+        open_state(project.root, project.root / project.directory) as state,
+    ):
+        local = LocalEngine(project.root, runner, slots, state.lock)
         with _engine(options, graph, local) as engine:
-            record = _run(options, project, graph, engine)
+            record = _run(options, graph, state, engine, tools)
     return _conclude(options, record)
 
 
@@ -152,21 +156,20 @@ def _engine(options: BuildOptions, graph: ProjectGraph, local: LocalEngine) -> I
 
 
 def _run(
-    options: BuildOptions, project: Project, graph: ProjectGraph, engine: StepEngine
+    options: BuildOptions,
+    graph: ProjectGraph,
+    state: ProjectState,
+    engine: StepEngine,
+    tools: ToolFinder,
 ) -> BuildRecord:
     started = time.time()
     began = time.monotonic()
-    with (
-        open_state(project.root, project.root / project.directory) as state,
-        open_progress(len(graph.steps), is_verbose=options.is_verbose) as progress,
-    ):
-        run = ProjectRun(
-            graph, state, engine, progress.ended, progress.started, options.keeps_going
-        )
+    with open_progress(len(graph.steps), is_verbose=options.is_verbose) as progress:
+        notices = (progress.ended, progress.started)
+        run = ProjectRun(graph, state, engine, *notices, options.keeps_going, tools.watch)
         results = run.run()
-    return BuildRecord(
-        project.manifest, started, time.monotonic() - began, engine.lanes, tuple(results)
-    )
+    manifest = graph.project.manifest
+    return BuildRecord(manifest, started, time.monotonic() - began, engine.lanes, tuple(results))
 
 
 def _conclude(options: BuildOptions, record: BuildRecord) -> int:

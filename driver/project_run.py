@@ -11,6 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
+from mlir_offload.driver.file_identity import ToolWatch
 from mlir_offload.driver.jobserver import JobSlots
 from mlir_offload.driver.launcher import own_program
 from mlir_offload.driver.project_graph import ProjectGraph, ProjectStep
@@ -71,11 +72,16 @@ class StepEngine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LocalEngine:
-    """Runs steps as processes of this machine."""
+    """Runs steps as processes of this machine.
+
+    Each keeps the `lock` of the build directory: where this process is killed alone, the next build
+    waits for those that it leaves.
+    """
 
     root: Path
     runner: Runner
     slots: JobSlots
+    lock: int
 
     @property
     def lanes(self) -> int:
@@ -102,7 +108,7 @@ class LocalEngine:
         return StepEnd(end.exit_status, again.message, end.place) if again.exit_status else end
 
     def _run(self, arguments: tuple[str, ...]) -> StepEnd:
-        command = Command((*own_program(), *arguments), cwd=self.root)
+        command = Command((*own_program(), *arguments), cwd=self.root, inherited=(self.lock,))
         completed = self.runner.run(command)
         if completed.returncode >= 0:
             return StepEnd(completed.returncode, completed.stderr)
@@ -115,7 +121,10 @@ Notice = Callable[[StepResult], None]
 
 @dataclass(slots=True)
 class ProjectRun:
-    """One run over a graph. Results are in the order in which the steps ended."""
+    """One run over a graph. Results are in the order in which the steps ended.
+
+    What a step made is recorded only while the `tools` are those that were found.
+    """
 
     graph: ProjectGraph
     state: ProjectState
@@ -123,6 +132,7 @@ class ProjectRun:
     notice: Notice
     starts: Callable[[ProjectStep], None]
     keeps_going: bool = False
+    tools: ToolWatch = field(default_factory=ToolWatch)
     results: list[StepResult] = field(default_factory=list)
     _began: float = field(default_factory=time.monotonic)
     _needs: list[set[int]] = field(default_factory=list)
@@ -192,6 +202,7 @@ class ProjectRun:
             result = future.result()
             heapq.heappush(self._free_lanes, result.lane)
             if result.outcome is StepOutcome.BUILT:
+                self.tools.check()
                 self.state.record(result.step, inputs, started_ns)
             self._end(number, result)
 

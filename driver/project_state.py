@@ -21,10 +21,11 @@ from mlir_offload.driver.memo import replace_file
 from mlir_offload.driver.project_graph import ProjectStep
 from mlir_offload.driver.report import show_note
 from mlir_offload.driver.workspace import make_directory
+from mlir_offload.toolchain.byte_copy import write_all
 from mlir_offload.toolchain.errors import InputOutputError
 
 _JOURNAL, _LOCK = ".mlir-offload-state", ".mlir-offload-lock"
-_FORMAT = "mlir-offload state 1"
+_FORMAT = "mlir-offload state 2"
 # A file that was written just now may be written again within the same tick of its clock.
 _SETTLED_NS = 2_000_000_000
 _UNSETTLED = -1
@@ -35,9 +36,12 @@ _DEPFILE_WORD = re.compile(r"(?:\\.|\$\$|[^\\\s$]|\$|\\(?!\n))+")
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """A file as it was: time of change (-1 where it says nothing), size, hash of its content."""
+    """A file as it was: time of change (-1 where it says nothing), size, hash of its content.
 
-    mtime_ns: int
+    The time is that of the last change of any kind, which nobody can set back as that of the content.
+    """
+
+    changed_ns: int
     size_bytes: int
     digest: str
 
@@ -55,25 +59,25 @@ class FileStamps:
         status = self._stat(path)
         if status is None:
             return None
-        age_ns = time.time_ns() - status.st_mtime_ns
+        age_ns = time.time_ns() - status.st_ctime_ns
         # A clock that was set back makes files of the future.
         is_settled = age_ns > _SETTLED_NS
         digest = self._digest(path)
         if not digest:
             return None
-        return Stamp(status.st_mtime_ns if is_settled else _UNSETTLED, status.st_size, digest)
+        return Stamp(status.st_ctime_ns if is_settled else _UNSETTLED, status.st_size, digest)
 
     def equals(self, path: str, stamp: Stamp) -> bool:
         """Say whether a file is what it was."""
         status = self._stat(path)
         if status is None or status.st_size != stamp.size_bytes:
             return False
-        return status.st_mtime_ns == stamp.mtime_ns or self._digest(path) == stamp.digest
+        return status.st_ctime_ns == stamp.changed_ns or self._digest(path) == stamp.digest
 
-    def mtime_ns(self, path: str) -> int:
+    def changed_ns(self, path: str) -> int:
         """Return when a file was changed, 0 where there is none."""
         status = self._stat(path)
-        return status.st_mtime_ns if status else 0
+        return status.st_ctime_ns if status else 0
 
     def forget(self, paths: Iterable[object]) -> None:
         """Look at these files again when next asked."""
@@ -110,10 +114,11 @@ class StepRecord:
 
 @dataclass(slots=True)
 class ProjectState:
-    """The records of a build directory, and the files as they are."""
+    """The records of a build directory, the files as they are, and the descriptor of its lock."""
 
     directory: Path
     stamps: FileStamps
+    lock: int = -1
     _records: dict[str, StepRecord] = field(default_factory=dict)
     _renewed: list[str] = field(default_factory=list)
     _lines: int = 0
@@ -141,7 +146,7 @@ class ProjectState:
         if not all(self.stamps.equals(path, stamp) for path, stamp in record.files.items()):
             return False
         if any(
-            stamp.mtime_ns != self.stamps.mtime_ns(path) for path, stamp in record.files.items()
+            stamp.changed_ns != self.stamps.changed_ns(path) for path, stamp in record.files.items()
         ):
             self._renew(step, record)
         return True
@@ -193,7 +198,7 @@ class ProjectState:
         """Return the stamp of a file that a step has read, None where it changed since."""
         status = self.stamps._stat(path)  # noqa: SLF001 (of this module)
         return (
-            None if status is None or status.st_mtime_ns >= started_ns else self.stamps.find(path)
+            None if status is None or status.st_ctime_ns >= started_ns else self.stamps.find(path)
         )
 
     def _append(self, text: str) -> None:
@@ -206,9 +211,8 @@ class ProjectState:
                 # The last line of a build that was killed may have no end.
                 size = os.fstat(descriptor).st_size
                 ends = size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"
-                os.write(
-                    descriptor, (text if ends else f"\n{text}").encode("utf-8", "surrogateescape")
-                )
+                line = text if ends else f"\n{text}"
+                write_all(line.encode("utf-8", "surrogateescape"), descriptor)
             finally:
                 os.close(descriptor)
         except OSError as error:
@@ -248,7 +252,7 @@ def open_state(root: Path, directory: Path) -> Iterator[ProjectState]:
         except BlockingIOError:
             show_note(f"waiting for another build in {directory}")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        state = ProjectState(directory, FileStamps(root))
+        state = ProjectState(directory, FileStamps(root), descriptor)
         state.load()
         state.compact()
         yield state
@@ -266,7 +270,7 @@ def depfile_inputs(text: str) -> list[str]:
 
 def _render(name: str, record: StepRecord) -> str:
     files = {
-        path: [stamp.mtime_ns, stamp.size_bytes, stamp.digest]
+        path: [stamp.changed_ns, stamp.size_bytes, stamp.digest]
         for path, stamp in record.files.items()
     }
     return json.dumps([name, record.signature, files])

@@ -24,6 +24,7 @@ from mlir_offload.driver.compile import (
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.device import DeviceModule, image_file, ordered_targets
 from mlir_offload.driver.execute import Executor
+from mlir_offload.driver.file_identity import ToolWatch
 from mlir_offload.driver.image_container import (
     StepImage,
     read_images,
@@ -78,11 +79,17 @@ class _Step:
     source: Path
     output: Path
     given: _Given
+    tools: ToolWatch
 
     @property
     def program(self) -> Path:
         """Return the file that the user wrote, which errors name."""
         return Path(self.given.program or self.source)
+
+    def publish(self, made: Path) -> None:
+        """Bring what was made to its place, unless the tools changed meanwhile."""
+        self.tools.check()
+        publish(made, self.output)
 
 
 def run_project_step(arguments: Sequence[str], runner: Runner) -> int:
@@ -95,8 +102,9 @@ def run_project_step(arguments: Sequence[str], runner: Runner) -> int:
         raise UsageError(msg)
     make_directory(options.output.parent)
     with open_workspace() as workspace:
-        context = _make_context(options, given, workspace, runner)
-        step = _Step(context, options.inputs[0], options.output, given)
+        tools = ToolWatch()
+        context = _make_context(options, given, workspace, runner, tools)
+        step = _Step(context, options.inputs[0], options.output, given, tools)
         try:
             _WORK[arguments[0]](step)
         except (SourceError, ToolFailedError, VerificationError):
@@ -133,7 +141,7 @@ def _read(arguments: Sequence[str]) -> _Given:
 
 
 def _make_context(
-    options: CompileOptions, given: _Given, workspace: Path, runner: Runner
+    options: CompileOptions, given: _Given, workspace: Path, runner: Runner, tools: ToolWatch
 ) -> BuildContext:
     """Find the tools. Raises CompatibilityError where they are not those that were asked for."""
     finder = RememberingRunner(runner)
@@ -143,7 +151,9 @@ def _make_context(
     kinds = {target.kind for target in targets}
     cuda = choose_toolkit_for(options, places, finder, needed=Kind.CUDA in kinds)
     kind = targets[0].kind if len(targets) == 1 and not given.images else None
-    found = str(identify_for(kind, llvm, cuda))
+    identity = identify_for(kind, llvm, cuda)
+    tools.add(identity.files)
+    found = str(identity)
     if given.toolchain_id and found != given.toolchain_id:
         msg = f"the tools here are not those of the build: {found}, not {given.toolchain_id}"
         hint = "install the same packages; 'mlir-offload --toolchain-id -v' lists what is there"
@@ -162,6 +172,7 @@ def _split(step: _Step) -> None:
     context, directory = step.context, step.context.workspace / "program"
     normalize(context, step.source, directory)
     split_source(context, step.source, directory)
+    step.tools.check()
     device = step.output.with_suffix(DEVICE_PART)
     pack_device(directory / "split", device, keeps_locations=context.options.debug)
     pack_host(directory / "split", step.output, keeps_locations=context.options.debug)
@@ -181,7 +192,7 @@ def _device(step: _Step) -> None:
         _write_container(step, module, container)
         with made.open("ab") as stream:
             stream.write(container.read_bytes())
-    publish(made, step.output)
+    step.publish(made)
 
 
 def _write_container(step: _Step, module: DeviceModule, output: Path) -> None:
@@ -206,7 +217,7 @@ def _join(step: _Step) -> None:
     host = make_host_ir(context, step.program, split, context.workspace)
     made = context.workspace / "host.o"
     finish_object(context, step.program, split, device, host, made)
-    publish(made, step.output)
+    step.publish(made)
 
 
 def _unpack(context: BuildContext, files: Sequence[Path]) -> SplitFiles:
@@ -251,7 +262,7 @@ def _source(step: _Step) -> None:
     noted = replace(options, compiler_arguments=(*options.compiler_arguments, *notes))
     command = host_command(replace(context, options=noted), step.source, made)
     context.executor.tool(command, made)
-    publish(made, step.output)
+    step.publish(made)
 
 
 _WORK: Mapping[str, Callable[[_Step], None]] = {

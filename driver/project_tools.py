@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from mlir_offload.driver.choose import choose_targets, choose_toolkit_for, places_of
+from mlir_offload.driver.file_identity import FileIdentity, ToolWatch
 from mlir_offload.driver.options import CompileOptions, parse_arguments
 from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for, identify_toolchain
 from mlir_offload.toolchain.cuda import CudaToolkit
@@ -34,12 +35,18 @@ class StepTools:
         """Return the identity of all of them."""
         return str(identify_toolchain(self.llvm, self.cuda))
 
+    @property
+    def files(self) -> tuple[FileIdentity, ...]:
+        """Return the files that they are made of."""
+        return identify_toolchain(self.llvm, self.cuda).files
+
 
 @dataclass(slots=True)
 class ToolFinder:
     """Finds tools, and remembers what it has found."""
 
     runner: Runner
+    watch: ToolWatch = field(default_factory=ToolWatch)
     _llvm: dict[_Places, LlvmToolchain] = field(default_factory=dict)
     _cuda: dict[tuple[_Places, bool], CudaToolkit | None] = field(default_factory=dict)
     _options: dict[tuple[str, ...], CompileOptions] = field(default_factory=dict)
@@ -62,7 +69,8 @@ class ToolFinder:
         """
         key = (flags, targets)
         if key not in self._tools:
-            self._tools[key] = self._find(flags, targets)
+            tools = self._tools[key] = self._find(flags, targets)
+            self.watch.add(tools.files)
         return self._tools[key]
 
     def _find(self, flags: tuple[str, ...], targets: tuple[Target, ...]) -> StepTools:

@@ -101,7 +101,7 @@ def _settings() -> Iterable[FileIdentity]:
 def _cuda_files(cuda: CudaToolkit) -> Iterable[FileIdentity]:
     parts = dict(cuda.installation.parts)
     return [
-        FileIdentity(name, content_identity(parts[name], own_memo()))
+        FileIdentity(name, content_identity(parts[name], own_memo()), parts[name])
         for name in _CUDA_PARTS
         if name in parts
     ]

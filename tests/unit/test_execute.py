@@ -67,6 +67,14 @@ def test_a_full_disk_is_not_the_fault_of_the_program(tmp_path: Path) -> None:
         executor(runner, tmp_path)[0].tool(Command(("t", "o")), tmp_path / "o")
 
 
+@pytest.mark.parametrize("status", [-25, 153], ids=["by itself", "below a shell"])
+def test_a_limit_of_file_sizes_is_not_the_fault_of_the_program(tmp_path: Path, status: int) -> None:
+    runner = RecordingRunner(None, status, "PLEASE submit a bug report")
+    with pytest.raises(InputOutputError, match="grew over the limit") as caught:
+        executor(runner, tmp_path)[0].tool(Command(("t", "o")), tmp_path / "o")
+    assert caught.value.hint == "raise the limit: ulimit -f unlimited"
+
+
 def test_a_dry_run_shows_all_and_runs_only_what_decides(tmp_path: Path) -> None:
     runner = RecordingRunner()
     subject, shown = executor(runner, tmp_path, dry_run=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
@@ -24,6 +25,7 @@ from mlir_offload.driver.project_state import (
 from mlir_offload.driver.workspace import open_output
 
 MODULES = 3
+_YEAR_3000_NS = 32_503_680_000 * 10**9
 
 
 class KilledError(Exception):
@@ -142,6 +144,20 @@ def test_only_what_changed_is_built_again(
     ran, _ = build(root)
     assert ran == (every if expected is None else expected)
     assert build(root)[0] == []
+
+
+@pytest.mark.parametrize("time_ns", [1, None], ids=["an older time", "the very same time"])
+def test_a_change_of_content_is_seen_whatever_the_time_of_the_file(
+    time_ns: int | None, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Long after the files were written: from now on their times alone are looked at.
+    monkeypatch.setattr(time, "time_ns", lambda: _YEAR_3000_NS)
+    every, _ = build(root)
+    assert build(root)[0] == []
+    before = (root / "1.in").stat().st_mtime_ns if time_ns is None else time_ns
+    (root / "1.in").write_text("INPUT 1")
+    os.utime(root / "1.in", ns=(before, before))
+    assert build(root)[0] == [name for name in every if name in {"out/1.a", "out/1.o", "out/all"}]
 
 
 def test_a_flag_that_changed_repeats_its_steps_only(root: Path) -> None:
@@ -264,7 +280,7 @@ def test_a_second_build_waits_for_the_first(root: Path) -> None:
 def test_a_record_of_another_form_counts_for_nothing(root: Path) -> None:
     journal = root / "out" / ".mlir-offload-state"
     rows = ["[]", "1", '["out/0.a", 1, {}]', '["out/0.a", "s", {"f": [1]}]', "[" * 100_000, '{"a":']
-    journal.write_text("\n".join(["mlir-offload state 1", *rows, ""]))
+    journal.write_text("\n".join(["mlir-offload state 2", *rows, ""]))
     state = ProjectState(root / "out", FileStamps(root))
     state.load()
     assert not any(state.is_current(item) for item in graph_in(root).steps)

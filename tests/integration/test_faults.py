@@ -1,0 +1,309 @@
+"""Kills, full disks, rivals, other tools and wrong clocks: the next build is right all the same."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import random
+import re
+import resource
+import select
+import shutil
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from support.project import digests, run_in, write_project
+
+pytestmark = pytest.mark.llvm(22)
+# By hand: MLIR_OFFLOAD_KILLS=200 pytest -n 0 tests/integration/test_faults.py -k killed
+KILLS = int(os.environ.get("MLIR_OFFLOAD_KILLS", "6"))
+LLVM = Path("/usr/lib/llvm-22/bin")
+MANIFEST = """\
+archs: host
+flags: --llvm=22
+modules: [m0.mlir]
+targets:
+  app: {inputs: [m0.mlir, main.c]}
+"""
+STEPS = 5
+ENDINGS = (".o", ".images", ".host", ".device", "app")
+COMPILE = ("-c", "--llvm=22", "--offload-arch=host", "m0.mlir", "-o", "out/m0.o")
+LONGEST_S = 120
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What undisturbed builds make, and how long they take."""
+
+    folder: Path
+    built: dict[str, str]
+    compiled: dict[str, str]
+    build_s: float
+    compile_s: float
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory, mlir_offload: list[str]) -> Reference:
+    folder = write_project(tmp_path_factory.mktemp("reference"), MANIFEST, modules=1)
+    (folder / "out").mkdir()
+    times = [time.monotonic()]
+    for command in (("build",), COMPILE):
+        done = run_in(folder, [*mlir_offload, *command])
+        assert done.returncode == 0, done.stderr
+        times.append(time.monotonic())
+    took = [end - start for start, end in pairwise(times)]
+    return Reference(folder, outputs(folder / "build"), outputs(folder / "out"), took[0], took[1])
+
+
+@pytest.fixture
+def copy(reference: Reference, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(reference.folder, tmp_path / "copy"))
+
+
+def outputs(folder: Path) -> dict[str, str]:
+    """Return the hash of each file that has an output's name."""
+    found = digests(folder, *ENDINGS)
+    return {name: digest for name, digest in found.items() if not Path(name).name.startswith(".")}
+
+
+def kill_session(leader: int) -> None:
+    """Kill a process with all that it has started, whatever group they are in."""
+    deadline = time.monotonic() + LONGEST_S
+    while members := session_members(leader):
+        assert time.monotonic() < deadline, members
+        for member in members:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(member, signal.SIGKILL)
+
+
+def session_members(leader: int) -> list[int]:
+    members = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit():
+                state, _, _, session = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
+                if int(session) == leader and state not in "ZX":
+                    members.append(int(entry.name))
+    return members
+
+
+def run_and_kill(folder: Path, command: list[str], after_s: float, *, alone: bool) -> bool:
+    """Start a build and kill it after a time, unless it is done by then; say whether it was."""
+    child = subprocess.Popen(
+        command,
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        status = child.wait(timeout=after_s)
+    except subprocess.TimeoutExpired:
+        if alone:
+            child.kill()
+        else:
+            kill_session(child.pid)
+        status = child.wait(timeout=LONGEST_S)
+    assert status in {0, -signal.SIGKILL}
+    return status != 0
+
+
+@pytest.mark.parametrize("number", range(KILLS))
+def test_after_a_build_was_killed_the_next_is_right(
+    number: int, reference: Reference, tmp_path: Path, mlir_offload: list[str]
+) -> None:
+    point = random.Random(number)  # noqa: S311 (no secret)
+    is_compile, alone = number % 2 == 1, number % 4 >= 2
+    folder = write_project(tmp_path / "project", MANIFEST, modules=1)
+    (folder / "out").mkdir()
+    command = [*mlir_offload, *(COMPILE if is_compile else ("build", "-j2"))]
+    place = folder / ("out" if is_compile else "build")
+    expected = reference.compiled if is_compile else reference.built
+    longest_s = reference.compile_s if is_compile else reference.build_s
+    run_and_kill(folder, command, point.uniform(0, longest_s), alone=alone)
+    # A file that has an output's name is that output, whole.
+    assert outputs(place).items() <= expected.items()
+    done = run_in(folder, command)
+    assert done.returncode == 0, done.stderr
+    assert outputs(place) == expected
+
+
+def test_a_build_waits_for_the_steps_that_a_killed_one_left(
+    copy: Path, tmp_path: Path, mlir_offload: list[str], reference: Reference
+) -> None:
+    shutil.rmtree(copy / "build")
+    pipe, launcher = tmp_path / "pipe", tmp_path / "launcher"
+    os.mkfifo(pipe)
+    launcher.write_text(f"#!/bin/sh\nread line <'{pipe}'\nexec \"$@\"\n")
+    launcher.chmod(0o755)
+    first = subprocess.Popen(
+        [*mlir_offload, "build", "-j1"],
+        cwd=copy,
+        env={**os.environ, "MLIR_OFFLOAD_LAUNCHER": str(launcher)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    second = None
+    try:
+        gate = open_once_read(pipe)
+        first.kill()
+        first.wait(timeout=LONGEST_S)
+        second = subprocess.Popen(
+            [*mlir_offload, "build"], cwd=copy, stderr=subprocess.PIPE, text=True
+        )
+        assert second.stderr is not None
+        assert select.select([second.stderr], [], [], LONGEST_S)[0]
+        assert "waiting for another build in" in second.stderr.readline()
+        kill_session(first.pid)
+        os.close(gate)
+        _, said = second.communicate(timeout=LONGEST_S)
+    finally:
+        kill_session(first.pid)
+        if second is not None:
+            second.kill()
+    assert second.returncode == 0, said
+    assert outputs(copy / "build") == reference.built
+
+
+def open_once_read(pipe: Path) -> int:
+    """Open a named pipe for writing, as soon as somebody reads it."""
+    deadline = time.monotonic() + LONGEST_S
+    while True:
+        try:
+            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno != errno.ENXIO or time.monotonic() > deadline:
+                raise
+        time.sleep(0.05)
+
+
+def test_where_the_disk_is_full_no_output_is_cut(
+    copy: Path, mlir_offload: list[str], reference: Reference
+) -> None:
+    module = copy / "m0.mlir"
+    text = module.read_text()
+    module.write_text(text.replace('"%d', '"%x'))
+    # Files may grow to so many bytes: our own cannot be written, then those of a tool.
+    for most_bytes in (400, 4096):
+        for command in (("build",), COMPILE):
+            done = run_limited(copy, [*mlir_offload, *command], most_bytes)
+            assert done.returncode == 7, done.stderr
+            assert re.search(r"could not write|cannot write|File too large", done.stderr)
+            assert "hint: " in done.stderr
+            assert "Traceback" not in done.stderr
+    # A step before the one that failed may have made its output of the new text.
+    for name, digest in outputs(copy / "build").items():
+        assert digest == reference.built[name] or name.endswith((".host", ".device"))
+    assert outputs(copy / "out") == {}
+    module.write_text(text)
+    for command in (("build",), COMPILE):
+        done = run_in(copy, [*mlir_offload, *command])
+        assert done.returncode == 0, done.stderr
+    assert outputs(copy / "build") == reference.built
+    assert outputs(copy / "out") == reference.compiled
+
+
+def run_limited(
+    folder: Path, command: list[str], most_bytes: int
+) -> subprocess.CompletedProcess[str]:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
+
+    return subprocess.run(
+        command,
+        cwd=folder,
+        preexec_fn=limit,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LONGEST_S,
+    )
+
+
+def test_of_two_builds_in_one_directory_one_works(
+    copy: Path, mlir_offload: list[str], reference: Reference
+) -> None:
+    shutil.rmtree(copy / "build")
+    command = [*mlir_offload, "build", "-j1"]
+    both = [
+        subprocess.Popen(command, cwd=copy, stderr=subprocess.PIPE, text=True) for _ in range(2)
+    ]
+    said = [child.communicate(timeout=LONGEST_S)[1] for child in both]
+    assert [child.returncode for child in both] == [0, 0], said
+    counts = sorted(int(count) for text in said for count in re.findall(r"(\d+) steps built", text))
+    assert counts == [0, STEPS]
+    assert outputs(copy / "build") == reference.built
+
+
+@pytest.mark.parametrize("is_put_back", [False, True])
+def test_a_tool_that_is_replaced_ends_the_build(
+    is_put_back: bool,  # noqa: FBT001 (a parameter of the test)
+    copy: Path,
+    tmp_path: Path,
+    mlir_offload: list[str],
+    reference: Reference,
+) -> None:
+    shutil.rmtree(copy / "build")
+    tools, other = tmp_path / "llvm" / "bin", tmp_path / "other"
+    tools.mkdir(parents=True)
+    for tool in LLVM.iterdir():
+        (tools / tool.name).symlink_to(tool)
+    other.write_text(f'#!/bin/sh\n# Another one.\nexec {LLVM}/clang "$@"\n')
+    other.chmod(0o755)
+    launcher = tmp_path / "launcher"
+    # Behind the last look that a step takes at its tools: only the build can tell.
+    launcher.write_text(
+        f"""#!/bin/sh
+"$@" || exit
+case " $* " in *" --object-step "*) mv '{other}' '{tools}/clang';; esac
+"""
+    )
+    launcher.chmod(0o755)
+    manifest = copy / "offload.yaml"
+    manifest.write_text(MANIFEST.replace("--llvm=22", f"--llvm={tools.parent}"))
+    command = [*mlir_offload, "build", "-j1"]
+    done = run_in(copy, command, {"MLIR_OFFLOAD_LAUNCHER": str(launcher)})
+    assert done.returncode == 4, done.stderr
+    assert f"{tools}/clang was replaced during the build" in done.stderr
+    assert not (copy / "build" / "default" / "bin" / "app").exists()
+    if is_put_back:
+        (tools / "clang").unlink()
+        (tools / "clang").symlink_to(LLVM / "clang")
+    done = run_in(copy, command)
+    assert done.returncode == 0, done.stderr
+    kept = re.search(r"(\d+) steps built, (\d+) current", done.stderr)
+    assert kept is not None
+    # What the tools made before is right again; the step during which one changed is not.
+    assert (int(kept[2]) > 0) == is_put_back
+    assert int(kept[1]) >= 2
+    made = outputs(copy / "build")
+    # A program names where LLVM's libraries lie, which that directory has none of.
+    assert made.pop("default/bin/app")
+    assert made.items() <= reference.built.items()
+    assert run_in(copy, [copy / "build/default/bin/app"]).stdout == "0\n0\n"
+
+
+def test_times_of_files_do_not_deceive_a_build(
+    copy: Path, mlir_offload: list[str], reference: Reference
+) -> None:
+    module = copy / "m0.mlir"
+    text, past, future = module.read_text(), 631_152_000, 4_070_908_800
+    for path in (copy / "build").rglob("*"):
+        os.utime(path, (future, future))
+    module.write_text(text.replace('"%d', '"%x'))
+    os.utime(module, (past, past))
+    done = run_in(copy, [*mlir_offload, "build"])
+    assert done.returncode == 0, done.stderr
+    assert outputs(copy / "build") != reference.built
+    module.write_text(text)
+    os.utime(module, (past, past))
+    done = run_in(copy, [*mlir_offload, "build"])
+    assert done.returncode == 0, done.stderr
+    assert outputs(copy / "build") == reference.built
