@@ -172,8 +172,10 @@ def _device_link(context: BuildContext, runtime: HostRuntime) -> DeviceLink:
     if Kind.CUDA in runtime.kinds:
         arguments += abi.cuda_path_arguments(_cuda_directory(context))
         arguments += abi.device_opt_arguments(NVPTX_TRIPLE, context.options.opt_level)
-        feature = _ptx_feature(context, runtime.archs)
-        arguments += abi.device_feature_arguments(NVPTX_TRIPLE, feature)
+        # Objects whose device code is linked already leave nothing to compile.
+        if runtime.archs:
+            feature = _ptx_feature(context, runtime.archs)
+            arguments += abi.device_feature_arguments(NVPTX_TRIPLE, feature)
     if Kind.OPENMP in runtime.kinds:
         # The wrapper links images for the host with --no-undefined; kernels may call libm.
         arguments.append(f"-Wl,--device-linker={host_triple()}=-lm")

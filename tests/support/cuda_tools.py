@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mlir_offload.driver.choose import choose_toolkit, places_for
+from mlir_offload.offload.fatbinary_adapter import CudaTools, write_cuda_directory
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.process import ProcessRunner
 
@@ -33,3 +34,14 @@ def assemble(ptx: str, output: Path, *options: str) -> str:
     source.write_text(ptx)
     argv = [cuda_tool("ptxas"), "-v", *options, str(source), "-o", str(output)]
     return subprocess.run(argv, check=True, capture_output=True, text=True).stderr
+
+
+def cuda_directory(directory: Path, major: int) -> Path:
+    """Return a directory that the clang of a release takes for `--cuda-path`, wherever CUDA lies."""
+    cuda_tool("ptxas")
+    found = choose_toolkit(places_for(), ProcessRunner())
+    assert found.ptxas
+    assert found.nvlink
+    assert found.fatbinary
+    tools = CudaTools(found.version, found.ptxas, found.nvlink, found.fatbinary)
+    return write_cuda_directory(directory, tools, major)

@@ -1,0 +1,49 @@
+"""Objects whose device code plain clang has linked already, as docs/ci.md tells to."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.cuda_tools import cuda_directory
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
+
+
+@pytest.mark.parametrize(
+    "major", [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (19, 22)]
+)
+def test_a_final_object_of_cpu_code_links_and_runs(
+    major: int, mlir_offload: list[str], tmp_path: Path
+) -> None:
+    assert _run(mlir_offload, major, tmp_path, "host") == "square: ok, 1000 elements\n"
+
+
+@pytest.mark.llvm(22)
+def test_a_final_object_of_gpu_and_cpu_code_leaves_no_device_code_to_the_link(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    assert _run(mlir_offload, 22, tmp_path, "sm_90,host") == "square: ok, 1000 elements\n"
+    said = subprocess.run(
+        [*mlir_offload, "inspect", tmp_path / "app"], capture_output=True, text=True, check=True
+    )
+    assert "cuda nvptx64-nvidia-cuda sm_90: cubin" in said.stdout
+    assert said.stdout.count("linked already") == 2
+
+
+def _run(mlir_offload: list[str], major: int, folder: Path, archs: str) -> str:
+    """Return what the program says, its object made final by clang."""
+    release = f"--llvm={major}"
+    square, made, final = EXAMPLES / "square.mlir", folder / "square.o", folder / "final.o"
+    compiled = [*mlir_offload, release, "-c", "--device-code=object", f"--offload-arch={archs}"]
+    subprocess.run([*compiled, square, "-o", made], check=True)
+    cuda = f"-Wl,--cuda-path={cuda_directory(folder / 'cuda', major)}"
+    clang = f"/usr/lib/llvm-{major}/bin/clang"
+    subprocess.run([clang, "-r", "--offload-link", cuda, made, "-o", final], check=True)
+    app = folder / "app"
+    subprocess.run([*mlir_offload, release, final, EXAMPLES / "main.c", "-o", app], check=True)
+    done = subprocess.run(
+        [app], env={"MLIR_OFFLOAD_DEVICE": "host"}, capture_output=True, text=True, check=True
+    )
+    return done.stdout
