@@ -308,7 +308,8 @@ def test_a_step_names_the_device_library_that_it_took_in(
     result = run_step(checkout, "--kernel=scale", "-MD", "-MF", "k.d")
 
     assert result.returncode == 0, result.stderr
-    assert (checkout.place / "k.d").read_text() == f"k.image: k.mlir {toolkit.libdevice}\n"
+    rule = (checkout.place / "k.d").read_text().replace("\\\n", " ")
+    assert rule.split() == ["k.image:", "k.mlir", str(toolkit.libdevice)]
 
 
 def test_a_step_for_a_kernel_that_is_not_there_fails(checkout: Checkout) -> None:

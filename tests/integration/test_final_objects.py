@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from support.cuda_tools import cuda_directory
 
+from mlir_offload.offload.abi import load_abi
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 
 
@@ -38,9 +40,9 @@ def _run(mlir_offload: list[str], major: int, folder: Path, archs: str) -> str:
     square, made, final = EXAMPLES / "square.mlir", folder / "square.o", folder / "final.o"
     compiled = [*mlir_offload, release, "-c", "--device-code=object", f"--offload-arch={archs}"]
     subprocess.run([*compiled, square, "-o", made], check=True)
-    cuda = f"-Wl,--cuda-path={cuda_directory(folder / 'cuda', major)}"
+    cuda = load_abi(major).cuda_path_arguments(cuda_directory(folder / "cuda", major))
     clang = f"/usr/lib/llvm-{major}/bin/clang"
-    subprocess.run([clang, "-r", "--offload-link", cuda, made, "-o", final], check=True)
+    subprocess.run([clang, "-r", "--offload-link", *cuda, made, "-o", final], check=True)
     app = folder / "app"
     subprocess.run([*mlir_offload, release, final, EXAMPLES / "main.c", "-o", app], check=True)
     done = subprocess.run(

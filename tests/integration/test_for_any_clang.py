@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from support.cuda_tools import cuda_root
 
 from mlir_offload.offload.fatbinary_adapter import CudaTools, write_cuda_directory
 from mlir_offload.offload.objects import read_objects
@@ -18,7 +19,7 @@ from mlir_offload.toolchain.version import ToolVersion
 pytestmark = pytest.mark.llvm(22)
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "examples" / "reduction.mlir"
-CUDA = Path("/usr/local/cuda-13.0")
+CUDA = cuda_root()
 DRIVEN = [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (16, 19, 22)]
 
 
@@ -62,7 +63,7 @@ def test_the_object_runs_when_clang_of_an_old_release_links_it(
     names = (CUDA / "bin" / name for name in ("ptxas", "nvlink", "fatbinary"))
     tools = CudaTools(ToolVersion(13, 0), *names)
     cuda = write_cuda_directory(tmp_path / "cuda", tools, 15)
-    cudart = CUDA / "lib64" / "libcudart_static.a"
+    cudart = next(CUDA.glob("lib*/libcudart_static.a"))
     libraries = runtime_link_arguments(kinds, cudart=cudart, libomptarget=None)
     command = ("--offload-link", "-fuse-ld=lld", "-Wl,--gc-sections", str(shared_object))
     options = (str(runtime), *libraries, "-lm", f"-Wl,--cuda-path={cuda}", "-o", str(program))

@@ -15,6 +15,7 @@ from itertools import accumulate
 from pathlib import Path
 
 import pytest
+from support.cuda_tools import cuda_root
 
 pytestmark = pytest.mark.llvm(22)
 
@@ -22,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "docs" / "examples" / "make"
 SAXPY = ROOT / "docs" / "examples" / "saxpy.mlir"
 LLVM = Path("/usr/lib/llvm-22")
-CUDA = Path("/usr/local/cuda-13.0")
+CUDA = cuda_root()
 HOST = "--offload-arch=host"
 # A program that runs others does no work of its own; asking for a version is none.
 _LOGGED = """\

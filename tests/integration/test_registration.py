@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.clang_entries import PROGRAMS, parse_registration, recorded, run_clang
+from support.cuda_tools import cuda_root
 
 from mlir_offload.offload.abi import load_abi, load_abis
 from mlir_offload.offload.annotate import annotate_host, embed_binary
@@ -32,7 +33,7 @@ from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target, host_tripl
 from mlir_offload.toolchain.version import ToolVersion
 
 INPUTS = Path(__file__).parent / "inputs"
-CUDA = Path("/usr/local/cuda-13.0/bin")
+CUDA = cuda_root() / "bin"
 RELEASES = [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (15, 16, 19, 22)]
 FLAGS_SINCE, MANAGED_SINCE = 18, 20
 TARGETS = {

@@ -6,6 +6,8 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+from support.cuda_tools import cuda_root
+
 RELEASES = (15, 16, 19, 22)
 
 DEVICE = """
@@ -73,7 +75,11 @@ inline namespace v1 { [[gnu::noinline]] long double wide(long double x, _Complex
 long double caller() { return wide(1.0L, 2.0); }
 """
 
-_CUDA = ("-x", "cuda", "--cuda-device-only", "--cuda-gpu-arch=sm_80", "-nocudalib", "-nocudainc")
+# Where clang finds no CUDA it takes a PTX ISA that is too old for the architecture.
+_CUDA = (
+    *("-x", "cuda", "--cuda-device-only", "--cuda-gpu-arch=sm_80", "-nocudalib", "-nocudainc"),
+    f"--cuda-path={cuda_root()}",
+)
 _HIP = ("-x", "hip", "--cuda-device-only", "-nogpulib", "-nogpuinc")
 _OPENMP = ("-x", "c", "-fopenmp", "-fopenmp-targets=x86_64-pc-linux-gnu")
 # What is compiled, and how; `-emit-llvm -c` is added.

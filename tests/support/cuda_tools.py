@@ -28,6 +28,13 @@ def cuda_tool(name: str) -> str:
     return _found(name) or pytest.skip(f"no {name}: no CUDA toolkit is installed")
 
 
+@cache
+def cuda_root() -> Path:
+    """Return the directory of the CUDA that is found, a toolkit or the wheels; it has bin and nvvm."""
+    ptxas = _found("ptxas")
+    return Path(ptxas).parent.parent if ptxas else Path("no-cuda")
+
+
 def assemble(ptx: str, output: Path, *options: str) -> str:
     """Have ptxas assemble a text; return what `-v` says."""
     source = output.with_suffix(".ptx")

@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from support.cuda_tools import cuda_root
+
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.anchor import (
     empty_image_command,
@@ -25,7 +27,7 @@ from mlir_offload.toolchain.process import Command, Completed, ProcessRunner, ru
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target, host_triple
 from mlir_offload.toolchain.version import ToolVersion
 
-CUDA = Path("/usr/local/cuda-13.0")
+CUDA = cuda_root()
 AMD_TRIPLE = "amdgcn-amd-amdhsa"
 PTX_HEAD = ".version 7.8\n.target {arch}\n.address_size 64\n"
 PTX = """\

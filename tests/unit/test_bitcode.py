@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.bitcode_corpus import RELEASES, assemble, compile_bitcode, tool
+from support.cuda_tools import cuda_root
 
 from mlir_offload.toolchain.bitcode import BitcodeModule, read_bitcode, read_bitcode_modules
 from mlir_offload.toolchain.bitcode_attribute import FUNCTION_PLACE
@@ -26,7 +27,7 @@ from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import VerificationError
 
 LLVM = [pytest.param(release, marks=pytest.mark.llvm(release)) for release in RELEASES]
-LIBDEVICE = Path("/usr/local/cuda-13.0/nvvm/libdevice/libdevice.10.bc")
+LIBDEVICE = cuda_root() / "nvvm" / "libdevice" / "libdevice.10.bc"
 
 TEXT = r"""
 source_filename = "dir/a file.mlir"

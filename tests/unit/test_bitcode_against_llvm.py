@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.bitcode_corpus import CASES, RELEASES, analyze, compile_bitcode, disassemble
+from support.cuda_tools import cuda_root
 from support.llvm_text import TextModule, read_text
 
 from mlir_offload.toolchain.bitcode import BitcodeModule, read_bitcode
@@ -21,7 +22,7 @@ from mlir_offload.toolchain.byte_view import ByteView, memory_view
 
 LLVM = [pytest.param(release, marks=pytest.mark.llvm(release)) for release in RELEASES]
 LIBRARIES = [
-    "/usr/local/cuda-13.0/nvvm/libdevice/libdevice.10.bc",
+    str(cuda_root() / "nvvm" / "libdevice" / "libdevice.10.bc"),
     *(f"/usr/lib/x86_64-linux-gnu/amdgcn/bitcode/{name}.bc" for name in ("ocml", "ockl")),
 ]
 _BLOCK = re.compile(r"^  Block ID #(\d+)\b.*?(?=^  Block ID|\Z)", re.MULTILINE | re.DOTALL)
