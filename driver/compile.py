@@ -66,15 +66,21 @@ def finish_object(
     host: Path,
     output: Path,
 ) -> None:
-    """Make what the options ask for of the images and of the host module's LLVM IR."""
-    if context.options.mode is Mode.LLVM_TEXT:
+    """Make what the options ask for of the images and of the host module's LLVM IR.
+
+    Bitcode is what the consumer reads: written in process if llvmlite has its LLVM, else by its clang.
+    """
+    mode = context.options.mode
+    in_process = mode is Mode.LLVM_BITCODE and is_written_in_process(context.consumer)
+    if mode is Mode.LLVM_TEXT or in_process:
         _annotate(context, source, split, device, host, output)
-    elif context.options.mode is Mode.LLVM_BITCODE:
-        _write_bitcode(context, source, split, device, host, output)
+        return
+    # clang reads the text as fast as bitcode, and writing bitcode first would cost more.
+    annotated = host.with_name("host.annotated.ll")
+    _annotate(context, source, split, device, host, annotated)
+    if mode is Mode.LLVM_BITCODE:
+        context.executor.tool(assemble_command(context.llvm, annotated, output), output)
     else:
-        # clang reads the text as fast as bitcode, and writing bitcode first would cost more.
-        annotated = host.with_name("host.annotated.ll")
-        _annotate(context, source, split, device, host, annotated)
         _make_object(context, annotated, output)
 
 
@@ -97,23 +103,6 @@ def _make_object(context: BuildContext, annotated: Path, output: Path) -> None:
     from mlir_offload.driver.launched_step import launch_object
 
     launch_object(context, context.launched, annotated, output, compile_here)
-
-
-def _write_bitcode(
-    context: BuildContext,
-    source: Path,
-    split: SplitFiles,
-    device: tuple[DeviceModule, ...],
-    host: Path,
-    output: Path,
-) -> None:
-    """Write bitcode that the consumer reads: in process, if llvmlite has its LLVM; else by its clang."""
-    if is_written_in_process(context.consumer):
-        _annotate(context, source, split, device, host, output)
-        return
-    annotated = host.with_name("host.annotated.ll")
-    _annotate(context, source, split, device, host, annotated)
-    context.executor.tool(assemble_command(context.llvm, annotated, output), output)
 
 
 def split_source(context: BuildContext, source: Path, directory: Path) -> SplitFiles:

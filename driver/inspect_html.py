@@ -16,7 +16,16 @@ from mlir_offload.driver import __version__
 from mlir_offload.driver.inspect_map import Box, layout, part_cell
 from mlir_offload.driver.inspect_tree import TIMES, parameter_list, shown, size_text
 from mlir_offload.driver.workspace import open_output
-from mlir_offload.offload.contents import Entry, Image, Part, Problem, nested_images
+from mlir_offload.offload.contents import (
+    Entry,
+    Image,
+    Part,
+    Problem,
+    Section,
+    SourceKernel,
+    SourceModule,
+    nested_images,
+)
 from mlir_offload.offload.kernel import DeviceKernel
 from mlir_offload.toolchain.byte_copy import write_all
 
@@ -139,70 +148,57 @@ def _legend(parts: Iterable[Part]) -> Iterator[str]:
 
 def _tables(parts: Sequence[Part]) -> Iterator[str]:
     images = [(part, image) for part in parts for image in nested_images(part.images)]
-    yield _table(
-        "Images",
-        (
-            "#",
-            "file",
-            "kind",
-            "arch",
-            "format",
-            "size",
-            "stored",
-            "offset",
-            "container",
-            "made by",
-            "kernels",
-            "sha256",
-        ),
-        [_image_row(part, image) for part, image in images],
+    kernels = (
+        (kernel, image) for _, image in images if image.code for kernel in image.code.kernels
     )
-    yield _table(
-        "Kernels",
-        (
-            "kernel",
-            "arch",
-            "image",
-            "parameters",
-            "threads",
-            "registers",
-            "shared",
-            "local",
-            "code",
-        ),
-        [
-            _kernel_row(kernel, image)
-            for _, image in images
-            if image.code is not None
-            for kernel in image.code.kernels
-        ],
-    )
+    yield _table("Images", _IMAGE_COLUMNS, [_image_row(part, image) for part, image in images])
+    yield _table("Kernels", _KERNEL_COLUMNS, [_kernel_row(*pair) for pair in kernels])
     yield _table(
         "Entries",
         ("entry", "kind", "what", "size", "flags", "section", "read by LLVM", "file"),
         [_entry_row(entry, part) for part in parts for entry in part.entries],
     )
+    modules = (module for part in parts for module in part.modules)
     yield _table(
         "Modules",
         ("kernel", "module", "symbol", "parameters", "known_block_size", "targets"),
-        [
-            (
-                _text(kernel.name), _text(module.name), _text(kernel.symbol),
-                _text(", ".join(kernel.parameter_types)),
-                _text(" ".join(map(str, kernel.known_block_size or ()))),
-                _text(", ".join(module.targets)),
-            )
-            for part in parts for module in part.modules for kernel in module.kernels
-        ],
-    )  # fmt: skip
+        [_module_row(kernel, module) for module in modules for kernel in module.kernels],
+    )
     yield _table(
         "Sections",
         ("section", "type", "offset", "size", "file"),
-        [
-            (_word(s.name), _word(s.type), _count(s.offset), _size(s.size_bytes), _text(part.name))
-            for part in parts
-            for s in part.sections
-        ],
+        [_section_row(section, part) for part in parts for section in part.sections],
+    )
+
+
+_IMAGE_COLUMNS = (
+    *("#", "file", "kind", "arch", "format", "size"),
+    *("stored", "offset", "container", "made by", "kernels", "sha256"),
+)
+_KERNEL_COLUMNS = (
+    *("kernel", "arch", "image", "parameters", "threads"),
+    *("registers", "shared", "local", "code"),
+)
+
+
+def _module_row(kernel: SourceKernel, module: SourceModule) -> Row:
+    return (
+        _text(kernel.name),
+        _text(module.name),
+        _text(kernel.symbol),
+        _text(", ".join(kernel.parameter_types)),
+        _text(" ".join(map(str, kernel.known_block_size or ()))),
+        _text(", ".join(module.targets)),
+    )
+
+
+def _section_row(section: Section, part: Part) -> Row:
+    return (
+        _word(section.name),
+        _word(section.type),
+        _count(section.offset),
+        _size(section.size_bytes),
+        _text(part.name),
     )
 
 

@@ -224,6 +224,7 @@ def _language(options: CompileOptions, value: str) -> CompileOptions:
     return options
 
 
+_LINK_FLAGS = ("-static", "-static-libgcc", "-static-libstdc++", "-pthread", "-rdynamic", "-s")
 _FLAGS: Mapping[str, _Apply] = {
     "-c": _set(stop_after_compile=True),
     "-S": _set(assembly=True, stop_after_compile=True),
@@ -232,8 +233,7 @@ _FLAGS: Mapping[str, _Apply] = {
     **{f"-O{level}": _set(opt_level=level) for level in range(4)},
     "-g": _set(debug=True),
     "-g0": _set(debug=False),
-    "-fPIC": _set(pic=True),
-    "-fpic": _set(pic=True),
+    **dict.fromkeys(("-fPIC", "-fpic"), _set(pic=True)),
     "-shared": _set(shared=True),
     "-v": _set(verbose=True),
     "-###": _set(dry_run=True),
@@ -245,15 +245,8 @@ _FLAGS: Mapping[str, _Apply] = {
     "-MD": _depfile(is_wanted=True, has_system_files=True),
     "-MMD": _depfile(is_wanted=True, has_system_files=False),
     "-MP": _depfile(has_phony_targets=True),
-    "-nocudainc": _cuda_argument("-nocudainc"),
-    "-nocudalib": _cuda_argument("-nocudalib"),
-    **{
-        name: _link_item(name)
-        for name in (
-            *("-static", "-static-libgcc", "-static-libstdc++"),
-            *("-pthread", "-rdynamic", "-s"),
-        )
-    },
+    **{name: _cuda_argument(name) for name in ("-nocudainc", "-nocudalib")},
+    **{name: _link_item(name) for name in _LINK_FLAGS},
 }
 
 _JOINED: Mapping[str, _Apply] = {
