@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
-import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from types import FrameType
 
 from mlir_offload import toolchain
 from mlir_offload.driver.configured import configured
+from mlir_offload.driver.interrupt import interruptible
 from mlir_offload.driver.message_options import MessageOptions, take_message_options
 from mlir_offload.driver.report import report, show, show_error
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError
@@ -22,7 +20,6 @@ from mlir_offload.toolchain.process import ProcessRunner
 _INTERRUPTED = 130
 _HELP = frozenset({"--help", "-help", "-h"})
 _COMPLETION = "--completion="
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -42,7 +39,7 @@ def _guarded(arguments: tuple[str, ...]) -> int:
 
 def _caught(action: Callable[[], int], runner: ProcessRunner) -> int:
     try:
-        with _interruptible(runner):
+        with interruptible(runner):
             return action()
     except MlirOffloadError as error:
         show_error(error)
@@ -119,23 +116,6 @@ def _input_output(error: OSError) -> InputOutputError:
         f"{where}{error.strerror or error}",
         hint="free some space, or set TMPDIR to a writable directory",
     )
-
-
-@contextlib.contextmanager
-def _interruptible(runner: ProcessRunner) -> Iterator[None]:
-    """End the children at Ctrl-C, SIGTERM or SIGHUP; the workspace is removed as the stack unwinds."""
-
-    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (signature of a handler)
-        runner.interrupt()
-
-    # What the parent has ignored, as nohup and the background of a shell do, stays ignored.
-    heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    previous = {number: signal.signal(number, stop) for number in heard}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 def _dispatch(arguments: tuple[str, ...], runner: ProcessRunner) -> int:

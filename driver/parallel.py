@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 T = TypeVar("T")
 U = TypeVar("U")
+
+_pools: list[ThreadPoolExecutor] = []
+
+
+def is_shared() -> bool:
+    """Say whether other threads may wait for something that this one holds, such as a slot."""
+    return bool(_pools)
+
+
+@contextlib.contextmanager
+def pool(workers: int) -> Iterator[ThreadPoolExecutor]:
+    """Give threads for work that holds slots and locks together with this thread."""
+    with ThreadPoolExecutor(max_workers=workers) as threads:
+        _pools.append(threads)
+        try:
+            yield threads
+        finally:
+            threads.shutdown()
+            _pools.remove(threads)
 
 
 def in_parallel(tasks: Sequence[Callable[[], T]]) -> list[T]:
@@ -18,14 +38,14 @@ def in_parallel(tasks: Sequence[Callable[[], T]]) -> list[T]:
     """
     if len(tasks) == 1:
         return [tasks[0]()]
-    with ThreadPoolExecutor(max_workers=len(tasks) or 1) as pool:
-        futures = [pool.submit(task) for task in tasks]
+    with pool(len(tasks) or 1) as threads:
+        futures = [threads.submit(task) for task in tasks]
         return [future.result() for future in futures]
 
 
 def beside(first: Callable[[], T], second: Callable[[], U]) -> tuple[T, U]:
     """Run `second` beside `first`; return both results, or raise the first error in that order."""
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        future = pool.submit(second)
+    with pool(1) as threads:
+        future = threads.submit(second)
         result = first()
         return result, future.result()
