@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,8 +46,9 @@ class StepStore:
     def add(self, key: str, file: Path) -> None:
         """Put a file under a key. Raises InputOutputError; nothing is left behind then."""
         place = self.place(key)
-        # Machines that share the directory may have processes of one number.
-        part = place.with_name(f".{key}.{os.uname().nodename}.{os.getpid()}.tmp")
+        # Machines that share the directory may have processes of one number; threads put equal files.
+        writer = f"{os.uname().nodename}.{os.getpid()}.{threading.get_ident()}"
+        part = place.with_name(f".{key}.{writer}.tmp")
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             try:

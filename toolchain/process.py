@@ -80,7 +80,8 @@ class ProcessRunner:
     def run(self, command: Command, *, input_text: str | None = None) -> Completed:
         """Run the command to its end.
 
-        Raises ToolchainError where the program cannot be started.
+        Raises ToolchainError where the program cannot be started, KeyboardInterrupt where all were
+        told to stop: how this one ended means nothing then.
         """
         child = self._start(command, has_input=input_text is not None)
         try:
@@ -88,6 +89,8 @@ class ProcessRunner:
         finally:
             with self._lock:
                 self._children.discard(child)
+        if self._stopping:
+            raise KeyboardInterrupt
         return Completed(command, child.returncode, stdout, stderr)
 
     def run_attached(self, command: Command) -> int:
