@@ -74,18 +74,17 @@ def identify_rocm(libs: RocmDeviceLibs) -> ToolIdentity:
     library = libs.bitcode / "ocml.bc"
     said = str(libs.version) if libs.version else ""
     abis = ", ".join(map(str, libs.abi_versions)) or "none"
-    facts = (Fact("has ABI versions", abis, Evidence.NAMED),)
+    facts = [Fact("has ABI versions", abis, Evidence.NAMED)]
+    if said:
+        facts.insert(0, Fact("of ROCm", said, Evidence.SAID))
     problem, written = "", ""
     try:
         with open_view(library) as view:
             written = read_bitcode(view).producer
     except (MlirOffloadError, OSError) as error:
         problem = str(error)
-    if said:
-        facts = (Fact("of ROCm", said, Evidence.SAID), *facts)
-    return ToolIdentity(
-        f"ROCm in {libs.root}", "device libraries", library, "", written, facts, problem
-    )
+    group = f"ROCm in {libs.root}"
+    return ToolIdentity(group, "device libraries", library, "", written, tuple(facts), problem)
 
 
 def identify_cuda_driver() -> ToolIdentity:
