@@ -142,6 +142,15 @@ def test_stopping_ends_the_children_and_what_they_started(tmp_path: Path) -> Non
         runner.run(shell(":"))
 
 
+@pytest.mark.parametrize("script", ["sleep 600", "trap '' TERM; sleep 600 & wait; sleep 600"])
+def test_a_program_that_takes_too_long_is_ended(
+    script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mlir_offload.toolchain.process._GRACE_S", 0.2)
+    with pytest.raises(ToolFailedError, match=r"sh did not end within 0\.3 s"):
+        ProcessRunner().run(Command((SHELL, "-c", script), limit_s=0.3))
+
+
 def test_a_failed_program_is_an_error_with_its_first_complaint() -> None:
     script = "echo note: fine >&2; echo 'a.mlir:1:2: error: bad' >&2; exit 1"
     with pytest.raises(ToolFailedError) as caught:

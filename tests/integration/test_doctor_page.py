@@ -1,0 +1,103 @@
+"""The page of `doctor --html` in a real browser: its matrix, its colours, and text that is an attack."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from html import escape, unescape
+from pathlib import Path
+
+import pytest
+from support.doctor import report
+
+from mlir_offload.driver.doctor_html import render_html
+
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
+ATTACK = "<script>document.title='owned'</script>\"'><img src=x onerror=\"document.title='owned'\">"
+# Nothing but the page is loaded: what a browser does of its own accord on the network is off.
+QUIET = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--no-first-run", "--disable-quic",
+    "--disable-default-apps", "--disable-extensions", "--hide-scrollbars", "--enable-logging=stderr",
+    "--virtual-time-budget=4000", "--run-all-compositor-stages-before-draw",
+)  # fmt: skip
+MEASURE = """<script>
+const grid = document.querySelector("table.grid");
+const cells = [...grid.tBodies[0].rows].map((row) => [...row.cells].slice(1).map((cell) => [
+  cell.querySelector("a").textContent, getComputedStyle(cell).backgroundColor,
+  document.querySelector(cell.querySelector("a").getAttribute("href")) !== null,
+]));
+location.hash = "trial1";
+document.body.dataset.seen = JSON.stringify({
+  cells, heads: [...grid.tHead.rows[0].cells].map((cell) => cell.textContent),
+  target: document.querySelector("tr:target")?.id ?? "",
+  wide: document.documentElement.scrollWidth, inner: window.innerWidth,
+});
+</script>"""
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+
+
+def browse(text: str, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    source = folder / "page.html"
+    source.write_text(text, encoding="utf-8")
+    profile = f"--user-data-dir={folder / 'profile'}"
+    command = [str(CHROMIUM), *QUIET, profile, *options, source.as_uri()]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+
+
+def console(done: subprocess.CompletedProcess[str]) -> list[str]:
+    return [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+
+
+@pytest.mark.parametrize("size", ["1280,900", "500,900"], ids=["desk", "narrow"])
+def test_the_matrix_shows_each_combination_with_its_colour(size: str, tmp_path: Path) -> None:
+    # The page's policy lets no script run: this copy goes without.
+    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", render_html(report()))
+    page = text.replace("</body>", MEASURE + "</body>")
+    done = browse(page, tmp_path, "--dump-dom", f"--window-size={size}")
+    found = re.search(r'data-seen="([^"]*)"', done.stdout)
+    assert found, done.stderr[-2000:]
+    said = json.loads(unescape(found[1]))
+    assert said["heads"] == ["", "LLVM 22.1.0 links", "LLVM 19.1.0 links"]
+    (right, _), (refused, _) = said["cells"]
+    assert right[0] == "links ★"
+    assert refused[0] == "refused"
+    assert right[1] != refused[1]
+    assert all(leads for row in said["cells"] for _, _, leads in row)
+    assert said["target"] == "trial1"
+    assert said["wide"] <= said["inner"]
+    assert console(done) == []
+
+
+def test_what_tools_say_stays_text(tmp_path: Path) -> None:
+    text = render_html(report(ATTACK))
+    assert ATTACK not in text
+    assert "<script" not in text
+    done = browse(text, tmp_path, "--dump-dom")
+    assert "<title>owned" not in done.stdout
+    assert "<img" not in done.stdout
+    assert console(done) == []
+
+
+def test_the_page_needs_nothing_but_itself() -> None:
+    text = render_html(report(ATTACK)).replace(escape(ATTACK), "")
+    outside = [
+        link for link in re.findall(r'<[^>]*\b(?:src|href)="?([^" >]*)', text) if link[0] != "#"
+    ]
+    assert outside == ["data:,"]
+    assert re.findall(r"@import|url\(", text) == []
+    assert "default-src 'none'" in text
+
+
+def test_a_page_without_any_combination_says_so() -> None:
+    empty = replace(report(), cells=(), findings=(), to_install=(), exit_status=3)
+    text = render_html(empty)
+    assert "There is no default combination" in text
+    assert "Nothing is missing." in text
+    assert 'class="bad"' in text
