@@ -23,7 +23,7 @@ _LIMIT_S = 120.0
 @click.command(context_settings={"help_option_names": ["--help", "-h"]})
 @click.option("--quick", is_flag=True, help="try the default combination only")
 @click.option("--kind", "kinds", multiple=True, help="try this offload kind only; several times")
-@click.option("-j", "--jobs", type=click.IntRange(1), default=os.cpu_count() or 1)
+@click.option("-j", "jobs", type=click.IntRange(1), default=os.cpu_count() or 1)
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=_LIMIT_S)
 @click.option("--json", "as_json", is_flag=True, help="print JSON, as --print-schema describes it")
 @click.option("--html", type=click.Path(path_type=Path), help="write a page that a browser shows")

@@ -12,7 +12,7 @@ from pathlib import Path
 from mlir_offload.driver.doctor_machine import Machine, machine_findings
 from mlir_offload.driver.doctor_plan import Combination, Sdk, plan_combinations
 from mlir_offload.driver.doctor_report import DoctorReport, Installation
-from mlir_offload.driver.doctor_trial import Bench, Cell, MadeObject
+from mlir_offload.driver.doctor_trial import Bench, Cell, MadeObject, Verdict
 from mlir_offload.driver.parallel import pool
 from mlir_offload.driver.project_progress import open_progress
 from mlir_offload.driver.workspace import open_workspace
@@ -63,6 +63,7 @@ class Examination:
         with open_workspace() as folder:
             known = self._identify(folder / "identity")
             cells = self._try(chosen, folder / "cells")
+        native = Kind.CUDA if self.inventory.gpus else Kind.OPENMP
         machine = Machine(self.runner, self.inventory, os.environ, self._releases())
         return DoctorReport(
             tuple(tool for one in known for tool in one.tools),
@@ -73,7 +74,7 @@ class Examination:
                 )
             ),
             tuple(_to_install(self.inventory)),
-            _exit_status(cells),
+            exit_status(cells, native if native in kinds else None),
             self.is_quick,
         )
 
@@ -182,9 +183,19 @@ def _to_install(inventory: Inventory) -> Iterator[Installation]:
                 yield Installation(part, purpose, missing.cure, missing.is_optional)
 
 
-def _exit_status(cells: Sequence[Cell]) -> int:
-    """Return 0 where the default combination works with every kind, else the first failure's status."""
-    default = [cell.ours for cell in cells if cell.combination.is_default]
-    if not default:
+def exit_status(cells: Sequence[Cell], native: Kind | None) -> int:
+    """Return 0 where the default combination works with every kind, else the first failure's status.
+
+    `native` is the kind that a build on this machine is for, None where that was not to be tried;
+    of the others it is no failure that an SDK is not there as a whole.
+    """
+    default = [cell for cell in cells if cell.combination.is_default]
+    kinds = {cell.combination.kind for cell in default}
+    if not default or (native is not None and native not in kinds):
         return ToolchainError.exit_status
-    return next((trial.exit_status or 1 for trial in default if not trial.verdict.is_good), 0)
+    counted = (
+        cell.ours
+        for cell in default
+        if cell.combination.kind is native or cell.ours.verdict is not Verdict.INCOMPLETE
+    )
+    return next((trial.exit_status or 1 for trial in counted if not trial.verdict.is_good), 0)

@@ -67,7 +67,7 @@ def _matrices(cells: Sequence[Cell]) -> Iterator[str]:
     for number, cell in enumerate(cells):
         one = cell.combination
         places = groups.setdefault(_heading(one), {})
-        places[str(one.producer.version), str(one.consumer.version)] = number
+        places[one.producer_name, f"LLVM {one.consumer.version.major}"] = number
     for heading, places in groups.items():
         yield f"<h3>{_safe(heading)}</h3>{_grid(places, cells)}"
 
@@ -79,9 +79,9 @@ def _heading(one: Combination) -> str:
 def _grid(places: dict[tuple[str, str], int], cells: Sequence[Cell]) -> str:
     lowering = list(dict.fromkeys(producer for producer, _ in places))
     linking = list(dict.fromkeys(consumer for _, consumer in places))
-    head = "".join(f"<th scope=col>LLVM {_safe(consumer)} links</th>" for consumer in linking)
+    head = "".join(f"<th scope=col>{_safe(consumer)} links</th>" for consumer in linking)
     rows = "".join(
-        f"<tr><th scope=row>LLVM {_safe(producer)} lowers</th>"
+        f"<tr><th scope=row>{_safe(producer)} lowers</th>"
         + "".join(_square(places.get((producer, consumer)), cells) for consumer in linking)
         + "</tr>"
         for producer in lowering

@@ -34,7 +34,8 @@ class Sdk:
 class Combination:
     """The release that lowers, the one that compiles and links, what is beside them, the target.
 
-    `is_default`: what a build that names nothing would use.
+    `place` tells a release that lowers from another one of its number; `is_default`: what a build
+    that names nothing would use.
     """
 
     kind: Kind
@@ -43,11 +44,17 @@ class Combination:
     consumer: LlvmToolchain
     sdk: Sdk | None = None
     is_default: bool = False
+    place: str = ""
+
+    @property
+    def producer_name(self) -> str:
+        """Return what the release that lowers is called here."""
+        return f"LLVM {self.producer.version.major}{self.place}"
 
     @property
     def label(self) -> str:
         """Return a short name."""
-        releases = f"LLVM {self.producer.version.major}"
+        releases = self.producer_name
         if self.is_mixed:
             releases += f" for {self.consumer.version.major}"
         return f"{self.kind} {self.arch}, {releases}" + (f", {self.sdk.name}" if self.sdk else "")
@@ -69,7 +76,7 @@ class _Choice:
 
 def plan_combinations(inventory: Inventory, kinds: Sequence[Kind]) -> tuple[Combination, ...]:
     """Return every combination of the kinds, those of the newest releases first."""
-    releases = sorted(_releases(inventory), key=lambda release: release.version, reverse=True)
+    releases = _releases(inventory)
     return tuple(
         Combination(
             kind,
@@ -78,13 +85,40 @@ def plan_combinations(inventory: Inventory, kinds: Sequence[Kind]) -> tuple[Comb
             consumer,
             choice.sdk,
             choice.is_default and producer == consumer == inventory.default_llvm,
+            _place(producer, releases),
         )
         for kind in kinds
         for choice in _CHOICES[kind](inventory, releases)
-        for producer in releases
-        if producer.can(Role.LOWER)
-        for consumer in releases
+        for producer, consumer in _pairs(releases)
     )
+
+
+def _releases(inventory: Inventory) -> list[LlvmToolchain]:
+    """Return the releases that can compile and link, newest first, the default before its equals."""
+    found = [
+        probed.toolchain
+        for probed in inventory.llvm
+        if isinstance(probed.toolchain, LlvmToolchain)
+        and probed.toolchain.is_supported(Role.LINK)
+        and probed.toolchain.has("clang")
+    ]
+    default = inventory.default_llvm
+    return sorted(found, key=lambda one: (-one.version.major, one != default))
+
+
+def _pairs(releases: Sequence[LlvmToolchain]) -> Iterator[tuple[LlvmToolchain, LlvmToolchain]]:
+    """Yield each release that lowers with itself, and with the first one of each other number."""
+    first = {release.version.major: release for release in reversed(releases)}
+    for producer in releases:
+        if producer.can(Role.LOWER):
+            for major, consumer in sorted(first.items(), reverse=True):
+                yield producer, producer if major == producer.version.major else consumer
+
+
+def _place(producer: LlvmToolchain, releases: Sequence[LlvmToolchain]) -> str:
+    majors = [release.version.major for release in releases]
+    is_only = majors.count(producer.version.major) == 1
+    return "" if is_only else f" in {_short(producer.prefix)}"
 
 
 def known_kinds() -> tuple[Kind, ...]:
@@ -98,18 +132,6 @@ def _is_known(arch: str) -> bool:
     except UsageError:
         return False
     return True
-
-
-def _releases(inventory: Inventory) -> Iterator[LlvmToolchain]:
-    """Yield the releases that can link, each once."""
-    seen = set()
-    for probed in inventory.llvm:
-        release = probed.toolchain
-        if isinstance(release, LlvmToolchain) and release.is_supported(Role.LINK):
-            is_usable = release.has("clang") and release.version.major not in seen
-            if is_usable or release == inventory.default_llvm:
-                seen.add(release.version.major)
-                yield release
 
 
 def _host_choices(_: Inventory, __: Sequence[LlvmToolchain]) -> Iterator[_Choice]:

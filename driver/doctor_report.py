@@ -42,14 +42,13 @@ class DoctorReport:
 def summary(report: DoctorReport) -> str:
     """Return the verdict on the default combination in one sentence."""
     default = [cell for cell in report.cells if cell.combination.is_default]
-    if not default:
-        return "There is no default combination: no LLVM release here can both lower and link."
-    bad = [cell for cell in default if not cell.ours.verdict.is_good]
-    if bad:
-        names = "; ".join(f"{cell.combination.label}: {cell.ours.verdict}" for cell in bad)
-        return f"The default combination does not work: {names}."
-    names = ", ".join(f"{c.combination.kind} {c.ours.verdict}" for c in default)
-    return f"The default combination, LLVM {default[0].combination.producer.version}, is well: {names}."
+    said = "; ".join(f"{cell.combination.label}: {cell.ours.verdict}" for cell in default)
+    if report.exit_status == 0:
+        return f"What a build uses by default is well: {said}."
+    if all(cell.ours.verdict.is_good for cell in default):
+        tried = f" ({said})" if said else ""
+        return f"What a build uses by default is not installed as a whole{tried}."
+    return f"What a build uses by default does not work: {said}."
 
 
 def show_report(report: DoctorReport, *, verbose: bool) -> None:
@@ -92,7 +91,7 @@ def _matrix(cells: Sequence[Cell]) -> Table:
         one = cell.combination
         words = (
             *("*" if one.is_default else "", one.kind, one.arch),
-            *(f"LLVM {one.producer.version.major}", f"LLVM {one.consumer.version.major}"),
+            *(one.producer_name, f"LLVM {one.consumer.version.major}"),
             one.sdk.name if one.sdk else "",
         )
         row = [Text(str(word)) for word in words]

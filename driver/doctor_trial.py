@@ -32,7 +32,8 @@ from mlir_offload.toolchain.process import Command, Completed, Runner, describe_
 from mlir_offload.toolchain.target import Kind, host_triple
 
 PROGRAM = Path(__file__).parent / "data" / "doctor.mlir"
-_MESSAGES = ("--message-format=json", "--no-config")
+# Results of a cache would tell nothing of the tools.
+_OWN = ("--message-format=json", "--no-config", "--no-cache")
 _MORE_TIME = "give it more time with --timeout=SECONDS"
 _KERNELS = frozenset({"decay", "sum"})
 _RIGHT = "doctor: right\n"
@@ -121,7 +122,7 @@ class Bench:
         return MadeObject(path, failure if failure.exit_status else None)
 
     def _compile(self, words: Sequence[str], output: Path) -> Trial:
-        argv = (*own_program(), *_MESSAGES, *words, "-o", str(output))
+        argv = (*own_program(), *_OWN, *words, "-o", str(output))
         completed = self._run(argv, self.folder)
         return _refusal(completed) if completed.returncode else Trial(Verdict.LINKS)
 
@@ -143,7 +144,7 @@ class Bench:
     def _try_ours(self, combination: Combination, folder: Path) -> Trial:
         output = folder / "program"
         words = (*self._words(combination, for_consumer=True), str(PROGRAM), "-o")
-        completed = self._run((*own_program(), *_MESSAGES, *words, str(output)), folder)
+        completed = self._run((*own_program(), *_OWN, *words, str(output)), folder)
         shown = " ".join(("mlir-offload", *words, "program"))
         if completed.returncode != 0:
             return replace(_refusal(completed), command=shown)

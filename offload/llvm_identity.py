@@ -13,7 +13,7 @@ from mlir_offload.offload.host_contents import layout_releases, producers
 from mlir_offload.offload.host_entry import read_entries
 from mlir_offload.toolchain.bitcode import read_bitcode
 from mlir_offload.toolchain.byte_view import open_view
-from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError
+from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError, ToolFailedError
 from mlir_offload.toolchain.identity import (
     Fact,
     Severity,
@@ -160,6 +160,9 @@ class _Probe:
         self._run(_PACKAGER, "-o", "kinds.bin", *keys)
         with open_view(self.folder / "kinds.bin") as view:
             images = read_binary(view)
+        if len(images) != len(_KINDS):
+            msg = f"{_PACKAGER} wrote {len(images)} of {len(_KINDS)} images"
+            raise ToolFailedError(msg)
         pairs = zip(_KINDS, images, strict=True)
         known = ", ".join(f"{kind} {image.kind_code}" for kind, image in pairs if image.kind_code)
         versions = {image.version for image in images}

@@ -14,12 +14,12 @@ import jsonschema
 import pytest
 from support.doctor import release, report
 
-from mlir_offload.driver.doctor_examination import Examination
+from mlir_offload.driver.doctor_examination import Examination, exit_status
 from mlir_offload.driver.doctor_json import render_json, schema_text
 from mlir_offload.driver.doctor_machine import Machine, machine_findings
 from mlir_offload.driver.doctor_plan import Combination, known_kinds, plan_combinations
 from mlir_offload.driver.doctor_report import show_report, summary
-from mlir_offload.driver.doctor_trial import Bench, MadeObject, Trial, Verdict
+from mlir_offload.driver.doctor_trial import Bench, Cell, MadeObject, Trial, Verdict
 from mlir_offload.toolchain.cuda import CudaToolkit
 from mlir_offload.toolchain.errors import ToolFailedError
 from mlir_offload.toolchain.inventory import Inventory, ProbedLlvm
@@ -89,6 +89,23 @@ def test_each_release_that_lowers_is_paired_with_each_that_links() -> None:
         (22, 22), (22, 19), (22, 16), (19, 22), (19, 19), (19, 16)
     ]  # fmt: skip
     assert [one.label for one in planned if one.is_default] == ["openmp host, LLVM 22"]
+
+
+def test_a_second_release_of_one_number_is_tried_with_itself_and_told_apart() -> None:
+    found = inventory(22, 19)
+    other = replace(release(22), prefix=Path("/opt/other"))
+    probed = ProbedLlvm(LlvmInstallation(other.prefix, other.tools, ""), other)
+    planned = plan_combinations(replace(found, llvm=(probed, *found.llvm)), (Kind.OPENMP,))
+    assert [one.label for one in planned] == [
+        "openmp host, LLVM 22 in /llvm-22",
+        "openmp host, LLVM 22 in /llvm-22 for 19",
+        "openmp host, LLVM 22 in /opt/other",
+        "openmp host, LLVM 22 in /opt/other for 19",
+        "openmp host, LLVM 19 for 22",
+        "openmp host, LLVM 19",
+    ]
+    assert {str(one.consumer.prefix) for one in planned} == {"/llvm-22", "/llvm-19", "/opt/other"}
+    assert [one.is_default for one in planned] == [True, *[False] * 5]
 
 
 def test_each_toolkit_is_tried_and_those_of_one_release_are_told_apart() -> None:
@@ -180,8 +197,31 @@ def test_what_cannot_be_compiled_is_not_linked_by_clang_alone(tmp_path: Path) ->
 def test_without_a_release_that_lowers_the_status_is_that_of_something_missing() -> None:
     found = Examination(Answers(), Inventory((), (), (), ()), 1, 5).report((Kind.OPENMP,))
     assert found.exit_status == 3
-    assert "no default combination" in summary(found)
+    assert "not installed as a whole" in summary(found)
     assert any("mlir-22-tools" in one.command for one in found.to_install)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "native", "status"),
+    [
+        ({Kind.OPENMP: Verdict.WORKS, Kind.CUDA: Verdict.LINKS}, Kind.OPENMP, 0),
+        ({Kind.OPENMP: Verdict.WORKS, Kind.HIP: Verdict.INCOMPLETE}, Kind.OPENMP, 0),
+        ({Kind.OPENMP: Verdict.WORKS, Kind.HIP: Verdict.LOSES}, Kind.OPENMP, 7),
+        ({Kind.OPENMP: Verdict.WORKS, Kind.CUDA: Verdict.INCOMPLETE}, Kind.CUDA, 7),
+        ({Kind.OPENMP: Verdict.WORKS}, Kind.CUDA, 3),
+        ({Kind.OPENMP: Verdict.WORKS}, None, 0),
+        ({}, None, 3),
+    ],
+)
+def test_the_status_is_that_of_what_a_build_here_would_use(
+    verdicts: Mapping[Kind, Verdict], native: Kind | None, status: int
+) -> None:
+    one = release(22)
+    cells = [
+        Cell(Combination(kind, "", one, one, is_default=True), Trial(verdict, exit_status=7))
+        for kind, verdict in verdicts.items()
+    ]
+    assert exit_status(cells, native) == status
 
 
 def test_the_json_is_as_its_schema_says() -> None:
@@ -209,7 +249,7 @@ def test_the_text_has_the_matrix_the_reasons_and_what_to_install() -> None:
     assert "[bold]odd[/bold]" in text
     assert "error TOOL006" in text
     assert "clang alone: cuda sm_90, LLVM 22" in text
-    assert text.splitlines()[-1].startswith("The default combination, LLVM 22.1.0, is well")
+    assert text.splitlines()[-1].startswith("What a build uses by default is well: cuda sm_90")
 
 
 def machine(
