@@ -109,7 +109,7 @@ class _Probe:
         path = self.installation.path(name)
         answer = self.said.get(name)
         version = str(answer.version) if answer and answer.version else ""
-        written, problem = _Written(), answer.reason if answer else ""
+        written, problem = _Written(), ""
         try:
             written = write()
         except (MlirOffloadError, OSError) as error:
@@ -118,6 +118,10 @@ class _Probe:
         return ToolIdentity(group, name, path, version, written.signature, written.facts, problem)
 
     def _run(self, name: str, *arguments: str | Path, text: str = "") -> str:
+        """Run a program; not where it hung or crashed already when it was asked for its version."""
+        answer = self.said.get(name)
+        if answer is not None and answer.version is None:
+            raise ToolFailedError(answer.reason)
         argv = (str(self.installation.path(name)), *map(str, arguments))
         command = Command(argv, cwd=self.folder, limit_s=PROBE_LIMIT_S)
         return run_checked(self.runner, command, input_text=text).stdout

@@ -4,28 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from dataclasses import replace
 from html import escape, unescape
 from pathlib import Path
 
 import pytest
+from support.browser import browse, console, needs_browser
 from support.doctor import report
 
 from mlir_offload.driver.doctor_html import render_html
 
-CHROMIUM = (
-    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-)
 ATTACK = "<script>document.title='owned'</script>\"'><img src=x onerror=\"document.title='owned'\">"
-# Nothing but the page is loaded: what a browser does of its own accord on the network is off.
-QUIET = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--no-first-run", "--disable-quic",
-    "--disable-default-apps", "--disable-extensions", "--hide-scrollbars", "--enable-logging=stderr",
-    "--virtual-time-budget=4000", "--run-all-compositor-stages-before-draw",
-)  # fmt: skip
 MEASURE = """<script>
 const grid = document.querySelector("table.grid");
 const cells = [...grid.tBodies[0].rows].map((row) => [...row.cells].slice(1).map((cell) => [
@@ -40,19 +29,7 @@ document.body.dataset.seen = JSON.stringify({
 });
 </script>"""
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
-
-
-def browse(text: str, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    source = folder / "page.html"
-    source.write_text(text, encoding="utf-8")
-    profile = f"--user-data-dir={folder / 'profile'}"
-    command = [str(CHROMIUM), *QUIET, profile, *options, source.as_uri()]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-
-
-def console(done: subprocess.CompletedProcess[str]) -> list[str]:
-    return [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+pytestmark = needs_browser
 
 
 @pytest.mark.parametrize("size", ["1280,900", "500,900"], ids=["desk", "narrow"])
