@@ -46,20 +46,34 @@ def step() -> None:
 @click.option("--from", "program", type=_PATH, required=True, help="the file that the user wrote")
 @click.option("--unit-id", required=True)
 @click.option("--prefix-map", "maps", multiple=True, metavar="OLD=NEW")
+@click.option("--form", "forms", multiple=True, default=("nvvm32",), help="of a device module: nvvm32, rocdl64, ...")
 @_release
 @_output
-def _split(
-    source: Path, program: Path, unit_id: str, maps: tuple[str, ...], major: int, output: Path
+def _split(  # noqa: PLR0913, PLR0917 (one parameter for each option)
+    source: Path,
+    program: Path,
+    unit_id: str,
+    maps: tuple[str, ...],
+    forms: tuple[str, ...],
+    major: int,
+    output: Path,
 ) -> None:
     """Split a normalised program into its host module and its device modules."""
     from mlir_offload.driver.split_file import write_split
+    from mlir_offload.translate.device_form import parse_form
     from mlir_offload.translate.prefix_map import map_locations, parse_prefix_map
     from mlir_offload.translate.split import split_program
 
     # Bytecode is no text: each byte stands for itself.
     written = program.read_bytes().decode("latin-1")
     text = map_locations(_read(source), [parse_prefix_map(item, "--prefix-map") for item in maps])
-    split = split_program(text, source_text=written, unit_id=unit_id, llvm_major=major)
+    split = split_program(
+        text,
+        source_text=written,
+        unit_id=unit_id,
+        llvm_major=major,
+        forms=[parse_form(name) for name in forms],
+    )
     write_split(split, output)
 
 
@@ -95,6 +109,38 @@ def _nvptx_ir(source: Path, kernels: tuple[str, ...], major: int, output: Path) 
     from mlir_offload.translate.device import nvptx_device_ir
 
     _write(output, nvptx_device_ir(_read(source), kernels=kernels, llvm_major=major))
+
+
+@step.command("amdgpu-ir")
+@_source
+@_kernels
+@_release
+@click.option("--code-object", "version", type=int, required=True, help="its version: 4, 5, 6")
+@_output
+def _amdgpu_ir(
+    source: Path, kernels: tuple[str, ...], major: int, version: int, output: Path
+) -> None:
+    """Prepare the LLVM IR of a device module for the AMDGPU back end."""
+    from mlir_offload.translate.amdgpu import amdgpu_device_ir
+
+    made = amdgpu_device_ir(
+        _read(source), kernels=kernels, llvm_major=major, code_object=version
+    )
+    _write(output, made)
+
+
+@step.command("amdgpu-check")
+@_source
+@click.option("--arch", required=True)
+@click.option("--library", "libraries", multiple=True)
+@click.option("--location", default="", help="the file that errors name")
+def _amdgpu_check(source: Path, arch: str, libraries: tuple[str, ...], location: str) -> None:
+    """Fail where an image asks for what the device libraries that it was compiled with lack."""
+    from mlir_offload.offload.amdgpu_image import check_resolved
+    from mlir_offload.toolchain.byte_view import open_view
+
+    with open_view(source) as view:
+        check_resolved(view, arch=arch, libraries=libraries, location=location)
 
 
 @step.command("cpu-ir")
