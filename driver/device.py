@@ -14,7 +14,7 @@ from mlir_offload.driver.options import DeviceCode
 from mlir_offload.driver.parallel import beside, in_parallel
 from mlir_offload.driver.split_file import ModuleFile
 from mlir_offload.driver.steps import unsplit
-from mlir_offload.toolchain.amdgpu import processor_of
+from mlir_offload.toolchain.amdgpu import lowering_chip
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.target import Kind, Target
 from mlir_offload.translate.device_form import form_of
@@ -193,7 +193,7 @@ def image_file(context: BuildContext, beside: Path, target: Target) -> ImageFile
     """Return the image that is made for a target, its file beside another one."""
     if target.kind is Kind.HIP:
         ending = "bc" if context.options.device_code is DeviceCode.BITCODE else "o"
-        stem = beside.stem.removesuffix(f".{processor_of(target.arch)}")
+        stem = beside.stem.removesuffix(f".{lowering_chip(target.arch)}")
         name = f"{stem}.{target.arch.replace(':', '.')}.{ending}"
         return ImageFile(beside.with_name(name), target)
     from mlir_offload.toolchain.ptx import ptx_isa_for

@@ -32,7 +32,7 @@ def make_hip_image(
     Raises ToolchainError where a kernel needs device libraries that are not there.
     """
     executor, options, major = context.executor, context.options, context.consumer
-    version = choose_code_object(major, context.rocm)
+    version = choose_code_object(major, context.rocm, arch)
     ready = image.with_name(f"{image.stem}.ready.ll")
     release = ("--llvm", str(major), "--code-object", str(version))
     executor.step("amdgpu-ir", (lowered, *kernels, *release, "-o", ready))

@@ -10,6 +10,7 @@ from mlir_offload.offload.host_module import (
     escape_blob,
     extend_used_list,
     global_name,
+    global_symbols,
     next_metadata_number,
     string_constants,
 )
@@ -75,7 +76,8 @@ def annotate_host(  # noqa: PLR0913 (the parts of one module)
     text = (text if text.endswith("\n") else f"{text}\n") + foreign
     if not kernels and not variables:
         return text
-    rendered = "\n".join(render_stub(kernel, kinds) for kernel in kernels)
+    taken = global_symbols(text)
+    rendered = "\n".join(render_stub(kernel, kinds, taken) for kernel in kernels)
     text = f"{text}\n{rendered}\ndeclare void @{LAUNCH_STUB_FUNCTION}(ptr, ptr)\n\n"
     own = [kernel for kernel in kernels if kernel.public_stub]
     if own:

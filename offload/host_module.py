@@ -13,6 +13,9 @@ _METADATA_NODE = re.compile(r"^!(\d+) = ", re.MULTILINE)
 _KERNEL_ANNOTATION = re.compile(r'!\{ptr @("[^"]*"|[-\w$.]+), !"kernel", i32 1\}')
 _CONVENTIONS = frozenset(("ptx_kernel", "amdgpu_kernel"))
 _DEFINE = re.compile(r'^define ([^@\n]*)@("[^"]*"|[-\w$.]+)\(', re.MULTILINE)
+_GLOBAL = re.compile(
+    r'^(?:@("[^"]*"|[-\w$.]+) = |(?:define|declare) [^@\n]*@("[^"]*"|[-\w$.]+)\()', re.MULTILINE
+)
 _NAMED_TYPE = re.compile(r'%(?:"[^"]*"|[-\w$.]+)')
 _TYPE_DEFINITION = re.compile(r'^(%(?:"[^"]*"|[-\w$.]+)) = type (.*)$', re.MULTILINE)
 _BYVAL = re.compile(r"\bbyval\(")
@@ -49,6 +52,11 @@ def unescape(text: str) -> str:
         lambda match: bytes([int(match.group(1), 16)]), text.encode(errors="surrogateescape")
     )
     return raw.decode(errors="surrogateescape")
+
+
+def global_symbols(text: str) -> frozenset[str]:
+    """Return the symbols that the module defines or declares."""
+    return frozenset(symbol_of(one or other) for one, other in _GLOBAL.findall(text))
 
 
 def escape_bytes(data: bytes) -> str:

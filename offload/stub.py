@@ -44,11 +44,6 @@ class HostKernel:
         return self.handle if Kind.HIP in kinds else self.stub
 
     @property
-    def public_handle(self) -> str | None:
-        """Return the symbol that HIP C++ means by the address of the kernel, where it has a public stub."""
-        return self.symbol if self.public_stub is not None else None
-
-    @property
     def public_stub(self) -> str | None:
         """Return the symbol by which C++ launches it, if it can: clang's name for its stub.
 
@@ -74,12 +69,15 @@ def render_foreign(kernel: str, kinds: Collection[Kind]) -> str:
     return f"declare void {global_name(find_stub_symbol(kernel) or '')}()\n"
 
 
-def render_stub(kernel: HostKernel, kinds: Collection[Kind] = ()) -> str:
+def render_stub(
+    kernel: HostKernel, kinds: Collection[Kind] = (), taken: Collection[str] = ()
+) -> str:
     """Return the IR of a kernel's stub, which launches the kernel when called, and of its handle.
 
     The stub itself is internal: launches in this file mean this kernel, whatever other files
     define. Its public name is weak, so that two files may define a kernel of one name, and hidden:
-    the address registered by a shared library must not be that of another one.
+    the address registered by a shared library must not be that of another one. The public name of
+    the handle is the kernel's own, unless the host module has `taken` that for something else.
     """
     stub = global_name(kernel.stub)
     parameters = ", ".join(f"{kind} %a{i}" for i, kind in enumerate(kernel.parameters))
@@ -92,8 +90,8 @@ def render_stub(kernel: HostKernel, kinds: Collection[Kind] = ()) -> str:
     lines += ["  ret void", "}"]
     if Kind.HIP in kinds:
         lines.append(f"{address} = internal constant ptr {stub}, align 8")
-        if kernel.public_handle is not None:
-            lines.append(f"{global_name(kernel.public_handle)} = hidden alias ptr, ptr {address}")
+        if kernel.public_stub is not None and kernel.symbol not in taken:
+            lines.append(f"{global_name(kernel.symbol)} = hidden alias ptr, ptr {address}")
     if kernel.public_stub is not None:
         types = ", ".join(kernel.parameters)
         public = global_name(kernel.public_stub)

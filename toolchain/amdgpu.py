@@ -38,6 +38,18 @@ def processor_of(target_id: str) -> str:
     return target_id.partition(":")[0]
 
 
+def lowering_chip(target_id: str) -> str:
+    """Return the chip that MLIR lowers for: the processor, or one of the family that it stands for."""
+    processor = processor_of(target_id)
+    return str(_table()["generic"]["chips"].get(processor, processor))
+
+
+def oldest_code_object(target_id: str) -> int:
+    """Return the oldest code object version that a processor can be in."""
+    generic = _table()["generic"]
+    return int(generic["code_object"]) if processor_of(target_id) in generic["chips"] else 0
+
+
 def wavefront_size(target_id: str) -> int:
     """Return how many threads run in step. Raises ValueError for a name of another form."""
     match = _GENERATION.fullmatch(processor_of(target_id))

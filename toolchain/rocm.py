@@ -9,7 +9,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mlir_offload.toolchain.amdgpu import load_code_objects, processor_of, wavefront_size
+from mlir_offload.toolchain.amdgpu import (
+    load_code_objects,
+    oldest_code_object,
+    processor_of,
+    wavefront_size,
+)
 from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
 from mlir_offload.toolchain.tables import load_table
 from mlir_offload.toolchain.version import ToolVersion, parse_version
@@ -156,11 +161,27 @@ def choose_rocm(found: Sequence[RocmInstallation], wish: Wish | None) -> RocmIns
     raise ToolchainError(where, hint=hint)
 
 
-def choose_code_object(llvm_major: int, rocm: RocmInstallation | None) -> int:
+def choose_code_object(
+    llvm_major: int, rocm: RocmInstallation | None, target_id: str
+) -> int:
     """Return the newest code object version that the release writes and the device libraries serve.
 
-    Without device libraries that of clang. Raises CompatibilityError where they have none in common.
+    Without device libraries that of clang. Raises CompatibilityError where they have none in common,
+    or it is too old for the GPU.
     """
+    chosen = _newest_common(llvm_major, rocm)
+    oldest = oldest_code_object(target_id)
+    if chosen >= oldest:
+        return chosen
+    where = f"in {rocm.bitcode} " if rocm and rocm.bitcode else ""
+    msg = (
+        f"--offload-arch={target_id} needs code object version {oldest}: LLVM {llvm_major} with the "
+        f"ROCm device libraries {where}makes version {chosen}"
+    )
+    raise CompatibilityError(msg, hint="name the GPU itself, or install ROCm 6.3 or newer")
+
+
+def _newest_common(llvm_major: int, rocm: RocmInstallation | None) -> int:
     written = load_code_objects(llvm_major).versions
     if rocm is None or rocm.bitcode is None:
         return written[-1]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlir_offload.toolchain.amdgpu import processor_of
+from mlir_offload.toolchain.amdgpu import lowering_chip
 from mlir_offload.toolchain.errors import SourceError, ToolFailedError
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.process import Command
@@ -76,7 +76,7 @@ class DeviceLowering:
 def lowering_for(module: GpuModule, target: Target) -> DeviceLowering:
     """Return how a module is lowered for a target; for the CPU as for an old NVIDIA GPU."""
     if target.kind is Kind.HIP:
-        return DeviceLowering(chip=processor_of(target.arch))
+        return DeviceLowering(chip=lowering_chip(target.arch))
     can_use_redux = "redux" in module.needs and target.kind is Kind.CUDA
     return DeviceLowering(redux=can_use_redux and sm_number(target.arch) >= _REDUX_SM)
 
