@@ -229,7 +229,8 @@ def _launching(context: BuildContext, launcher: Launcher) -> BuildContext:
     from mlir_offload.driver.launcher import LaunchedSteps, step_program
 
     program = step_program(launcher, context.workspace)
-    return replace(context, launched=LaunchedSteps(launcher, program, context.llvm, context.cuda))
+    tools = (context.llvm, context.cuda, context.rocm)
+    return replace(context, launched=LaunchedSteps(launcher, program, *tools))
 
 
 def _check_consumer(options: CompileOptions, major: int) -> None:

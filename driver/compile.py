@@ -106,13 +106,19 @@ def _make_object(context: BuildContext, annotated: Path, output: Path) -> None:
     launch_object(context, context.launched, annotated, output, compile_here)
 
 
-def split_source(context: BuildContext, source: Path, directory: Path) -> SplitFiles:
-    """Split a normalised program into its host module and its device modules."""
+def split_source(
+    context: BuildContext, source: Path, directory: Path, forms: Sequence[str] = ()
+) -> SplitFiles:
+    """Split a normalised program into its host module and its device modules.
+
+    Without forms those are in the forms for the targets.
+    """
     parts = directory / "split"
     program = ("--from", source, "--unit-id", source.name, "--llvm", str(context.consumer))
     maps = [f"--prefix-map={prefix}" for prefix in context.options.prefix_maps]
-    forms = [f"--form={form.name}" for form in forms_of(context.targets)]
-    arguments: list[str | Path] = [normalized(directory), *program, *maps, *forms, "-o", parts]
+    wanted = forms or [form.name for form in forms_of(context.targets)]
+    named = [f"--form={form}" for form in wanted]
+    arguments: list[str | Path] = [normalized(directory), *program, *maps, *named, "-o", parts]
     context.executor.step("split", arguments, decides=True)
     return load_split_files(parts)
 

@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 
 
 def make_hip_image(
-    context: BuildContext, source: Path, lowered: Path, image: Path, arch: str, kernels: Sequence[str]
+    context: BuildContext,
+    source: Path,
+    lowered: Path,
+    image: Path,
+    arch: str,
+    kernels: Sequence[str],
 ) -> None:
     """Make the image of a lowered module for one AMD GPU; `kernels` are the options that name them.
 

@@ -28,6 +28,7 @@ from mlir_offload.offload.anchor import (
 from mlir_offload.offload.coverage import check_coverage
 from mlir_offload.offload.duplicate import duplicate_findings, find_duplicates
 from mlir_offload.offload.finding import raise_findings
+from mlir_offload.offload.kernel_layout import check_layouts
 from mlir_offload.offload.link_check import check_link, kind_notes
 from mlir_offload.offload.objects import ObjectContents, read_objects
 from mlir_offload.offload.runtime import runtime_link_arguments
@@ -65,7 +66,10 @@ def link(context: BuildContext) -> Path:
     command = _link_command(context, (*map(str, anchor), *line), contents, runtime, linked)
     context.executor.tool(command, linked, diagnose=partial(diagnose_link, finished.apart))
     if linked.exists():
-        check_coverage(linked, contents, name=str(context.options.output or "a.out"))
+        name = str(context.options.output or "a.out")
+        check_coverage(linked, contents, name=name)
+        if Kind.HIP in runtime.kinds:
+            check_layouts(linked, finished.remaining, name=name)
     return linked
 
 

@@ -46,7 +46,13 @@ def step() -> None:
 @click.option("--from", "program", type=_PATH, required=True, help="the file that the user wrote")
 @click.option("--unit-id", required=True)
 @click.option("--prefix-map", "maps", multiple=True, metavar="OLD=NEW")
-@click.option("--form", "forms", multiple=True, default=("nvvm32",), help="of a device module: nvvm32, rocdl64, ...")
+@click.option(
+    "--form",
+    "forms",
+    multiple=True,
+    default=("nvvm32",),
+    help="of a device module: nvvm32, rocdl64, ...",
+)
 @_release
 @_output
 def _split(  # noqa: PLR0913, PLR0917 (one parameter for each option)
@@ -123,9 +129,7 @@ def _amdgpu_ir(
     """Prepare the LLVM IR of a device module for the AMDGPU back end."""
     from mlir_offload.translate.amdgpu import amdgpu_device_ir
 
-    made = amdgpu_device_ir(
-        _read(source), kernels=kernels, llvm_major=major, code_object=version
-    )
+    made = amdgpu_device_ir(_read(source), kernels=kernels, llvm_major=major, code_object=version)
     _write(output, made)
 
 

@@ -161,9 +161,7 @@ def choose_rocm(found: Sequence[RocmInstallation], wish: Wish | None) -> RocmIns
     raise ToolchainError(where, hint=hint)
 
 
-def choose_code_object(
-    llvm_major: int, rocm: RocmInstallation | None, target_id: str
-) -> int:
+def choose_code_object(llvm_major: int, rocm: RocmInstallation | None, target_id: str) -> int:
     """Return the newest code object version that the release writes and the device libraries serve.
 
     Without device libraries that of clang. Raises CompatibilityError where they have none in common,

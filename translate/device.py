@@ -25,6 +25,7 @@ _EMISSION_KIND = re.compile(
 )
 _PTX_FILE = re.compile(r'^[ \t]*\.file[ \t]+\d+[ \t]+"(?:[^"\\\n]|\\.)*"(?=[ \t]*$)', re.MULTILINE)
 
+
 @dataclass(frozen=True, slots=True)
 class DeviceCodegen:
     """How the code of one target is generated: architecture, PTX ISA (83 is 8.3), level, debug."""
