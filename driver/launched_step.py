@@ -158,10 +158,11 @@ def _note_libraries(context: BuildContext, source: Path, images: Sequence[ImageF
     libdevice = context.cuda.libdevice if context.cuda else None
     if libdevice is not None and libdevice.name in names:
         context.dependencies.add(source, libdevice, is_system=True)
-    bitcode = context.rocm.bitcode if context.rocm else None
-    for name in sorted(names) if bitcode else ():
-        if (bitcode / name).is_file():
-            context.dependencies.add(source, bitcode / name, is_system=True)
+    if context.rocm is None or context.rocm.bitcode is None:
+        return
+    for library in (context.rocm.bitcode / name for name in sorted(names)):
+        if library.is_file():
+            context.dependencies.add(source, library, is_system=True)
 
 
 def _container(image: ImageFile) -> Path:

@@ -48,8 +48,8 @@ def runtime_sources(kinds: Collection[Kind], *, standin: bool) -> tuple[Path, ..
     names = [_ROOT_SOURCE, *_ALWAYS]
     if _GPU_KINDS.intersection(kinds):
         names.append("stream_pool.c")
-    for kind in _OF_KIND:
-        names += _OF_KIND[kind] if kind in kinds else ()
+    for kind, files in _OF_KIND.items():
+        names += files if kind in kinds else ()
     if loads_hip(kinds):
         names.append("hip_load.c")
     if Kind.OPENMP in kinds:

@@ -6,7 +6,6 @@ program of the same HIP C++ says which calls are right. The real library links a
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -23,7 +22,6 @@ HERE = Path(__file__).parent
 INPUTS, EXAMPLES = HERE / "inputs", HERE.parents[1] / "docs" / "examples"
 DEBIAN_LIBRARIES = Path("/usr/lib/x86_64-linux-gnu/amdgcn/bitcode")
 RELEASES = [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (19, 22)]
-BOTH = [pytest.mark.llvm(19), pytest.mark.llvm(22)]
 # A pointer, a float and an integer of 64 bits.
 ARGUMENTS = {"HIP_RECORD_ARGUMENTS": "848"}
 
@@ -37,9 +35,7 @@ def run(*argv: object, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def checked(argv: list[str], *words: object) -> None:
-    done = subprocess.run(
-        [*argv, *map(str, words)], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([*argv, *map(str, words)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -66,7 +62,9 @@ def hip_object(major: int, source: Path, output: Path) -> Path:
     flags = ("-fgpu-rdc", "--offload-new-driver", "-foffload-lto", "-mcode-object-version=5")
     bare = ("-nogpuinc", "-nogpulib", "-nohipwrapperinc")
     clang = f"/usr/lib/llvm-{major}/bin/clang++"
-    checked([clang, "-x", "hip"], "--offload-arch=gfx90a", *flags, *bare, "-c", source, "-o", output)
+    checked(
+        [clang, "-x", "hip"], "--offload-arch=gfx90a", *flags, *bare, "-c", source, "-o", output
+    )
     return output
 
 
@@ -93,7 +91,9 @@ def test_a_program_asks_the_hip_runtime_for_what_clangs_program_asks_for(
     checked([clang], "--offload-link", made, library, rpath, "-o", theirs)
     expected = calls(theirs)
     assert len(expected) == 9
-    assert expected[0].startswith("__hipRegisterFatBinary 48495046 version 1 __CLANG_OFFLOAD_BUNDLE__")
+    assert expected[0].startswith(
+        "__hipRegisterFatBinary 48495046 version 1 __CLANG_OFFLOAD_BUNDLE__"
+    )
     assert [call for call in calls(ours) if "at exit" not in call][: len(expected)] == expected
 
 
@@ -112,7 +112,9 @@ def test_hip_cpp_launches_a_kernel_by_its_stub_and_by_its_handle(
 
 
 @pytest.fixture(scope="module")
-def mixed(tmp_path_factory: pytest.TempPathFactory, mlir_offload: list[str], recorder: Path) -> Path:
+def mixed(
+    tmp_path_factory: pytest.TempPathFactory, mlir_offload: list[str], recorder: Path
+) -> Path:
     """Return a program for two AMD GPUs and the CPU."""
     program = tmp_path_factory.mktemp("mixed") / "program"
     compiler = [*mlir_offload, "--llvm=22", f"--rocm-path={recorder}"]
@@ -271,7 +273,10 @@ def test_a_chip_that_cannot_be_compiled_for_is_refused(
     compiler = [*mlir_offload, f"--llvm={major}", f"--rocm-path={recorder}"]
     options = [f"--offload-arch={arch}", "-c", str(INPUTS / "hip_program.mlir")]
     failed = subprocess.run(
-        [*compiler, *options, "-o", str(tmp_path / "k.o")], capture_output=True, text=True, check=False
+        [*compiler, *options, "-o", str(tmp_path / "k.o")],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert failed.returncode != 0
     assert said in failed.stderr
@@ -294,14 +299,18 @@ def test_functions_that_the_libraries_have_for_older_chips_only_are_an_error(
 def test_a_launcher_makes_the_same_images(
     mlir_offload: list[str], recorder: Path, tmp_path: Path
 ) -> None:
-    compiler = [*mlir_offload, "--llvm=22", f"--rocm-path={recorder}", "--offload-arch=gfx90a,gfx1030"]
+    compiler = [
+        *mlir_offload,
+        "--llvm=22",
+        f"--rocm-path={recorder}",
+        "--offload-arch=gfx90a,gfx1030",
+    ]
     source = INPUTS / "hip_operations.mlir"
     checked(compiler, "-c", source, "-o", tmp_path / "plain.o")
     checked(compiler, "--launcher=env", "-c", source, "-o", tmp_path / "launched.o")
     for name in ("plain", "launched"):
         (contents,) = read_objects(tmp_path / f"{name}.o")
         assert [image.arch for image in contents.images] == ["gfx1030", "gfx90a"]
-    assert re.fullmatch(rb".*gfx90a.*", (tmp_path / "launched.o").read_bytes(), re.DOTALL)
 
 
 EXAMPLE_NAMES = sorted(
@@ -314,7 +323,8 @@ def test_the_examples_compile_for_an_amd_gpu(
     major: int, mlir_offload: list[str], recorder: Path, tmp_path: Path
 ) -> None:
     compiler = [*mlir_offload, f"--llvm={major}", f"--rocm-path={recorder}"]
-    for name in EXAMPLE_NAMES:
-        made = tmp_path / f"{name}.o"
-        checked(compiler, "--offload-arch=gfx90a", "-c", EXAMPLES / name, "-o", made)
-        assert made.stat().st_size
+    sources = [str(EXAMPLES / name) for name in EXAMPLE_NAMES]
+    options = ["--offload-arch=gfx90a", "-O0", "-c", *sources]
+    subprocess.run([*compiler, *options], cwd=tmp_path, check=True)
+    made = sorted(path.stem for path in tmp_path.glob("*.o"))
+    assert made == [name.removesuffix(".mlir") for name in EXAMPLE_NAMES]
