@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mlir_offload.driver.amdgpu_steps import amdgpu_check, amdgpu_ir
 from mlir_offload.toolchain.errors import MlirOffloadError, UsageError
 from mlir_offload.toolchain.target import Kind
 from mlir_offload.toolchain.version import parse_version
@@ -39,6 +40,10 @@ _source = click.argument("source", type=_PATH)
 @click.group()
 def step() -> None:
     """Run one step of a compilation; these are what -### prints."""
+
+
+step.add_command(amdgpu_ir)
+step.add_command(amdgpu_check)
 
 
 @step.command("split")
@@ -115,36 +120,6 @@ def _nvptx_ir(source: Path, kernels: tuple[str, ...], major: int, output: Path) 
     from mlir_offload.translate.device import nvptx_device_ir
 
     _write(output, nvptx_device_ir(_read(source), kernels=kernels, llvm_major=major))
-
-
-@step.command("amdgpu-ir")
-@_source
-@_kernels
-@_release
-@click.option("--code-object", "version", type=int, required=True, help="its version: 4, 5, 6")
-@_output
-def _amdgpu_ir(
-    source: Path, kernels: tuple[str, ...], major: int, version: int, output: Path
-) -> None:
-    """Prepare the LLVM IR of a device module for the AMDGPU back end."""
-    from mlir_offload.translate.amdgpu import amdgpu_device_ir
-
-    made = amdgpu_device_ir(_read(source), kernels=kernels, llvm_major=major, code_object=version)
-    _write(output, made)
-
-
-@step.command("amdgpu-check")
-@_source
-@click.option("--arch", required=True)
-@click.option("--library", "libraries", multiple=True)
-@click.option("--location", default="", help="the file that errors name")
-def _amdgpu_check(source: Path, arch: str, libraries: tuple[str, ...], location: str) -> None:
-    """Fail where an image asks for what the device libraries that it was compiled with lack."""
-    from mlir_offload.offload.amdgpu_image import check_resolved
-    from mlir_offload.toolchain.byte_view import open_view
-
-    with open_view(source) as view:
-        check_resolved(view, arch=arch, libraries=libraries, location=location)
 
 
 @step.command("cpu-ir")
