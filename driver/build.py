@@ -67,7 +67,7 @@ def build_in(options: CompileOptions, workspace: Path, runner: Runner) -> BuildC
     """Do what the options ask for, with intermediate files in the workspace."""
     slots = choose_slots(options)
     with contextlib.closing(slots), _named_as_given(options):
-        return _build_with(slots, options, workspace, runner)
+        return build_with(slots, options, workspace, runner)
 
 
 @contextlib.contextmanager
@@ -84,9 +84,10 @@ def _named_as_given(options: CompileOptions) -> Iterator[None]:
         raise
 
 
-def _build_with(
+def build_with(
     slots: JobSlots, options: CompileOptions, workspace: Path, runner: Runner
 ) -> BuildContext:
+    """Do what the options ask for, as many programs at once as the slots allow."""
     for path in options.inputs:
         check_input(path)
     check_outputs(options)

@@ -46,6 +46,7 @@ class BuildContext:
     pending: dict[Path, Future[None]] = field(default_factory=dict)
     launched: LaunchedSteps | None = None
     dependencies: DependencyLog = field(default_factory=DependencyLog)
+    libdevice: Path | None = None
 
     @property
     def consumer(self) -> int:

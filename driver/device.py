@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.options import DeviceCode
 from mlir_offload.driver.parallel import beside, in_parallel
+from mlir_offload.driver.report import show_note
 from mlir_offload.driver.split_file import ModuleFile
 from mlir_offload.driver.steps import unsplit
+from mlir_offload.offload.llvm_ir import is_written_in_process
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target
 from mlir_offload.translate.diagnostics import condense
@@ -91,17 +93,18 @@ def _compile_group(
     redux: bool,
 ) -> tuple[Path, list[ImageFile]]:
     lowered, _ = beside(
-        partial(_lower, context, source, module, redux=redux),
-        partial(_compile_device_runtime, context, targets),
+        partial(lower_module, context, source, module, redux=redux),
+        partial(compile_device_runtime, context, targets),
     )
-    make = {Kind.CUDA: _make_cuda_image, Kind.OPENMP: _make_cpu_image}
+    make = {Kind.CUDA: make_cuda_image, Kind.OPENMP: _make_cpu_image}
     images = in_parallel(
         [partial(make[target.kind], context, source, module, lowered, target) for target in targets]
     )
     return lowered, images
 
 
-def _lower(context: BuildContext, source: Path, module: ModuleFile, *, redux: bool) -> Path:
+def lower_module(context: BuildContext, source: Path, module: ModuleFile, *, redux: bool) -> Path:
+    """Lower a module to LLVM IR with NVVM intrinsics, whatever device it is for."""
     executor, llvm = context.executor, context.llvm
     stem = f"{module.path.stem}{'.redux' if redux else ''}"
     low, alone, text = (
@@ -117,9 +120,10 @@ def _lower(context: BuildContext, source: Path, module: ModuleFile, *, redux: bo
     return text
 
 
-def _make_cuda_image(
+def make_cuda_image(
     context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
 ) -> ImageFile:
+    """Make the image of a lowered module for an NVIDIA GPU: a relocatable cubin, or bitcode."""
     from mlir_offload.toolchain.ptx import ptx_isa_for
     from mlir_offload.translate.device import (
         DeviceCodegen,
@@ -138,7 +142,7 @@ def _make_cuda_image(
     executor.step("nvptx-ir", (lowered, *kernel_options(module), *release, "-o", ready))
     library = None
     if needs_libdevice(lowered.read_text(encoding="utf-8")):
-        library = _libdevice(cuda, source)
+        library = context.libdevice or _libdevice(cuda, source)
         context.dependencies.add(source, library, is_system=True)
     if cuda is None or is_bitcode(context):
         executor.tool(nvptx_bitcode_command(llvm, ready, image.path, codegen, library), image.path)
@@ -178,13 +182,16 @@ def _libdevice(cuda: CudaToolkit | None, source: Path) -> Path:
 def _make_cpu_image(
     context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
 ) -> ImageFile:
+    prepared = cpu_ir(context, source, module, lowered)
+    return finish_cpu_image(context, prepared, image_file(context, lowered, target))
+
+
+def finish_cpu_image(context: BuildContext, prepared: Path, image: ImageFile) -> ImageFile:
+    """Compile what `cpu_ir` made, with the device runtime, for the CPU that this is."""
     from mlir_offload.translate.cpu import cpu_image_command
 
     executor, llvm, options = context.executor, context.llvm, context.options
-    level = options.opt_level
-    prepared = _cpu_ir(context, source, module, lowered)
-    runtime = _device_runtime(context)
-    image = image_file(context, lowered, target)
+    level, runtime = options.opt_level, _device_runtime(context)
     debug = ("-g",) if options.debug else ()
     executor.tool(
         cpu_image_command(
@@ -199,7 +206,7 @@ def _device_runtime(context: BuildContext) -> Path:
     return context.workspace / "cpu_device.bc"
 
 
-def _compile_device_runtime(context: BuildContext, targets: Sequence[Target]) -> None:
+def compile_device_runtime(context: BuildContext, targets: Sequence[Target]) -> None:
     """Compile what every image for the CPU takes in, once for all of them."""
     if not any(target.kind is Kind.OPENMP for target in targets):
         return
@@ -212,15 +219,31 @@ def _compile_device_runtime(context: BuildContext, targets: Sequence[Target]) ->
     executor.once(output, partial(executor.tool, command, output))
 
 
-def _cpu_ir(context: BuildContext, source: Path, module: ModuleFile, lowered: Path) -> Path:
-    from mlir_offload.translate.cpu import cpu_prepare_command
+def cpu_ir(context: BuildContext, source: Path, module: ModuleFile, lowered: Path) -> Path:
+    """Rewrite a lowered module for the CPU, by opt where the kernels have barriers.
 
+    Without opt llvmlite does its part, if it is of the same release. Else each work-item runs on a
+    stack of its own, which is slow.
+    """
     executor = context.executor
     prepared, inlined = lowered.with_suffix(".host.ll"), lowered.with_suffix(".inlined.ll")
     options = (*kernel_options(module), "--location", str(source))
     executor.step("cpu-ir", (lowered, *options, "-o", prepared), decides=True)
     if not unsplit(prepared).exists():
         return prepared
-    executor.tool(cpu_prepare_command(context.llvm, unsplit(prepared), inlined), inlined)
+    if context.llvm.has("opt"):
+        from mlir_offload.translate.cpu import cpu_prepare_command
+
+        executor.tool(cpu_prepare_command(context.llvm, unsplit(prepared), inlined), inlined)
+    elif is_written_in_process(context.llvm.version.major):
+        executor.step("cpu-inline", (unsplit(prepared), "-o", inlined))
+    else:
+        major = context.llvm.version.major
+        show_note(
+            f"LLVM {major} has no opt here: kernels with barriers will be slow on the CPU"
+            f" (apt install llvm-{major})"
+        )
+        executor.step("cpu-ir", (lowered, *options, "--fibers", "-o", prepared))
+        return prepared
     executor.step("cpu-split", (inlined, "--from", lowered, *options, "-o", prepared))
     return prepared

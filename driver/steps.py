@@ -101,8 +101,11 @@ def _nvptx_ir(source: Path, kernels: tuple[str, ...], major: int, output: Path) 
 @_source
 @_kernels
 @click.option("--location", default="", help="the file that errors name")
+@click.option("--fibers", is_flag=True, help="a stack for each work-item, so that nothing is to do")
 @_output
-def _cpu_ir(source: Path, kernels: tuple[str, ...], location: str, output: Path) -> None:
+def _cpu_ir(
+    source: Path, kernels: tuple[str, ...], location: str, *, fibers: bool, output: Path
+) -> None:
     """Rewrite the LLVM IR of a device module for the CPU.
 
     A module whose kernels have barriers is not whole yet: it is written to OUTPUT.unsplit.ll, for
@@ -111,8 +114,18 @@ def _cpu_ir(source: Path, kernels: tuple[str, ...], location: str, output: Path)
     from mlir_offload.translate.cpu import cpu_device_ir
 
     with located(location):
-        made = cpu_device_ir(_read(source), kernels=kernels)
+        made = cpu_device_ir(_read(source), kernels=kernels, fibers_only=fibers)
     _write(unsplit(output) if made.needs_prepare else output, made.text)
+
+
+@step.command("cpu-inline")
+@_source
+@_output
+def _cpu_inline(source: Path, output: Path) -> None:
+    """Do in process what opt does between cpu-ir and cpu-split."""
+    from mlir_offload.offload.llvm_ir import inline_in_process
+
+    _write(output, inline_in_process(_read(source), location=str(source)))
 
 
 @step.command("cpu-split")

@@ -203,6 +203,12 @@ def load_abis(consumer: str) -> tuple[OffloadAbi, ...]:
     return (load_abi(int(consumer)),)
 
 
+def known_majors() -> tuple[int, ...]:
+    """Return the releases that the table knows, oldest first."""
+    majors = offload_table()["majors"]
+    return tuple(range(majors["first"], majors["last"] + 1))
+
+
 def any_exceptions() -> tuple[int, ...]:
     """Return the releases that cannot link an object for `any`."""
     return tuple(offload_table()["any_consumer"]["without"])
@@ -233,8 +239,13 @@ def first_relocatable_link() -> int:
 
 def fatbinary_lost_image_option(cuda: tuple[int, int]) -> bool:
     """Return whether the `fatbinary` of a CUDA release (major, minor) refuses `--image=`."""
-    since = offload_table()["cuda"]["fatbinary_without_image"]["since"]
-    return cuda >= (since[0], since[1])
+    return cuda >= fatbinary_without_image()
+
+
+def fatbinary_without_image() -> tuple[int, int]:
+    """Return the first release of CUDA (major, minor) whose `fatbinary` refuses `--image=`."""
+    major, minor = offload_table()["cuda"]["fatbinary_without_image"]["since"]
+    return major, minor
 
 
 @cache

@@ -111,6 +111,13 @@ def nvptx_bitcode_command(
     return _clang_command(llvm, flags, source, output, libdevice)
 
 
+def nvptx_object_command(
+    llvm: LlvmToolchain, source: Path, output: Path, codegen: DeviceCodegen, libdevice: Path | None
+) -> Command:
+    """Return the command that compiles a device module to a relocatable cubin, by the ptxas that clang finds."""
+    return _clang_command(llvm, (*_target_flags(codegen), "-c"), source, output, libdevice)
+
+
 def cubin_command(
     cuda: CudaToolkit,
     source: Path,
