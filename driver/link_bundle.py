@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mlir_offload.driver.build import build_with
 from mlir_offload.driver.bundle_requirement import find_link_tools
-from mlir_offload.driver.choose import choose_slots, places_of
+from mlir_offload.driver.choose import choose_slots, choose_source_time, places_of
 from mlir_offload.driver.compile import host_command
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.device import (
@@ -69,6 +69,8 @@ def link_bundles(arguments: Sequence[str], runner: Runner) -> int:
             _unpack(path, workspace / f"bundle{number}")
             for number, path in enumerate(_bundles(options))
         ]
+        if options.mode is Mode.OBJECT:
+            _check_objects(options, [unit for one in bundles for unit in one.manifest.units])
         context = _make_context(slots, options, bundles, workspace, runner)
         made = {bundle.path: _compile_bundle(context, bundle) for bundle in bundles}
         if options.mode is Mode.OBJECT:
@@ -137,7 +139,10 @@ def _make_context(
         sources={bundle.directory: bundle.path for bundle in bundles},
     )
     fitted = _with_flags(options, [bundle.manifest for bundle in bundles])
-    return BuildContext(fitted, tools.llvm, tools.cuda, (), executor, workspace, "")
+    time = choose_source_time()
+    return BuildContext(
+        fitted, tools.llvm, tools.cuda, (), executor, workspace, "", source_time=time
+    )
 
 
 def _with_flags(options: CompileOptions, manifests: Sequence[MobManifest]) -> CompileOptions:
@@ -196,13 +201,25 @@ def _make_image(
     return make_cuda_image(context, bundle.path, module, text, target)
 
 
+def _check_objects(options: CompileOptions, units: Sequence[MobUnit]) -> None:
+    """Refuse objects that would take each other's place."""
+    names = [_object_name(unit.source) for unit in units]
+    if options.output is not None and len(names) > 1:
+        msg = f"-o names one file, but the bundles hold {len(names)} host modules"
+        raise UsageError(msg, hint="leave -o out: each object gets the name of its source")
+    twice = sorted({str(name) for name in names if names.count(name) > 1})
+    if twice:
+        msg = f"two host modules would both become {twice[0]}"
+        raise UsageError(msg, hint="link without -c, or give the sources other names")
+
+
+def _object_name(source: str) -> Path:
+    return Path(Path(source).stem + ".o")
+
+
 def _place_objects(context: BuildContext, made: Sequence[tuple[str, Path]]) -> None:
-    output = context.options.output
-    if output is not None and len(made) > 1:
-        msg = f"-o names one file, but the bundles hold {len(made)} host modules"
-        raise UsageError(msg, hint="leave -o out: each gets the name of its source")
     for source, item in made:
-        context.executor.place(item, output or Path(Path(source).name).with_suffix(".o"))
+        context.executor.place(item, context.options.output or _object_name(source))
 
 
 def _with_objects(options: CompileOptions, objects: dict[Path, list[Path]]) -> CompileOptions:

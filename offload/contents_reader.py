@@ -38,8 +38,6 @@ from mlir_offload.offload.host_entry import read_entries
 from mlir_offload.offload.host_module_bitcode import read_host_bitcode
 from mlir_offload.offload.host_text import HostText
 from mlir_offload.offload.kernel import DeviceCode
-from mlir_offload.offload.mob_archive import read_archive
-from mlir_offload.offload.mob_manifest import read_manifest
 from mlir_offload.toolchain.byte_view import CHUNK_BYTES, ByteView, open_view
 from mlir_offload.toolchain.errors import (
     CompatibilityError,
@@ -188,6 +186,9 @@ class _Reader:
 
     def _mob(self, part: Part, view: ByteView, _: Problems, depth: int) -> Part:
         """Return what a bundle for another machine holds, where it is what its manifest says."""
+        from mlir_offload.offload.mob_archive import read_archive
+        from mlir_offload.offload.mob_manifest import read_manifest
+
         members = read_archive(view)
         manifest = read_manifest(members, view.location)
         names = [name for unit in manifest.units for name in unit.files] if depth < _DEEPEST else []

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import re
-import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -31,6 +30,8 @@ _OCTAL = re.compile(rb" *([0-7]{1,12})[ \0]*")
 # Names that mean one file on every system, to every shell.
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_+][A-Za-z0-9_.+-]*)*")
 _MOST_MEMBERS = 1 << 16
+_DIRECTORY = b"5"
+_READ = (b"0", b"\0", _DIRECTORY)
 _KINDS = {
     b"1": "a hard link",
     b"2": "a symbolic link",
@@ -52,6 +53,9 @@ class MobMember:
 
 def serialize_archive(directory: str, members: Mapping[str, MobMember]) -> bytes:
     """Return the archive with the members below a directory of that name."""
+    # Who only reads need not wait for it.
+    import tarfile
+
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for name, member in sorted(members.items()):
@@ -101,13 +105,13 @@ def _members(view: ByteView) -> Iterator[tuple[int, str, ByteView]]:
         _check_checksum(view, at, header)
         size = _number(view, at + _SIZE_AT, header[_SIZE], "size")
         content = view.part(at + _BLOCK, size, "member")
-        path = _path(view, at, header)
         kind = header[_TYPE]
-        if kind in {b"0", b"\0"}:
-            yield at, path, content
-        elif kind != b"5":
+        if kind not in _READ:
             what = _KINDS.get(kind, f"of type {kind!r}")
-            raise view.malformed(at + _TYPE_AT, "type", f"{path!r} is {what}, not a file")
+            raise view.malformed(at + _TYPE_AT, "type", f"a member is {what}, not a file")
+        path = _path(view, at, header)
+        if kind != _DIRECTORY:
+            yield at, path, content
         at += _BLOCK + -(-size // _BLOCK) * _BLOCK
     raise view.malformed(view.size, "end", "the archive is cut off")
 
@@ -131,11 +135,11 @@ def _path(view: ByteView, at: int, header: bytes) -> str:
     parts = [header[part].partition(b"\0")[0] for part in (_PREFIX, _NAME)]
     path = b"/".join(part for part in parts if part).decode(errors="backslashreplace")
     path = path.removeprefix("./")
-    plain = path.removesuffix("/") if header[_TYPE] == b"5" else path
+    plain = path.removesuffix("/") if header[_TYPE] == _DIRECTORY else path
     if plain and _PLAIN_NAME.fullmatch(plain) is None:
         raise view.malformed(
             at, "name", f"{path!r} could lead out of the bundle, or is no plain name"
         )
-    if not plain and header[_TYPE] != b"5":
+    if not plain and header[_TYPE] != _DIRECTORY:
         raise view.malformed(at, "name", "it is empty")
     return plain

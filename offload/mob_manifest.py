@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,10 @@ _DIMENSIONS = 3
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _RELEASE = re.compile(r"(\d{1,3})\.(\d{1,3})")
 _ARCHS = {Kind.CUDA: re.compile(r"sm_\d{2,3}[af]?"), Kind.OPENMP: re.compile(r"host")}
+# Names that are shown, and that files get: nothing that a terminal or a directory would heed.
+_NAME = re.compile(r"[A-Za-z0-9_]{1,200}")
+_SOURCE = re.compile(r"(?!\.+$)[^/\x00-\x1f\x7f]{1,255}")
+_PRODUCER = re.compile(r"[ -~]{1,100}")
 _HOST = re.compile(r"[a-z0-9_]+-[a-z0-9_]+-linux-gnu")
 
 
@@ -242,8 +246,8 @@ def _parse(root: JsonField) -> MobManifest:
     flags, requires = root["flags"], root["requires"]
     host_triple = root["host_triple"].text(_HOST)
     return MobManifest(
-        name=root["name"].text(),
-        producers=tuple((key, value.text()) for key, value in root["producers"].members()),
+        name=root["name"].text(_NAME),
+        producers=tuple(_producers(root["producers"])),
         host_triple=host_triple,
         opt_level=flags["opt_level"].number(most=3),
         debug=flags["debug"].truth(),
@@ -255,6 +259,13 @@ def _parse(root: JsonField) -> MobManifest:
         units=tuple(_read_unit(unit, host_triple) for unit in root["units"].items()),
         files=tuple((name, value.text(_DIGEST)) for name, value in root["files"].members()),
     )
+
+
+def _producers(value: JsonField) -> Iterator[tuple[str, str]]:
+    for name, version in value.members():
+        if _PRODUCER.fullmatch(name) is None:
+            value.fail("not names of programs")
+        yield name, version.text(_PRODUCER)
 
 
 def _llvm(value: JsonField) -> LlvmRequirement:
@@ -272,7 +283,7 @@ def _release(value: JsonField) -> tuple[int, int] | None:
 
 def _read_unit(value: JsonField, host_triple: str) -> MobUnit:
     devices = tuple(_read_device(item, host_triple) for item in value["devices"].items())
-    return MobUnit(value["source"].text(), value["host"].text(), devices)
+    return MobUnit(value["source"].text(_SOURCE), value["host"].text(), devices)
 
 
 def _read_device(value: JsonField, host_triple: str) -> MobDevice:
