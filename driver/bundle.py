@@ -16,7 +16,7 @@ from mlir_offload.driver.choose import (
     choose_source_time,
     choose_targets,
     choose_toolkit,
-    places_of,
+    places_for,
 )
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.execute import Executor
@@ -25,6 +25,7 @@ from mlir_offload.driver.jobserver import JobSlots
 from mlir_offload.driver.option_table import check_spelled
 from mlir_offload.driver.options import MLIR_SUFFIXES, CompileOptions, parse_arguments
 from mlir_offload.driver.parallel import in_parallel
+from mlir_offload.driver.releases import Releases
 from mlir_offload.driver.report import show, show_note
 from mlir_offload.driver.workspace import check_output, open_workspace
 from mlir_offload.offload.abi import ANY_CONSUMER
@@ -102,15 +103,18 @@ def _without_places(options: CompileOptions) -> tuple[PrefixMap, ...]:
 def _make_context(
     slots: JobSlots, options: CompileOptions, workspace: Path, runner: Runner
 ) -> BuildContext:
-    """Choose the release that lowers; one that links is not needed here."""
-    places = places_of(options)
+    """Choose the release that lowers; the one that links is not here."""
+    places = places_for(options.llvm, options.cuda_path)
     roles = (Role.LOWER,)
     llvm = choose_llvm(find_llvm(places), places.llvm, llvm_probe(runner), roles=roles)
     targets = choose_targets(options.offload_archs)
+    named = options.for_clang.isdecimal()
+    releases = Releases(llvm, llvm, int(options.for_clang) if named else llvm.version.major)
     for target in targets:
         if target.kind is Kind.CUDA:
             # What LLVM does not know is said before any work is done.
-            ptx_isa_for(target.arch, llvm.version.major, None)
+            for major in {llvm.version.major, releases.consumer}:
+                ptx_isa_for(target.arch, major, None)
     executor = Executor(
         runner,
         show,
@@ -121,7 +125,7 @@ def _make_context(
         sources={workspace / str(n): path for n, path in enumerate(options.inputs)},
     )
     time = choose_source_time()
-    return BuildContext(options, llvm, None, targets, executor, workspace, "", source_time=time)
+    return BuildContext(options, releases, None, targets, executor, workspace, "", source_time=time)
 
 
 def _with_consumer(context: BuildContext) -> tuple[BuildContext, LlvmRequirement]:
@@ -130,7 +134,7 @@ def _with_consumer(context: BuildContext) -> tuple[BuildContext, LlvmRequirement
     Where the user names none, as many as can be: the entries of the release that lowers, or those
     for any release where newer ones have others.
     """
-    producer = context.llvm.version.major
+    producer = context.mlir.version.major
     if context.options.for_clang:
         return context, llvm_requirement(context.for_clang, producer)
     own = llvm_requirement(str(producer), producer)
@@ -144,4 +148,4 @@ def _library(context: BuildContext, runner: Runner, units: Sequence[LoweredUnit]
     """Return libdevice, where a kernel calls it. Raises ToolchainError where it is not here."""
     if not any(device.needs_libdevice for unit in units for device in unit.devices):
         return None
-    return choose_toolkit(places_of(context.options), runner).libdevice
+    return choose_toolkit(places_for(cuda_path=context.options.cuda_path), runner).libdevice

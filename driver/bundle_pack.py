@@ -52,7 +52,7 @@ def pack_bundle(
     targets = {target for unit in listed for device in unit.devices for target in device.targets}
     manifest = MobManifest(
         name=_plain(units[0].source.stem) or "program",
-        producers=(("mlir-offload", __version__), ("llvm", str(context.llvm.version))),
+        producers=(("mlir-offload", __version__), ("llvm", str(context.mlir.version))),
         host_triple=host_triple(),
         opt_level=context.options.opt_level,
         debug=context.options.debug,
@@ -101,7 +101,7 @@ def _pack_unit(
 def _kernels(context: BuildContext, device: LoweredDevice) -> tuple[DeviceKernel, ...]:
     """Return the kernels with their arguments, as far as llvmlite reads what LLVM wrote."""
     names = [kernel.symbol for kernel in device.module.module.kernels]
-    major = context.llvm.version.major
+    major = context.mlir.version.major
     if (in_process_llvm_major() or 0) < major:
         return tuple(DeviceKernel(name) for name in names)
     text = device.lowered.read_text(encoding="utf-8", errors="surrogateescape")

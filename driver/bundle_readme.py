@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlir_offload.driver.bundle_recipe import Recipe, plain_cuda_limit
+from mlir_offload.driver.bundle_recipe import Recipe, plain_cuda_limit, plain_library_limit
 from mlir_offload.offload.mob_manifest import MobManifest
 from mlir_offload.toolchain.target import Kind
 
@@ -88,6 +88,9 @@ def _needs(recipe: Recipe) -> list[str]:
             "for the CPU nothing else: the code is made for the CPU of the machine that links"
             " (`-march=native`)"
         )
+    library = plain_library_limit(manifest)
+    if library is not None:
+        needs.append(f"with clang alone LLVM {library} or newer: older ones do not link libdevice")
     return needs
 
 

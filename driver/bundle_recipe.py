@@ -22,11 +22,16 @@ from mlir_offload.toolchain.ptx import ptx_isa_for
 from mlir_offload.toolchain.target import Kind, Target
 from mlir_offload.toolchain.version import ToolVersion
 from mlir_offload.translate.cpu import cpu_image_command, cpu_runtime_command
-from mlir_offload.translate.device import DeviceCodegen, nvptx_object_command
+from mlir_offload.translate.device import (
+    DeviceCodegen,
+    links_library_into_ir,
+    nvptx_object_command,
+)
 
 RUNTIME = "runtime"
 IMAGES = "images.s"
 _CPU_RUNTIME = "cpu_device.bc"
+_CPU_RUNTIME_OBJECT = "cpu_device.o"
 _CUDA = "${CUDA_PATH:-/usr/local/cuda}"
 # What stands for it until the words are written for the shell.
 _CUDA_PLACE = "@CUDA@"
@@ -96,6 +101,22 @@ class Recipe:
         """Return the offload kinds of the images."""
         return frozenset(image.target.kind for image in self.images)
 
+    @property
+    def packaged(self) -> tuple[tuple[str, Target], ...]:
+        """Return the files that stand in `images.s`, with their targets.
+
+        Where clang does not link the device runtime into LLVM IR, it is an image of its own.
+        """
+        files = [(image.file, image.target) for image in self.images]
+        if Kind.OPENMP in self.kinds and not self._takes_library:
+            cpu = next(target for _, target in files if target.kind is Kind.OPENMP)
+            files.append((_CPU_RUNTIME_OBJECT, cpu))
+        return tuple(files)
+
+    @property
+    def _takes_library(self) -> bool:
+        return links_library_into_ir(self.manifest.llvm.first)
+
     def render_line(self) -> str:
         """Return all calls as one line for the shell, to be given in the directory of the bundle."""
         calls = [self._shell(words, "clang", "") for words in self._calls()]
@@ -112,15 +133,26 @@ class Recipe:
     def _calls(self) -> Iterator[tuple[str, ...]]:
         """Yield the calls that make the device images."""
         clang = _named_clang(self.manifest.llvm.first)
-        level = self.manifest.opt_level
         if Kind.OPENMP in self.kinds:
-            argv = cpu_runtime_command(clang, Path(_CPU_RUNTIME), opt_level=level).argv
-            shipped = str(files("mlir_offload.offload").joinpath("runtime", "cpu_device.c"))
-            own = f"{RUNTIME}/cpu_device.c"
-            yield tuple(own if word == shipped else word for word in argv)
+            yield self._runtime_call(clang)
         for image in self.images:
-            make = _cuda_call if image.target.kind is Kind.CUDA else _cpu_call
-            yield make(self.manifest, clang, image)
+            if image.target.kind is Kind.CUDA:
+                yield _cuda_call(self.manifest, clang, image)
+            else:
+                library = Path(_CPU_RUNTIME) if self._takes_library else None
+                yield _cpu_call(self.manifest, clang, image, library)
+
+    def _runtime_call(self, clang: LlvmToolchain) -> tuple[str, ...]:
+        """Return the call that compiles the device runtime for the CPU: to bitcode, or to an object."""
+        made = _CPU_RUNTIME if self._takes_library else _CPU_RUNTIME_OBJECT
+        argv = cpu_runtime_command(clang, Path(made), opt_level=self.manifest.opt_level).argv
+        shipped = str(files("mlir_offload.offload").joinpath("runtime", "cpu_device.c"))
+        words = [f"{RUNTIME}/cpu_device.c" if word == shipped else word for word in argv]
+        if not self._takes_library:
+            unoptimised = words.index("-disable-llvm-passes")
+            words = [*words[: unoptimised - 1], *words[unoptimised + 1 :]]
+            words.remove("-emit-llvm")
+        return tuple(words)
 
     def _link_line(self, clang: str, place: str, output: str) -> str:
         """Return the last call, which compiles the host modules and the runtime, and links."""
@@ -149,8 +181,8 @@ class Recipe:
 
     def _shell(self, words: Sequence[str], clang: str, place: str) -> str:
         """Return a call as a shell line, with the files of the bundle at a place."""
-        own = {name for name, _ in self.manifest.files} | {_CPU_RUNTIME}
-        own |= {image.file for image in self.images} | {IMAGES, f"{RUNTIME}/runtime.c"}
+        own = {name for name, _ in self.manifest.files} | {_CPU_RUNTIME, IMAGES}
+        own |= {file for file, _ in self.packaged} | {f"{RUNTIME}/runtime.c"}
         shown = [f"{place}{word}" if word in own else _quoted(word) for word in words[1:]]
         return " ".join((clang, *shown))
 
@@ -165,12 +197,12 @@ class Recipe:
                 header=HEADER.size,
                 entry=ENTRY.size,
                 image_kind=int(ImageKind.OBJECT),
-                kind=abi.kind_code(image.target.kind),
-                arch="" if image.target.kind is Kind.OPENMP else image.target.arch,
-                triple=image.target.triple,
-                file=image.file,
+                kind=abi.kind_code(target.kind),
+                arch="" if target.kind is Kind.OPENMP else target.arch,
+                triple=target.triple,
+                file=file,
             )
-            for number, image in enumerate(self.images)
+            for number, (file, target) in enumerate(self.packaged)
         )
 
 
@@ -180,13 +212,13 @@ def _named_clang(major: int) -> LlvmToolchain:
     return LlvmToolchain(Path(), version, (("clang", Path("clang")),))
 
 
-def _cpu_call(manifest: MobManifest, clang: LlvmToolchain, image: RecipeImage) -> tuple[str, ...]:
-    source, runtime = Path(image.device.file), Path(_CPU_RUNTIME)
+def _cpu_call(
+    manifest: MobManifest, clang: LlvmToolchain, image: RecipeImage, library: Path | None
+) -> tuple[str, ...]:
+    source, output = Path(image.device.file), Path(image.file)
     debug = ("-g",) if manifest.debug else ()
     level = manifest.opt_level
-    command = cpu_image_command(
-        clang, source, runtime, Path(image.file), opt_level=level, extra=debug
-    )
+    command = cpu_image_command(clang, source, library, output, opt_level=level, extra=debug)
     return command.argv
 
 
@@ -214,6 +246,14 @@ def _quoted(word: str) -> str:
     """Return a word for the shell, the directory of CUDA put in."""
     head, found, tail = word.partition(_CUDA_PLACE)
     return f'{head}"{_CUDA}"{tail}' if found else shlex.quote(word)
+
+
+def plain_library_limit(manifest: MobManifest) -> int | None:
+    """Return the first LLVM whose clang alone links libdevice; None where each that is meant does."""
+    if not any(device.needs_libdevice for device in manifest.devices):
+        return None
+    first = next(major for major in known_majors() if links_library_into_ir(major))
+    return first if manifest.llvm.first < first else None
 
 
 def plain_cuda_limit(manifest: MobManifest) -> tuple[int, tuple[int, int]] | None:

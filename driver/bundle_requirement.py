@@ -30,32 +30,32 @@ from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.ptx import first_cuda_for, ptx_isa_for
 from mlir_offload.toolchain.search import SearchPlaces, find_llvm
 from mlir_offload.toolchain.target import Kind, Target, host_triple
+from mlir_offload.translate.device import links_library_into_ir
 
 
 def llvm_requirement(for_clang: str, producer: int) -> LlvmRequirement:
     """Return the releases that read LLVM IR of one release with entries for `--for-clang=`.
 
-    Every LLVM reads the IR of older ones. Raises CompatibilityError for a release that is older
-    than the one that writes.
+    Every LLVM reads the IR of older ones; for an older one it is written in that one's form. Raises
+    CompatibilityError for a release that is not known.
     """
     if for_clang == ANY_CONSUMER:
         without = tuple(major for major in any_exceptions() if major > producer)
         return LlvmRequirement(producer, None, without)
-    consumer = int(for_clang)
-    if consumer < producer:
-        msg = (
-            f"--for-clang={consumer}: LLVM {producer} writes IR that LLVM {consumer} does not read"
-        )
-        hint = f"lower with --llvm={consumer} or an older release"
-        raise CompatibilityError(msg, hint=hint)
-    known = known_majors()
-    alike = [m for m in known if m >= producer and _is_alike(load_abi(m), load_abi(consumer))]
-    last = None if alike[-1] == known[-1] else alike[-1]
-    return LlvmRequirement(alike[0], last)
+    consumer, known = int(for_clang), known_majors()
+    wanted = load_abi(consumer)
+    oldest = min(producer, consumer)
+    alike = [m for m in known if m >= oldest and _is_alike(load_abi(m), wanted)]
+    return LlvmRequirement(alike[0], None if alike[-1] == known[-1] else alike[-1])
 
 
 def _is_alike(one: OffloadAbi, other: OffloadAbi) -> bool:
-    return (one.entry, one.kind_codes) == (other.entry, other.kind_codes)
+    """Say whether the wrappers of two releases read the same entries."""
+    return (one.entry.fields, one.entry.sections, one.kind_codes) == (
+        other.entry.fields,
+        other.entry.sections,
+        other.kind_codes,
+    )
 
 
 def cuda_requirement(targets: Iterable[Target]) -> tuple[int, int] | None:
@@ -111,7 +111,7 @@ def _find_llvm(
     seen = [made for one in found if isinstance(made := probe(one), LlvmToolchain)]
     wish = places.llvm
     fitting = [one for one in seen if wish is None or wish.admits(one.version)]
-    able = [one for one in fitting if one.can(Role.LINK)]
+    able = [one for one in fitting if one.can(Role.LINK) and not _missing(bundles, one)]
     usable = [one for one in able if all(m.llvm.admits(one.version.major) for _, m in bundles)]
     if usable:
         return max(usable, key=lambda one: one.version)
@@ -147,10 +147,23 @@ def _llvm_findings(
             packages = " ".join(table.packages(wanted, (Role.LINK,)))
             hint = f"apt install {packages}, or bundle again for LLVM {major} (--for-clang={major})"
             yield Finding(f"the bundle {what}", str(path), hint, CompatibilityError)
-    for tool in llvm.missing(Role.LINK):
+    for tool in _missing(bundles, llvm):
         hint = f"apt install {table.tool(tool).package(major)}"
         message = f"LLVM {llvm.version} in {llvm.prefix} has no {tool}"
         yield Finding(message, str(bundles[0][0]), hint, ToolchainError)
+
+
+def _missing(bundles: Sequence[tuple[Path, MobManifest]], llvm: LlvmToolchain) -> tuple[str, ...]:
+    """Return the programs that are not there; old clangs do not link a library into LLVM IR."""
+    missing = llvm.missing(Role.LINK)
+    has_library = any(
+        device.kind is Kind.OPENMP or device.needs_libdevice
+        for _, manifest in bundles
+        for device in manifest.devices
+    )
+    if has_library and not links_library_into_ir(llvm.version.major) and not llvm.has("llvm-link"):
+        return (*missing, "llvm-link")
+    return missing
 
 
 def _host_findings(path: Path, manifest: MobManifest) -> Iterator[Finding]:

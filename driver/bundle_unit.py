@@ -12,6 +12,7 @@ from mlir_offload.driver.compile import lower_host, split_source
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.device import cpu_ir, kernel_options, lower_module, ordered_targets
 from mlir_offload.driver.normalize import normalize
+from mlir_offload.driver.older import older_text
 from mlir_offload.driver.options import MLIR_SUFFIXES
 from mlir_offload.driver.parallel import beside, in_parallel
 from mlir_offload.driver.split_file import ModuleFile, SplitFiles
@@ -86,12 +87,13 @@ def _prepared(
         if not own:
             continue
         if kind is Kind.CUDA:
+            text = older_text(context, lowered, context.consumer, str(source))
             path = lowered.with_suffix(".nvptx.ll")
             release = ("--llvm", str(context.consumer))
-            options = kernel_options(module)
-            context.executor.step("nvptx-ir", (lowered, *options, *release, "-o", path))
+            context.executor.step("nvptx-ir", (text, *kernel_options(module), *release, "-o", path))
         else:
-            path = cpu_ir(context, source, module, lowered)
+            text = cpu_ir(context, source, module, lowered)
+            path = older_text(context, text, context.consumer, str(source))
         yield LoweredDevice(path, kind, own, module, lowered)
 
 
@@ -114,4 +116,4 @@ def _annotate(
     context.executor.step(
         "annotate", (host, *arguments, "--location", source, *release, "-o", output)
     )
-    return output
+    return older_text(context, output, context.consumer, str(source))

@@ -10,22 +10,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlir_offload.driver.context import BuildContext
+from mlir_offload.driver.older import (
+    check_older_bitcode,
+    not_taken,
+    older_text,
+    with_library,
+)
 from mlir_offload.driver.options import DeviceCode
 from mlir_offload.driver.parallel import beside, in_parallel
 from mlir_offload.driver.report import show_note
 from mlir_offload.driver.split_file import ModuleFile
 from mlir_offload.driver.steps import unsplit
 from mlir_offload.offload.llvm_ir import is_written_in_process
-from mlir_offload.toolchain.errors import ToolchainError
+from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target
 from mlir_offload.translate.diagnostics import condense
 from mlir_offload.translate.lower import can_use_redux, device_pipeline_command, translate_command
 
 if TYPE_CHECKING:
     from mlir_offload.toolchain.cuda import CudaToolkit
+    from mlir_offload.toolchain.llvm import LlvmToolchain
+    from mlir_offload.translate.device import DeviceCodegen
 
 # The image for the CPU uses all that this CPU has: it runs where it was built.
 _HOST_MARCH = "native"
+_CUDA_HINT = "pip install 'mlir-offload[cuda]', or name a toolkit with --cuda-path="
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +114,7 @@ def _compile_group(
 
 def lower_module(context: BuildContext, source: Path, module: ModuleFile, *, redux: bool) -> Path:
     """Lower a module to LLVM IR with NVVM intrinsics, whatever device it is for."""
-    executor, llvm = context.executor, context.llvm
+    executor, llvm = context.executor, context.mlir
     stem = f"{module.path.stem}{'.redux' if redux else ''}"
     low, alone, text = (
         module.path.with_name(stem + end) for end in (".low.mlir", ".alone.mlir", ".ll")
@@ -123,42 +132,118 @@ def lower_module(context: BuildContext, source: Path, module: ModuleFile, *, red
 def make_cuda_image(
     context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
 ) -> ImageFile:
-    """Make the image of a lowered module for an NVIDIA GPU: a relocatable cubin, or bitcode."""
-    from mlir_offload.toolchain.ptx import ptx_isa_for
-    from mlir_offload.translate.device import (
-        DeviceCodegen,
-        cubin_command,
-        needs_libdevice,
-        nvptx_assembly_command,
-        nvptx_bitcode_command,
-    )
+    """Make bitcode or a cubin, as asked; the latter too where the release that links cannot take it."""
+    if not is_bitcode(context):
+        return _make_cubin(context, source, module, lowered, target)
+    try:
+        return _make_nvptx_bitcode(context, source, module, lowered, target)
+    except CompatibilityError as error:
+        if context.options.wanted_device_code or not _can_make_cubin(context):
+            raise
+        show_note(f"{error.message}; {target} gets finished code instead (--device-code=object)")
+        return _make_cubin(context, source, module, lowered, target)
 
-    executor, llvm, cuda, options = context.executor, context.llvm, context.cuda, context.options
-    isa = ptx_isa_for(target.arch, context.consumer, cuda)
-    codegen = DeviceCodegen(target.arch, isa, options.opt_level, debug=options.debug)
-    ready, assembly = (lowered.with_suffix(f".{target.arch}.{end}") for end in ("ll", "s"))
+
+def _make_nvptx_bitcode(
+    context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
+) -> ImageFile:
+    """Make bitcode by the clang of the release that links."""
+    from mlir_offload.translate.device import nvptx_bitcode_command
+
+    # Whether it can be is known then, in a dry run too.
+    older = older_text(context, lowered, context.consumer, str(source), decides=True)
+    code = _NvptxCode(context, source, module, older, target, context.llvm)
     image = image_file(context, lowered, target)
-    release = ("--llvm", str(context.consumer))
-    executor.step("nvptx-ir", (lowered, *kernel_options(module), *release, "-o", ready))
-    library = None
-    if needs_libdevice(lowered.read_text(encoding="utf-8")):
-        library = context.libdevice or _libdevice(cuda, source)
-        context.dependencies.add(source, library, is_system=True)
-    if cuda is None or is_bitcode(context):
-        executor.tool(nvptx_bitcode_command(llvm, ready, image.path, codegen, library), image.path)
-        return image
-    executor.tool(nvptx_assembly_command(llvm, ready, assembly, codegen, library), assembly)
+    command = nvptx_bitcode_command(context.llvm, *code.ready(image.path))
+    context.executor.tool(command, image.path, diagnose=partial(not_taken, context))
+    if older != lowered:
+        check_older_bitcode(context, lowered, image.path, code.codegen)
+    return image
+
+
+def _make_cubin(
+    context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
+) -> ImageFile:
+    """Make a cubin, by the clang of the release that lowers where there is one."""
+    from mlir_offload.translate.device import cubin_command, nvptx_assembly_command
+
+    executor, options, cuda = context.executor, context.options, context.cuda
+    llvm = context.mlir if context.mlir.has("clang") else context.llvm
+    text = older_text(context, lowered, llvm.version.major, str(source))
+    code = _NvptxCode(context, source, module, text, target, llvm)
+    assembly = lowered.with_suffix(f".{target.arch}.s")
+    image = ImageFile(lowered.with_suffix(f".{target.arch}.o"), target)
+    command = nvptx_assembly_command(llvm, *code.ready(assembly))
+    executor.tool(command, assembly, diagnose=partial(not_taken, context))
     if options.debug:
         timed = assembly.with_suffix(".timed.s")
         executor.step("ptx-time", (assembly, "--time", str(context.source_time), "-o", timed))
         assembly = timed
-    executor.tool(cubin_command(cuda, assembly, image.path, codegen, ()), image.path)
+    if cuda is None:
+        msg = "a cubin is made by ptxas, and no CUDA toolkit was found"
+        raise ToolchainError(msg, hint=_CUDA_HINT)
+    executor.tool(cubin_command(cuda, assembly, image.path, code.codegen, ()), image.path)
     return image
 
 
+@dataclass(frozen=True, slots=True)
+class _NvptxCode:
+    """A device module on its way to NVPTX code of one release of LLVM."""
+
+    context: BuildContext
+    source: Path
+    module: ModuleFile
+    text: Path
+    target: Target
+    llvm: LlvmToolchain
+
+    @property
+    def codegen(self) -> DeviceCodegen:
+        """Return how code is generated."""
+        from mlir_offload.toolchain.ptx import ptx_isa_for
+        from mlir_offload.translate.device import DeviceCodegen
+
+        options, major = self.context.options, self.llvm.version.major
+        isa = ptx_isa_for(self.target.arch, major, self.context.cuda)
+        return DeviceCodegen(self.target.arch, isa, options.opt_level, debug=options.debug)
+
+    def ready(self, output: Path) -> tuple[Path, Path, DeviceCodegen, Path | None]:
+        """Return what clang compiles, to what and how, and the library that it links in."""
+        source, library = self._prepare(), self._library()
+        source, library = with_library(self.context, self.llvm, source, library)
+        return source, output, self.codegen, library
+
+    def _prepare(self) -> Path:
+        """Return the module with its target, its kernels marked."""
+        ready = self.text.with_suffix(f".{self.target.arch}.ll")
+        release = ("--llvm", str(self.llvm.version.major))
+        kernels = kernel_options(self.module)
+        self.context.executor.step("nvptx-ir", (self.text, *kernels, *release, "-o", ready))
+        return ready
+
+    def _library(self) -> Path | None:
+        """Return libdevice where the module calls it."""
+        from mlir_offload.translate.device import needs_libdevice
+
+        if not needs_libdevice(self.text.read_text(encoding="utf-8")):
+            return None
+        library = self.context.libdevice or _libdevice(self.context.cuda, self.source)
+        self.context.dependencies.add(self.source, library, is_system=True)
+        return library
+
+
 def is_bitcode(context: BuildContext) -> bool:
-    """Return whether GPU code is left for the link to generate."""
+    """Return whether GPU code is left for the link to generate.
+
+    Bitcode is written by the release that links alone; where that is not installed, by none.
+    """
+    if not context.releases.is_consumer_here:
+        return False
     return context.cuda is None or context.options.device_code is DeviceCode.BITCODE
+
+
+def _can_make_cubin(context: BuildContext) -> bool:
+    return context.cuda is not None and context.mlir.has("clang")
 
 
 def image_file(context: BuildContext, beside: Path, target: Target) -> ImageFile:
@@ -171,11 +256,20 @@ def image_file(context: BuildContext, beside: Path, target: Target) -> ImageFile
     return ImageFile(beside.with_suffix(f".{target.arch}.o"), target)
 
 
+def as_made(image: ImageFile) -> ImageFile:
+    """Return an image that a step of its own made, as what it is: bitcode, or finished code instead."""
+    if image.path.suffix != ".bc" or not image.path.exists():
+        return image
+    with image.path.open("rb") as stream:
+        if stream.read(4) == b"BC\xc0\xde":
+            return image
+    return ImageFile(image.path.rename(image.path.with_suffix(".o")), image.target)
+
+
 def _libdevice(cuda: CudaToolkit | None, source: Path) -> Path:
     if cuda is None or cuda.libdevice is None:
         msg = "a kernel calls math functions of libdevice, which is part of the CUDA toolkit"
-        hint = "pip install 'mlir-offload[cuda]', or name a toolkit with --cuda-path="
-        raise ToolchainError(msg, hint=hint, location=str(source))
+        raise ToolchainError(msg, hint=_CUDA_HINT, location=str(source))
     return cuda.libdevice
 
 
@@ -183,6 +277,7 @@ def _make_cpu_image(
     context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
 ) -> ImageFile:
     prepared = cpu_ir(context, source, module, lowered)
+    prepared = older_text(context, prepared, context.llvm.version.major, str(source))
     return finish_cpu_image(context, prepared, image_file(context, lowered, target))
 
 
@@ -191,13 +286,15 @@ def finish_cpu_image(context: BuildContext, prepared: Path, image: ImageFile) ->
     from mlir_offload.translate.cpu import cpu_image_command
 
     executor, llvm, options = context.executor, context.llvm, context.options
-    level, runtime = options.opt_level, _device_runtime(context)
+    level = options.opt_level
+    prepared, runtime = with_library(context, llvm, prepared, _device_runtime(context))
     debug = ("-g",) if options.debug else ()
     executor.tool(
         cpu_image_command(
             llvm, prepared, runtime, image.path, opt_level=level, march=_HOST_MARCH, extra=debug
         ),
         image.path,
+        diagnose=partial(not_taken, context),
     )
     return image
 
@@ -231,19 +328,28 @@ def cpu_ir(context: BuildContext, source: Path, module: ModuleFile, lowered: Pat
     executor.step("cpu-ir", (lowered, *options, "-o", prepared), decides=True)
     if not unsplit(prepared).exists():
         return prepared
-    if context.llvm.has("opt"):
+    if _inline(context, source, unsplit(prepared), inlined):
+        executor.step("cpu-split", (inlined, "--from", lowered, *options, "-o", prepared))
+    else:
+        executor.step("cpu-ir", (lowered, *options, "--fibers", "-o", prepared))
+    return prepared
+
+
+def _inline(context: BuildContext, source: Path, text: Path, output: Path) -> bool:
+    """Have a module inlined that is to be split at its barriers; say whether there is what does it."""
+    executor, llvm = context.executor, context.llvm
+    major = llvm.version.major
+    if llvm.has("opt"):
         from mlir_offload.translate.cpu import cpu_prepare_command
 
-        executor.tool(cpu_prepare_command(context.llvm, unsplit(prepared), inlined), inlined)
-    elif is_written_in_process(context.llvm.version.major):
-        executor.step("cpu-inline", (unsplit(prepared), "-o", inlined))
-    else:
-        major = context.llvm.version.major
-        show_note(
-            f"LLVM {major} has no opt here: kernels with barriers will be slow on the CPU"
-            f" (apt install llvm-{major})"
-        )
-        executor.step("cpu-ir", (lowered, *options, "--fibers", "-o", prepared))
-        return prepared
-    executor.step("cpu-split", (inlined, "--from", lowered, *options, "-o", prepared))
-    return prepared
+        command = cpu_prepare_command(llvm, older_text(context, text, major, str(source)), output)
+        executor.tool(command, output, diagnose=partial(not_taken, context))
+        return True
+    if llvm == context.mlir and is_written_in_process(major):
+        executor.step("cpu-inline", (text, "-o", output))
+        return True
+    show_note(
+        f"LLVM {major} has no opt here: kernels with barriers will be slow on the CPU"
+        f" (apt install llvm-{major})"
+    )
+    return False

@@ -26,6 +26,7 @@ from mlir_offload.driver.jobserver import JobSlots
 from mlir_offload.driver.option_table import check_spelled
 from mlir_offload.driver.options import CompileOptions, Mode, as_operand, parse_arguments
 from mlir_offload.driver.parallel import in_parallel
+from mlir_offload.driver.releases import Releases
 from mlir_offload.driver.report import show
 from mlir_offload.driver.split_file import ModuleFile
 from mlir_offload.driver.workspace import check_output, make_directory, open_workspace
@@ -140,9 +141,8 @@ def _make_context(
     )
     fitted = _with_flags(options, [bundle.manifest for bundle in bundles])
     time = choose_source_time()
-    return BuildContext(
-        fitted, tools.llvm, tools.cuda, (), executor, workspace, "", source_time=time
-    )
+    releases = Releases(tools.llvm, tools.llvm, tools.llvm.version.major)
+    return BuildContext(fitted, releases, tools.cuda, (), executor, workspace, "", source_time=time)
 
 
 def _with_flags(options: CompileOptions, manifests: Sequence[MobManifest]) -> CompileOptions:

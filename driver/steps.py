@@ -97,6 +97,30 @@ def _nvptx_ir(source: Path, kernels: tuple[str, ...], major: int, output: Path) 
     _write(output, nvptx_device_ir(_read(source), kernels=kernels, llvm_major=major))
 
 
+@step.command("downgrade")
+@_source
+@click.option("--reader", type=int, required=True, help="the release of LLVM that reads it")
+@click.option("--location", default="", help="the file that errors name")
+@_output
+def _downgrade(source: Path, reader: int, location: str, output: Path) -> None:
+    """Write LLVM IR in the form that an older release of LLVM reads."""
+    from mlir_offload.translate.downgrade import downgrade
+
+    _write(output, downgrade(_read(source), reader=reader, location=location))
+
+
+@step.command("same-kernels")
+@_source
+@click.argument("assembly", type=_PATH)
+def _same_kernels(source: Path, assembly: Path) -> None:
+    """Check that PTX has the kernels of LLVM IR, launched alike."""
+    from mlir_offload.toolchain.byte_view import open_view
+    from mlir_offload.translate.same_kernels import check_same_kernels
+
+    with open_view(assembly) as view:
+        check_same_kernels(_read(source), view)
+
+
 @step.command("cpu-ir")
 @_source
 @_kernels
