@@ -170,7 +170,9 @@ class Recipe:
             line += f" -I {place or '.'}"
         libraries = "-lm"
         if Kind.OPENMP in self.kinds:
-            libraries = f"-Wl,--device-linker={self.manifest.host_triple}=-lm {libraries}"
+            abi = load_abi(self.manifest.llvm.first)
+            device = " ".join(abi.host_device_arguments(self.manifest.host_triple))
+            libraries = f"{device} {libraries}"
         if self.images:
             libraries += " -ldl -lpthread"
         if Kind.CUDA in self.kinds:
