@@ -19,7 +19,6 @@ from mlir_offload.driver.byproduct import (
     write_depfiles,
 )
 from mlir_offload.driver.choose import (
-    choose_release,
     choose_rocm_for,
     choose_slots,
     choose_source_time,
@@ -44,14 +43,16 @@ from mlir_offload.driver.options import (
     parse_arguments,
 )
 from mlir_offload.driver.parallel import beside, pool
+from mlir_offload.driver.releases import choose_releases
 from mlir_offload.driver.report import render_times, show, show_note
 from mlir_offload.driver.workspace import open_workspace
-from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError
+from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.process import Command, Runner
 from mlir_offload.toolchain.target import Kind, Target
 
 if TYPE_CHECKING:
     from mlir_offload.driver.launcher import Launcher
+    from mlir_offload.driver.releases import Releases
     from mlir_offload.toolchain.cuda import CudaToolkit
 
 
@@ -68,7 +69,7 @@ def build_in(options: CompileOptions, workspace: Path, runner: Runner) -> BuildC
     """Do what the options ask for, with intermediate files in the workspace."""
     slots = choose_slots(options)
     with contextlib.closing(slots), _named_as_given(options):
-        return _build_with(slots, options, workspace, runner)
+        return build_with(slots, options, workspace, runner)
 
 
 @contextlib.contextmanager
@@ -85,9 +86,10 @@ def _named_as_given(options: CompileOptions) -> Iterator[None]:
         raise
 
 
-def _build_with(
+def build_with(
     slots: JobSlots, options: CompileOptions, workspace: Path, runner: Runner
 ) -> BuildContext:
+    """Do what the options ask for, as many programs at once as the slots allow."""
     for path in options.inputs:
         check_input(path)
     check_outputs(options)
@@ -168,17 +170,16 @@ def _make_context(
     )
     targets = choose_targets(options.offload_archs) if needs_device else ()
     kinds = {str(target.kind) for target in targets}.union(*(item.kinds for item in given))
-    (llvm, cuda), _ = beside(
+    (releases, cuda), _ = beside(
         partial(
             beside,
-            partial(choose_release, options, places, finder),
+            partial(choose_releases, options, places, finder),
             partial(choose_toolkit_for, options, places, finder, needed=Kind.CUDA in kinds),
         ),
         # Loaded while the programs that say their release run.
         partial(import_module, "mlir_offload.driver.normalize"),
     )
-    _check_consumer(options, llvm.version.major)
-    _check_archs(targets, llvm.version.major, cuda)
+    _check_archs(targets, releases, cuda)
     compiled = compiled_files(options, workspace)
     executor = Executor(
         runner,
@@ -194,7 +195,7 @@ def _make_context(
     linked = tuple(item for item in contents if not item.is_relocatable)
     context = BuildContext(
         options,
-        llvm,
+        releases,
         cuda,
         targets,
         executor,
@@ -229,25 +230,19 @@ def _launching(context: BuildContext, launcher: Launcher) -> BuildContext:
     from mlir_offload.driver.launcher import LaunchedSteps, step_program
 
     program = step_program(launcher, context.workspace)
-    tools = (context.llvm, context.cuda, context.rocm)
+    tools = (context.releases, context.cuda, context.rocm)
     return replace(context, launched=LaunchedSteps(launcher, program, *tools))
 
 
-def _check_consumer(options: CompileOptions, major: int) -> None:
-    """Refuse a release that links other than the one that lowers."""
-    if options.for_clang and not options.is_for_any_clang and int(options.for_clang) != major:
-        msg = f"--for-clang={options.for_clang}: this call compiles with LLVM {major}, for itself"
-        hint = f"choose the release with --llvm={options.for_clang}, or use --for-clang=any with -c"
-        raise CompatibilityError(msg, hint=hint)
-
-
-def _check_archs(targets: Sequence[Target], major: int, cuda: CudaToolkit | None) -> None:
+def _check_archs(targets: Sequence[Target], releases: Releases, cuda: CudaToolkit | None) -> None:
     """Refuse what LLVM or ptxas does not know before any work is done."""
     from mlir_offload.offload.amdgpu_processor import check_processor
     from mlir_offload.toolchain.ptx import ptx_isa_for
 
     for target in targets:
         if target.kind is Kind.CUDA:
-            ptx_isa_for(target.arch, major, cuda)
+            for major in {releases.mlir.version.major, releases.consumer}:
+                ptx_isa_for(target.arch, major, cuda)
         elif target.kind is Kind.HIP:
-            check_processor(target.arch, major)
+            check_processor(target.arch, releases.mlir.version.major)
+            check_processor(target.arch, releases.consumer)

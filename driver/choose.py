@@ -34,20 +34,31 @@ _DECIDING = (
     "CUDA_PATH",
     "C_INCLUDE_PATH",
     "LIBRARY_PATH",
+    "MLIR_OFFLOAD_FOR_CLANG",
     "MLIR_OFFLOAD_LLVM",
     "ROCM_PATH",
     "SOURCE_DATE_EPOCH",
 )
 
 
-def places_for(llvm: str = "", cuda_path: str = "", rocm_path: str = "") -> SearchPlaces:
+def places_for(
+    llvm: str = "", cuda_path: str = "", rocm_path: str = "", *, for_clang: str = ""
+) -> SearchPlaces:
     """Return where to look: options first, then the environment, which is read here only."""
-    return search_places(os.environ, sys.path, llvm=llvm, cuda_path=cuda_path, rocm_path=rocm_path)
+    return search_places(
+        os.environ,
+        sys.path,
+        llvm=llvm,
+        for_clang=for_clang,
+        cuda_path=cuda_path,
+        rocm_path=rocm_path,
+    )
 
 
 def places_of(options: CompileOptions) -> SearchPlaces:
     """Return where to look for what this command line asks for."""
-    return places_for(options.llvm, options.cuda_path, options.rocm_path)
+    consumer = "" if options.is_for_any_clang else options.for_clang
+    return places_for(options.llvm, options.cuda_path, options.rocm_path, for_clang=consumer)
 
 
 def choose_source_time() -> int:

@@ -199,6 +199,18 @@ def _build(arguments: Sequence[str], runner: ProcessRunner) -> int:
     return build_project(arguments, runner)
 
 
+def _bundle(arguments: Sequence[str], runner: ProcessRunner) -> int:
+    from mlir_offload.driver.bundle import bundle
+
+    return bundle(arguments, runner)
+
+
+def _link(arguments: Sequence[str], runner: ProcessRunner) -> int:
+    from mlir_offload.driver.link_bundle import link_bundles
+
+    return link_bundles(arguments, runner)
+
+
 def _toolchains(arguments: Sequence[str], runner: ProcessRunner) -> int:
     from mlir_offload.driver.toolchains import show_toolchains
 
@@ -250,9 +262,11 @@ _VERBS: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
     **{name: partial(_hermetic, name) for name in _HERMETIC_STEPS},
     **{name: partial(_project_step, name) for name in _PROJECT_STEPS},
     "build": _build,
+    "bundle": _bundle,
     "doctor": _doctor,
     "extract": _extract,
     "inspect": _inspect,
+    "link": _link,
     "package": _package,
     "run": _run,
     "step": _step,

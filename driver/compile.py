@@ -10,6 +10,7 @@ from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.dependencies import clang_depfile_arguments
 from mlir_offload.driver.device import DeviceModule, compile_device, kernel_options
 from mlir_offload.driver.normalize import normalized
+from mlir_offload.driver.older import not_taken, older_text
 from mlir_offload.driver.options import CUDA_SUFFIX, MLIR_SUFFIXES, Mode
 from mlir_offload.driver.parallel import beside, in_parallel
 from mlir_offload.driver.split_file import ModuleFile, SplitFiles, load_split_files
@@ -72,15 +73,20 @@ def finish_object(
     Bitcode is what the consumer reads: written in process if llvmlite has its LLVM, else by its clang.
     """
     mode = context.options.mode
+    has_two = context.host_reader < context.mlir.version.major
     in_process = mode is Mode.LLVM_BITCODE and is_written_in_process(context.consumer)
-    if mode is Mode.LLVM_TEXT or in_process:
+    if (mode is Mode.LLVM_TEXT or in_process) and not has_two:
         _annotate(context, source, split, device, host, output)
         return
     # clang reads the text as fast as bitcode, and writing bitcode first would cost more.
     annotated = host.with_name("host.annotated.ll")
     _annotate(context, source, split, device, host, annotated)
-    if mode is Mode.LLVM_BITCODE:
-        context.executor.tool(assemble_command(context.llvm, annotated, output), output)
+    annotated = older_text(context, annotated, context.host_reader, str(source))
+    if mode is Mode.LLVM_TEXT:
+        context.executor.place(annotated, output)
+    elif mode is Mode.LLVM_BITCODE:
+        command = assemble_command(context.llvm, annotated, output)
+        context.executor.tool(command, output, diagnose=partial(not_taken, context))
     else:
         _make_object(context, annotated, output)
 
@@ -97,7 +103,9 @@ def make_images(
 
 
 def _make_object(context: BuildContext, annotated: Path, output: Path) -> None:
-    compile_here = partial(context.executor.tool, host_command(context, annotated, output), output)
+    command = host_command(context, annotated, output)
+    diagnose = partial(not_taken, context)
+    compile_here = partial(context.executor.tool, command, output, diagnose=diagnose)
     if context.launched is None or context.options.mode is Mode.ASSEMBLY:
         compile_here()
         return
@@ -114,7 +122,14 @@ def split_source(
     Without forms those are in the forms for the targets.
     """
     parts = directory / "split"
-    program = ("--from", source, "--unit-id", source.name, "--llvm", str(context.consumer))
+    program = (
+        "--from",
+        source,
+        "--unit-id",
+        source.name,
+        "--llvm",
+        str(context.mlir.version.major),
+    )
     maps = [f"--prefix-map={prefix}" for prefix in context.options.prefix_maps]
     wanted = forms or [form.name for form in forms_of(context.targets)]
     named = [f"--form={form}" for form in wanted]
@@ -135,7 +150,7 @@ def make_host_ir(context: BuildContext, source: Path, split: SplitFiles, directo
 
 def lower_host(context: BuildContext, source: Path, split: SplitFiles, directory: Path) -> Path:
     """Lower the host module to LLVM IR, in a file of the directory."""
-    executor, llvm = context.executor, context.llvm
+    executor, llvm = context.executor, context.mlir
     low, text = directory / "host.low.mlir", directory / "host.ll"
     command = host_pipeline_command(
         llvm, split.host, low, uses_async=split.uses_async, debug=context.options.debug

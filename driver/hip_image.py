@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from mlir_offload.driver.older import not_taken, older_text
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.rocm import (
     DeviceMath,
@@ -40,14 +42,16 @@ def make_hip_image(
     version = choose_code_object(major, context.rocm, arch)
     ready = image.with_name(f"{image.stem}.ready.ll")
     release = ("--llvm", str(major), "--code-object", str(version))
-    executor.step("amdgpu-ir", (lowered, *kernels, *release, "-o", ready))
+    text = older_text(context, lowered, major, str(source))
+    executor.step("amdgpu-ir", (text, *kernels, *release, "-o", ready))
     libraries: tuple[Path, ...] = ()
     if needs_device_libraries(lowered.read_text(encoding="utf-8")):
         libraries = _device_libraries(context, source, arch, version)
     for library in libraries:
         context.dependencies.add(source, library, is_system=True)
     codegen = AmdgpuCodegen(arch, options.opt_level, debug=options.debug)
-    executor.tool(amdgpu_image_command(context.llvm, ready, image, codegen, libraries), image)
+    command = amdgpu_image_command(context.llvm, ready, image, codegen, libraries)
+    executor.tool(command, image, diagnose=partial(not_taken, context))
     if libraries:
         names = [f"--library={library}" for library in libraries]
         executor.step("amdgpu-check", (image, "--arch", arch, *names, "--location", source))

@@ -17,13 +17,12 @@ from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.depfile import quote_for_make, render_rule
 from mlir_offload.driver.execute import Executor
 from mlir_offload.driver.options import CompileOptions, parse_arguments
+from mlir_offload.driver.releases import BUILD_ROLES, choose_releases
 from mlir_offload.driver.report import show
 from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for
 from mlir_offload.driver.workspace import check_output, open_workspace, publish
 from mlir_offload.toolchain.errors import CompatibilityError, InputOutputError, UsageError
-from mlir_offload.toolchain.llvm import choose_llvm, llvm_probe
 from mlir_offload.toolchain.process import Runner
-from mlir_offload.toolchain.search import find_llvm
 from mlir_offload.toolchain.target import Kind, parse_offload_arch
 
 _KERNEL, _NEEDS, _IDENTITY, _TIME = "--kernel=", "--needs=", "--toolchain-id=", "--time="
@@ -137,13 +136,13 @@ def _make_context(
     """Find the tools. Raises CompatibilityError where they are not those that were asked for."""
     runner = RememberingRunner(runner)
     places = places_of(options)
-    llvm = choose_llvm(find_llvm(places), places.llvm, llvm_probe(runner))
+    releases = choose_releases(options, places, runner, roles=BUILD_ROLES)
     targets = tuple(parse_offload_arch(name) for name in options.offload_archs)
     kinds = {target.kind for target in targets}
     cuda = choose_toolkit_for(options, places, runner, needed=Kind.CUDA in kinds)
     rocm = choose_rocm_for(places, needed=Kind.HIP in kinds)
     kind = targets[0].kind if targets else None
-    found = str(identify_for(kind, llvm, cuda, rocm))
+    found = str(identify_for(kind, releases, cuda, rocm))
     if given.toolchain_id and found != given.toolchain_id:
         msg = f"the tools here are not those of the build: {found}, not {given.toolchain_id}"
         hint = "install the same packages; 'mlir-offload --toolchain-id -v' lists what is there"
@@ -151,7 +150,7 @@ def _make_context(
     executor = Executor(runner, show, workspace)
     time = given.source_time
     return BuildContext(
-        options, llvm, cuda, targets, executor, workspace, "", source_time=time, rocm=rocm
+        options, releases, cuda, targets, executor, workspace, "", source_time=time, rocm=rocm
     )
 
 

@@ -11,6 +11,7 @@ from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.device import (
     DeviceModule,
     ImageFile,
+    as_made,
     compile_device,
     image_file,
     is_bitcode,
@@ -149,7 +150,7 @@ def _launch_image(
     executor.tool(command, container)
     executor.programs.update(_PROGRAMS[target.kind])
     executor.step("unpack", (container, "--kernels", _kernel_heads(image), "-o", image.path))
-    return image
+    return as_made(image)
 
 
 def _note_libraries(context: BuildContext, source: Path, images: Sequence[ImageFile]) -> None:

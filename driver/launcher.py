@@ -17,8 +17,8 @@ from mlir_offload.toolchain.process import Command, Environment
 
 if TYPE_CHECKING:
     from mlir_offload.driver.options import CompileOptions
+    from mlir_offload.driver.releases import Releases
     from mlir_offload.toolchain.cuda import CudaToolkit
-    from mlir_offload.toolchain.llvm import LlvmToolchain
     from mlir_offload.toolchain.rocm import RocmInstallation
     from mlir_offload.toolchain.target import Kind, Target
 
@@ -146,7 +146,7 @@ class LaunchedSteps:
 
     launcher: Launcher
     program: tuple[str, ...]
-    llvm: LlvmToolchain
+    releases: Releases
     cuda: CudaToolkit | None
     rocm: RocmInstallation | None = None
 
@@ -157,7 +157,7 @@ class LaunchedSteps:
 
     def identity(self, kind: Kind | None) -> str:
         """Return the identity of the tools for a kind of images; None is for host code."""
-        return str(identify_for(kind, self.llvm, self.cuda, self.rocm))
+        return str(identify_for(kind, self.releases, self.cuda, self.rocm))
 
     def command(
         self, step: str, source: Path, output: Path, arguments: Sequence[str], kind: Kind | None
@@ -166,7 +166,7 @@ class LaunchedSteps:
         identity = self.identity(kind)
         files = ("-x", "cpp-output", "-c", str(source), "-o", str(output))
         argv = (*self.program, step, *files, *arguments, f"--toolchain-id={identity}")
-        tools = [("MLIR_OFFLOAD_LLVM", str(self.llvm.tool("clang")))]
+        tools = list(self.releases.environment)
         if self.cuda is not None:
             tools.append(("CUDA_PATH", str(self.cuda.root)))
         if self.rocm is not None:

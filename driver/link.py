@@ -185,7 +185,7 @@ def _device_link(context: BuildContext, runtime: HostRuntime) -> DeviceLink:
         arguments += abi.device_opt_arguments(AMDGPU_TRIPLE, context.options.opt_level)
     if Kind.OPENMP in runtime.kinds:
         # The wrapper links images for the host with --no-undefined; kernels may call libm.
-        arguments.append(f"-Wl,--device-linker={host_triple()}=-lm")
+        arguments += abi.host_device_arguments(host_triple())
     if Kind.CUDA not in runtime.kinds:
         return DeviceLink(tuple(arguments))
     # The clang that the wrapper of LLVM 19 runs for bitcode looks for ptxas on PATH.

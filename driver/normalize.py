@@ -26,7 +26,7 @@ def normalize(context: BuildContext, source: Path, directory: Path) -> None:
     context.executor.make_directory(directory)
     output = normalized(directory)
     context.executor.tool(
-        normalize_command(context.llvm, source, output, uses_nvgpu=uses_nvgpu),
+        normalize_command(context.mlir, source, output, uses_nvgpu=uses_nvgpu),
         output,
         decides=True,
         diagnose=partial(condense, source=source),

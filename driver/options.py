@@ -162,8 +162,8 @@ def _device_code(options: CompileOptions, value: str) -> CompileOptions:
 
 
 def _for_clang(options: CompileOptions, value: str) -> CompileOptions:
-    if value != _ANY and not value.isdecimal():
-        msg = f"--for-clang={value}: not a release of LLVM"
+    if value != _ANY and not value.isdecimal() and os.sep not in value:
+        msg = f"--for-clang={value}: neither a release of LLVM nor a path"
         raise UsageError(msg, hint=f"name the release that links, such as 22, or '{_ANY}'")
     return replace(options, for_clang=value)
 

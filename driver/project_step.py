@@ -22,7 +22,7 @@ from mlir_offload.driver.compile import (
     split_source,
 )
 from mlir_offload.driver.context import BuildContext
-from mlir_offload.driver.device import DeviceModule, image_file, ordered_targets
+from mlir_offload.driver.device import DeviceModule, as_made, image_file, ordered_targets
 from mlir_offload.driver.execute import Executor
 from mlir_offload.driver.file_identity import ToolWatch
 from mlir_offload.driver.image_container import (
@@ -35,6 +35,7 @@ from mlir_offload.driver.launcher import LaunchedSteps, choose_launcher, step_pr
 from mlir_offload.driver.normalize import normalize
 from mlir_offload.driver.options import CompileOptions, parse_arguments
 from mlir_offload.driver.project_parts import pack_device, pack_host, unpack_parts
+from mlir_offload.driver.releases import BUILD_ROLES, choose_releases
 from mlir_offload.driver.report import show
 from mlir_offload.driver.split_file import SplitFiles, load_split_files
 from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for
@@ -49,9 +50,7 @@ from mlir_offload.toolchain.errors import (
     UsageError,
     VerificationError,
 )
-from mlir_offload.toolchain.llvm import choose_llvm, llvm_probe
 from mlir_offload.toolchain.process import Runner
-from mlir_offload.toolchain.search import find_llvm
 from mlir_offload.toolchain.target import Kind, parse_offload_arch
 
 _IDENTITY, _DEVICE, _IMAGES, _PROGRAM = "--toolchain-id=", "--device=", "--images=", "--program="
@@ -149,13 +148,13 @@ def _make_context(
     """Find the tools. Raises CompatibilityError where they are not those that were asked for."""
     finder = RememberingRunner(runner)
     places = places_of(options)
-    llvm = choose_llvm(find_llvm(places), places.llvm, llvm_probe(finder))
+    releases = choose_releases(options, places, finder, roles=BUILD_ROLES)
     targets = tuple(parse_offload_arch(name) for name in options.offload_archs)
     kinds = {target.kind for target in targets}
     cuda = choose_toolkit_for(options, places, finder, needed=Kind.CUDA in kinds)
     rocm = choose_rocm_for(places, needed=Kind.HIP in kinds)
     kind = targets[0].kind if len(targets) == 1 and not given.images else None
-    identity = identify_for(kind, llvm, cuda, rocm)
+    identity = identify_for(kind, releases, cuda, rocm)
     tools.add(identity.files)
     found = str(identity)
     if given.toolchain_id and found != given.toolchain_id:
@@ -163,13 +162,20 @@ def _make_context(
         hint = "install the same packages; 'mlir-offload --toolchain-id -v' lists what is there"
         raise CompatibilityError(msg, hint=hint)
     context = BuildContext(
-        options, llvm, cuda, targets, Executor(runner, show, workspace), workspace, "", rocm=rocm
+        options,
+        releases,
+        cuda,
+        targets,
+        Executor(runner, show, workspace),
+        workspace,
+        "",
+        rocm=rocm,
     )
     launcher = choose_launcher(options, os.environ)
     if launcher is None:
         return context
     program = step_program(launcher, workspace)
-    return replace(context, launched=LaunchedSteps(launcher, program, llvm, cuda, rocm))
+    return replace(context, launched=LaunchedSteps(launcher, program, releases, cuda, rocm))
 
 
 def _split(step: _Step) -> None:
@@ -242,7 +248,7 @@ def _read_device(
             file = files[context.targets.index(target)]
             image = image_file(context, module.path, target)
             _take_image(file, number, len(split.modules), image.path, heads)
-            images.append(image)
+            images.append(as_made(image))
         modules.append(DeviceModule(module, heads, tuple(images)))
     return tuple(modules)
 

@@ -122,12 +122,39 @@ def _nvptx_ir(source: Path, kernels: tuple[str, ...], major: int, output: Path) 
     _write(output, nvptx_device_ir(_read(source), kernels=kernels, llvm_major=major))
 
 
+@step.command("downgrade")
+@_source
+@click.option("--reader", type=int, required=True, help="the release of LLVM that reads it")
+@click.option("--location", default="", help="the file that errors name")
+@_output
+def _downgrade(source: Path, reader: int, location: str, output: Path) -> None:
+    """Write LLVM IR in the form that an older release of LLVM reads."""
+    from mlir_offload.translate.downgrade import downgrade
+
+    _write(output, downgrade(_read(source), reader=reader, location=location))
+
+
+@step.command("same-kernels")
+@_source
+@click.argument("assembly", type=_PATH)
+def _same_kernels(source: Path, assembly: Path) -> None:
+    """Check that PTX has the kernels of LLVM IR, launched alike."""
+    from mlir_offload.toolchain.byte_view import open_view
+    from mlir_offload.translate.same_kernels import check_same_kernels
+
+    with open_view(assembly) as view:
+        check_same_kernels(_read(source), view)
+
+
 @step.command("cpu-ir")
 @_source
 @_kernels
 @click.option("--location", default="", help="the file that errors name")
+@click.option("--fibers", is_flag=True, help="a stack for each work-item, so that nothing is to do")
 @_output
-def _cpu_ir(source: Path, kernels: tuple[str, ...], location: str, output: Path) -> None:
+def _cpu_ir(
+    source: Path, kernels: tuple[str, ...], location: str, *, fibers: bool, output: Path
+) -> None:
     """Rewrite the LLVM IR of a device module for the CPU.
 
     A module whose kernels have barriers is not whole yet: it is written to OUTPUT.unsplit.ll, for
@@ -136,8 +163,18 @@ def _cpu_ir(source: Path, kernels: tuple[str, ...], location: str, output: Path)
     from mlir_offload.translate.cpu import cpu_device_ir
 
     with located(location):
-        made = cpu_device_ir(_read(source), kernels=kernels)
+        made = cpu_device_ir(_read(source), kernels=kernels, fibers_only=fibers)
     _write(unsplit(output) if made.needs_prepare else output, made.text)
+
+
+@step.command("cpu-inline")
+@_source
+@_output
+def _cpu_inline(source: Path, output: Path) -> None:
+    """Do in process what opt does between cpu-ir and cpu-split."""
+    from mlir_offload.offload.llvm_ir import inline_in_process
+
+    _write(output, inline_in_process(_read(source), location=str(source)))
 
 
 @step.command("cpu-split")

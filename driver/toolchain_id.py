@@ -6,7 +6,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,11 +15,11 @@ from mlir_offload.driver.choose import choose_rocm_for, choose_toolkit, places_o
 from mlir_offload.driver.file_identity import FileIdentity, content_identity, program_identities
 from mlir_offload.driver.memo import Memo, user_cache
 from mlir_offload.driver.options import CompileOptions, read_arguments
+from mlir_offload.driver.releases import BUILD_ROLES, Releases, choose_releases
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolchainError, UsageError
-from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
+from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.llvm_tools import load_llvm_table
 from mlir_offload.toolchain.process import Command, Completed, Runner
-from mlir_offload.toolchain.search import find_llvm
 from mlir_offload.toolchain.target import Kind
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class ToolchainIdentity:
 @cache
 def identify_for(
     kind: Kind | None,
-    llvm: LlvmToolchain,
+    releases: Releases,
     cuda: CudaToolkit | None,
     rocm: RocmInstallation | None = None,
 ) -> ToolchainIdentity:
@@ -63,7 +63,7 @@ def identify_for(
     of a tool is not found.
     """
     return identify_toolchain(
-        llvm,
+        releases,
         cuda if kind is Kind.CUDA else None,
         rocm if kind is Kind.HIP else None,
         with_processor=kind is Kind.OPENMP,
@@ -71,18 +71,18 @@ def identify_for(
 
 
 def identify_toolchain(
-    llvm: LlvmToolchain,
+    releases: Releases,
     cuda: CudaToolkit | None,
     rocm: RocmInstallation | None = None,
     *,
     with_processor: bool = False,
 ) -> ToolchainIdentity:
-    """Return the identity of the tools of one LLVM release, of CUDA and ROCm where given, and of ourselves.
+    """Return the identity of the tools of LLVM, of CUDA and ROCm where given, and of ourselves.
 
     `with_processor` adds what this processor is. Raises ToolchainError where a library of a tool
     is not found.
     """
-    files = [FileIdentity("mlir-offload", own_identity()), *_llvm_files(llvm)]
+    files = [FileIdentity("mlir-offload", own_identity()), *_release_files(releases)]
     files.extend(_settings())
     if cuda is not None:
         files.extend(_cuda_files(cuda))
@@ -91,6 +91,17 @@ def identify_toolchain(
     if with_processor:
         files.append(FileIdentity("processor", processor_identity()))
     return ToolchainIdentity(tuple(files))
+
+
+def _release_files(releases: Releases) -> Iterable[FileIdentity]:
+    """Return the programs of the release that links; beside them, if it is another, of the one that lowers."""
+    yield from _llvm_files(releases.llvm)
+    if releases.is_one:
+        return
+    yield FileIdentity("linked by LLVM", str(releases.consumer))
+    if releases.mlir != releases.llvm:
+        for file in _llvm_files(releases.mlir):
+            yield replace(file, name=f"{file.name} of the LLVM that lowers")
 
 
 @cache
@@ -213,7 +224,7 @@ def show_toolchain_id(arguments: Sequence[str], runner: Runner) -> int:
 
 def _identity_for(options: CompileOptions, runner: Runner) -> ToolchainIdentity:
     places = places_of(options)
-    llvm = choose_llvm(find_llvm(places), places.llvm, llvm_probe(runner))
+    releases = choose_releases(options, places, runner, roles=BUILD_ROLES)
     try:
         cuda = choose_toolkit(places, runner)
     except ToolchainError:
@@ -223,4 +234,4 @@ def _identity_for(options: CompileOptions, runner: Runner) -> ToolchainIdentity:
     native = not _OF_THIS_MACHINE.isdisjoint(options.offload_archs)
     hip = any(name.startswith("gfx") for name in options.offload_archs)
     rocm = choose_rocm_for(places, needed=hip)
-    return identify_toolchain(llvm, cuda, rocm, with_processor=native)
+    return identify_toolchain(releases, cuda, rocm, with_processor=native)

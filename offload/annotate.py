@@ -89,7 +89,8 @@ def annotate_host(  # noqa: PLR0913 (the parts of one module)
         for kind in kinds
         for kernel in kernels
     ]
-    return embed_binary(register_entries(text, (*entries, *variables), abis), binary)
+    text = register_entries(text, (*entries, *variables), abis)
+    return embed_binary(text, binary) if binary else text
 
 
 def resolve_launches(text: str, addresses: Mapping[str, str], location: str = "") -> str:

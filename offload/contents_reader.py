@@ -150,8 +150,9 @@ class _Reader:
     def _filled(
         self, part: Part, view: ByteView, form: FileForm, problems: Problems, depth: int
     ) -> Part:
-        if form in (FileForm.ARCHIVE, FileForm.THIN_ARCHIVE):
-            return replace(part, members=self._members(view, problems, depth))
+        if form in (FileForm.ARCHIVE, FileForm.THIN_ARCHIVE, FileForm.MOB):
+            read = self._mob if form is FileForm.MOB else self._library
+            return read(part, view, problems, depth)
         if form is FileForm.HOST_ELF:
             return self._host_elf(part, view, problems, depth)
         if form in (FileForm.LLVM_IR, FileForm.BITCODE):
@@ -179,6 +180,21 @@ class _Reader:
         except VerificationError as error:
             problems.report(error)
         return tuple(parts)
+
+    def _library(self, part: Part, view: ByteView, problems: Problems, depth: int) -> Part:
+        return replace(part, members=self._members(view, problems, depth))
+
+    def _mob(self, part: Part, view: ByteView, _: Problems, depth: int) -> Part:
+        """Return what a bundle for another machine holds, where it is what its manifest says."""
+        from mlir_offload.offload.mob_archive import read_archive
+        from mlir_offload.offload.mob_manifest import read_manifest
+
+        members = read_archive(view)
+        manifest = read_manifest(members, view.location)
+        names = [name for unit in manifest.units for name in unit.files] if depth < _DEEPEST else []
+        parts = (self.part(members[name], f"{part.name}({name})", depth + 1) for name in names)
+        made = tuple(f"{name} {version}" for name, version in manifest.producers)
+        return replace(part, producers=made, members=tuple(parts))
 
     def _member(self, member: ArchiveMember, name: str, folder: Path, depth: int) -> Part:
         if depth >= _DEEPEST:

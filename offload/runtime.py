@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +40,22 @@ RUNTIME_KINDS = frozenset(_OF_KIND)
 def runtime_include_directory() -> Path:
     """Return the directory of `mlir_offload.h`, what C and C++ programs may call."""
     return _DIRECTORY
+
+
+@cache
+def runtime_files() -> tuple[tuple[str, bytes], ...]:
+    """Return names and content of all C sources and headers of the runtime, in order."""
+    paths = sorted((*_DIRECTORY.glob("*.c"), *_DIRECTORY.glob("*.h")))
+    return tuple((path.name, path.read_bytes()) for path in paths)
+
+
+@cache
+def runtime_digest() -> str:
+    """Return a hash of the runtime's sources: what was compiled against it fits no other for sure."""
+    found = hashlib.sha256()
+    for name, content in runtime_files():
+        found.update(f"{name} {len(content)}\n".encode() + content)
+    return found.hexdigest()
 
 
 def runtime_sources(kinds: Collection[Kind], *, standin: bool) -> tuple[Path, ...]:

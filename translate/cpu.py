@@ -139,7 +139,7 @@ def cpu_runtime_command(
 def cpu_image_command(  # noqa: PLR0913 (two inputs, one output, and how to compile)
     llvm: ToolPaths,
     source: Path,
-    runtime: Path,
+    runtime: Path | None,
     output: Path,
     *,
     opt_level: int = 2,
@@ -149,13 +149,13 @@ def cpu_image_command(  # noqa: PLR0913 (two inputs, one output, and how to comp
     """Compile a finished module to a relocatable ELF object that exports its kernels only.
 
     `march` is `native` by default because most programs run where they were built, and the vector
-    width decides the speed. One that will be moved wants a name such as `x86-64-v3`.
+    width decides the speed. The runtime is None where it is linked in already. One that will be moved wants a name such as `x86-64-v3`.
     """
     options = (
         *(f"-O{opt_level}", *_march(march), "-fPIC", "-fveclib=libmvec"),
         # The module names no triple, and atomics keep some loops from being vectorised.
         *("-Wno-override-module", "-Wno-pass-failed"),
-        *("-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(runtime)),
+        *(("-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(runtime)) if runtime else ()),
     )
     argv = (str(llvm.tool("clang")), "-c", *options, *extra, str(source), "-o", str(output))
     return Command(argv)

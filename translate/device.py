@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.process import Command
@@ -65,6 +65,19 @@ def needs_libdevice(ll_text: str) -> bool:
     return _LIBDEVICE_CALL.search(ll_text) is not None
 
 
+def links_library_into_ir(llvm_major: int) -> bool:
+    """Say whether clang of a release links libdevice into LLVM IR; else llvm-link has to before."""
+    since: int = _table()["links_library_into_ir"]["since"]
+    return since <= llvm_major
+
+
+def library_link_command(llvm: LlvmToolchain, source: Path, output: Path, library: Path) -> Command:
+    """Return the command that links in what a device module calls of a library, and makes it internal."""
+    llvm_link = str(llvm.tool("llvm-link"))
+    flags = ("--only-needed", "--internalize", "--suppress-warnings")
+    return Command((llvm_link, *flags, str(source), str(library), "-o", str(output)))
+
+
 def nvptx_assembly_command(
     llvm: LlvmToolchain, source: Path, output: Path, codegen: DeviceCodegen, libdevice: Path | None
 ) -> Command:
@@ -81,6 +94,13 @@ def nvptx_bitcode_command(
     """Return the command that optimises a device module to bitcode, for code generation at link."""
     flags = (*_target_flags(codegen), "-c", "-emit-llvm")
     return _clang_command(llvm, flags, source, output, libdevice)
+
+
+def nvptx_object_command(
+    llvm: LlvmToolchain, source: Path, output: Path, codegen: DeviceCodegen, libdevice: Path | None
+) -> Command:
+    """Return the command that compiles a device module to a relocatable cubin, by the ptxas that clang finds."""
+    return _clang_command(llvm, (*_target_flags(codegen), "-c"), source, output, libdevice)
 
 
 def cubin_command(
@@ -103,8 +123,13 @@ def cubin_command(
 
 
 @cache
+def _table() -> dict[str, Any]:
+    return load_table("mlir_offload.translate", "nvptx_layout")
+
+
+@cache
 def _target(llvm_major: int) -> tuple[str, str]:
-    table = load_table("mlir_offload.translate", "nvptx_layout")
+    table = _table()
     rows = [row["layout"] for row in table["layouts"] if row["since"] <= llvm_major]
     return table["triple"], rows[-1]
 

@@ -57,6 +57,23 @@ KNOWN = {
     | EVERYWHERE - OF_COMPILER,
 }
 
+CODE = {*("-O", "-O0", "-O1", "-O2", "-O3", "-g", "-g0", "-fPIC", "-fpic")}
+TEMPS = {"-save-temps", "-save-temps=", "-j", "-o", "-###", "--llvm=", "--cuda-path="}
+KNOWN["bundle"] = (
+    {"--offload-arch=", "--for-clang=", "--with-device-libs"}
+    | {"-ffile-prefix-map=", "-fdebug-prefix-map="}
+    | CODE
+    | TEMPS
+    | EVERYWHERE - OF_COMPILER
+)
+KNOWN["link"] = (
+    {"-c", "-shared", "-L", "-l", "-Wl,", "-fuse-ld=", "-ftime-report"}
+    | {*options._LINK_FLAGS}
+    | CODE
+    | TEMPS
+    | EVERYWHERE - OF_COMPILER
+)
+
 
 def in_table(verb: Verb) -> set[str]:
     return {name for row in verb.rows for name in row.names}
