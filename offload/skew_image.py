@@ -38,8 +38,7 @@ def check_image(
     is_packaged = image.container is not None and image.container.form == _BINARY
     if form is FileForm.BITCODE:
         for module in read_bitcode_modules(content):
-            yield from check_module(module, consumer)
-            yield from _archs([image.arch, *_target_cpus(module)], module.triple, consumer)
+            yield from check_device_module(module, consumer, image.arch)
             if is_packaged:
                 yield from _packaged_module(module)
     elif form is FileForm.LLVM_IR:
@@ -53,6 +52,14 @@ def check_image(
         code = read_device_code(content)
         if code is not None and code.triple.startswith(_NVIDIA):
             yield from check_made_by(code, consumer)
+
+
+def check_device_module(
+    module: BitcodeModule, consumer: Consumer, arch: str = ""
+) -> Iterator[Skew]:
+    """Return all that does not fit of a device module; `arch` is what its container says."""
+    yield from check_module(module, consumer)
+    yield from _archs([arch, *_target_cpus(module)], module.triple, consumer)
 
 
 def _container(image: Image, consumer: Consumer) -> Iterator[Skew]:

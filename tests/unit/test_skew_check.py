@@ -261,6 +261,9 @@ def test_entries_and_images_that_the_wrapper_does_not_read_are_told(tmp_path: Pa
     subprocess.run(command, input=ENTRY.encode(), check=True)
     assert errors([*check_file(path, Consumer(19))]) == ["OF002"]
     assert check_file(path, Consumer(22)) == ()
+    for data in (ENTRY.encode(), assemble(22, ENTRY)):
+        assert errors(found(data, Consumer(19))) == ["OF002"]
+        assert found(data, Consumer(22)) == []
     lost = host_object(packaged(ptx("7.8", "sm_90"), kind=1), tmp_path)
     assert "OF008" in errors([*check_file(lost, Consumer(22))])
 
