@@ -1,0 +1,225 @@
+"""What another release of LLVM would refuse, or read wrongly, in a bitcode module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mlir_offload.toolchain.bitcode import BitcodeModule
+from mlir_offload.toolchain.bitcode_attribute import FUNCTION_PLACE, Attribute
+from mlir_offload.toolchain.bitcode_code import TypeCode
+from mlir_offload.toolchain.bitcode_constant import ConstantTable
+from mlir_offload.toolchain.bitcode_global import BitcodeFunction
+from mlir_offload.toolchain.bitcode_metadata import MetadataTable
+from mlir_offload.toolchain.bitcode_producer import is_release, llvm_major
+from mlir_offload.toolchain.bitcode_record_skew import check_records
+from mlir_offload.toolchain.memory_effect import lost_effects
+from mlir_offload.toolchain.skew import Consumer, Skew
+from mlir_offload.toolchain.skew_limits import load_limits
+from mlir_offload.toolchain.skew_symbol import check_intrinsic
+
+_MEMORY = 86
+_WIDE_BITS = 128
+_WIDE_LAYOUT = "i128:128"
+_X86 = ("x86_64", "i386", "i686")
+_AMD = "amdgcn"
+_NVIDIA = "nvptx"
+_ANNOTATIONS = "nvvm.annotations"
+_CODE_OBJECT_FLAGS = ("amdhsa_code_object_version", "amdgpu_code_object_version")
+_OPENMP = "__kmpc_"
+_DEVICE_LIBRARY_ABI = "__oclc_ABI_version"
+
+
+def check_module(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
+    """Return all that the consumer would refuse or misread in a module.
+
+    What a release of LLVM wrote that is not newer is only looked at for what no release upgrades.
+    """
+    if module.epoch:
+        yield Skew("BC001", {"epoch": module.epoch})
+    yield from _code_object(module, consumer)
+    yield from _conflicting_bounds(module)
+    yield from _openmp(module, consumer)
+    major = llvm_major(module.producer)
+    if major is not None and is_release(module.producer) and major <= consumer.llvm:
+        return
+    found = [
+        *_summary(module, consumer),
+        *_types(module, consumer),
+        *_attributes(module, consumer),
+        *_launch_bounds(module, consumer),
+        *_intrinsics(module, consumer),
+        *_wide_integers(module, consumer),
+        *check_records(module, consumer),
+    ]
+    yield from found
+    if module.producer and not is_release(module.producer):
+        yield Skew("BC004", {"producer": module.producer, "consumer": consumer.llvm})
+    elif not found and major is not None:
+        yield Skew("BC002", {"producer": module.producer, "consumer": consumer.llvm})
+
+
+def _summary(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
+    newest = load_limits().newest["summaries"].at(consumer.llvm)
+    version = max(module.thin_summary or 0, module.full_summary or 0)
+    if version > newest:
+        yield Skew("BC006", {"version": version, "consumer": consumer.llvm, "newest": newest})
+
+
+def _types(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
+    steps = load_limits().newest["type_codes"]
+    newest = steps.at(consumer.llvm)
+    for one in module.types.types:
+        if one.code > newest:
+            needed = steps.first_release(one.code) or "of a later release"
+            construct = f'target("{one.name}")' if one.code == TypeCode.TARGET else f"{one.code}"
+            values = {"construct": construct, "needed": needed, "consumer": consumer.llvm}
+            yield Skew("BC022", values)
+            return
+
+
+def _attributes(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
+    """Report each attribute once, with a function that has it; those of calls and declarations have none."""
+    users: dict[int, str] = {}
+    for function in module.functions:
+        groups = module.attributes[function.attributes].groups
+        for group in groups.values() if not function.is_declaration else ():
+            for one in group.attributes.values():
+                users.setdefault(id(one), function.name)
+    seen: set[tuple[str, object]] = set()
+    for group in module.attributes.groups():
+        for one in group.attributes.values():
+            skew = _attribute(one, users.get(id(one), ""), consumer)
+            if skew is not None and (skew.rule, one.kind) not in seen:
+                seen.add((skew.rule, one.kind))
+                yield skew
+
+
+def _attribute(one: Attribute, function: str, consumer: Consumer) -> Skew | None:
+    if not isinstance(one.kind, int):
+        return None
+    table = load_limits()
+    name = table.attribute_names.get(one.kind, f"number {one.kind}")
+    for rule, steps, number in (
+        ("BC010", table.newest["attribute_kinds"], one.kind),
+        ("BC011", table.newest["attribute_forms"], one.form),
+    ):
+        newest = steps.at(consumer.llvm)
+        if number > newest:
+            needed = steps.first_release(number) or "of a later release"
+            values = {"name": name, "number": number, "needed": needed, "newest": newest}
+            return Skew(rule, values | {"consumer": consumer.llvm}, function)
+    if one.kind == _MEMORY and isinstance(one.value, int):
+        lost = lost_effects(one.value, consumer.llvm)
+        if lost:
+            values = {"effects": ", ".join(lost), "consumer": consumer.llvm}
+            return Skew("BC013", values, function)
+    return None
+
+
+def _launch_bounds(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
+    """Report bounds that stand in attributes alone, which older releases do not look at."""
+    table = load_limits()
+    if consumer.llvm >= table.launch_since or not module.triple.startswith(_NVIDIA):
+        return
+    annotated: dict[str, set[object]] | None = None
+    for function in module.functions:
+        given = [
+            name for name in table.launch_annotations if _string(module, function, name) is not None
+        ]
+        if given and annotated is None:
+            annotated = _annotations(module)
+        lost = [
+            name
+            for name in given
+            if table.launch_annotations[name] not in (annotated or {}).get(function.name, ())
+        ]
+        if lost:
+            values = {"names": ", ".join(lost), "consumer": consumer.llvm}
+            yield Skew("BC015", values | {"needed": table.launch_since}, function.name)
+
+
+def _annotations(module: BitcodeModule) -> dict[str, set[object]]:
+    """Return the names of what is annotated of each function."""
+    found: dict[str, set[object]] = {}
+    for operands in _metadata(module).named(_ANNOTATIONS):
+        if operands and isinstance(operands[0], BitcodeFunction):
+            found.setdefault(operands[0].name, set()).update(operands[1::2])
+    return found
+
+
+def _conflicting_bounds(module: BitcodeModule) -> Iterator[Skew]:
+    if not module.triple.startswith(_NVIDIA):
+        return
+    for function in module.functions:
+        if all(_string(module, function, f"nvvm.{name}") for name in ("maxntid", "reqntid")):
+            yield Skew("NV009", {}, function.name)
+
+
+def _string(module: BitcodeModule, function: BitcodeFunction, name: str) -> str | None:
+    found = module.attributes[function.attributes].find(FUNCTION_PLACE, name)
+    return str(found.value or "") if found else None
+
+
+def _intrinsics(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
+    for function in module.functions:
+        if function.is_declaration and function.is_intrinsic:
+            parameters = len(module.parameter_types(function))
+            skew = check_intrinsic(function.name, parameters, consumer)
+            if skew is not None:
+                yield skew
+
+
+def _openmp(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
+    """Report calls of OpenMP's device runtime that are not those of the consumer's own."""
+    table = load_limits()
+    for function in module.functions:
+        if not function.is_declaration or not function.name.startswith(_OPENMP):
+            continue
+        steps = table.openmp_parameters.get(function.name)
+        expected = steps.at(consumer.llvm) if steps else 0
+        found = len(module.parameter_types(function))
+        since = table.openmp_first.get(function.name, 0)
+        if since > consumer.llvm or (expected and expected != found):
+            yield Skew("OF005", {"name": function.name, "consumer": consumer.llvm}, function.name)
+
+
+def _wide_integers(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
+    since = load_limits().wide_integer_since
+    if (
+        consumer.llvm < since
+        and module.triple.startswith(_X86)
+        and _WIDE_LAYOUT in module.data_layout
+        and any(
+            one.code == TypeCode.INTEGER and one.number == _WIDE_BITS for one in module.types.types
+        )
+    ):
+        yield Skew("BC018", {"consumer": consumer.llvm, "since": since})
+
+
+def _code_object(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
+    """Report what a release makes of the version of AMD's code objects that a module asks for."""
+    if not module.triple.startswith(_AMD):
+        return
+    default = load_limits().code_object(consumer.llvm)
+    constants = ConstantTable(module)
+    metadata = MetadataTable(module, constants)
+    flags = [flag for flag in map(metadata.flag, _CODE_OBJECT_FLAGS) if isinstance(flag, int)]
+    version = default.version
+    if flags and default.reads_flag:
+        version = flags[0] // 100
+    elif flags and flags[0] // 100 != version:
+        values = {"wanted": flags[0] // 100, "consumer": consumer.llvm, "default": version}
+        yield Skew("AM004", values)
+    for variable in module.variables:
+        if variable.name == _DEVICE_LIBRARY_ABI and variable.initializer is not None:
+            abi = constants.integer(variable.initializer)
+            if abi is not None and abi // 100 != version:
+                values = {"abi": abi, "version": version, "consumer": consumer.llvm}
+                yield Skew("AM001", values)
+    if consumer.rocm is not None and 100 * version not in consumer.rocm.abi_versions:
+        known = ", ".join(str(abi // 100) for abi in consumer.rocm.abi_versions)
+        yield Skew("AM003", {"version": version, "known": known, "root": consumer.rocm.bitcode})
+
+
+def _metadata(module: BitcodeModule) -> MetadataTable:
+    return MetadataTable(module, ConstantTable(module))

@@ -1,0 +1,21 @@
+"""Intrinsics that another release does not know, or has with other parameters."""
+
+from __future__ import annotations
+
+from mlir_offload.toolchain.intrinsics import load_intrinsics
+from mlir_offload.toolchain.skew import Consumer, Skew
+from mlir_offload.toolchain.skew_limits import load_limits
+
+
+def check_intrinsic(name: str, parameters: int, consumer: Consumer) -> Skew | None:
+    """Return what the consumer makes of a declared intrinsic, None where it knows it as it is."""
+    first = load_intrinsics().first_release(name)
+    if first is not None and first > consumer.llvm:
+        return Skew("BC014", {"name": name, "needed": first, "consumer": consumer.llvm})
+    for known, steps in load_limits().intrinsic_parameters.items():
+        if name == known or name.startswith(f"{known}."):
+            expected = steps.at(consumer.llvm)
+            if parameters < expected:
+                values = {"name": name, "parameters": parameters, "expected": expected}
+                return Skew("BC023", values | {"consumer": consumer.llvm})
+    return None
