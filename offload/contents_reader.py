@@ -47,6 +47,7 @@ from mlir_offload.toolchain.errors import (
 )
 
 Visit = Callable[[Image, ByteView], None]
+VisitPart = Callable[[FileForm, ByteView], None]
 _DEEPEST = 8
 _MOST_PROBLEMS = 100
 _SCANS = {
@@ -125,6 +126,15 @@ def visit_images(path: Path, visit: Visit) -> None:
         _Reader(inflation_limit(view.size), visit=visit).part(view, str(path), 0)
 
 
+def visit_contents(view: ByteView, name: str, visit: Visit, visit_part: VisitPart) -> Part:
+    """Call `visit` as `visit_images` does, and `visit_part` with the file or each member of it.
+
+    Returns what the file holds, its images without what their content says.
+    """
+    reader = _Reader(inflation_limit(view.size), visit=visit, visit_part=visit_part)
+    return reader.part(view, name, 0)
+
+
 @dataclass(slots=True)
 class _Reader:
     """Counts the images of one file, and the work that it makes, while it goes through its parts."""
@@ -133,6 +143,7 @@ class _Reader:
     with_hashes: bool = False
     with_code_hashes: bool = False
     visit: Visit | None = None
+    visit_part: VisitPart | None = None
     next_index: int = 0
     opened: set[Path] = field(default_factory=set)
 
@@ -142,6 +153,8 @@ class _Reader:
         part = Part(name, form, view.size, file_offset(view))
         problems = Problems([])
         try:
+            if self.visit_part is not None:
+                self.visit_part(form, view)
             part = self._filled(part, view, form, problems, depth)
         except (VerificationError, CompatibilityError) as error:
             problems.report(error)

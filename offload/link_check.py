@@ -68,18 +68,18 @@ def _kinds_of_kernels(item: ObjectContents) -> frozenset[str]:
 
 def check_entry_layout(inputs: Iterable[ObjectContents], abi: OffloadAbi) -> None:
     """Raise CompatibilityError for objects whose kernels this release would not register."""
-    raise_findings(finding for item in inputs for finding in _layout_findings(item, abi))
+    raise_findings(finding for item in inputs for finding in layout_findings(item, abi))
 
 
 def _unread(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]:
     """Return what the wrapper of this release would not read of an object."""
     if item.is_relocatable:
-        yield from _layout_findings(item, abi)
-        yield from _loss_findings(item, abi)
+        yield from layout_findings(item, abi)
+        yield from loss_findings(item, abi)
         yield from _half_linked_findings(item)
 
 
-def _layout_findings(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]:
+def layout_findings(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]:
     """Return whether a release would not register the kernels of an object; it links in silence.
 
     An object for any release has an array more, which this release does not look for.
@@ -100,7 +100,7 @@ def _layout_findings(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]
         )
 
 
-def _loss_findings(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]:
+def loss_findings(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]:
     """Return the images of an object that the wrapper of this release drops, or fails at."""
     for image in item.images:
         reason = find_loss(image, abi)

@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from mlir_offload.offload.contents import Image
-from mlir_offload.offload.contents_reader import visit_images
+from mlir_offload.offload.abi import load_abi
+from mlir_offload.offload.contents import Image, Part, all_problems
+from mlir_offload.offload.contents_reader import is_device_triple, visit_contents
 from mlir_offload.offload.file_form import FileForm, file_form
+from mlir_offload.offload.link_check import layout_findings, loss_findings
+from mlir_offload.offload.objects import read_objects
+from mlir_offload.offload.skew_image import check_image
 from mlir_offload.toolchain.bitcode import read_bitcode_modules
 from mlir_offload.toolchain.bitcode_skew import check_module
 from mlir_offload.toolchain.byte_view import ByteView, open_view
+from mlir_offload.toolchain.errors import VerificationError
 from mlir_offload.toolchain.skew import Consumer, Skew
 from mlir_offload.toolchain.skew_rule import RuleSeverity, load_rules
+from mlir_offload.toolchain.text_skew import check_text, text_triple
 
 __all__ = ["Consumer", "SkewFinding", "check_file", "check_view"]
+
+_OBJECTS = (FileForm.ARCHIVE, FileForm.THIN_ARCHIVE, FileForm.HOST_ELF)
+_OLDEST_ABI = 15
 
 
 @dataclass(frozen=True, slots=True)
 class SkewFinding:
     """One thing in a file that its consumer would refuse or misread.
 
-    `location` is the file, with the line where it is text; `image` the device image that it is in
-    (kind, triple, architecture), empty for the file itself; `kernel` the function.
+    `location` is the file, with the member of a library and with the line where it is text; `image`
+    the device image that it is in (kind, triple, architecture), empty for the file itself; `kernel`
+    the function.
     """
 
     rule: str
@@ -34,57 +44,91 @@ class SkewFinding:
     image: str = ""
     kernel: str = ""
 
+    @property
+    def text(self) -> str:
+        """Return the message with what it is about."""
+        about = [f"image {self.image}"] if self.image else []
+        about += [f"'{self.kernel}'"] if self.kernel else []
+        return f"{': '.join((*about, self.message))}"
+
 
 def check_file(path: Path, consumer: Consumer) -> tuple[SkewFinding, ...]:
-    """Return all that the consumer would refuse or misread in a file.
+    """Return all that the consumer would refuse or misread in a file, each once.
 
     Raises InputOutputError where the file cannot be read.
     """
     with open_view(path) as view:
-        return check_view(view, str(path), consumer)
-
-
-def check_view(view: ByteView, name: str, consumer: Consumer) -> tuple[SkewFinding, ...]:
-    """Return all that the consumer would refuse or misread in a view of a whole file."""
-    found: list[SkewFinding] = []
-    if file_form(view) == FileForm.BITCODE:
-        found += _placed(_bitcode_skews(view, consumer), name, "")
-    else:
-        visit_images(
-            Path(name),
-            lambda image, content: found.extend(_image_findings(image, content, name, consumer)),
-        )
+        found = [*check_view(view, consumer)]
+        if consumer.llvm >= _OLDEST_ABI and file_form(view) in _OBJECTS:
+            found += _object_findings(path, consumer)
     return tuple(dict.fromkeys(found))
 
 
-def _image_findings(
-    image: Image, content: ByteView, name: str, consumer: Consumer
-) -> Iterator[SkewFinding]:
-    if file_form(content) == FileForm.BITCODE:
-        yield from _placed(_bitcode_skews(content, consumer), name, _image_name(image))
+def check_view(view: ByteView, consumer: Consumer) -> tuple[SkewFinding, ...]:
+    """Return what does not fit of the code in a view of a whole file, which is named as its location."""
+    check = _Check(consumer)
+    part = visit_contents(view, view.location, check.image, check.part)
+    return tuple(dict.fromkeys((*check.found, *_damages(part))))
 
 
-def _bitcode_skews(view: ByteView, consumer: Consumer) -> Iterator[Skew]:
-    for module in read_bitcode_modules(view):
-        yield from check_module(module, consumer)
+@dataclass(slots=True)
+class _Check:
+    """What has been found while the parts and images of a file are visited."""
+
+    consumer: Consumer
+    found: list[SkewFinding] = field(default_factory=list)
+
+    def part(self, form: FileForm, view: ByteView) -> None:
+        """Check a file, or a member of a library, that is a module for the host."""
+        if form is FileForm.BITCODE:
+            for module in read_bitcode_modules(view):
+                # One for a device is visited as the image that it is.
+                if not is_device_triple(module.triple):
+                    self._add(check_module(module, self.consumer), view.location, "")
+        elif form is FileForm.LLVM_IR:
+            text = view.whole().decode(errors="replace")
+            if not is_device_triple(text_triple(text)):
+                self._add(check_text(text, self.consumer), view.location, "")
+
+    def image(self, image: Image, content: ByteView) -> None:
+        """Check a device image."""
+        skews = check_image(image, file_form(content), content, self.consumer)
+        self._add(skews, content.location, _image_name(image))
+
+    def _add(self, skews: Iterable[Skew], location: str, image: str) -> None:
+        self.found += (_finding(skew, location, image) for skew in skews)
+
+
+def _object_findings(path: Path, consumer: Consumer) -> Iterator[SkewFinding]:
+    """Return what the linker wrapper would not read of objects, or lose."""
+    abi = load_abi(consumer.llvm)
+    try:
+        objects = [item for item in read_objects(path) if item.is_relocatable]
+    except VerificationError:
+        return  # which is a problem of the file, and said already
+    for item in objects:
+        for rule, findings in (
+            ("OF002", layout_findings(item, abi)),
+            ("OF008", loss_findings(item, abi)),
+        ):
+            for one in findings:
+                yield _finding(Skew(rule, {"what": one.message}), one.location, "")
+
+
+def _damages(part: Part) -> Iterator[SkewFinding]:
+    for problem in all_problems(part):
+        yield _finding(Skew("BC005", {"reason": problem.message}), part.name, "")
 
 
 def _image_name(image: Image) -> str:
+    """Return how an image is told from others; what lies there bare needs no name."""
+    if image.container is None:
+        return ""
     return " ".join(word for word in (image.kind, image.triple, image.arch) if word)
 
 
-def _placed(skews: Iterable[Skew], location: str, image: str) -> Iterator[SkewFinding]:
-    rules = load_rules()
-    for skew in skews:
-        rule = rules[skew.rule]
-        place = f"{location}:{skew.line}" if skew.line else location
-        message = rule.message.format(**skew.values)
-        yield SkewFinding(
-            rule.name,
-            rule.severity,
-            message,
-            place,
-            rule.cure.format(**skew.values),
-            image,
-            skew.function,
-        )
+def _finding(skew: Skew, location: str, image: str) -> SkewFinding:
+    rule = load_rules()[skew.rule]
+    place = f"{location}:{skew.line}" if skew.line else location
+    message, cure = (text.format(**skew.values) for text in (rule.message, rule.cure))
+    return SkewFinding(rule.name, rule.severity, message, place, cure, image, skew.function)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -62,11 +62,12 @@ class _RecordWalk:
 
     def enter(self, block: Block, function: str, depth: int = 0) -> None:
         """Look at all records of a block, and of those in it."""
-        look = {
+        looks: dict[int, Callable[[Record, str], None]] = {
             BlockId.CONSTANTS: self._constant,
             BlockId.METADATA: self._metadata,
             BlockId.FUNCTION: self._instruction,
-        }.get(block.number)
+        }
+        look = looks.get(block.number)
         for entry in BlockReader(self.stream, block):
             if isinstance(entry, Block):
                 if depth < _DEEPEST:
@@ -80,7 +81,9 @@ class _RecordWalk:
             if opcode > self._newest("cast_opcodes"):
                 self._constant_found(_CONVERSIONS.get(opcode, "a conversion"), record, function)
         elif record.code > self._newest("constant_codes"):
-            self._constant_found(_CONSTANTS.get(record.code, "of a later release"), record, function)
+            self._constant_found(
+                _CONSTANTS.get(record.code, "of a later release"), record, function
+            )
 
     def _constant_found(self, construct: str, record: Record, function: str) -> None:
         self._add("BC012", construct, function, {"code": record.code})

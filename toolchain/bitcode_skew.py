@@ -25,6 +25,7 @@ _AMD = "amdgcn"
 _NVIDIA = "nvptx"
 _ANNOTATIONS = "nvvm.annotations"
 _CODE_OBJECT_FLAGS = ("amdhsa_code_object_version", "amdgpu_code_object_version")
+_OPENMP = "__kmpc_"
 _DEVICE_LIBRARY_ABI = "__oclc_ABI_version"
 
 
@@ -37,6 +38,7 @@ def check_module(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
         yield Skew("BC001", {"epoch": module.epoch})
     yield from _code_object(module, consumer)
     yield from _conflicting_bounds(module)
+    yield from _openmp(module, consumer)
     major = llvm_major(module.producer)
     if major is not None and is_release(module.producer) and major <= consumer.llvm:
         return
@@ -120,7 +122,9 @@ def _launch_bounds(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
         return
     annotated: dict[str, set[object]] | None = None
     for function in module.functions:
-        given = [name for name in table.launch_annotations if _string(module, function, name) is not None]
+        given = [
+            name for name in table.launch_annotations if _string(module, function, name) is not None
+        ]
         if given and annotated is None:
             annotated = _annotations(module)
         lost = [
@@ -162,6 +166,20 @@ def _intrinsics(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
             skew = check_intrinsic(function.name, parameters, consumer)
             if skew is not None:
                 yield skew
+
+
+def _openmp(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
+    """Report calls of OpenMP's device runtime that are not those of the consumer's own."""
+    table = load_limits()
+    for function in module.functions:
+        if not function.is_declaration or not function.name.startswith(_OPENMP):
+            continue
+        steps = table.openmp_parameters.get(function.name)
+        expected = steps.at(consumer.llvm) if steps else 0
+        found = len(module.parameter_types(function))
+        since = table.openmp_first.get(function.name, 0)
+        if since > consumer.llvm or (expected and expected != found):
+            yield Skew("OF005", {"name": function.name, "consumer": consumer.llvm}, function.name)
 
 
 def _wide_integers(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:

@@ -50,14 +50,14 @@ def ptx_isa_for(
     Raises CompatibilityError where LLVM or ptxas does not know the architecture.
     """
     table = table or load_nvptx_table()
-    llvm = _support(table.llvm, (llvm_major, 0), "LLVM")
+    llvm = support_of(table.llvm, (llvm_major, 0), "LLVM")
     if arch not in llvm.archs:
         raise _unknown_to_llvm(table, arch, llvm_major, llvm)
     oldest = dict(table.oldest_isa)[arch]
     if cuda is None:
         return next(isa for isa in llvm.isa if isa >= oldest)
     release = (cuda.version.major, cuda.version.minor)
-    ptxas = _support(table.cuda, release, "CUDA")
+    ptxas = support_of(table.cuda, release, "CUDA")
     if arch not in ptxas.archs:
         raise _unknown_to_ptxas(table, arch, cuda, ptxas)
     newest = max((isa for isa in llvm.isa if isa <= ptxas.isa[-1]), default=0)
@@ -78,13 +78,13 @@ def supported_archs(
     Raises CompatibilityError where either is older than all that the table knows.
     """
     table = table or load_nvptx_table()
-    archs = _support(table.llvm, (llvm_major, 0), "LLVM").archs
+    archs = support_of(table.llvm, (llvm_major, 0), "LLVM").archs
     if cuda is not None:
-        archs &= _support(table.cuda, (cuda.version.major, cuda.version.minor), "CUDA").archs
+        archs &= support_of(table.cuda, (cuda.version.major, cuda.version.minor), "CUDA").archs
     return tuple(sorted(archs, key=_arch_order))
 
 
-def _support(rows: Sequence[PtxSupport], release: _Release, name: str) -> PtxSupport:
+def support_of(rows: Sequence[PtxSupport], release: _Release, name: str) -> PtxSupport:
     """Return the row of the release: the newest that is not newer."""
     matching = [row for row in rows if row.release <= release]
     if not matching:

@@ -5,6 +5,7 @@ A `Consumer` is what will read the file, a `Skew` is one thing that it would ref
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mlir_offload.toolchain.cuda import CudaToolkit
@@ -33,6 +34,6 @@ class Skew:
     """
 
     rule: str
-    values: dict[str, object] = field(default_factory=dict)
+    values: Mapping[str, object] = field(default_factory=dict)
     function: str = ""
     line: int = 0

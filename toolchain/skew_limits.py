@@ -70,6 +70,8 @@ class LimitsTable:
     launch_annotations: Mapping[str, str]
     wide_integer_since: int
     code_objects: tuple[tuple[int, CodeObjectDefault], ...]
+    openmp_parameters: Mapping[str, Steps]
+    openmp_first: Mapping[str, int]
 
     def memory_locations(self, release: int) -> tuple[str, ...]:
         """Return what the places of memory(...) stand for in a release; none before there was any."""
@@ -113,6 +115,13 @@ def parse_limits(table: Mapping[str, Any]) -> LimitsTable:
             (since, CodeObjectDefault(int(row["default"]), bool(row["reads_flag"])))
             for since, row in _ascending("code_objects", table["code_objects"])
         ),
+        openmp_parameters={
+            str(name): _counts(name, rows)
+            for name, rows in table["openmp_runtime"]["parameters"].items()
+        },
+        openmp_first={
+            str(name): int(since) for name, since in table["openmp_runtime"]["first"].items()
+        },
     )
 
 

@@ -1,0 +1,69 @@
+"""NVIDIA's drivers: which release of CUDA a version of the driver stands for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from mlir_offload.toolchain.errors import UsageError
+from mlir_offload.toolchain.tables import load_table
+
+_VERSION = re.compile(r"(\d{1,4})(?:\.(\d{1,4}))?(?:\.\d{1,4})*")
+_Pair = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class DriverTable:
+    """Pairs of the first driver of a branch and its release of CUDA, ascending."""
+
+    branches: tuple[tuple[_Pair, _Pair], ...]
+
+    def cuda_of(self, driver: str) -> _Pair | None:
+        """Return the release of CUDA that a driver brings; None for one older than all known.
+
+        Raises UsageError for what is no version of a driver.
+        """
+        version = _parsed(driver)
+        if version is None:
+            msg = f"'{driver}' is no version of a driver"
+            raise UsageError(msg, hint="write it as nvidia-smi prints it: 570.86.15")
+        known = [cuda for first, cuda in self.branches if first <= version]
+        return known[-1] if known else None
+
+    def is_newest(self, cuda: _Pair) -> bool:
+        """Return whether no newer release is known: its drivers may bring a later one."""
+        return cuda == self.branches[-1][1]
+
+    def oldest_for(self, major: int) -> str:
+        """Return the branch of the oldest driver that runs a major release of CUDA."""
+        found = (first for first, cuda in self.branches if cuda[0] >= major)
+        return str(next(found, self.branches[-1][0])[0])
+
+
+@cache
+def load_drivers() -> DriverTable:
+    """Return the table that ships with the package."""
+    return parse_drivers(load_table("mlir_offload.toolchain", "cuda_driver"))
+
+
+def parse_drivers(table: Mapping[str, Any]) -> DriverTable:
+    """Return the checked table. Raises ValueError naming what is wrong."""
+    rows = [(_parsed(str(row["driver"])), _parsed(str(row["cuda"]))) for row in table["branches"]]
+    branches = tuple((driver, cuda) for driver, cuda in rows if driver and cuda)
+    drivers, releases = [row[0] for row in branches], [row[1] for row in branches]
+    if not rows or len(branches) != len(rows):
+        msg = "cuda_driver: each branch needs a driver and a release of CUDA"
+        raise ValueError(msg)
+    if drivers != sorted(set(drivers)) or releases != sorted(set(releases)):
+        msg = "cuda_driver: the branches do not ascend"
+        raise ValueError(msg)
+    return DriverTable(branches)
+
+
+def _parsed(text: str) -> _Pair | None:
+    found = _VERSION.fullmatch(text)
+    # A branch alone (570) stands for any driver of it.
+    return (int(found[1]), int(found[2] or 9999)) if found else None
