@@ -1,4 +1,4 @@
-"""Write the tables of docs/formats.md and the manual page from the tables that the compiler reads.
+"""Write the tables of docs/formats.md, docs/rules.md and the manual page from what the compiler reads.
 
 usage: python docs/generate.py [--check]     with --check: exit status 1 where a page is out of date
 """
@@ -10,20 +10,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mlir_offload.driver.explain import render_rules
 from mlir_offload.driver.manual import render_manual
 from mlir_offload.offload.abi import offload_table
 from mlir_offload.offload.bundle_writer import bundle_table
 
 PAGE = Path(__file__).parent / "formats.md"
+RULES = Path(__file__).parent / "rules.md"
 MANUAL = Path(__file__).parent / "man" / "mlir-offload.1"
 Row = Mapping[str, Any]
 
 
 def main() -> int:
     """Write the pages, or compare them; return the exit status."""
-    made = {PAGE: filled(PAGE.read_text(encoding="utf-8")), MANUAL: render_manual()}
+    page = filled(PAGE.read_text(encoding="utf-8"))
+    made = {PAGE: page, RULES: render_rules(), MANUAL: render_manual()}
     if "--check" in sys.argv[1:]:
-        old = {path: path.read_text(encoding="utf-8") for path in made}
+        old = {path: path.read_text(encoding="utf-8") for path in made if path.exists()}
         return 0 if old == made else 1
     for path, text in made.items():
         path.write_text(text, encoding="utf-8")

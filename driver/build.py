@@ -28,6 +28,7 @@ from mlir_offload.driver.choose import (
 )
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.execute import Executor
+from mlir_offload.driver.guard import guard_inputs
 from mlir_offload.driver.inputs import (
     check_input,
     compiled_files,
@@ -92,6 +93,7 @@ def _build_with(
     check_outputs(options)
     context = _make_context(slots, options, workspace, runner)
     write_compile_commands(context)
+    guard_inputs(context)
     with withdrawn_on_failure(options):
         finished = _make(context)
         # Before the outputs: what is newer than its sources has its dependencies at hand.

@@ -223,6 +223,18 @@ def _inspect(arguments: Sequence[str], runner: ProcessRunner) -> int:
     return run_inspect(arguments, runner)
 
 
+def _check(arguments: Sequence[str], runner: ProcessRunner) -> int:
+    from mlir_offload.driver.check import run_check
+
+    return run_check(arguments, runner)
+
+
+def _explain(arguments: Sequence[str], _: ProcessRunner) -> int:
+    from mlir_offload.driver.explain import explain
+
+    return explain(arguments)
+
+
 def _extract(arguments: Sequence[str], _: ProcessRunner) -> int:
     from mlir_offload.driver.extract import run_extract
 
@@ -244,6 +256,8 @@ _VERBS: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
     **{name: partial(_hermetic, name) for name in _HERMETIC_STEPS},
     **{name: partial(_project_step, name) for name in _PROJECT_STEPS},
     "build": _build,
+    "check": _check,
+    "explain": _explain,
     "extract": _extract,
     "inspect": _inspect,
     "package": _package,

@@ -110,7 +110,11 @@ class Executor:
         journal = report().journal
         journal.note_tool(run)
         if completed.returncode != 0:
-            error = _disk_problem(completed) or diagnose(completed)
+            from mlir_offload.driver.tool_rule import explained
+
+            error = _disk_problem(completed) or explained(
+                diagnose(completed), completed, self.temporary
+            )
             journal.note_failure(error, run)
             raise error
         if completed.stderr:

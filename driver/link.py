@@ -16,6 +16,7 @@ from mlir_offload.driver.jobserver import JobSlots
 from mlir_offload.driver.link_error import diagnose_link
 from mlir_offload.driver.link_line import parse_link_line
 from mlir_offload.driver.options import CUDA_SUFFIX, as_operand
+from mlir_offload.driver.refused import diagnose_refused
 from mlir_offload.driver.report import show_note
 from mlir_offload.driver.runtime import HostRuntime, host_runtime
 from mlir_offload.driver.whole_archive import without_whole_archives
@@ -63,7 +64,8 @@ def link(context: BuildContext) -> Path:
     anchor = _make_anchor(context, finished.remaining)
     line = without_whole_archives(context, contents, _link_items(context, finished.replaced))
     command = _link_command(context, (*map(str, anchor), *line), contents, runtime, linked)
-    context.executor.tool(command, linked, diagnose=partial(diagnose_link, finished.apart))
+    diagnose = partial(diagnose_refused, context, contents, partial(diagnose_link, finished.apart))
+    context.executor.tool(command, linked, diagnose=diagnose)
     if linked.exists():
         check_coverage(linked, contents, name=str(context.options.output or "a.out"))
     return linked

@@ -59,6 +59,7 @@ class Message:
 
     `command` is the shell line that runs the tool again, `tool_status` the tool's exit status
     (negative: a signal), `error_class` and `status` what mlir-offload itself says and exits with.
+    `rule` is the rule of skew that is broken, `image` and `kernel` where in the file.
     """
 
     severity: Severity
@@ -72,6 +73,9 @@ class Message:
     details: tuple[str, ...] = ()
     error_class: str = ""
     status: int | None = None
+    rule: str = ""
+    image: str = ""
+    kernel: str = ""
 
 
 def tool_stage(completed: Completed, tool: str) -> str:
@@ -163,6 +167,7 @@ def failure_messages(error: MlirOffloadError, run: ToolRun | None) -> tuple[Mess
         main.details if main else (),
         error_class(error),
         error.exit_status,
+        error.rule,
     )
     return (message, *(other for other in said if other is not main))
 
@@ -186,6 +191,7 @@ def _error_message(error: MlirOffloadError) -> Message:
         hint=error.hint,
         error_class=error_class(error),
         status=error.exit_status,
+        rule=error.rule,
     )
 
 

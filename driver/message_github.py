@@ -19,7 +19,8 @@ def render_github(message: Message) -> str:
     """
     if message.severity is Severity.REMARK:
         return ""
-    title = f"{message.tool} ({message.stage})" if message.stage else message.tool
+    title = message.rule or message.tool
+    title = f"{title} ({message.stage})" if message.stage else title
     place = message.place
     parts = {
         "file": place.file if place else "",

@@ -25,6 +25,9 @@ def render_json(message: Message) -> str:
         "tool_status": message.tool_status,
         "details": list(message.details),
         "hint": message.hint,
+        "rule": message.rule,
+        "image": message.image,
+        "kernel": message.kernel,
         "class": message.error_class,
         "status": message.status,
     }

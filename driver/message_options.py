@@ -1,7 +1,8 @@
-"""Options that every verb takes: how to speak, and what to keep of a failure."""
+"""Options that every verb takes: how to speak, which rules count, and what to keep of a failure."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -39,6 +40,9 @@ class MessageOptions:
     verbose: bool = False
     reproduce: Path | None = None
     reproduces_crashes: bool = True
+    hidden_rules: frozenset[str] = frozenset()
+    error_rules: frozenset[str] = frozenset()
+    warnings_are_errors: bool = False
 
 
 _Apply = Callable[[MessageOptions, str], MessageOptions]
@@ -73,6 +77,23 @@ def _reproduce(options: MessageOptions, value: str) -> MessageOptions:
     return replace(options, reproduce=_named("--reproduce=", value))
 
 
+def _hide_rule(options: MessageOptions, value: str) -> MessageOptions:
+    return replace(options, hidden_rules=options.hidden_rules | {_rule("-Wno-", value)})
+
+
+def _rule_as_error(options: MessageOptions, value: str) -> MessageOptions:
+    return replace(options, error_rules=options.error_rules | {_rule("-Werror=", value)})
+
+
+def _rule(option: str, name: str) -> str:
+    from mlir_offload.toolchain.skew_rule import load_rules
+
+    if name in load_rules():
+        return name
+    msg = f"{option}{name}: there is no such rule"
+    raise UsageError(msg, hint="'mlir-offload explain' lists them")
+
+
 def _named(option: str, value: str) -> Path:
     if not value:
         msg = f"{option} names no file"
@@ -95,9 +116,14 @@ _JOINED: Mapping[str, _Apply] = {
 }
 
 
+# What follows is a rule here only if it is spelled as one is; else it is an option of clang.
+_RULES: Mapping[str, _Apply] = {"-Wno-": _hide_rule, "-Werror=": _rule_as_error}
+_RULE = re.compile(r"(-Wno-|-Werror=)([A-Z]{2,4}\d{3})")
+
+
 def known_options() -> tuple[str, ...]:
     """Return the options that every verb takes, those with a value ending in `=`."""
-    return (*_FLAGS, *_JOINED)
+    return (*_FLAGS, *_JOINED, *_RULES)
 
 
 def take_message_options(
@@ -119,12 +145,17 @@ def take_message_options(
             rest.append(word)
         else:
             options = applied
-    return replace(options, verbose="-v" in rest), tuple(rest)
+    # These are the compiler's too.
+    options = replace(options, verbose="-v" in rest, warnings_are_errors="-Werror" in rest)
+    return options, tuple(rest)
 
 
 def _applied(options: MessageOptions, word: str) -> MessageOptions | None:
     if word in _FLAGS:
         return _FLAGS[word](options, "")
+    rule = _RULE.fullmatch(word)
+    if rule is not None:
+        return _RULES[rule[1]](options, rule[2])
     name, sign, value = word.partition("=")
     apply = _JOINED.get(name + sign)
     return apply(options, value) if apply else None

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from mlir_offload.driver import __version__
 from mlir_offload.driver.message import PROGRAM, Message, Place
+from mlir_offload.toolchain.skew_rule import is_rule_name, load_rules
 from mlir_offload.translate.tool_message import Severity
 
 _SCHEMA = (
@@ -34,7 +35,7 @@ def render_sarif(messages: Sequence[Message], status: int) -> str:
             "driver": {
                 "name": PROGRAM,
                 "version": __version__,
-                "rules": [{"id": rule} for rule in rules],
+                "rules": [_described(rule) for rule in rules],
             }
         },
         "invocations": [{"executionSuccessful": status == 0, "exitCode": status}],
@@ -44,8 +45,26 @@ def render_sarif(messages: Sequence[Message], status: int) -> str:
     return json.dumps(document, indent=1)
 
 
+def _described(rule: str) -> dict[str, Any]:
+    """Return what is known of a rule: those of skew have a reason and a cure."""
+    if not is_rule_name(rule):
+        return {"id": rule}
+    found = load_rules()[rule]
+    help_text = f"{found.reason}\nCure: {found.cure}\nSource: {found.source}"
+    return {
+        "id": rule,
+        "name": found.title,
+        "shortDescription": {"text": found.title},
+        "fullDescription": {"text": found.reason},
+        "help": {"text": help_text},
+        "defaultConfiguration": {"level": _LEVELS[Severity(found.severity)]},
+    }
+
+
 def _rule(message: Message) -> str:
-    """Return what the message is an instance of: an error's class, a warning's flag, or its tool."""
+    """Return what the message is an instance of: a rule, a class, a warning's flag, or its tool."""
+    if message.rule:
+        return message.rule
     if message.error_class:
         return f"{message.error_class}-error"
     flag = _WARNING_FLAG.search(message.text)
@@ -60,6 +79,8 @@ def _result(message: Message, rules: Sequence[str]) -> dict[str, Any]:
         "tool": message.tool,
         "command": message.command,
         "toolStatus": message.tool_status,
+        "image": message.image,
+        "kernel": message.kernel,
     }
     result = {
         "ruleId": rule,

@@ -115,12 +115,18 @@ def wants_color(color: Color, environment: Mapping[str, str], *, is_terminal: bo
 
 def render_error(error: MlirOffloadError, *, verbose: bool = False, has_color: bool = False) -> str:
     """Return `location: error: message` with the cure below; what a tool said only if `verbose`."""
-    lines = [_headline(error.location or _PROGRAM, "error", error.message, has_color=has_color)]
+    text = _ruled(error.message, error.rule)
+    lines = [_headline(error.location or _PROGRAM, "error", text, has_color=has_color)]
     if error.hint:
         lines.append(f"  hint: {error.hint}")
     if verbose and isinstance(error, ToolFailedError):
         lines.extend([f"  command: {error.command}", error.stderr.rstrip("\n")])
     return "\n".join(lines)
+
+
+def _ruled(text: str, rule: str) -> str:
+    """Return the text with the name of its rule, as clang writes the option of a warning."""
+    return f"{text} [{rule}]" if rule else text
 
 
 def _headline(place: str, severity: str, text: str, *, has_color: bool) -> str:
@@ -142,7 +148,8 @@ def _render(message: Message, form: MessageFormat, *, has_color: bool) -> str:
     if form is MessageFormat.SARIF:
         return ""
     place = str(message.place or message.tool)
-    head = _headline(place, message.severity, message.text, has_color=has_color)
+    text = _ruled(message.text, message.rule)
+    head = _headline(place, message.severity, text, has_color=has_color)
     hint = (f"  hint: {message.hint}",) if message.hint else ()
     return "\n".join((head, *message.details, *hint))
 

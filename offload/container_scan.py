@@ -54,7 +54,7 @@ def scan_binaries(view: ByteView, report: Report) -> Iterator[FoundImage]:
             report(_twice_compressed(piece))
             continue
         for image in _until_damaged(iterate_binary(piece), report):
-            yield _packaged(image, piece)
+            yield packaged(image, piece)
 
 
 def scan_fatbins(view: ByteView, report: Report) -> Iterator[FoundImage]:
@@ -149,7 +149,8 @@ def _fatbin_bytes(view: ByteView) -> int:
     return max(int(header_size + size), FATBIN_HEADER.size)
 
 
-def _packaged(found: PackagedImage, piece: ByteView) -> FoundImage:
+def packaged(found: PackagedImage, piece: ByteView) -> FoundImage:
+    """Return an image of LLVM's offload binaries, which lies in a piece."""
     content = found.content
     is_inflated = file_offset(content) is None and file_offset(piece) is not None
     container = Container(

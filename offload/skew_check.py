@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlir_offload.offload.abi import load_abi
+from mlir_offload.offload.container_scan import packaged
 from mlir_offload.offload.contents import Image, Part, all_problems
 from mlir_offload.offload.contents_reader import is_device_triple, visit_contents
 from mlir_offload.offload.file_form import FileForm, file_form
 from mlir_offload.offload.link_check import layout_findings, loss_findings
-from mlir_offload.offload.objects import read_objects
+from mlir_offload.offload.objects import ObjectContents, read_objects
 from mlir_offload.offload.skew_image import check_image
 from mlir_offload.toolchain.bitcode import read_bitcode_modules
 from mlir_offload.toolchain.bitcode_skew import check_module
@@ -71,6 +72,19 @@ def check_view(view: ByteView, consumer: Consumer) -> tuple[SkewFinding, ...]:
     return tuple(dict.fromkeys((*check.found, *_damages(part))))
 
 
+def check_objects(objects: Iterable[ObjectContents], consumer: Consumer) -> tuple[SkewFinding, ...]:
+    """Return all that the consumer would refuse or misread in the images of objects, read already."""
+    found = [
+        _finding(skew, item.location, image_name(image.kind, image.triple, image.arch))
+        for item in objects
+        for image in item.images
+        for skew in check_image(
+            packaged(image, image.content).image, file_form(image.content), image.content, consumer
+        )
+    ]
+    return tuple(dict.fromkeys(found))
+
+
 @dataclass(slots=True)
 class _Check:
     """What has been found while the parts and images of a file are visited."""
@@ -93,7 +107,9 @@ class _Check:
     def image(self, image: Image, content: ByteView) -> None:
         """Check a device image."""
         skews = check_image(image, file_form(content), content, self.consumer)
-        self._add(skews, content.location, _image_name(image))
+        # What lies there bare needs no name.
+        name = image_name(image.kind, image.triple, image.arch) if image.container else ""
+        self._add(skews, content.location, name)
 
     def _add(self, skews: Iterable[Skew], location: str, image: str) -> None:
         self.found += (_finding(skew, location, image) for skew in skews)
@@ -120,15 +136,13 @@ def _damages(part: Part) -> Iterator[SkewFinding]:
         yield _finding(Skew("BC005", {"reason": problem.message}), part.name, "")
 
 
-def _image_name(image: Image) -> str:
-    """Return how an image is told from others; what lies there bare needs no name."""
-    if image.container is None:
-        return ""
-    return " ".join(word for word in (image.kind, image.triple, image.arch) if word)
+def image_name(kind: str, triple: str, arch: str) -> str:
+    """Return how an image is told from others."""
+    return " ".join(word for word in (kind, triple, arch) if word)
 
 
 def _finding(skew: Skew, location: str, image: str) -> SkewFinding:
     rule = load_rules()[skew.rule]
     place = f"{location}:{skew.line}" if skew.line else location
-    message, cure = (text.format(**skew.values) for text in (rule.message, rule.cure))
-    return SkewFinding(rule.name, rule.severity, message, place, cure, image, skew.function)
+    message = rule.message.format(**skew.values)
+    return SkewFinding(rule.name, rule.severity, message, place, rule.cure, image, skew.function)

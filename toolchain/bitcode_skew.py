@@ -78,10 +78,11 @@ def _types(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
 
 
 def _attributes(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
-    """Report each attribute once, with one of the functions that have it: those of calls have none."""
+    """Report each attribute once, with a function that has it; those of calls and declarations have none."""
     users: dict[int, str] = {}
     for function in module.functions:
-        for group in module.attributes[function.attributes].groups.values():
+        groups = module.attributes[function.attributes].groups
+        for group in groups.values() if not function.is_declaration else ():
             for one in group.attributes.values():
                 users.setdefault(id(one), function.name)
     seen: set[tuple[str, object]] = set()

@@ -8,17 +8,19 @@ from typing import ClassVar
 class MlirOffloadError(Exception):
     """Say what is wrong (`message`), where (`location`) and what to do (`hint`).
 
-    `location` is `file`, `file:line` or `file:line:column` as compilers print it.
+    `location` is `file`, `file:line` or `file:line:column` as compilers print it; `rule` the rule
+    of skew that it breaks, which `mlir-offload explain` tells more of.
     """
 
     exit_status: ClassVar[int] = 1
 
-    def __init__(self, message: str, *, hint: str = "", location: str = "") -> None:
-        """Keep the three parts apart so that every output format can show them."""
+    def __init__(self, message: str, *, hint: str = "", location: str = "", rule: str = "") -> None:
+        """Keep the parts apart so that every output format can show them."""
         super().__init__(message)
         self.message = message
         self.hint = hint
         self.location = location
+        self.rule = rule
 
 
 class SourceError(MlirOffloadError):

@@ -26,7 +26,10 @@ class RuleSeverity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule: `message` has places for the values of a case, `cure` is what its user can do."""
+    """One rule: `message` has places for the values of a case, `cure` is what its user can do.
+
+    `said` are patterns of what tools print that stop at what the rule is about.
+    """
 
     name: str
     title: str
@@ -35,6 +38,18 @@ class Rule:
     reason: str
     cure: str
     source: str
+    said: tuple[re.Pattern[str], ...] = ()
+
+
+def is_rule_name(text: str) -> bool:
+    """Return whether a word is spelled as the name of a rule is."""
+    return _NAME.fullmatch(text) is not None
+
+
+def rule_said(text: str) -> Rule | None:
+    """Return the rule of what a tool printed, None where it says nothing of skew."""
+    rules = load_rules().values()
+    return next((rule for rule in rules if any(one.search(text) for one in rule.said)), None)
 
 
 @cache
@@ -60,8 +75,8 @@ def _rule(row: Mapping[str, Any]) -> Rule:
     if not _NAME.fullmatch(name):
         msg = f"skew_rules: '{name}' is no name of a rule, which is letters and three digits"
         raise ValueError(msg)
-    if set(row) != {"id", *_FIELDS}:
-        wrong = sorted(set(row).symmetric_difference({"id", *_FIELDS}))
+    if set(row) - {"said"} != {"id", *_FIELDS}:
+        wrong = sorted((set(row) - {"said"}).symmetric_difference({"id", *_FIELDS}))
         msg = f"skew_rules: {name} lacks, or has without need, {', '.join(map(str, wrong))}"
         raise ValueError(msg)
     texts = {field: " ".join(str(row[field]).split()) for field in _FIELDS}
@@ -75,7 +90,16 @@ def _rule(row: Mapping[str, Any]) -> Rule:
         )
         raise ValueError(msg)
     _check_message(name, texts["message"])
-    return Rule(name, severity=RuleSeverity(severity), **texts)
+    said = tuple(_pattern(name, text) for text in row.get("said", ()))
+    return Rule(name, severity=RuleSeverity(severity), said=said, **texts)
+
+
+def _pattern(name: str, text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        msg = f"skew_rules: what tools say of {name} is no pattern: {error}"
+        raise ValueError(msg) from error
 
 
 def _check_message(name: str, message: str) -> None:

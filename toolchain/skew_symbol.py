@@ -11,11 +11,11 @@ def check_intrinsic(name: str, parameters: int, consumer: Consumer) -> Skew | No
     """Return what the consumer makes of a declared intrinsic, None where it knows it as it is."""
     first = load_intrinsics().first_release(name)
     if first is not None and first > consumer.llvm:
-        return Skew("BC014", {"name": name, "needed": first, "consumer": consumer.llvm}, name)
+        return Skew("BC014", {"name": name, "needed": first, "consumer": consumer.llvm})
     for known, steps in load_limits().intrinsic_parameters.items():
         if name == known or name.startswith(f"{known}."):
             expected = steps.at(consumer.llvm)
             if parameters < expected:
                 values = {"name": name, "parameters": parameters, "expected": expected}
-                return Skew("BC023", values | {"consumer": consumer.llvm}, name)
+                return Skew("BC023", values | {"consumer": consumer.llvm})
     return None

@@ -11,6 +11,7 @@ import click
 import pytest
 
 from mlir_offload.driver import configured, message_options, options, package, project
+from mlir_offload.driver.check import check
 from mlir_offload.driver.completion import render_completion
 from mlir_offload.driver.extract import extract
 from mlir_offload.driver.help import render_help
@@ -47,6 +48,8 @@ KNOWN = {
     "build": of_click(project._command) - {"--output", "--verbose"}
     | {"--no-cache"}
     | EVERYWHERE - OF_COMPILER,
+    "check": of_click(check) | EVERYWHERE - OF_COMPILER,
+    "explain": EVERYWHERE - OF_COMPILER,
     "inspect": of_click(inspect) | EVERYWHERE - OF_COMPILER,
     "extract": of_click(extract) - {"--output"} | EVERYWHERE - OF_COMPILER,
     "toolchains": of_click(toolchains) | EVERYWHERE - OF_COMPILER,

@@ -1,0 +1,128 @@
+"""Say what a release of LLVM, CUDA or a driver would refuse or misread in files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from mlir_offload.driver.choose import choose_toolkit, places_for
+from mlir_offload.driver.report import report, show_error
+from mlir_offload.driver.skew_message import counted, is_error, message_of
+from mlir_offload.offload.skew_check import SkewFinding, check_file
+from mlir_offload.toolchain.cuda import CudaToolkit
+from mlir_offload.toolchain.cuda_driver import load_drivers
+from mlir_offload.toolchain.errors import (
+    CompatibilityError,
+    MlirOffloadError,
+    ToolchainError,
+    UsageError,
+    VerificationError,
+)
+from mlir_offload.toolchain.llvm import choose_llvm, llvm_probe
+from mlir_offload.toolchain.llvm_tools import Role
+from mlir_offload.toolchain.process import Runner
+from mlir_offload.toolchain.rocm import choose_rocm
+from mlir_offload.toolchain.search import SearchPlaces, find_llvm, find_rocm
+from mlir_offload.toolchain.skew import Consumer
+
+_DAMAGED = "BC005"
+
+
+@click.command(context_settings={"help_option_names": ["--help", "-h"]})
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--llvm", default="", help="the LLVM release (22) or prefix that reads the files")
+@click.option("--for-clang", default="", help="the release, whether it is installed or not")
+@click.option("--cuda-path", default="", help="the CUDA toolkit that assembles and links")
+@click.option("--rocm-path", default="", help="the ROCm device libraries that are linked")
+@click.option("--driver", default="", help="the version of NVIDIA's driver that loads the code")
+@click.option("-Werror", "warnings_are_errors", is_flag=True, help="make errors of warnings")
+@click.pass_obj
+def check(  # noqa: PLR0913, PLR0917 (one parameter for each option)
+    runner: Runner,
+    files: tuple[Path, ...],
+    llvm: str,
+    for_clang: str,
+    cuda_path: str,
+    rocm_path: str,
+    driver: str,
+    *,
+    warnings_are_errors: bool,
+) -> int:
+    """Say what would be refused or misread in FILES, by the rules that `explain` lists.
+
+    Exit status 0 where there is no error, 4 where something does not fit, 6 where a file is damaged,
+    7 where a file cannot be read.
+    """
+    del warnings_are_errors  # read with the options of messages
+    if not files:
+        msg = "check needs a file"
+        raise UsageError(msg, hint="name bitcode, LLVM IR, objects, libraries, programs, PTX")
+    if driver:
+        load_drivers().cuda_of(driver)
+    places = places_for(llvm, cuda_path, rocm_path)
+    consumer = Consumer(
+        _release(for_clang, places, runner),
+        _toolkit(places, runner),
+        driver or None,
+        choose_rocm(find_rocm(places), places.rocm) if rocm_path else None,
+    )
+    return max((_checked(path, consumer) for path in files), default=0)
+
+
+def run_check(arguments: Sequence[str], runner: Runner) -> int:
+    """Run `mlir-offload check`; return its exit status. Raises UsageError."""
+    try:
+        status = check.main(
+            list(arguments), prog_name="mlir-offload check", standalone_mode=False, obj=runner
+        )
+    except click.UsageError as error:
+        hint = "see 'mlir-offload check --help'"
+        raise UsageError(error.format_message(), hint=hint) from error
+    return int(status or 0)
+
+
+def _release(for_clang: str, places: SearchPlaces, runner: Runner) -> int:
+    """Return the release that reads the files: the one named, or the one that would be chosen."""
+    if for_clang:
+        if not for_clang.isdecimal():
+            msg = f"--for-clang={for_clang}: not a release of LLVM"
+            raise UsageError(msg, hint="name the release that reads the files, such as 22")
+        return int(for_clang)
+    try:
+        chosen = choose_llvm(find_llvm(places), places.llvm, llvm_probe(runner), roles=[Role.LINK])
+    except ToolchainError as error:
+        error.hint += "; or name a release that need not be installed, with --for-clang="
+        raise
+    return chosen.version.major
+
+
+def _toolkit(places: SearchPlaces, runner: Runner) -> CudaToolkit | None:
+    """Return the CUDA toolkit; None where none is asked for and none is complete."""
+    try:
+        return choose_toolkit(places, runner)
+    except ToolchainError:
+        if places.cuda is not None:
+            raise
+        return None
+
+
+def _checked(path: Path, consumer: Consumer) -> int:
+    """Say what is wrong with one file; return the exit status of its class."""
+    try:
+        findings = counted(check_file(path, consumer), report().options)
+    except MlirOffloadError as error:
+        show_error(error)
+        return error.exit_status
+    for finding in findings:
+        report().add(message_of(finding))
+    return _status(findings)
+
+
+def _status(findings: Sequence[SkewFinding]) -> int:
+    errors = [finding.rule for finding in findings if is_error(finding)]
+    if not errors:
+        return 0
+    is_damaged = all(rule == _DAMAGED for rule in errors)
+    return (VerificationError if is_damaged else CompatibilityError).exit_status

@@ -1,0 +1,105 @@
+"""Say what a rule of skew is about: what is wrong, why, and what to do."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from mlir_offload.toolchain.errors import UsageError
+from mlir_offload.toolchain.skew_rule import Rule, RuleSeverity, load_rules
+
+_WIDTH = 80
+_PLACE = re.compile(r"\{(\w+)\}")
+_HEADINGS = {
+    "BC": "Bitcode",
+    "LL": "Textual IR",
+    "DL": "Data layout",
+    "NV": "NVIDIA",
+    "AM": "AMD",
+    "OF": "Containers, entries, runtimes",
+}
+_PAGE = """\
+# Rules
+
+What the tools of one release make of a file that another wrote: refused, or read wrongly in silence. The
+compiler checks what it is given by these rules before it compiles or links, and `mlir-offload check` checks any
+file. This page is made from the table `toolchain/data/skew_rules.yaml`, and says what
+`mlir-offload explain RULE` prints.
+
+An **error** is refused by the tools, or accepted and wrong; a **warning** may be right; a **note** is right as far as
+is known. `-Wno-RULE` hides a rule, `-Werror=RULE` makes an error of it, `-Werror` of all warnings.
+"""
+
+
+def explain(names: Sequence[str]) -> int:
+    """Print the rules of these names, or a list of all. Raises UsageError for a name that is none."""
+    rules = load_rules()
+    if not names:
+        lines = (f"{rule.name}  {rule.severity:7}  {rule.title}" for rule in rules.values())
+        sys.stdout.write("\n".join(lines) + "\n")
+        return 0
+    found = [_rule(name) for name in names]
+    sys.stdout.write("\n".join(_explained(rule) for rule in found))
+    return 0
+
+
+def render_rules() -> str:
+    """Return the reference page of all rules."""
+    parts = [_PAGE]
+    heading = ""
+    for rule in load_rules().values():
+        title = _HEADINGS.get(rule.name.rstrip("0123456789"), "Tools")
+        if title != heading:
+            parts.append(f"## {title}\n")
+            heading = title
+        parts.append("\n".join(_section(rule)))
+    return "\n".join(parts)
+
+
+def generic(text: str) -> str:
+    """Return a text with its places in capitals: what stands there differs from case to case."""
+    return _PLACE.sub(lambda match: match[1].upper(), text)
+
+
+def _rule(name: str) -> Rule:
+    rules = load_rules()
+    if name.upper() in rules:
+        return rules[name.upper()]
+    near = difflib.get_close_matches(name.upper(), rules, n=1)
+    msg = f"there is no rule '{name}'"
+    hint = f"did you mean {near[0]}?" if near else "'mlir-offload explain' lists them"
+    raise UsageError(msg, hint=hint)
+
+
+def _explained(rule: Rule) -> str:
+    parts = (
+        ("says", generic(rule.message)),
+        ("why", rule.reason),
+        ("cure", rule.cure),
+        *(("tools", pattern.pattern) for pattern in rule.said),
+        ("source", rule.source),
+    )
+    lines = [f"{rule.name}: {rule.title} ({rule.severity})"]
+    for label, text in parts:
+        start = f"  {label + ':':9}"
+        lines += textwrap.wrap(text, _WIDTH, initial_indent=start, subsequent_indent=" " * 11)
+    return "\n".join(lines) + "\n"
+
+
+def _section(rule: Rule) -> Iterator[str]:
+    severity = f"**{rule.severity}**" if rule.severity is RuleSeverity.ERROR else rule.severity
+    yield f"### {rule.name}: {rule.title}\n"
+    yield f"{severity}: {_escaped(generic(rule.message))}\n"
+    yield f"{_escaped(rule.reason)}\n"
+    yield f"*Cure:* {_escaped(rule.cure)}\n"
+    if rule.said:
+        yield f"*Tools say:* {', '.join(f'`{pattern.pattern}`' for pattern in rule.said)}\n"
+    yield f"*Source:* {_escaped(rule.source)}\n"
+
+
+def _escaped(text: str) -> str:
+    """Return a text so that Markdown shows it as it stands."""
+    return re.sub(r"([_*<|`])", r"\\\1", text)
