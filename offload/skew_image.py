@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 
@@ -26,6 +27,7 @@ _NVIDIA, _AMD = "nvptx", "amdgcn"
 _DEVICES = (_NVIDIA, _AMD)
 _LIBDEVICE = "__nv_"
 _OLDEST_ABI = 15
+_SM = re.compile(r"sm_\d{1,4}[af]?")
 
 
 def check_image(
@@ -111,7 +113,8 @@ def _knows_sm(arch: str, release: int) -> bool:
     if arch in known:
         return arch in supported_archs(release, None)
     # What is older than the table LLVM has always known; no release is known to have what is newer.
-    return sm_number(arch) < min(map(sm_number, known))
+    is_named = _SM.fullmatch(arch) is not None
+    return is_named and sm_number(arch) < min(map(sm_number, known))
 
 
 @cache

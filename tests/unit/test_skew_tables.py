@@ -1,0 +1,269 @@
+"""The tables of skew: complete, used, and refused where they are broken."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.bitcode_corpus import assemble
+
+from mlir_offload.driver.explain import render_rules
+from mlir_offload.toolchain.bitcode import read_bitcode
+from mlir_offload.toolchain.byte_view import memory_view
+from mlir_offload.toolchain.cuda_driver import load_drivers, parse_drivers
+from mlir_offload.toolchain.errors import UsageError
+from mlir_offload.toolchain.intrinsics import load_intrinsics, parse_intrinsics
+from mlir_offload.toolchain.ptx import load_nvptx_table
+from mlir_offload.toolchain.skew_limits import load_limits, parse_limits
+from mlir_offload.toolchain.skew_rule import load_rules, parse_rules, rule_said
+from mlir_offload.toolchain.tables import load_table
+from mlir_offload.toolchain.text_skew import load_constructs, parse_constructs
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("driver", "offload", "toolchain", "translate")
+NAME = re.compile(r'"([A-Z]{2}\d{3})"')
+
+Table = dict[str, Any]
+
+
+def table(name: str) -> Table:
+    return copy.deepcopy(load_table("mlir_offload.toolchain", name))
+
+
+def test_each_rule_is_used_and_each_name_in_the_code_is_a_rule() -> None:
+    sources = [path for folder in PACKAGES for path in (ROOT / folder).glob("*.py")]
+    named = {name for path in sources for name in NAME.findall(path.read_text(encoding="utf-8"))}
+    said = {rule.name for rule in load_rules().values() if rule.said}
+    assert named <= set(load_rules())
+    assert named | said == set(load_rules())
+
+
+def test_no_text_of_a_rule_but_its_message_has_places() -> None:
+    for rule in load_rules().values():
+        assert not any("{" in text for text in (rule.title, rule.reason, rule.cure))
+        assert not rule.message.endswith(".")
+        assert rule.title[0].islower() or rule.title.startswith(("128", "AMD", "NVIDIA", "PTX"))
+
+
+# What tools print, word for word, and the rule that it tells of.
+SAID = {
+    "error: Unknown attribute kind (102) (Producer: 'LLVM22.1.8' Reader: 'LLVM 19.1.7')": "BC010",
+    "error: Invalid attribute group entry (Producer: 'LLVM22.1.8' Reader: 'LLVM 16.0.6')": "BC011",
+    "error: Invalid record (Producer: 'LLVM22.1.8' Reader: 'LLVM 19.1.7')": "BC002",
+    "Invalid summary version 12. Version should be in the range [1-10].": "BC006",
+    "nvlink fatal   : Input file 'k.cubin' newer than toolkit: cubin not an elf?": "BC007",
+    "ptxas k.s, line 9; fatal : Parsing error near '.nvvm': syntax error": "BC014",
+    "clang-linker-wrapper: error: input module has no datalayout": "DL001",
+    "ptxas k.s, line 1; error : PTX .version 7.0 does not support .target sm_90": "NV001",
+    "LLVM ERROR: PTX version 8.8 does not support target 'sm_110'.": "NV001",
+    "ptxas k.s, line 5; fatal : Unsupported .version 8.5; current version is '7.5'": "NV002",
+    "'sm_120' is not a recognized processor for this target (ignoring processor)": "NV003",
+    "clang: error: unsupported CUDA gpu architecture: sm_120": "NV003",
+    "ptxas fatal   : Value 'sm_70' is not defined for option 'gpu-name'": "NV004",
+    "fatbinary fatal   : Unknown option '-image'": "NV007",
+    "error : Feature 'labels1 - labels2 expression in .section' requires PTX ISA .version 7.5": "NV008",
+    "Conflicting directives: .maxntid and .reqntid cannot both be specified": "NV009",
+    "nvlink error   : Undefined reference to '__nv_sqrtf' in 'k.cubin'": "NV012",
+    "clang: error: cannot find ROCm device library for ABI version 6, which requires ROCm 6.3": "AM003",
+    "error: linking module flags 'amdgpu_code_object_version': IDs have conflicting values": "AM005",
+    "'gfx1250' is not a recognized processor for this target (ignoring processor)": "AM006",
+    "LLVM ERROR: unsupported calling convention": "OF005",
+    "immarg operand has non-immediate parameter": "BC023",
+}
+
+
+@pytest.mark.parametrize("text", SAID)
+def test_the_words_of_a_tool_tell_the_rule(text: str) -> None:
+    found = rule_said(f"note: something else\n{text}\nclang: error: linker command failed")
+    assert found is not None
+    assert found.name == SAID[text]
+
+
+def test_every_rule_that_words_tell_has_words_here_and_others_tell_none() -> None:
+    assert {rule.name for rule in load_rules().values() if rule.said} == set(SAID.values())
+    for text in ("k.c:1:2: error: expected ';'", "ld.lld: error: undefined symbol: f", ""):
+        assert rule_said(text) is None
+
+
+def broken(edit: Callable[[Table], object], name: str) -> Table:
+    changed = table(name)
+    edit(changed)
+    return changed
+
+
+BROKEN_RULES: dict[str, tuple[Callable[[Table], object], str]] = {
+    "twice": (lambda t: t["rules"].append(t["rules"][0]), "BC001 is listed twice"),
+    "name": (lambda t: t["rules"][0].update(id="first"), "'first' is no name of a rule"),
+    "no name": (lambda t: t["rules"][0].pop("id"), "'None' is no name of a rule"),
+    "severity": (lambda t: t["rules"][0].update(severity="fatal"), "the severity 'fatal'"),
+    "no cure": (lambda t: t["rules"][0].pop("cure"), "BC001 lacks, or has without need, cure"),
+    "more": (lambda t: t["rules"][0].update(why="x"), "BC001 lacks, or has without need, why"),
+    "empty": (lambda t: t["rules"][0].update(reason=" "), "BC001 has an empty reason"),
+    "message": (lambda t: t["rules"][0].update(message="{epoch"), "message of BC001 is no format"),
+    "place": (lambda t: t["rules"][0].update(message="{0}"), "a place '0' that is no name"),
+    "pattern": (lambda t: t["rules"][0].update(said=["("]), "what tools say of BC001"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_RULES)
+def test_a_broken_table_of_rules_is_refused(name: str) -> None:
+    edit, expected = BROKEN_RULES[name]
+    with pytest.raises(ValueError, match=re.escape(expected)):
+        parse_rules(broken(edit, "skew_rules"))
+
+
+BROKEN_LIMITS: dict[str, tuple[Callable[[Table], object], str]] = {
+    "a list less": (lambda t: t["newest"].pop("summaries"), "summaries"),
+    "a list more": (lambda t: t["newest"].update(colours=[]), "colours"),
+    "no flag": (lambda t: t["instruction_flags"].pop("cast"), "cast"),
+    "releases": (lambda t: t["newest"]["summaries"].reverse(), "releases of summaries do not"),
+    "numbers": (
+        lambda t: t["newest"]["summaries"][1].update(newest=1),
+        "numbers of summaries do not ascend",
+    ),
+    "empty": (lambda t: t.update(code_objects=[]), "releases of code_objects do not ascend"),
+    "memory": (lambda t: t["memory_locations"][0]["locations"].remove("other"), "lack 'other'"),
+    "a place twice": (
+        lambda t: t["memory_locations"][1]["locations"].append("argmem"),
+        "name one twice",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_LIMITS)
+def test_a_broken_table_of_limits_is_refused(name: str) -> None:
+    edit, expected = BROKEN_LIMITS[name]
+    with pytest.raises(ValueError, match=expected):
+        parse_limits(broken(edit, "skew_limits"))
+
+
+BROKEN_TEXT: dict[str, tuple[Callable[[Table], object], str]] = {
+    "twice": (lambda t: t["constructs"].append(t["constructs"][0]), "is listed twice"),
+    "neither": (lambda t: t["constructs"][0].pop("since"), "needs one of since and gone"),
+    "both": (lambda t: t["constructs"][0].update(gone=20), "needs one of since and gone"),
+    "pattern": (lambda t: t["constructs"][0].update(pattern="["), "pattern of presplitcoroutine"),
+    "group": (lambda t: t["constructs"][0].update(pattern="(x)"), "has a group"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_TEXT)
+def test_a_broken_table_of_text_is_refused(name: str) -> None:
+    edit, expected = BROKEN_TEXT[name]
+    with pytest.raises(ValueError, match=expected):
+        parse_constructs(broken(edit, "ir_text"))
+
+
+def test_broken_tables_of_intrinsics_are_refused() -> None:
+    for first, expected in (
+        ({15: "llvm.a", 16: "llvm.a"}, "llvm.a is listed twice"),
+        ({15: "nvvm.a"}, "nvvm.a does not begin with llvm."),
+        ({15: "llvm.a", 16: "llvm.a$"}, "with and without its mark"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(expected)):
+            parse_intrinsics({"first": first, "overloaded": {}})
+
+
+def test_an_intrinsic_is_known_by_its_name_its_overloads_and_all_below_it() -> None:
+    first = {20: "llvm.nvvm.tcgen05 llvm.exp9$"}
+    known = parse_intrinsics({"first": first, "overloaded": {19: "llvm.lane"}})
+    expected = {
+        "llvm.nvvm.tcgen05.alloc.cg1": 20,
+        "llvm.nvvm.tcgen05": 20,
+        "llvm.nvvm.tcgen050": None,
+        "llvm.exp9.v4f32": 20,
+        "llvm.exp9.more": None,
+        "llvm.lane": None,
+        "llvm.lane.i32": 19,
+        "llvm.lane.p0": 19,
+        "llvm.lane64": None,
+        "llvm.": None,
+        "": None,
+    }
+    assert {name: known.first_release(name) for name in expected} == expected
+
+
+LIBRARIES = {
+    16: ("libLLVM-16.so",),
+    19: ("libLLVM-19.so", "libLLVM.so.19.1"),
+    22: ("libLLVM-22.so", "libLLVM.so.22.1"),
+}
+
+
+@cache
+def names_in(release: int) -> frozenset[str]:
+    """Return the names of the intrinsics that LLVM itself has in its table, by its library."""
+    folders = (f"/usr/lib/llvm-{release}/lib", "/usr/lib/x86_64-linux-gnu")
+    paths = (Path(folder, name) for folder in folders for name in LIBRARIES[release])
+    library = next((path for path in paths if path.exists()), None)
+    if library is None:
+        pytest.skip(f"no library of LLVM {release}")
+    found = re.findall(rb"\0(llvm\.(?:nvvm|amdgcn)\.[\w.]+)(?=\0)", library.read_bytes())
+    return frozenset(name.decode() for name in found)
+
+
+@pytest.mark.parametrize("release", [16, 19, 22])
+def test_the_releases_of_intrinsics_are_those_that_have_them(release: int) -> None:
+    names = names_in(release)
+    assert len(names) > 2000
+    table = load_intrinsics()
+    late = [name for name in names if (table.first_release(name) or 0) > release]
+    assert late == []
+    # What AMDGPU calls its own variables of shared memory looks like an intrinsic too.
+    newer = {name for name in names_in(22) - names if name.startswith("llvm.nvvm.")}
+    unknown = [name for name in newer if (table.first_release(name) or 0) <= release]
+    assert unknown == []
+
+
+@pytest.mark.llvm(22)
+def test_the_attributes_have_the_names_that_llvm_gives_them() -> None:
+    spelled = {"range": "range(i32 0, 4)", "memory": "memory(none)", "nofpclass": "nofpclass(nan)"}
+    spelled |= {"initializes": "initializes((0, 4))", "captures": "captures(none)"}
+    types = {"range": "i32", "nofpclass": "float", "noext": "i32"}
+    parameters = {"writable", "dead_on_unwind", "initializes", "dead_on_return", "captures", *types}
+    for kind, name in load_limits().attribute_names.items():
+        words = spelled.get(name, name + (" noinline" if name == "optdebug" else ""))
+        is_parameter = name in parameters
+        text = f"declare void @f({types.get(name, 'ptr')} {words})" if is_parameter else ""
+        text = text or f"declare void @f() {words}"
+        module = read_bitcode(memory_view(assemble(22, text + "\n")))
+        groups = module.attributes.groups()
+        assert kind in {one.kind for group in groups for one in group.attributes.values()}, name
+
+
+def test_each_construct_of_text_and_each_rule_stands_in_the_documentation() -> None:
+    page = render_rules()
+    assert all(f"### {name}: " in page for name in load_rules())
+    assert len(load_constructs()) > 50
+
+
+def test_a_driver_stands_for_the_cuda_release_of_its_branch() -> None:
+    drivers = load_drivers()
+    assert drivers.cuda_of("570.86.15") == (12, 8)
+    assert drivers.cuda_of("570") == (12, 8)
+    assert drivers.cuda_of("450.35") is None
+    assert drivers.cuda_of("535.54.03") == (12, 2)
+    assert (drivers.oldest_for(11), drivers.oldest_for(12), drivers.oldest_for(13)) == (
+        "450",
+        "525",
+        "580",
+    )
+    known = {row.release for row in load_nvptx_table().cuda}
+    assert {cuda for _, cuda in drivers.branches if cuda >= (11, 8)} <= known
+    with pytest.raises(UsageError, match="'new' is no version of a driver"):
+        drivers.cuda_of("new")
+
+
+def test_broken_tables_of_drivers_are_refused() -> None:
+    good = table("cuda_driver")["branches"]
+    for branches, expected in (
+        ([*good, good[0]], "do not ascend"),
+        ([{"driver": "x", "cuda": "12.0"}], "needs a driver"),
+        ([], "needs a driver"),
+    ):
+        with pytest.raises(ValueError, match=expected):
+            parse_drivers({"branches": branches})
