@@ -3,7 +3,7 @@
 All modules of the corpus (tests/integration/skew), as each installed release of LLVM writes them, are given
 to every other. The table goes to tests/golden/skew/matrix.csv, the figures to docs/skew.md.
 
-usage: python tests/bench/skew_matrix.py [--write] [--only REGEX] [--jobs N] [--show]
+usage: python tests/bench/skew_matrix.py [--write] [--checker] [--only REGEX] [--jobs N] [--show]
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / ".importroot")]
 from support.bitcode_identity import identity_differences  # noqa: E402
 from support.skew_corpus import Case, all_cases, make_module  # noqa: E402
 from support.skew_figures import Standing, replace_figures, standing  # noqa: E402
-from support.skew_matrix import GOLDEN, Row, measure, sort_rows, write_rows  # noqa: E402
+from support.skew_matrix import GOLDEN, Row, measure, read_rows, recheck, sort_rows, write_rows  # noqa: E402
 
 DOCUMENT = ROOT / "docs" / "skew.md"
 
 
-def measure_all(only: str, jobs: int, folder: Path) -> list[Row]:
-    """Return the rows of all cases whose names have a match; print the files that are misread."""
+def measure_all(only: str, jobs: int, folder: Path, known: list[Row]) -> list[Row]:
+    """Return the rows of all cases whose names have a match; print the files that are misread.
+
+    Where rows are known already only the checker is asked again.
+    """
     cases = [case for name, case in all_cases().items() if re.search(only, name)]
     pairs = [(case, release) for case in cases for release in case.releases]
 
@@ -37,7 +40,7 @@ def measure_all(only: str, jobs: int, folder: Path) -> list[Row]:
         if "bc" in module.case.forms:
             for difference in identity_differences(module.form("bc"), module.release):
                 say(f"{module.name} is read otherwise than by llvm-bcanalyzer: {difference}")
-        return list(measure(module))
+        return list(recheck(module, known) if known else measure(module))
 
     with ThreadPoolExecutor(jobs) as pool:
         rows = [row for rows in pool.map(run, pairs) for row in rows]
@@ -70,9 +73,12 @@ def main() -> None:
     parser.add_argument("--only", default="", metavar="REGEX", help="only cases that match")
     parser.add_argument("--jobs", type=int, default=2, metavar="N")
     options = parser.parse_args()
+    if options.write and options.only:
+        parser.error("--write takes the whole corpus")
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        rows = measure_all(options.only, options.jobs, Path(folder))
+        known = read_rows(GOLDEN) if options.checker else []
+        rows = measure_all(options.only, options.jobs, Path(folder), known)
     say(f"{sum(len(row.cells) for row in rows)} pairs in {time.monotonic() - begin:.0f} s")
     if options.show:
         show(rows)

@@ -58,7 +58,8 @@ def replace_figures(document: str, rows: Sequence[Row]) -> str:
 
 def render_figures(rows: Sequence[Row]) -> str:
     """Return all tables."""
-    return "\n\n".join((_render_standings(rows), _render_majors(rows), _render_rules(rows)))
+    parts = (_render_standings, _render_exceptions, _render_majors, _render_rules)
+    return "\n\n".join(part(rows) for part in parts)
 
 
 def _render_standings(rows: Sequence[Row]) -> str:
@@ -72,6 +73,21 @@ def _render_standings(rows: Sequence[Row]) -> str:
     lines = [(meaning, *numbers[outcome]) for outcome, meaning in _MEANINGS.items()]
     sums = map(sum, zip(*numbers.values(), strict=True))
     return _table(("what the tools do", "pairs", *kinds), [*lines, ("all", *sums)])
+
+
+def _render_exceptions(rows: Sequence[Row]) -> str:
+    """Return each module that is missed or flagged without need."""
+    found: dict[tuple[str, str, str, int], list[str]] = {}
+    for row, cell in _pairs(rows):
+        how = standing(cell)
+        if how in {Standing.MISSED, Standing.FALSE_ALARM}:
+            key = (how, str(cell.outcome), f"{row.module}.{row.form}", row.producer)
+            found.setdefault(key, []).append(str(cell.consumer))
+    lines = [
+        (name, f"{one} to {', '.join(to)}", how, what)
+        for (how, what, name, one), to in found.items()
+    ]
+    return _table(("module", "LLVM", "checker", "tools"), lines)
 
 
 def _render_majors(rows: Sequence[Row]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from support.bitcode_corpus import RELEASES
@@ -55,10 +55,25 @@ def measure(module: Module) -> Iterator[Row]:
 
 def _measure_cell(module: Module, form: str, consumer: int) -> Cell:
     verdict = judge(module, form, consumer, module.folder)
-    found = check_file(module.form(form), Consumer(llvm=consumer))
-    rules = sorted({one.rule for one in found if one.severity is RuleSeverity.ERROR})
     outcome, evidence = (verdict.outcome, verdict.evidence) if verdict else (None, "")
-    return Cell(consumer, outcome, tuple(rules), evidence)
+    return Cell(consumer, outcome, _find_errors(module, form, consumer), evidence)
+
+
+def recheck(module: Module, rows: Iterable[Row]) -> Iterator[Row]:
+    """Ask only the checker again about the rows of a module."""
+    for row in rows:
+        if (row.module, row.producer) == (module.case.name, module.release):
+            cells = (
+                replace(cell, rules=_find_errors(module, row.form, cell.consumer))
+                for cell in row.cells
+            )
+            yield replace(row, cells=tuple(cells))
+
+
+def _find_errors(module: Module, form: str, consumer: int) -> tuple[str, ...]:
+    """Return the rules of the errors that the checker finds."""
+    found = check_file(module.form(form), Consumer(llvm=consumer))
+    return tuple(sorted({one.rule for one in found if one.severity is RuleSeverity.ERROR}))
 
 
 def write_rows(path: Path, rows: Iterable[Row]) -> None:

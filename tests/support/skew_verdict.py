@@ -12,13 +12,15 @@ from subprocess import CompletedProcess
 
 from support.bitcode_corpus import tool
 from support.cuda_tools import cuda_root
-from support.skew_corpus import OBJECT, Case, Module
+from support.skew_corpus import ARCHS, OBJECT, Case, Module, make_module
 from support.skew_fingerprint import Fingerprint, read_fingerprint
 from support.skew_link import link
 from support.tool_call import call, first_error
 
 _LOST_CONSTANT = re.compile(r"\b(?:undef|poison)\b")
 _CODE_OBJECT = re.compile(r'"amd\w+_code_object_version", i32 (\d+)00\b')
+_RECORDED_ABI = re.compile(r"^code object of ABI (\d+)\n", re.MULTILINE)
+_RUNTIME_CALL = re.compile(r"^declare [^@]*@(__kmpc_\w+)\((.*)\)", re.MULTILINE)
 _UNKNOWN_CPU = "is not a recognized processor"
 
 
@@ -77,25 +79,38 @@ def _compare(
     lost = expected.fingerprint.lost(product.fingerprint)
     gained = expected.fingerprint.gained(product.fingerprint)
     unknown = [one for one in product.fingerprint.fixed if one.startswith("call of llvm")]
-    constants = _lost_constants(module, form, consumer)
+    refusal, constants = _read_constants(module, form, consumer)
+    if refusal:
+        return Verdict(Outcome.READER, refusal)
+    constants = "; ".join([constants, *_other_runtime(module, consumer)]).strip("; ")
     if lost or unknown or constants or product.message:
         words = [product.message, constants, *(f"lost: {one}" for one in lost), *unknown]
         return Verdict(Outcome.WRONG, "; ".join(word for word in words if word))
     if product.later and not expected.later:
         return Verdict(Outcome.LATER, product.later)
-    asked = _CODE_OBJECT.search(_text(module)) if module.case.target == "amdgpu" else None
-    if asked and asked[1] != product.fingerprint.code_object:
-        found = product.fingerprint.code_object
-        return Verdict(Outcome.WRONG, f"code object version {found} in place of {asked[1]}")
-    if not asked and expected.fingerprint.code_object != product.fingerprint.code_object:
-        versions = f"{expected.fingerprint.code_object} -> {product.fingerprint.code_object}"
-        return Verdict(Outcome.OTHER_ABI, f"code object version {versions}")
+    abi = _judge_abi(module, expected.fingerprint.code_object, product.fingerprint.code_object)
+    if abi:
+        return abi
     if gained or expected.fingerprint.free != product.fingerprint.free:
         changed = (expected.fingerprint.free - product.fingerprint.free) + (
             product.fingerprint.free - expected.fingerprint.free
         )
         return Verdict(Outcome.DIFFERS, "; ".join([*changed, *gained]))
     return Verdict(Outcome.SAME)
+
+
+def _judge_abi(module: Module, expected: str, found: str) -> Verdict | None:
+    """Compare the version of AMD's code object with what the module asks for, or its producer has."""
+    asked = ""
+    if module.case.target == "amdgpu":
+        flag = _CODE_OBJECT.search(_text(module))
+        asked = flag[1] if flag else ""
+    elif b"_code_object_version" in module.form(module.case.forms[0]).read_bytes():
+        asked = expected
+    if found == (asked or expected):
+        return None
+    outcome = Outcome.WRONG if asked else Outcome.OTHER_ABI
+    return Verdict(outcome, f"code object version {found} in place of {asked or expected}")
 
 
 @cache
@@ -144,8 +159,9 @@ def _link_program(module: Module, consumer: int, output: Path) -> _Product:
 def _run(program: Path) -> _Product:
     ran = call(str(program))
     program.unlink()
-    words = f"exit status {ran.returncode}, output {ran.stdout!r}"
-    return _Product(Fingerprint(Counter([words]), Counter()))
+    versions = _RECORDED_ABI.findall(ran.stdout)
+    words = f"exit status {ran.returncode}, output {_RECORDED_ABI.sub('', ran.stdout)!r}"
+    return _Product(Fingerprint(Counter([words]), Counter(), " ".join(versions)))
 
 
 def _refusal(path: Path, consumer: int, done: CompletedProcess[str]) -> _Product:
@@ -162,7 +178,9 @@ def _judge_reading(module: Module, form: str, consumer: int) -> Verdict | None:
     message = _read(module.form(form), consumer)
     if message:
         return Verdict(Outcome.READER, message)
-    constants = _lost_constants(module, form, consumer)
+    refusal, constants = _read_constants(module, form, consumer)
+    if refusal:
+        return Verdict(Outcome.READER, refusal)
     return Verdict(Outcome.WRONG, constants) if constants else None
 
 
@@ -173,15 +191,42 @@ def _read(path: Path, consumer: int) -> str:
     return first_error(done.stderr) if done.returncode != 0 else ""
 
 
-def _lost_constants(module: Module, form: str, consumer: int) -> str:
-    """Say how many constants became undefined: that a program still runs would be luck."""
+def _read_constants(module: Module, form: str, consumer: int) -> tuple[str, str]:
+    """Say with what words the reader refuses bitcode, and how many constants became undefined.
+
+    That a program still runs with these would be luck. (`clang -x ir` passes over summaries for link-time
+    optimisation, which all other tools read.)
+    """
     if form != "bc" or consumer >= module.release:
-        return ""
+        return "", ""
     done = call(tool(consumer, "llvm-dis"), str(module.form("bc")), "-o", "-")
+    if done.returncode != 0:
+        return first_error(done.stderr), ""
     before = _LOST_CONSTANT.findall(_without_names(_text(module)))
     after = _LOST_CONSTANT.findall(_without_names(done.stdout))
     count = len(after) - len(before)
-    return f"{count} constants became undefined" if count > 0 else ""
+    return "", f"{count} constants became undefined" if count > 0 else ""
+
+
+def _other_runtime(module: Module, consumer: int) -> list[str]:
+    """Return what device code of OpenMP calls otherwise than the consumer's own, whose library it meets."""
+    if not module.case.maker.startswith("clang-openmp") or module.case.target not in ARCHS:
+        return []
+    own = make_module(module.case, consumer, module.folder)
+    calls, known = (_runtime_calls(_text(one)) for one in (module, own))
+    return [
+        f"{name}({types}) is ({known[name]}) in LLVM {consumer}"
+        for name, types in calls.items()
+        if known.get(name, types) != types
+    ]
+
+
+def _runtime_calls(text: str) -> dict[str, str]:
+    """Return the types of the parameters of what OpenMP's library has, without their attributes."""
+    return {
+        name: " ".join(word.split()[0] for word in parameters.split(",") if word)
+        for name, parameters in _RUNTIME_CALL.findall(text)
+    }
 
 
 def _text(module: Module) -> str:

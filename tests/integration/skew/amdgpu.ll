@@ -81,12 +81,6 @@ define amdgpu_kernel void @kernel(ptr addrspace(1) %p, i32 %x) {
   store i32 %v, ptr addrspace(1) %p
   ret void
 }
-;--- intrinsic_unknown since=20
-declare void @llvm.amdgcn.does.not.exist(i32)
-define amdgpu_kernel void @kernel() {
-  call void @llvm.amdgcn.does.not.exist(i32 0)
-  ret void
-}
 ;--- atomic_attribute until=19
 define amdgpu_kernel void @kernel(ptr addrspace(1) %p) "amdgpu-unsafe-fp-atomics"="true" {
   %a = atomicrmw fadd ptr addrspace(1) %p, float 1.0 syncscope("agent") monotonic

@@ -26,7 +26,8 @@ int main(int argc, char **argv) {
   struct wide copy[3];
   __builtin_memcpy(copy, table, sizeof copy);
   __int128 value = take(copy, argc);
-  printf("%d %d\n", (int)sizeof copy, (int)(value >> 64));
+  int begin = (int)((char *)&copy[argc].i - (char *)copy);
+  printf("%d %d %d\n", (int)sizeof copy, begin, (int)(value >> 64));
   return (int)take(copy, 2) + (int)value;
 }
 //--- pointers

@@ -28,10 +28,21 @@ define i32 @main() {
   ret i32 %v
 }
 ;--- gep_nuw since=19
+; Older readers take any flag for inbounds, which promises that nothing but null plus zero is null.
+@base = internal global ptr null
+define i32 @main(i32 %argc) {
+  %q = load volatile ptr, ptr @base
+  %n = zext i32 %argc to i64
+  %p = getelementptr nuw i8, ptr %q, i64 %n
+  %is_null = icmp eq ptr %p, null
+  %v = select i1 %is_null, i32 1, i32 5
+  ret i32 %v
+}
+;--- gep_inbounds_nuw since=19
 define i32 @main(i32 %argc) {
   %a = alloca [4 x i32]
   %i = zext i32 %argc to i64
-  %p = getelementptr nuw i32, ptr %a, i64 %i
+  %p = getelementptr inbounds nuw i32, ptr %a, i64 %i
   store i32 11, ptr %p
   %v = load i32, ptr %p
   ret i32 %v
@@ -87,10 +98,17 @@ define i32 @main() {
 }
 attributes #0 = { noinline nounwind willreturn argmemonly readonly }
 ;--- memory_target since=22
-declare void @outside() memory(target_mem0: read)
+; Older readers find no effect at all, and drop the call.
+declare void @exit(i32)
+define void @leave(i32 %v) #0 {
+  call void @exit(i32 %v)
+  ret void
+}
 define i32 @main() {
+  call void @leave(i32 7)
   ret i32 0
 }
+attributes #0 = { noinline nounwind willreturn optnone memory(target_mem0: readwrite) }
 ;--- wide_layout
 @table = internal global [2 x { i8, i128 }] [{ i8, i128 } { i8 1, i128 2 }, { i8, i128 } { i8 3, i128 4 }]
 define i32 @main() {

@@ -111,12 +111,6 @@ define ptx_kernel void @kernel() {
   call void @llvm.nvvm.barrier.cta.sync.aligned.count(i32 1, i32 64)
   ret void
 }
-;--- intrinsic_unknown since=20
-declare void @llvm.nvvm.does.not.exist(i32)
-define ptx_kernel void @kernel() {
-  call void @llvm.nvvm.does.not.exist(i32 0)
-  ret void
-}
 ;--- special_registers
 declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()
 declare i32 @llvm.nvvm.shfl.sync.bfly.i32(i32, i32, i32, i32)

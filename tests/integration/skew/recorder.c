@@ -1,8 +1,27 @@
 /* Stands for the HIP runtime where only registration is of interest: prints what is registered. */
+#include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
-void **__hipRegisterFatBinary(void *wrapper) {
-  (void)wrapper;
+enum { EI_ABIVERSION = 8, MAGIC_BYTES = 24 };
+
+typedef struct {
+  uint32_t magic, version;
+  const char *bundle;
+} fat_binary;
+
+/* Prints the ABI version of each code object: clang/docs/ClangOffloadBundler.rst. */
+void **__hipRegisterFatBinary(const fat_binary *wrapper) {
+  const char *at = wrapper->bundle + MAGIC_BYTES;
+  uint64_t count, place[3];
+  memcpy(&count, at, sizeof count);
+  at += sizeof count;
+  for (; count; count--) {
+    memcpy(place, at, sizeof place);
+    if (place[1] > EI_ABIVERSION)
+      printf("code object of ABI %d\n", wrapper->bundle[place[0] + EI_ABIVERSION]);
+    at += sizeof place + place[2];
+  }
   return 0;
 }
 void __hipUnregisterFatBinary(void **handle) { (void)handle; }
