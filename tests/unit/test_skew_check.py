@@ -20,10 +20,15 @@ from mlir_offload.toolchain.skew import Consumer
 from mlir_offload.toolchain.skew_rule import RuleSeverity
 from mlir_offload.toolchain.version import ToolVersion
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden"
-CUBINS, ENTRIES = GOLDEN / "cubin", GOLDEN / "entries"
+CUBINS = Path(__file__).resolve().parents[1] / "golden" / "cubin"
 LAYOUT = 'target datalayout = "e-i64:64-i128:128-v16:16-v32:32-n16:32:64"\n'
 SM_90 = (("arch", "sm_90"), ("triple", "nvptx64-nvidia-cuda"))
+ENTRY = """
+%entry = type { i64, i16, i16, i32, ptr, ptr, i64, i64, ptr }
+@name = internal constant [2 x i8] c"k\\00", section ".llvm.rodata.offloading"
+@stub = global i8 0
+@e = weak constant %entry { i64 0, i16 1, i16 2, i32 0, ptr @stub, ptr @name, i64 0, i64 0, ptr null }, section "llvm_offload_entries", align 8
+"""
 PTX = ".version {version}\n.target {target}\n.address_size 64\n.visible .entry k()\n{{\nret;\n}}\n"
 
 
@@ -252,9 +257,8 @@ def test_the_old_way_to_call_fatbinary_is_a_warning() -> None:
 @pytest.mark.llvm(22)
 def test_entries_and_images_that_the_wrapper_does_not_read_are_told(tmp_path: Path) -> None:
     path = tmp_path / "e.o"
-    subprocess.run(
-        [tool(22, "clang"), "-w", "-c", str(ENTRIES / "cuda.22.ll"), "-o", str(path)], check=True
-    )
+    command = [tool(22, "clang"), "-w", "-x", "ir", "-c", "-", "-o", str(path)]
+    subprocess.run(command, input=ENTRY.encode(), check=True)
     assert errors([*check_file(path, Consumer(19))]) == ["OF002"]
     assert check_file(path, Consumer(22)) == ()
     lost = host_object(packaged(ptx("7.8", "sm_90"), kind=1), tmp_path)

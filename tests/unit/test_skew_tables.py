@@ -55,6 +55,7 @@ SAID = {
     "error: Unknown attribute kind (102) (Producer: 'LLVM22.1.8' Reader: 'LLVM 19.1.7')": "BC010",
     "error: Invalid attribute group entry (Producer: 'LLVM22.1.8' Reader: 'LLVM 16.0.6')": "BC011",
     "error: Invalid record (Producer: 'LLVM22.1.8' Reader: 'LLVM 19.1.7')": "BC002",
+    "clang-linker-wrapper: error: Malformed block": "BC005",
     "Invalid summary version 12. Version should be in the range [1-10].": "BC006",
     "nvlink fatal   : Input file 'k.cubin' newer than toolkit: cubin not an elf?": "BC007",
     "ptxas k.s, line 9; fatal : Parsing error near '.nvvm': syntax error": "BC014",
