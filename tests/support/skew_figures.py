@@ -58,8 +58,13 @@ def replace_figures(document: str, rows: Sequence[Row]) -> str:
 
 def render_figures(rows: Sequence[Row]) -> str:
     """Return all tables."""
-    parts = (_render_standings, _render_exceptions, _render_majors, _render_rules)
-    return "\n\n".join(part(rows) for part in parts)
+    parts = {
+        "What the checker says": _render_standings,
+        "What it misses, or flags without need": _render_exceptions,
+        "Who reads whose modules": _render_majors,
+        "Which rules find it": _render_rules,
+    }
+    return "\n\n".join(f"### {title}\n\n{part(rows)}" for title, part in parts.items())
 
 
 def _render_standings(rows: Sequence[Row]) -> str:
