@@ -1,0 +1,130 @@
+"""The figures of the matrix: how often the checker is right, and the tables of the document."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+
+from support.bitcode_corpus import RELEASES
+from support.skew_matrix import Cell, Row
+from support.skew_verdict import Outcome
+
+_BEGIN, _END = "<!-- figures: tests/bench/skew_matrix.py -->", "<!-- end of the figures -->"
+_RIGHT = (Outcome.SAME, Outcome.DIFFERS, Outcome.OTHER_ABI)
+_MEANINGS = {
+    Outcome.SAME: "accepted, the same",
+    Outcome.DIFFERS: "accepted, other instructions",
+    Outcome.OTHER_ABI: "accepted, another version of AMD's ABI where none was asked for",
+    Outcome.READER: "refused by the reader or the verifier",
+    Outcome.BACK_END: "refused by the back end",
+    Outcome.LATER: "refused by ptxas or the linker",
+    Outcome.WRONG: "accepted, and wrong",
+}
+
+
+class Standing(StrEnum):
+    """How the checker does on a pair."""
+
+    RIGHT = "right"
+    CAUGHT = "caught"
+    # Refused aloud by the consumer's own reader, which is asked in such cases.
+    READER = "left to the reader"
+    MISSED = "missed"
+    FALSE_ALARM = "false alarm"
+
+
+def standing(cell: Cell) -> Standing | None:
+    """Return how the checker does on a pair; None where there is no verdict."""
+    if cell.outcome is None:
+        return None
+    if cell.outcome in _RIGHT:
+        # Another ABI is what a rule may forbid, and what a user may want.
+        alarm = bool(cell.rules) and cell.outcome is not Outcome.OTHER_ABI
+        return Standing.FALSE_ALARM if alarm else Standing.RIGHT
+    if cell.rules:
+        return Standing.CAUGHT
+    return Standing.READER if cell.outcome is Outcome.READER else Standing.MISSED
+
+
+def replace_figures(document: str, rows: Sequence[Row]) -> str:
+    """Return the document with the figures of these rows."""
+    figures = f"{_BEGIN}\n\n{render_figures(rows)}\n\n{_END}"
+    return re.sub(
+        f"{re.escape(_BEGIN)}.*?{re.escape(_END)}", lambda _: figures, document, flags=re.DOTALL
+    )
+
+
+def render_figures(rows: Sequence[Row]) -> str:
+    """Return all tables."""
+    parts = {
+        "What the checker says": _render_standings,
+        "What it misses, or flags without need": _render_exceptions,
+        "Who reads whose modules": _render_majors,
+        "Which rules find it": _render_rules,
+    }
+    return "\n\n".join(f"### {title}\n\n{part(rows)}" for title, part in parts.items())
+
+
+def _render_standings(rows: Sequence[Row]) -> str:
+    counts = Counter((cell.outcome, standing(cell)) for _, cell in _pairs(rows))
+    kinds = (Standing.CAUGHT, Standing.READER, Standing.MISSED, Standing.FALSE_ALARM)
+    totals = Counter(cell.outcome for _, cell in _pairs(rows))
+    numbers = {
+        outcome: (totals[outcome], *(counts[outcome, kind] for kind in kinds))
+        for outcome in _MEANINGS
+    }
+    lines = [(meaning, *numbers[outcome]) for outcome, meaning in _MEANINGS.items()]
+    sums = map(sum, zip(*numbers.values(), strict=True))
+    return _table(("what the tools do", "pairs", *kinds), [*lines, ("all", *sums)])
+
+
+def _render_exceptions(rows: Sequence[Row]) -> str:
+    """Return each module that is missed or flagged without need."""
+    found: dict[tuple[str, str, str, int], list[str]] = {}
+    for row, cell in _pairs(rows):
+        how = standing(cell)
+        if how in {Standing.MISSED, Standing.FALSE_ALARM}:
+            key = (how, str(cell.outcome), f"{row.module}.{row.form}", row.producer)
+            found.setdefault(key, []).append(str(cell.consumer))
+    lines = [
+        (name, f"{one} to {', '.join(to)}", how, what)
+        for (how, what, name, one), to in found.items()
+    ]
+    return _table(("module", "LLVM", "checker", "tools"), lines)
+
+
+def _render_majors(rows: Sequence[Row]) -> str:
+    """Return who reads whose modules: accepted and right, of all."""
+    makers = sorted({(row.module.partition("-")[0], row.producer) for row in rows})
+    lines = []
+    for maker, producer in makers:
+        own = [
+            row for row in rows if (row.module.partition("-")[0], row.producer) == (maker, producer)
+        ]
+        lines.append((f"{maker} {producer}", *(_accepted(own, consumer) for consumer in RELEASES)))
+    return _table(("producer", *(f"to {release}" for release in RELEASES)), lines)
+
+
+def _accepted(rows: Sequence[Row], consumer: int) -> str:
+    outcomes = Counter(cell.outcome for _, cell in _pairs(rows) if cell.consumer == consumer)
+    right, wrong = sum(outcomes[one] for one in _RIGHT), outcomes[Outcome.WRONG]
+    return f"{right} of {outcomes.total()}" + (f", {wrong} wrong" if wrong else "")
+
+
+def _render_rules(rows: Sequence[Row]) -> str:
+    silent, loud = Counter[str](), Counter[str]()
+    for _, cell in _pairs(rows):
+        (silent if cell.outcome is Outcome.WRONG else loud).update(cell.rules)
+    lines = [(rule, silent[rule], loud[rule]) for rule in sorted({*silent, *loud})]
+    return _table(("rule", "of pairs that are wrong in silence", "of others"), lines)
+
+
+def _pairs(rows: Iterable[Row]) -> Iterator[tuple[Row, Cell]]:
+    return ((row, cell) for row in rows for cell in row.cells if cell.outcome is not None)
+
+
+def _table(head: Sequence[object], lines: Iterable[Sequence[object]]) -> str:
+    rule = ["---"] + ["---:"] * (len(head) - 1)
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in (head, rule, *lines))

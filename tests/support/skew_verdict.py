@@ -1,0 +1,251 @@
+"""What the real tools of a release make of a module that another one wrote."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from subprocess import CompletedProcess
+
+from support.bitcode_corpus import tool
+from support.cuda_tools import cuda_root
+from support.skew_corpus import ARCHS, OBJECT, Case, Module, make_module
+from support.skew_fingerprint import Fingerprint, read_fingerprint
+from support.skew_link import link
+from support.tool_call import call, first_error
+
+_LOST_CONSTANT = re.compile(r"\b(?:undef|poison)\b")
+_CODE_OBJECT = re.compile(r'"amd\w+_code_object_version", i32 (\d+)00\b')
+_RECORDED_ABI = re.compile(r"^code object of ABI (\d+)\n", re.MULTILINE)
+_RUNTIME_CALL = re.compile(r"^declare [^@]*@(__kmpc_\w+)\((.*)\)", re.MULTILINE)
+_UNKNOWN_CPU = "is not a recognized processor"
+
+
+class Outcome(StrEnum):
+    """How a release takes a module, from what is right to what nothing tells."""
+
+    SAME = "same"
+    # Other instructions, as optimisers change them; another version of AMD's ABI where none was asked for.
+    DIFFERS = "differs"
+    OTHER_ABI = "other ABI"
+    # Refused: by the reader or the verifier, by the back end, by ptxas or the linker of the host.
+    READER = "reader"
+    BACK_END = "back end"
+    LATER = "later"
+    # Accepted, and not what was written.
+    WRONG = "wrong"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """An outcome and what shows it."""
+
+    outcome: Outcome
+    evidence: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """What a release made of a module: a fingerprint, or the words with which it was refused."""
+
+    fingerprint: Fingerprint | None = None
+    refused_by: Outcome | None = None
+    message: str = ""
+    later: str = ""
+
+
+def judge(module: Module, form: str, consumer: int, folder: Path) -> Verdict | None:
+    """Return the verdict on a pair; None where the producer itself can do nothing with its module."""
+    expected = _baseline(module, folder)
+    if expected.fingerprint is None and module.case.forms == OBJECT:
+        return None
+    if expected.fingerprint is None:
+        return _judge_reading(module, form, consumer)
+    product = _make(module, form, consumer, folder)
+    if product.refused_by is not None:
+        return Verdict(product.refused_by, product.message)
+    assert product.fingerprint is not None
+    return _compare(module, form, consumer, expected, product)
+
+
+def _compare(
+    module: Module, form: str, consumer: int, expected: _Product, product: _Product
+) -> Verdict:
+    assert expected.fingerprint is not None
+    assert product.fingerprint is not None
+    lost = expected.fingerprint.lost(product.fingerprint)
+    gained = expected.fingerprint.gained(product.fingerprint)
+    unknown = [one for one in product.fingerprint.fixed if one.startswith("call of llvm")]
+    refusal, constants = _read_constants(module, form, consumer)
+    if refusal:
+        return Verdict(Outcome.READER, refusal)
+    constants = "; ".join([constants, *_other_runtime(module, consumer)]).strip("; ")
+    if lost or unknown or constants or product.message:
+        words = [product.message, constants, *(f"lost: {one}" for one in lost), *unknown]
+        return Verdict(Outcome.WRONG, "; ".join(word for word in words if word))
+    if product.later and not expected.later:
+        return Verdict(Outcome.LATER, product.later)
+    abi = _judge_abi(module, expected.fingerprint.code_object, product.fingerprint.code_object)
+    if abi:
+        return abi
+    if gained or expected.fingerprint.free != product.fingerprint.free:
+        changed = (expected.fingerprint.free - product.fingerprint.free) + (
+            product.fingerprint.free - expected.fingerprint.free
+        )
+        return Verdict(Outcome.DIFFERS, "; ".join([*changed, *gained]))
+    return Verdict(Outcome.SAME)
+
+
+def _judge_abi(module: Module, expected: str, found: str) -> Verdict | None:
+    """Compare the version of AMD's code object with what the module asks for, or its producer has."""
+    asked = ""
+    if module.case.target == "amdgpu":
+        flag = _CODE_OBJECT.search(_text(module))
+        asked = flag[1] if flag else ""
+    elif b"_code_object_version" in module.form(module.case.forms[0]).read_bytes():
+        asked = expected
+    if found == (asked or expected):
+        return None
+    outcome = Outcome.WRONG if asked else Outcome.OTHER_ABI
+    return Verdict(outcome, f"code object version {found} in place of {asked or expected}")
+
+
+@cache
+def _baseline(module: Module, folder: Path) -> _Product:
+    return _make(module, module.case.forms[0], module.release, folder)
+
+
+def _make(module: Module, form: str, consumer: int, folder: Path) -> _Product:
+    path = module.form(form)
+    program = folder / f"{module.name}.{form}.{consumer}.exe"
+    if module.case.target == "program":
+        return _run_program(module, path, consumer, program)
+    if module.case.forms == OBJECT:
+        return _link_program(module, consumer, program)
+    done = call(tool(consumer, "llc"), "-O2", *_cpu(module.case), str(path), "-o", "-")
+    if done.returncode != 0:
+        return _refusal(path, consumer, done)
+    fingerprint = read_fingerprint(module.case.target, done.stdout)
+    message = f"LLVM {consumer} ignores {module.case.arch}" if _UNKNOWN_CPU in done.stderr else ""
+    later = _ptxas(done.stdout, module.case.arch) if module.case.target == "nvptx" else ""
+    return _Product(fingerprint, message=message, later=later)
+
+
+def _cpu(case: Case) -> list[str]:
+    return [f"-mcpu={case.arch}"] if case.arch else []
+
+
+def _run_program(module: Module, path: Path, consumer: int, output: Path) -> _Product:
+    options = ("-x", "ir", "-O2", "-w", "-fuse-ld=lld", str(path), "-o", str(output))
+    name = "clang++" if "c++" in module.case.maker else "clang"
+    done = call(tool(consumer, name), *options, "-lm")
+    if done.returncode != 0:
+        return _refusal(path, consumer, done)
+    return _run(output)
+
+
+def _link_program(module: Module, consumer: int, output: Path) -> _Product:
+    message = link(module, consumer, output)
+    if message:
+        # Device code in bitcode goes through the reader of the wrapper.
+        by_reader = re.search(r"Invalid|Unknown attribute", message)
+        return _Product(refused_by=Outcome.READER if by_reader else Outcome.LATER, message=message)
+    return _run(output)
+
+
+def _run(program: Path) -> _Product:
+    ran = call(str(program))
+    program.unlink()
+    versions = _RECORDED_ABI.findall(ran.stdout)
+    words = f"exit status {ran.returncode}, output {_RECORDED_ABI.sub('', ran.stdout)!r}"
+    return _Product(Fingerprint(Counter([words]), Counter(), " ".join(versions)))
+
+
+def _refusal(path: Path, consumer: int, done: CompletedProcess[str]) -> _Product:
+    """Return who refused: the reader does so by itself as well."""
+    read = _read(path, consumer)
+    if read:
+        return _Product(refused_by=Outcome.READER, message=read)
+    stage = Outcome.LATER if "undefined symbol" in done.stderr else Outcome.BACK_END
+    return _Product(refused_by=stage, message=first_error(done.stderr))
+
+
+def _judge_reading(module: Module, form: str, consumer: int) -> Verdict | None:
+    """Return the verdict of the reader alone."""
+    message = _read(module.form(form), consumer)
+    if message:
+        return Verdict(Outcome.READER, message)
+    refusal, constants = _read_constants(module, form, consumer)
+    if refusal:
+        return Verdict(Outcome.READER, refusal)
+    return Verdict(Outcome.WRONG, constants) if constants else None
+
+
+def _read(path: Path, consumer: int) -> str:
+    """Return with what words the reader or the verifier refuses; empty where it does not."""
+    options = ("-passes=verify", "-disable-output", str(path))
+    done = call(tool(consumer, "opt"), *options)
+    return first_error(done.stderr) if done.returncode != 0 else ""
+
+
+def _read_constants(module: Module, form: str, consumer: int) -> tuple[str, str]:
+    """Say with what words the reader refuses bitcode, and how many constants became undefined.
+
+    That a program still runs with these would be luck. (`clang -x ir` passes over summaries for link-time
+    optimisation, which all other tools read.)
+    """
+    if form != "bc" or consumer >= module.release:
+        return "", ""
+    done = call(tool(consumer, "llvm-dis"), str(module.form("bc")), "-o", "-")
+    if done.returncode != 0:
+        return first_error(done.stderr), ""
+    before = _LOST_CONSTANT.findall(_without_names(_text(module)))
+    after = _LOST_CONSTANT.findall(_without_names(done.stdout))
+    count = len(after) - len(before)
+    return "", f"{count} constants became undefined" if count > 0 else ""
+
+
+def _other_runtime(module: Module, consumer: int) -> list[str]:
+    """Return what device code of OpenMP calls otherwise than the consumer's own, whose library it meets."""
+    if not module.case.maker.startswith("clang-openmp") or module.case.target not in ARCHS:
+        return []
+    own = make_module(module.case, consumer, module.folder)
+    calls, known = (_runtime_calls(_text(one)) for one in (module, own))
+    return [
+        f"{name}({types}) is ({known[name]}) in LLVM {consumer}"
+        for name, types in calls.items()
+        if known.get(name, types) != types
+    ]
+
+
+def _runtime_calls(text: str) -> dict[str, str]:
+    """Return the types of the parameters of what OpenMP's library has, without their attributes."""
+    return {
+        name: " ".join(word.split()[0] for word in parameters.split(",") if word)
+        for name, parameters in _RUNTIME_CALL.findall(text)
+    }
+
+
+def _text(module: Module) -> str:
+    return module.form("ll").read_text(encoding="utf-8", errors="replace")
+
+
+def _without_names(text: str) -> str:
+    return re.sub(r'[@%!][\w.$-]+|"[^"]*"|^(?:attributes|;).*', "", text, flags=re.MULTILINE)
+
+
+def _ptxas(ptx: str, arch: str) -> str:
+    """Return with what words ptxas refuses; empty where it does not."""
+    command = (
+        str(cuda_root() / "bin/ptxas"),
+        f"-arch={arch}",
+        "-c",
+        "-o",
+        "/dev/null",
+        "/dev/stdin",
+    )
+    done = call(*command, stdin=ptx)
+    return first_error(done.stderr) if done.returncode != 0 else ""

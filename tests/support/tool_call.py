@@ -1,0 +1,29 @@
+"""Calls of tools that may fail."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+_TIMEOUT_SECONDS = 120
+
+
+def call(*argv: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Return what a tool did and wrote."""
+    return subprocess.run(
+        argv,
+        input=stdin,
+        stdin=subprocess.DEVNULL if stdin is None else None,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=_TIMEOUT_SECONDS,
+        check=False,
+    )
+
+
+def first_error(text: str) -> str:
+    """Return the line that tells why a tool failed, without the names of folders."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    found = [line for line in lines if re.search(r"error|fatal|Cannot|UNREACHABLE", line)]
+    return re.sub(r"\S*/", "", (found or lines or ["crash"])[0])[:120]
