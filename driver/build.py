@@ -178,6 +178,11 @@ def _make_context(
         partial(import_module, "mlir_offload.driver.normalize"),
     )
     _check_archs(targets, releases, cuda)
+    if not releases.is_consumer_here:
+        show_note(
+            f"LLVM {releases.consumer} is not installed: LLVM {releases.mlir.version.major} "
+            "compiles for it, device code included"
+        )
     compiled = compiled_files(options, workspace)
     executor = Executor(
         runner,

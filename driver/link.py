@@ -178,7 +178,9 @@ def _device_link(context: BuildContext, runtime: HostRuntime) -> DeviceLink:
             arguments += abi.device_feature_arguments(NVPTX_TRIPLE, feature)
     if Kind.OPENMP in runtime.kinds:
         # The wrapper links images for the host with --no-undefined; kernels may call libm.
-        arguments.append(f"-Wl,--device-linker={host_triple()}=-lm")
+        arguments += [
+            f"-Wl,--device-linker={host_triple()}={word}" for word in abi.host_math_arguments
+        ]
     if Kind.CUDA not in runtime.kinds:
         return DeviceLink(tuple(arguments))
     # The clang that the wrapper of LLVM 19 runs for bitcode looks for ptxas on PATH.

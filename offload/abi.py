@@ -33,6 +33,7 @@ _ROW_LISTS = (
     ("linker_wrapper", "archives"),
     ("linker_wrapper", "jobs"),
     ("linker_wrapper", "relocatable_link"),
+    ("linker_wrapper", "host_math"),
 )
 
 
@@ -119,6 +120,7 @@ class OffloadAbi:
     reads_line_in_order: bool
     jobs_argument: str
     has_relocatable_link: bool
+    host_math_arguments: tuple[str, ...]
 
     def kind_code(self, kind: Kind) -> int:
         """Return the number of an offload kind in containers and entries.
@@ -185,6 +187,7 @@ def load_abi(major: int) -> OffloadAbi:
         jobs_argument=row_of(wrapper["jobs"], major)["argument"],
         reads_line_in_order=row_of(wrapper["archives"], major)["in_order"],
         has_relocatable_link=row_of(wrapper["relocatable_link"], major)["links"],
+        host_math_arguments=tuple(row_of(wrapper["host_math"], major)["arguments"]),
     )
 
 
