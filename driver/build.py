@@ -19,6 +19,7 @@ from mlir_offload.driver.byproduct import (
     write_depfiles,
 )
 from mlir_offload.driver.choose import (
+    choose_rocm_for,
     choose_slots,
     choose_source_time,
     choose_targets,
@@ -208,6 +209,7 @@ def _make_context(
         given=given,
         linked=linked,
         compiled=compiled,
+        rocm=choose_rocm_for(places, needed=Kind.HIP in kinds),
     )
     return context if launcher is None else _launching(context, launcher)
 
@@ -232,16 +234,18 @@ def _launching(context: BuildContext, launcher: Launcher) -> BuildContext:
     from mlir_offload.driver.launcher import LaunchedSteps, step_program
 
     program = step_program(launcher, context.workspace)
-    return replace(
-        context, launched=LaunchedSteps(launcher, program, context.releases, context.cuda)
-    )
+    tools = (context.releases, context.cuda, context.rocm)
+    return replace(context, launched=LaunchedSteps(launcher, program, *tools))
 
 
 def _check_archs(targets: Sequence[Target], releases: Releases, cuda: CudaToolkit | None) -> None:
     """Refuse what LLVM or ptxas does not know before any work is done."""
+    from mlir_offload.offload.amdgpu_processor import check_processor
     from mlir_offload.toolchain.ptx import ptx_isa_for
 
     for target in targets:
         if target.kind is Kind.CUDA:
             for major in {releases.mlir.version.major, releases.consumer}:
                 ptx_isa_for(target.arch, major, cuda)
+        elif target.kind is Kind.HIP:
+            check_processor(target.arch, releases.consumer)

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mlir_offload.driver.choose import choose_targets, choose_toolkit_for, places_of
+from mlir_offload.driver.choose import (
+    choose_rocm_for,
+    choose_targets,
+    choose_toolkit_for,
+    places_of,
+)
 from mlir_offload.driver.file_identity import FileIdentity, ToolWatch
 from mlir_offload.driver.options import CompileOptions, parse_arguments
 from mlir_offload.driver.releases import BUILD_ROLES, Releases, choose_releases
 from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for, identify_toolchain
+from mlir_offload.offload.amdgpu_processor import check_processor
 from mlir_offload.toolchain.cuda import CudaToolkit
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.ptx import ptx_isa_for
+from mlir_offload.toolchain.rocm import RocmInstallation
 from mlir_offload.toolchain.target import Kind, Target
 
 _Places = tuple[str, str, str, str]
@@ -24,20 +31,21 @@ class StepTools:
     flags: tuple[str, ...]
     releases: Releases
     cuda: CudaToolkit | None
+    rocm: RocmInstallation | None = None
 
     def identity(self, kind: Kind | None) -> str:
         """Return the identity of the tools for a kind of images; None is for host code."""
-        return str(identify_for(kind, self.releases, self.cuda))
+        return str(identify_for(kind, self.releases, self.cuda, self.rocm))
 
     @property
     def whole_identity(self) -> str:
         """Return the identity of all of them."""
-        return str(identify_toolchain(self.releases, self.cuda))
+        return str(identify_toolchain(self.releases, self.cuda, self.rocm))
 
     @property
     def files(self) -> tuple[FileIdentity, ...]:
         """Return the files that they are made of."""
-        return identify_toolchain(self.releases, self.cuda).files
+        return identify_toolchain(self.releases, self.cuda, self.rocm).files
 
 
 @dataclass(slots=True)
@@ -89,4 +97,7 @@ class ToolFinder:
             if target.kind is Kind.CUDA:
                 for major in {releases.mlir.version.major, releases.consumer}:
                     ptx_isa_for(target.arch, major, cuda)
-        return StepTools(flags, releases, cuda)
+            elif target.kind is Kind.HIP:
+                check_processor(target.arch, releases.consumer)
+        has_hip = any(target.kind is Kind.HIP for target in targets)
+        return StepTools(flags, releases, cuda, choose_rocm_for(places, needed=has_hip))

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mlir_offload.driver.amdgpu_steps import amdgpu_check, amdgpu_ir
+from mlir_offload.driver.older_steps import downgrade_ir, same_kernels
 from mlir_offload.toolchain.errors import MlirOffloadError, UsageError
 from mlir_offload.toolchain.target import Kind
 from mlir_offload.toolchain.version import parse_version
@@ -41,25 +43,51 @@ def step() -> None:
     """Run one step of a compilation; these are what -### prints."""
 
 
+step.add_command(amdgpu_ir)
+step.add_command(downgrade_ir)
+step.add_command(same_kernels)
+step.add_command(amdgpu_check)
+
+
 @step.command("split")
 @_source
 @click.option("--from", "program", type=_PATH, required=True, help="the file that the user wrote")
 @click.option("--unit-id", required=True)
 @click.option("--prefix-map", "maps", multiple=True, metavar="OLD=NEW")
+@click.option(
+    "--form",
+    "forms",
+    multiple=True,
+    default=("nvvm32",),
+    help="of a device module: nvvm32, rocdl64, ...",
+)
 @_release
 @_output
-def _split(
-    source: Path, program: Path, unit_id: str, maps: tuple[str, ...], major: int, output: Path
+def _split(  # noqa: PLR0913, PLR0917 (one parameter for each option)
+    source: Path,
+    program: Path,
+    unit_id: str,
+    maps: tuple[str, ...],
+    forms: tuple[str, ...],
+    major: int,
+    output: Path,
 ) -> None:
     """Split a normalised program into its host module and its device modules."""
     from mlir_offload.driver.split_file import write_split
+    from mlir_offload.translate.device_form import parse_form
     from mlir_offload.translate.prefix_map import map_locations, parse_prefix_map
     from mlir_offload.translate.split import split_program
 
     # Bytecode is no text: each byte stands for itself.
     written = program.read_bytes().decode("latin-1")
     text = map_locations(_read(source), [parse_prefix_map(item, "--prefix-map") for item in maps])
-    split = split_program(text, source_text=written, unit_id=unit_id, llvm_major=major)
+    split = split_program(
+        text,
+        source_text=written,
+        unit_id=unit_id,
+        llvm_major=major,
+        forms=[parse_form(name) for name in forms],
+    )
     write_split(split, output)
 
 
@@ -95,30 +123,6 @@ def _nvptx_ir(source: Path, kernels: tuple[str, ...], major: int, output: Path) 
     from mlir_offload.translate.device import nvptx_device_ir
 
     _write(output, nvptx_device_ir(_read(source), kernels=kernels, llvm_major=major))
-
-
-@step.command("downgrade")
-@_source
-@click.option("--reader", type=int, required=True, help="the release of LLVM that reads it")
-@click.option("--location", default="", help="the file that errors name")
-@_output
-def _downgrade(source: Path, reader: int, location: str, output: Path) -> None:
-    """Write LLVM IR in the form that an older release of LLVM reads."""
-    from mlir_offload.translate.downgrade import downgrade
-
-    _write(output, downgrade(_read(source), reader=reader, location=location))
-
-
-@step.command("same-kernels")
-@_source
-@click.argument("assembly", type=_PATH)
-def _same_kernels(source: Path, assembly: Path) -> None:
-    """Check that PTX has the kernels of LLVM IR, launched alike."""
-    from mlir_offload.toolchain.byte_view import open_view
-    from mlir_offload.translate.same_kernels import check_same_kernels
-
-    with open_view(assembly) as view:
-        check_same_kernels(_read(source), view)
 
 
 @step.command("cpu-ir")
