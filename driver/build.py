@@ -182,6 +182,11 @@ def _make_context(
         partial(import_module, "mlir_offload.driver.normalize"),
     )
     _check_archs(targets, releases, cuda)
+    if not releases.is_consumer_here:
+        show_note(
+            f"LLVM {releases.consumer} is not installed: LLVM {releases.mlir.version.major} "
+            "compiles for it, device code included"
+        )
     compiled = compiled_files(options, workspace)
     executor = Executor(
         runner,
@@ -246,5 +251,4 @@ def _check_archs(targets: Sequence[Target], releases: Releases, cuda: CudaToolki
             for major in {releases.mlir.version.major, releases.consumer}:
                 ptx_isa_for(target.arch, major, cuda)
         elif target.kind is Kind.HIP:
-            check_processor(target.arch, releases.mlir.version.major)
             check_processor(target.arch, releases.consumer)

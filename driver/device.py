@@ -14,7 +14,7 @@ from mlir_offload.driver.older import (
     check_older_bitcode,
     not_taken,
     older_text,
-    with_library,
+    with_libraries,
 )
 from mlir_offload.driver.options import DeviceCode
 from mlir_offload.driver.parallel import beside, in_parallel
@@ -242,8 +242,9 @@ class _NvptxCode:
     def ready(self, output: Path) -> tuple[Path, Path, DeviceCodegen, Path | None]:
         """Return what clang compiles, to what and how, and the library that it links in."""
         source, library = self._prepare(), self._library()
-        source, library = with_library(self.context, self.llvm, source, library)
-        return source, output, self.codegen, library
+        wanted = () if library is None else (library,)
+        source, left = with_libraries(self.context, self.llvm, source, wanted)
+        return source, output, self.codegen, next(iter(left), None)
 
     def _prepare(self) -> Path:
         """Return the module with its target, its kernels marked."""
@@ -281,7 +282,8 @@ def _can_make_cubin(context: BuildContext) -> bool:
 def image_file(context: BuildContext, beside: Path, target: Target) -> ImageFile:
     """Return the image that is made for a target, its file beside another one."""
     if target.kind is Kind.HIP:
-        ending = "bc" if context.options.device_code is DeviceCode.BITCODE else "o"
+        is_code = context.options.device_code is DeviceCode.OBJECT
+        ending = "o" if is_code or not context.releases.is_consumer_here else "bc"
         stem = beside.stem.removesuffix(f".{lowering_chip(target.arch)}")
         name = f"{stem}.{target.arch.replace(':', '.')}.{ending}"
         return ImageFile(beside.with_name(name), target)
@@ -324,7 +326,8 @@ def finish_cpu_image(context: BuildContext, prepared: Path, image: ImageFile) ->
 
     executor, llvm, options = context.executor, context.llvm, context.options
     level = options.opt_level
-    prepared, runtime = with_library(context, llvm, prepared, _device_runtime(context))
+    prepared, left = with_libraries(context, llvm, prepared, (_device_runtime(context),))
+    runtime = next(iter(left), None)
     debug = ("-g",) if options.debug else ()
     executor.tool(
         cpu_image_command(

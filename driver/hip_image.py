@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mlir_offload.driver.older import not_taken, older_text
+from mlir_offload.driver.older import not_taken, older_text, with_libraries
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.rocm import (
     DeviceMath,
@@ -42,15 +42,16 @@ def make_hip_image(
     version = choose_code_object(major, context.rocm, arch)
     ready = image.with_name(f"{image.stem}.ready.ll")
     release = ("--llvm", str(major), "--code-object", str(version))
-    text = older_text(context, lowered, major, str(source))
-    executor.step("amdgpu-ir", (text, *kernels, *release, "-o", ready))
+    older = older_text(context, lowered, context.llvm.version.major, str(source))
+    executor.step("amdgpu-ir", (older, *kernels, *release, "-o", ready))
     libraries: tuple[Path, ...] = ()
     if needs_device_libraries(lowered.read_text(encoding="utf-8")):
         libraries = _device_libraries(context, source, arch, version)
     for library in libraries:
         context.dependencies.add(source, library, is_system=True)
     codegen = AmdgpuCodegen(arch, options.opt_level, debug=options.debug)
-    command = amdgpu_image_command(context.llvm, ready, image, codegen, libraries)
+    prepared, left = with_libraries(context, context.llvm, ready, libraries)
+    command = amdgpu_image_command(context.llvm, prepared, image, codegen, left)
     executor.tool(command, image, diagnose=partial(not_taken, context))
     if libraries:
         names = [f"--library={library}" for library in libraries]

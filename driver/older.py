@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,18 +31,18 @@ def older_text(
     return context.executor.once(output, make)
 
 
-def with_library(
-    context: BuildContext, llvm: LlvmToolchain, source: Path, library: Path | None
-) -> tuple[Path, Path | None]:
-    """Return what clang compiles and the library that it links in: none where that was done before."""
+def with_libraries(
+    context: BuildContext, llvm: LlvmToolchain, source: Path, libraries: Sequence[Path]
+) -> tuple[Path, tuple[Path, ...]]:
+    """Return what clang compiles and what it links in: nothing where that was done before."""
     from mlir_offload.translate.device import library_link_command, links_library_into_ir
 
-    if library is None or links_library_into_ir(llvm.version.major):
-        return source, library
+    if not libraries or links_library_into_ir(llvm.version.major):
+        return source, tuple(libraries)
     linked = source.with_suffix(".linked.bc")
-    command = library_link_command(llvm, source, linked, library)
+    command = library_link_command(llvm, source, linked, libraries)
     context.executor.tool(command, linked, diagnose=partial(not_taken, context))
-    return linked, None
+    return linked, ()
 
 
 def check_older_bitcode(

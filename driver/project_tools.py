@@ -99,7 +99,6 @@ class ToolFinder:
                 for major in majors:
                     ptx_isa_for(target.arch, major, cuda)
             elif target.kind is Kind.HIP:
-                for major in majors:
-                    check_processor(target.arch, major)
+                check_processor(target.arch, releases.consumer)
         has_hip = any(target.kind is Kind.HIP for target in targets)
         return StepTools(flags, releases, cuda, choose_rocm_for(places, needed=has_hip))

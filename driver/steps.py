@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mlir_offload.driver.amdgpu_steps import amdgpu_check, amdgpu_ir
+from mlir_offload.driver.older_steps import downgrade_ir, same_kernels
 from mlir_offload.toolchain.errors import MlirOffloadError, UsageError
 from mlir_offload.toolchain.target import Kind
 from mlir_offload.toolchain.version import parse_version
@@ -43,6 +44,8 @@ def step() -> None:
 
 
 step.add_command(amdgpu_ir)
+step.add_command(downgrade_ir)
+step.add_command(same_kernels)
 step.add_command(amdgpu_check)
 
 
@@ -120,30 +123,6 @@ def _nvptx_ir(source: Path, kernels: tuple[str, ...], major: int, output: Path) 
     from mlir_offload.translate.device import nvptx_device_ir
 
     _write(output, nvptx_device_ir(_read(source), kernels=kernels, llvm_major=major))
-
-
-@step.command("downgrade")
-@_source
-@click.option("--reader", type=int, required=True, help="the release of LLVM that reads it")
-@click.option("--location", default="", help="the file that errors name")
-@_output
-def _downgrade(source: Path, reader: int, location: str, output: Path) -> None:
-    """Write LLVM IR in the form that an older release of LLVM reads."""
-    from mlir_offload.translate.downgrade import downgrade
-
-    _write(output, downgrade(_read(source), reader=reader, location=location))
-
-
-@step.command("same-kernels")
-@_source
-@click.argument("assembly", type=_PATH)
-def _same_kernels(source: Path, assembly: Path) -> None:
-    """Check that PTX has the kernels of LLVM IR, launched alike."""
-    from mlir_offload.toolchain.byte_view import open_view
-    from mlir_offload.translate.same_kernels import check_same_kernels
-
-    with open_view(assembly) as view:
-        check_same_kernels(_read(source), view)
 
 
 @step.command("cpu-ir")

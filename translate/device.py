@@ -13,7 +13,7 @@ from mlir_offload.toolchain.tables import load_table
 from mlir_offload.translate.device_ir import internalized, with_dynamic_shared, with_target
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from mlir_offload.toolchain.cuda import CudaToolkit
@@ -71,11 +71,13 @@ def links_library_into_ir(llvm_major: int) -> bool:
     return since <= llvm_major
 
 
-def library_link_command(llvm: LlvmToolchain, source: Path, output: Path, library: Path) -> Command:
-    """Return the command that links in what a device module calls of a library, and makes it internal."""
-    llvm_link = str(llvm.tool("llvm-link"))
+def library_link_command(
+    llvm: LlvmToolchain, source: Path, output: Path, libraries: Sequence[Path]
+) -> Command:
+    """Return the command that links in what a device module calls of libraries, and makes it internal."""
     flags = ("--only-needed", "--internalize", "--suppress-warnings")
-    return Command((llvm_link, *flags, str(source), str(library), "-o", str(output)))
+    files = map(str, (source, *libraries))
+    return Command((str(llvm.tool("llvm-link")), *flags, *files, "-o", str(output)))
 
 
 def nvptx_assembly_command(
