@@ -62,6 +62,7 @@ class CompileOptions:
     time_report: bool = False
     save_temps: Path | None = None
     offload_archs: tuple[str, ...] = ()
+    pipeline: str = ""
     wanted_device_code: DeviceCode | None = None
     for_clang: str = ""
     llvm: str = ""

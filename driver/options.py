@@ -85,6 +85,13 @@ def _for_clang(options: CompileOptions, value: str) -> CompileOptions:
     return replace(options, for_clang=value)
 
 
+def _pipeline(options: CompileOptions, value: str) -> CompileOptions:
+    from mlir_offload.driver.pipeline_file import read_pipeline
+
+    read_pipeline(value)
+    return replace(options, pipeline=value)
+
+
 def _jobs(options: CompileOptions, value: str) -> CompileOptions:
     if not value.isdecimal() or int(value) < 1:
         msg = f"-j needs a number from 1, not '{value}'"
@@ -170,6 +177,7 @@ _JOINED: Mapping[str, _Apply] = {
     "--offload-arch=": _offload_arch,
     "--device-code=": _device_code,
     "--for-clang=": _for_clang,
+    "--pipeline=": _pipeline,
     "--llvm=": _store("llvm"),
     "--cuda-path=": _store("cuda_path"),
     "--rocm-path=": _store("rocm_path"),

@@ -11,6 +11,12 @@ from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import Kind, Target, sm_number
 from mlir_offload.translate.gpu_module import GpuModule, is_kernel
+from mlir_offload.translate.input_pipeline import (
+    InputPipeline,
+    has_tensors,
+    load_pipeline,
+    render_pipeline,
+)
 from mlir_offload.translate.mlir_text import (
     Locations,
     OperationText,
@@ -22,6 +28,7 @@ from mlir_offload.translate.mlir_text import (
 from mlir_offload.translate.pipelines import load_printing, load_recipe
 
 _REDUX_SM = 80
+_NVGPU = b"nvgpu"
 _LOWERED = ("llvm", "nvvm")
 # mlir-translate itself turns these into calls of the runtime.
 _NOT_TRANSLATED = frozenset({"gpu.binary", "gpu.launch_func"})
@@ -33,14 +40,22 @@ _TRIPLE = "llvm.target_triple"
 
 
 def normalize_command(
-    llvm: LlvmToolchain, source: Path, output: Path, *, uses_nvgpu: bool = False
+    llvm: LlvmToolchain,
+    source: Path,
+    output: Path,
+    *,
+    content: bytes = b"",
+    pipeline: InputPipeline | None = None,
 ) -> Command:
     """Return the call that brings a source, text or bytecode, to generic text with outlined kernels.
 
-    `uses_nvgpu`: the dialect's name occurs in the source.
+    `content` is that of the source: passes for what does not occur in it are left out.
     """
-    recipe = load_recipe(llvm.version.major)
-    return _mlir_opt(llvm, recipe.common_pipeline(uses_nvgpu=uses_nvgpu), source, output)
+    major, chosen = llvm.version.major, pipeline or InputPipeline()
+    common = load_recipe(major).common_passes(uses_nvgpu=_NVGPU in content)
+    named = load_pipeline(chosen.base, major)
+    passes = render_pipeline(chosen, named, common, has_tensors=has_tensors(content))
+    return _mlir_opt(llvm, passes, source, output, plugins=chosen.plugins)
 
 
 def can_use_redux(module: GpuModule, target: Target) -> bool:
@@ -88,8 +103,13 @@ def translate_command(llvm: LlvmToolchain, source: Path, output: Path) -> Comman
     return Command((translate, "--mlir-to-llvmir", str(source), "-o", str(output)))
 
 
-def _mlir_opt(llvm: LlvmToolchain, pipeline: str, source: Path, output: Path) -> Command:
-    options = (*load_printing(), f"--pass-pipeline={pipeline}")
+def _mlir_opt(
+    llvm: LlvmToolchain, pipeline: str, source: Path, output: Path, plugins: Sequence[Path] = ()
+) -> Command:
+    loaded = (
+        f"--load-{what}-plugin={plugin}" for plugin in plugins for what in ("dialect", "pass")
+    )
+    options = (*loaded, *load_printing(), f"--pass-pipeline={pipeline}")
     return Command((str(llvm.tool("mlir-opt")), *options, str(source), "-o", str(output)))
 
 
