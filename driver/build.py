@@ -144,7 +144,8 @@ def _start_early(context: BuildContext, threads: ThreadPoolExecutor) -> None:
             context.pending[normalized(made.parent)] = task
     if context.launched is not None:
         threads.submit(context.launched.prepare, context.targets)
-    if context.options.mode is Mode.LINK:
+    makes_final = context.options.mode is Mode.OBJECT and context.options.makes_final_objects
+    if context.options.mode is Mode.LINK or makes_final:
         from mlir_offload.driver.runtime import compile_runtime, host_runtime
 
         runtime = host_runtime(context)

@@ -81,7 +81,25 @@ def finish_object(
     if mode is Mode.LLVM_BITCODE:
         context.executor.tool(assemble_command(context.llvm, annotated, output), output)
     else:
+        _make_linkable(context, source, annotated, device, output)
+
+
+def _make_linkable(
+    context: BuildContext,
+    source: Path,
+    annotated: Path,
+    device: tuple[DeviceModule, ...],
+    output: Path,
+) -> None:
+    is_final = context.options.makes_final_objects and device
+    if not is_final or context.options.mode is Mode.ASSEMBLY:
         _make_object(context, annotated, output)
+        return
+    from mlir_offload.driver.final_object import make_final
+
+    made = annotated.with_name("host.o")
+    _make_object(context, annotated, made)
+    make_final(context, source, made, device, output)
 
 
 def make_images(
@@ -110,7 +128,8 @@ def split_source(context: BuildContext, source: Path, directory: Path) -> SplitF
     parts = directory / "split"
     program = ("--from", source, "--unit-id", source.name, "--llvm", str(context.consumer))
     maps = [f"--prefix-map={prefix}" for prefix in context.options.prefix_maps]
-    arguments: list[str | Path] = [normalized(directory), *program, *maps, "-o", parts]
+    fast = ("--fast-math",) if context.options.device_flags.fast_math else ()
+    arguments: list[str | Path] = [normalized(directory), *program, *maps, *fast, "-o", parts]
     context.executor.step("split", arguments, decides=True)
     return load_split_files(parts)
 

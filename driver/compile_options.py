@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlir_offload.driver.depfile import DepfileRequest
+from mlir_offload.driver.device_flags import DeviceFlags
 
 if TYPE_CHECKING:
     from mlir_offload.translate.prefix_map import PrefixMap
@@ -63,6 +64,8 @@ class CompileOptions:
     save_temps: Path | None = None
     offload_archs: tuple[str, ...] = ()
     pipeline: str = ""
+    device_flags: DeviceFlags = field(default_factory=DeviceFlags)
+    gpu_rdc: bool | None = None
     wanted_device_code: DeviceCode | None = None
     for_clang: str = ""
     llvm: str = ""
@@ -92,8 +95,13 @@ class CompileOptions:
         if self.wanted_device_code is not None:
             return self.wanted_device_code
         links_at_once = self.mode is Mode.LINK and not self.has_cuda_cpp
-        is_final = links_at_once or self.is_for_any_clang
+        is_final = links_at_once or self.is_for_any_clang or self.makes_final_objects
         return DeviceCode.OBJECT if is_final else DeviceCode.BITCODE
+
+    @property
+    def makes_final_objects(self) -> bool:
+        """Return whether device code is linked object by object, so that any linker takes them."""
+        return self.gpu_rdc is False
 
     @property
     def has_cuda_cpp(self) -> bool:

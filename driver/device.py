@@ -21,6 +21,7 @@ from mlir_offload.translate.lower import can_use_redux, device_pipeline_command,
 
 if TYPE_CHECKING:
     from mlir_offload.toolchain.cuda import CudaToolkit
+    from mlir_offload.translate.device import DeviceCodegen
 
 # The image for the CPU uses all that this CPU has: it runs where it was built.
 _HOST_MARCH = "native"
@@ -112,7 +113,9 @@ def _lower(context: BuildContext, source: Path, module: ModuleFile, *, redux: bo
         llvm, module.path, low, module=module.module, redux=redux, debug=context.options.debug
     )
     executor.tool(command, low, decides=True, diagnose=diagnose)
-    executor.step("unwrap", (low, "--triple", NVPTX_TRIPLE, "-o", alone), decides=True)
+    executor.step(
+        "unwrap", (low, "--triple", NVPTX_TRIPLE, *_rdc(context), "-o", alone), decides=True
+    )
     executor.tool(translate_command(llvm, alone, text), text, decides=True, diagnose=diagnose)
     return text
 
@@ -120,26 +123,19 @@ def _lower(context: BuildContext, source: Path, module: ModuleFile, *, redux: bo
 def _make_cuda_image(
     context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
 ) -> ImageFile:
-    from mlir_offload.toolchain.ptx import ptx_isa_for
     from mlir_offload.translate.device import (
-        DeviceCodegen,
         cubin_command,
-        needs_libdevice,
         nvptx_assembly_command,
         nvptx_bitcode_command,
     )
 
     executor, llvm, cuda, options = context.executor, context.llvm, context.cuda, context.options
-    isa = ptx_isa_for(target.arch, context.consumer, cuda)
-    codegen = DeviceCodegen(target.arch, isa, options.opt_level, debug=options.debug)
-    ready, assembly = (lowered.with_suffix(f".{target.arch}.{end}") for end in ("ll", "s"))
     image = image_file(context, lowered, target)
+    ready, assembly = prepared_file(image), assembly_file(image)
     release = ("--llvm", str(context.consumer))
-    executor.step("nvptx-ir", (lowered, *kernel_options(module), *release, "-o", ready))
-    library = None
-    if needs_libdevice(lowered.read_text(encoding="utf-8")):
-        library = _libdevice(cuda, source)
-        context.dependencies.add(source, library, is_system=True)
+    chosen = (*_rdc(context), *(("--ftz",) if options.device_flags.ftz else ()))
+    executor.step("nvptx-ir", (lowered, *kernel_options(module), *chosen, *release, "-o", ready))
+    codegen, library = codegen_for(context, source, target, lowered)
     if cuda is None or is_bitcode(context):
         executor.tool(nvptx_bitcode_command(llvm, ready, image.path, codegen, library), image.path)
         return image
@@ -148,8 +144,63 @@ def _make_cuda_image(
         timed = assembly.with_suffix(".timed.s")
         executor.step("ptx-time", (assembly, "--time", str(context.source_time), "-o", timed))
         assembly = timed
-    executor.tool(cubin_command(cuda, assembly, image.path, codegen, ()), image.path)
+    executor.tool(cubin_command(cuda, assembly, image.path, codegen), image.path)
     return image
+
+
+def prepared_file(image: ImageFile) -> Path:
+    """Return the LLVM IR that an image for CUDA is made of."""
+    return image.path.with_suffix(".ll")
+
+
+def assembly_file(image: ImageFile) -> Path:
+    """Return the PTX that an image for CUDA is assembled from."""
+    return image.path.with_suffix(".s")
+
+
+def codegen_for(
+    context: BuildContext, source: Path, target: Target, module: Path
+) -> tuple[DeviceCodegen, Path | None]:
+    """Return how code of a module is generated for a GPU of NVIDIA's, and libdevice if it calls it."""
+    from mlir_offload.toolchain.ptx import ptx_isa_for
+    from mlir_offload.translate.device import DeviceCodegen, needs_libdevice
+
+    cuda, options = context.cuda, context.options
+    libraries = device_libraries(context, source, target)
+    codegen = DeviceCodegen(
+        target.arch,
+        ptx_isa_for(target.arch, context.consumer, cuda),
+        options.opt_level,
+        debug=options.debug,
+        libraries=libraries,
+        arguments=options.device_flags.device_opt,
+        ptxas_arguments=options.device_flags.ptxas_arguments,
+    )
+    if not needs_libdevice(module.read_text(encoding="utf-8")) and not _call_libdevice(libraries):
+        return codegen, None
+    library = _libdevice(cuda, source)
+    context.dependencies.add(source, library, is_system=True)
+    return codegen, library
+
+
+def _rdc(context: BuildContext) -> tuple[str, ...]:
+    return ("--rdc",) if context.options.gpu_rdc else ()
+
+
+def device_libraries(context: BuildContext, source: Path, target: Target) -> tuple[Path, ...]:
+    """Return the libraries of the user that kernels for a target may call, after a look into each."""
+    chosen = [item.path for item in context.options.device_flags.libraries if item.serves(target)]
+    if chosen:
+        from mlir_offload.offload.device_library import check_library
+
+        for path in chosen:
+            check_library(path, target, context.consumer)
+            context.dependencies.add(source, path)
+    return tuple(chosen)
+
+
+def _call_libdevice(libraries: Sequence[Path]) -> bool:
+    return any(b"__nv_" in path.read_bytes() for path in libraries)
 
 
 def is_bitcode(context: BuildContext) -> bool:
@@ -179,16 +230,21 @@ def _make_cpu_image(
     context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
 ) -> ImageFile:
     from mlir_offload.translate.cpu import cpu_image_command
+    from mlir_offload.translate.device import LINK_LIBRARY
 
     executor, llvm, options = context.executor, context.llvm, context.options
     level = options.opt_level
     prepared = _cpu_ir(context, source, module, lowered)
     runtime = _device_runtime(context)
     image = image_file(context, lowered, target)
-    debug = ("-g",) if options.debug else ()
+    libraries = device_libraries(context, source, target)
+    linked = tuple(
+        word for path in libraries for word in ("-Xclang", LINK_LIBRARY, "-Xclang", str(path))
+    )
+    extra = (*(("-g",) if options.debug else ()), *linked, *options.device_flags.device_opt)
     executor.tool(
         cpu_image_command(
-            llvm, prepared, runtime, image.path, opt_level=level, march=_HOST_MARCH, extra=debug
+            llvm, prepared, runtime, image.path, opt_level=level, march=_HOST_MARCH, extra=extra
         ),
         image.path,
     )

@@ -38,6 +38,8 @@ def launch_device(
     context: BuildContext, launched: LaunchedSteps, source: Path, modules: Sequence[ModuleFile]
 ) -> tuple[DeviceModule, ...]:
     """Compile every device module for every target, each pair by a step of its own."""
+    if not context.options.device_flags.is_hermetic:
+        return compile_device(context, source, modules)
     tasks = [partial(_launch_module, context, launched, source, module) for module in modules]
     return _launch(
         lambda: tuple(in_parallel(tasks)),
@@ -129,6 +131,8 @@ def _launch_image(
         f"-O{context.options.opt_level}",
         *_debug(context),
         *_form(context, target),
+        *context.options.device_flags.arguments,
+        *(("-fgpu-rdc",) if context.options.gpu_rdc else ()),
         *kernel_options(module),
         *(f"--needs={need}" for need in sorted(module.module.needs)),
     )

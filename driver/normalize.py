@@ -17,6 +17,7 @@ from mlir_offload.translate.input_pipeline import (
 )
 from mlir_offload.translate.lower import normalize_command
 
+
 def normalized(directory: Path) -> Path:
     """Return where the program in its one fixed layout is written."""
     return directory / "normal.mlir"

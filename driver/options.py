@@ -17,6 +17,13 @@ from mlir_offload.driver.compile_options import (
     Mode,
 )
 from mlir_offload.driver.depfile import quote_for_make
+from mlir_offload.driver.device_flags import (
+    DeviceFlags,
+    with_ftz,
+    with_library,
+    with_max_registers,
+    with_ptx,
+)
 from mlir_offload.driver.option_checks import consistent
 from mlir_offload.toolchain.errors import UsageError
 
@@ -83,6 +90,25 @@ def _for_clang(options: CompileOptions, value: str) -> CompileOptions:
         msg = f"--for-clang={value}: not a release of LLVM"
         raise UsageError(msg, hint=f"name the release that links, such as 22, or '{ANY_CLANG}'")
     return replace(options, for_clang=value)
+
+
+def _device(change: Callable[[DeviceFlags, str], DeviceFlags]) -> _Apply:
+    return lambda options, value: replace(options, device_flags=change(options.device_flags, value))
+
+
+def _device_argument(name: str) -> _Apply:
+    def change(flags: DeviceFlags, value: str) -> DeviceFlags:
+        return replace(flags, **{name: (*getattr(flags, name), value)})  # type: ignore[arg-type]  # as above
+
+    return _device(change)
+
+
+def _fast_math(options: CompileOptions, value: str) -> CompileOptions:
+    """Host and device: clang has the option for C and C++."""
+    del value
+    flags = replace(options.device_flags, fast_math=True)
+    arguments = (*options.compiler_arguments, "-ffast-math")
+    return replace(options, device_flags=flags, compiler_arguments=arguments)
 
 
 def _pipeline(options: CompileOptions, value: str) -> CompileOptions:
@@ -156,6 +182,10 @@ _FLAGS: Mapping[str, _Apply] = {
     "-O": _set(opt_level=1),
     **{f"-O{level}": _set(opt_level=level) for level in range(4)},
     "-g": _set(debug=True),
+    "-fgpu-rdc": _set(gpu_rdc=True),
+    "-fno-gpu-rdc": _set(gpu_rdc=False),
+    "-ffast-math": _fast_math,
+    "--ftz": _device(lambda flags, _: replace(flags, ftz=True)),
     "-g0": _set(debug=False),
     **dict.fromkeys(("-fPIC", "-fpic"), _set(pic=True)),
     "-shared": _set(shared=True),
@@ -178,6 +208,10 @@ _JOINED: Mapping[str, _Apply] = {
     "--device-code=": _device_code,
     "--for-clang=": _for_clang,
     "--pipeline=": _pipeline,
+    "--device-lib=": _device(with_library),
+    "--cuda-include-ptx=": _device(with_ptx),
+    "--maxrregcount=": _device(with_max_registers),
+    "--ftz=": _device(with_ftz),
     "--llvm=": _store("llvm"),
     "--cuda-path=": _store("cuda_path"),
     "--rocm-path=": _store("rocm_path"),
@@ -203,6 +237,8 @@ _JOINED_OR_SEPARATE: Mapping[str, _Apply] = {
     "-D": _compiler_argument("-D"),
     "-j": _jobs,
     "-x": _language,
+    "-Xptxas": _device_argument("ptxas"),
+    "-Xdevice-opt": _device_argument("device_opt"),
     "-MF": _depfile_name,
     "-MT": _depfile_target,
     "-MQ": _quoted_depfile_target,

@@ -35,7 +35,9 @@ def read_pipeline(text: str) -> InputPipeline:
     for plugin in plugins:
         if not plugin.is_file():
             msg = f"{plugin}: no such file"
-            raise InputOutputError(msg, hint="plugins: are named relative to it", location=str(path))
+            raise InputOutputError(
+                msg, hint="plugins: are named relative to it", location=str(path)
+            )
     passes = _texts(content, "passes", path)
     check_passes(passes, str(path))
     then = content.get("then", DEFAULT_PIPELINE)

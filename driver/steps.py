@@ -46,19 +46,29 @@ def step() -> None:
 @click.option("--from", "program", type=_PATH, required=True, help="the file that the user wrote")
 @click.option("--unit-id", required=True)
 @click.option("--prefix-map", "maps", multiple=True, metavar="OLD=NEW")
+@click.option("--fast-math", is_flag=True, help="let floating-point operations be inexact")
 @_release
 @_output
-def _split(
-    source: Path, program: Path, unit_id: str, maps: tuple[str, ...], major: int, output: Path
+def _split(  # noqa: PLR0913 (one parameter for each option)
+    source: Path,
+    program: Path,
+    unit_id: str,
+    maps: tuple[str, ...],
+    *,
+    fast_math: bool,
+    major: int,
+    output: Path,
 ) -> None:
     """Split a normalised program into its host module and its device modules."""
     from mlir_offload.driver.split_file import write_split
+    from mlir_offload.translate.fast_math import with_fast_math
     from mlir_offload.translate.prefix_map import map_locations, parse_prefix_map
     from mlir_offload.translate.split import split_program
 
     # Bytecode is no text: each byte stands for itself.
     written = program.read_bytes().decode("latin-1")
     text = map_locations(_read(source), [parse_prefix_map(item, "--prefix-map") for item in maps])
+    text = with_fast_math(text) if fast_math else text
     split = split_program(text, source_text=written, unit_id=unit_id, llvm_major=major)
     write_split(split, output)
 
@@ -77,24 +87,36 @@ def _ptx_time(source: Path, seconds: int, output: Path) -> None:
 @step.command("unwrap")
 @_source
 @click.option("--triple", required=True)
+@click.option("--rdc", is_flag=True, help="keep functions that other files may call")
 @_output
-def _unwrap(source: Path, triple: str, output: Path) -> None:
+def _unwrap(source: Path, triple: str, *, rdc: bool, output: Path) -> None:
     """Make the lowered device module a module of its own for mlir-translate."""
     from mlir_offload.translate.lower import unwrap_device
 
-    _write(output, unwrap_device(_read(source), triple))
+    _write(output, unwrap_device(_read(source), triple, keeps_functions=rdc))
 
 
 @step.command("nvptx-ir")
 @_source
 @_kernels
+@click.option("--rdc", is_flag=True, help="keep functions that other files may call")
+@click.option("--ftz", is_flag=True, help="take subnormal numbers for zero")
 @_release
 @_output
-def _nvptx_ir(source: Path, kernels: tuple[str, ...], major: int, output: Path) -> None:
+def _nvptx_ir(
+    source: Path, kernels: tuple[str, ...], *, rdc: bool, ftz: bool, major: int, output: Path
+) -> None:
     """Prepare the LLVM IR of a device module for the NVPTX back end."""
     from mlir_offload.translate.device import nvptx_device_ir
 
-    _write(output, nvptx_device_ir(_read(source), kernels=kernels, llvm_major=major))
+    text = nvptx_device_ir(
+        _read(source),
+        kernels=kernels,
+        llvm_major=major,
+        keeps_functions=rdc,
+        flushes_subnormals=ftz,
+    )
+    _write(output, text)
 
 
 @step.command("cpu-ir")
@@ -170,6 +192,8 @@ def _package(images: tuple[str, ...], consumer: str, output: Path) -> None:
 @click.option("--fatbinary", type=_PATH, required=True)
 @click.option("--cuda-version", "version", required=True)
 @click.option("--time", "seconds", type=int, help="what ptxas takes for the time of source files")
+@click.option("--ptxas-arg", "arguments", multiple=True, help="an argument for each call of ptxas")
+@click.option("--ptx", multiple=True, metavar="sm_NN=FILE", help="PTX that fat binaries get")
 @click.option("--for-clang", "consumer", type=int, required=True)
 @_output
 def _cuda_directory(  # noqa: PLR0913, PLR0917 (one parameter for each option)
@@ -178,6 +202,8 @@ def _cuda_directory(  # noqa: PLR0913, PLR0917 (one parameter for each option)
     fatbinary: Path,
     version: str,
     seconds: int | None,
+    arguments: tuple[str, ...],
+    ptx: tuple[str, ...],
     consumer: int,
     output: Path,
 ) -> None:
@@ -188,7 +214,16 @@ def _cuda_directory(  # noqa: PLR0913, PLR0917 (one parameter for each option)
     if release is None:
         msg = f"--cuda-version={version} is no version"
         raise UsageError(msg, hint="write it as 13.0.88")
-    tools = CudaTools(release, ptxas, nvlink, fatbinary, source_time=seconds)
+    kept = tuple((arch, Path(file)) for arch, _, file in (item.partition("=") for item in ptx))
+    tools = CudaTools(
+        release,
+        ptxas,
+        nvlink,
+        fatbinary,
+        source_time=seconds,
+        ptxas_arguments=arguments,
+        ptx=kept,
+    )
     write_cuda_directory(output, tools, consumer)
 
 
@@ -233,6 +268,19 @@ def _members(library: Path, output: Path) -> None:
     from mlir_offload.driver.members import write_members
 
     write_members(library, output)
+
+
+@step.command("runtime-symbols")
+@_source
+@click.option("--weak", type=_PATH, required=True, help="where the names of public symbols go")
+@_output
+def _runtime_symbols(source: Path, weak: Path, output: Path) -> None:
+    """Write the names of the symbols that are the runtime's own, as llvm-objcopy reads them."""
+    from mlir_offload.offload.runtime import read_runtime_symbols
+
+    symbols = read_runtime_symbols(source)
+    _write(output, "".join(f"{name}\n" for name in symbols.internal))
+    _write(weak, "".join(f"{name}\n" for name in symbols.public))
 
 
 @step.command("detach")

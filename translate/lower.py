@@ -36,6 +36,7 @@ _CAST = "builtin.unrealized_conversion_cast"
 _OPERATION_NAME = re.compile(r'^ *(?:%[^"]*? = )?"([\w$-]+)\.([\w.$-]+)"\(', re.MULTILINE)
 _EXTERNAL = "linkage = #llvm.linkage<external>"
 _INTERNAL = "linkage = #llvm.linkage<internal>"
+_PRIVATE = 'sym_visibility = "private"'
 _TRIPLE = "llvm.target_triple"
 
 
@@ -113,10 +114,11 @@ def _mlir_opt(
     return Command((str(llvm.tool("mlir-opt")), *options, str(source), "-o", str(output)))
 
 
-def unwrap_device(text: str, triple: str) -> str:
+def unwrap_device(text: str, triple: str, *, keeps_functions: bool = False) -> str:
     """Return the lowered device module as a top-level module that mlir-translate takes.
 
-    Only kernels keep external linkage, so that helper functions of equal names in two modules link.
+    Only kernels keep external linkage, so that helper functions of equal names in two modules link;
+    with `keeps_functions` public ones do too, for other files to call.
     (`mlir-translate --no-implicit-module` on a lone gpu.module crashes LLVM 19 and 22 where an
     operation's verifier asks for the data layout.) Raises SourceError for operations left over.
     """
@@ -132,8 +134,16 @@ def unwrap_device(text: str, triple: str) -> str:
     others = [op for op in module.operations if op is not device]
     body = [op for op in (*others, *device.body) if op.name != "gpu.module_end"]
     check_lowered([line for op in body for line in op.lines], locations, place="a kernel")
-    lines = [line for op in body for line in _internalized(op)]
+    lines = [
+        line
+        for op in body
+        for line in (op.lines if keeps_functions and _is_public(op) else _internalized(op))
+    ]
     return module.render(lines).replace(module.foot, _with_triple(module.foot, triple), 1)
+
+
+def _is_public(operation: OperationText) -> bool:
+    return operation.name == "llvm.func" and _PRIVATE not in operation.attributes
 
 
 def _internalized(operation: OperationText) -> tuple[str, ...]:
