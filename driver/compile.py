@@ -128,8 +128,9 @@ def split_source(context: BuildContext, source: Path, directory: Path) -> SplitF
     parts = directory / "split"
     program = ("--from", source, "--unit-id", source.name, "--llvm", str(context.consumer))
     maps = [f"--prefix-map={prefix}" for prefix in context.options.prefix_maps]
+    rdc = ("--rdc",) if context.options.gpu_rdc else ()
     fast = ("--fast-math",) if context.options.device_flags.fast_math else ()
-    arguments: list[str | Path] = [normalized(directory), *program, *maps, *fast, "-o", parts]
+    arguments: list[str | Path] = [normalized(directory), *program, *maps, *fast, *rdc, "-o", parts]
     context.executor.step("split", arguments, decides=True)
     return load_split_files(parts)
 

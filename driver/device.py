@@ -273,7 +273,10 @@ def _cpu_ir(context: BuildContext, source: Path, module: ModuleFile, lowered: Pa
 
     executor = context.executor
     prepared, inlined = lowered.with_suffix(".host.ll"), lowered.with_suffix(".inlined.ll")
-    options = (*kernel_options(module), "--location", str(source))
+    target = next(target for target in context.targets if target.kind is Kind.OPENMP)
+    libraries = device_libraries(context, source, target)
+    known = (f"--device-lib={path}" for path in libraries)
+    options = (*kernel_options(module), *known, "--location", str(source))
     executor.step("cpu-ir", (lowered, *options, "-o", prepared), decides=True)
     if not unsplit(prepared).exists():
         return prepared

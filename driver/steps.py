@@ -33,6 +33,9 @@ _output = click.option("-o", "--output", type=_PATH, required=True)
 _kernels = click.option("--kernel", "kernels", multiple=True)
 _release = click.option("--llvm", "major", type=int, required=True)
 _consumer = click.option("--for-clang", "consumer", required=True, metavar="RELEASE|any")
+_libraries = click.option(
+    "--device-lib", "libraries", type=_PATH, multiple=True, help="bitcode that kernels may call"
+)
 _source = click.argument("source", type=_PATH)
 
 
@@ -47,6 +50,7 @@ def step() -> None:
 @click.option("--unit-id", required=True)
 @click.option("--prefix-map", "maps", multiple=True, metavar="OLD=NEW")
 @click.option("--fast-math", is_flag=True, help="let floating-point operations be inexact")
+@click.option("--rdc", is_flag=True, help="keep functions that other files may call")
 @_release
 @_output
 def _split(  # noqa: PLR0913 (one parameter for each option)
@@ -56,6 +60,7 @@ def _split(  # noqa: PLR0913 (one parameter for each option)
     maps: tuple[str, ...],
     *,
     fast_math: bool,
+    rdc: bool,
     major: int,
     output: Path,
 ) -> None:
@@ -69,7 +74,9 @@ def _split(  # noqa: PLR0913 (one parameter for each option)
     written = program.read_bytes().decode("latin-1")
     text = map_locations(_read(source), [parse_prefix_map(item, "--prefix-map") for item in maps])
     text = with_fast_math(text) if fast_math else text
-    split = split_program(text, source_text=written, unit_id=unit_id, llvm_major=major)
+    split = split_program(
+        text, source_text=written, unit_id=unit_id, llvm_major=major, keeps_functions=rdc
+    )
     write_split(split, output)
 
 
@@ -122,9 +129,16 @@ def _nvptx_ir(
 @step.command("cpu-ir")
 @_source
 @_kernels
+@_libraries
 @click.option("--location", default="", help="the file that errors name")
 @_output
-def _cpu_ir(source: Path, kernels: tuple[str, ...], location: str, output: Path) -> None:
+def _cpu_ir(
+    source: Path,
+    kernels: tuple[str, ...],
+    libraries: tuple[Path, ...],
+    location: str,
+    output: Path,
+) -> None:
     """Rewrite the LLVM IR of a device module for the CPU.
 
     A module whose kernels have barriers is not whole yet: it is written to OUTPUT.unsplit.ll, for
@@ -133,7 +147,7 @@ def _cpu_ir(source: Path, kernels: tuple[str, ...], location: str, output: Path)
     from mlir_offload.translate.cpu import cpu_device_ir
 
     with located(location):
-        made = cpu_device_ir(_read(source), kernels=kernels)
+        made = cpu_device_ir(_read(source), kernels=kernels, library=_defined(libraries))
     _write(unsplit(output) if made.needs_prepare else output, made.text)
 
 
@@ -141,17 +155,32 @@ def _cpu_ir(source: Path, kernels: tuple[str, ...], location: str, output: Path)
 @_source
 @click.option("--from", "device", type=_PATH, required=True, help="what cpu-ir read")
 @_kernels
+@_libraries
 @click.option("--location", default="", help="the file that errors name")
 @_output
-def _cpu_split(
-    source: Path, device: Path, kernels: tuple[str, ...], location: str, output: Path
+def _cpu_split(  # noqa: PLR0913, PLR0917 (one parameter for each option)
+    source: Path,
+    device: Path,
+    kernels: tuple[str, ...],
+    libraries: tuple[Path, ...],
+    location: str,
+    output: Path,
 ) -> None:
     """Split kernels at their barriers, in what opt made of the output of cpu-ir."""
     from mlir_offload.translate.cpu import cpu_device_ir, finish_cpu_ir
 
     with located(location):
-        first = cpu_device_ir(_read(device), kernels=kernels)
+        first = cpu_device_ir(_read(device), kernels=kernels, library=_defined(libraries))
         _write(output, finish_cpu_ir(_read(source), first).text)
+
+
+def _defined(libraries: Sequence[Path]) -> frozenset[str]:
+    """Return the functions that bitcode libraries define."""
+    if not libraries:
+        return frozenset()
+    from mlir_offload.offload.device_library import defined_functions
+
+    return frozenset(name for path in libraries for name in defined_functions(path))
 
 
 def unsplit(output: Path) -> Path:

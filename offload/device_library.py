@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 from mlir_offload.offload.device_bitcode import llvm_major, target_cpus
 from mlir_offload.offload.image import FORM_BYTES, ImageForm, image_form_of
 from mlir_offload.toolchain.bitcode import read_bitcode
+from mlir_offload.toolchain.bitcode_global import BitcodeFunction
 from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.target import Kind, Target, sm_number
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+_LOCAL = frozenset({"internal", "private"})
 
 
 def check_library(path: Path, target: Target, consumer: int) -> None:
@@ -35,6 +38,19 @@ def check_library(path: Path, target: Target, consumer: int) -> None:
         msg = f"{path} is made for {wrong}: kernels for {target} cannot call it"
         hint = f"compile it for {target}, or give it for its own: --device-lib={wrong}={path}"
         raise CompatibilityError(msg, hint=hint, location=str(path))
+
+
+def defined_functions(path: Path) -> tuple[str, ...]:
+    """Return the functions that a library defines for others. Raises VerificationError as above."""
+    with open_view(path) as view:
+        symbols = read_bitcode(view).symbols
+    return tuple(
+        symbol.name
+        for symbol in symbols
+        if isinstance(symbol, BitcodeFunction)
+        and not symbol.is_declaration
+        and symbol.linkage not in _LOCAL
+    )
 
 
 def _check_producer(path: Path, producer: str, consumer: int) -> None:

@@ -64,12 +64,19 @@ class SplitProgram:
         return bool(self.modules)
 
 
-def split_program(text: str, *, source_text: str, unit_id: str, llvm_major: int) -> SplitProgram:
+def split_program(
+    text: str,
+    *,
+    source_text: str,
+    unit_id: str,
+    llvm_major: int,
+    keeps_functions: bool = False,
+) -> SplitProgram:
     """Cut the normalised program in two.
 
     `source_text` is the file as its author wrote it (bytecode decoded as latin-1); `unit_id` is
-    the name of that file, without its directory: a checkout elsewhere gives the same bytes. Raises
-    SourceError for what the lowering would drop or get wrong.
+    the name of that file, without its directory: a checkout elsewhere gives the same bytes. A
+    module without kernels counts where it `keeps_functions` for other files. Raises SourceError for what the lowering would drop or get wrong.
     """
     module = parse_module(text)
     locations = read_locations((*module.aliases, *module.tail))
@@ -96,7 +103,7 @@ def split_program(text: str, *, source_text: str, unit_id: str, llvm_major: int)
     modules = tuple(
         _gpu_module(module, device[name], symbols, locations, faults)
         for name in device
-        if kernels[name]
+        if kernels[name] or (keeps_functions and _has_functions(device[name]))
     )
     for operation in module.operations:
         if operation.name != "gpu.module":
@@ -131,6 +138,13 @@ def _gpu_module(
         kernels=tuple(Kernel(kernel, symbol) for kernel, symbol in own.items()),
         text=module.render(lines),
         needs=_needs(lines),
+    )
+
+
+def _has_functions(module: OperationText) -> bool:
+    return any(
+        operation.name in {"func.func", "llvm.func"} and not operation.is_declaration
+        for operation in module.body
     )
 
 
