@@ -29,6 +29,7 @@ from mlir_offload.driver.choose import (
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.execute import Executor
 from mlir_offload.driver.inputs import (
+    attached_archs,
     check_input,
     compiled_files,
     final_outputs,
@@ -166,7 +167,8 @@ def _make_context(
     needs_device = has_device_code(options) or (
         any(item.runtime_symbols for item in given) and not any(item.kinds for item in given)
     )
-    targets = choose_targets(options.offload_archs) if needs_device else ()
+    archs = options.offload_archs or attached_archs(options)
+    targets = choose_targets(archs) if needs_device else ()
     kinds = {str(target.kind) for target in targets}.union(*(item.kinds for item in given))
     (llvm, cuda), _ = beside(
         partial(

@@ -12,6 +12,7 @@ from mlir_offload.driver.device import DeviceModule, compile_device, kernel_opti
 from mlir_offload.driver.normalize import normalized
 from mlir_offload.driver.options import CUDA_SUFFIX, MLIR_SUFFIXES, Mode
 from mlir_offload.driver.parallel import beside, in_parallel
+from mlir_offload.driver.served import served_modules
 from mlir_offload.driver.split_file import ModuleFile, SplitFiles, load_split_files
 from mlir_offload.offload.llvm_ir import assemble_command, is_written_in_process
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
@@ -106,11 +107,12 @@ def make_images(
     context: BuildContext, source: Path, modules: Sequence[ModuleFile]
 ) -> tuple[DeviceModule, ...]:
     """Compile every device module for every target, under the launcher where there is one."""
+    served = served_modules(context, source, modules)
     if context.launched is None:
-        return compile_device(context, source, modules)
+        return compile_device(context, source, served)
     from mlir_offload.driver.launched_step import launch_device
 
-    return launch_device(context, context.launched, source, modules)
+    return launch_device(context, context.launched, source, served)
 
 
 def _make_object(context: BuildContext, annotated: Path, output: Path) -> None:
@@ -186,8 +188,11 @@ def _annotate(
         executor.step("package", (*named, "--for-clang", release, "-o", binary))
         kinds = dict.fromkeys(image.target.kind for image in images)
         arguments += ["--binary", binary, *(f"--kind={kind}" for kind in kinds)]
+    kernels: dict[str, None] = {}
     for module in device:
-        arguments += ["--device", module.ir, *kernel_options(module.module)]
+        arguments += ["--device", module.ir]
+        kernels |= dict.fromkeys(kernel_options(module.module))
+    arguments += kernels
     arguments += [f"--declared={kernel}" for kernel in split.declared]
     executor.step(
         "annotate",

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.options import DeviceCode
 from mlir_offload.driver.parallel import beside, in_parallel
+from mlir_offload.driver.served import targets_for
 from mlir_offload.driver.split_file import ModuleFile
 from mlir_offload.driver.steps import unsplit
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target
 from mlir_offload.translate.diagnostics import condense
 from mlir_offload.translate.lower import can_use_redux, device_pipeline_command, translate_command
+from mlir_offload.translate.target_attribute import TargetAttribute, attribute_for
 
 if TYPE_CHECKING:
     from mlir_offload.toolchain.cuda import CudaToolkit
@@ -80,7 +82,7 @@ def _compile_module(context: BuildContext, source: Path, module: ModuleFile) -> 
 
 def ordered_targets(context: BuildContext, module: ModuleFile) -> list[Target]:
     """Return the targets in the order of their images: those that share a lowered text together."""
-    return sorted(context.targets, key=partial(can_use_redux, module.module))
+    return sorted(targets_for(context, module), key=partial(can_use_redux, module.module))
 
 
 def _compile_group(
@@ -133,9 +135,11 @@ def _make_cuda_image(
     image = image_file(context, lowered, target)
     ready, assembly = prepared_file(image), assembly_file(image)
     release = ("--llvm", str(context.consumer))
-    chosen = (*_rdc(context), *(("--ftz",) if options.device_flags.ftz else ()))
+    attached = attribute_for(module.module.targets, target)
+    flushes = options.device_flags.ftz or (attached is not None and "ftz" in attached.flags)
+    chosen = (*_rdc(context), *(("--ftz",) if flushes else ()))
     executor.step("nvptx-ir", (lowered, *kernel_options(module), *chosen, *release, "-o", ready))
-    codegen, library = codegen_for(context, source, target, lowered)
+    codegen, library = codegen_for(context, source, target, lowered, attached)
     if cuda is None or is_bitcode(context):
         executor.tool(nvptx_bitcode_command(llvm, ready, image.path, codegen, library), image.path)
         return image
@@ -159,21 +163,34 @@ def assembly_file(image: ImageFile) -> Path:
 
 
 def codegen_for(
-    context: BuildContext, source: Path, target: Target, module: Path
+    context: BuildContext,
+    source: Path,
+    target: Target,
+    module: Path,
+    attached: TargetAttribute | None = None,
 ) -> tuple[DeviceCodegen, Path | None]:
-    """Return how code of a module is generated for a GPU of NVIDIA's, and libdevice if it calls it."""
+    """Return how code of a module is generated for a GPU of NVIDIA's, and libdevice if it calls it.
+
+    What is attached to the module comes before what the command line says.
+    """
     from mlir_offload.toolchain.ptx import ptx_isa_for
     from mlir_offload.translate.device import DeviceCodegen, needs_libdevice
 
     cuda, options = context.cuda, context.options
-    libraries = device_libraries(context, source, target)
+    own = attached or TargetAttribute(target.kind)
+    libraries = device_libraries(context, source, target, own.link)
+    features = tuple(
+        word
+        for name in filter(None, own.features.split(","))
+        for word in ("-Xclang", "-target-feature", "-Xclang", name)
+    )
     codegen = DeviceCodegen(
         target.arch,
         ptx_isa_for(target.arch, context.consumer, cuda),
-        options.opt_level,
+        options.opt_level if own.opt_level < 0 else own.opt_level,
         debug=options.debug,
         libraries=libraries,
-        arguments=options.device_flags.device_opt,
+        arguments=(*features, *options.device_flags.device_opt),
         ptxas_arguments=options.device_flags.ptxas_arguments,
     )
     if not needs_libdevice(module.read_text(encoding="utf-8")) and not _call_libdevice(libraries):
@@ -187,9 +204,15 @@ def _rdc(context: BuildContext) -> tuple[str, ...]:
     return ("--rdc",) if context.options.gpu_rdc else ()
 
 
-def device_libraries(context: BuildContext, source: Path, target: Target) -> tuple[Path, ...]:
-    """Return the libraries of the user that kernels for a target may call, after a look into each."""
+def device_libraries(
+    context: BuildContext, source: Path, target: Target, attached: Sequence[str] = ()
+) -> tuple[Path, ...]:
+    """Return the libraries of the user that kernels for a target may call, after a look into each.
+
+    `attached` are those of the module, which the program names from its own directory.
+    """
     chosen = [item.path for item in context.options.device_flags.libraries if item.serves(target)]
+    chosen += [source.parent / name for name in attached]
     if chosen:
         from mlir_offload.offload.device_library import check_library
 

@@ -38,7 +38,8 @@ def launch_device(
     context: BuildContext, launched: LaunchedSteps, source: Path, modules: Sequence[ModuleFile]
 ) -> tuple[DeviceModule, ...]:
     """Compile every device module for every target, each pair by a step of its own."""
-    if not context.options.device_flags.is_hermetic:
+    is_attached = any(module.module.targets for module in modules)
+    if is_attached or not context.options.device_flags.is_hermetic:
         return compile_device(context, source, modules)
     tasks = [partial(_launch_module, context, launched, source, module) for module in modules]
     return _launch(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from mlir_offload.toolchain.target import Kind
 from mlir_offload.translate.gpu_module import GpuModule, Kernel
 from mlir_offload.translate.split import SplitProgram
+from mlir_offload.translate.target_attribute import TargetAttribute
 
 _INDEX = "split.json"
 
@@ -64,6 +66,7 @@ def _write_module(module: GpuModule, number: int, directory: Path) -> dict[str, 
         "name": module.name,
         "kernels": [{"name": kernel.name, "symbol": kernel.symbol} for kernel in module.kernels],
         "needs": sorted(module.needs),
+        "targets": [asdict(target) for target in module.targets],
     }
 
 
@@ -71,7 +74,14 @@ def _read_module(row: dict[str, Any], directory: Path) -> ModuleFile:
     path = directory / row["file"]
     kernels = tuple(Kernel(kernel["name"], kernel["symbol"]) for kernel in row["kernels"])
     text = path.read_text(encoding="utf-8", errors="surrogateescape")
-    return ModuleFile(path, GpuModule(row["name"], kernels, text, frozenset(row["needs"])))
+    targets = tuple(map(_read_target, row["targets"]))
+    module = GpuModule(row["name"], kernels, text, frozenset(row["needs"]), targets)
+    return ModuleFile(path, module)
+
+
+def _read_target(row: dict[str, Any]) -> TargetAttribute:
+    lists = {"link": tuple(row["link"]), "flags": tuple(row["flags"])}
+    return TargetAttribute(**{**row, "kind": Kind(row["kind"]), **lists})
 
 
 def _write(path: Path, text: str) -> None:

@@ -158,7 +158,7 @@ def _cpu_ir(
 @_libraries
 @click.option("--location", default="", help="the file that errors name")
 @_output
-def _cpu_split(  # noqa: PLR0913, PLR0917 (one parameter for each option)
+def _cpu_split(
     source: Path,
     device: Path,
     kernels: tuple[str, ...],

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
+from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.async_chain import AsyncRewriter
 from mlir_offload.translate.declared import check_declared_launches, read_declared
+from mlir_offload.translate.fast_math import with_fast_math
 from mlir_offload.translate.fixup import expand_device_operations
 from mlir_offload.translate.gpu_module import (
     GpuModule,
@@ -37,7 +39,9 @@ from mlir_offload.translate.mlir_text import (
     symbol_name,
 )
 from mlir_offload.translate.pipelines import load_faults
+from mlir_offload.translate.target_attribute import TargetAttribute, read_targets
 from mlir_offload.translate.unit import unit_of
+from mlir_offload.translate.variant import find_variants
 
 _DIVISION = re.compile(r'"arith\.(?:ceildiv[us]i|floordivsi)"\(')
 
@@ -98,10 +102,21 @@ def split_program(
     def unit(name: str) -> str:
         return unit_of(module, device[name], file=unit_id, source_text=source_text)
 
-    symbols = assign_symbols(kernels, named=named, unit_of=unit, declared=declared)
+    attached = {
+        name: read_targets(operation.attributes, locations.of(operation.lines[-1]))
+        for name, operation in device.items()
+    }
+    variants = find_variants(device, kernels, attached, locations)
+    symbols = assign_symbols(
+        kernels, named=named, unit_of=unit, declared=declared, variants=variants
+    )
     faults = load_faults(llvm_major)
     modules = tuple(
-        _gpu_module(module, device[name], symbols, locations, faults)
+        _attached(
+            _gpu_module(module, device[name], symbols, locations, faults),
+            attached[name],
+            locations.of(device[name].lines[-1]),
+        )
         for name in device
         if kernels[name] or (keeps_functions and _has_functions(device[name]))
     )
@@ -139,6 +154,17 @@ def _gpu_module(
         text=module.render(lines),
         needs=_needs(lines),
     )
+
+
+def _attached(module: GpuModule, targets: tuple[TargetAttribute, ...], location: str) -> GpuModule:
+    """Return the module with what the program attaches to it; `fast` holds for its whole text."""
+    fast = {"fast" in target.flags for target in targets}
+    if len(fast) > 1:
+        msg = f"gpu.module @{module.name} is fast for some of its targets only"
+        hint = "write a module for each, or the same flags"
+        raise SourceError(msg, hint=hint, location=location)
+    text = with_fast_math(module.text) if True in fast else module.text
+    return replace(module, text=text, targets=targets)
 
 
 def _has_functions(module: OperationText) -> bool:
