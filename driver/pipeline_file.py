@@ -16,7 +16,7 @@ from mlir_offload.translate.input_pipeline import (
     pipeline_names,
 )
 
-_SUFFIXES = frozenset({".yaml", ".yml"})
+PIPELINE_SUFFIXES = frozenset({".yaml", ".yml"})
 _KEYS = ("passes", "then", "plugins")
 _FORM = "a pipeline file has the keys passes (a list), then (a name) and plugins (a list)"
 _MOST_BYTES = 1 << 20
@@ -27,7 +27,7 @@ def read_pipeline(text: str) -> InputPipeline:
 
     Raises UsageError where it is none of these, InputOutputError where the file cannot be read.
     """
-    if Path(text).suffix not in _SUFFIXES:
+    if Path(text).suffix not in PIPELINE_SUFFIXES:
         return parse_pipeline(text)
     path = Path(text)
     content = _read(path)
