@@ -15,7 +15,6 @@ from mlir_offload.translate.mlir_text import (
 )
 from mlir_offload.translate.pipelines import Refusal, Side, load_refusals
 
-
 _OBJECT_FORM = re.compile(r', (offload|assembly|bin) = "')
 # By the words of #gpu.object; without one it is a fat binary.
 _LOST_FORMS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -10,7 +11,10 @@ from support.cuda_tools import cuda_root, cuda_tool
 
 INPUTS = Path(__file__).parent / "inputs" / "rdc"
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
-RECORDER = Path(__file__).parent / "runtime" / "recording_cudart.c"
+RECORDERS = (
+    Path(__file__).parent / "runtime" / "recording_cudart.c",
+    Path(__file__).parent / "inputs" / "recording_registration.c",
+)
 EVERY_RELEASE = [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (19, 22)]
 
 
@@ -21,7 +25,7 @@ def test_a_final_object_is_linked_by_gcc_and_runs_on_every_device(
     cuda_tool("ptxas")
     options = [f"--llvm={major}", "-c", "-fno-gpu-rdc", "--offload-arch=sm_80,sm_90,host"]
     _run(*mlir_offload, *options, EXAMPLES / "square.mlir", "-o", "square.o", cwd=tmp_path)
-    recorder = ["-shared", "-fPIC", "-w", RECORDER, "-o", "libcudart.so"]
+    recorder = ["-shared", "-fPIC", "-w", *RECORDERS, "-o", "libcudart.so"]
     _run("gcc", *recorder, cwd=tmp_path)
     link = ["square.o", EXAMPLES / "main.c", "-L.", "-lcudart", "-lm", "-Wl,-rpath,.", "-o", "app"]
     _run("gcc", *link, cwd=tmp_path)
@@ -45,9 +49,9 @@ def test_two_final_objects_for_other_devices_share_a_program(
     for name, archs in (("square", "host"), ("saxpy", "sm_90,host")):
         options = ["-c", "-fno-gpu-rdc", f"--offload-arch={archs}", "-o", f"{name}.o"]
         _run(*mlir_offload, *options, EXAMPLES / f"{name}.mlir", cwd=tmp_path)
-    _run("gcc", "-shared", "-fPIC", "-w", RECORDER, "-o", "libcudart.so", cwd=tmp_path)
+    _run("gcc", "-shared", "-fPIC", "-w", *RECORDERS, "-o", "libcudart.so", cwd=tmp_path)
     link = ["square.o", "saxpy.o", EXAMPLES / "main.c", "-L.", "-lcudart", "-lm", "-Wl,-rpath,."]
-    _run("gcc", *link, "-o", "app", "-Wl,--allow-multiple-definition", cwd=tmp_path)
+    _run("gcc", *link, "-o", "app", cwd=tmp_path)
 
     assert "ok" in _run("./app", cwd=tmp_path, MLIR_OFFLOAD_DEVICE="host")
 
@@ -75,7 +79,9 @@ def test_a_library_is_linked_for_each_device_and_runs_on_the_cpu(
     _library(tmp_path, "cpu.bc")
     libraries = ["--device-lib=cuda=gpu.bc", "--device-lib=host=cpu.bc"]
     options = ["--offload-arch=sm_90,host", "--device-code=object", *libraries]
-    _run(*mlir_offload, *options, INPUTS / "kernel.mlir", INPUTS / "main.c", "-o", "a", cwd=tmp_path)
+    _run(
+        *mlir_offload, *options, INPUTS / "kernel.mlir", INPUTS / "main.c", "-o", "a", cwd=tmp_path
+    )
 
     assert _run("./a", cwd=tmp_path, MLIR_OFFLOAD_DEVICE="host") == "6 12 18 24\n"
 
@@ -100,7 +106,7 @@ def test_a_library_for_something_else_is_refused(
         [*mlir_offload, *options], cwd=tmp_path, check=False, capture_output=True, text=True
     )
 
-    assert done.returncode == 1
+    assert done.returncode != 0
     assert complaint in done.stderr
 
 
@@ -109,7 +115,13 @@ def test_flags_reach_the_code_of_the_device(mlir_offload: list[str], tmp_path: P
     cuda_tool("ptxas")
     _library(tmp_path, "library.bc", *_for_gpu("sm_80"))
     flags = ["-ffast-math", "--ftz", "--maxrregcount=40", "-Xptxas", "-v", "-Xdevice-opt", "-O1"]
-    options = ["-c", "--offload-arch=sm_90", "--device-code=object", "-###", "--device-lib=library.bc"]
+    options = [
+        "-c",
+        "--offload-arch=sm_90",
+        "--device-code=object",
+        "-###",
+        "--device-lib=library.bc",
+    ]
     shown = _run(*mlir_offload, *options, *flags, INPUTS / "kernel.mlir", cwd=tmp_path, stderr=True)
 
     assert "--maxrregcount=40 -v" in shown
@@ -122,7 +134,6 @@ def test_flags_reach_the_code_of_the_device(mlir_offload: list[str], tmp_path: P
     assert ".f32" in ptx
     # The launch bounds of the program.
     assert ".maxntid 4" in ptx
-    assert ".reqntid 4" in ptx or ".maxntid 4" in ptx
 
 
 @pytest.mark.llvm(22)
@@ -151,17 +162,17 @@ def _for_gpu(march: str) -> list[str]:
 
 
 def _library(folder: Path, name: str, *target: str) -> None:
-    (folder / "thrice.c").write_text("float thrice(float x) { return 3 * x; }\nfloat twice(float x) { return 2 * x; }\n")
+    (folder / "thrice.c").write_text(
+        "float thrice(float x) { return 3 * x; }\nfloat twice(float x) { return 2 * x; }\n"
+    )
     flags = ["-c", "-emit-llvm", "-O2", "-nogpulib", "-Wno-unknown-cuda-version", *target]
     _run("/usr/lib/llvm-22/bin/clang", *flags, "thrice.c", "-o", name, cwd=folder)
 
 
-def _run(
-    *argv: str | Path, cwd: Path | None = None, stderr: bool = False, **environment: str
-) -> str:
-    import os
-
+def _run(*argv: object, cwd: Path | None = None, stderr: bool = False, **environment: str) -> str:
     env = {**os.environ, **environment}
-    done = subprocess.run(argv, cwd=cwd, check=False, capture_output=True, text=True, env=env)
+    done = subprocess.run(
+        list(map(str, argv)), cwd=cwd, check=False, capture_output=True, text=True, env=env
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr if stderr else done.stdout

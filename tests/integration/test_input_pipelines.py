@@ -36,7 +36,9 @@ def test_a_users_own_passes_run_first_and_their_file_is_a_dependency(
     mlir_offload: list[str], tmp_path: Path
 ) -> None:
     (tmp_path / "a.mlir").write_text(LOOP)
-    (tmp_path / "mine.yaml").write_text("passes: [func.func(affine-loop-coalescing)]\nthen: linalg\n")
+    (tmp_path / "mine.yaml").write_text(
+        "passes: [func.func(affine-loop-coalescing)]\nthen: linalg\n"
+    )
     options = ["-c", "--offload-arch=host", "--pipeline=mine.yaml", "-MMD", "-MF", "-", "a.mlir"]
 
     assert _run(*mlir_offload, *options, cwd=tmp_path) == "a.o: a.mlir mine.yaml\n"
@@ -80,7 +82,10 @@ OLD_FORMS = {
         "write gpu.launch_func @module::@kernel",
     ),
     "func @f(%a: f32) attributes {gpu.kernel} {\n return\n}": (1, "write func.func"),
-    "func.func @f(%c: index) {\n loop.for %i = %c to %c step %c { }\n return\n}": (2, "write scf.for"),
+    "func.func @f(%c: index) {\n loop.for %i = %c to %c step %c { }\n return\n}": (
+        2,
+        "write scf.for",
+    ),
 }
 
 
@@ -99,7 +104,9 @@ def test_forms_of_2019_are_told_with_todays_spelling(
     assert hint in done.stderr
 
 
-def _run(*argv: str | Path, cwd: Path | None = None) -> str:
-    done = subprocess.run(argv, cwd=cwd, check=False, capture_output=True, text=True)
+def _run(*argv: object, cwd: Path | None = None) -> str:
+    done = subprocess.run(
+        list(map(str, argv)), cwd=cwd, check=False, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
