@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind, Target
-from mlir_offload.translate.mlir_text import split_list, string_attribute, unescape
+from mlir_offload.translate.mlir_text import split_list, unescape
 
+_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _TARGETS = re.compile(r"\btargets = \[")
 _ATTRIBUTE = re.compile(r"#(?P<dialect>nvvm|rocdl)\.target(?:<(?P<body>.*)>)?", re.DOTALL)
 _KINDS = {"nvvm": Kind.CUDA, "rocdl": Kind.HIP}
@@ -39,6 +40,14 @@ def read_targets(attributes: str, location: str) -> tuple[TargetAttribute, ...]:
 
     Raises SourceError for a flag that would not be heeded.
     """
+    strings: list[str] = []
+
+    def masked(match: re.Match[str]) -> str:
+        # Brackets and commas in a file name are none of the text's.
+        strings.append(unescape(match[1]))
+        return f'"{len(strings) - 1}"'
+
+    attributes = _STRING.sub(masked, attributes)
     start = _TARGETS.search(attributes)
     if start is None:
         return ()
@@ -47,16 +56,18 @@ def read_targets(attributes: str, location: str) -> tuple[TargetAttribute, ...]:
     for text in listed:
         match = _ATTRIBUTE.fullmatch(text)
         if match is not None:
-            found.append(_read_target(_KINDS[match["dialect"]], match["body"] or "", location))
+            found.append(
+                _read_target(_KINDS[match["dialect"]], match["body"] or "", strings, location)
+            )
     return tuple(found)
 
 
-def _read_target(kind: Kind, body: str, location: str) -> TargetAttribute:
+def _read_target(kind: Kind, body: str, strings: Sequence[str], location: str) -> TargetAttribute:
     fields = {
         name.strip(): value.strip()
         for name, _, value in (part.partition("=") for part in split_list(body))
     }
-    link = tuple(unescape(item.strip('"')) for item in split_list(_inside(fields.get("link", ""))))
+    link = tuple(_text(item, strings) for item in split_list(_inside(fields.get("link", ""))))
     flags = tuple(item.partition(" ")[0] for item in split_list(_inside(fields.get("flags", ""))))
     unknown = [flag for flag in flags if flag not in _KNOWN_FLAGS]
     if unknown:
@@ -67,12 +78,16 @@ def _read_target(kind: Kind, body: str, location: str) -> TargetAttribute:
         raise SourceError(msg, hint=hint, location=location)
     return TargetAttribute(
         kind,
-        string_attribute(body, "chip") or "",
-        string_attribute(body, "features") or "",
+        _text(fields.get("chip", ""), strings),
+        _text(fields.get("features", ""), strings),
         int(fields.get("O", "-1")),
         link,
         flags,
     )
+
+
+def _text(masked: str, strings: Sequence[str]) -> str:
+    return strings[int(masked.strip('"'))] if masked else ""
 
 
 def _inside(text: str) -> str:
@@ -80,14 +95,11 @@ def _inside(text: str) -> str:
 
 
 def _until(text: str, end: str) -> str:
-    depth, quoted = 0, False
+    depth = 0
     for index, character in enumerate(text):
-        if character == '"' and text[index - 1 : index] != "\\":
-            quoted = not quoted
-        elif not quoted and depth == 0 and character == end:
+        if depth == 0 and character == end:
             return text[:index]
-        elif not quoted:
-            depth += (character in "<[{(") - (character in ">]})")
+        depth += (character in "<[{(") - (character in ">]})")
     return text
 
 
