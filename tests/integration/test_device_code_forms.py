@@ -46,11 +46,19 @@ def test_two_final_objects_for_other_devices_share_a_program(
     mlir_offload: list[str], tmp_path: Path
 ) -> None:
     cuda_tool("ptxas")
-    for name, archs in (("square", "host"), ("saxpy", "sm_90,host")):
+    for name, archs in (("scale", "host"), ("shift", "sm_90,host")):
         options = ["-c", "-fno-gpu-rdc", f"--offload-arch={archs}", "-o", f"{name}.o"]
-        _run(*mlir_offload, *options, EXAMPLES / f"{name}.mlir", cwd=tmp_path)
+        _run(*mlir_offload, *options, EXAMPLES / "make" / f"{name}.mlir", cwd=tmp_path)
     _run("gcc", "-shared", "-fPIC", "-w", *RECORDERS, "-o", "libcudart.so", cwd=tmp_path)
-    link = ["square.o", "saxpy.o", EXAMPLES / "main.c", "-L.", "-lcudart", "-lm", "-Wl,-rpath,."]
+    link = [
+        "scale.o",
+        "shift.o",
+        EXAMPLES / "make" / "main.c",
+        "-L.",
+        "-lcudart",
+        "-lm",
+        "-Wl,-rpath,.",
+    ]
     _run("gcc", *link, "-o", "app", cwd=tmp_path)
 
     assert "ok" in _run("./app", cwd=tmp_path, MLIR_OFFLOAD_DEVICE="host")
