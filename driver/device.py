@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.options import DeviceCode
 from mlir_offload.driver.parallel import beside, in_parallel
+from mlir_offload.driver.served import targets_for
 from mlir_offload.driver.split_file import ModuleFile
 from mlir_offload.driver.steps import unsplit
 from mlir_offload.toolchain.amdgpu import lowering_chip
@@ -25,9 +26,11 @@ from mlir_offload.translate.lower import (
     lowering_for,
     translate_command,
 )
+from mlir_offload.translate.target_attribute import TargetAttribute, attribute_for
 
 if TYPE_CHECKING:
     from mlir_offload.toolchain.cuda import CudaToolkit
+    from mlir_offload.translate.device import DeviceCodegen
 
 # The image for the CPU uses all that this CPU has: it runs where it was built.
 _HOST_MARCH = "native"
@@ -86,7 +89,7 @@ def _compile_module(context: BuildContext, source: Path, module: ModuleFile) -> 
 
 def ordered_targets(context: BuildContext, module: ModuleFile) -> list[Target]:
     """Return the targets in the order of their images: those that share a lowered text together."""
-    return sorted(context.targets, key=partial(lowering_for, module.module))
+    return sorted(targets_for(context, module), key=partial(lowering_for, module.module))
 
 
 def _compile_group(
@@ -133,7 +136,9 @@ def _lower(
         debug=context.options.debug,
     )
     executor.tool(command, low, decides=True, diagnose=diagnose)
-    executor.step("unwrap", (low, "--triple", lowering.triple, "-o", alone), decides=True)
+    executor.step(
+        "unwrap", (low, "--triple", lowering.triple, *_rdc(context), "-o", alone), decides=True
+    )
     executor.tool(translate_command(llvm, alone, text), text, decides=True, diagnose=diagnose)
     return text
 
@@ -141,26 +146,21 @@ def _lower(
 def _make_cuda_image(
     context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
 ) -> ImageFile:
-    from mlir_offload.toolchain.ptx import ptx_isa_for
     from mlir_offload.translate.device import (
-        DeviceCodegen,
         cubin_command,
-        needs_libdevice,
         nvptx_assembly_command,
         nvptx_bitcode_command,
     )
 
     executor, llvm, cuda, options = context.executor, context.llvm, context.cuda, context.options
-    isa = ptx_isa_for(target.arch, context.consumer, cuda)
-    codegen = DeviceCodegen(target.arch, isa, options.opt_level, debug=options.debug)
-    ready, assembly = (lowered.with_suffix(f".{target.arch}.{end}") for end in ("ll", "s"))
     image = image_file(context, lowered, target)
+    ready, assembly = prepared_file(image), assembly_file(image)
     release = ("--llvm", str(context.consumer))
-    executor.step("nvptx-ir", (lowered, *kernel_options(module), *release, "-o", ready))
-    library = None
-    if needs_libdevice(lowered.read_text(encoding="utf-8")):
-        library = _libdevice(cuda, source)
-        context.dependencies.add(source, library, is_system=True)
+    attached = attribute_for(module.module.targets, target)
+    flushes = options.device_flags.ftz or (attached is not None and "ftz" in attached.flags)
+    chosen = (*_rdc(context), *(("--ftz",) if flushes else ()))
+    executor.step("nvptx-ir", (lowered, *kernel_options(module), *chosen, *release, "-o", ready))
+    codegen, library = codegen_for(context, source, target, lowered, attached)
     if cuda is None or is_bitcode(context):
         executor.tool(nvptx_bitcode_command(llvm, ready, image.path, codegen, library), image.path)
         return image
@@ -169,7 +169,7 @@ def _make_cuda_image(
         timed = assembly.with_suffix(".timed.s")
         executor.step("ptx-time", (assembly, "--time", str(context.source_time), "-o", timed))
         assembly = timed
-    executor.tool(cubin_command(cuda, assembly, image.path, codegen, ()), image.path)
+    executor.tool(cubin_command(cuda, assembly, image.path, codegen), image.path)
     return image
 
 
@@ -182,6 +182,80 @@ def _make_hip_image(
     kernels = kernel_options(module)
     make_hip_image(context, source, lowered, image.path, target.arch, kernels)
     return image
+
+
+def prepared_file(image: ImageFile) -> Path:
+    """Return the LLVM IR that an image for CUDA is made of."""
+    return image.path.with_suffix(".ll")
+
+
+def assembly_file(image: ImageFile) -> Path:
+    """Return the PTX that an image for CUDA is assembled from."""
+    return image.path.with_suffix(".s")
+
+
+def codegen_for(
+    context: BuildContext,
+    source: Path,
+    target: Target,
+    module: Path,
+    attached: TargetAttribute | None = None,
+) -> tuple[DeviceCodegen, Path | None]:
+    """Return how code of a module is generated for a GPU of NVIDIA's, and libdevice if it calls it.
+
+    What is attached to the module comes before what the command line says.
+    """
+    from mlir_offload.toolchain.ptx import ptx_isa_for
+    from mlir_offload.translate.device import DeviceCodegen, needs_libdevice
+
+    cuda, options = context.cuda, context.options
+    own = attached or TargetAttribute(target.kind)
+    libraries = device_libraries(context, source, target, own.link)
+    features = tuple(
+        word
+        for name in filter(None, own.features.split(","))
+        for word in ("-Xclang", "-target-feature", "-Xclang", name)
+    )
+    codegen = DeviceCodegen(
+        target.arch,
+        ptx_isa_for(target.arch, context.consumer, cuda),
+        options.opt_level if own.opt_level < 0 else own.opt_level,
+        debug=options.debug,
+        libraries=libraries,
+        arguments=(*features, *options.device_flags.device_opt),
+        ptxas_arguments=options.device_flags.ptxas_arguments,
+    )
+    if not needs_libdevice(module.read_text(encoding="utf-8")) and not _call_libdevice(libraries):
+        return codegen, None
+    library = _libdevice(cuda, source)
+    context.dependencies.add(source, library, is_system=True)
+    return codegen, library
+
+
+def _rdc(context: BuildContext) -> tuple[str, ...]:
+    return ("--rdc",) if context.options.gpu_rdc else ()
+
+
+def device_libraries(
+    context: BuildContext, source: Path, target: Target, attached: Sequence[str] = ()
+) -> tuple[Path, ...]:
+    """Return the libraries of the user that kernels for a target may call, after a look into each.
+
+    `attached` are those of the module, which the program names from its own directory.
+    """
+    chosen = [item.path for item in context.options.device_flags.libraries if item.serves(target)]
+    chosen += [source.parent / name for name in attached]
+    if chosen:
+        from mlir_offload.offload.device_library import check_library
+
+        for path in chosen:
+            check_library(path, target, context.consumer)
+            context.dependencies.add(source, path)
+    return tuple(chosen)
+
+
+def _call_libdevice(libraries: Sequence[Path]) -> bool:
+    return any(b"__nv_" in path.read_bytes() for path in libraries)
 
 
 def is_bitcode(context: BuildContext) -> bool:
@@ -216,16 +290,21 @@ def _make_cpu_image(
     context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
 ) -> ImageFile:
     from mlir_offload.translate.cpu import cpu_image_command
+    from mlir_offload.translate.device import LINK_LIBRARY
 
     executor, llvm, options = context.executor, context.llvm, context.options
     level = options.opt_level
     prepared = _cpu_ir(context, source, module, lowered)
     runtime = _device_runtime(context)
     image = image_file(context, lowered, target)
-    debug = ("-g",) if options.debug else ()
+    libraries = device_libraries(context, source, target)
+    linked = tuple(
+        word for path in libraries for word in ("-Xclang", LINK_LIBRARY, "-Xclang", str(path))
+    )
+    extra = (*(("-g",) if options.debug else ()), *linked, *options.device_flags.device_opt)
     executor.tool(
         cpu_image_command(
-            llvm, prepared, runtime, image.path, opt_level=level, march=_HOST_MARCH, extra=debug
+            llvm, prepared, runtime, image.path, opt_level=level, march=_HOST_MARCH, extra=extra
         ),
         image.path,
     )
@@ -254,7 +333,10 @@ def _cpu_ir(context: BuildContext, source: Path, module: ModuleFile, lowered: Pa
 
     executor = context.executor
     prepared, inlined = lowered.with_suffix(".host.ll"), lowered.with_suffix(".inlined.ll")
-    options = (*kernel_options(module), "--location", str(source))
+    target = next(target for target in context.targets if target.kind is Kind.OPENMP)
+    libraries = device_libraries(context, source, target)
+    known = (f"--device-lib={path}" for path in libraries)
+    options = (*kernel_options(module), *known, "--location", str(source))
     executor.step("cpu-ir", (lowered, *options, "-o", prepared), decides=True)
     if not unsplit(prepared).exists():
         return prepared

@@ -40,6 +40,9 @@ def launch_device(
     context: BuildContext, launched: LaunchedSteps, source: Path, modules: Sequence[ModuleFile]
 ) -> tuple[DeviceModule, ...]:
     """Compile every device module for every target, each pair by a step of its own."""
+    is_attached = any(module.module.targets for module in modules)
+    if is_attached or not context.options.device_flags.is_hermetic:
+        return compile_device(context, source, modules)
     tasks = [partial(_launch_module, context, launched, source, module) for module in modules]
     return _launch(
         lambda: tuple(in_parallel(tasks)),
@@ -142,6 +145,8 @@ def _launch_image(
         f"-O{context.options.opt_level}",
         *_debug(context),
         *_form(context, target),
+        *context.options.device_flags.arguments,
+        *(("-fgpu-rdc",) if context.options.gpu_rdc else ()),
         *kernel_options(module),
         *(f"--needs={need}" for need in sorted(module.module.needs)),
     )

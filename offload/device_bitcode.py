@@ -72,6 +72,12 @@ def read_device_bitcode(view: ByteView, *, with_hashes: bool = False) -> DeviceC
     )
 
 
+def target_cpus(module: BitcodeModule) -> tuple[str, ...]:
+    """Return the architectures that the functions of a module say they are compiled for, in order."""
+    functions = (item for item in module.symbols if isinstance(item, BitcodeFunction))
+    return tuple(sorted({_arch(module, [function]) for function in functions} - {""}))
+
+
 def llvm_major(producer: str) -> int | None:
     """Return the release of LLVM that wrote a module; None where its producer names none."""
     found = _PRODUCER.match(producer)
