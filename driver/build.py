@@ -30,6 +30,7 @@ from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.execute import Executor
 from mlir_offload.driver.guard import guard_inputs
 from mlir_offload.driver.inputs import (
+    attached_archs,
     check_input,
     compiled_files,
     final_outputs,
@@ -149,7 +150,8 @@ def _start_early(context: BuildContext, threads: ThreadPoolExecutor) -> None:
             context.pending[normalized(made.parent)] = task
     if context.launched is not None:
         threads.submit(context.launched.prepare, context.targets)
-    if context.options.mode is Mode.LINK:
+    makes_final = context.options.mode is Mode.OBJECT and context.options.makes_final_objects
+    if context.options.mode is Mode.LINK or makes_final:
         from mlir_offload.driver.runtime import compile_runtime, host_runtime
 
         runtime = host_runtime(context)
@@ -170,7 +172,8 @@ def _make_context(
     needs_device = has_device_code(options) or (
         any(item.runtime_symbols for item in given) and not any(item.kinds for item in given)
     )
-    targets = choose_targets(options.offload_archs) if needs_device else ()
+    archs = options.offload_archs or attached_archs(options)
+    targets = choose_targets(archs) if needs_device else ()
     kinds = {str(target.kind) for target in targets}.union(*(item.kinds for item in given))
     (releases, cuda), _ = beside(
         partial(

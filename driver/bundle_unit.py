@@ -10,7 +10,9 @@ from pathlib import Path
 
 from mlir_offload.driver.compile import lower_host, split_source
 from mlir_offload.driver.context import BuildContext
-from mlir_offload.driver.device import cpu_ir, kernel_options, lower_module, ordered_targets
+from mlir_offload.driver.cpu_image import cpu_ir
+from mlir_offload.driver.device import lower_module, ordered_targets
+from mlir_offload.driver.device_image import kernel_options
 from mlir_offload.driver.normalize import normalize
 from mlir_offload.driver.older import older_text
 from mlir_offload.driver.options import MLIR_SUFFIXES

@@ -8,11 +8,13 @@ from pathlib import Path
 
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.dependencies import clang_depfile_arguments
-from mlir_offload.driver.device import DeviceModule, compile_device, kernel_options
+from mlir_offload.driver.device import DeviceModule, compile_device
+from mlir_offload.driver.device_image import kernel_options
 from mlir_offload.driver.normalize import normalized
 from mlir_offload.driver.older import not_taken, older_text
 from mlir_offload.driver.options import CUDA_SUFFIX, MLIR_SUFFIXES, Mode
 from mlir_offload.driver.parallel import beside, in_parallel
+from mlir_offload.driver.served import served_modules
 from mlir_offload.driver.split_file import ModuleFile, SplitFiles, load_split_files
 from mlir_offload.offload.llvm_ir import assemble_command, is_written_in_process
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
@@ -88,18 +90,37 @@ def finish_object(
         command = assemble_command(context.llvm, annotated, output)
         context.executor.tool(command, output, diagnose=partial(not_taken, context))
     else:
+        _make_linkable(context, source, annotated, device, output)
+
+
+def _make_linkable(
+    context: BuildContext,
+    source: Path,
+    annotated: Path,
+    device: tuple[DeviceModule, ...],
+    output: Path,
+) -> None:
+    is_final = context.options.makes_final_objects and device
+    if not is_final or context.options.mode is Mode.ASSEMBLY:
         _make_object(context, annotated, output)
+        return
+    from mlir_offload.driver.final_object import make_final
+
+    made = annotated.with_name("host.o")
+    _make_object(context, annotated, made)
+    make_final(context, source, made, device, output)
 
 
 def make_images(
     context: BuildContext, source: Path, modules: Sequence[ModuleFile]
 ) -> tuple[DeviceModule, ...]:
     """Compile every device module for every target, under the launcher where there is one."""
+    served = served_modules(context, source, modules)
     if context.launched is None:
-        return compile_device(context, source, modules)
+        return compile_device(context, source, served)
     from mlir_offload.driver.launched_step import launch_device
 
-    return launch_device(context, context.launched, source, modules)
+    return launch_device(context, context.launched, source, served)
 
 
 def _make_object(context: BuildContext, annotated: Path, output: Path) -> None:
@@ -133,7 +154,10 @@ def split_source(
     maps = [f"--prefix-map={prefix}" for prefix in context.options.prefix_maps]
     wanted = forms or [form.name for form in forms_of(context.targets)]
     named = [f"--form={form}" for form in wanted]
-    arguments: list[str | Path] = [normalized(directory), *program, *maps, *named, "-o", parts]
+    rdc = ("--rdc",) if context.options.gpu_rdc else ()
+    fast = ("--fast-math",) if context.options.device_flags.fast_math else ()
+    chosen = (*maps, *named, *fast, *rdc)
+    arguments: list[str | Path] = [normalized(directory), *program, *chosen, "-o", parts]
     context.executor.step("split", arguments, decides=True)
     return load_split_files(parts)
 
@@ -190,8 +214,11 @@ def _annotate(
         arguments += ["--binary", binary]
     kinds = dict.fromkeys(target.kind for target in context.targets)
     arguments += [f"--kind={kind}" for kind in kinds]
+    kernels: dict[str, None] = {}
     for module in device:
-        arguments += ["--device", module.ir, *kernel_options(module.module)]
+        arguments += ["--device", module.ir]
+        kernels |= dict.fromkeys(kernel_options(module.module))
+    arguments += kernels
     arguments += [f"--declared={kernel}" for kernel in split.declared]
     executor.step(
         "annotate",

@@ -15,7 +15,9 @@ from mlir_offload.driver.options import (
     CompileOptions,
     Mode,
 )
+from mlir_offload.driver.report import show_note
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
+from mlir_offload.translate.target_attribute import chips_in_source
 
 if TYPE_CHECKING:
     from mlir_offload.offload.objects import ObjectContents
@@ -45,6 +47,17 @@ def check_input(path: Path) -> None:
 def has_device_code(options: CompileOptions) -> bool:
     """Say whether a source may hold device code: MLIR or CUDA C++."""
     return any(path.suffix in MLIR_SUFFIXES | {CUDA_SUFFIX} for path in options.inputs)
+
+
+def attached_archs(options: CompileOptions) -> tuple[str, ...]:
+    """Return the GPUs that programs, as text, attach to their modules; the command line names none."""
+    archs: dict[str, None] = {}
+    for path in options.inputs:
+        if path.suffix in MLIR_SUFFIXES:
+            archs |= dict.fromkeys(chips_in_source(path.read_bytes()))
+    if archs:
+        show_note(f"compiling for what is attached: --offload-arch={','.join(archs)}")
+    return tuple(archs)
 
 
 def sources(options: CompileOptions) -> tuple[Path, ...]:

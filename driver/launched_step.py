@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from mlir_offload.driver.context import BuildContext
-from mlir_offload.driver.device import (
-    DeviceModule,
+from mlir_offload.driver.device import DeviceModule, compile_device, ordered_targets
+from mlir_offload.driver.device_image import (
     ImageFile,
     as_made,
-    compile_device,
     image_file,
     is_bitcode,
     kernel_options,
-    ordered_targets,
 )
 from mlir_offload.driver.image_container import image_libraries
 from mlir_offload.driver.launcher import LaunchedSteps
@@ -41,6 +39,9 @@ def launch_device(
     context: BuildContext, launched: LaunchedSteps, source: Path, modules: Sequence[ModuleFile]
 ) -> tuple[DeviceModule, ...]:
     """Compile every device module for every target, each pair by a step of its own."""
+    is_attached = any(module.module.targets for module in modules)
+    if is_attached or not context.options.device_flags.is_hermetic:
+        return compile_device(context, source, modules)
     tasks = [partial(_launch_module, context, launched, source, module) for module in modules]
     return _launch(
         lambda: tuple(in_parallel(tasks)),
@@ -143,6 +144,8 @@ def _launch_image(
         f"-O{context.options.opt_level}",
         *_debug(context),
         *_form(context, target),
+        *context.options.device_flags.arguments,
+        *(("-fgpu-rdc",) if context.options.gpu_rdc else ()),
         *kernel_options(module),
         *(f"--needs={need}" for need in sorted(module.module.needs)),
     )

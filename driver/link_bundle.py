@@ -13,13 +13,9 @@ from mlir_offload.driver.bundle_requirement import find_link_tools
 from mlir_offload.driver.choose import choose_slots, choose_source_time, places_of
 from mlir_offload.driver.compile import host_command
 from mlir_offload.driver.context import BuildContext
-from mlir_offload.driver.device import (
-    ImageFile,
-    compile_device_runtime,
-    finish_cpu_image,
-    image_file,
-    make_cuda_image,
-)
+from mlir_offload.driver.cpu_image import compile_device_runtime, finish_cpu_image
+from mlir_offload.driver.cuda_image import make_cuda_image
+from mlir_offload.driver.device_image import ImageFile, image_file
 from mlir_offload.driver.execute import Executor
 from mlir_offload.driver.inputs import check_input
 from mlir_offload.driver.jobserver import JobSlots

@@ -16,7 +16,7 @@ class OptionRow:
     """Options that are explained together.
 
     `values` are the words to choose from, or one of archs, releases, files, directories; `path`
-    what kind of file a value names: input, output, folder, library, tool.
+    what kind of file a value names: input, output, folder, library, tool; pipeline and keyed may name one.
     """
 
     names: tuple[str, ...]

@@ -22,7 +22,8 @@ from mlir_offload.driver.compile import (
     split_source,
 )
 from mlir_offload.driver.context import BuildContext
-from mlir_offload.driver.device import DeviceModule, as_made, image_file, ordered_targets
+from mlir_offload.driver.device import DeviceModule, ordered_targets
+from mlir_offload.driver.device_image import as_made, image_file
 from mlir_offload.driver.execute import Executor
 from mlir_offload.driver.file_identity import ToolWatch
 from mlir_offload.driver.image_container import (

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mlir_offload.driver.context import BuildContext
+from mlir_offload.driver.options import Mode
 from mlir_offload.offload.runtime import RUNTIME_KINDS, runtime_compile_command
 from mlir_offload.toolchain.target import Kind
 
@@ -44,7 +45,8 @@ def compile_runtime(context: BuildContext, runtime: HostRuntime) -> None:
         runtime.object,
         kinds=runtime.kinds,
         archs=dict(runtime.gpus),
-        standin=context.llvm.libomptarget is None,
+        # A final object has all that it needs but the libraries of the GPU's vendor.
+        standin=context.llvm.libomptarget is None or context.options.mode is not Mode.LINK,
         libamdhip=context.rocm.runtime if context.rocm else None,
     )
     # Only the link waits for it: the steps before that one go first.

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from mlir_offload.toolchain.target import Kind
 from mlir_offload.translate.device_form import DeviceForm
 from mlir_offload.translate.gpu_module import GpuModule, Kernel
 from mlir_offload.translate.split import SplitProgram
+from mlir_offload.translate.target_attribute import TargetAttribute
 
 _INDEX = "split.json"
 
@@ -74,6 +76,7 @@ def _write_module(module: GpuModule, number: int, directory: Path) -> dict[str, 
         "name": module.name,
         "kernels": [{"name": kernel.name, "symbol": kernel.symbol} for kernel in module.kernels],
         "needs": sorted(module.needs),
+        "targets": [asdict(target) for target in module.targets],
     }
 
 
@@ -82,8 +85,14 @@ def _read_module(row: dict[str, Any], directory: Path) -> ModuleFile:
     kernels = tuple(Kernel(kernel["name"], kernel["symbol"]) for kernel in row["kernels"])
     text = path.read_text(encoding="utf-8", errors="surrogateescape")
     others = tuple((name, directory / file) for name, file in row["others"].items())
-    module = GpuModule(row["name"], kernels, text, frozenset(row["needs"]))
+    targets = tuple(map(_read_target, row["targets"]))
+    module = GpuModule(row["name"], kernels, text, frozenset(row["needs"]), targets=targets)
     return ModuleFile(path, module, others)
+
+
+def _read_target(row: dict[str, Any]) -> TargetAttribute:
+    lists = {"link": tuple(row["link"]), "flags": tuple(row["flags"])}
+    return TargetAttribute(**{**row, "kind": Kind(row["kind"]), **lists})
 
 
 def _write(path: Path, text: str) -> None:

@@ -84,6 +84,9 @@ def _flags(context: BuildContext) -> Iterator[str]:
     switches = {"-g": options.debug, "-fPIC": options.pic, "-shared": options.shared}
     yield from (name for name, is_on in switches.items() if is_on)
     yield from options.compiler_arguments
+    yield from (*options.device_flags.arguments, f"--pipeline={options.pipeline}")
+    rdc = {None: "", True: "-fgpu-rdc", False: "-fno-gpu-rdc"}
+    yield rdc[options.gpu_rdc]
     yield from _linker_arguments(options)
 
 

@@ -75,7 +75,8 @@ def annotate_host(  # noqa: PLR0913 (the parts of one module)
     text = resolve_launches(ll_text, addresses, location)
     text = (text if text.endswith("\n") else f"{text}\n") + foreign
     if not kernels and not variables:
-        return text
+        # Functions for kernels of other files.
+        return embed_binary(text, binary) if binary else text
     taken = global_symbols(text)
     rendered = "\n".join(render_stub(kernel, kinds, taken) for kernel in kernels)
     text = f"{text}\n{rendered}\ndeclare void @{LAUNCH_STUB_FUNCTION}(ptr, ptr)\n\n"

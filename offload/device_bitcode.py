@@ -72,6 +72,12 @@ def read_device_bitcode(view: ByteView, *, with_hashes: bool = False) -> DeviceC
     )
 
 
+def target_cpus(module: BitcodeModule) -> tuple[str, ...]:
+    """Return the architectures that the functions of a module say they are compiled for, in order."""
+    functions = (item for item in module.symbols if isinstance(item, BitcodeFunction))
+    return tuple(sorted({_arch(module, [function]) for function in functions} - {""}))
+
+
 def _arch(module: BitcodeModule, kernels: list[BitcodeFunction]) -> str:
     defined = kernels or [one for one in module.functions if not one.is_declaration]
     archs = {module.attributes[one.attributes].string("target-cpu") for one in defined}

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlir_offload.offload.elf import read_elf
+from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import Kind
@@ -114,6 +117,27 @@ def runtime_compile_command(
     # and save some 40 ns per launch.
     flags = ("-std=c11", "-O0", "-fPIC", "-w")
     return Command((str(clang), *flags, *definitions, "-c", str(source), "-o", str(output)))
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeSymbols:
+    """What an object of the runtime defines: for itself, and for programs to call."""
+
+    internal: tuple[str, ...]
+    public: tuple[str, ...]
+
+
+def read_runtime_symbols(path: Path) -> RuntimeSymbols:
+    """Return the symbols of a compiled runtime that other objects see."""
+    with open_view(path) as view:
+        names = {
+            symbol.name: symbol.is_hidden
+            for symbol in read_elf(view).symbols(".symtab")
+            if symbol.is_global and not symbol.is_undefined
+        }
+    internal = (name for name, is_hidden in names.items() if is_hidden)
+    public = (name for name, is_hidden in names.items() if not is_hidden)
+    return RuntimeSymbols(tuple(sorted(internal)), tuple(sorted(public)))
 
 
 def runtime_link_arguments(

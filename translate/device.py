@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from mlir_offload.offload.host_module import next_metadata_number
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.tables import load_table
@@ -24,31 +25,59 @@ _EMISSION_KIND = re.compile(
     r"^(!\d+ = distinct !DICompileUnit\(.*\bemissionKind: )\w+", re.MULTILINE
 )
 _PTX_FILE = re.compile(r'^[ \t]*\.file[ \t]+\d+[ \t]+"(?:[^"\\\n]|\\.)*"(?=[ \t]*$)', re.MULTILINE)
+LINK_LIBRARY = "-mlink-builtin-bitcode"
+_DEFINE_END = re.compile(r"^(define [^\n]*?\)[^\n)]*?)((?: ![\w.]+ ![\d]+)* \{)$", re.MULTILINE)
+_FLUSHING = '"denormal-fp-math-f32"="preserve-sign,preserve-sign"'
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceCodegen:
-    """How the code of one target is generated: architecture, PTX ISA (83 is 8.3), level, debug."""
+    """How the code of one target is generated: architecture, PTX ISA (83 is 8.3), level, debug.
+
+    `libraries` are linked in as far as they are called, and made internal; `arguments` are those of
+    clang, `ptxas_arguments` those of ptxas.
+    """
 
     arch: str
     ptx_isa: int
     opt_level: int
     debug: bool = False
+    libraries: tuple[Path, ...] = ()
+    arguments: tuple[str, ...] = ()
+    ptxas_arguments: tuple[str, ...] = ()
 
 
-def nvptx_device_ir(ll_text: str, *, kernels: Collection[str], llvm_major: int) -> str:
+def nvptx_device_ir(
+    ll_text: str,
+    *,
+    kernels: Collection[str],
+    llvm_major: int,
+    keeps_functions: bool = False,
+    flushes_subnormals: bool = False,
+) -> str:
     """Return a device module that the NVPTX back end of an LLVM release compiles as intended.
 
     It gets triple and data layout; kernels are marked by their calling convention, which every
     release reads; all else becomes internal, so that equal names in two modules never meet; and
     dynamic shared memory becomes `.extern .shared`, sized by the launch. Debug information is cut
-    down to lines, as with nvcc's -lineinfo.
+    down to lines, as with nvcc's -lineinfo. With `keeps_functions` what is external stays so, for
+    files that call it.
     """
+    if flushes_subnormals:
+        ll_text = with_flushed_subnormals(ll_text)
     triple, layout = _target(llvm_major)
     text = with_dynamic_shared(with_target(ll_text, triple, layout))
     # Any other kind makes `.target debug`, which ptxas refuses to optimise; lines are all there is.
     text = _EMISSION_KIND.sub(r"\g<1>DebugDirectivesOnly", text)
-    return internalized(text, kernels, convention="ptx_kernel")
+    return internalized(text, kernels, convention="ptx_kernel", keeps_functions=keeps_functions)
+
+
+def with_flushed_subnormals(ll_text: str) -> str:
+    """Return a device module whose code, libdevice's too, takes subnormal 32-bit numbers for zero."""
+    text = _DEFINE_END.sub(rf"\1 {_FLUSHING}\2", ll_text)
+    number = next_metadata_number(text)
+    flag = f'!{number} = !{{i32 4, !"nvvm-reflect-ftz", i32 1}}'
+    return f"{text.rstrip()}\n!llvm.module.flags = !{{!{number}}}\n{flag}\n"
 
 
 def with_file_times(ptx: str, seconds: int) -> str:
@@ -87,7 +116,7 @@ def nvptx_assembly_command(
 
     `libdevice` is linked in as far as it is called, and made internal; pass None if it is not.
     """
-    return _clang_command(llvm, (*_target_flags(codegen), "-S"), source, output, libdevice)
+    return _clang_command(llvm, (*_target_flags(codegen), "-S"), source, output, codegen, libdevice)
 
 
 def nvptx_bitcode_command(
@@ -95,14 +124,14 @@ def nvptx_bitcode_command(
 ) -> Command:
     """Return the command that optimises a device module to bitcode, for code generation at link."""
     flags = (*_target_flags(codegen), "-c", "-emit-llvm")
-    return _clang_command(llvm, flags, source, output, libdevice)
+    return _clang_command(llvm, flags, source, output, codegen, libdevice)
 
 
 def nvptx_object_command(
     llvm: LlvmToolchain, source: Path, output: Path, codegen: DeviceCodegen, libdevice: Path | None
 ) -> Command:
     """Return the command that compiles a device module to a relocatable cubin, by the ptxas that clang finds."""
-    return _clang_command(llvm, (*_target_flags(codegen), "-c"), source, output, libdevice)
+    return _clang_command(llvm, (*_target_flags(codegen), "-c"), source, output, codegen, libdevice)
 
 
 def cubin_command(
@@ -110,7 +139,7 @@ def cubin_command(
     source: Path,
     output: Path,
     codegen: DeviceCodegen,
-    arguments: tuple[str, ...],
+    arguments: tuple[str, ...] = (),
 ) -> Command:
     """Return the command that assembles PTX to a relocatable cubin, with the user's `-Xptxas`.
 
@@ -120,7 +149,8 @@ def cubin_command(
         msg = f"the CUDA toolkit in {cuda.root} has no ptxas"
         raise ToolchainError(msg, hint="install the nvcc component of the CUDA toolkit")
     debug = ("-lineinfo",) if codegen.debug else ()
-    flags = (f"-arch={codegen.arch}", "-c", f"-O{codegen.opt_level}", *debug, *arguments)
+    own = (*codegen.ptxas_arguments, *arguments)
+    flags = (f"-arch={codegen.arch}", "-c", f"-O{codegen.opt_level}", *debug, *own)
     return Command((str(cuda.ptxas), *flags, str(source), "-o", str(output)))
 
 
@@ -148,10 +178,16 @@ def _clang_command(
     flags: tuple[str, ...],
     source: Path,
     output: Path,
+    codegen: DeviceCodegen,
     libdevice: Path | None,
 ) -> Command:
-    library = ("-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(libdevice)) if libdevice else ()
+    # libdevice is the last: the libraries of the user may call it.
+    libraries = (*codegen.libraries, *((libdevice,) if libdevice else ()))
+    library = tuple(
+        word for path in libraries for word in ("-Xclang", LINK_LIBRARY, "-Xclang", str(path))
+    )
     triple = _target(llvm.version.major)[0]
     head = (str(llvm.tool("clang")), f"--target={triple}", "-x", "ir")
     quiet = ("-Wno-unknown-cuda-version", "-Wno-override-module")
-    return Command((*head, *flags, *quiet, *library, str(source), "-o", str(output)))
+    arguments = (*library, *codegen.arguments)
+    return Command((*head, *flags, *quiet, *arguments, str(source), "-o", str(output)))

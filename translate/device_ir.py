@@ -24,6 +24,7 @@ _VARIABLE = re.compile(
     r"(?P<rest>(?:[a-z_]+(?:\([^)\n]*\))? +)*(?:global|constant) )",
     re.MULTILINE,
 )
+_LOCAL = re.compile(r"define +(?:private|internal)\b")
 _DYNAMIC_SHARED = re.compile(
     r"^(?P<head>@[-\w$.]+ = )internal (?P<body>addrspace\(3\) global \[0 x i8\]) undef",
     re.MULTILINE,
@@ -44,10 +45,13 @@ def with_dynamic_shared(text: str) -> str:
     return _DYNAMIC_SHARED.sub(r"\g<head>external \g<body>", text)
 
 
-def internalized(text: str, kernels: Collection[str], *, convention: str) -> str:
+def internalized(
+    text: str, kernels: Collection[str], *, convention: str, keeps_functions: bool = False
+) -> str:
     """Return the module with nothing but kernels visible, marked by their calling convention.
 
-    Equal names in two modules never meet then.
+    Equal names in two modules never meet then. With `keeps_functions` what is external stays so,
+    for files that call it.
     """
     text = _VARIABLE.sub(r"\g<name> = internal \g<rest>", text)
     wanted = frozenset(kernels)
@@ -55,6 +59,8 @@ def internalized(text: str, kernels: Collection[str], *, convention: str) -> str
     def relinked(match: re.Match[str]) -> str:
         name, rest = match.group("name"), match.group("rest")
         if name.strip('"') not in wanted:
+            if keeps_functions and not _LOCAL.match(match[0]):
+                return match[0]
             return f"define internal {rest}@{name}"
         marked = rest if convention in rest.split() else f"{convention} {rest}"
         return f"define {marked}@{name}"

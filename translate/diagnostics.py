@@ -205,7 +205,9 @@ def _source_error(completed: Completed, diagnostic: _Diagnostic, source: Path) -
             "quoted": _quoted_operation(diagnostic),
             **match.groupdict(default=""),
         }
-        return SourceError(rule.message.format(**names), hint=rule.hint.format(), location=location)
+        return SourceError(
+            rule.message.format(**names), hint=rule.hint.format(**names), location=location
+        )
     line = diagnostic.snippet.strip()[:_SHOWN_COLUMNS]
     return SourceError(
         diagnostic.text, hint=f"correct this line: {line}" if line else "", location=location

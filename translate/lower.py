@@ -19,6 +19,12 @@ from mlir_offload.toolchain.target import (
     sm_number,
 )
 from mlir_offload.translate.gpu_module import GpuModule, is_kernel
+from mlir_offload.translate.input_pipeline import (
+    InputPipeline,
+    has_tensors,
+    load_pipeline,
+    render_pipeline,
+)
 from mlir_offload.translate.mlir_text import (
     Locations,
     OperationText,
@@ -30,6 +36,7 @@ from mlir_offload.translate.mlir_text import (
 from mlir_offload.translate.pipelines import load_printing, load_recipe
 
 _REDUX_SM = 80
+_NVGPU = b"nvgpu"
 # For the host as for NVIDIA: the dialect stands there where another pipeline has lowered the program.
 _LOWERED = {NVPTX_TRIPLE: ("llvm", "nvvm"), AMDGPU_TRIPLE: ("llvm", "rocdl")}
 # mlir-translate itself turns these into calls of the runtime.
@@ -38,18 +45,27 @@ _CAST = "builtin.unrealized_conversion_cast"
 _OPERATION_NAME = re.compile(r'^ *(?:%[^"]*? = )?"([\w$-]+)\.([\w.$-]+)"\(', re.MULTILINE)
 _EXTERNAL = "linkage = #llvm.linkage<external>"
 _INTERNAL = "linkage = #llvm.linkage<internal>"
+_PRIVATE = 'sym_visibility = "private"'
 _TRIPLE = "llvm.target_triple"
 
 
 def normalize_command(
-    llvm: LlvmToolchain, source: Path, output: Path, *, uses_nvgpu: bool = False
+    llvm: LlvmToolchain,
+    source: Path,
+    output: Path,
+    *,
+    content: bytes = b"",
+    pipeline: InputPipeline | None = None,
 ) -> Command:
     """Return the call that brings a source, text or bytecode, to generic text with outlined kernels.
 
-    `uses_nvgpu`: the dialect's name occurs in the source.
+    `content` is that of the source: passes for what does not occur in it are left out.
     """
-    recipe = load_recipe(llvm.version.major)
-    return _mlir_opt(llvm, recipe.common_pipeline(uses_nvgpu=uses_nvgpu), source, output)
+    major, chosen = llvm.version.major, pipeline or InputPipeline()
+    common = load_recipe(major).common_passes(uses_nvgpu=_NVGPU in content)
+    named = load_pipeline(chosen.base, major)
+    passes = render_pipeline(chosen, named, common, has_tensors=has_tensors(content))
+    return _mlir_opt(llvm, passes, source, output, plugins=chosen.plugins)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -119,15 +135,21 @@ def translate_command(llvm: LlvmToolchain, source: Path, output: Path) -> Comman
     return Command((translate, "--mlir-to-llvmir", str(source), "-o", str(output)))
 
 
-def _mlir_opt(llvm: LlvmToolchain, pipeline: str, source: Path, output: Path) -> Command:
-    options = (*load_printing(), f"--pass-pipeline={pipeline}")
+def _mlir_opt(
+    llvm: LlvmToolchain, pipeline: str, source: Path, output: Path, plugins: Sequence[Path] = ()
+) -> Command:
+    loaded = (
+        f"--load-{what}-plugin={plugin}" for plugin in plugins for what in ("dialect", "pass")
+    )
+    options = (*loaded, *load_printing(), f"--pass-pipeline={pipeline}")
     return Command((str(llvm.tool("mlir-opt")), *options, str(source), "-o", str(output)))
 
 
-def unwrap_device(text: str, triple: str) -> str:
+def unwrap_device(text: str, triple: str, *, keeps_functions: bool = False) -> str:
     """Return the lowered device module as a top-level module that mlir-translate takes.
 
-    Only kernels keep external linkage, so that helper functions of equal names in two modules link.
+    Only kernels keep external linkage, so that helper functions of equal names in two modules link;
+    with `keeps_functions` public ones do too, for other files to call.
     (`mlir-translate --no-implicit-module` on a lone gpu.module crashes LLVM 19 and 22 where an
     operation's verifier asks for the data layout.) Raises SourceError for operations left over.
     """
@@ -144,12 +166,20 @@ def unwrap_device(text: str, triple: str) -> str:
     body = [op for op in (*others, *device.body) if op.name != "gpu.module_end"]
     place = "a kernel" if triple == NVPTX_TRIPLE else "a kernel for AMD GPUs"
     check_lowered([line for op in body for line in op.lines], locations, place=place, triple=triple)
-    lines = [line for op in body for line in _internalized(op)]
+    lines = [
+        line
+        for op in body
+        for line in (op.lines if keeps_functions and _is_public(op) else _internalized(op))
+    ]
     text = module.render(lines)
     if triple == AMDGPU_TRIPLE:
         # mlir-translate 22 would verify that no alloca lies where memref.alloca puts it.
         return text
     return text.replace(module.foot, _with_triple(module.foot, triple), 1)
+
+
+def _is_public(operation: OperationText) -> bool:
+    return operation.name == "llvm.func" and _PRIVATE not in operation.attributes
 
 
 def _internalized(operation: OperationText) -> tuple[str, ...]:

@@ -29,9 +29,9 @@ class Recipe:
     async_runtime: tuple[str, ...]
     debug: str
 
-    def common_pipeline(self, *, uses_nvgpu: bool) -> str:
-        """Return the pipeline that brings every form of input to one."""
-        return _on_module(_filled(self.common, {"$nvgpu": self.nvgpu if uses_nvgpu else ""}))
+    def common_passes(self, *, uses_nvgpu: bool) -> tuple[str, ...]:
+        """Return the passes that bring every form of input to one."""
+        return tuple(_filled(self.common, {"$nvgpu": self.nvgpu if uses_nvgpu else ""}))
 
     def device_pipeline(self, *, needs: frozenset[str], redux: bool, debug: bool) -> str:
         """Return the pipeline for a module that holds one `gpu.module` with these needs."""

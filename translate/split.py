@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
+from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.async_chain import AsyncRewriter
 from mlir_offload.translate.declared import check_declared_launches, read_declared
 from mlir_offload.translate.device_form import NVVM_FORM, DeviceForm
+from mlir_offload.translate.fast_math import with_fast_math
 from mlir_offload.translate.fixup import expand_device_operations
 from mlir_offload.translate.gpu_module import (
     GpuModule,
@@ -39,7 +41,9 @@ from mlir_offload.translate.mlir_text import (
     symbol_name,
 )
 from mlir_offload.translate.pipelines import load_faults
+from mlir_offload.translate.target_attribute import TargetAttribute, read_targets
 from mlir_offload.translate.unit import unit_of
+from mlir_offload.translate.variant import find_variants
 
 _DIVISION = re.compile(r'"arith\.(?:ceildiv[us]i|floordivsi)"\(')
 
@@ -73,13 +77,15 @@ def split_program(
     unit_id: str,
     llvm_major: int,
     forms: Sequence[DeviceForm] = (NVVM_FORM,),
+    keeps_functions: bool = False,
 ) -> SplitProgram:
     """Cut the normalised program in two.
 
     `source_text` is the file as its author wrote it (bytecode decoded as latin-1); `unit_id` is
     the name of that file, without its directory: a checkout elsewhere gives the same bytes. The
-    first of the forms gives each device module its text. Raises SourceError for what the lowering
-    would drop or get wrong.
+    first of the forms gives each device module its text. A module without kernels counts where it
+    `keeps_functions` for other files. Raises SourceError for what the lowering would drop or get
+    wrong.
     """
     module = parse_module(text)
     locations = read_locations((*module.aliases, *module.tail))
@@ -101,12 +107,23 @@ def split_program(
     def unit(name: str) -> str:
         return unit_of(module, device[name], file=unit_id, source_text=source_text)
 
-    symbols = assign_symbols(kernels, named=named, unit_of=unit, declared=declared)
-    faults = load_faults(llvm_major)
+    attached = {
+        name: read_targets(operation.attributes, locations.of(operation.lines[-1]))
+        for name, operation in device.items()
+    }
+    variants = find_variants(device, kernels, attached, locations)
+    symbols = assign_symbols(
+        kernels, named=named, unit_of=unit, declared=declared, variants=variants
+    )
+    rules = _DeviceRules(locations, load_faults(llvm_major), tuple(forms))
     modules = tuple(
-        _gpu_module(module, device[name], symbols, _DeviceRules(locations, faults, tuple(forms)))
+        _attached(
+            _gpu_module(module, device[name], symbols, rules),
+            attached[name],
+            locations.of(device[name].lines[-1]),
+        )
         for name in device
-        if kernels[name]
+        if kernels[name] or (keeps_functions and _has_functions(device[name]))
     )
     for operation in module.operations:
         if operation.name != "gpu.module":
@@ -157,6 +174,26 @@ def _gpu_module(
         text=text,
         needs=frozenset().union(*map(_needs, expanded.values())),
         texts=tuple(others),
+    )
+
+
+def _attached(module: GpuModule, targets: tuple[TargetAttribute, ...], location: str) -> GpuModule:
+    """Return the module with what the program attaches to it; `fast` holds for its whole text."""
+    fast = {"fast" in target.flags for target in targets}
+    if len(fast) > 1:
+        msg = f"gpu.module @{module.name} is fast for some of its targets only"
+        hint = "write a module for each, or the same flags"
+        raise SourceError(msg, hint=hint, location=location)
+    if True in fast:
+        texts = tuple((name, with_fast_math(text)) for name, text in module.texts)
+        module = replace(module, text=with_fast_math(module.text), texts=texts)
+    return replace(module, targets=targets)
+
+
+def _has_functions(module: OperationText) -> bool:
+    return any(
+        operation.name in {"func.func", "llvm.func"} and not operation.is_declaration
+        for operation in module.body
     )
 
 

@@ -60,7 +60,7 @@ class _Lowering:
     def lower(self) -> Lowered:
         content = check_source(self.source)
         normal = self.directory / "normal.mlir"
-        command = normalize_command(self.llvm, self.source, normal, uses_nvgpu=b"nvgpu" in content)
+        command = normalize_command(self.llvm, self.source, normal, content=content)
         program = split_program(
             self.run(command, normal),
             source_text=content.decode("latin-1"),
