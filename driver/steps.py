@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mlir_offload.driver.amdgpu_steps import amdgpu_check, amdgpu_ir
 from mlir_offload.toolchain.errors import MlirOffloadError, UsageError
 from mlir_offload.toolchain.target import Kind
 from mlir_offload.toolchain.version import parse_version
@@ -41,25 +42,49 @@ def step() -> None:
     """Run one step of a compilation; these are what -### prints."""
 
 
+step.add_command(amdgpu_ir)
+step.add_command(amdgpu_check)
+
+
 @step.command("split")
 @_source
 @click.option("--from", "program", type=_PATH, required=True, help="the file that the user wrote")
 @click.option("--unit-id", required=True)
 @click.option("--prefix-map", "maps", multiple=True, metavar="OLD=NEW")
+@click.option(
+    "--form",
+    "forms",
+    multiple=True,
+    default=("nvvm32",),
+    help="of a device module: nvvm32, rocdl64, ...",
+)
 @_release
 @_output
-def _split(
-    source: Path, program: Path, unit_id: str, maps: tuple[str, ...], major: int, output: Path
+def _split(  # noqa: PLR0913, PLR0917 (one parameter for each option)
+    source: Path,
+    program: Path,
+    unit_id: str,
+    maps: tuple[str, ...],
+    forms: tuple[str, ...],
+    major: int,
+    output: Path,
 ) -> None:
     """Split a normalised program into its host module and its device modules."""
     from mlir_offload.driver.split_file import write_split
+    from mlir_offload.translate.device_form import parse_form
     from mlir_offload.translate.prefix_map import map_locations, parse_prefix_map
     from mlir_offload.translate.split import split_program
 
     # Bytecode is no text: each byte stands for itself.
     written = program.read_bytes().decode("latin-1")
     text = map_locations(_read(source), [parse_prefix_map(item, "--prefix-map") for item in maps])
-    split = split_program(text, source_text=written, unit_id=unit_id, llvm_major=major)
+    split = split_program(
+        text,
+        source_text=written,
+        unit_id=unit_id,
+        llvm_major=major,
+        forms=[parse_form(name) for name in forms],
+    )
     write_split(split, output)
 
 
