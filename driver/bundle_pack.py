@@ -12,7 +12,7 @@ from mlir_offload.driver.bundle_recipe import IMAGES, RUNTIME, Recipe
 from mlir_offload.driver.bundle_requirement import cuda_requirement
 from mlir_offload.driver.bundle_unit import LoweredDevice, LoweredUnit
 from mlir_offload.driver.context import BuildContext
-from mlir_offload.offload.device_bitcode import read_device_bitcode
+from mlir_offload.offload.device_bitcode import llvm_major, read_device_bitcode
 from mlir_offload.offload.kernel import DeviceKernel
 from mlir_offload.offload.llvm_ir import in_process_llvm_major, write_bitcode_in_process
 from mlir_offload.offload.mob_archive import MobMember, serialize_archive
@@ -27,7 +27,6 @@ from mlir_offload.offload.mob_manifest import (
 )
 from mlir_offload.offload.runtime import runtime_digest, runtime_files
 from mlir_offload.toolchain.bitcode import read_bitcode
-from mlir_offload.toolchain.bitcode_producer import llvm_major
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.target import Kind, host_triple
 from mlir_offload.translate.device import nvptx_device_ir

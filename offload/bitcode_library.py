@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+from mlir_offload.offload.device_bitcode import llvm_major as major_of
 from mlir_offload.toolchain.bitcode import read_bitcode
-from mlir_offload.toolchain.bitcode_producer import llvm_major as major_of
 from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.errors import CompatibilityError
 

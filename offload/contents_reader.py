@@ -23,6 +23,7 @@ from mlir_offload.offload.container_scan import (
     scan_fatbins,
 )
 from mlir_offload.offload.contents import Image, Part, Problem, ProblemKind
+from mlir_offload.offload.device_bitcode import llvm_major
 from mlir_offload.offload.device_code import hash_kernels, read_device_code
 from mlir_offload.offload.elf import read_elf
 from mlir_offload.offload.file_form import FileForm, file_form
@@ -37,7 +38,6 @@ from mlir_offload.offload.host_entry import read_entries
 from mlir_offload.offload.host_module_bitcode import read_host_bitcode
 from mlir_offload.offload.host_text import HostText
 from mlir_offload.offload.kernel import DeviceCode
-from mlir_offload.toolchain.bitcode_producer import llvm_major
 from mlir_offload.toolchain.byte_view import CHUNK_BYTES, ByteView, open_view
 from mlir_offload.toolchain.errors import (
     CompatibilityError,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlir_offload.offload.device_bitcode import target_cpus
+from mlir_offload.offload.device_bitcode import llvm_major, target_cpus
 from mlir_offload.offload.image import FORM_BYTES, ImageForm, image_form_of
 from mlir_offload.toolchain.bitcode import read_bitcode
 from mlir_offload.toolchain.bitcode_global import BitcodeFunction
-from mlir_offload.toolchain.bitcode_producer import llvm_major
 from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.target import Kind, Target, sm_number

@@ -18,8 +18,9 @@ from mlir_offload.toolchain.bitcode import read_bitcode_modules
 from mlir_offload.toolchain.bitcode_skew import check_module
 from mlir_offload.toolchain.byte_view import ByteView, open_view
 from mlir_offload.toolchain.errors import VerificationError
+from mlir_offload.toolchain.identity import Severity
 from mlir_offload.toolchain.skew import Consumer, Skew
-from mlir_offload.toolchain.skew_rule import RuleSeverity, load_rules
+from mlir_offload.toolchain.skew_rule import load_rules
 from mlir_offload.toolchain.text_skew import check_text, text_triple
 
 __all__ = ["Consumer", "SkewFinding", "check_file", "check_view"]
@@ -40,7 +41,7 @@ class SkewFinding:
     """
 
     rule: str
-    severity: RuleSeverity
+    severity: Severity
     message: str
     location: str
     hint: str
