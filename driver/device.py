@@ -176,11 +176,13 @@ def _make_cuda_image(
 def _make_hip_image(
     context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
 ) -> ImageFile:
-    from mlir_offload.driver.hip_image import make_hip_image
+    from mlir_offload.driver.hip_image import HipImage, make_hip_image
 
     image = image_file(context, lowered, target)
-    kernels = kernel_options(module)
-    make_hip_image(context, source, lowered, image.path, target.arch, kernels)
+    own = attribute_for(module.module.targets, target) or TargetAttribute(target.kind)
+    libraries = device_libraries(context, source, target, own.link)
+    kernels = (*kernel_options(module), *_rdc(context))
+    make_hip_image(context, source, lowered, HipImage(image.path, target, own, libraries), kernels)
     return image
 
 
@@ -211,18 +213,13 @@ def codegen_for(
     cuda, options = context.cuda, context.options
     own = attached or TargetAttribute(target.kind)
     libraries = device_libraries(context, source, target, own.link)
-    features = tuple(
-        word
-        for name in filter(None, own.features.split(","))
-        for word in ("-Xclang", "-target-feature", "-Xclang", name)
-    )
     codegen = DeviceCodegen(
         target.arch,
         ptx_isa_for(target.arch, context.consumer, cuda),
         options.opt_level if own.opt_level < 0 else own.opt_level,
         debug=options.debug,
         libraries=libraries,
-        arguments=(*features, *options.device_flags.device_opt),
+        arguments=(*own.feature_arguments, *options.device_flags.device_opt),
         ptxas_arguments=options.device_flags.ptxas_arguments,
     )
     if not needs_libdevice(module.read_text(encoding="utf-8")) and not _call_libdevice(libraries):
@@ -290,7 +287,7 @@ def _make_cpu_image(
     context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
 ) -> ImageFile:
     from mlir_offload.translate.cpu import cpu_image_command
-    from mlir_offload.translate.device import LINK_LIBRARY
+    from mlir_offload.translate.device_ir import LINK_LIBRARY
 
     executor, llvm, options = context.executor, context.llvm, context.options
     level = options.opt_level
