@@ -88,13 +88,13 @@ class CompileOptions:
     def device_code(self) -> DeviceCode:
         """Return the form of GPU code: bitcode in objects, so that a link optimises over files.
 
-        A call that links at once has nothing to gain from that, and links faster without, but
-        clang's code of CUDA C++ links with kernels of other files as bitcode only; no bitcode is
-        read by every release.
+        A call that links at once has nothing to gain from that, and links faster without, unless
+        kernels call functions of other files. Clang's code of CUDA C++ links with kernels of other
+        files as bitcode only; no bitcode is read by every release.
         """
         if self.wanted_device_code is not None:
             return self.wanted_device_code
-        links_at_once = self.mode is Mode.LINK and not self.has_cuda_cpp
+        links_at_once = self.mode is Mode.LINK and not self.has_cuda_cpp and not self.gpu_rdc
         is_final = links_at_once or self.is_for_any_clang or self.makes_final_objects
         return DeviceCode.OBJECT if is_final else DeviceCode.BITCODE
 

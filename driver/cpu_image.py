@@ -34,7 +34,7 @@ def finish_cpu_image(
 ) -> ImageFile:
     """Compile what `cpu_ir` made, with the device runtime and the libraries that it calls."""
     from mlir_offload.translate.cpu import cpu_image_command
-    from mlir_offload.translate.device import LINK_LIBRARY
+    from mlir_offload.translate.device_ir import LINK_LIBRARY
 
     executor, llvm, options = context.executor, context.llvm, context.options
     wanted = (_device_runtime(context), *libraries)

@@ -162,18 +162,13 @@ def codegen_for(
     options = context.options
     own = attached or TargetAttribute(target.kind)
     libraries = user_libraries(context, source, target, own.link)
-    features = tuple(
-        word
-        for name in filter(None, own.features.split(","))
-        for word in ("-Xclang", "-target-feature", "-Xclang", name)
-    )
     codegen = DeviceCodegen(
         target.arch,
         ptx_isa_for(target.arch, (llvm or context.llvm).version.major, context.cuda),
         options.opt_level if own.opt_level < 0 else own.opt_level,
         debug=options.debug,
         libraries=libraries,
-        arguments=(*features, *options.device_flags.device_opt),
+        arguments=(*own.feature_arguments, *options.device_flags.device_opt),
         ptxas_arguments=options.device_flags.ptxas_arguments,
     )
     if not needs_libdevice(module.read_text(encoding="utf-8")) and not _call_libdevice(libraries):

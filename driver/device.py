@@ -11,7 +11,12 @@ from pathlib import Path
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.cpu_image import compile_device_runtime, make_cpu_image
 from mlir_offload.driver.cuda_image import make_cuda_image, rdc_option
-from mlir_offload.driver.device_image import ImageFile, image_file, kernel_options
+from mlir_offload.driver.device_image import (
+    ImageFile,
+    image_file,
+    kernel_options,
+    user_libraries,
+)
 from mlir_offload.driver.parallel import beside, in_parallel
 from mlir_offload.driver.served import targets_for
 from mlir_offload.driver.split_file import ModuleFile
@@ -24,6 +29,7 @@ from mlir_offload.translate.lower import (
     lowering_for,
     translate_command,
 )
+from mlir_offload.translate.target_attribute import TargetAttribute, attribute_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +124,11 @@ def lower_module(
 def _make_hip_image(
     context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
 ) -> ImageFile:
-    from mlir_offload.driver.hip_image import make_hip_image
+    from mlir_offload.driver.hip_image import HipImage, make_hip_image
 
     image = image_file(context, lowered, target)
-    kernels = kernel_options(module)
-    make_hip_image(context, source, lowered, image.path, target.arch, kernels)
+    own = attribute_for(module.module.targets, target) or TargetAttribute(target.kind)
+    libraries = user_libraries(context, source, target, own.link)
+    kernels = (*kernel_options(module), *rdc_option(context))
+    make_hip_image(context, source, lowered, HipImage(image.path, target, own, libraries), kernels)
     return image

@@ -8,8 +8,10 @@ import click
 
 from mlir_offload.driver.step_group import (
     PATH,
+    ftz_option,
     kernels_option,
     output_option,
+    rdc_option,
     read_text,
     release_option,
     source_argument,
@@ -34,7 +36,7 @@ def _ptx_time(source: Path, seconds: int, output: Path) -> None:
 @step.command("unwrap")
 @source_argument
 @click.option("--triple", required=True)
-@click.option("--rdc", is_flag=True, help="keep functions that other files may call")
+@rdc_option
 @output_option
 def _unwrap(source: Path, triple: str, *, rdc: bool, output: Path) -> None:
     """Make the lowered device module a module of its own for mlir-translate."""
@@ -46,8 +48,8 @@ def _unwrap(source: Path, triple: str, *, rdc: bool, output: Path) -> None:
 @step.command("nvptx-ir")
 @source_argument
 @kernels_option
-@click.option("--rdc", is_flag=True, help="keep functions that other files may call")
-@click.option("--ftz", is_flag=True, help="take subnormal numbers for zero")
+@rdc_option
+@ftz_option
 @release_option
 @output_option
 def _nvptx_ir(
@@ -64,6 +66,52 @@ def _nvptx_ir(
         flushes_subnormals=ftz,
     )
     write_text(output, text)
+
+
+@step.command("amdgpu-ir")
+@source_argument
+@kernels_option
+@rdc_option
+@ftz_option
+@release_option
+@click.option("--code-object", "version", type=int, required=True, help="its version: 4, 5, 6")
+@output_option
+def _amdgpu_ir(  # noqa: PLR0913 (one parameter for each option)
+    source: Path,
+    kernels: tuple[str, ...],
+    *,
+    rdc: bool,
+    ftz: bool,
+    major: int,
+    version: int,
+    output: Path,
+) -> None:
+    """Prepare the LLVM IR of a device module for the AMDGPU back end."""
+    from mlir_offload.translate.amdgpu import amdgpu_device_ir
+
+    made = amdgpu_device_ir(
+        read_text(source),
+        kernels=kernels,
+        llvm_major=major,
+        code_object=version,
+        keeps_functions=rdc,
+        flushes_subnormals=ftz,
+    )
+    write_text(output, made)
+
+
+@step.command("amdgpu-check")
+@source_argument
+@click.option("--arch", required=True)
+@click.option("--library", "libraries", multiple=True)
+@click.option("--location", default="", help="the file that errors name")
+def _amdgpu_check(source: Path, arch: str, libraries: tuple[str, ...], location: str) -> None:
+    """Fail where an image asks for what the device libraries that it was compiled with lack."""
+    from mlir_offload.offload.amdgpu_image import check_resolved
+    from mlir_offload.toolchain.byte_view import open_view
+
+    with open_view(source) as view:
+        check_resolved(view, arch=arch, libraries=libraries, location=location)
 
 
 @step.command("cuda-directory")

@@ -39,8 +39,10 @@ def launch_device(
     context: BuildContext, launched: LaunchedSteps, source: Path, modules: Sequence[ModuleFile]
 ) -> tuple[DeviceModule, ...]:
     """Compile every device module for every target, each pair by a step of its own."""
+    options = context.options
     is_attached = any(module.module.targets for module in modules)
-    if is_attached or not context.options.device_flags.is_hermetic:
+    # A final object keeps PTX, which a step does not give back.
+    if is_attached or options.makes_final_objects or not options.device_flags.is_hermetic:
         return compile_device(context, source, modules)
     tasks = [partial(_launch_module, context, launched, source, module) for module in modules]
     return _launch(

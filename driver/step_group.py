@@ -14,6 +14,8 @@ PATH = click.Path(path_type=Path)
 output_option = click.option("-o", "--output", type=PATH, required=True)
 kernels_option = click.option("--kernel", "kernels", multiple=True)
 release_option = click.option("--llvm", "major", type=int, required=True)
+rdc_option = click.option("--rdc", is_flag=True, help="keep functions that other files may call")
+ftz_option = click.option("--ftz", is_flag=True, help="take subnormal numbers for zero")
 source_argument = click.argument("source", type=PATH)
 
 

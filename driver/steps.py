@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import click
 
 from mlir_offload.driver import cpu_steps, device_steps
-from mlir_offload.driver.amdgpu_steps import amdgpu_check, amdgpu_ir
 from mlir_offload.driver.older_steps import downgrade_ir, same_kernels
 from mlir_offload.driver.step_group import (
     PATH,
     kernels_option,
     located,
     output_option,
+    rdc_option,
     read_text,
     release_option,
     source_argument,
@@ -48,10 +48,8 @@ _VARIABLE_FLAGS = frozenset(("extern", "constant", "normalized"))
 _consumer = click.option("--for-clang", "consumer", required=True, metavar="RELEASE|any")
 
 
-step.add_command(amdgpu_ir)
 step.add_command(downgrade_ir)
 step.add_command(same_kernels)
-step.add_command(amdgpu_check)
 
 
 @step.command("split")
@@ -67,7 +65,7 @@ step.add_command(amdgpu_check)
     help="of a device module: nvvm32, rocdl64, ...",
 )
 @click.option("--fast-math", is_flag=True, help="let floating-point operations be inexact")
-@click.option("--rdc", is_flag=True, help="keep functions that other files may call")
+@rdc_option
 @release_option
 @output_option
 def _split(  # noqa: PLR0913 (one parameter for each option)

@@ -1,8 +1,10 @@
-"""Bitcode libraries that a user links into kernels, checked before any tool reads them."""
+"""Bitcode libraries that kernels call, checked before any tool reads them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 from mlir_offload.offload.device_bitcode import llvm_major, target_cpus
 from mlir_offload.offload.image import FORM_BYTES, ImageForm, image_form_of
@@ -12,10 +14,14 @@ from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.target import Kind, Target, sm_number
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 _LOCAL = frozenset({"internal", "private"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Library:
+    producer: str
+    triple: str
+    archs: tuple[str, ...]
 
 
 def check_library(path: Path, target: Target, consumer: int) -> None:
@@ -23,21 +29,27 @@ def check_library(path: Path, target: Target, consumer: int) -> None:
 
     Raises InputOutputError where it cannot be read, VerificationError where it is damaged.
     """
-    with open_view(path) as view:
-        form = image_form_of(view.head(FORM_BYTES))
-        if form is not ImageForm.BITCODE:
-            msg = f"--device-lib={path} is no LLVM bitcode: it is {_article(form)}"
-            hint = "compile it with clang -c -emit-llvm for the device"
-            raise CompatibilityError(msg, hint=hint, location=str(path))
-        module = read_bitcode(view)
-        archs = target_cpus(module)
-    _check_producer(path, module.producer, consumer)
-    _check_triple(path, module.triple, target)
-    wrong = next((arch for arch in archs if not _fits(arch, target)), None)
+    library = _read_library(path)
+    _check_producer(path, library.producer, consumer)
+    _check_triple(path, library.triple, target)
+    wrong = next((arch for arch in library.archs if not _fits(arch, target)), None)
     if wrong is not None:
         msg = f"{path} is made for {wrong}: kernels for {target} cannot call it"
         hint = f"compile it for {target}, or give it for its own: --device-lib={wrong}={path}"
         raise CompatibilityError(msg, hint=hint, location=str(path))
+
+
+@cache
+def _read_library(path: Path) -> _Library:
+    """Return what a library says of itself: it is asked for each device module and target."""
+    with open_view(path) as view:
+        form = image_form_of(view.head(FORM_BYTES))
+        if form is not ImageForm.BITCODE:
+            msg = f"{path} is no LLVM bitcode: it is {_article(form)}"
+            hint = "compile it with clang -c -emit-llvm for the device"
+            raise CompatibilityError(msg, hint=hint, location=str(path))
+        module = read_bitcode(view)
+        return _Library(module.producer, module.triple, tuple(target_cpus(module)))
 
 
 def defined_functions(path: Path) -> tuple[str, ...]:
@@ -57,7 +69,7 @@ def _check_producer(path: Path, producer: str, consumer: int) -> None:
     made_by = llvm_major(producer)
     if made_by is not None and made_by > consumer:
         msg = f"{path} is bitcode of LLVM {made_by}, which LLVM {consumer} may misread"
-        hint = f"compile it with LLVM {consumer} or older, or build with --llvm={made_by}"
+        hint = f"take one that LLVM {consumer} or older wrote, or build with --llvm={made_by}"
         raise CompatibilityError(msg, hint=hint, location=str(path))
 
 

@@ -11,7 +11,13 @@ from mlir_offload.offload.host_module import next_metadata_number
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.tables import load_table
-from mlir_offload.translate.device_ir import internalized, with_dynamic_shared, with_target
+from mlir_offload.translate.device_ir import (
+    LINK_LIBRARY,
+    internalized,
+    with_dynamic_shared,
+    with_flushing_functions,
+    with_target,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -25,9 +31,6 @@ _EMISSION_KIND = re.compile(
     r"^(!\d+ = distinct !DICompileUnit\(.*\bemissionKind: )\w+", re.MULTILINE
 )
 _PTX_FILE = re.compile(r'^[ \t]*\.file[ \t]+\d+[ \t]+"(?:[^"\\\n]|\\.)*"(?=[ \t]*$)', re.MULTILINE)
-LINK_LIBRARY = "-mlink-builtin-bitcode"
-_DEFINE_END = re.compile(r"^(define [^\n]*?\)[^\n)]*?)((?: ![\w.]+ ![\d]+)* \{)$", re.MULTILINE)
-_FLUSHING = '"denormal-fp-math-f32"="preserve-sign,preserve-sign"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,7 @@ def nvptx_device_ir(
 
 def with_flushed_subnormals(ll_text: str) -> str:
     """Return a device module whose code, libdevice's too, takes subnormal 32-bit numbers for zero."""
-    text = _DEFINE_END.sub(rf"\1 {_FLUSHING}\2", ll_text)
+    text = with_flushing_functions(ll_text)
     number = next_metadata_number(text)
     flag = f'!{number} = !{{i32 4, !"nvvm-reflect-ftz", i32 1}}'
     return f"{text.rstrip()}\n!llvm.module.flags = !{{!{number}}}\n{flag}\n"

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+LINK_LIBRARY = "-mlink-builtin-bitcode"
+"""The option of `clang -cc1` that links what is called of a library, and makes it internal."""
+
 _TARGET_LINE = re.compile(r"^target (?:datalayout|triple) = .*\n", re.MULTILINE)
 _SOURCE_LINE = re.compile(r"^source_filename = .*\n", re.MULTILINE)
 _LINKAGE = (
@@ -24,6 +27,8 @@ _VARIABLE = re.compile(
     r"(?P<rest>(?:[a-z_]+(?:\([^)\n]*\))? +)*(?:global|constant) )",
     re.MULTILINE,
 )
+_DEFINE_END = re.compile(r"^(define [^\n]*?\)[^\n)]*?)((?: ![\w.]+ ![\d]+)* \{)$", re.MULTILINE)
+_FLUSHING = '"denormal-fp-math-f32"="preserve-sign,preserve-sign"'
 _LOCAL = re.compile(r"define +(?:private|internal)\b")
 _DYNAMIC_SHARED = re.compile(
     r"^(?P<head>@[-\w$.]+ = )internal (?P<body>addrspace\(3\) global \[0 x i8\]) undef",
@@ -43,6 +48,11 @@ def with_target(text: str, triple: str, layout: str) -> str:
 def with_dynamic_shared(text: str) -> str:
     """Return the module with dynamic shared memory of the size that the launch says."""
     return _DYNAMIC_SHARED.sub(r"\g<head>external \g<body>", text)
+
+
+def with_flushing_functions(text: str) -> str:
+    """Return the module with functions that take subnormal 32-bit numbers for zero."""
+    return _DEFINE_END.sub(rf"\1 {_FLUSHING}\2", text)
 
 
 def internalized(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mlir_offload.toolchain.errors import CompatibilityError, SourceError, UsageError
+from mlir_offload.toolchain.errors import CompatibilityError, UsageError
 from mlir_offload.toolchain.tables import load_table
 from mlir_offload.translate.mlir_text import split_list
 
@@ -46,7 +46,6 @@ class NamedPipeline:
     passes: tuple[str, ...] = ()
     tensors: tuple[str, ...] = ()
     is_final: bool = field(default=False, kw_only=True)
-    shares_memory: bool = field(default=False, kw_only=True)
 
 
 @functools.cache
@@ -69,7 +68,6 @@ def load_pipeline(name: str, llvm_major: int) -> NamedPipeline:
         tuple(row["passes"]),
         tuple(row.get("tensors", ())),
         is_final=bool(row.get("is_final", False)),
-        shares_memory=bool(row.get("shares_memory", False)),
     )
 
 
@@ -152,14 +150,6 @@ def offloadable(content: bytes) -> str:
     code = _COMMENT.sub(b"", content)
     found = _PARALLEL.search(code)
     return found[0].decode() if found and not _GPU_CODE.search(code) else ""
-
-
-def check_outlined(line: str, location: str) -> None:
-    """Raise SourceError for a `gpu.launch` that nothing outlined."""
-    if '"gpu.launch"(' in line:
-        msg = "gpu.launch is not outlined by --pipeline=none"
-        hint = "use --pipeline=gpu, or end your list of passes with gpu-kernel-outlining"
-        raise SourceError(msg, hint=hint, location=location)
 
 
 @functools.cache

@@ -14,8 +14,13 @@ _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _TARGETS = re.compile(r"\btargets = \[")
 _ATTRIBUTE = re.compile(r"#(?P<dialect>nvvm|rocdl)\.target(?:<(?P<body>.*)>)?", re.DOTALL)
 _KINDS = {"nvvm": Kind.CUDA, "rocdl": Kind.HIP}
-_KNOWN_FLAGS = frozenset({"fast", "ftz"})
-_SOURCE_CHIP = re.compile(rb'#nvvm\.target<[^>"]*(?:"[^"]*"[^>"]*)*?chip = "(sm_\w+)"')
+_KNOWN_FLAGS = {
+    Kind.CUDA: ("fast", "ftz"),
+    Kind.HIP: ("daz", "fast", "finite_only", "unsafe_math", "unsafe_sqrt"),
+}
+_SOURCE_CHIP = re.compile(
+    rb'#(?:nvvm|rocdl)\.target<[^>"]*(?:"[^"]*"[^>"]*)*?chip = "((?:sm_|gfx)[\w-]+)"'
+)
 _COMMENT = re.compile(rb"//[^\n]*")
 
 
@@ -32,7 +37,21 @@ class TargetAttribute:
 
     def serves(self, target: Target) -> bool:
         """Say whether the module is to be compiled for the target because of this."""
-        return self.kind is target.kind and self.chip in {"", target.arch}
+        return self.kind is target.kind and self.chip in {
+            "",
+            target.arch,
+            # Without the features of a target ID.
+            target.arch.partition(":")[0],
+        }
+
+    @property
+    def feature_arguments(self) -> tuple[str, ...]:
+        """Return the features as arguments of clang."""
+        return tuple(
+            word
+            for name in filter(None, self.features.split(","))
+            for word in ("-Xclang", "-target-feature", "-Xclang", name)
+        )
 
 
 def read_targets(attributes: str, location: str) -> tuple[TargetAttribute, ...]:
@@ -69,12 +88,10 @@ def _read_target(kind: Kind, body: str, strings: Sequence[str], location: str) -
     }
     link = tuple(_text(item, strings) for item in split_list(_inside(fields.get("link", ""))))
     flags = tuple(item.partition(" ")[0] for item in split_list(_inside(fields.get("flags", ""))))
-    unknown = [flag for flag in flags if flag not in _KNOWN_FLAGS]
+    unknown = [flag for flag in flags if flag not in _KNOWN_FLAGS[kind]]
     if unknown:
         msg = f"flag {unknown[0]} of a target attribute is not known"
-        hint = (
-            f"known are {' and '.join(sorted(_KNOWN_FLAGS))}; -Xptxas and -Xdevice-opt pass others"
-        )
+        hint = f"known are {', '.join(_KNOWN_FLAGS[kind])}; -Xptxas and -Xdevice-opt pass others"
         raise SourceError(msg, hint=hint, location=location)
     return TargetAttribute(
         kind,
@@ -132,6 +149,6 @@ def are_variants(modules: Sequence[Sequence[TargetAttribute]]) -> bool:
 
 
 def chips_in_source(content: bytes) -> tuple[str, ...]:
-    """Return the chips of NVIDIA's that a program, as text, attaches to its modules."""
+    """Return the chips that a program, as text, attaches to its modules."""
     found = _SOURCE_CHIP.findall(_COMMENT.sub(b"", content))
     return tuple(dict.fromkeys(name.decode() for name in found))

@@ -53,4 +53,4 @@ def test_modules_for_other_chips_are_variants() -> None:
 def test_chips_are_found_in_a_text_but_not_in_its_comments() -> None:
     text = b'// #nvvm.target<chip = "sm_70">\n[#nvvm.target<features = "+ptx80", chip = "sm_90">, #rocdl.target<chip = "gfx90a">]'
 
-    assert chips_in_source(text) == ("sm_90",)
+    assert chips_in_source(text) == ("sm_90", "gfx90a")
