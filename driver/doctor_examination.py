@@ -29,7 +29,7 @@ from mlir_offload.toolchain.identity import ToolFinding, ToolIdentity, problem_f
 from mlir_offload.toolchain.inventory import Inventory, ProbedLlvm, inventory_rows
 from mlir_offload.toolchain.llvm import LlvmToolchain, probe_every_tool
 from mlir_offload.toolchain.process import Runner
-from mlir_offload.toolchain.rocm import RocmDeviceLibs
+from mlir_offload.toolchain.rocm import RocmInstallation
 from mlir_offload.toolchain.target import Kind
 
 _ObjectKey = tuple[Kind, LlvmToolchain, Sdk | None]
@@ -162,7 +162,7 @@ def _object_key(combination: Combination) -> _ObjectKey:
     return combination.kind, combination.producer, combination.sdk
 
 
-def _known_rocm(libs: RocmDeviceLibs) -> _Known:
+def _known_rocm(libs: RocmInstallation) -> _Known:
     identity = identify_rocm(libs)
     return _Known((identity,), problem_findings([identity]))
 

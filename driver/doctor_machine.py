@@ -16,7 +16,7 @@ from mlir_offload.toolchain.inventory import Inventory
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.llvm_tools import Role
 from mlir_offload.toolchain.process import Command, Runner
-from mlir_offload.toolchain.rocm import RocmDeviceLibs
+from mlir_offload.toolchain.rocm import RocmInstallation
 from mlir_offload.toolchain.tool import PROBE_LIMIT_S
 
 _OMP = re.compile(r"libomptarget\.so\.(\d+)")
@@ -154,11 +154,11 @@ def _rocm_without_abi(machine: Machine) -> Iterator[ToolFinding]:
                 )
 
 
-def _versions(libs: RocmDeviceLibs) -> str:
+def _versions(libs: RocmInstallation) -> str:
     return ", ".join(str(number // 100) for number in libs.abi_versions) or "none"
 
 
-def _rocm_answer(machine: Machine, release: LlvmToolchain, libs: RocmDeviceLibs) -> str:
+def _rocm_answer(machine: Machine, release: LlvmToolchain, libs: RocmInstallation) -> str:
     where = f"--rocm-device-lib-path={libs.bitcode}"
     return _dry_run(machine, release, "hip", where, _AMD_ARCH)
 

@@ -13,7 +13,7 @@ from mlir_offload.toolchain.byte_view import ByteView, open_view
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError
 from mlir_offload.toolchain.gpu import probe_cuda_driver
 from mlir_offload.toolchain.identity import Evidence, Fact, ToolIdentity
-from mlir_offload.toolchain.rocm import RocmDeviceLibs
+from mlir_offload.toolchain.rocm import RocmInstallation
 from mlir_offload.toolchain.target import host_triple
 
 _SONAME = re.compile(rb"\0libomptarget\.so\.(\d+)[\d.]*\0")
@@ -69,9 +69,9 @@ def _plugins(library: Path, strings: bytes) -> list[str]:
     return list(dict.fromkeys([*inside, *(match[1] for match in matches if match)])) or ["none"]
 
 
-def identify_rocm(libs: RocmDeviceLibs) -> ToolIdentity:
+def identify_rocm(libs: RocmInstallation) -> ToolIdentity:
     """Return which LLVM wrote the device libraries, and the ABIs of code objects they are for."""
-    library = libs.bitcode / "ocml.bc"
+    library = (libs.bitcode or libs.root) / "ocml.bc"
     said = str(libs.version) if libs.version else ""
     abis = ", ".join(map(str, libs.abi_versions)) or "none"
     facts = [Fact("has ABI versions", abis, Evidence.NAMED)]

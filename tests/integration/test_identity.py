@@ -16,7 +16,7 @@ from mlir_offload.toolchain.cuda import CudaToolkit, inspect_cuda, probe_cuda
 from mlir_offload.toolchain.identity import Evidence, ToolIdentity
 from mlir_offload.toolchain.llvm import inspect_llvm, probe_every_tool
 from mlir_offload.toolchain.process import ProcessRunner
-from mlir_offload.toolchain.rocm import RocmDeviceLibs
+from mlir_offload.toolchain.rocm import RocmInstallation
 from mlir_offload.toolchain.search import find_rocm, search_places
 
 RUNNER = ProcessRunner()
@@ -191,5 +191,5 @@ def test_device_libraries_tell_who_wrote_them() -> None:
     assert identity.written.startswith("LLVM")
     assert {fact.evidence for fact in identity.facts} == {Evidence.NAMED}
     damaged = replace(found[0], bitcode=Path("/nowhere"))
-    assert isinstance(damaged, RocmDeviceLibs)
+    assert isinstance(damaged, RocmInstallation)
     assert "No such file" in identify_rocm(damaged).problem

@@ -25,7 +25,7 @@ from mlir_offload.toolchain.errors import ToolFailedError
 from mlir_offload.toolchain.inventory import Inventory, ProbedLlvm
 from mlir_offload.toolchain.llvm import LlvmInstallation
 from mlir_offload.toolchain.process import Command, Completed
-from mlir_offload.toolchain.rocm import RocmDeviceLibs
+from mlir_offload.toolchain.rocm import RocmInstallation
 from mlir_offload.toolchain.target import Kind
 from mlir_offload.toolchain.version import ToolVersion
 
@@ -300,7 +300,7 @@ def test_a_driver_older_than_the_toolkit_is_found(
 
 
 def test_what_clang_says_of_cuda_and_rocm_is_told_once(tmp_path: Path) -> None:
-    libs = RocmDeviceLibs(tmp_path, tmp_path, (400, 500), None, "")
+    libs = RocmInstallation(tmp_path, tmp_path, (400, 500), None, "")
     found = replace(inventory(22, cuda=(toolkit("/a"), toolkit("/b"))), rocm=(libs,))
     said = (
         "clang: warning: CUDA version is newer than the latest partially supported version 12.9 [-W]\n"
