@@ -50,14 +50,19 @@ def check_older_bitcode(
 ) -> None:
     """Have the release that links generate code of the bitcode, and compare its kernels with the text's.
 
+    ptxas is asked too, where it is there: inline assembly may want a newer PTX than the release writes.
     Raises CompatibilityError where it cannot, and where a kernel or a bound of its launches got lost.
     """
-    from mlir_offload.translate.device import nvptx_assembly_command
+    from mlir_offload.translate.device import cubin_command, nvptx_assembly_command
 
     assembly = image.with_suffix(".check.s")
     command = nvptx_assembly_command(context.llvm, image, assembly, codegen, None)
     context.executor.tool(command, assembly, diagnose=partial(not_taken, context))
     context.executor.step("same-kernels", (lowered, assembly))
+    if context.cuda is not None and context.cuda.ptxas is not None:
+        cubin = assembly.with_suffix(".o")
+        assemble = cubin_command(context.cuda, assembly, cubin, codegen, ())
+        context.executor.tool(assemble, cubin, diagnose=partial(not_taken, context))
 
 
 def not_taken(context: BuildContext, failed: Completed) -> MlirOffloadError:

@@ -95,6 +95,22 @@ def test_what_has_no_older_form_crosses_as_finished_code(
 
 
 @pytest.mark.llvm(22)
+@pytest.mark.llvm(16)
+def test_assembly_that_wants_a_newer_ptx_crosses_as_finished_code(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    source, made = (
+        ROOT / "tests" / "integration" / "inputs" / "tma_descriptor.mlir",
+        tmp_path / "k.o",
+    )
+    pair = ("--llvm=22", "--for-clang=16", "--offload-arch=sm_90")
+    said = compiled(mlir_offload, *pair, "-c", source, "-o", made)
+    assert "requires PTX ISA .version 8.0 or later" in said
+    assert "finished code instead" in said
+    compiled(mlir_offload, *pair, made, "-shared", "-o", tmp_path / "k.so")
+
+
+@pytest.mark.llvm(22)
 def test_an_object_is_made_for_a_release_that_is_not_installed(
     mlir_offload: list[str], tmp_path: Path
 ) -> None:
