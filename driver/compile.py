@@ -169,6 +169,8 @@ def _annotate(
     for module in device:
         arguments += ["--device", module.ir, *kernel_options(module.module)]
     arguments += [f"--declared={kernel}" for kernel in split.declared]
+    if split.interface is not None:
+        arguments += ["--interface", split.interface]
     executor.step(
         "annotate",
         (host, *arguments, "--location", source, "--for-clang", release, "-o", output),

@@ -26,6 +26,7 @@ _OUTPUT_SUFFIX = {
     Mode.ASSEMBLY: ".s",
     Mode.LLVM_TEXT: ".ll",
     Mode.LLVM_BITCODE: ".bc",
+    Mode.HEADER: ".h",
 }
 
 
@@ -52,8 +53,16 @@ def sources(options: CompileOptions) -> tuple[Path, ...]:
     return tuple(path for path in options.inputs if not _is_linked(path))
 
 
+def all_outputs(options: CompileOptions) -> tuple[Path, ...]:
+    """Return the files that the user gets, the header beside an object or program included."""
+    outputs = final_outputs(options)
+    return outputs if options.header in {None, *outputs} else (*outputs, options.header)
+
+
 def final_outputs(options: CompileOptions) -> tuple[Path, ...]:
-    """Return the files that the user gets."""
+    """Return the files that the last stage makes, one for each source but in a link."""
+    if options.mode is Mode.HEADER and options.header is not None:
+        return (options.header,)
     if options.mode is Mode.LINK:
         return (options.output or Path("a.out"),)
     if options.output is not None:

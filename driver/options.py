@@ -24,6 +24,7 @@ class Mode(Enum):
     ASSEMBLY = "-S"
     LLVM_TEXT = "-S -emit-llvm"
     LLVM_BITCODE = "-c -emit-llvm"
+    HEADER = "--emit-header"
 
 
 class DeviceCode(Enum):
@@ -78,6 +79,7 @@ class CompileOptions:
     depfile: DepfileRequest = field(default_factory=DepfileRequest)
     compile_commands: Path | None = None
     manifest: Path | None = None
+    header: Path | None = None
     arguments: tuple[str, ...] = ()
     spelled: tuple[tuple[str, str], ...] = ()
     cuda_arguments: tuple[str, ...] = ()
@@ -113,7 +115,12 @@ class CompileOptions:
             return Mode.LLVM_TEXT if self.assembly else Mode.LLVM_BITCODE
         if self.assembly:
             return Mode.ASSEMBLY
-        return Mode.OBJECT if self.stop_after_compile else Mode.LINK
+        if self.stop_after_compile:
+            return Mode.OBJECT
+        is_alone = self.header is not None and self.output is None and not self.shared
+        if is_alone and all(path.suffix in MLIR_SUFFIXES for path in self.inputs):
+            return Mode.HEADER
+        return Mode.LINK
 
 
 _Apply = Callable[[CompileOptions, str], CompileOptions]
@@ -141,8 +148,8 @@ def _store(name: str) -> _Apply:
     return lambda options, value: replace(options, **{name: value})  # type: ignore[arg-type]  # as above
 
 
-def _output(options: CompileOptions, value: str) -> CompileOptions:
-    return replace(options, output=Path(value))
+def _path(name: str) -> _Apply:
+    return lambda options, value: replace(options, **{name: Path(value)})  # type: ignore[arg-type]  # as above
 
 
 def _offload_arch(options: CompileOptions, value: str) -> CompileOptions:
@@ -204,18 +211,6 @@ def _quoted_depfile_target(options: CompileOptions, value: str) -> CompileOption
     return _depfile_target(options, quote_for_make(value))
 
 
-def _manifest(options: CompileOptions, value: str) -> CompileOptions:
-    return replace(options, manifest=Path(value))
-
-
-def _compile_commands(options: CompileOptions, value: str) -> CompileOptions:
-    return replace(options, compile_commands=Path(value))
-
-
-def _save_temps(options: CompileOptions, value: str) -> CompileOptions:
-    return replace(options, save_temps=Path(value))
-
-
 def _language(options: CompileOptions, value: str) -> CompileOptions:
     """Accept what makes ccache wrap a whole call; the ending of a file says what it is."""
     if value not in {"cpp-output", "none"}:
@@ -257,8 +252,9 @@ _JOINED: Mapping[str, _Apply] = {
     "--cuda-path=": _store("cuda_path"),
     "--rocm-path=": _store("rocm_path"),
     "--launcher=": _store("launcher"),
-    "-save-temps=": _save_temps,
-    "--manifest=": _manifest,
+    "-save-temps=": _path("save_temps"),
+    "--emit-header=": _path("header"),
+    "--manifest=": _path("manifest"),
     "-ffile-prefix-map=": _prefix_map("-ffile-prefix-map"),
     "-fdebug-prefix-map=": _prefix_map("-fdebug-prefix-map"),
     "-fmacro-prefix-map=": _compiler_argument("-fmacro-prefix-map="),
@@ -271,7 +267,7 @@ _JOINED: Mapping[str, _Apply] = {
 
 # The value is joined to the option, or the next argument.
 _JOINED_OR_SEPARATE: Mapping[str, _Apply] = {
-    "-o": _output,
+    "-o": _path("output"),
     "-L": _link_item("-L"),
     "-l": _link_item("-l"),
     "-I": _compiler_argument("-I"),
@@ -281,7 +277,7 @@ _JOINED_OR_SEPARATE: Mapping[str, _Apply] = {
     "-MF": _depfile_name,
     "-MT": _depfile_target,
     "-MQ": _quoted_depfile_target,
-    "-MJ": _compile_commands,
+    "-MJ": _path("compile_commands"),
 }
 
 
@@ -364,6 +360,9 @@ def _consistent(options: CompileOptions) -> CompileOptions:
         raise UsageError(
             msg, hint="name at least one .mlir, .o or .c file; see 'mlir-offload --help'"
         )
+    if options.header is not None and MLIR_SUFFIXES.isdisjoint(p.suffix for p in options.inputs):
+        msg = "--emit-header= needs a .mlir file to take the functions from"
+        raise UsageError(msg)
     if options.mode is not Mode.LINK and options.output is not None and len(options.inputs) > 1:
         msg = f"-o names one file, but {options.mode.value} makes one for each of {len(options.inputs)} inputs"
         raise UsageError(msg, hint="compile each input by its own call, or leave -o out")
