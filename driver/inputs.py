@@ -56,7 +56,8 @@ def sources(options: CompileOptions) -> tuple[Path, ...]:
 def all_outputs(options: CompileOptions) -> tuple[Path, ...]:
     """Return the files that the user gets, the header beside an object or program included."""
     outputs = final_outputs(options)
-    return outputs if options.header in {None, *outputs} else (*outputs, options.header)
+    header = () if options.header is None else (options.header,)
+    return outputs if options.mode is Mode.HEADER else (*outputs, *header)
 
 
 def final_outputs(options: CompileOptions) -> tuple[Path, ...]:

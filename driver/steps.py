@@ -70,7 +70,10 @@ def _header(sources: tuple[Path, ...], programs: tuple[Path, ...], output: Path)
     """Write the C header of the functions with llvm.emit_c_interface of normalised programs."""
     from mlir_offload.translate.interface import render_header_of
 
-    texts = [(_read(source), _bytes_as_text(program)) for source, program in zip(sources, programs, strict=True)]
+    texts = [
+        (_read(source), _bytes_as_text(program))
+        for source, program in zip(sources, programs, strict=True)
+    ]
     _write(output, render_header_of(texts, output.name, location=str(programs[0])))
 
 

@@ -16,9 +16,9 @@ from mlir_offload.offload.interface_type import (
 )
 
 _NO_LETTER = re.compile(r"\W", re.ASCII)
-_RESERVED = frozenset(
-    # C23 and C++23, as far as they begin with a letter.
-    """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t
+# Of C23 and C++23, as far as they begin with a letter.
+_RESERVED_WORDS = """
+    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t
     char8_t class co_await co_return co_yield compl concept const const_cast consteval constexpr
     constinit continue decltype default delete do double dynamic_cast else enum explicit export
     extern false float for friend goto if inline int int16_t int32_t int64_t int8_t linux long
@@ -26,8 +26,8 @@ _RESERVED = frozenset(
     register reinterpret_cast requires restrict return short signed sizeof static static_assert
     static_cast struct switch template this thread_local throw true try typedef typeid typename
     typeof uint16_t uint32_t uint64_t uint8_t union unix unsigned using virtual void volatile
-    wchar_t while xor xor_eq""".split()
-)
+    wchar_t while xor xor_eq"""
+_RESERVED = frozenset(_RESERVED_WORDS.split())
 _COMPLEX = ("complex<f32>", "complex<f64>")
 
 _HEAD = """\
@@ -44,12 +44,11 @@ _HEAD = """\
 #include <stdint.h>
 """
 # Where the compiler lacks the type only memory of it can be handed over, not numbers.
+_HAVE_FLOAT16 = (
+    "defined(__FLT16_MANT_DIG__) && (defined(__clang__) || !defined(__cplusplus) || __GNUC__ >= 13)"
+)
 _HALVES = {
-    "f16": (
-        "defined(__FLT16_MANT_DIG__) && "
-        "(defined(__clang__) || !defined(__cplusplus) || __GNUC__ >= 13)",
-        "_Float16",
-    ),
+    "f16": (_HAVE_FLOAT16, "_Float16"),
     "bf16": ("__GNUC__ >= 13 || (defined(__clang__) && __clang_major__ >= 15)", "__bf16"),
 }
 _HALF = """

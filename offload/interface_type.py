@@ -10,7 +10,6 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-TOKEN: Final = "!gpu.async.token"
 _MEMREF: Final = re.compile(r"memref<((?:(?:\d{1,18}|\?)x)*)([\w<>]+)(?:, (.*))?>", re.DOTALL)
 _UNRANKED: Final = re.compile(r"memref<\*x([\w<>]+)(?:, (.*))?>", re.DOTALL)
 _STRIDED: Final = re.compile(
@@ -101,7 +100,7 @@ class UnrankedType:
 class TokenType:
     """A `!gpu.async.token`: the stream of whoever passes it."""
 
-    spelling: str = TOKEN
+    spelling: str = "!gpu.async.token"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +117,7 @@ def parse_interface_type(text: str) -> InterfaceType:
     """Return what a type is to a caller; its aliases must have been resolved."""
     if len(text) > _LONGEST_SPELLING:
         return InexpressibleType(text[:_LONGEST_SPELLING])
-    if text == TOKEN:
+    if text == TokenType().spelling:
         return TokenType()
     if text in ELEMENTS:
         return ScalarType(text, ELEMENTS[text])
