@@ -7,7 +7,7 @@ other, so that each text ends with a zero byte and a linked file holds those of 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from mlir_offload.offload.elf import ElfFile, ElfSection
@@ -129,14 +129,19 @@ def parse_interface(text: bytes) -> list[InterfaceFunction]:
     return [
         InterfaceFunction(
             _text(row["name"]),
-            tuple(
-                InterfaceArgument(_text(item["name"]), parse_interface_type(_text(item["type"])))
-                for item in row["arguments"]
-            ),
+            tuple(_argument(item) for item in row["arguments"]),
             tuple(parse_interface_type(_text(item)) for item in row["results"]),
         )
         for row in table["functions"]
     ]
+
+
+def _argument(row: Mapping[str, object]) -> InterfaceArgument:
+    name = _text(row["name"])
+    if not name.isidentifier():
+        msg = f"argument '{name}'"
+        raise ValueError(msg)
+    return InterfaceArgument(name, parse_interface_type(_text(row["type"])))
 
 
 def _text(value: object) -> str:

@@ -13,7 +13,7 @@ from typing import Final
 _MEMREF: Final = re.compile(r"memref<((?:(?:\d{1,18}|\?)x)*)([\w<>]+)(?:, (.*))?>", re.DOTALL)
 _UNRANKED: Final = re.compile(r"memref<\*x([\w<>]+)(?:, (.*))?>", re.DOTALL)
 _STRIDED: Final = re.compile(
-    r"strided<\[((?:(?:-?\d{1,18}|\?)(?:, )?)*)\](?:, offset: (-?\d{1,18}|\?))?>"
+    r"strided<\[((?:-?\d{1,18}|\?)(?:, (?:-?\d{1,18}|\?))*)?\](?:, offset: (-?\d{1,18}|\?))?>"
 )
 _LONGEST_SPELLING = 4096
 
@@ -139,8 +139,9 @@ def _with_layout(
         return InexpressibleType(text)
     strided = _STRIDED.match(rest)
     if strided is None:
-        return MemrefType(text, element, shape)
-    strides = tuple(map(_number, filter(None, strided[1].split(", "))))
+        is_damaged = rest.startswith("strided<")
+        return InexpressibleType(text) if is_damaged else MemrefType(text, element, shape)
+    strides = tuple(map(_number, filter(None, (strided[1] or "").split(", "))))
     if len(strides) != len(shape):
         return InexpressibleType(text)
     return MemrefType(text, element, shape, strides, _number(strided[2] or "0"))

@@ -219,12 +219,14 @@ def _check_loadable(elf: ElfFile, file: Path) -> None:
 
 def _signature(interface: InterfaceFunction) -> inspect.Signature:
     """Return the arguments by name where Python takes the names, all by position else."""
-    names = [argument.name for argument in interface.arguments]
+    names = [_python_name(argument.name) for argument in interface.arguments]
+    if len(set(names)) < len(names):
+        names = [f"arg{number}" for number in range(len(names))]
     # `stream` is the call's own word.
     is_clear = "stream" not in names
     parameter = inspect.Parameter
     kind = parameter.POSITIONAL_OR_KEYWORD if is_clear else parameter.POSITIONAL_ONLY
-    return inspect.Signature([parameter(_python_name(name), kind) for name in names])
+    return inspect.Signature([parameter(name, kind) for name in names])
 
 
 def _python_name(name: str) -> str:
