@@ -80,6 +80,9 @@ def test_the_example_runs_from_c_c_plus_plus_and_python(build: Build, release: i
     assert "calling: ok, scaled and counted in Python\n" in _said(
         sys.executable, EXAMPLES / "calling.py", library
     )
+    assert "function count(n: index) -> (memref<?xi64>, i64)\n" in _said(
+        sys.executable, "-m", "mlir_offload.driver", "inspect", library
+    )
     assert _said(sys.executable, INPUTS / "without_numpy.py", library) == "ok\n"
 
 
@@ -99,7 +102,7 @@ def test_a_header_alone_is_reproducible_and_has_its_dependency_file(
         assert "k.h" in (place / "m").read_text()
         texts.append((place / "k.h").read_text())
     assert texts[0] == texts[1]
-    assert "/* calling.mlir:11: scale(a: f32, x: memref<" in texts[0]
+    assert "/* calling.mlir:10: scale(a: f32, x: memref<" in texts[0]
 
 
 @pytest.mark.llvm(22)
