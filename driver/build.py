@@ -130,6 +130,14 @@ def _make(context: BuildContext) -> list[Path]:
         from mlir_offload.driver.compile import compile_inputs
         from mlir_offload.driver.preload import preload
 
+        if context.options.header is not None:
+            from mlir_offload.driver.header import make_header
+
+            header = make_header(context)
+            if context.options.mode is Mode.HEADER:
+                return [header]
+            # C and C++ of the same call may include it.
+            context.executor.place(header, context.options.header)
         kinds = frozenset(target.kind for target in context.targets)
         preload(kinds, launched=context.launched is not None)
         if context.options.mode is Mode.LINK:
@@ -169,7 +177,7 @@ def _make_context(
     contents = read_given(options)
     given = tuple(item for item in contents if item.is_relocatable)
     # Objects that call the runtime but bring no device code need a device all the same.
-    needs_device = has_device_code(options) or (
+    needs_device = (has_device_code(options) and options.mode is not Mode.HEADER) or (
         any(item.runtime_symbols for item in given) and not any(item.kinds for item in given)
     )
     archs = options.offload_archs or attached_archs(options)

@@ -16,7 +16,7 @@ from mlir_offload.driver.dependencies import (
     plan_depfiles,
 )
 from mlir_offload.driver.depfile import DepfileRequest
-from mlir_offload.driver.inputs import final_outputs
+from mlir_offload.driver.inputs import all_outputs
 from mlir_offload.driver.options import CUDA_SUFFIX, MLIR_SUFFIXES, CompileOptions
 from mlir_offload.driver.workspace import check_output, publish
 from mlir_offload.toolchain.errors import MlirOffloadError
@@ -25,7 +25,7 @@ from mlir_offload.toolchain.errors import MlirOffloadError
 def check_outputs(options: CompileOptions) -> None:
     """Raise InputOutputError where a file that the build is to write cannot be written."""
     named = [path for path in (options.compile_commands, options.manifest) if path]
-    for output in (*final_outputs(options), *depfile_places(options), *named):
+    for output in (*all_outputs(options), *depfile_places(options), *named):
         check_output(output)
 
 
@@ -42,7 +42,7 @@ def withdrawn_on_failure(options: CompileOptions) -> Iterator[None]:
         yield
     except MlirOffloadError:
         if not options.dry_run:
-            for output in final_outputs(options):
+            for output in all_outputs(options):
                 _withdraw(output)
         raise
 

@@ -220,6 +220,8 @@ def _annotate(
         kernels |= dict.fromkeys(kernel_options(module.module))
     arguments += kernels
     arguments += [f"--declared={kernel}" for kernel in split.declared]
+    if split.interface is not None:
+        arguments += ["--interface", split.interface]
     executor.step(
         "annotate",
         (host, *arguments, "--location", source, "--for-clang", release, "-o", output),

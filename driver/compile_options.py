@@ -23,6 +23,7 @@ class Mode(Enum):
     ASSEMBLY = "-S"
     LLVM_TEXT = "-S -emit-llvm"
     LLVM_BITCODE = "-c -emit-llvm"
+    HEADER = "--emit-header"
 
 
 class DeviceCode(Enum):
@@ -80,6 +81,7 @@ class CompileOptions:
     depfile: DepfileRequest = field(default_factory=DepfileRequest)
     compile_commands: Path | None = None
     manifest: Path | None = None
+    header: Path | None = None
     arguments: tuple[str, ...] = ()
     spelled: tuple[tuple[str, str], ...] = ()
     cuda_arguments: tuple[str, ...] = ()
@@ -120,4 +122,9 @@ class CompileOptions:
             return Mode.LLVM_TEXT if self.assembly else Mode.LLVM_BITCODE
         if self.assembly:
             return Mode.ASSEMBLY
-        return Mode.OBJECT if self.stop_after_compile else Mode.LINK
+        if self.stop_after_compile:
+            return Mode.OBJECT
+        is_alone = self.header is not None and self.output is None and not self.shared
+        if is_alone and all(path.suffix in MLIR_SUFFIXES for path in self.inputs):
+            return Mode.HEADER
+        return Mode.LINK

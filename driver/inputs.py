@@ -28,6 +28,7 @@ _OUTPUT_SUFFIX = {
     Mode.ASSEMBLY: ".s",
     Mode.LLVM_TEXT: ".ll",
     Mode.LLVM_BITCODE: ".bc",
+    Mode.HEADER: ".h",
 }
 
 
@@ -65,8 +66,17 @@ def sources(options: CompileOptions) -> tuple[Path, ...]:
     return tuple(path for path in options.inputs if not _is_linked(path))
 
 
+def all_outputs(options: CompileOptions) -> tuple[Path, ...]:
+    """Return the files that the user gets, the header beside an object or program included."""
+    outputs = final_outputs(options)
+    header = () if options.header is None else (options.header,)
+    return outputs if options.mode is Mode.HEADER else (*outputs, *header)
+
+
 def final_outputs(options: CompileOptions) -> tuple[Path, ...]:
-    """Return the files that the user gets."""
+    """Return the files that the last stage makes, one for each source but in a link."""
+    if options.mode is Mode.HEADER and options.header is not None:
+        return (options.header,)
     if options.mode is Mode.LINK:
         return (options.output or Path("a.out"),)
     if options.output is not None:

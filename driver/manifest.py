@@ -20,7 +20,7 @@ from mlir_offload.driver.byproduct import depfile_places
 from mlir_offload.driver.choose import build_environment
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.dependencies import read_dependencies
-from mlir_offload.driver.inputs import final_outputs
+from mlir_offload.driver.inputs import all_outputs
 from mlir_offload.driver.options import Mode
 from mlir_offload.driver.runtime import host_runtime
 from mlir_offload.driver.workspace import publish
@@ -62,7 +62,7 @@ def render_manifest(context: BuildContext) -> str:
         "_type": STATEMENT_TYPE,
         "subject": [
             _descriptor(Resource(str(path), path, "output"), digest)
-            for path in final_outputs(options)
+            for path in all_outputs(options)
         ],
         "predicateType": PREDICATE_TYPE,
         "predicate": {

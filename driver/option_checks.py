@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from mlir_offload.driver.compile_options import ANY_CLANG, CompileOptions, DeviceCode, Mode
+from mlir_offload.driver.compile_options import (
+    ANY_CLANG,
+    MLIR_SUFFIXES,
+    CompileOptions,
+    DeviceCode,
+    Mode,
+)
 from mlir_offload.toolchain.errors import UsageError
 
 
@@ -13,6 +19,9 @@ def consistent(options: CompileOptions) -> CompileOptions:
         raise UsageError(
             msg, hint="name at least one .mlir, .o or .c file; see 'mlir-offload --help'"
         )
+    if options.header is not None and MLIR_SUFFIXES.isdisjoint(p.suffix for p in options.inputs):
+        msg = "--emit-header= needs a .mlir file to take the functions from"
+        raise UsageError(msg)
     if options.mode is not Mode.LINK and options.output is not None and len(options.inputs) > 1:
         msg = f"-o names one file, but {options.mode.value} makes one for each of {len(options.inputs)} inputs"
         raise UsageError(msg, hint="compile each input by its own call, or leave -o out")

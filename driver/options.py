@@ -66,8 +66,8 @@ def _store(name: str) -> _Apply:
     return lambda options, value: replace(options, **{name: value})  # type: ignore[arg-type]  # as above
 
 
-def _output(options: CompileOptions, value: str) -> CompileOptions:
-    return replace(options, output=Path(value))
+def _path(name: str) -> _Apply:
+    return lambda options, value: replace(options, **{name: Path(value)})  # type: ignore[arg-type]  # as above
 
 
 def _offload_arch(options: CompileOptions, value: str) -> CompileOptions:
@@ -155,18 +155,6 @@ def _quoted_depfile_target(options: CompileOptions, value: str) -> CompileOption
     return _depfile_target(options, quote_for_make(value))
 
 
-def _manifest(options: CompileOptions, value: str) -> CompileOptions:
-    return replace(options, manifest=Path(value))
-
-
-def _compile_commands(options: CompileOptions, value: str) -> CompileOptions:
-    return replace(options, compile_commands=Path(value))
-
-
-def _save_temps(options: CompileOptions, value: str) -> CompileOptions:
-    return replace(options, save_temps=Path(value))
-
-
 def _language(options: CompileOptions, value: str) -> CompileOptions:
     """Accept what makes ccache wrap a whole call; the ending of a file says what it is."""
     if value not in {"cpp-output", "none"}:
@@ -217,8 +205,9 @@ _JOINED: Mapping[str, _Apply] = {
     "--cuda-path=": _store("cuda_path"),
     "--rocm-path=": _store("rocm_path"),
     "--launcher=": _store("launcher"),
-    "-save-temps=": _save_temps,
-    "--manifest=": _manifest,
+    "-save-temps=": _path("save_temps"),
+    "--emit-header=": _path("header"),
+    "--manifest=": _path("manifest"),
     "-ffile-prefix-map=": _prefix_map("-ffile-prefix-map"),
     "-fdebug-prefix-map=": _prefix_map("-fdebug-prefix-map"),
     "-fmacro-prefix-map=": _compiler_argument("-fmacro-prefix-map="),
@@ -231,7 +220,7 @@ _JOINED: Mapping[str, _Apply] = {
 
 # The value is joined to the option, or the next argument.
 _JOINED_OR_SEPARATE: Mapping[str, _Apply] = {
-    "-o": _output,
+    "-o": _path("output"),
     "-L": _link_item("-L"),
     "-l": _link_item("-l"),
     "-I": _compiler_argument("-I"),
@@ -243,7 +232,7 @@ _JOINED_OR_SEPARATE: Mapping[str, _Apply] = {
     "-MF": _depfile_name,
     "-MT": _depfile_target,
     "-MQ": _quoted_depfile_target,
-    "-MJ": _compile_commands,
+    "-MJ": _path("compile_commands"),
 }
 
 

@@ -13,6 +13,7 @@ from mlir_offload.translate.gpu_module import GpuModule, Kernel
 from mlir_offload.translate.split import SplitProgram
 from mlir_offload.translate.target_attribute import TargetAttribute
 
+INTERFACE_FILE = "interface.json"
 _INDEX = "split.json"
 
 
@@ -31,12 +32,16 @@ class ModuleFile:
 
 @dataclass(frozen=True, slots=True)
 class SplitFiles:
-    """The host module and the device modules of one program, and the kernels it only declares."""
+    """The host module and the device modules of one program, and the kernels it only declares.
+
+    `interface` holds the functions for callers in C and Python, where there are any.
+    """
 
     host: Path
     uses_async: bool
     modules: tuple[ModuleFile, ...]
     declared: tuple[str, ...] = ()
+    interface: Path | None = None
 
 
 def write_split(program: SplitProgram, directory: Path) -> None:
@@ -50,7 +55,10 @@ def write_split(program: SplitProgram, directory: Path) -> None:
         "uses_async": program.uses_async,
         "modules": rows,
         "declared": list(program.declared),
+        "has_interface": bool(program.interface),
     }
+    if program.interface:
+        _write(directory / INTERFACE_FILE, program.interface)
     _write(directory / _INDEX, json.dumps(index, indent=1))
 
 
@@ -59,7 +67,11 @@ def load_split_files(directory: Path) -> SplitFiles:
     index = json.loads((directory / _INDEX).read_text(encoding="utf-8"))
     modules = tuple(_read_module(row, directory) for row in index["modules"])
     return SplitFiles(
-        directory / "host.mlir", bool(index["uses_async"]), modules, tuple(index["declared"])
+        directory / "host.mlir",
+        bool(index["uses_async"]),
+        modules,
+        tuple(index["declared"]),
+        directory / INTERFACE_FILE if index["has_interface"] else None,
     )
 
 

@@ -87,8 +87,7 @@ def _split(  # noqa: PLR0913 (one parameter for each option)
     from mlir_offload.translate.prefix_map import map_locations, parse_prefix_map
     from mlir_offload.translate.split import split_program
 
-    # Bytecode is no text: each byte stands for itself.
-    written = program.read_bytes().decode("latin-1")
+    written = _bytes_as_text(program)
     text = map_locations(
         read_text(source), [parse_prefix_map(item, "--prefix-map") for item in maps]
     )
@@ -102,6 +101,21 @@ def _split(  # noqa: PLR0913 (one parameter for each option)
         keeps_functions=rdc,
     )
     write_split(split, output)
+
+
+@step.command("header")
+@click.argument("sources", type=PATH, nargs=-1, required=True)
+@click.option("--from", "programs", type=PATH, multiple=True, help="what the user wrote, for each")
+@output_option
+def _header(sources: tuple[Path, ...], programs: tuple[Path, ...], output: Path) -> None:
+    """Write the C header of the functions with llvm.emit_c_interface of normalised programs."""
+    from mlir_offload.translate.interface import render_header_of
+
+    texts = [
+        (read_text(source), _bytes_as_text(program))
+        for source, program in zip(sources, programs, strict=True)
+    ]
+    write_text(output, render_header_of(texts, output.name, location=str(programs[0])))
 
 
 @step.command("unpack")
@@ -198,6 +212,7 @@ def _detach(source: Path, output: Path) -> None:
     metavar="kind=,name=,address=,size=,…",
     help="a device global with its shadow; also type=, flags=, data=, auxiliary=",
 )
+@click.option("--interface", type=PATH, help="the functions for callers in C and Python")
 @click.option("--location", default="", help="the file that errors name")
 @_consumer
 @output_option
@@ -209,6 +224,7 @@ def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
     kinds: tuple[str, ...],
     binary: Path | None,
     variables: tuple[str, ...],
+    interface: Path | None,
     location: str,
     consumer: str,
     output: Path,
@@ -217,6 +233,7 @@ def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
     from mlir_offload.offload.abi import load_abis
     from mlir_offload.offload.annotate import annotate_host
     from mlir_offload.offload.host_module import kernel_signatures
+    from mlir_offload.offload.interface import embed_interface
     from mlir_offload.offload.stub import HostKernel
     from mlir_offload.translate.host import fix_host_ir
 
@@ -233,6 +250,7 @@ def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
         declared=declared,
         location=location,
     )
+    text = embed_interface(text, read_text(interface) if interface else "")
     if output.suffix == ".bc":
         from mlir_offload.offload.llvm_ir import write_bitcode_in_process
 
@@ -283,6 +301,11 @@ def _variable(text: str) -> OffloadEntry:
     except (KeyError, ValueError) as error:
         msg = f"--variable={text}: missing or wrong: {error}"
         raise UsageError(msg, hint=hint) from error
+
+
+def _bytes_as_text(path: Path) -> str:
+    """Return a program as its author wrote it: bytecode is no text, each byte stands for itself."""
+    return path.read_bytes().decode("latin-1")
 
 
 def run_step(arguments: Sequence[str]) -> None:

@@ -37,6 +37,7 @@ from mlir_offload.offload.host_contents import (
 from mlir_offload.offload.host_entry import read_entries
 from mlir_offload.offload.host_module_bitcode import read_host_bitcode
 from mlir_offload.offload.host_text import HostText
+from mlir_offload.offload.interface import read_interface
 from mlir_offload.offload.kernel import DeviceCode
 from mlir_offload.toolchain.byte_view import CHUNK_BYTES, ByteView, open_view
 from mlir_offload.toolchain.errors import (
@@ -243,7 +244,7 @@ class _Reader:
         try:
             with_entries = replace(part, producers=producers(elf))
             entries = tuple(explained(entry) for entry in read_entries(elf))
-            with_entries = replace(with_entries, entries=entries)
+            with_entries = replace(with_entries, entries=entries, functions=read_interface(elf))
         except VerificationError as error:
             problems.report(error)
         images: list[Image] = []

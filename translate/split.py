@@ -30,6 +30,7 @@ from mlir_offload.translate.hazard import (
     check_operations,
     check_top_level,
 )
+from mlir_offload.translate.interface import interface_of
 from mlir_offload.translate.mlir_text import (
     Locations,
     ModuleText,
@@ -55,7 +56,7 @@ class SplitProgram:
     `host_text` has a `gpu.binary` in place of each `gpu.module`, whose object is its own name: the
     bytes that `mgpuModuleLoad` gets. `uses_runtime` says whether the host calls the GPU runtime
     at all, which it may do without a kernel. `declared` are the kernels that it launches and that
-    other files define.
+    other files define. `interface` is the JSON of the functions for callers in C and Python.
     """
 
     host_text: str
@@ -63,6 +64,7 @@ class SplitProgram:
     declared: tuple[str, ...]
     uses_async: bool
     uses_runtime: bool
+    interface: str
 
     @property
     def has_gpu(self) -> bool:
@@ -135,6 +137,7 @@ def split_program(
         declared=tuple(dict.fromkeys(item.name for item in declared.values())),
         uses_async='"async.' in host_text,
         uses_runtime=uses_runtime,
+        interface=interface_of(module, source_text),
     )
 
 
