@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
+from mlir_offload.driver.step_command import CommandGroup, argument, option
 from mlir_offload.toolchain.errors import MlirOffloadError, UsageError
 from mlir_offload.toolchain.target import Kind
 from mlir_offload.toolchain.version import parse_version
@@ -28,26 +27,27 @@ _VARIABLE_KEYS = frozenset(
     ("kind", "name", "address", "size", "type", "flags", "data", "auxiliary")
 )
 _VARIABLE_FLAGS = frozenset(("extern", "constant", "normalized"))
-_PATH = click.Path(path_type=Path)
-_output = click.option("-o", "--output", type=_PATH, required=True)
-_kernels = click.option("--kernel", "kernels", multiple=True)
-_release = click.option("--llvm", "major", type=int, required=True)
-_consumer = click.option("--for-clang", "consumer", required=True, metavar="RELEASE|any")
-_source = click.argument("source", type=_PATH)
+_output = option("-o", "--output", type=Path, required=True)
+_kernels = option("--kernel", "kernels", multiple=True)
+_release = option("--llvm", "major", type=int, required=True)
+_consumer = option("--for-clang", "consumer", required=True, metavar="RELEASE|any")
+_source = argument("source", type=Path)
 
 
-@click.group()
-def step() -> None:
-    """Run one step of a compilation; these are what -### prints."""
+step = CommandGroup(
+    "mlir-offload step", "Run one step of a compilation; these are what -### prints."
+)
 
 
-@step.command("split")
-@_source
-@click.option("--from", "program", type=_PATH, required=True, help="the file that the user wrote")
-@click.option("--unit-id", required=True)
-@click.option("--prefix-map", "maps", multiple=True, metavar="OLD=NEW")
-@_release
-@_output
+@step.command(
+    "split",
+    _source,
+    option("--from", "program", type=Path, required=True, help="the file that the user wrote"),
+    option("--unit-id", required=True),
+    option("--prefix-map", "maps", multiple=True, metavar="OLD=NEW"),
+    _release,
+    _output,
+)
 def _split(
     source: Path, program: Path, unit_id: str, maps: tuple[str, ...], major: int, output: Path
 ) -> None:
@@ -63,10 +63,12 @@ def _split(
     write_split(split, output)
 
 
-@step.command("ptx-time")
-@_source
-@click.option("--time", "seconds", type=int, required=True, help="seconds since 1970")
-@_output
+@step.command(
+    "ptx-time",
+    _source,
+    option("--time", "seconds", type=int, required=True, help="seconds since 1970"),
+    _output,
+)
 def _ptx_time(source: Path, seconds: int, output: Path) -> None:
     """Give the files that PTX names a time and a size, so that ptxas does not ask for their own."""
     from mlir_offload.translate.device import with_file_times
@@ -74,10 +76,12 @@ def _ptx_time(source: Path, seconds: int, output: Path) -> None:
     _write(output, with_file_times(_read(source), seconds))
 
 
-@step.command("unwrap")
-@_source
-@click.option("--triple", required=True)
-@_output
+@step.command(
+    "unwrap",
+    _source,
+    option("--triple", required=True),
+    _output,
+)
 def _unwrap(source: Path, triple: str, output: Path) -> None:
     """Make the lowered device module a module of its own for mlir-translate."""
     from mlir_offload.translate.lower import unwrap_device
@@ -85,11 +89,13 @@ def _unwrap(source: Path, triple: str, output: Path) -> None:
     _write(output, unwrap_device(_read(source), triple))
 
 
-@step.command("nvptx-ir")
-@_source
-@_kernels
-@_release
-@_output
+@step.command(
+    "nvptx-ir",
+    _source,
+    _kernels,
+    _release,
+    _output,
+)
 def _nvptx_ir(source: Path, kernels: tuple[str, ...], major: int, output: Path) -> None:
     """Prepare the LLVM IR of a device module for the NVPTX back end."""
     from mlir_offload.translate.device import nvptx_device_ir
@@ -97,11 +103,13 @@ def _nvptx_ir(source: Path, kernels: tuple[str, ...], major: int, output: Path) 
     _write(output, nvptx_device_ir(_read(source), kernels=kernels, llvm_major=major))
 
 
-@step.command("cpu-ir")
-@_source
-@_kernels
-@click.option("--location", default="", help="the file that errors name")
-@_output
+@step.command(
+    "cpu-ir",
+    _source,
+    _kernels,
+    option("--location", default="", help="the file that errors name"),
+    _output,
+)
 def _cpu_ir(source: Path, kernels: tuple[str, ...], location: str, output: Path) -> None:
     """Rewrite the LLVM IR of a device module for the CPU.
 
@@ -115,12 +123,14 @@ def _cpu_ir(source: Path, kernels: tuple[str, ...], location: str, output: Path)
     _write(unsplit(output) if made.needs_prepare else output, made.text)
 
 
-@step.command("cpu-split")
-@_source
-@click.option("--from", "device", type=_PATH, required=True, help="what cpu-ir read")
-@_kernels
-@click.option("--location", default="", help="the file that errors name")
-@_output
+@step.command(
+    "cpu-split",
+    _source,
+    option("--from", "device", type=Path, required=True, help="what cpu-ir read"),
+    _kernels,
+    option("--location", default="", help="the file that errors name"),
+    _output,
+)
 def _cpu_split(
     source: Path, device: Path, kernels: tuple[str, ...], location: str, output: Path
 ) -> None:
@@ -137,10 +147,12 @@ def unsplit(output: Path) -> Path:
     return output.with_suffix(".unsplit.ll")
 
 
-@step.command("unpack")
-@_source
-@click.option("--kernels", type=_PATH, required=True, help="where their heads go, as LLVM IR")
-@_output
+@step.command(
+    "unpack",
+    _source,
+    option("--kernels", type=Path, required=True, help="where their heads go, as LLVM IR"),
+    _output,
+)
 def _unpack(source: Path, kernels: Path, output: Path) -> None:
     """Take the device image and the heads of its kernels out of what an image step made."""
     from mlir_offload.driver.image_container import unpack_image
@@ -148,12 +160,12 @@ def _unpack(source: Path, kernels: Path, output: Path) -> None:
     unpack_image(source, output, kernels)
 
 
-@step.command("package")
-@click.option(
-    "--image", "images", multiple=True, required=True, metavar="file=,triple=,arch=,kind="
+@step.command(
+    "package",
+    option("--image", "images", multiple=True, required=True, metavar="file=,triple=,arch=,kind="),
+    _consumer,
+    _output,
 )
-@_consumer
-@_output
 def _package(images: tuple[str, ...], consumer: str, output: Path) -> None:
     """Write device images into one offload binary, as clang-offload-packager does."""
     from mlir_offload.driver.package_file import write_package
@@ -164,14 +176,16 @@ def _package(images: tuple[str, ...], consumer: str, output: Path) -> None:
     write_package(files, load_abis(consumer), output)
 
 
-@step.command("cuda-directory")
-@click.option("--ptxas", type=_PATH, required=True)
-@click.option("--nvlink", type=_PATH, required=True)
-@click.option("--fatbinary", type=_PATH, required=True)
-@click.option("--cuda-version", "version", required=True)
-@click.option("--time", "seconds", type=int, help="what ptxas takes for the time of source files")
-@click.option("--for-clang", "consumer", type=int, required=True)
-@_output
+@step.command(
+    "cuda-directory",
+    option("--ptxas", type=Path, required=True),
+    option("--nvlink", type=Path, required=True),
+    option("--fatbinary", type=Path, required=True),
+    option("--cuda-version", "version", required=True),
+    option("--time", "seconds", type=int, help="what ptxas takes for the time of source files"),
+    option("--for-clang", "consumer", type=int, required=True),
+    _output,
+)
 def _cuda_directory(  # noqa: PLR0913, PLR0917 (one parameter for each option)
     ptxas: Path,
     nvlink: Path,
@@ -192,9 +206,11 @@ def _cuda_directory(  # noqa: PLR0913, PLR0917 (one parameter for each option)
     write_cuda_directory(output, tools, consumer)
 
 
-@step.command("anchor")
-@click.argument("binary", type=_PATH)
-@_output
+@step.command(
+    "anchor",
+    argument("binary", type=Path),
+    _output,
+)
 def _anchor(binary: Path, output: Path) -> None:
     """Write the module that makes the linker wrapper take device code out of static libraries."""
     from mlir_offload.offload.anchor import render_anchor
@@ -202,13 +218,15 @@ def _anchor(binary: Path, output: Path) -> None:
     _write(output, render_anchor(binary.read_bytes()))
 
 
-@step.command("depfile")
-@click.argument("sources", nargs=-1)
-@click.option("--target", "targets", multiple=True, required=True, help="as it stands in the rule")
-@click.option("--other", "others", multiple=True, help="what was read besides the sources")
-@click.option("--from-clang", "rules", type=_PATH, multiple=True, help="a rule with more of it")
-@click.option("--phony", is_flag=True, help="give each of these a rule of its own, as -MP")
-@_output
+@step.command(
+    "depfile",
+    argument("sources", nargs=-1),
+    option("--target", "targets", multiple=True, required=True, help="as it stands in the rule"),
+    option("--other", "others", multiple=True, help="what was read besides the sources"),
+    option("--from-clang", "rules", type=Path, multiple=True, help="a rule with more of it"),
+    option("--phony", is_flag=True, help="give each of these a rule of its own, as -MP"),
+    _output,
+)
 def _depfile(
     sources: tuple[str, ...],
     targets: tuple[str, ...],
@@ -225,9 +243,11 @@ def _depfile(
     _write(output, render_rule(targets, sources, (*others, *included), phony=phony))
 
 
-@step.command("members")
-@click.argument("library", type=_PATH)
-@_output
+@step.command(
+    "members",
+    argument("library", type=Path),
+    _output,
+)
 def _members(library: Path, output: Path) -> None:
     """Write the members of a static library into a directory, and the list of them."""
     from mlir_offload.driver.members import write_members
@@ -235,9 +255,11 @@ def _members(library: Path, output: Path) -> None:
     write_members(library, output)
 
 
-@step.command("detach")
-@_source
-@_output
+@step.command(
+    "detach",
+    _source,
+    _output,
+)
 def _detach(source: Path, output: Path) -> None:
     """Make an object whose device code is linked leave that of other objects alone."""
     from mlir_offload.offload.collision import detach_object
@@ -245,23 +267,25 @@ def _detach(source: Path, output: Path) -> None:
     output.write_bytes(detach_object(source.read_bytes(), location=str(source)))
 
 
-@step.command("annotate")
-@_source
-@click.option("--device", "devices", type=_PATH, multiple=True, help="LLVM IR of a device module")
-@_kernels
-@click.option("--declared", multiple=True, help="a kernel that another file defines")
-@click.option("--kind", "kinds", type=click.Choice([kind.value for kind in Kind]), multiple=True)
-@click.option("--binary", type=_PATH, help="the offload binary to embed")
-@click.option(
-    "--variable",
-    "variables",
-    multiple=True,
-    metavar="kind=,name=,address=,size=,…",
-    help="a device global with its shadow; also type=, flags=, data=, auxiliary=",
+@step.command(
+    "annotate",
+    _source,
+    option("--device", "devices", type=Path, multiple=True, help="LLVM IR of a device module"),
+    _kernels,
+    option("--declared", multiple=True, help="a kernel that another file defines"),
+    option("--kind", "kinds", choices=[kind.value for kind in Kind], multiple=True),
+    option("--binary", type=Path, help="the offload binary to embed"),
+    option(
+        "--variable",
+        "variables",
+        multiple=True,
+        metavar="kind=,name=,address=,size=,…",
+        help="a device global with its shadow; also type=, flags=, data=, auxiliary=",
+    ),
+    option("--location", default="", help="the file that errors name"),
+    _consumer,
+    _output,
 )
-@click.option("--location", default="", help="the file that errors name")
-@_consumer
-@_output
 def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
     source: Path,
     devices: tuple[Path, ...],
@@ -366,7 +390,4 @@ def _write(path: Path, text: str) -> None:
 
 def run_step(arguments: Sequence[str]) -> None:
     """Run `mlir-offload step NAME ARGUMENT...`. Raises UsageError for a bad command line."""
-    try:
-        step.main(list(arguments), prog_name="mlir-offload step", standalone_mode=False)
-    except click.UsageError as error:
-        raise UsageError(error.format_message(), hint="see 'mlir-offload step --help'") from error
+    step.run(arguments)
