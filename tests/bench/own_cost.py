@@ -42,14 +42,16 @@ def noting(self, *given, **named):
     finally:
         ran.append((start, time.monotonic()))
 ProcessRunner.run = noting
-try:
-    main()
-finally:
+leave = os._exit
+def noting_end(status):
     used = resource.getrusage(resource.RUSAGE_SELF)
     others = resource.getrusage(resource.RUSAGE_CHILDREN)
     with open(os.environ["OBSERVED"], "w") as file:
         own = used.ru_utime + used.ru_stime
         json.dump([ran, own, others.ru_utime + others.ru_stime], file)
+    leave(status)
+os._exit = noting_end
+main()
 """
 
 
@@ -77,7 +79,9 @@ def observe(work: Path, words: Iterable[str]) -> Cost:
     notes = work / "notes.json"
     environment = {**os.environ, "OBSERVED": str(notes)}
     begin = time.monotonic()
-    subprocess.run([work / "mlir-offload", *words], cwd=work, env=environment, check=True, capture_output=True)
+    subprocess.run(
+        [work / "mlir-offload", *words], cwd=work, env=environment, check=True, capture_output=True
+    )
     wall = time.monotonic() - begin
     ran, own, children = json.loads(notes.read_text())
     return Cost(wall, wall - covered(ran), own, children, len(ran))
