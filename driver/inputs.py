@@ -20,6 +20,8 @@ from mlir_offload.toolchain.errors import InputOutputError, UsageError
 if TYPE_CHECKING:
     from mlir_offload.offload.objects import ObjectContents
 
+# What is written in C++, and needs its library.
+CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx", CUDA_SUFFIX})
 _OUTPUT_SUFFIX = {
     Mode.LINK: ".o",
     Mode.OBJECT: ".o",

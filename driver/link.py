@@ -12,10 +12,11 @@ from mlir_offload.driver.compile import compile_inputs, host_command
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.device import ImageFile
 from mlir_offload.driver.finish import DeviceLink, finish_collisions
+from mlir_offload.driver.inputs import CPP_SUFFIXES
 from mlir_offload.driver.jobserver import JobSlots
 from mlir_offload.driver.link_error import diagnose_link
 from mlir_offload.driver.link_line import parse_link_line
-from mlir_offload.driver.options import CUDA_SUFFIX, as_operand
+from mlir_offload.driver.options import as_operand
 from mlir_offload.driver.report import show_note
 from mlir_offload.driver.runtime import HostRuntime, host_runtime
 from mlir_offload.driver.whole_archive import without_whole_archives
@@ -36,7 +37,6 @@ from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, host_triple
 
 _LINKER = "lld"
-_CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx", CUDA_SUFFIX})
 
 
 def link(context: BuildContext) -> Path:
@@ -205,4 +205,4 @@ def _make_cuda_directory(context: BuildContext) -> None:
 
 
 def _language_arguments(inputs: Sequence[Path]) -> tuple[str, ...]:
-    return ("-lm", *(("-lstdc++",) if any(path.suffix in _CPP_SUFFIXES for path in inputs) else ()))
+    return ("-lm", *(("-lstdc++",) if any(path.suffix in CPP_SUFFIXES for path in inputs) else ()))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
 
+from mlir_offload.driver.inputs import CPP_SUFFIXES
 from mlir_offload.driver.options import COMPILED_SUFFIXES, CUDA_SUFFIX, MLIR_SUFFIXES
 from mlir_offload.driver.project_file import (
     LinkTarget,
@@ -214,7 +215,9 @@ class _VariantPlan:
         tools = self.tools.tools(self._flags(target.setting.flags), ())
         output = self._output(target.kind, target.name)
         shared = ("-shared",) if target.kind is TargetKind.SHARED else ()
-        arguments = (*map(operand, inputs), *shared, "-o", str(output), "-j1", *tools.flags)
+        # The objects no longer tell of what language they are.
+        cpp = ("-lstdc++",) if self._has_cpp(target) else ()
+        arguments = (*map(operand, inputs), *shared, "-o", str(output), "-j1", *tools.flags, *cpp)
         return ProjectStep(
             LINK,
             PurePosixPath(target.name),
@@ -224,6 +227,11 @@ class _VariantPlan:
             (output,),
             tools.whole_identity,
         )
+
+    def _has_cpp(self, target: LinkTarget) -> bool:
+        parts = {item.name: item for item in self._libraries()}
+        linked = (target, *(parts[str(path)] for path in target.inputs if str(path) in parts))
+        return any(path.suffix in CPP_SUFFIXES for item in linked for path in item.inputs)
 
     def _archive(self, target: LinkTarget, inputs: tuple[PurePosixPath, ...]) -> ProjectStep:
         tools = self.tools.tools(self._flags(target.setting.flags), ())

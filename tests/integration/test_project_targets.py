@@ -17,7 +17,16 @@ flags: --llvm=22
 modules: [m0.mlir]
 targets:
   app: {inputs: [main.c, libm0.a]}
-  libm0.a: {kind: static, inputs: [m0.mlir, more.c]}
+  libm0.a: {kind: static, inputs: [m0.mlir, more.cpp]}
+"""
+MAIN = """\
+extern int length(void);
+void _mlir_ciface_run0(long n);
+int main(void) { _mlir_ciface_run0(length()); return 0; }
+"""
+TEXT = """\
+#include <string>
+extern "C" int length() { return int(std::string("one").size()); }
 """
 MIXED = """\
 archs: sm_90
@@ -39,13 +48,14 @@ def test_a_static_library_keeps_its_device_code_for_the_program(
     tmp_path: Path, mlir_offload: list[str]
 ) -> None:
     folder = write_project(tmp_path / "first", STATIC, modules=1)
-    (folder / "more.c").write_text("int more(void) { return 1; }\n")
+    (folder / "main.c").write_text(MAIN)
+    (folder / "more.cpp").write_text(TEXT)
     assert "archive libm0.a" in ran(folder, mlir_offload)
-    assert run_in(folder, ["build/default/bin/app"]).stdout == "0\n0\n"
+    assert run_in(folder, ["build/default/bin/app"]).stdout == "0\n0\n0\n"
     assert ran(folder, mlir_offload) == set()
-    (folder / "more.c").write_text("int more(void) { return 2; }\n")
-    assert ran(folder, mlir_offload) == {"source more.c", "archive libm0.a", "link app"}
-    (folder / "more.c").write_text("int more(void) { return 1; }\n")
+    (folder / "more.cpp").write_text(TEXT.replace("one", "three"))
+    assert ran(folder, mlir_offload) == {"source more.cpp", "archive libm0.a", "link app"}
+    (folder / "more.cpp").write_text(TEXT)
     ran(folder, mlir_offload)
     for form, file in (("ninja", "build.ninja"), ("make", "Makefile")):
         if shutil.which(form) is None:
