@@ -155,8 +155,8 @@ class _VariantPlan:
     def _source(self, path: PurePosixPath) -> ProjectStep:
         """Return the step for a file of another language; CUDA C++ has device code of its own."""
         is_cuda = path.suffix == CUDA_SUFFIX
-        gpus = [target for target in self._targets(()) if target.kind is Kind.CUDA]
-        targets = tuple(gpus) if is_cuda else ()
+        known = self._targets(()) if is_cuda else ()
+        targets = tuple(target for target in known if target.kind is Kind.CUDA)
         if is_cuda and not targets:
             msg = f"{path} is compiled for GPUs only, and variant {self.variant.name} names none"
             hint = "add an architecture of NVIDIA's to 'archs'"
