@@ -43,6 +43,7 @@ from mlir_offload.driver.options import (
 )
 from mlir_offload.driver.parallel import Threads, beside, pool
 from mlir_offload.driver.report import render_times, show, show_note
+from mlir_offload.driver.tool_watch import ToolWatch, tool_files
 from mlir_offload.driver.workspace import open_workspace
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError
 from mlir_offload.toolchain.process import Command, Runner
@@ -91,8 +92,11 @@ def _build_with(
     check_outputs(options)
     context = _make_context(slots, options, workspace, runner)
     write_compile_commands(context)
+    tools = ToolWatch()
+    tools.add_paths(tool_files(context.llvm, context.cuda))
     with withdrawn_on_failure(options):
-        finished = _make(context)
+        with tools.unchanged():
+            finished = _make(context)
         # Before the outputs: what is newer than its sources has its dependencies at hand.
         write_depfiles(context)
         for made, output in zip(finished, final_outputs(options), strict=True):

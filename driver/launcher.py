@@ -164,7 +164,10 @@ class LaunchedSteps:
         identity = self.identity(kind)
         files = ("-x", "cpp-output", "-c", str(source), "-o", str(output))
         argv = (*self.program, step, *files, *arguments, f"--toolchain-id={identity}")
-        tools = [("MLIR_OFFLOAD_LLVM", str(self.llvm.tool("clang")))]
+        clang = self.llvm.tool("clang")
+        # A link to a program stands for the folder that it leads to: where names are plain, name ours.
+        place = clang.parent if clang.name == "clang" else clang
+        tools = [("MLIR_OFFLOAD_LLVM", str(place))]
         if self.cuda is not None:
             tools.append(("CUDA_PATH", str(self.cuda.root)))
         cache = self.launcher.environment(identity, os.environ)

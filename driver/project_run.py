@@ -11,12 +11,12 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
-from mlir_offload.driver.file_identity import ToolWatch
 from mlir_offload.driver.jobserver import JobSlots
 from mlir_offload.driver.launcher import own_program
 from mlir_offload.driver.project_graph import ProjectGraph, ProjectStep
 from mlir_offload.driver.project_state import ProjectState, Stamp
 from mlir_offload.driver.report import speaks_to_people
+from mlir_offload.driver.tool_watch import ToolWatch
 from mlir_offload.driver.workspace import make_directory, open_workspace
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError
 from mlir_offload.toolchain.process import Command, Runner, describe_status

@@ -25,7 +25,6 @@ from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.cuda_cpp import compile_cuda_cpp
 from mlir_offload.driver.device import DeviceModule, image_file, ordered_targets
 from mlir_offload.driver.execute import Executor
-from mlir_offload.driver.file_identity import ToolWatch
 from mlir_offload.driver.image_container import (
     StepImage,
     read_images,
@@ -39,6 +38,7 @@ from mlir_offload.driver.options import CUDA_SUFFIX, CompileOptions, parse_argum
 from mlir_offload.driver.project_parts import pack_device, pack_host, unpack_parts
 from mlir_offload.driver.report import show
 from mlir_offload.driver.split_file import SplitFiles, load_split_files
+from mlir_offload.driver.tool_watch import ToolWatch
 from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for
 from mlir_offload.driver.workspace import make_directory, open_output, open_workspace, publish
 from mlir_offload.offload.host_module import kernel_signatures

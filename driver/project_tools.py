@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from mlir_offload.driver.choose import choose_targets, choose_toolkit_for, places_of
-from mlir_offload.driver.file_identity import FileIdentity, ToolWatch
 from mlir_offload.driver.options import CompileOptions, parse_arguments
+from mlir_offload.driver.tool_watch import FileIdentity, ToolWatch
 from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for, identify_toolchain
 from mlir_offload.toolchain.cuda import CudaToolkit
 from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe

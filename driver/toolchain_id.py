@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlir_offload.driver.choose import choose_toolkit, places_of
-from mlir_offload.driver.file_identity import FileIdentity, content_identity, program_identities
+from mlir_offload.driver.file_identity import content_identity, program_identities
 from mlir_offload.driver.memo import Memo, user_cache
 from mlir_offload.driver.options import CompileOptions, read_arguments
+from mlir_offload.driver.tool_watch import FileIdentity
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolchainError, UsageError
 from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.llvm_tools import load_llvm_table
