@@ -19,6 +19,7 @@ from mlir_offload.driver.byproduct import (
 )
 from mlir_offload.driver.choose import (
     choose_release,
+    choose_rocm_for,
     choose_slots,
     choose_source_time,
     choose_targets,
@@ -93,7 +94,7 @@ def _build_with(
     context = _make_context(slots, options, workspace, runner)
     write_compile_commands(context)
     tools = ToolWatch()
-    tools.add_paths(tool_files(context.llvm, context.cuda))
+    tools.add_paths(tool_files(context.llvm, context.cuda, context.rocm))
     with withdrawn_on_failure(options):
         with tools.unchanged():
             finished = _make(context)
@@ -208,6 +209,7 @@ def _make_context(
         given=given,
         linked=linked,
         compiled=compiled,
+        rocm=choose_rocm_for(places, needed=Kind.HIP in kinds),
     )
     return context if launcher is None else _launching(context, launcher)
 
@@ -232,7 +234,8 @@ def _launching(context: BuildContext, launcher: Launcher) -> BuildContext:
     from mlir_offload.driver.launcher import LaunchedSteps, step_program
 
     program = step_program(launcher, context.workspace)
-    return replace(context, launched=LaunchedSteps(launcher, program, context.llvm, context.cuda))
+    tools = (context.llvm, context.cuda, context.rocm)
+    return replace(context, launched=LaunchedSteps(launcher, program, *tools))
 
 
 def _check_consumer(options: CompileOptions, major: int) -> None:
@@ -245,8 +248,11 @@ def _check_consumer(options: CompileOptions, major: int) -> None:
 
 def _check_archs(targets: Sequence[Target], major: int, cuda: CudaToolkit | None) -> None:
     """Refuse what LLVM or ptxas does not know before any work is done."""
+    from mlir_offload.offload.amdgpu_processor import check_processor
     from mlir_offload.toolchain.ptx import ptx_isa_for
 
     for target in targets:
         if target.kind is Kind.CUDA:
             ptx_isa_for(target.arch, major, cuda)
+        elif target.kind is Kind.HIP:
+            check_processor(target.arch, major)

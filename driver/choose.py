@@ -19,6 +19,7 @@ from mlir_offload.toolchain.target import Target, parse_offload_arch
 
 if TYPE_CHECKING:
     from mlir_offload.toolchain.cuda import CudaToolkit
+    from mlir_offload.toolchain.rocm import RocmInstallation
 
 _HOST = "host"
 _NATIVE = "native"
@@ -116,6 +117,20 @@ def choose_toolkit_for(
         return None
 
 
+def choose_rocm_for(places: SearchPlaces, *, needed: bool) -> RocmInstallation | None:
+    """Return the ROCm installation, None where there is none: not every program needs its libraries.
+
+    Raises ToolchainError where the user named one that is not there.
+    """
+    if not needed:
+        return None
+    from mlir_offload.toolchain.rocm import choose_rocm
+    from mlir_offload.toolchain.search import find_rocm
+
+    found = find_rocm(places)
+    return choose_rocm(found, places.rocm) if found or places.rocm else None
+
+
 def choose_targets(names: Sequence[str]) -> tuple[Target, ...]:
     """Return the targets that `--offload-arch=` names; the GPU here, else the CPU, if it does not.
 
@@ -151,5 +166,6 @@ def _native_archs() -> tuple[str, ...]:
     gpus = _gpus()
     if not gpus:
         msg = "--offload-arch=native: this machine has no GPU that its driver can use"
-        raise ToolchainError(msg, hint="name the architecture (sm_90), or use --offload-arch=host")
+        hint = "name the architecture (sm_90, gfx90a), or use --offload-arch=host"
+        raise ToolchainError(msg, hint=hint)
     return gpus

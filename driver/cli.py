@@ -229,6 +229,12 @@ def _toolchains(arguments: Sequence[str], runner: ProcessRunner) -> int:
     return show_toolchains(arguments, runner)
 
 
+def _doctor(arguments: Sequence[str], runner: ProcessRunner) -> int:
+    from mlir_offload.driver.doctor import run_doctor
+
+    return run_doctor(arguments, runner)
+
+
 def _run(arguments: Sequence[str], runner: ProcessRunner) -> int:
     from mlir_offload.driver.run import run_program
 
@@ -268,6 +274,7 @@ _VERBS: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
     **{name: partial(_hermetic, name) for name in _HERMETIC_STEPS},
     **{name: partial(_project_step, name) for name in _PROJECT_STEPS},
     "build": _build,
+    "doctor": _doctor,
     "extract": _extract,
     "inspect": _inspect,
     "package": _package,

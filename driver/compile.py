@@ -16,6 +16,7 @@ from mlir_offload.driver.split_file import ModuleFile, SplitFiles, load_split_fi
 from mlir_offload.offload.llvm_ir import assemble_command, is_written_in_process
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
 from mlir_offload.toolchain.process import Command, Completed
+from mlir_offload.translate.device_form import forms_of
 from mlir_offload.translate.diagnostics import condense
 from mlir_offload.translate.host import check_host
 from mlir_offload.translate.lower import (
@@ -105,12 +106,19 @@ def _make_object(context: BuildContext, annotated: Path, output: Path) -> None:
     launch_object(context, context.launched, annotated, output, compile_here)
 
 
-def split_source(context: BuildContext, source: Path, directory: Path) -> SplitFiles:
-    """Split a normalised program into its host module and its device modules."""
+def split_source(
+    context: BuildContext, source: Path, directory: Path, forms: Sequence[str] = ()
+) -> SplitFiles:
+    """Split a normalised program into its host module and its device modules.
+
+    Without forms those are in the forms for the targets.
+    """
     parts = directory / "split"
     program = ("--from", source, "--unit-id", source.name, "--llvm", str(context.consumer))
     maps = [f"--prefix-map={prefix}" for prefix in context.options.prefix_maps]
-    arguments: list[str | Path] = [normalized(directory), *program, *maps, "-o", parts]
+    wanted = forms or [form.name for form in forms_of(context.targets)]
+    named = [f"--form={form}" for form in wanted]
+    arguments: list[str | Path] = [normalized(directory), *program, *maps, *named, "-o", parts]
     context.executor.step("split", arguments, decides=True)
     return load_split_files(parts)
 
@@ -164,8 +172,9 @@ def _annotate(
         binary = host.with_name("images.offload")
         named = [image.argument for image in images]
         executor.step("package", (*named, "--for-clang", release, "-o", binary))
-        kinds = dict.fromkeys(image.target.kind for image in images)
-        arguments += ["--binary", binary, *(f"--kind={kind}" for kind in kinds)]
+        arguments += ["--binary", binary]
+    kinds = dict.fromkeys(target.kind for target in context.targets)
+    arguments += [f"--kind={kind}" for kind in kinds]
     for module in device:
         arguments += ["--device", module.ir, *kernel_options(module.module)]
     arguments += [f"--declared={kernel}" for kernel in split.declared]

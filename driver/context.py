@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mlir_offload.offload.objects import ObjectContents
     from mlir_offload.toolchain.cuda import CudaToolkit
     from mlir_offload.toolchain.llvm import LlvmToolchain
+    from mlir_offload.toolchain.rocm import RocmInstallation
     from mlir_offload.toolchain.target import Kind, Target
 
 
@@ -45,6 +46,7 @@ class BuildContext:
     compiled: Mapping[Path, Path] = field(default_factory=dict)
     pending: dict[Path, Task[None]] = field(default_factory=dict)
     launched: LaunchedSteps | None = None
+    rocm: RocmInstallation | None = None
     dependencies: DependencyLog = field(default_factory=DependencyLog)
 
     @property

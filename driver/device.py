@@ -14,10 +14,17 @@ from mlir_offload.driver.options import DeviceCode
 from mlir_offload.driver.parallel import beside, in_parallel
 from mlir_offload.driver.split_file import ModuleFile
 from mlir_offload.driver.steps import unsplit
+from mlir_offload.toolchain.amdgpu import lowering_chip
 from mlir_offload.toolchain.errors import ToolchainError
-from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target
+from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.translate.device_form import form_of
 from mlir_offload.translate.diagnostics import condense
-from mlir_offload.translate.lower import can_use_redux, device_pipeline_command, translate_command
+from mlir_offload.translate.lower import (
+    DeviceLowering,
+    device_pipeline_command,
+    lowering_for,
+    translate_command,
+)
 
 if TYPE_CHECKING:
     from mlir_offload.toolchain.cuda import CudaToolkit
@@ -66,11 +73,11 @@ def kernel_options(module: ModuleFile) -> tuple[str, ...]:
 
 def _compile_module(context: BuildContext, source: Path, module: ModuleFile) -> DeviceModule:
     """Lower the module once for all targets that share the text, then make the images."""
-    groups = groupby(ordered_targets(context, module), key=partial(can_use_redux, module.module))
+    groups = groupby(ordered_targets(context, module), key=partial(lowering_for, module.module))
     results = in_parallel(
         [
-            partial(_compile_group, context, source, module, tuple(targets), redux=with_redux)
-            for with_redux, targets in groups
+            partial(_compile_group, context, source, module, lowering, tuple(targets))
+            for lowering, targets in groups
         ]
     )
     images = tuple(image for _, made in results for image in made)
@@ -79,40 +86,54 @@ def _compile_module(context: BuildContext, source: Path, module: ModuleFile) -> 
 
 def ordered_targets(context: BuildContext, module: ModuleFile) -> list[Target]:
     """Return the targets in the order of their images: those that share a lowered text together."""
-    return sorted(context.targets, key=partial(can_use_redux, module.module))
+    return sorted(context.targets, key=partial(lowering_for, module.module))
 
 
 def _compile_group(
     context: BuildContext,
     source: Path,
     module: ModuleFile,
+    lowering: DeviceLowering,
     targets: tuple[Target, ...],
-    *,
-    redux: bool,
 ) -> tuple[Path, list[ImageFile]]:
     lowered, _ = beside(
-        partial(_lower, context, source, module, redux=redux),
+        partial(_lower, context, source, module, lowering, targets[0]),
         partial(_compile_device_runtime, context, targets),
     )
-    make = {Kind.CUDA: _make_cuda_image, Kind.OPENMP: _make_cpu_image}
+    make = {
+        Kind.CUDA: _make_cuda_image,
+        Kind.HIP: _make_hip_image,
+        Kind.OPENMP: _make_cpu_image,
+    }
     images = in_parallel(
         [partial(make[target.kind], context, source, module, lowered, target) for target in targets]
     )
     return lowered, images
 
 
-def _lower(context: BuildContext, source: Path, module: ModuleFile, *, redux: bool) -> Path:
+def _lower(
+    context: BuildContext,
+    source: Path,
+    module: ModuleFile,
+    lowering: DeviceLowering,
+    target: Target,
+) -> Path:
     executor, llvm = context.executor, context.llvm
-    stem = f"{module.path.stem}{'.redux' if redux else ''}"
+    stem = f"{module.path.stem}{lowering.suffix}"
     low, alone, text = (
         module.path.with_name(stem + end) for end in (".low.mlir", ".alone.mlir", ".ll")
     )
     diagnose = partial(condense, source=source)
     command = device_pipeline_command(
-        llvm, module.path, low, module=module.module, redux=redux, debug=context.options.debug
+        llvm,
+        module.text_for(form_of(target)),
+        low,
+        module=module.module,
+        lowering=lowering,
+        debug=context.options.debug,
     )
     executor.tool(command, low, decides=True, diagnose=diagnose)
-    executor.step("unwrap", (low, "--triple", NVPTX_TRIPLE, "-o", alone), decides=True)
+    executor.step("unwrap", (low, "--triple", lowering.triple, "-o", alone), decides=True)
     executor.tool(translate_command(llvm, alone, text), text, decides=True, diagnose=diagnose)
     return text
 
@@ -152,6 +173,17 @@ def _make_cuda_image(
     return image
 
 
+def _make_hip_image(
+    context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
+) -> ImageFile:
+    from mlir_offload.driver.hip_image import make_hip_image
+
+    image = image_file(context, lowered, target)
+    kernels = kernel_options(module)
+    make_hip_image(context, source, lowered, image.path, target.arch, kernels)
+    return image
+
+
 def is_bitcode(context: BuildContext) -> bool:
     """Return whether GPU code is left for the link to generate."""
     return context.cuda is None or context.options.device_code is DeviceCode.BITCODE
@@ -159,6 +191,11 @@ def is_bitcode(context: BuildContext) -> bool:
 
 def image_file(context: BuildContext, beside: Path, target: Target) -> ImageFile:
     """Return the image that is made for a target, its file beside another one."""
+    if target.kind is Kind.HIP:
+        ending = "bc" if context.options.device_code is DeviceCode.BITCODE else "o"
+        stem = beside.stem.removesuffix(f".{lowering_chip(target.arch)}")
+        name = f"{stem}.{target.arch.replace(':', '.')}.{ending}"
+        return ImageFile(beside.with_name(name), target)
     from mlir_offload.toolchain.ptx import ptx_isa_for
 
     if target.kind is Kind.CUDA and is_bitcode(context):

@@ -35,7 +35,7 @@ def render_help(verb: Verb) -> str:
 
 def _verb_lines() -> Iterator[str]:
     names = ", ".join(name for name in load_verbs() if name)
-    yield f"verbs, each with --help: {names}"
+    yield from textwrap.wrap(f"verbs, each with --help: {names}", _WIDTH, subsequent_indent="  ")
 
 
 def _row_lines(row: OptionRow) -> Iterator[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlir_offload.driver.byproduct import withdrawn_on_failure
-from mlir_offload.driver.choose import choose_toolkit_for, places_of
+from mlir_offload.driver.choose import choose_rocm_for, choose_toolkit_for, places_of
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.depfile import quote_for_make, render_rule
 from mlir_offload.driver.execute import Executor
@@ -146,10 +146,11 @@ def _make_context(
     places = places_of(options)
     llvm = choose_llvm(find_llvm(places), places.llvm, llvm_probe(runner))
     targets = tuple(parse_offload_arch(name) for name in options.offload_archs)
-    needs_cuda = any(target.kind is Kind.CUDA for target in targets)
-    cuda = choose_toolkit_for(options, places, runner, needed=needs_cuda)
+    kinds = {target.kind for target in targets}
+    cuda = choose_toolkit_for(options, places, runner, needed=Kind.CUDA in kinds)
+    rocm = choose_rocm_for(places, needed=Kind.HIP in kinds)
     kind = targets[0].kind if targets else None
-    identity = identify_for(kind, llvm, cuda)
+    identity = identify_for(kind, llvm, cuda, rocm)
     tools.add(identity.files)
     found = str(identity)
     if given.toolchain_id and found != given.toolchain_id:
@@ -158,7 +159,9 @@ def _make_context(
         raise CompatibilityError(msg, hint=hint)
     executor = Executor(runner, show, workspace)
     time = given.source_time
-    return BuildContext(options, llvm, cuda, targets, executor, workspace, "", source_time=time)
+    return BuildContext(
+        options, llvm, cuda, targets, executor, workspace, "", source_time=time, rocm=rocm
+    )
 
 
 # Each step loads what it needs only: a miss pays for it.

@@ -24,12 +24,14 @@ from mlir_offload.driver.parallel import in_parallel
 from mlir_offload.driver.split_file import ModuleFile, SplitFiles
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError, VerificationError
 from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.translate.device_form import form_of
 from mlir_offload.translate.hermetic import hermetic_text
 
 T = TypeVar("T")
 # What a step runs, in another process.
 _PROGRAMS = {
     Kind.CUDA: ("mlir-opt", "mlir-translate", "clang"),
+    Kind.HIP: ("mlir-opt", "mlir-translate", "clang"),
     Kind.OPENMP: ("mlir-opt", "mlir-translate", "clang", "opt"),
 }
 
@@ -108,10 +110,21 @@ def _launcher_failed(error: MlirOffloadError, launched: LaunchedSteps) -> ToolFa
 def _launch_module(
     context: BuildContext, launched: LaunchedSteps, source: Path, module: ModuleFile
 ) -> DeviceModule:
-    text = _hermetic_file(context, module.path)
     targets = ordered_targets(context, module)
+    files = dict.fromkeys(module.text_for(form_of(target)) for target in targets)
+    texts = {file: _hermetic_file(context, file) for file in files}
     images = in_parallel(
-        [partial(_launch_image, context, launched, module, text, target) for target in targets]
+        [
+            partial(
+                _launch_image,
+                context,
+                launched,
+                module,
+                texts[module.text_for(form_of(target))],
+                target,
+            )
+            for target in targets
+        ]
     )
     if not context.executor.dry_run:
         _note_libraries(context, source, images)
@@ -141,10 +154,15 @@ def _launch_image(
 
 def _note_libraries(context: BuildContext, source: Path, images: Sequence[ImageFile]) -> None:
     """Note the device libraries that are in the images, where they lie on this machine."""
-    library = context.cuda.libdevice if context.cuda else None
     names = {name for image in images for name in image_libraries(_container(image))}
-    if library is not None and library.name in names:
-        context.dependencies.add(source, library, is_system=True)
+    libdevice = context.cuda.libdevice if context.cuda else None
+    if libdevice is not None and libdevice.name in names:
+        context.dependencies.add(source, libdevice, is_system=True)
+    if context.rocm is None or context.rocm.bitcode is None:
+        return
+    for library in (context.rocm.bitcode / name for name in sorted(names)):
+        if library.is_file():
+            context.dependencies.add(source, library, is_system=True)
 
 
 def _container(image: ImageFile) -> Path:
@@ -156,8 +174,10 @@ def _kernel_heads(image: ImageFile) -> Path:
 
 
 def _form(context: BuildContext, target: Target) -> tuple[str, ...]:
-    if target.kind is not Kind.CUDA:
+    if target.kind is Kind.OPENMP:
         return ()
+    if target.kind is Kind.HIP:
+        return (f"--device-code={context.options.device_code.value}",)
     if is_bitcode(context):
         return (f"--device-code={DeviceCode.BITCODE.value}",)
     # The one time that is written, into line tables, must not be missed by a cache.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mlir_offload.driver.options import CompileOptions
     from mlir_offload.toolchain.cuda import CudaToolkit
     from mlir_offload.toolchain.llvm import LlvmToolchain
+    from mlir_offload.toolchain.rocm import RocmInstallation
     from mlir_offload.toolchain.target import Kind, Target
 
 LAUNCHER_VARIABLE = "MLIR_OFFLOAD_LAUNCHER"
@@ -147,6 +148,7 @@ class LaunchedSteps:
     program: tuple[str, ...]
     llvm: LlvmToolchain
     cuda: CudaToolkit | None
+    rocm: RocmInstallation | None = None
 
     def prepare(self, targets: Sequence[Target]) -> None:
         """Find out early what the tools are, which is known from then on."""
@@ -155,7 +157,7 @@ class LaunchedSteps:
 
     def identity(self, kind: Kind | None) -> str:
         """Return the identity of the tools for a kind of images; None is for host code."""
-        return str(identify_for(kind, self.llvm, self.cuda))
+        return str(identify_for(kind, self.llvm, self.cuda, self.rocm))
 
     def command(
         self, step: str, source: Path, output: Path, arguments: Sequence[str], kind: Kind | None
@@ -170,5 +172,7 @@ class LaunchedSteps:
         tools = [("MLIR_OFFLOAD_LLVM", str(place))]
         if self.cuda is not None:
             tools.append(("CUDA_PATH", str(self.cuda.root)))
+        if self.rocm is not None:
+            tools.append(("ROCM_PATH", str(self.rocm.root)))
         cache = self.launcher.environment(identity, os.environ)
         return Command(argv, (*tools, *cache))

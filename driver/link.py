@@ -29,12 +29,13 @@ from mlir_offload.offload.anchor import (
 from mlir_offload.offload.coverage import check_coverage
 from mlir_offload.offload.duplicate import duplicate_findings, find_duplicates
 from mlir_offload.offload.finding import raise_findings
+from mlir_offload.offload.kernel_layout import check_layouts
 from mlir_offload.offload.link_check import check_link, kind_notes
 from mlir_offload.offload.objects import ObjectContents, read_objects
 from mlir_offload.offload.runtime import runtime_link_arguments
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.process import Command
-from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, host_triple
+from mlir_offload.toolchain.target import AMDGPU_TRIPLE, NVPTX_TRIPLE, Kind, host_triple
 
 _LINKER = "lld"
 
@@ -65,7 +66,10 @@ def link(context: BuildContext) -> Path:
     command = _link_command(context, (*map(str, anchor), *line), contents, runtime, linked)
     context.executor.tool(command, linked, diagnose=partial(diagnose_link, finished.apart))
     if linked.exists():
-        check_coverage(linked, contents, name=str(context.options.output or "a.out"))
+        name = str(context.options.output or "a.out")
+        check_coverage(linked, contents, name=name)
+        if Kind.HIP in runtime.kinds:
+            check_layouts(linked, finished.remaining, name=name)
     return linked
 
 
@@ -135,7 +139,7 @@ def _link_command(
     dry = options.dry_run
     has_device = any(item.images for item in contents) or (dry and bool(context.targets))
     has_runtime = any(item.runtime_symbols for item in contents) or (dry and bool(context.targets))
-    # Host code of CUDA C++ calls the CUDA runtime itself; for AMD GPUs there is no runtime of ours.
+    # Host code of CUDA C++ calls the CUDA runtime itself; for Intel GPUs there is no runtime of ours.
     has_runtime = (has_runtime or options.has_cuda_cpp) and bool(runtime.kinds)
     device = _device_link(context, runtime)
     arguments = [
@@ -157,6 +161,7 @@ def _runtime_arguments(context: BuildContext, runtime: HostRuntime) -> tuple[str
         runtime.kinds,
         cudart=(cuda.cudart_static or cuda.cudart) if cuda else None,
         libomptarget=context.llvm.libomptarget,
+        libamdhip=context.rocm.runtime if context.rocm else None,
     )
     return (str(runtime.object), *libraries)
 
@@ -173,9 +178,11 @@ def _device_link(context: BuildContext, runtime: HostRuntime) -> DeviceLink:
         arguments += abi.cuda_path_arguments(_cuda_directory(context))
         arguments += abi.device_opt_arguments(NVPTX_TRIPLE, context.options.opt_level)
         # Objects whose device code is linked already leave nothing to compile.
-        if runtime.archs:
-            feature = _ptx_feature(context, runtime.archs)
+        if archs := runtime.archs(Kind.CUDA):
+            feature = _ptx_feature(context, archs)
             arguments += abi.device_feature_arguments(NVPTX_TRIPLE, feature)
+    if Kind.HIP in runtime.kinds:
+        arguments += abi.device_opt_arguments(AMDGPU_TRIPLE, context.options.opt_level)
     if Kind.OPENMP in runtime.kinds:
         # The wrapper links images for the host with --no-undefined; kernels may call libm.
         arguments.append(f"-Wl,--device-linker={host_triple()}=-lm")

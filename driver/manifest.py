@@ -133,7 +133,8 @@ def _libraries(context: BuildContext) -> Iterator[Resource]:
     kinds, cuda = host_runtime(context).kinds, context.cuda
     cudart = (cuda.cudart_static or cuda.cudart) if cuda and Kind.CUDA in kinds else None
     libomptarget = context.llvm.libomptarget if Kind.OPENMP in kinds else None
-    for path in (cudart, libomptarget):
+    libamdhip = context.rocm.runtime if context.rocm and Kind.HIP in kinds else None
+    for path in (cudart, libomptarget, libamdhip):
         if path is not None:
             yield Resource(path.name, path, "library", place=str(path))
 

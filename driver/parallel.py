@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 T = TypeVar("T")
 U = TypeVar("U")
 
-_open: list[Threads] = []
+_open: list[object] = []
 
 
 class Task(Generic[T]):
@@ -76,6 +79,20 @@ def pool() -> Iterator[Threads]:
         for task in threads.tasks:
             task.wait()
         _open.remove(threads)
+
+
+@contextlib.contextmanager
+def limited_pool(workers: int) -> Iterator[ThreadPoolExecutor]:
+    """Give so many threads, and no more, for work of any number of pieces; otherwise as `pool`."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(max_workers=workers) as threads:
+        _open.append(threads)
+        try:
+            yield threads
+        finally:
+            threads.shutdown()
+            _open.remove(threads)
 
 
 def in_parallel(tasks: Sequence[Callable[[], T]]) -> list[T]:

@@ -21,6 +21,7 @@ from mlir_offload.driver.project_file import (
 from mlir_offload.driver.project_tools import StepTools, ToolFinder
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.translate.device_form import NVVM_FORM, forms_of
 
 SPLIT, DEVICE, JOIN = "split", "device", "join"
 SOURCE, LINK, ARCHIVE = "source", "link", "archive"
@@ -260,7 +261,9 @@ class _ModulePlan:
 
     def split(self) -> ProjectStep:
         identity = self.tools.identity(None)
-        arguments = ("--split-step", "-c", operand(self.path), "-o", str(self._host))
+        forms = forms_of(self.targets)
+        named = () if forms == (NVVM_FORM,) else tuple(f"--form={form.name}" for form in forms)
+        arguments = ("--split-step", "-c", operand(self.path), "-o", str(self._host), *named)
         return ProjectStep(
             SPLIT,
             self.path,

@@ -17,7 +17,7 @@ from mlir_offload.translate.hermetic import hermetic_text
 
 _INDEX = "split.json"
 _HOST = "host.mlir"
-_PART = re.compile(r"split\.json|host\.mlir|device[0-9]+\.mlir")
+_PART = re.compile(r"split\.json|host\.mlir|device[0-9]+(?:\.[a-z]+[0-9]+)?\.mlir")
 _LONGEST_BYTES = 1 << 30
 
 
@@ -34,8 +34,9 @@ def pack_device(directory: Path, output: Path, *, keeps_locations: bool) -> None
     """
     index = json.loads(_read(directory / _INDEX))
     texts = {
-        row["file"]: hermetic_text(_read(directory / row["file"]), keeps_locations=keeps_locations)
+        file: hermetic_text(_read(directory / file), keeps_locations=keeps_locations)
         for row in index["modules"]
+        for file in (row["file"], *row["others"].values())
     }
     # Whether the host waits for its kernels is the host's matter.
     parts = {_INDEX: json.dumps({**index, "uses_async": False}), **texts}

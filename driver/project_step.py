@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mlir_offload.driver.build import build
-from mlir_offload.driver.choose import choose_toolkit_for, places_of
+from mlir_offload.driver.choose import choose_rocm_for, choose_toolkit_for, places_of
 from mlir_offload.driver.compile import (
     finish_object,
     host_command,
@@ -57,7 +57,7 @@ from mlir_offload.toolchain.search import find_llvm
 from mlir_offload.toolchain.target import Kind, parse_offload_arch
 
 _IDENTITY, _DEVICE, _IMAGES, _PROGRAM = "--toolchain-id=", "--device=", "--images=", "--program="
-_DEPFILE, _MEMBER = "--depfile=", "--member="
+_DEPFILE, _MEMBER, _FORM = "--depfile=", "--member=", "--form="
 HOST_PART, DEVICE_PART = ".host", ".device"
 
 
@@ -72,6 +72,7 @@ class _Given:
     depfile: Path | None = None
     program: str = ""
     toolchain_id: str = ""
+    forms: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,8 @@ def _read(arguments: Sequence[str]) -> _Given:
             given.depfile = Path(word.removeprefix(_DEPFILE))
         elif word.startswith(_MEMBER):
             given.members.append(Path(word.removeprefix(_MEMBER)))
+        elif word.startswith(_FORM):
+            given.forms.append(word.removeprefix(_FORM))
         elif word.startswith(_PROGRAM):
             given.program = word.removeprefix(_PROGRAM)
         else:
@@ -155,10 +158,11 @@ def _make_context(
     targets = tuple(parse_offload_arch(name) for name in options.offload_archs)
     kinds = {target.kind for target in targets}
     cuda = choose_toolkit_for(options, places, finder, needed=Kind.CUDA in kinds)
+    rocm = choose_rocm_for(places, needed=Kind.HIP in kinds)
     kind = targets[0].kind if len(targets) == 1 and not given.images else None
     if options.inputs[0].suffix == CUDA_SUFFIX:
         kind = Kind.CUDA
-    identity = identify_for(kind, llvm, cuda)
+    identity = identify_for(kind, llvm, cuda, rocm)
     tools.add(identity.files)
     found = str(identity)
     if given.toolchain_id and found != given.toolchain_id:
@@ -166,19 +170,19 @@ def _make_context(
         hint = "install the same packages; 'mlir-offload --toolchain-id -v' lists what is there"
         raise CompatibilityError(msg, hint=hint)
     context = BuildContext(
-        options, llvm, cuda, targets, Executor(runner, show, workspace), workspace, ""
+        options, llvm, cuda, targets, Executor(runner, show, workspace), workspace, "", rocm=rocm
     )
     launcher = choose_launcher(options, os.environ)
     if launcher is None:
         return context
     program = step_program(launcher, workspace)
-    return replace(context, launched=LaunchedSteps(launcher, program, llvm, cuda))
+    return replace(context, launched=LaunchedSteps(launcher, program, llvm, cuda, rocm))
 
 
 def _split(step: _Step) -> None:
     context, directory = step.context, step.context.workspace / "program"
     normalize(context, step.source, directory)
-    split_source(context, step.source, directory)
+    split_source(context, step.source, directory, step.given.forms)
     step.tools.check()
     device = step.output.with_suffix(DEVICE_PART)
     pack_device(directory / "split", device, keeps_locations=context.options.debug)

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mlir_offload.driver.choose import choose_targets, choose_toolkit_for, places_of
+from mlir_offload.driver.choose import (
+    choose_rocm_for,
+    choose_targets,
+    choose_toolkit_for,
+    places_of,
+)
 from mlir_offload.driver.options import CompileOptions, parse_arguments
 from mlir_offload.driver.tool_watch import FileIdentity, ToolWatch
 from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for, identify_toolchain
+from mlir_offload.offload.amdgpu_processor import check_processor
 from mlir_offload.toolchain.cuda import CudaToolkit
 from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.ptx import ptx_isa_for
+from mlir_offload.toolchain.rocm import RocmInstallation
 from mlir_offload.toolchain.search import find_llvm
 from mlir_offload.toolchain.target import Kind, Target
 
@@ -25,20 +32,21 @@ class StepTools:
     flags: tuple[str, ...]
     llvm: LlvmToolchain
     cuda: CudaToolkit | None
+    rocm: RocmInstallation | None = None
 
     def identity(self, kind: Kind | None) -> str:
         """Return the identity of the tools for a kind of images; None is for host code."""
-        return str(identify_for(kind, self.llvm, self.cuda))
+        return str(identify_for(kind, self.llvm, self.cuda, self.rocm))
 
     @property
     def whole_identity(self) -> str:
         """Return the identity of all of them."""
-        return str(identify_toolchain(self.llvm, self.cuda))
+        return str(identify_toolchain(self.llvm, self.cuda, self.rocm))
 
     @property
     def files(self) -> tuple[FileIdentity, ...]:
         """Return the files that they are made of."""
-        return identify_toolchain(self.llvm, self.cuda).files
+        return identify_toolchain(self.llvm, self.cuda, self.rocm).files
 
 
 @dataclass(slots=True)
@@ -87,4 +95,7 @@ class ToolFinder:
         for target in targets:
             if target.kind is Kind.CUDA:
                 ptx_isa_for(target.arch, llvm.version.major, cuda)
-        return StepTools(flags, llvm, cuda)
+            elif target.kind is Kind.HIP:
+                check_processor(target.arch, llvm.version.major)
+        has_hip = any(target.kind is Kind.HIP for target in targets)
+        return StepTools(flags, llvm, cuda, choose_rocm_for(places, needed=has_hip))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mlir_offload.translate.device_form import DeviceForm
 from mlir_offload.translate.gpu_module import GpuModule, Kernel
 from mlir_offload.translate.split import SplitProgram
 
@@ -15,10 +16,15 @@ _INDEX = "split.json"
 
 @dataclass(frozen=True, slots=True)
 class ModuleFile:
-    """A device module and the file that holds its text for mlir-opt."""
+    """A device module and the files that hold its text for mlir-opt, in one form and in others."""
 
     path: Path
     module: GpuModule
+    others: tuple[tuple[str, Path], ...] = ()
+
+    def text_for(self, form: DeviceForm) -> Path:
+        """Return the file with the text in a form."""
+        return dict(self.others).get(form.name, self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +65,12 @@ def _write_module(module: GpuModule, number: int, directory: Path) -> dict[str, 
     # A module's name may hold any character: the file is named by its number.
     file = f"device{number}.mlir"
     _write(directory / file, module.text)
+    others = {name: f"device{number}.{name}.mlir" for name, _ in module.texts}
+    for name, text in module.texts:
+        _write(directory / others[name], text)
     return {
         "file": file,
+        "others": others,
         "name": module.name,
         "kernels": [{"name": kernel.name, "symbol": kernel.symbol} for kernel in module.kernels],
         "needs": sorted(module.needs),
@@ -71,7 +81,9 @@ def _read_module(row: dict[str, Any], directory: Path) -> ModuleFile:
     path = directory / row["file"]
     kernels = tuple(Kernel(kernel["name"], kernel["symbol"]) for kernel in row["kernels"])
     text = path.read_text(encoding="utf-8", errors="surrogateescape")
-    return ModuleFile(path, GpuModule(row["name"], kernels, text, frozenset(row["needs"])))
+    others = tuple((name, directory / file) for name, file in row["others"].items())
+    module = GpuModule(row["name"], kernels, text, frozenset(row["needs"]))
+    return ModuleFile(path, module, others)
 
 
 def _write(path: Path, text: str) -> None:

@@ -67,7 +67,7 @@ def option(  # noqa: PLR0913 (as many as click has)
     """Return an option: its names, and what the function calls it where that is not the last name."""
     names = tuple(word for word in words if word.startswith("-"))
     parameter = next((word for word in words if word not in names), names[-1].lstrip("-"))
-    if multiple or is_flag:
+    if default is None and (multiple or is_flag):
         default = () if multiple else False
     return Parameter(
         parameter.replace("-", "_"),
@@ -186,6 +186,10 @@ class CommandGroup:
             return function
 
         return declare
+
+    def include(self, other: CommandGroup) -> None:
+        """Take in the commands of another group."""
+        self._commands.update(other._commands)
 
     def run(self, arguments: Sequence[str]) -> None:
         """Run the command that the first word names, or show help. Raises UsageError."""

@@ -12,21 +12,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlir_offload.driver.amdgpu_steps import AMDGPU_STEPS
+from mlir_offload.driver.annotate_step import ANNOTATE_STEP
 from mlir_offload.driver.step_command import CommandGroup, argument, option
 from mlir_offload.toolchain.errors import MlirOffloadError, UsageError
-from mlir_offload.toolchain.target import Kind
 from mlir_offload.toolchain.version import parse_version
 
 if TYPE_CHECKING:
-    from mlir_offload.offload.entry import OffloadEntry
     from mlir_offload.offload.packager import ImageArgument
 
 # A comma in a file name does not end the value.
 _IMAGE_PARTS = re.compile(r",(?=(?:file|triple|arch|kind|feature)=)")
-_VARIABLE_KEYS = frozenset(
-    ("kind", "name", "address", "size", "type", "flags", "data", "auxiliary")
-)
-_VARIABLE_FLAGS = frozenset(("extern", "constant", "normalized"))
 _output = option("-o", "--output", type=Path, required=True)
 _kernels = option("--kernel", "kernels", multiple=True)
 _release = option("--llvm", "major", type=int, required=True)
@@ -39,27 +35,51 @@ step = CommandGroup(
 )
 
 
+step.include(AMDGPU_STEPS)
+step.include(ANNOTATE_STEP)
+
+
 @step.command(
     "split",
     _source,
     option("--from", "program", type=Path, required=True, help="the file that the user wrote"),
     option("--unit-id", required=True),
     option("--prefix-map", "maps", multiple=True, metavar="OLD=NEW"),
+    option(
+        "--form",
+        "forms",
+        multiple=True,
+        default=("nvvm32",),
+        help="of a device module: nvvm32, rocdl64, ...",
+    ),
     _release,
     _output,
 )
-def _split(
-    source: Path, program: Path, unit_id: str, maps: tuple[str, ...], major: int, output: Path
+def _split(  # noqa: PLR0913, PLR0917 (one parameter for each option)
+    source: Path,
+    program: Path,
+    unit_id: str,
+    maps: tuple[str, ...],
+    forms: tuple[str, ...],
+    major: int,
+    output: Path,
 ) -> None:
     """Split a normalised program into its host module and its device modules."""
     from mlir_offload.driver.split_file import write_split
+    from mlir_offload.translate.device_form import parse_form
     from mlir_offload.translate.prefix_map import map_locations, parse_prefix_map
     from mlir_offload.translate.split import split_program
 
     # Bytecode is no text: each byte stands for itself.
     written = program.read_bytes().decode("latin-1")
     text = map_locations(_read(source), [parse_prefix_map(item, "--prefix-map") for item in maps])
-    split = split_program(text, source_text=written, unit_id=unit_id, llvm_major=major)
+    split = split_program(
+        text,
+        source_text=written,
+        unit_id=unit_id,
+        llvm_major=major,
+        forms=[parse_form(name) for name in forms],
+    )
     write_split(split, output)
 
 
@@ -267,65 +287,6 @@ def _detach(source: Path, output: Path) -> None:
     output.write_bytes(detach_object(source.read_bytes(), location=str(source)))
 
 
-@step.command(
-    "annotate",
-    _source,
-    option("--device", "devices", type=Path, multiple=True, help="LLVM IR of a device module"),
-    _kernels,
-    option("--declared", multiple=True, help="a kernel that another file defines"),
-    option("--kind", "kinds", choices=[kind.value for kind in Kind], multiple=True),
-    option("--binary", type=Path, help="the offload binary to embed"),
-    option(
-        "--variable",
-        "variables",
-        multiple=True,
-        metavar="kind=,name=,address=,size=,…",
-        help="a device global with its shadow; also type=, flags=, data=, auxiliary=",
-    ),
-    option("--location", default="", help="the file that errors name"),
-    _consumer,
-    _output,
-)
-def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
-    source: Path,
-    devices: tuple[Path, ...],
-    kernels: tuple[str, ...],
-    declared: tuple[str, ...],
-    kinds: tuple[str, ...],
-    binary: Path | None,
-    variables: tuple[str, ...],
-    location: str,
-    consumer: str,
-    output: Path,
-) -> None:
-    """Embed the images, register the kernels, resolve the launches; write text or bitcode."""
-    from mlir_offload.offload.abi import load_abis
-    from mlir_offload.offload.annotate import annotate_host
-    from mlir_offload.offload.host_module import kernel_signatures
-    from mlir_offload.offload.stub import HostKernel
-    from mlir_offload.translate.host import fix_host_ir
-
-    signatures: dict[str, tuple[str, ...]] = {}
-    for device in devices:
-        signatures |= kernel_signatures(_read(device))
-    text = annotate_host(
-        fix_host_ir(_read(source)),
-        kernels=[HostKernel(symbol, signatures[symbol]) for symbol in kernels],
-        kinds=[Kind(kind) for kind in kinds],
-        binary=binary.read_bytes() if binary else b"",
-        abis=load_abis(consumer),
-        variables=[_variable(variable) for variable in variables],
-        declared=declared,
-        location=location,
-    )
-    if output.suffix == ".bc":
-        from mlir_offload.offload.llvm_ir import write_bitcode_in_process
-
-        output.write_bytes(write_bitcode_in_process(text))
-    else:
-        _write(output, text)
-
-
 @contextlib.contextmanager
 def located(location: str) -> Iterator[None]:
     """Give errors raised inside the place of the input where they name none."""
@@ -349,35 +310,6 @@ def _image_argument(text: str) -> ImageArgument:
         msg = f"--image={text}: no {' or '.join(missing)}"
         raise UsageError(msg, hint="write --image=file=FILE,triple=TRIPLE,arch=ARCH,kind=KIND")
     return image_argument(stored)
-
-
-def _variable(text: str) -> OffloadEntry:
-    """Read one `--variable=` argument. Raises UsageError for what is missing or unknown."""
-    from mlir_offload.offload.entry import EntryType, OffloadEntry
-
-    values = dict(part.partition("=")[::2] for part in text.split(","))
-    flags = {flag for flag in values.get("flags", "").split("+") if flag}
-    unknown = sorted((values.keys() - _VARIABLE_KEYS) | (flags - _VARIABLE_FLAGS))
-    hint = "write kind=KIND,name=NAME,address=SHADOW,size=BYTES[,type=TYPE][,flags=constant]"
-    if unknown:
-        msg = f"--variable={text}: unknown {unknown[0]}"
-        raise UsageError(msg, hint=hint)
-    try:
-        return OffloadEntry(
-            Kind(values["kind"]),
-            values["name"],
-            values["address"],
-            EntryType(values.get("type", EntryType.GLOBAL)),
-            int(values["size"]),
-            is_extern="extern" in flags,
-            is_constant="constant" in flags,
-            is_normalized="normalized" in flags,
-            data=int(values.get("data", "0")),
-            auxiliary=values.get("auxiliary", ""),
-        )
-    except (KeyError, ValueError) as error:
-        msg = f"--variable={text}: missing or wrong: {error}"
-        raise UsageError(msg, hint=hint) from error
 
 
 def _read(path: Path) -> str:

@@ -15,6 +15,7 @@ from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError
 if TYPE_CHECKING:
     from mlir_offload.toolchain.cuda import CudaToolkit
     from mlir_offload.toolchain.llvm import LlvmToolchain
+    from mlir_offload.toolchain.rocm import RocmInstallation
 
 LIBRARY_PLACES = (
     "/lib/x86_64-linux-gnu",
@@ -70,7 +71,9 @@ class ToolWatch:
         self.check()
 
 
-def tool_files(llvm: LlvmToolchain, cuda: CudaToolkit | None) -> Iterator[Path]:
+def tool_files(
+    llvm: LlvmToolchain, cuda: CudaToolkit | None, rocm: RocmInstallation | None = None
+) -> Iterator[Path]:
     """Yield the programs of a toolchain and the libraries of LLVM's release, without opening any.
 
     An upgrade replaces them one by one; the code of clang and mlir-opt lies in the libraries.
@@ -78,6 +81,8 @@ def tool_files(llvm: LlvmToolchain, cuda: CudaToolkit | None) -> Iterator[Path]:
     yield from (path for _, path in llvm.tools)
     if cuda is not None:
         yield from (path for _, path in cuda.installation.parts)
+    if rocm is not None and rocm.bitcode is not None:
+        yield from rocm.bitcode.glob("*.bc")
     own = re.compile(rf"lib(?:LLVM|MLIR|clang|lld|LTO|Polly).*[-.]{llvm.version.major}(?!\d).*")
     places = (str(llvm.prefix / "lib"), *LIBRARY_PLACES)
     for place in dict.fromkeys(os.path.realpath(place) for place in places):

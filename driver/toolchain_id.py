@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlir_offload.driver.choose import choose_toolkit, places_of
+from mlir_offload.driver.choose import choose_rocm_for, choose_toolkit, places_of
 from mlir_offload.driver.file_identity import content_identity, program_identities
 from mlir_offload.driver.memo import Memo, user_cache
 from mlir_offload.driver.options import CompileOptions, read_arguments
@@ -25,9 +25,11 @@ from mlir_offload.toolchain.target import Kind
 
 if TYPE_CHECKING:
     from mlir_offload.toolchain.cuda import CudaToolkit
+    from mlir_offload.toolchain.rocm import RocmInstallation
 
 _DIGITS = 32
 _CUDA_PARTS = ("ptxas", "nvlink", "fatbinary", "libdevice")
+_BITCODE = "o[cl]*.bc"
 _PACKAGES = ("driver", "offload", "toolchain", "translate")
 _SOURCES = (".py", ".yaml", ".c", ".h")
 _CLANG_VARIABLES = ("CCC_OVERRIDE_OPTIONS", "CPATH", "C_INCLUDE_PATH")
@@ -51,7 +53,10 @@ class ToolchainIdentity:
 
 @cache
 def identify_for(
-    kind: Kind | None, llvm: LlvmToolchain, cuda: CudaToolkit | None
+    kind: Kind | None,
+    llvm: LlvmToolchain,
+    cuda: CudaToolkit | None,
+    rocm: RocmInstallation | None = None,
 ) -> ToolchainIdentity:
     """Return the identity of what makes images of a kind; None is for host code.
 
@@ -59,14 +64,21 @@ def identify_for(
     of a tool is not found.
     """
     return identify_toolchain(
-        llvm, cuda if kind is Kind.CUDA else None, with_processor=kind is Kind.OPENMP
+        llvm,
+        cuda if kind is Kind.CUDA else None,
+        rocm if kind is Kind.HIP else None,
+        with_processor=kind is Kind.OPENMP,
     )
 
 
 def identify_toolchain(
-    llvm: LlvmToolchain, cuda: CudaToolkit | None, *, with_processor: bool = False
+    llvm: LlvmToolchain,
+    cuda: CudaToolkit | None,
+    rocm: RocmInstallation | None = None,
+    *,
+    with_processor: bool = False,
 ) -> ToolchainIdentity:
-    """Return the identity of the tools of one LLVM release, of CUDA where given, and of ourselves.
+    """Return the identity of the tools of one LLVM release, of CUDA and ROCm where given, and of ourselves.
 
     `with_processor` adds what this processor is. Raises ToolchainError where a library of a tool
     is not found.
@@ -75,6 +87,8 @@ def identify_toolchain(
     files.extend(_settings())
     if cuda is not None:
         files.extend(_cuda_files(cuda))
+    if rocm is not None:
+        files.extend(_rocm_files(rocm))
     if with_processor:
         files.append(FileIdentity("processor", processor_identity()))
     return ToolchainIdentity(tuple(files))
@@ -106,6 +120,12 @@ def _cuda_files(cuda: CudaToolkit) -> Iterable[FileIdentity]:
         for name in _CUDA_PARTS
         if name in parts
     ]
+
+
+def _rocm_files(rocm: RocmInstallation) -> Iterable[FileIdentity]:
+    """Return the device libraries: which there are decides the code object version."""
+    files = sorted(rocm.bitcode.glob(_BITCODE)) if rocm.bitcode else []
+    return [FileIdentity(file.name, content_identity(file, own_memo()), file) for file in files]
 
 
 def own_memo() -> Memo:
@@ -202,4 +222,6 @@ def _identity_for(options: CompileOptions, runner: Runner) -> ToolchainIdentity:
             raise
         cuda = None
     native = not _OF_THIS_MACHINE.isdisjoint(options.offload_archs)
-    return identify_toolchain(llvm, cuda, with_processor=native)
+    hip = any(name.startswith("gfx") for name in options.offload_archs)
+    rocm = choose_rocm_for(places, needed=hip)
+    return identify_toolchain(llvm, cuda, rocm, with_processor=native)

@@ -98,7 +98,7 @@ def _flag_name(word: str) -> str:
 
 def _tools(context: BuildContext) -> _Section:
     kinds = (None, *dict.fromkeys(target.kind for target in context.targets))
-    identities = (identify_for(kind, context.llvm, context.cuda) for kind in kinds)
+    identities = (identify_for(kind, context.llvm, context.cuda, context.rocm) for kind in kinds)
     return {file.name: file.content for identity in identities for file in identity.files}
 
 

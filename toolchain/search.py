@@ -15,7 +15,7 @@ from mlir_offload.toolchain.wish import Wish, first_wish
 
 if TYPE_CHECKING:
     from mlir_offload.toolchain.cuda import CudaInstallation
-    from mlir_offload.toolchain.rocm import RocmDeviceLibs
+    from mlir_offload.toolchain.rocm import RocmInstallation
 
 _DIGITS = re.compile(r"\d+")
 _PATH = "PATH"
@@ -175,7 +175,7 @@ def _cuda_roots(places: SearchPlaces) -> Iterator[tuple[Path, str]]:
                 yield root, "Python environment"
 
 
-def find_rocm(places: SearchPlaces) -> tuple[RocmDeviceLibs, ...]:
+def find_rocm(places: SearchPlaces) -> tuple[RocmInstallation, ...]:
     """Return the ROCm device libraries, best first; where a folder was asked for, that one only."""
     from mlir_offload.toolchain.rocm import inspect_rocm, load_rocm_table
 

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from mlir_offload.toolchain.amdgpu import is_target_id, normalize_target_id
 from mlir_offload.toolchain.errors import UsageError
 
 
@@ -33,6 +34,7 @@ class Target:
 
 
 NVPTX_TRIPLE = "nvptx64-nvidia-cuda"
+AMDGPU_TRIPLE = "amdgcn-amd-amdhsa"
 _SM = re.compile(r"sm_(\d{2,3})([af]?)")
 
 
@@ -50,13 +52,14 @@ def parse_offload_arch(name: str) -> Target:
         return Target(Kind.OPENMP, host_triple(), "host")
     if _SM.fullmatch(name):
         return Target(Kind.CUDA, NVPTX_TRIPLE, name)
-    if name.startswith("gfx"):
-        msg = f"--offload-arch={name}: AMD GPUs are not supported by this version"
-        raise UsageError(msg, hint="compile for the CPU with --offload-arch=host")
+    if is_target_id(name):
+        return Target(Kind.HIP, AMDGPU_TRIPLE, normalize_target_id(name))
     msg = f"unknown offload architecture '{name}'"
-    raise UsageError(
-        msg, hint="use sm_NN for NVIDIA (for example sm_90), 'host' for the CPU, or 'native'"
+    hint = (
+        "use sm_NN for NVIDIA (for example sm_90), gfxNNN for AMD (for example gfx90a or "
+        "gfx90a:xnack-), 'host' for the CPU, or 'native'"
     )
+    raise UsageError(msg, hint=hint)
 
 
 def sm_number(arch: str) -> int:

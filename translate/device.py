@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.tables import load_table
+from mlir_offload.translate.device_ir import internalized, with_dynamic_shared, with_target
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -18,31 +19,11 @@ if TYPE_CHECKING:
     from mlir_offload.toolchain.cuda import CudaToolkit
     from mlir_offload.toolchain.llvm import LlvmToolchain
 
-_TARGET_LINE = re.compile(r"^target (?:datalayout|triple) = .*\n", re.MULTILINE)
-_SOURCE_LINE = re.compile(r"^source_filename = .*\n", re.MULTILINE)
 _LIBDEVICE_CALL = re.compile(r"@__nv_\w")
-_LINKAGE = (
-    "(?:private|internal|external|linkonce_odr|linkonce|weak_odr|weak|common|available_externally)"
-)
-_VISIBILITY = "(?:default|hidden|protected)"
-_PREFIX = rf"(?:{_LINKAGE} +)?(?:dso_local +|dso_preemptable +)?(?:{_VISIBILITY} +)?"
-_DEFINE = re.compile(
-    rf"^define {_PREFIX}(?P<rest>[^@\n]*)@(?P<name>\"[^\"]*\"|[-\w$.]+)", re.MULTILINE
-)
-# A declared variable says `external` (or `extern_weak`) and is left alone.
-_VARIABLE = re.compile(
-    rf"^(?P<name>@(?!llvm\.)(?:\"[^\"]*\"|[-\w$.]+)) = (?!extern(?:al|_weak)\b){_PREFIX}"
-    r"(?P<rest>(?:[a-z_]+(?:\([^)\n]*\))? +)*(?:global|constant) )",
-    re.MULTILINE,
-)
 _EMISSION_KIND = re.compile(
     r"^(!\d+ = distinct !DICompileUnit\(.*\bemissionKind: )\w+", re.MULTILINE
 )
 _PTX_FILE = re.compile(r'^[ \t]*\.file[ \t]+\d+[ \t]+"(?:[^"\\\n]|\\.)*"(?=[ \t]*$)', re.MULTILINE)
-_DYNAMIC_SHARED = re.compile(
-    r"^(?P<head>@[-\w$.]+ = )internal (?P<body>addrspace\(3\) global \[0 x i8\]) undef",
-    re.MULTILINE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +44,11 @@ def nvptx_device_ir(ll_text: str, *, kernels: Collection[str], llvm_major: int) 
     dynamic shared memory becomes `.extern .shared`, sized by the launch. Debug information is cut
     down to lines, as with nvcc's -lineinfo.
     """
-    text = _DYNAMIC_SHARED.sub(r"\g<head>external \g<body>", _with_target(ll_text, llvm_major))
+    triple, layout = _target(llvm_major)
+    text = with_dynamic_shared(with_target(ll_text, triple, layout))
     # Any other kind makes `.target debug`, which ptxas refuses to optimise; lines are all there is.
     text = _EMISSION_KIND.sub(r"\g<1>DebugDirectivesOnly", text)
-    text = _VARIABLE.sub(r"\g<name> = internal \g<rest>", text)
-    wanted = frozenset(kernels)
-
-    def relinked(match: re.Match[str]) -> str:
-        name, rest = match.group("name"), match.group("rest")
-        if name.strip('"') not in wanted:
-            return f"define internal {rest}@{name}"
-        marked = rest if "ptx_kernel" in rest.split() else f"ptx_kernel {rest}"
-        return f"define {marked}@{name}"
-
-    return _DEFINE.sub(relinked, text)
+    return internalized(text, kernels, convention="ptx_kernel")
 
 
 def with_file_times(ptx: str, seconds: int) -> str:
@@ -128,15 +100,6 @@ def cubin_command(
     debug = ("-lineinfo",) if codegen.debug else ()
     flags = (f"-arch={codegen.arch}", "-c", f"-O{codegen.opt_level}", *debug, *arguments)
     return Command((str(cuda.ptxas), *flags, str(source), "-o", str(output)))
-
-
-def _with_target(text: str, llvm_major: int) -> str:
-    triple, layout = _target(llvm_major)
-    target = f'target datalayout = "{layout}"\ntarget triple = "{triple}"\n'
-    text = _TARGET_LINE.sub("", text)
-    source = _SOURCE_LINE.search(text)
-    position = source.end() if source else 0
-    return text[:position] + target + text[position:]
 
 
 @cache

@@ -47,13 +47,15 @@ class GpuModule:
 
     `needs` names what decides how it is lowered: `subgroup_reduce` where it reduces over a
     subgroup, `redux` where all of these may become one instruction of sm_80 and later, `division`
-    where it divides rounding up or down.
+    where it divides rounding up or down. `texts` are those of the other forms that were asked for,
+    by the name of the form.
     """
 
     name: str
     kernels: tuple[Kernel, ...]
     text: str
     needs: frozenset[str]
+    texts: tuple[tuple[str, str], ...] = ()
 
 
 def kernel_names(module: OperationText) -> tuple[str, ...]:

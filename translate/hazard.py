@@ -76,9 +76,14 @@ def check_device_functions(module: OperationText, locations: Locations) -> None:
             raise SourceError(msg, location=locations.of(operation.lines[-1]), hint=hint)
 
 
-def check_operations(lines: tuple[str, ...], side: Side, locations: Locations) -> None:
-    """Raise SourceError for an operation that the recipe has no lowering for."""
-    refusals = load_refusals(side)
+def check_operations(
+    lines: tuple[str, ...], side: Side, locations: Locations, *, dialect: str = ""
+) -> None:
+    """Raise SourceError for an operation that the recipe has no lowering for.
+
+    `dialect` is what device code is lowered to.
+    """
+    refusals = [row for row in load_refusals(side) if row.dialect in {"", dialect}]
     if side == "host":
         _check_no_device_operation(lines, locations)
     for index, line in enumerate(lines):

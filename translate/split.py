@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
 from mlir_offload.translate.async_chain import AsyncRewriter
 from mlir_offload.translate.declared import check_declared_launches, read_declared
+from mlir_offload.translate.device_form import NVVM_FORM, DeviceForm
 from mlir_offload.translate.fixup import expand_device_operations
 from mlir_offload.translate.gpu_module import (
     GpuModule,
@@ -64,12 +66,20 @@ class SplitProgram:
         return bool(self.modules)
 
 
-def split_program(text: str, *, source_text: str, unit_id: str, llvm_major: int) -> SplitProgram:
+def split_program(
+    text: str,
+    *,
+    source_text: str,
+    unit_id: str,
+    llvm_major: int,
+    forms: Sequence[DeviceForm] = (NVVM_FORM,),
+) -> SplitProgram:
     """Cut the normalised program in two.
 
     `source_text` is the file as its author wrote it (bytecode decoded as latin-1); `unit_id` is
-    the name of that file, without its directory: a checkout elsewhere gives the same bytes. Raises
-    SourceError for what the lowering would drop or get wrong.
+    the name of that file, without its directory: a checkout elsewhere gives the same bytes. The
+    first of the forms gives each device module its text. Raises SourceError for what the lowering
+    would drop or get wrong.
     """
     module = parse_module(text)
     locations = read_locations((*module.aliases, *module.tail))
@@ -94,7 +104,7 @@ def split_program(text: str, *, source_text: str, unit_id: str, llvm_major: int)
     symbols = assign_symbols(kernels, named=named, unit_of=unit, declared=declared)
     faults = load_faults(llvm_major)
     modules = tuple(
-        _gpu_module(module, device[name], symbols, locations, faults)
+        _gpu_module(module, device[name], symbols, _DeviceRules(locations, faults, tuple(forms)))
         for name in device
         if kernels[name]
     )
@@ -111,26 +121,42 @@ def split_program(text: str, *, source_text: str, unit_id: str, llvm_major: int)
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _DeviceRules:
+    """What holds for every device module of a program."""
+
+    locations: Locations
+    faults: frozenset[str]
+    forms: tuple[DeviceForm, ...]
+
+    def expanded(self, lines: tuple[str, ...], form: DeviceForm) -> tuple[str, ...]:
+        """Return the lines of a module in one of the forms."""
+        return expand_device_operations(
+            lines, locations=self.locations, faults=self.faults, form=form
+        )
+
+
 def _gpu_module(
     module: ModuleText,
     operation: OperationText,
     symbols: dict[KernelKey, str],
-    locations: Locations,
-    faults: frozenset[str],
+    rules: _DeviceRules,
 ) -> GpuModule:
-    check_device_functions(operation, locations)
-    check_operations(operation.lines, "device", locations)
+    check_device_functions(operation, rules.locations)
+    for dialect in dict.fromkeys(form.dialect for form in rules.forms):
+        check_operations(operation.lines, "device", rules.locations, dialect=dialect)
     name = symbol_name(operation)
     defined = kernel_names(operation)
     own = {kernel: symbols[name, kernel] for kernel in defined}
-    lines = expand_device_operations(
-        rename_kernels(operation, own), locations=locations, faults=faults
-    )
+    lines = rename_kernels(operation, own)
+    expanded = {form.name: rules.expanded(lines, form) for form in rules.forms}
+    (_, text), *others = ((name, module.render(body)) for name, body in expanded.items())
     return GpuModule(
         name=name,
         kernels=tuple(Kernel(kernel, symbol) for kernel, symbol in own.items()),
-        text=module.render(lines),
-        needs=_needs(lines),
+        text=text,
+        needs=frozenset().union(*map(_needs, expanded.values())),
+        texts=tuple(others),
     )
 
 

@@ -58,7 +58,9 @@ def test_the_object_runs_when_clang_of_an_old_release_links_it(
     runtime, program = tmp_path / "runtime.o", tmp_path / "program"
     run_checked(
         ProcessRunner(),
-        runtime_compile_command(clang, runtime, kinds=kinds, archs=("sm_90",), standin=True),
+        runtime_compile_command(
+            clang, runtime, kinds=kinds, archs={Kind.CUDA: ("sm_90",)}, standin=True
+        ),
     )
     names = (CUDA / "bin" / name for name in ("ptxas", "nvlink", "fatbinary"))
     tools = CudaTools(ToolVersion(13, 0), *names)

@@ -12,6 +12,7 @@ import pytest
 
 from mlir_offload.driver import configured, message_options, options, package, project
 from mlir_offload.driver.completion import render_completion
+from mlir_offload.driver.doctor import doctor
 from mlir_offload.driver.extract import extract
 from mlir_offload.driver.help import render_help
 from mlir_offload.driver.inspect import inspect
@@ -50,6 +51,7 @@ KNOWN = {
     "inspect": of_click(inspect) | EVERYWHERE - OF_COMPILER,
     "extract": of_click(extract) - {"--output"} | EVERYWHERE - OF_COMPILER,
     "toolchains": of_click(toolchains) | EVERYWHERE - OF_COMPILER,
+    "doctor": of_click(doctor) - {"--verbose"} | EVERYWHERE - OF_COMPILER,
     "package": {f"--{name}=" for name in package._OPTIONS if name != "o"}
     | {"-o"}
     | EVERYWHERE - OF_COMPILER,
