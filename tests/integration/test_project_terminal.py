@@ -170,3 +170,15 @@ def test_what_steps_say_comes_in_the_form_that_is_asked_for(
     results = json.loads((project / "m.sarif").read_text())["runs"][0]["results"]
     assert [result["level"] for result in results if result["level"] == "error"] == ["error"]
     assert "w.mlir:2:17: error: " in done.stderr
+
+
+def test_closed_standard_streams_are_nobodys(project: Path, mlir_offload: list[str]) -> None:
+    compile_c = [*mlir_offload, "--llvm=22", "-c", "a.c", "-o", "a.o"]
+    for command, status in (
+        ([*mlir_offload, "--version"], 0),
+        (compile_c, 0),
+        ([*compile_c, "-x"], 2),
+    ):
+        closed = ["/bin/sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *command]
+        assert run_in(project, closed).returncode == status
+    assert (project / "a.o").read_bytes()[:4] == b"\x7fELF"
