@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -44,9 +43,10 @@ from mlir_offload.driver.options import (
     Mode,
     parse_arguments,
 )
-from mlir_offload.driver.parallel import beside, pool
+from mlir_offload.driver.parallel import Threads, beside, pool
 from mlir_offload.driver.releases import choose_releases
 from mlir_offload.driver.report import render_times, show, show_note
+from mlir_offload.driver.tool_watch import ToolWatch, tool_files
 from mlir_offload.driver.workspace import open_workspace
 from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.process import Command, Runner
@@ -98,8 +98,12 @@ def build_with(
     context = _make_context(slots, options, workspace, runner)
     write_compile_commands(context)
     guard_inputs(context)
+    tools = ToolWatch()
+    for llvm in {context.mlir, context.llvm}:
+        tools.add_paths(tool_files(llvm, context.cuda, context.rocm))
     with withdrawn_on_failure(options):
-        finished = _make(context)
+        with tools.unchanged():
+            finished = _make(context)
         # Before the outputs: what is newer than its sources has its dependencies at hand.
         write_depfiles(context)
         for made, output in zip(finished, final_outputs(options), strict=True):
@@ -124,7 +128,7 @@ def _explain(context: BuildContext) -> None:
 
 def _make(context: BuildContext) -> list[Path]:
     """Return the finished files in the workspace, one for each output."""
-    with pool(len(context.compiled) + 2) as threads:
+    with pool() as threads:
         _start_early(context, threads)
         # Those tools run while the rest of the compiler is being loaded.
         from mlir_offload.driver.compile import compile_inputs
@@ -148,23 +152,25 @@ def _make(context: BuildContext) -> list[Path]:
         return list(context.compiled.values())
 
 
-def _start_early(context: BuildContext, threads: ThreadPoolExecutor) -> None:
+def _start_early(context: BuildContext, threads: Threads) -> None:
     """Start what depends on nothing else: the first step of each `.mlir` file, and the runtime."""
     from mlir_offload.driver.normalize import normalize, normalized
 
     for source, made in context.compiled.items():
         if source.suffix in MLIR_SUFFIXES:
-            task = threads.submit(normalize, context, source, made.parent)
+            task = threads.submit(partial(normalize, context, source, made.parent))
             context.pending[normalized(made.parent)] = task
     if context.launched is not None:
-        threads.submit(context.launched.prepare, context.targets)
+        threads.submit(partial(context.launched.prepare, context.targets))
     makes_final = context.options.mode is Mode.OBJECT and context.options.makes_final_objects
     if context.options.mode is Mode.LINK or makes_final:
         from mlir_offload.driver.runtime import compile_runtime, host_runtime
 
         runtime = host_runtime(context)
         if runtime.kinds:
-            context.pending[runtime.object] = threads.submit(compile_runtime, context, runtime)
+            context.pending[runtime.object] = threads.submit(
+                partial(compile_runtime, context, runtime)
+            )
 
 
 def _make_context(

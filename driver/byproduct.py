@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mlir_offload.driver.compile_commands import CompileEntry, mlir_entry, render_entries
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.dependencies import (
     STANDARD_STREAM,
@@ -20,6 +20,9 @@ from mlir_offload.driver.inputs import all_outputs
 from mlir_offload.driver.options import CUDA_SUFFIX, MLIR_SUFFIXES, CompileOptions
 from mlir_offload.driver.workspace import check_output, publish
 from mlir_offload.toolchain.errors import MlirOffloadError
+
+if TYPE_CHECKING:
+    from mlir_offload.driver.compile_commands import CompileEntry
 
 
 def check_outputs(options: CompileOptions) -> None:
@@ -58,6 +61,8 @@ def write_compile_commands(context: BuildContext) -> None:
     options = context.options
     if options.compile_commands is None or options.dry_run:
         return
+    from mlir_offload.driver.compile_commands import render_entries
+
     alone = replace(context, options=replace(options, depfile=DepfileRequest()))
     entries = [
         _compile_entry(alone, source, output) for output, source in compiled_objects(options)
@@ -68,6 +73,8 @@ def write_compile_commands(context: BuildContext) -> None:
 
 
 def _compile_entry(context: BuildContext, source: Path, output: Path) -> CompileEntry:
+    from mlir_offload.driver.compile_commands import CompileEntry, mlir_entry
+
     if source.suffix in MLIR_SUFFIXES:
         return mlir_entry(context.options, source, output)
     if source.suffix == CUDA_SUFFIX:

@@ -9,12 +9,12 @@ from mlir_offload.driver.dependencies import DependencyLog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from concurrent.futures import Future
     from pathlib import Path
 
     from mlir_offload.driver.execute import Executor
     from mlir_offload.driver.launcher import LaunchedSteps
     from mlir_offload.driver.options import CompileOptions
+    from mlir_offload.driver.parallel import Task
     from mlir_offload.driver.releases import Releases
     from mlir_offload.offload.objects import ObjectContents
     from mlir_offload.toolchain.cuda import CudaToolkit
@@ -45,7 +45,7 @@ class BuildContext:
     given: tuple[ObjectContents, ...] = ()
     linked: tuple[ObjectContents, ...] = ()
     compiled: Mapping[Path, Path] = field(default_factory=dict)
-    pending: dict[Path, Future[None]] = field(default_factory=dict)
+    pending: dict[Path, Task[None]] = field(default_factory=dict)
     launched: LaunchedSteps | None = None
     rocm: RocmInstallation | None = None
     dependencies: DependencyLog = field(default_factory=DependencyLog)

@@ -13,7 +13,7 @@ from mlir_offload.driver.doctor_machine import Machine, machine_findings
 from mlir_offload.driver.doctor_plan import Combination, Sdk, plan_combinations
 from mlir_offload.driver.doctor_report import DoctorReport, Installation
 from mlir_offload.driver.doctor_trial import Bench, Cell, MadeObject, Verdict
-from mlir_offload.driver.parallel import pool
+from mlir_offload.driver.parallel import limited_pool
 from mlir_offload.driver.project_progress import open_progress
 from mlir_offload.driver.workspace import open_workspace
 from mlir_offload.offload.cuda_identity import identify_cuda
@@ -103,7 +103,7 @@ class Examination:
             *(partial(_known_rocm, libs) for libs in self.inventory.rocm),
             _known_driver,
         ]  # fmt: skip
-        with pool(self.jobs) as threads:
+        with limited_pool(self.jobs) as threads:
             return [future.result() for future in [threads.submit(task) for task in tasks]]
 
     def _known_llvm(self, probed: ProbedLlvm, folder: Path) -> _Known:
@@ -131,7 +131,7 @@ class Examination:
         bench = Bench(self.runner, folder, jobs, self.limit_s, has_gpu)
         with (
             open_progress(len(combinations), is_verbose=False) as progress,
-            pool(self.jobs) as threads,
+            limited_pool(self.jobs) as threads,
         ):
             # First of all, so that no trial waits for an object that waits for a thread.
             made = {} if self.is_quick else _submit_objects(threads, bench, combinations)

@@ -19,6 +19,7 @@ from mlir_offload.driver.execute import Executor
 from mlir_offload.driver.options import CompileOptions, parse_arguments
 from mlir_offload.driver.releases import BUILD_ROLES, choose_releases
 from mlir_offload.driver.report import show
+from mlir_offload.driver.tool_watch import ToolWatch
 from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for
 from mlir_offload.driver.workspace import check_output, open_workspace, publish
 from mlir_offload.toolchain.errors import CompatibilityError, InputOutputError, UsageError
@@ -79,9 +80,11 @@ def _run(arguments: Sequence[str], runner: Runner, work: Callable[[_Step, Path],
     check_output(options.output)
     with withdrawn_on_failure(options), open_workspace() as workspace:
         source = _copy(options.inputs[0], workspace)
-        step = _Step(_make_context(options, given, workspace, runner), source, given)
+        tools = ToolWatch()
+        step = _Step(_make_context(options, given, workspace, runner, tools), source, given)
         made = workspace / "output"
-        work(step, made)
+        with tools.unchanged():
+            work(step, made)
         _write_depfile(step)
         publish(made, options.output)
     return 0
@@ -131,7 +134,11 @@ def _copy(source: Path, workspace: Path) -> Path:
 
 
 def _make_context(
-    options: CompileOptions, given: _StepOptions, workspace: Path, runner: Runner
+    options: CompileOptions,
+    given: _StepOptions,
+    workspace: Path,
+    runner: Runner,
+    tools: ToolWatch,
 ) -> BuildContext:
     """Find the tools. Raises CompatibilityError where they are not those that were asked for."""
     runner = RememberingRunner(runner)
@@ -142,7 +149,9 @@ def _make_context(
     cuda = choose_toolkit_for(options, places, runner, needed=Kind.CUDA in kinds)
     rocm = choose_rocm_for(places, needed=Kind.HIP in kinds)
     kind = targets[0].kind if targets else None
-    found = str(identify_for(kind, releases, cuda, rocm))
+    identity = identify_for(kind, releases, cuda, rocm)
+    tools.add(identity.files)
+    found = str(identity)
     if given.toolchain_id and found != given.toolchain_id:
         msg = f"the tools here are not those of the build: {found}, not {given.toolchain_id}"
         hint = "install the same packages; 'mlir-offload --toolchain-id -v' lists what is there"

@@ -22,6 +22,8 @@ from mlir_offload.translate.target_attribute import chips_in_source
 if TYPE_CHECKING:
     from mlir_offload.offload.objects import ObjectContents
 
+# What is written in C++, and needs its library.
+CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx", CUDA_SUFFIX})
 _OUTPUT_SUFFIX = {
     Mode.LINK: ".o",
     Mode.OBJECT: ".o",

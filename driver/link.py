@@ -12,9 +12,10 @@ from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.device_image import ImageFile
 from mlir_offload.driver.device_link import device_link, make_cuda_directory, ptx_feature
 from mlir_offload.driver.finish import finish_collisions
+from mlir_offload.driver.inputs import CPP_SUFFIXES
 from mlir_offload.driver.link_error import diagnose_link
 from mlir_offload.driver.link_line import parse_link_line
-from mlir_offload.driver.options import CUDA_SUFFIX, as_operand
+from mlir_offload.driver.options import as_operand
 from mlir_offload.driver.refused import diagnose_refused
 from mlir_offload.driver.report import show_note
 from mlir_offload.driver.runtime import HostRuntime, host_runtime
@@ -36,7 +37,6 @@ from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind
 
 _LINKER = "lld"
-_CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx", CUDA_SUFFIX})
 
 
 def link(context: BuildContext) -> Path:
@@ -162,4 +162,4 @@ def _runtime_arguments(context: BuildContext, runtime: HostRuntime) -> tuple[str
 
 
 def _language_arguments(inputs: Sequence[Path]) -> tuple[str, ...]:
-    return ("-lm", *(("-lstdc++",) if any(path.suffix in _CPP_SUFFIXES for path in inputs) else ()))
+    return ("-lm", *(("-lstdc++",) if any(path.suffix in CPP_SUFFIXES for path in inputs) else ()))

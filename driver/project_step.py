@@ -2,7 +2,7 @@
 
 `--split-step` takes a program apart, `--device-step` makes the images for one architecture,
 `--join-step` makes the object of the host module and the images, `--source-step` compiles a file of
-another language. Ninja and make run the same commands as we do.
+another language, `--archive-step` makes a static library of objects. Ninja and make run the same commands as we do.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from mlir_offload.driver.compile import (
     split_source,
 )
 from mlir_offload.driver.context import BuildContext
+from mlir_offload.driver.cuda_cpp import compile_cuda_cpp
 from mlir_offload.driver.device import DeviceModule, ordered_targets
 from mlir_offload.driver.device_image import as_made, image_file
 from mlir_offload.driver.execute import Executor
-from mlir_offload.driver.file_identity import ToolWatch
 from mlir_offload.driver.image_container import (
     StepImage,
     read_images,
@@ -33,12 +33,14 @@ from mlir_offload.driver.image_container import (
     write_image,
 )
 from mlir_offload.driver.launcher import LaunchedSteps, choose_launcher, step_program
+from mlir_offload.driver.members import archive_command, write_member_list
 from mlir_offload.driver.normalize import normalize
-from mlir_offload.driver.options import CompileOptions, parse_arguments
+from mlir_offload.driver.options import CUDA_SUFFIX, CompileOptions, parse_arguments
 from mlir_offload.driver.project_parts import pack_device, pack_host, unpack_parts
 from mlir_offload.driver.releases import BUILD_ROLES, choose_releases
 from mlir_offload.driver.report import show
 from mlir_offload.driver.split_file import SplitFiles, load_split_files
+from mlir_offload.driver.tool_watch import ToolWatch
 from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for
 from mlir_offload.driver.workspace import make_directory, open_output, open_workspace, publish
 from mlir_offload.offload.host_module import kernel_signatures
@@ -55,7 +57,7 @@ from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.target import Kind, parse_offload_arch
 
 _IDENTITY, _DEVICE, _IMAGES, _PROGRAM = "--toolchain-id=", "--device=", "--images=", "--program="
-_DEPFILE, _FORM = "--depfile=", "--form="
+_DEPFILE, _MEMBER, _FORM = "--depfile=", "--member=", "--form="
 HOST_PART, DEVICE_PART = ".host", ".device"
 
 
@@ -65,6 +67,7 @@ class _Given:
 
     compiler: list[str] = field(default_factory=list)
     images: list[Path] = field(default_factory=list)
+    members: list[Path] = field(default_factory=list)
     device: Path | None = None
     depfile: Path | None = None
     program: str = ""
@@ -134,6 +137,8 @@ def _read(arguments: Sequence[str]) -> _Given:
             given.images.append(Path(word.removeprefix(_IMAGES)))
         elif word.startswith(_DEPFILE):
             given.depfile = Path(word.removeprefix(_DEPFILE))
+        elif word.startswith(_MEMBER):
+            given.members.append(Path(word.removeprefix(_MEMBER)))
         elif word.startswith(_FORM):
             given.forms.append(word.removeprefix(_FORM))
         elif word.startswith(_PROGRAM):
@@ -155,6 +160,8 @@ def _make_context(
     cuda = choose_toolkit_for(options, places, finder, needed=Kind.CUDA in kinds)
     rocm = choose_rocm_for(places, needed=Kind.HIP in kinds)
     kind = targets[0].kind if len(targets) == 1 and not given.images else None
+    if options.inputs[0].suffix == CUDA_SUFFIX:
+        kind = Kind.CUDA
     identity = identify_for(kind, releases, cuda, rocm)
     tools.add(identity.files)
     found = str(identity)
@@ -271,8 +278,20 @@ def _source(step: _Step) -> None:
     notes = ("-MD", "-MF", str(depfile), "-MT", str(step.output)) if depfile else ()
     options = context.options
     noted = replace(options, compiler_arguments=(*options.compiler_arguments, *notes))
-    command = host_command(replace(context, options=noted), step.source, made)
-    context.executor.tool(command, made)
+    noting = replace(context, options=noted)
+    if step.source.suffix == CUDA_SUFFIX:
+        compile_cuda_cpp(noting, step.source, made)
+    else:
+        context.executor.tool(host_command(noting, step.source, made), made)
+    step.publish(made)
+
+
+def _archive(step: _Step) -> None:
+    context, made = step.context, step.context.workspace / "library.a"
+    write_member_list((step.source, *step.given.members), context.workspace)
+    context.executor.tool(
+        archive_command(context.llvm.tool("llvm-ar"), context.workspace, made), made
+    )
     step.publish(made)
 
 
@@ -281,4 +300,5 @@ _WORK: Mapping[str, Callable[[_Step], None]] = {
     "--device-step": _device,
     "--join-step": _join,
     "--source-step": _source,
+    "--archive-step": _archive,
 }

@@ -10,9 +10,9 @@ from mlir_offload.driver.choose import (
     choose_toolkit_for,
     places_of,
 )
-from mlir_offload.driver.file_identity import FileIdentity, ToolWatch
 from mlir_offload.driver.options import CompileOptions, parse_arguments
 from mlir_offload.driver.releases import BUILD_ROLES, Releases, choose_releases
+from mlir_offload.driver.tool_watch import FileIdentity, ToolWatch
 from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for, identify_toolchain
 from mlir_offload.offload.amdgpu_processor import check_processor
 from mlir_offload.toolchain.cuda import CudaToolkit

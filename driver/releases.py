@@ -46,10 +46,19 @@ class Releases:
     def environment(self) -> Environment:
         """Return the variables by which another call of the driver finds the same."""
         if self.is_one:
-            return (("MLIR_OFFLOAD_LLVM", str(self.llvm.tool("clang"))),)
-        clang = str(self.llvm.tool("clang") if self.is_consumer_here else self.consumer)
-        lowers = str(self.mlir.tool("mlir-opt"))
+            return (("MLIR_OFFLOAD_LLVM", _place(self.llvm, "clang")),)
+        clang = _place(self.llvm, "clang") if self.is_consumer_here else str(self.consumer)
+        lowers = _place(self.mlir, "mlir-opt")
         return (("MLIR_OFFLOAD_LLVM", lowers), ("MLIR_OFFLOAD_FOR_CLANG", clang))
+
+
+def _place(llvm: LlvmToolchain, name: str) -> str:
+    """Return what names an installation: its folder, or a program whose name tells the release.
+
+    A link to a program stands for the folder that it leads to: where names are plain, that is ours.
+    """
+    tool = llvm.tool(name)
+    return str(tool.parent if tool.name == name else tool)
 
 
 def choose_releases(

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlir_offload.driver.choose import choose_rocm_for, choose_toolkit, places_of
-from mlir_offload.driver.file_identity import FileIdentity, content_identity, program_identities
+from mlir_offload.driver.file_identity import content_identity, program_identities
 from mlir_offload.driver.memo import Memo, user_cache
 from mlir_offload.driver.options import CompileOptions, read_arguments
 from mlir_offload.driver.releases import BUILD_ROLES, Releases, choose_releases
+from mlir_offload.driver.tool_watch import FileIdentity
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolchainError, UsageError
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.llvm_tools import load_llvm_table
