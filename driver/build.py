@@ -47,7 +47,7 @@ from mlir_offload.driver.report import render_times, show, show_note
 from mlir_offload.driver.workspace import open_workspace
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError
 from mlir_offload.toolchain.process import Command, Runner
-from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.toolchain.target import HOST, Kind, Target
 
 if TYPE_CHECKING:
     from mlir_offload.driver.launcher import Launcher
@@ -165,7 +165,8 @@ def _make_context(
     needs_device = has_device_code(options) or (
         any(item.runtime_symbols for item in given) and not any(item.kinds for item in given)
     )
-    targets = choose_targets(options.offload_archs) if needs_device else ()
+    archs = options.offload_archs or ((HOST,) if options.sanitizer else ())
+    targets = choose_targets(archs) if needs_device else ()
     kinds = {str(target.kind) for target in targets}.union(*(item.kinds for item in given))
     (llvm, cuda), _ = beside(
         partial(

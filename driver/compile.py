@@ -8,7 +8,12 @@ from pathlib import Path
 
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.dependencies import clang_depfile_arguments
-from mlir_offload.driver.device import DeviceModule, compile_device, kernel_options
+from mlir_offload.driver.device import (
+    DeviceModule,
+    compile_device,
+    kernel_options,
+    sanitize_option,
+)
 from mlir_offload.driver.normalize import normalized
 from mlir_offload.driver.options import CUDA_SUFFIX, MLIR_SUFFIXES, Mode
 from mlir_offload.driver.parallel import beside, in_parallel
@@ -169,6 +174,7 @@ def _annotate(
     for module in device:
         arguments += ["--device", module.ir, *kernel_options(module.module)]
     arguments += [f"--declared={kernel}" for kernel in split.declared]
+    arguments += sanitize_option(context)
     executor.step(
         "annotate",
         (host, *arguments, "--location", source, "--for-clang", release, "-o", output),
@@ -187,6 +193,7 @@ def host_command(context: BuildContext, source: Path, output: Path, *extra: str)
         f"-O{options.opt_level}",
         *(("-g",) if options.debug else ()),
         *(("-fPIC",) if options.pic or options.shared else ()),
+        *((options.sanitizer.flag,) if options.sanitizer else ()),
         # The triple and layout that mlir-translate leaves out are this clang's own.
         *(("-Wno-override-module",) if source.suffix in {".ll", ".bc"} else ()),
     )

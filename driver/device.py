@@ -185,14 +185,32 @@ def _make_cpu_image(
     prepared = _cpu_ir(context, source, module, lowered)
     runtime = _device_runtime(context)
     image = image_file(context, lowered, target)
-    debug = ("-g",) if options.debug else ()
+    extra = [*(("-g",) if options.debug else ()), *_sanitizer_flags(context)]
     executor.tool(
         cpu_image_command(
-            llvm, prepared, runtime, image.path, opt_level=level, march=_HOST_MARCH, extra=debug
+            llvm, prepared, runtime, image.path, opt_level=level, march=_HOST_MARCH, extra=extra
         ),
         image.path,
     )
     return image
+
+
+def sanitize_option(context: BuildContext) -> tuple[str, ...]:
+    """Return how a step is told of the sanitizer, if there is one."""
+    return (f"--sanitize={context.options.sanitizer}",) if context.options.sanitizer else ()
+
+
+def _benign_races(context: BuildContext, module: ModuleFile) -> tuple[str, ...]:
+    sanitizer = context.options.sanitizer
+    if sanitizer is None or not sanitizer.finds_races:
+        return ()
+    from mlir_offload.translate.sanitizer import lowered_reductions
+
+    return lowered_reductions(module.path.read_text(encoding="utf-8", errors="surrogateescape"))
+
+
+def _sanitizer_flags(context: BuildContext) -> tuple[str, ...]:
+    return (context.options.sanitizer.flag,) if context.options.sanitizer else ()
 
 
 def _device_runtime(context: BuildContext) -> Path:
@@ -206,8 +224,10 @@ def _compile_device_runtime(context: BuildContext, targets: Sequence[Target]) ->
     from mlir_offload.translate.cpu import cpu_runtime_command
 
     executor, output = context.executor, _device_runtime(context)
+    options = context.options
+    extra = options.sanitizer.runtime_flags if options.sanitizer else ()
     command = cpu_runtime_command(
-        context.llvm, output, opt_level=context.options.opt_level, march=_HOST_MARCH
+        context.llvm, output, opt_level=options.opt_level, march=_HOST_MARCH, extra=extra
     )
     executor.once(output, partial(executor.tool, command, output))
 
@@ -217,8 +237,9 @@ def _cpu_ir(context: BuildContext, source: Path, module: ModuleFile, lowered: Pa
 
     executor = context.executor
     prepared, inlined = lowered.with_suffix(".host.ll"), lowered.with_suffix(".inlined.ll")
-    options = (*kernel_options(module), "--location", str(source))
-    executor.step("cpu-ir", (lowered, *options, "-o", prepared), decides=True)
+    options = (*kernel_options(module), *sanitize_option(context), "--location", str(source))
+    benign = [f"--benign={place}" for place in _benign_races(context, module)]
+    executor.step("cpu-ir", (lowered, *options, *benign, "-o", prepared), decides=True)
     if not unsplit(prepared).exists():
         return prepared
     executor.tool(cpu_prepare_command(context.llvm, unsplit(prepared), inlined), inlined)

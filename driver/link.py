@@ -18,6 +18,7 @@ from mlir_offload.driver.link_line import parse_link_line
 from mlir_offload.driver.options import CUDA_SUFFIX, as_operand
 from mlir_offload.driver.report import show_note
 from mlir_offload.driver.runtime import HostRuntime, host_runtime
+from mlir_offload.driver.sanitizer_link import sanitizer_arguments, sanitizer_library
 from mlir_offload.driver.whole_archive import without_whole_archives
 from mlir_offload.offload.abi import first_relocatable_link, load_abi
 from mlir_offload.offload.anchor import (
@@ -141,6 +142,7 @@ def _link_command(
     arguments = [
         *(("--offload-link",) if has_device else ()),
         *(("-shared",) if options.shared else ()),
+        *(sanitizer_arguments(context, options.sanitizer) if options.sanitizer else ()),
         *((f"-fuse-ld={_LINKER}",) if context.llvm.has(f"ld.{_LINKER}") else ()),
         *items,
         *(_runtime_arguments(context, runtime) if has_runtime else ()),
@@ -179,6 +181,10 @@ def _device_link(context: BuildContext, runtime: HostRuntime) -> DeviceLink:
     if Kind.OPENMP in runtime.kinds:
         # The wrapper links images for the host with --no-undefined; kernels may call libm.
         arguments.append(f"-Wl,--device-linker={host_triple()}=-lm")
+        # The wrapper would link a static library of a sanitizer into each image once more.
+        if context.options.sanitizer:
+            library = sanitizer_library(context, context.options.sanitizer)
+            arguments.append(f"-Wl,--device-linker={host_triple()}={library}")
     if Kind.CUDA not in runtime.kinds:
         return DeviceLink(tuple(arguments))
     # The clang that the wrapper of LLVM 19 runs for bitcode looks for ptxas on PATH.

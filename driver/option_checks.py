@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mlir_offload.driver.compile_options import ANY_CLANG, CompileOptions, DeviceCode, Mode
 from mlir_offload.toolchain.errors import UsageError
+from mlir_offload.toolchain.target import HOST
 
 
 def consistent(options: CompileOptions) -> CompileOptions:
@@ -23,6 +24,9 @@ def consistent(options: CompileOptions) -> CompileOptions:
         _check_for_any(options)
     if options.has_cuda_cpp:
         _check_cuda_cpp(options)
+    if options.sanitizer is not None and any(arch != HOST for arch in options.offload_archs):
+        msg = f"{options.sanitizer.flag} instruments host code and kernels for the CPU, none for a GPU"
+        raise UsageError(msg, hint="compile the kernels for the CPU: --offload-arch=host")
     return options
 
 

@@ -38,6 +38,7 @@ def compile_runtime(context: BuildContext, runtime: HostRuntime) -> None:
         kinds=runtime.kinds,
         archs=runtime.archs,
         standin=context.llvm.libomptarget is None,
+        extra=(context.options.sanitizer.flag,) if context.options.sanitizer else (),
     )
     # Only the link waits for it: the steps before that one go first.
     context.executor.tool(replace(command, in_background=True), runtime.object)

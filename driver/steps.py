@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from mlir_offload.toolchain.version import parse_version
 if TYPE_CHECKING:
     from mlir_offload.offload.entry import OffloadEntry
     from mlir_offload.offload.packager import ImageArgument
+    from mlir_offload.translate.cpu import CpuDeviceSource
 
 # A comma in a file name does not end the value.
 _IMAGE_PARTS = re.compile(r",(?=(?:file|triple|arch|kind|feature)=)")
@@ -34,6 +36,7 @@ _kernels = click.option("--kernel", "kernels", multiple=True)
 _release = click.option("--llvm", "major", type=int, required=True)
 _consumer = click.option("--for-clang", "consumer", required=True, metavar="RELEASE|any")
 _source = click.argument("source", type=_PATH)
+_sanitize = click.option("--sanitize", default="", help="the sanitizer that the code is marked for")
 
 
 @click.group()
@@ -100,18 +103,29 @@ def _nvptx_ir(source: Path, kernels: tuple[str, ...], major: int, output: Path) 
 @step.command("cpu-ir")
 @_source
 @_kernels
+@_sanitize
+@click.option("--benign", multiple=True, metavar="LINE:COLUMN", help="no races are reported there")
 @click.option("--location", default="", help="the file that errors name")
 @_output
-def _cpu_ir(source: Path, kernels: tuple[str, ...], location: str, output: Path) -> None:
+def _cpu_ir(
+    source: Path,
+    kernels: tuple[str, ...],
+    sanitize: str,
+    benign: tuple[str, ...],
+    location: str,
+    output: Path,
+) -> None:
     """Rewrite the LLVM IR of a device module for the CPU.
 
     A module whose kernels have barriers is not whole yet: it is written to OUTPUT.unsplit.ll, for
     opt and cpu-split.
     """
-    from mlir_offload.translate.cpu import cpu_device_ir
-
     with located(location):
-        made = cpu_device_ir(_read(source), kernels=kernels)
+        made = _cpu_source(source, kernels, sanitize)
+    if benign:
+        from mlir_offload.translate.sanitizer import without_races_at
+
+        made = replace(made, text=without_races_at(made.text, benign))
     _write(unsplit(output) if made.needs_prepare else output, made.text)
 
 
@@ -119,17 +133,33 @@ def _cpu_ir(source: Path, kernels: tuple[str, ...], location: str, output: Path)
 @_source
 @click.option("--from", "device", type=_PATH, required=True, help="what cpu-ir read")
 @_kernels
+@_sanitize
 @click.option("--location", default="", help="the file that errors name")
 @_output
 def _cpu_split(
-    source: Path, device: Path, kernels: tuple[str, ...], location: str, output: Path
+    source: Path, device: Path, kernels: tuple[str, ...], sanitize: str, location: str, output: Path
 ) -> None:
     """Split kernels at their barriers, in what opt made of the output of cpu-ir."""
-    from mlir_offload.translate.cpu import cpu_device_ir, finish_cpu_ir
+    from mlir_offload.translate.cpu import finish_cpu_ir
 
     with located(location):
-        first = cpu_device_ir(_read(device), kernels=kernels)
+        first = _cpu_source(device, kernels, sanitize)
         _write(output, finish_cpu_ir(_read(source), first).text)
+
+
+def _cpu_source(source: Path, kernels: Sequence[str], sanitize: str) -> CpuDeviceSource:
+    from mlir_offload.translate.cpu import cpu_device_ir
+    from mlir_offload.translate.sanitizer import parse_sanitizer
+
+    if not sanitize:
+        return cpu_device_ir(_read(source), kernels=kernels)
+    sanitizer = parse_sanitizer(sanitize)
+    return cpu_device_ir(
+        _read(source),
+        kernels=kernels,
+        attributes=(sanitizer.attribute,),
+        fibers_only=sanitizer.finds_races,
+    )
 
 
 def unsplit(output: Path) -> Path:
@@ -259,6 +289,7 @@ def _detach(source: Path, output: Path) -> None:
     metavar="kind=,name=,address=,size=,…",
     help="a device global with its shadow; also type=, flags=, data=, auxiliary=",
 )
+@_sanitize
 @click.option("--location", default="", help="the file that errors name")
 @_consumer
 @_output
@@ -270,6 +301,7 @@ def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
     kinds: tuple[str, ...],
     binary: Path | None,
     variables: tuple[str, ...],
+    sanitize: str,
     location: str,
     consumer: str,
     output: Path,
@@ -284,8 +316,13 @@ def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
     signatures: dict[str, tuple[str, ...]] = {}
     for device in devices:
         signatures |= kernel_signatures(_read(device))
+    host = fix_host_ir(_read(source))
+    if sanitize:
+        from mlir_offload.translate.sanitizer import instrumented, parse_sanitizer
+
+        host = instrumented(host, parse_sanitizer(sanitize))
     text = annotate_host(
-        fix_host_ir(_read(source)),
+        host,
         kernels=[HostKernel(symbol, signatures[symbol]) for symbol in kernels],
         kinds=[Kind(kind) for kind in kinds],
         binary=binary.read_bytes() if binary else b"",

@@ -17,7 +17,7 @@ EXIT_STATUS = 70
 
 _DIRECTORY = Path(__file__).parent / "runtime"
 _ROOT_SOURCE = "runtime.c"
-_ALWAYS = ("error.c", "mgpu.c", "offload_entry.c")
+_ALWAYS = ("error.c", "mgpu.c", "offload_entry.c", "sanitizer.c")
 _OF_KIND = {
     Kind.CUDA: ("cuda.c", "cuda_error.c", "cuda_stream.c"),
     Kind.OPENMP: ("openmp.c", "pool.c"),
@@ -47,7 +47,13 @@ def runtime_sources(kinds: Collection[Kind], *, standin: bool) -> tuple[Path, ..
 
 
 def runtime_compile_command(
-    clang: Path, output: Path, *, kinds: Collection[Kind], archs: Sequence[str], standin: bool
+    clang: Path,
+    output: Path,
+    *,
+    kinds: Collection[Kind],
+    archs: Sequence[str],
+    standin: bool,
+    extra: Sequence[str] = (),
 ) -> Command:
     """Return the command that compiles the runtime to one relocatable object.
 
@@ -65,7 +71,7 @@ def runtime_compile_command(
     source = runtime_sources(kinds, standin=standin)[0]
     # It is compiled at every link and makes nothing but calls: -O2 would take four times as long
     # and save some 40 ns per launch.
-    flags = ("-std=c11", "-O0", "-fPIC", "-w")
+    flags = ("-std=c11", "-O0", "-fPIC", "-w", *extra)
     return Command((str(clang), *flags, *definitions, "-c", str(source), "-o", str(output)))
 
 

@@ -5,6 +5,7 @@
 #include "error.c"
 #include "mgpu.c"
 #include "offload_entry.c"
+#include "sanitizer.c"
 
 #ifdef MLIR_OFFLOAD_HAVE_CUDA
 #include "cuda.c"
