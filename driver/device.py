@@ -185,7 +185,8 @@ def _make_cpu_image(
     prepared = _cpu_ir(context, source, module, lowered)
     runtime = _device_runtime(context)
     image = image_file(context, lowered, target)
-    extra = [*(("-g",) if options.debug else ()), *_sanitizer_flags(context)]
+    sanitizer = (options.sanitizer.flag,) if options.sanitizer else ()
+    extra = (*(("-g",) if options.debug else ()), *sanitizer)
     executor.tool(
         cpu_image_command(
             llvm, prepared, runtime, image.path, opt_level=level, march=_HOST_MARCH, extra=extra
@@ -207,10 +208,6 @@ def _benign_races(context: BuildContext, module: ModuleFile) -> tuple[str, ...]:
     from mlir_offload.translate.sanitizer import lowered_reductions
 
     return lowered_reductions(module.path.read_text(encoding="utf-8", errors="surrogateescape"))
-
-
-def _sanitizer_flags(context: BuildContext) -> tuple[str, ...]:
-    return (context.options.sanitizer.flag,) if context.options.sanitizer else ()
 
 
 def _device_runtime(context: BuildContext) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.toolchain.errors import ToolchainError
-from mlir_offload.toolchain.process import Command, Runner, run_checked
+from mlir_offload.toolchain.process import Command, run_checked
 from mlir_offload.translate.sanitizer import Sanitizer
 
 
@@ -21,21 +21,14 @@ def sanitizer_arguments(context: BuildContext, sanitizer: Sanitizer) -> tuple[st
 
 
 def sanitizer_library(context: BuildContext, sanitizer: Sanitizer) -> Path:
-    """Return the shared library of clang, else that of GCC, which serves the same calls."""
-    found = _find(context.executor.runner, context.llvm.tool("clang"), sanitizer)
-    if found is None:
-        major = context.llvm.version.major
-        msg = f"the library of {sanitizer.flag} was not found"
-        raise ToolchainError(msg, hint=f"apt install libclang-rt-{major}-dev")
-    return found
-
-
-def _find(runner: Runner, clang: Path, sanitizer: Sanitizer) -> Path | None:
-    short = sanitizer.value[0] + "san"
-    for name in (f"libclang_rt.{short}-{os.uname().machine}.so", f"lib{short}.so"):
-        command = Command((str(clang), f"-print-file-name={name}"))
-        found = Path(run_checked(runner, command).stdout.strip())
+    """Return the shared library of clang; GCC's AddressSanitizer serves clang's calls too."""
+    # GCC 12's ThreadSanitizer has no __tsan_memcpy, and libomp does not start under it.
+    others = ("libasan.so",) if sanitizer is Sanitizer.ADDRESS else ()
+    for name in (f"libclang_rt.{sanitizer.library}-{os.uname().machine}.so", *others):
+        command = Command((str(context.llvm.tool("clang")), f"-print-file-name={name}"))
+        found = Path(run_checked(context.executor.runner, command).stdout.strip())
         # Clang prints the name as it is where it finds no such file.
         if found.is_absolute() and found.exists():
             return found.resolve()
-    return None
+    msg = f"the library of {sanitizer.flag} was not found"
+    raise ToolchainError(msg, hint=f"apt install libclang-rt-{context.llvm.version.major}-dev")

@@ -34,8 +34,13 @@ class Sanitizer(StrEnum):
 
     @property
     def flag(self) -> str:
-        """Return the option of clang that instruments, and at a link brings the library."""
+        """Return the option of clang that instruments."""
         return f"-fsanitize={self}"
+
+    @property
+    def library(self) -> str:
+        """Return the name of its library without prefix and ending."""
+        return {Sanitizer.ADDRESS: "asan", Sanitizer.THREAD: "tsan"}[self]
 
     @property
     def attribute(self) -> str:

@@ -9,9 +9,15 @@ __attribute__((weak, visibility("default"))) const char *__lsan_default_suppress
 const char *__lsan_default_suppressions(void) {
   return "leak:libomptarget\nleak:libLLVM\nleak:libffi\n";
 }
+
+__attribute__((weak, visibility("default"))) const char *__lsan_default_options(void);
+const char *__lsan_default_options(void) { return "print_suppressions=0"; }
 #endif
 
 #if __has_feature(thread_sanitizer)
+__attribute__((weak, visibility("default"))) const char *__tsan_default_options(void);
+const char *__tsan_default_options(void) { return "print_suppressions=0"; }
+
 __attribute__((weak, visibility("default"))) const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void) {
   return "race:libomptarget\nrace:libLLVM\n";
