@@ -50,7 +50,7 @@ from mlir_offload.driver.tool_watch import ToolWatch, tool_files
 from mlir_offload.driver.workspace import open_workspace
 from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.process import Command, Runner
-from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.toolchain.target import HOST, Kind, Target
 
 if TYPE_CHECKING:
     from mlir_offload.driver.launcher import Launcher
@@ -187,6 +187,7 @@ def _make_context(
         any(item.runtime_symbols for item in given) and not any(item.kinds for item in given)
     )
     archs = options.offload_archs or attached_archs(options)
+    archs = archs or ((HOST,) if options.sanitizer else ())
     targets = choose_targets(archs) if needs_device else ()
     kinds = {str(target.kind) for target in targets}.union(*(item.kinds for item in given))
     (releases, cuda), _ = beside(

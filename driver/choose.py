@@ -15,13 +15,12 @@ from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.llvm_tools import Role
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.search import SearchPlaces, find_cuda, find_llvm, search_places
-from mlir_offload.toolchain.target import Target, parse_offload_arch
+from mlir_offload.toolchain.target import HOST, Target, parse_offload_arch
 
 if TYPE_CHECKING:
     from mlir_offload.toolchain.cuda import CudaToolkit
     from mlir_offload.toolchain.rocm import RocmInstallation
 
-_HOST = "host"
 _NATIVE = "native"
 # The end of the year 9999: what clang takes.
 _LAST_SECOND = 253402300799
@@ -164,7 +163,7 @@ def _default_archs() -> tuple[str, ...]:
         show_note(f"compiling for the GPU of this machine (--offload-arch={','.join(gpus)})")
         return gpus
     show_note("no GPU found; compiling for the CPU (--offload-arch=host)")
-    return (_HOST,)
+    return (HOST,)
 
 
 def _gpus() -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.dependencies import clang_depfile_arguments
 from mlir_offload.driver.device import DeviceModule, compile_device
-from mlir_offload.driver.device_image import kernel_options
+from mlir_offload.driver.device_image import kernel_options, sanitize_option
 from mlir_offload.driver.normalize import normalized
 from mlir_offload.driver.older import not_taken, older_text
 from mlir_offload.driver.options import CUDA_SUFFIX, MLIR_SUFFIXES, Mode
@@ -222,6 +222,7 @@ def _annotate(
     arguments += [f"--declared={kernel}" for kernel in split.declared]
     if split.interface is not None:
         arguments += ["--interface", split.interface]
+    arguments += sanitize_option(context)
     executor.step(
         "annotate",
         (host, *arguments, "--location", source, "--for-clang", release, "-o", output),
@@ -240,6 +241,7 @@ def host_command(context: BuildContext, source: Path, output: Path, *extra: str)
         f"-O{options.opt_level}",
         *(("-g",) if options.debug else ()),
         *(("-fPIC",) if options.pic or options.shared else ()),
+        *((options.sanitizer.flag,) if options.sanitizer else ()),
         # The triple and layout that mlir-translate leaves out are this clang's own.
         *(("-Wno-override-module",) if source.suffix in {".ll", ".bc"} else ()),
     )

@@ -13,6 +13,7 @@ from mlir_offload.driver.device_flags import DeviceFlags
 
 if TYPE_CHECKING:
     from mlir_offload.translate.prefix_map import PrefixMap
+    from mlir_offload.translate.sanitizer import Sanitizer
 
 
 class Mode(Enum):
@@ -85,6 +86,7 @@ class CompileOptions:
     arguments: tuple[str, ...] = ()
     spelled: tuple[tuple[str, str], ...] = ()
     cuda_arguments: tuple[str, ...] = ()
+    sanitizer: Sanitizer | None = None
 
     @property
     def device_code(self) -> DeviceCode:

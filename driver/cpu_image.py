@@ -8,7 +8,13 @@ from pathlib import Path
 
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.cpu_steps import unsplit
-from mlir_offload.driver.device_image import ImageFile, image_file, kernel_options, user_libraries
+from mlir_offload.driver.device_image import (
+    ImageFile,
+    image_file,
+    kernel_options,
+    sanitize_option,
+    user_libraries,
+)
 from mlir_offload.driver.older import not_taken, older_text, with_libraries
 from mlir_offload.driver.report import show_note
 from mlir_offload.driver.split_file import ModuleFile
@@ -41,7 +47,9 @@ def finish_cpu_image(
     prepared, left = with_libraries(context, llvm, prepared, wanted)
     runtime, others = next(iter(left), None), left[1:]
     linked = (word for path in others for word in ("-Xclang", LINK_LIBRARY, "-Xclang", str(path)))
-    extra = (*(("-g",) if options.debug else ()), *linked, *options.device_flags.device_opt)
+    sanitizer = (options.sanitizer.flag,) if options.sanitizer else ()
+    debug = ("-g",) if options.debug else ()
+    extra = (*debug, *sanitizer, *linked, *options.device_flags.device_opt)
     level = options.opt_level
     command = cpu_image_command(
         llvm, prepared, runtime, image.path, opt_level=level, march=_HOST_MARCH, extra=extra
@@ -61,8 +69,10 @@ def compile_device_runtime(context: BuildContext, targets: Sequence[Target]) -> 
     from mlir_offload.translate.cpu import cpu_runtime_command
 
     executor, output = context.executor, _device_runtime(context)
+    options = context.options
+    extra = options.sanitizer.runtime_flags if options.sanitizer else ()
     command = cpu_runtime_command(
-        context.llvm, output, opt_level=context.options.opt_level, march=_HOST_MARCH
+        context.llvm, output, opt_level=options.opt_level, march=_HOST_MARCH, extra=extra
     )
     executor.once(output, partial(executor.tool, command, output))
 
@@ -82,8 +92,10 @@ def cpu_ir(
     executor = context.executor
     prepared, inlined = lowered.with_suffix(".host.ll"), lowered.with_suffix(".inlined.ll")
     known = (f"--device-lib={path}" for path in libraries)
-    options = (*kernel_options(module), *known, "--location", str(source))
-    executor.step("cpu-ir", (lowered, *options, "-o", prepared), decides=True)
+    own = (*known, *sanitize_option(context))
+    options = (*kernel_options(module), *own, "--location", str(source))
+    benign = [f"--benign={place}" for place in _benign_races(context, module)]
+    executor.step("cpu-ir", (lowered, *options, *benign, "-o", prepared), decides=True)
     if not unsplit(prepared).exists():
         return prepared
     if _inline(context, source, unsplit(prepared), inlined):
@@ -91,6 +103,15 @@ def cpu_ir(
     else:
         executor.step("cpu-ir", (lowered, *options, "--fibers", "-o", prepared))
     return prepared
+
+
+def _benign_races(context: BuildContext, module: ModuleFile) -> tuple[str, ...]:
+    sanitizer = context.options.sanitizer
+    if sanitizer is None or not sanitizer.finds_races:
+        return ()
+    from mlir_offload.translate.sanitizer import lowered_reductions
+
+    return lowered_reductions(module.path.read_text(encoding="utf-8", errors="surrogateescape"))
 
 
 def _inline(context: BuildContext, source: Path, text: Path, output: Path) -> bool:

@@ -14,6 +14,7 @@ from mlir_offload.driver.step_group import (
     located,
     output_option,
     read_text,
+    sanitize_option,
     source_argument,
     step,
     write_text,
@@ -33,13 +34,17 @@ _location = click.option("--location", default="", help="the file that errors na
 @kernels_option
 @_libraries
 @_location
+@sanitize_option
+@click.option("--benign", multiple=True, metavar="LINE:COLUMN", help="no races are reported there")
 @click.option("--fibers", is_flag=True, help="a stack for each work-item, so that nothing is to do")
 @output_option
-def _cpu_ir(
+def _cpu_ir(  # noqa: PLR0913 (one parameter for each option)
     source: Path,
     kernels: tuple[str, ...],
     libraries: tuple[Path, ...],
     location: str,
+    sanitize: str,
+    benign: tuple[str, ...],
     *,
     fibers: bool,
     output: Path,
@@ -50,8 +55,13 @@ def _cpu_ir(
     opt and cpu-split.
     """
     with located(location):
-        made = _cpu_source(source, kernels, libraries, fibers=fibers)
-    write_text(unsplit(output) if made.needs_prepare else output, made.text)
+        made = _cpu_source(source, kernels, libraries, sanitize, fibers=fibers)
+    text = made.text
+    if benign:
+        from mlir_offload.translate.sanitizer import without_races_at
+
+        text = without_races_at(text, benign)
+    write_text(unsplit(output) if made.needs_prepare else output, text)
 
 
 @step.command("cpu-inline")
@@ -70,30 +80,48 @@ def _cpu_inline(source: Path, output: Path) -> None:
 @kernels_option
 @_libraries
 @_location
+@sanitize_option
 @output_option
-def _cpu_split(
+def _cpu_split(  # noqa: PLR0913, PLR0917 (one parameter for each option)
     source: Path,
     device: Path,
     kernels: tuple[str, ...],
     libraries: tuple[Path, ...],
     location: str,
+    sanitize: str,
     output: Path,
 ) -> None:
     """Split kernels at their barriers, in what opt made of the output of cpu-ir."""
     from mlir_offload.translate.cpu import finish_cpu_ir
 
     with located(location):
-        first = _cpu_source(device, kernels, libraries)
+        first = _cpu_source(device, kernels, libraries, sanitize)
         write_text(output, finish_cpu_ir(read_text(source), first).text)
 
 
 def _cpu_source(
-    source: Path, kernels: Sequence[str], libraries: Sequence[Path], *, fibers: bool = False
+    source: Path,
+    kernels: Sequence[str],
+    libraries: Sequence[Path],
+    sanitize: str,
+    *,
+    fibers: bool = False,
 ) -> CpuDeviceSource:
     from mlir_offload.translate.cpu import cpu_device_ir
 
-    defined = _defined(libraries)
-    return cpu_device_ir(read_text(source), kernels=kernels, library=defined, fibers_only=fibers)
+    attributes: tuple[str, ...] = ()
+    if sanitize:
+        from mlir_offload.translate.sanitizer import parse_sanitizer
+
+        sanitizer = parse_sanitizer(sanitize)
+        attributes, fibers = (sanitizer.attribute,), fibers or sanitizer.finds_races
+    return cpu_device_ir(
+        read_text(source),
+        kernels=kernels,
+        library=_defined(libraries),
+        attributes=attributes,
+        fibers_only=fibers,
+    )
 
 
 def _defined(libraries: Sequence[Path]) -> frozenset[str]:

@@ -80,3 +80,8 @@ def user_libraries(
             check_library(path, target, context.consumer)
             context.dependencies.add(source, path)
     return tuple(chosen)
+
+
+def sanitize_option(context: BuildContext) -> tuple[str, ...]:
+    """Return how a step is told of the sanitizer, if there is one."""
+    return (f"--sanitize={context.options.sanitizer}",) if context.options.sanitizer else ()

@@ -10,6 +10,7 @@ from pathlib import Path
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.jobserver import JobSlots
 from mlir_offload.driver.runtime import HostRuntime
+from mlir_offload.driver.sanitizer_link import sanitizer_library
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.process import Environment
@@ -57,6 +58,10 @@ def device_link(
     if Kind.OPENMP in runtime.kinds:
         # The wrapper links images for the host with --no-undefined; kernels may call libm.
         arguments += abi.host_device_arguments(host_triple())
+        # The wrapper would link a static library of a sanitizer into each image once more.
+        if context.options.sanitizer:
+            library = sanitizer_library(context, context.options.sanitizer)
+            arguments.append(f"-Wl,--device-linker={host_triple()}={library}")
     if Kind.CUDA not in runtime.kinds:
         return DeviceLink(tuple(arguments))
     # The clang that the wrapper of LLVM 19 runs for bitcode looks for ptxas on PATH.

@@ -83,7 +83,7 @@ def launch_object(
     """Compile the annotated host module to an object, which is all that `here` does."""
     options = context.options
     pic = ("-fPIC",) if options.pic or options.shared else ()
-    arguments = (f"-O{options.opt_level}", *_debug(context), *pic)
+    arguments = (f"-O{options.opt_level}", *_debug(context), *_sanitizer(context), *pic)
     command = launched.command("--object-step", source, output, arguments, None)
     _launch(partial(context.executor.tool, command, output), here, launched)
     context.executor.programs.add("clang")
@@ -145,6 +145,7 @@ def _launch_image(
         f"--offload-arch={target}",
         f"-O{context.options.opt_level}",
         *_debug(context),
+        *_sanitizer(context),
         *_form(context, target),
         *context.options.device_flags.arguments,
         *(("-fgpu-rdc",) if context.options.gpu_rdc else ()),
@@ -193,6 +194,10 @@ def _form(context: BuildContext, target: Target) -> tuple[str, ...]:
 
 def _debug(context: BuildContext) -> tuple[str, ...]:
     return ("-g",) if context.options.debug else ()
+
+
+def _sanitizer(context: BuildContext) -> tuple[str, ...]:
+    return (context.options.sanitizer.flag,) if context.options.sanitizer else ()
 
 
 def _hermetic_file(context: BuildContext, source: Path) -> Path:

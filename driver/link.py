@@ -19,6 +19,7 @@ from mlir_offload.driver.options import as_operand
 from mlir_offload.driver.refused import diagnose_refused
 from mlir_offload.driver.report import show_note
 from mlir_offload.driver.runtime import HostRuntime, host_runtime
+from mlir_offload.driver.sanitizer_link import sanitizer_arguments
 from mlir_offload.driver.whole_archive import without_whole_archives
 from mlir_offload.offload.abi import first_relocatable_link, load_abi
 from mlir_offload.offload.anchor import (
@@ -140,6 +141,7 @@ def _link_command(
     arguments = [
         *(("--offload-link",) if has_device else ()),
         *(("-shared",) if options.shared else ()),
+        *(sanitizer_arguments(context, options.sanitizer) if options.sanitizer else ()),
         *((f"-fuse-ld={_LINKER}",) if context.llvm.has(f"ld.{_LINKER}") else ()),
         *items,
         *(_runtime_arguments(context, runtime) if has_runtime else ()),

@@ -10,6 +10,7 @@ from mlir_offload.driver.compile_options import (
     Mode,
 )
 from mlir_offload.toolchain.errors import UsageError
+from mlir_offload.toolchain.target import HOST
 
 
 def consistent(options: CompileOptions) -> CompileOptions:
@@ -32,6 +33,9 @@ def consistent(options: CompileOptions) -> CompileOptions:
         _check_for_any(options)
     if options.has_cuda_cpp:
         _check_cuda_cpp(options)
+    if options.sanitizer is not None and any(arch != HOST for arch in options.offload_archs):
+        msg = f"{options.sanitizer.flag} instruments host code and kernels for the CPU, none for a GPU"
+        raise UsageError(msg, hint="compile the kernels for the CPU: --offload-arch=host")
     return options
 
 

@@ -119,6 +119,13 @@ def _pipeline(options: CompileOptions, value: str) -> CompileOptions:
     return replace(options, pipeline=value)
 
 
+def _sanitizer(options: CompileOptions, value: str) -> CompileOptions:
+    from mlir_offload.translate.sanitizer import parse_sanitizer
+
+    # A report names the places in the source, for which it needs the line tables.
+    return replace(options, sanitizer=parse_sanitizer(value), debug=True)
+
+
 def _jobs(options: CompileOptions, value: str) -> CompileOptions:
     if not value.isdecimal() or int(value) < 1:
         msg = f"-j needs a number from 1, not '{value}'"
@@ -214,6 +221,7 @@ _JOINED: Mapping[str, _Apply] = {
     "-ffile-compilation-dir=": _compiler_argument("-ffile-compilation-dir="),
     "-Wl,": _link_item("-Wl,"),
     "-fuse-ld=": _link_item("-fuse-ld="),
+    "-fsanitize=": _sanitizer,
     "-W": _compiler_argument("-W"),
     "-std=": _compiler_argument("-std="),
 }

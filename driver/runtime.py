@@ -48,6 +48,7 @@ def compile_runtime(context: BuildContext, runtime: HostRuntime) -> None:
         # A final object has all that it needs but the libraries of the GPU's vendor.
         standin=context.llvm.libomptarget is None or context.options.mode is not Mode.LINK,
         libamdhip=context.rocm.runtime if context.rocm else None,
+        extra=(context.options.sanitizer.flag,) if context.options.sanitizer else (),
     )
     # Only the link waits for it: the steps before that one go first.
     context.executor.tool(replace(command, in_background=True), runtime.object)

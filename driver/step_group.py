@@ -16,6 +16,9 @@ kernels_option = click.option("--kernel", "kernels", multiple=True)
 release_option = click.option("--llvm", "major", type=int, required=True)
 rdc_option = click.option("--rdc", is_flag=True, help="keep functions that other files may call")
 ftz_option = click.option("--ftz", is_flag=True, help="take subnormal numbers for zero")
+sanitize_option = click.option(
+    "--sanitize", default="", help="the sanitizer that the code is marked for"
+)
 source_argument = click.argument("source", type=PATH)
 
 

@@ -23,6 +23,7 @@ from mlir_offload.driver.step_group import (
     rdc_option,
     read_text,
     release_option,
+    sanitize_option,
     source_argument,
     step,
     write_text,
@@ -212,6 +213,7 @@ def _detach(source: Path, output: Path) -> None:
     metavar="kind=,name=,address=,size=,…",
     help="a device global with its shadow; also type=, flags=, data=, auxiliary=",
 )
+@sanitize_option
 @click.option("--interface", type=PATH, help="the functions for callers in C and Python")
 @click.option("--location", default="", help="the file that errors name")
 @_consumer
@@ -224,6 +226,7 @@ def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
     kinds: tuple[str, ...],
     binary: Path | None,
     variables: tuple[str, ...],
+    sanitize: str,
     interface: Path | None,
     location: str,
     consumer: str,
@@ -240,8 +243,13 @@ def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
     signatures: dict[str, tuple[str, ...]] = {}
     for device in devices:
         signatures |= kernel_signatures(read_text(device))
+    host = fix_host_ir(read_text(source))
+    if sanitize:
+        from mlir_offload.translate.sanitizer import instrumented, parse_sanitizer
+
+        host = instrumented(host, parse_sanitizer(sanitize))
     text = annotate_host(
-        fix_host_ir(read_text(source)),
+        host,
         kernels=[HostKernel(symbol, signatures[symbol]) for symbol in kernels],
         kinds=[Kind(kind) for kind in kinds],
         binary=binary.read_bytes() if binary else b"",

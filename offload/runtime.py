@@ -23,7 +23,7 @@ EXIT_STATUS = 70
 
 _DIRECTORY = Path(__file__).parent / "runtime"
 _ROOT_SOURCE = "runtime.c"
-_ALWAYS = ("error.c", "mgpu.c", "offload_entry.c")
+_ALWAYS = ("error.c", "mgpu.c", "offload_entry.c", "sanitizer.c")
 _OF_KIND = {
     Kind.CUDA: ("cuda.c", "cuda_error.c", "cuda_stream.c"),
     Kind.HIP: ("hip.c", "hip_error.c", "hip_stream.c"),
@@ -86,7 +86,7 @@ def loads_hip(kinds: Collection[Kind]) -> bool:
     return Kind.HIP in kinds and len(set(kinds)) > 1
 
 
-def runtime_compile_command(
+def runtime_compile_command(  # noqa: PLR0913 (what it is compiled for)
     clang: Path,
     output: Path,
     *,
@@ -94,6 +94,7 @@ def runtime_compile_command(
     archs: Mapping[Kind, Sequence[str]],
     standin: bool,
     libamdhip: Path | None = None,
+    extra: Sequence[str] = (),
 ) -> Command:
     """Return the command that compiles the runtime to one relocatable object.
 
@@ -115,7 +116,7 @@ def runtime_compile_command(
     source = runtime_sources(kinds, standin=standin)[0]
     # It is compiled at every link and makes nothing but calls: -O2 would take four times as long
     # and save some 40 ns per launch.
-    flags = ("-std=c11", "-O0", "-fPIC", "-w")
+    flags = ("-std=c11", "-O0", "-fPIC", "-w", *extra)
     return Command((str(clang), *flags, *definitions, "-c", str(source), "-o", str(output)))
 
 

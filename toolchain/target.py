@@ -30,11 +30,13 @@ class Target:
 
     def __str__(self) -> str:
         """Return the spelling of `--offload-arch=`."""
-        return "host" if self.kind is Kind.OPENMP else self.arch
+        return HOST if self.kind is Kind.OPENMP else self.arch
 
 
 NVPTX_TRIPLE = "nvptx64-nvidia-cuda"
 AMDGPU_TRIPLE = "amdgcn-amd-amdhsa"
+HOST = "host"
+"""The word of `--offload-arch=` for the CPU."""
 _SM = re.compile(r"sm_(\d{2,3})([af]?)")
 
 
@@ -48,8 +50,8 @@ def parse_offload_arch(name: str) -> Target:
 
     Raises UsageError for a name that is no architecture of a known kind.
     """
-    if name == "host":
-        return Target(Kind.OPENMP, host_triple(), "host")
+    if name == HOST:
+        return Target(Kind.OPENMP, host_triple(), HOST)
     if _SM.fullmatch(name):
         return Target(Kind.CUDA, NVPTX_TRIPLE, name)
     if is_target_id(name):

@@ -5,6 +5,7 @@
 #include "error.c"
 #include "mgpu.c"
 #include "offload_entry.c"
+#include "sanitizer.c"
 
 #if defined MLIR_OFFLOAD_HAVE_CUDA || defined MLIR_OFFLOAD_HAVE_HIP
 #include "stream_pool.c"
