@@ -34,6 +34,11 @@ from mlir_offload.offload.kernel_layout import check_layouts
 from mlir_offload.offload.link_check import check_link, kind_notes
 from mlir_offload.offload.objects import ObjectContents, read_objects
 from mlir_offload.offload.runtime import runtime_link_arguments
+from mlir_offload.offload.sparse_runtime import (
+    is_sparse,
+    sparse_compile_command,
+    sparse_link_arguments,
+)
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind
 
@@ -145,6 +150,7 @@ def _link_command(
         *((f"-fuse-ld={_LINKER}",) if context.llvm.has(f"ld.{_LINKER}") else ()),
         *items,
         *(_runtime_arguments(context, runtime) if has_runtime else ()),
+        *(_sparse_arguments(context, contents, runtime) if has_runtime else ()),
         *(device.arguments if has_device else ()),
         *(_language_arguments(options.inputs)),
     ]
@@ -161,6 +167,19 @@ def _runtime_arguments(context: BuildContext, runtime: HostRuntime) -> tuple[str
         libamdhip=context.rocm.runtime if context.rocm else None,
     )
     return (str(runtime.object), *libraries)
+
+
+def _sparse_arguments(
+    context: BuildContext, contents: Sequence[ObjectContents], runtime: HostRuntime
+) -> tuple[str, ...]:
+    """Compile the runtime's part for sparse matrices where it is called; return how to link it."""
+    symbols = frozenset().union(*(item.runtime_symbols for item in contents))
+    if not is_sparse(symbols, runtime.kinds) or context.cuda is None:
+        return ()
+    libraries = sparse_link_arguments(context.cuda.root)
+    output = context.workspace / "sparse.o"
+    context.executor.tool(sparse_compile_command(context.llvm.tool("clang"), output), output)
+    return (str(output), *libraries)
 
 
 def _language_arguments(inputs: Sequence[Path]) -> tuple[str, ...]:

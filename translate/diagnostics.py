@@ -143,9 +143,7 @@ def _crash(completed: Completed, diagnostic: _Diagnostic | None) -> ToolFailedEr
 def _place(completed: Completed) -> str:
     """Return which half of the program the command works on."""
     return (
-        "a kernel"
-        if any("convert-gpu-to-nvvm" in word for word in completed.command.argv)
-        else "host code"
+        "a kernel" if any("gpu.module(" in word for word in completed.command.argv) else "host code"
     )
 
 

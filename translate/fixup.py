@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from mlir_offload.translate.device_form import NVVM_FORM, DeviceForm
 from mlir_offload.translate.fixup_amdgpu import AMDGPU_EXPANSIONS
+from mlir_offload.translate.fixup_subgroup import (
+    BLOCK_EXPANSIONS,
+    NVVM_SUBGROUP_EXPANSIONS,
+    SUBGROUP_EXPANSIONS,
+    is_redux,
+)
+from mlir_offload.translate.lane_zero import execute_on_lane_zero
 from mlir_offload.translate.mlir_text import (
     Locations,
     Operation,
@@ -18,6 +26,7 @@ from mlir_offload.translate.rewriter import (
     POINTER,
     Expansion,
     Place,
+    RegionExpansion,
     Rewriter,
     Value,
     index_constant,
@@ -26,7 +35,8 @@ from mlir_offload.translate.rewriter import (
 )
 
 _NEEDLE = re.compile(
-    r'"(?:gpu\.(?:subgroup_size|num_subgroups|subgroup_id|global_id|subgroup_reduce)|cf\.assert)"\('
+    r'"(?:gpu\.(?:subgroup_(?:size|id|reduce|broadcast)|num_subgroups|global_id|shuffle|rotate|all_reduce'
+    r'|warp_execute_on_lane_0)|cf\.assert)"\('
 )
 _UNKNOWN = "(unknown)"
 _ASSERTFAIL_TYPES = f"{POINTER}, {POINTER}, i32, {POINTER}, i64"
@@ -50,27 +60,55 @@ def expand_device_operations(
     if not any(_NEEDLE.search(line) for line in lines):
         return tuple(lines)
     rewriter = Rewriter(locations, form)
-    expansions = _expansions(form, faults)
-    body: list[str] = []
-    for line in lines:
-        operation = parse_operation(line) if _NEEDLE.search(line) else None
-        expand = expansions.get(operation.name) if operation else None
-        if operation is None or expand is None:
-            body.append(line)
-        else:
-            body.extend(expand(rewriter, operation, place_of(operation)))
+    body = list(_expanded(rewriter, lines, _expansions(lines, form, faults)))
     if rewriter.globals:
         declared = any('sym_name = "__assertfail"' in line for line in lines)
         body[1:1] = [*rewriter.globals, *([] if declared else [_ASSERTFAIL])]
     return tuple(body)
 
 
-def _expansions(form: DeviceForm, faults: frozenset[str]) -> Mapping[str, Expansion]:
+def _expanded(
+    rewriter: Rewriter, lines: Sequence[str], expansions: Mapping[str, Expansion]
+) -> Iterator[str]:
+    index = 0
+    while index < len(lines):
+        line = lines[index]
+        operation = parse_operation(line) if _NEEDLE.search(line) else None
+        last = index
+        if operation is None:
+            yield line
+        elif operation.name in _REGION_EXPANSIONS:
+            last = _last_line(lines, index, operation.indent)
+            inner = _expanded(rewriter, lines[index + 1 : last], expansions)
+            whole = replace(operation, rest=operation.rest + lines[last].strip())
+            expand_region = _REGION_EXPANSIONS[operation.name]
+            yield from expand_region(rewriter, whole, (line, *inner, lines[last]), place_of(whole))
+        elif operation.name in expansions:
+            yield from expansions[operation.name](rewriter, operation, place_of(operation))
+        else:
+            yield line
+        index = last + 1
+
+
+def _last_line(lines: Sequence[str], first: int, indent: int) -> int:
+    close = " " * indent + "})"
+    return next(i for i in range(first + 1, len(lines)) if lines[i].startswith(close))
+
+
+def _expansions(
+    lines: Sequence[str], form: DeviceForm, faults: frozenset[str]
+) -> Mapping[str, Expansion]:
+    expansions = {**_EXPANSIONS, **SUBGROUP_EXPANSIONS}
     if form.is_amdgpu:
-        return {**_EXPANSIONS, **AMDGPU_EXPANSIONS}
+        return {**expansions, **AMDGPU_EXPANSIONS}
+    expansions |= NVVM_SUBGROUP_EXPANSIONS
     if "assert_outside_module" in faults:
-        return {**_EXPANSIONS, "cf.assert": _expand_assert}
-    return _EXPANSIONS
+        expansions["cf.assert"] = _expand_assert
+    reductions = [parse_operation(line) for line in lines if '"gpu.subgroup_reduce"(' in line]
+    if all(operation is None or is_redux(operation) for operation in reductions):
+        # Whether there is an instruction for them is known when the module is lowered for a GPU.
+        del expansions["gpu.subgroup_reduce"]
+    return expansions
 
 
 def _subgroup_size(rewriter: Rewriter, operation: Operation, place: Place) -> Iterator[str]:
@@ -145,4 +183,8 @@ _EXPANSIONS: dict[str, Expansion] = {
     "gpu.subgroup_id": _subgroup_id,
     "gpu.num_subgroups": _num_subgroups,
     "gpu.global_id": _global_id,
+}
+_REGION_EXPANSIONS: dict[str, RegionExpansion] = {
+    **BLOCK_EXPANSIONS,
+    "gpu.warp_execute_on_lane_0": execute_on_lane_zero,
 }

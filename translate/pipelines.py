@@ -123,16 +123,21 @@ def load_refusals(where: Side) -> tuple[Refusal, ...]:
     return tuple(
         Refusal(
             where=where,
-            operation=str(row["operation"]),
+            operation=operation,
             dialect=str(row.get("dialect", "")),
             pattern=_pattern(row.get("pattern")),
             unless=_pattern(row.get("unless")),
-            message=str(row["message"]),
+            message=str(row["message"]).replace("{operation}", operation),
             hint=str(row["hint"]),
         )
         for row in _table()["refusals"]
         if row["where"] == where
+        for operation in _listed(row["operation"])
     )
+
+
+def _listed(value: str | Sequence[str]) -> Sequence[str]:
+    return [value] if isinstance(value, str) else value
 
 
 def _pattern(text: str | None) -> re.Pattern[str] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mlir_offload.translate.device_form import DeviceForm
@@ -80,6 +80,8 @@ class Rewriter:
 
 
 Expansion = Callable[[Rewriter, Operation, Place], Iterator[str]]
+RegionExpansion = Callable[[Rewriter, Operation, Sequence[str], Place], Iterator[str]]
+"""What expands an operation with a region: it gets all lines, and the types of the last one."""
 
 
 def place_of(operation: Operation) -> Place:
@@ -91,6 +93,17 @@ def place_of(operation: Operation) -> Place:
 def named(result: str, operation: str, signature: str, place: Place) -> str:
     """Return an operation that gives the result of the one that is replaced."""
     return f"{place.indent}{result} = {operation} : {signature}{place.location}"
+
+
+def aliased(results: str, values: Sequence[tuple[str, str]], place: Place) -> str:
+    """Return an operation that gives values, each with its type, the names of other results.
+
+    It folds away, as a cast that changes no type.
+    """
+    names = ", ".join(value for value, _ in values)
+    types = ", ".join(kind for _, kind in values)
+    cast = f'"builtin.unrealized_conversion_cast"({names})'
+    return named(results, cast, f"({types}) -> ({types})", place)
 
 
 def index_constant(value: int) -> str:

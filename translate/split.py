@@ -36,9 +36,7 @@ from mlir_offload.translate.mlir_text import (
     ModuleText,
     OperationText,
     parse_module,
-    parse_operation,
     read_locations,
-    split_signature,
     symbol_name,
 )
 from mlir_offload.translate.pipelines import load_faults
@@ -202,20 +200,10 @@ def _has_functions(module: OperationText) -> bool:
 
 def _needs(lines: tuple[str, ...]) -> frozenset[str]:
     needs = {"division"} if any(map(_DIVISION.search, lines)) else set()
-    reductions = [line for line in lines if '"gpu.subgroup_reduce"(' in line]
-    if reductions:
-        needs.add("subgroup_reduce")
-        if all(_is_uniform_i32(line) for line in reductions):
-            needs.add("redux")
+    # The others were expanded.
+    if any('"gpu.subgroup_reduce"(' in line for line in lines):
+        needs |= {"subgroup_reduce", "redux"}
     return frozenset(needs)
-
-
-def _is_uniform_i32(line: str) -> bool:
-    operation = parse_operation(line)
-    if operation is None:
-        return False
-    attributes, operands, *_ = split_signature(operation.rest)
-    return operands == ["i32"] and "uniform" in attributes and "cluster_size" not in attributes
 
 
 def _host(
