@@ -1,10 +1,21 @@
-"""Intrinsics that another release does not know, or has with other parameters."""
+"""Functions of LLVM and of its OpenMP runtime that another release lacks, or has otherwise."""
 
 from __future__ import annotations
 
 from mlir_offload.toolchain.intrinsics import load_intrinsics
 from mlir_offload.toolchain.skew import Consumer, Skew
 from mlir_offload.toolchain.skew_limits import load_limits
+
+
+def check_openmp(name: str, parameters: int, consumer: Consumer) -> Skew | None:
+    """Return what is wrong with a declared function of OpenMP's device runtime, if it is another's."""
+    table = load_limits()
+    steps = table.openmp_parameters.get(name)
+    expected = steps.at(consumer.llvm) if steps else 0
+    is_new = table.openmp_first.get(name, 0) > consumer.llvm
+    if is_new or (expected and expected != parameters):
+        return Skew("OF005", {"name": name, "consumer": consumer.llvm}, name)
+    return None
 
 
 def check_intrinsic(name: str, parameters: int, consumer: Consumer) -> Skew | None:
