@@ -173,7 +173,7 @@ def _intrinsics(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
     for function in module.functions:
         if function.is_declaration and function.is_intrinsic:
             parameters = len(module.parameter_types(function))
-            skew = check_intrinsic(function.name, parameters, consumer)
+            skew = check_intrinsic(function.name, parameters, consumer, module.triple)
             if skew is not None:
                 yield skew
 

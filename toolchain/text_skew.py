@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from mlir_offload.toolchain.bitcode_record_skew import ORDERED_ACCESS
 from mlir_offload.toolchain.skew import Consumer, Skew
 from mlir_offload.toolchain.skew_limits import code_object_of, load_limits
 from mlir_offload.toolchain.skew_symbol import check_intrinsic, check_openmp
@@ -29,6 +30,10 @@ _CODE_OBJECT = re.compile(r'!"amd(?:hsa|gpu)_code_object_version", i32 (\d{1,6})
 _WIDE_INTEGER = re.compile(r"(?<![\w.%@])i128\b(?!:)")
 _TARGET_CPU = re.compile(r'"target-cpu"="([^"\n]*)"')
 _KERNEL = re.compile(r"^define [^@\n]*\bptx_kernel\b")
+_ORDERED = re.compile(
+    r"^ +(?:%[^\n=]* = )?(?:fence|(?:load|store) atomic)\b[^\n]* (?:acquire|release|acq_rel|seq_cst)\b",
+    re.MULTILINE,
+)
 _X86 = ("x86_64", "i386", "i686")
 _STRUCT = re.compile(r"\{ ([^{}\n]*\bi128\b[^{}\n]*) \}")
 _SCALAR = re.compile(r"(?:\[(\d{1,9}) x )?(i\d{1,3}|float|double|ptr|half)\b")
@@ -83,13 +88,17 @@ def check_text(text: str, consumer: Consumer) -> Iterator[Skew]:
         name = match[2].strip('"')
         if match[1] != "declare":
             continue
-        check = check_intrinsic if name.startswith("llvm.") else check_openmp
-        skew = check(name, _parameters(match[3]), consumer)
+        parameters = _parameters(match[3])
+        if name.startswith("llvm."):
+            skew = check_intrinsic(name, parameters, consumer, triple)
+        else:
+            skew = check_openmp(name, parameters, consumer)
         # What is declared and never called is not looked for.
         if skew is not None and text.count(f"@{name}") > 1:
             yield _at(skew, text, match.start())
     if triple.startswith("nvptx"):
         yield from _launch_bounds(text, groups, consumer)
+        yield from _ordered_accesses(text, triple, consumer)
     elif triple.startswith("amdgcn"):
         yield from _code_object(text, consumer)
     elif triple.startswith(_X86):
@@ -157,6 +166,14 @@ def _launch_bounds(text: str, groups: Mapping[str, str], consumer: Consumer) -> 
             values = {"names": ", ".join(lost), "consumer": consumer.llvm}
             skew = Skew("BC015", values | {"needed": table.launch_since}, name)
             yield _at(skew, text, match.start())
+
+
+def _ordered_accesses(text: str, triple: str, consumer: Consumer) -> Iterator[Skew]:
+    since = load_limits().back_end_since(triple, "fence")
+    match = _ORDERED.search(text) if consumer.llvm < since else None
+    if match:
+        values = {"construct": ORDERED_ACCESS, "needed": since, "consumer": consumer.llvm}
+        yield _at(Skew("BC025", values), text, match.start())
 
 
 def _code_object(text: str, consumer: Consumer) -> Iterator[Skew]:

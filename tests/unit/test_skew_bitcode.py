@@ -289,6 +289,33 @@ def test_bounds_of_a_function_that_is_no_kernel_are_no_fault_of_bitcode() -> Non
     assert errors(skews(bounded, 19)) == set()
 
 
+@pytest.mark.llvm(22)
+@pytest.mark.parametrize(
+    ("text", "since"),
+    [
+        (NVPTX + "define void @f() {\n fence acquire\n ret void\n}\n", 20),
+        (NVPTX + "define void @f(ptr %p) {\n store atomic i32 0, ptr %p release, align 4\n ret void\n}\n", 20),
+        (NVPTX + "define i32 @f(ptr %p) {\n %x = load atomic i32, ptr %p acquire, align 4\n ret i32 %x\n}\n", 20),
+        (NVPTX + "define i32 @f(ptr %p) {\n %x = load atomic i32, ptr %p monotonic, align 4\n ret i32 %x\n}\n", 0),
+        (AMDGPU + "define void @f() {\n fence acquire\n ret void\n}\n", 0),
+        (
+            AMDGPU + "declare float @llvm.minimum.f32(float, float)\n"
+            "define float @f(float %x) {\n"
+            " %y = call float @llvm.minimum.f32(float %x, float %x)\n ret float %y\n}\n",
+            19,
+        ),
+    ],
+    ids=["fence", "store", "load", "relaxed", "amdgpu", "minimum"],
+)  # fmt: skip
+def test_what_an_older_back_end_stops_at_is_told(text: str, since: int) -> None:
+    for release in (16, 18, 19, 20, 22):
+        expected = {"BC025"} if release < since else set()
+        # LLVM 22 gives a declared intrinsic attributes that are too new as well.
+        assert errors(skews(text, release)) - {"BC010"} == expected
+        indented = text.replace("\n ", "\n  ")
+        assert errors(list(check_text(indented, Consumer(release)))) == expected
+
+
 def test_every_rule_of_a_module_has_a_case() -> None:
     told = {rule for case in CASES.values() for rule in case.rules}
     own = Path(__file__).read_text(encoding="utf-8")
