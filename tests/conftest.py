@@ -29,9 +29,10 @@ def _own_modules() -> None:
     for name in list(os.environ):
         if name.startswith(("MLIR_OFFLOAD_", "CCACHE_")) or name in {"CUDA_PATH", "CUDA_HOME"}:
             del os.environ[name]
-    # What runs the tests in the background has it ignored, and the compiler respects that.
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # What runs the tests in the background has these ignored, and the compiler respects that.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
