@@ -12,5 +12,6 @@ bench:
 	.venv/bin/python tests/bench/cpu_kernels.py
 	.venv/bin/python tests/bench/package.py
 	.venv/bin/python tests/bench/cache.py
+	.venv/bin/python tests/bench/own_cost.py
 	.venv/bin/python tests/bench/inspection.py
 	.venv/bin/python tests/bench/build.py

@@ -1,4 +1,4 @@
-"""Write the tables of docs/formats.md, docs/rules.md and the manual page from what the compiler reads.
+"""Write docs/ops.md, docs/rules.md, the tables of docs/formats.md and the manual page from their tables.
 
 usage: python docs/generate.py [--check]     with --check: exit status 1 where a page is out of date
 """
@@ -10,12 +10,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from mlir_offload.driver.explain import render_rules
 from mlir_offload.driver.manual import render_manual
 from mlir_offload.offload.abi import offload_table
 from mlir_offload.offload.bundle_writer import bundle_table
 
 PAGE = Path(__file__).parent / "formats.md"
+OPERATIONS = Path(__file__).parent / "ops.md"
+OPERATION_TABLE = Path(__file__).parent / "ops.yaml"
 RULES = Path(__file__).parent / "rules.md"
 MANUAL = Path(__file__).parent / "man" / "mlir-offload.1"
 Row = Mapping[str, Any]
@@ -23,8 +27,12 @@ Row = Mapping[str, Any]
 
 def main() -> int:
     """Write the pages, or compare them; return the exit status."""
-    page = filled(PAGE.read_text(encoding="utf-8"))
-    made = {PAGE: page, RULES: render_rules(), MANUAL: render_manual()}
+    made = {
+        PAGE: filled(PAGE.read_text(encoding="utf-8")),
+        OPERATIONS: operations_page(),
+        RULES: render_rules(),
+        MANUAL: render_manual(),
+    }
     if "--check" in sys.argv[1:]:
         old = {path: path.read_text(encoding="utf-8") for path in made if path.exists()}
         return 0 if old == made else 1
@@ -59,6 +67,44 @@ def tables() -> dict[str, str]:
         "images": _images(table["linked_images"], last),
         "bundles": _bundles(bundle_table()["compressed"], last),
     }
+
+
+def operations_page() -> str:
+    """Return the page on the operations of the gpu dialect."""
+    table = yaml.safe_load(OPERATION_TABLE.read_text(encoding="utf-8"))
+    checked = " and ".join(map(str, table["checked"]))
+    parts = [
+        "# Operations of the gpu dialect",
+        (
+            f"Generated from docs/ops.yaml. With LLVM {checked}, tests/integration/test_operations.py "
+            "compiles every row for `cuda` and `hip`, and compares results on the CPU for the operations "
+            "that are rewritten here. Where a device has none of it, the error is shown, which names the "
+            "line; on the CPU the file. There is no lowering to SPIR-V yet, and no runtime for cuSPARSELt."
+        ),
+    ]
+    for group in table["groups"]:
+        head = ("operation", "with", "LLVM", "cuda", "hip", "host (CPU)", "how")
+        parts += [f"## {group['title']}", _table(head, map(_operation_row, group["rows"])).rstrip()]
+    return "\n\n".join(parts) + "\n"
+
+
+def _operation_row(row: Row) -> tuple[str, ...]:
+    variants = [", ".join(map(str, values)) for values in row.get("each", {}).values()]
+    # Quantifiers that repeat the names of the operations say nothing new.
+    shown = [text for text in variants if text != ", ".join(row["op"]) and " : " not in text]
+    written = "; ".join(filter(None, (row.get("variant", ""), *shown)))
+    release = f"to {row['until']}" if "until" in row else f"from {row.get('since', 19)}"
+    linked = row.get("linked", ("cuda", "hip", "cpu"))
+    verdicts = (
+        f"no: {row[target]}"
+        if target in row
+        else "yes"
+        if target in linked
+        else "no: refused at link"
+        for target in ("cuda", "hip", "cpu")
+    )
+    names = ", ".join(f"`{name}`" for name in row["op"])
+    return names, written.replace("|", "\\|"), release, *verdicts, row.get("how", "")
 
 
 def _containers(rows: Sequence[Row], last: int) -> str:

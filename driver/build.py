@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -19,7 +18,7 @@ from mlir_offload.driver.byproduct import (
     write_depfiles,
 )
 from mlir_offload.driver.choose import (
-    choose_release,
+    choose_rocm_for,
     choose_slots,
     choose_source_time,
     choose_targets,
@@ -30,6 +29,7 @@ from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.execute import Executor
 from mlir_offload.driver.guard import guard_inputs
 from mlir_offload.driver.inputs import (
+    attached_archs,
     check_input,
     compiled_files,
     final_outputs,
@@ -43,15 +43,18 @@ from mlir_offload.driver.options import (
     Mode,
     parse_arguments,
 )
-from mlir_offload.driver.parallel import beside, pool
+from mlir_offload.driver.parallel import Threads, beside, pool
+from mlir_offload.driver.releases import choose_releases
 from mlir_offload.driver.report import render_times, show, show_note
+from mlir_offload.driver.tool_watch import ToolWatch, tool_files
 from mlir_offload.driver.workspace import open_workspace
-from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError
+from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.process import Command, Runner
-from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.toolchain.target import HOST, Kind, Target
 
 if TYPE_CHECKING:
     from mlir_offload.driver.launcher import Launcher
+    from mlir_offload.driver.releases import Releases
     from mlir_offload.toolchain.cuda import CudaToolkit
 
 
@@ -68,7 +71,7 @@ def build_in(options: CompileOptions, workspace: Path, runner: Runner) -> BuildC
     """Do what the options ask for, with intermediate files in the workspace."""
     slots = choose_slots(options)
     with contextlib.closing(slots), _named_as_given(options):
-        return _build_with(slots, options, workspace, runner)
+        return build_with(slots, options, workspace, runner)
 
 
 @contextlib.contextmanager
@@ -85,17 +88,22 @@ def _named_as_given(options: CompileOptions) -> Iterator[None]:
         raise
 
 
-def _build_with(
+def build_with(
     slots: JobSlots, options: CompileOptions, workspace: Path, runner: Runner
 ) -> BuildContext:
+    """Do what the options ask for, as many programs at once as the slots allow."""
     for path in options.inputs:
         check_input(path)
     check_outputs(options)
     context = _make_context(slots, options, workspace, runner)
     write_compile_commands(context)
     guard_inputs(context)
+    tools = ToolWatch()
+    for llvm in {context.mlir, context.llvm}:
+        tools.add_paths(tool_files(llvm, context.cuda, context.rocm))
     with withdrawn_on_failure(options):
-        finished = _make(context)
+        with tools.unchanged():
+            finished = _make(context)
         # Before the outputs: what is newer than its sources has its dependencies at hand.
         write_depfiles(context)
         for made, output in zip(finished, final_outputs(options), strict=True):
@@ -120,12 +128,20 @@ def _explain(context: BuildContext) -> None:
 
 def _make(context: BuildContext) -> list[Path]:
     """Return the finished files in the workspace, one for each output."""
-    with pool(len(context.compiled) + 2) as threads:
+    with pool() as threads:
         _start_early(context, threads)
         # Those tools run while the rest of the compiler is being loaded.
         from mlir_offload.driver.compile import compile_inputs
         from mlir_offload.driver.preload import preload
 
+        if context.options.header is not None:
+            from mlir_offload.driver.header import make_header
+
+            header = make_header(context)
+            if context.options.mode is Mode.HEADER:
+                return [header]
+            # C and C++ of the same call may include it.
+            context.executor.place(header, context.options.header)
         kinds = frozenset(target.kind for target in context.targets)
         preload(kinds, launched=context.launched is not None)
         if context.options.mode is Mode.LINK:
@@ -136,22 +152,25 @@ def _make(context: BuildContext) -> list[Path]:
         return list(context.compiled.values())
 
 
-def _start_early(context: BuildContext, threads: ThreadPoolExecutor) -> None:
+def _start_early(context: BuildContext, threads: Threads) -> None:
     """Start what depends on nothing else: the first step of each `.mlir` file, and the runtime."""
     from mlir_offload.driver.normalize import normalize, normalized
 
     for source, made in context.compiled.items():
         if source.suffix in MLIR_SUFFIXES:
-            task = threads.submit(normalize, context, source, made.parent)
+            task = threads.submit(partial(normalize, context, source, made.parent))
             context.pending[normalized(made.parent)] = task
     if context.launched is not None:
-        threads.submit(context.launched.prepare, context.targets)
-    if context.options.mode is Mode.LINK:
+        threads.submit(partial(context.launched.prepare, context.targets))
+    makes_final = context.options.mode is Mode.OBJECT and context.options.makes_final_objects
+    if context.options.mode is Mode.LINK or makes_final:
         from mlir_offload.driver.runtime import compile_runtime, host_runtime
 
         runtime = host_runtime(context)
         if runtime.kinds:
-            context.pending[runtime.object] = threads.submit(compile_runtime, context, runtime)
+            context.pending[runtime.object] = threads.submit(
+                partial(compile_runtime, context, runtime)
+            )
 
 
 def _make_context(
@@ -164,22 +183,28 @@ def _make_context(
     contents = read_given(options)
     given = tuple(item for item in contents if item.is_relocatable)
     # Objects that call the runtime but bring no device code need a device all the same.
-    needs_device = has_device_code(options) or (
+    needs_device = (has_device_code(options) and options.mode is not Mode.HEADER) or (
         any(item.runtime_symbols for item in given) and not any(item.kinds for item in given)
     )
-    targets = choose_targets(options.offload_archs) if needs_device else ()
+    archs = options.offload_archs or attached_archs(options)
+    archs = archs or ((HOST,) if options.sanitizer else ())
+    targets = choose_targets(archs) if needs_device else ()
     kinds = {str(target.kind) for target in targets}.union(*(item.kinds for item in given))
-    (llvm, cuda), _ = beside(
+    (releases, cuda), _ = beside(
         partial(
             beside,
-            partial(choose_release, options, places, finder),
+            partial(choose_releases, options, places, finder),
             partial(choose_toolkit_for, options, places, finder, needed=Kind.CUDA in kinds),
         ),
         # Loaded while the programs that say their release run.
         partial(import_module, "mlir_offload.driver.normalize"),
     )
-    _check_consumer(options, llvm.version.major)
-    _check_archs(targets, llvm.version.major, cuda)
+    _check_archs(targets, releases, cuda)
+    if not releases.is_consumer_here:
+        show_note(
+            f"LLVM {releases.consumer} is not installed: LLVM {releases.mlir.version.major} "
+            "compiles for it, device code included"
+        )
     compiled = compiled_files(options, workspace)
     executor = Executor(
         runner,
@@ -195,7 +220,7 @@ def _make_context(
     linked = tuple(item for item in contents if not item.is_relocatable)
     context = BuildContext(
         options,
-        llvm,
+        releases,
         cuda,
         targets,
         executor,
@@ -205,6 +230,7 @@ def _make_context(
         given=given,
         linked=linked,
         compiled=compiled,
+        rocm=choose_rocm_for(places, needed=Kind.HIP in kinds),
     )
     return context if launcher is None else _launching(context, launcher)
 
@@ -229,21 +255,18 @@ def _launching(context: BuildContext, launcher: Launcher) -> BuildContext:
     from mlir_offload.driver.launcher import LaunchedSteps, step_program
 
     program = step_program(launcher, context.workspace)
-    return replace(context, launched=LaunchedSteps(launcher, program, context.llvm, context.cuda))
+    tools = (context.releases, context.cuda, context.rocm)
+    return replace(context, launched=LaunchedSteps(launcher, program, *tools))
 
 
-def _check_consumer(options: CompileOptions, major: int) -> None:
-    """Refuse a release that links other than the one that lowers."""
-    if options.for_clang and not options.is_for_any_clang and int(options.for_clang) != major:
-        msg = f"--for-clang={options.for_clang}: this call compiles with LLVM {major}, for itself"
-        hint = f"choose the release with --llvm={options.for_clang}, or use --for-clang=any with -c"
-        raise CompatibilityError(msg, hint=hint)
-
-
-def _check_archs(targets: Sequence[Target], major: int, cuda: CudaToolkit | None) -> None:
+def _check_archs(targets: Sequence[Target], releases: Releases, cuda: CudaToolkit | None) -> None:
     """Refuse what LLVM or ptxas does not know before any work is done."""
+    from mlir_offload.offload.amdgpu_processor import check_processor
     from mlir_offload.toolchain.ptx import ptx_isa_for
 
     for target in targets:
         if target.kind is Kind.CUDA:
-            ptx_isa_for(target.arch, major, cuda)
+            for major in {releases.mlir.version.major, releases.consumer}:
+                ptx_isa_for(target.arch, major, cuda)
+        elif target.kind is Kind.HIP:
+            check_processor(target.arch, releases.consumer)

@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mlir_offload.driver.compile_commands import CompileEntry, mlir_entry, render_entries
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.dependencies import (
     STANDARD_STREAM,
@@ -16,16 +16,19 @@ from mlir_offload.driver.dependencies import (
     plan_depfiles,
 )
 from mlir_offload.driver.depfile import DepfileRequest
-from mlir_offload.driver.inputs import final_outputs
+from mlir_offload.driver.inputs import all_outputs
 from mlir_offload.driver.options import CUDA_SUFFIX, MLIR_SUFFIXES, CompileOptions
 from mlir_offload.driver.workspace import check_output, publish
 from mlir_offload.toolchain.errors import MlirOffloadError
+
+if TYPE_CHECKING:
+    from mlir_offload.driver.compile_commands import CompileEntry
 
 
 def check_outputs(options: CompileOptions) -> None:
     """Raise InputOutputError where a file that the build is to write cannot be written."""
     named = [path for path in (options.compile_commands, options.manifest) if path]
-    for output in (*final_outputs(options), *depfile_places(options), *named):
+    for output in (*all_outputs(options), *depfile_places(options), *named):
         check_output(output)
 
 
@@ -42,7 +45,7 @@ def withdrawn_on_failure(options: CompileOptions) -> Iterator[None]:
         yield
     except MlirOffloadError:
         if not options.dry_run:
-            for output in final_outputs(options):
+            for output in all_outputs(options):
                 _withdraw(output)
         raise
 
@@ -58,6 +61,8 @@ def write_compile_commands(context: BuildContext) -> None:
     options = context.options
     if options.compile_commands is None or options.dry_run:
         return
+    from mlir_offload.driver.compile_commands import render_entries
+
     alone = replace(context, options=replace(options, depfile=DepfileRequest()))
     entries = [
         _compile_entry(alone, source, output) for output, source in compiled_objects(options)
@@ -68,6 +73,8 @@ def write_compile_commands(context: BuildContext) -> None:
 
 
 def _compile_entry(context: BuildContext, source: Path, output: Path) -> CompileEntry:
+    from mlir_offload.driver.compile_commands import CompileEntry, mlir_entry
+
     if source.suffix in MLIR_SUFFIXES:
         return mlir_entry(context.options, source, output)
     if source.suffix == CUDA_SUFFIX:

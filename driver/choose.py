@@ -15,12 +15,12 @@ from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.llvm_tools import Role
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.search import SearchPlaces, find_cuda, find_llvm, search_places
-from mlir_offload.toolchain.target import Target, parse_offload_arch
+from mlir_offload.toolchain.target import HOST, Target, parse_offload_arch
 
 if TYPE_CHECKING:
     from mlir_offload.toolchain.cuda import CudaToolkit
+    from mlir_offload.toolchain.rocm import RocmInstallation
 
-_HOST = "host"
 _NATIVE = "native"
 # The end of the year 9999: what clang takes.
 _LAST_SECOND = 253402300799
@@ -33,20 +33,31 @@ _DECIDING = (
     "CUDA_PATH",
     "C_INCLUDE_PATH",
     "LIBRARY_PATH",
+    "MLIR_OFFLOAD_FOR_CLANG",
     "MLIR_OFFLOAD_LLVM",
     "ROCM_PATH",
     "SOURCE_DATE_EPOCH",
 )
 
 
-def places_for(llvm: str = "", cuda_path: str = "", rocm_path: str = "") -> SearchPlaces:
+def places_for(
+    llvm: str = "", cuda_path: str = "", rocm_path: str = "", *, for_clang: str = ""
+) -> SearchPlaces:
     """Return where to look: options first, then the environment, which is read here only."""
-    return search_places(os.environ, sys.path, llvm=llvm, cuda_path=cuda_path, rocm_path=rocm_path)
+    return search_places(
+        os.environ,
+        sys.path,
+        llvm=llvm,
+        for_clang=for_clang,
+        cuda_path=cuda_path,
+        rocm_path=rocm_path,
+    )
 
 
 def places_of(options: CompileOptions) -> SearchPlaces:
     """Return where to look for what this command line asks for."""
-    return places_for(options.llvm, options.cuda_path, options.rocm_path)
+    consumer = "" if options.is_for_any_clang else options.for_clang
+    return places_for(options.llvm, options.cuda_path, options.rocm_path, for_clang=consumer)
 
 
 def choose_source_time() -> int:
@@ -116,6 +127,20 @@ def choose_toolkit_for(
         return None
 
 
+def choose_rocm_for(places: SearchPlaces, *, needed: bool) -> RocmInstallation | None:
+    """Return the ROCm installation, None where there is none: not every program needs its libraries.
+
+    Raises ToolchainError where the user named one that is not there.
+    """
+    if not needed:
+        return None
+    from mlir_offload.toolchain.rocm import choose_rocm
+    from mlir_offload.toolchain.search import find_rocm
+
+    found = find_rocm(places)
+    return choose_rocm(found, places.rocm) if found or places.rocm else None
+
+
 def choose_targets(names: Sequence[str]) -> tuple[Target, ...]:
     """Return the targets that `--offload-arch=` names; the GPU here, else the CPU, if it does not.
 
@@ -138,7 +163,7 @@ def _default_archs() -> tuple[str, ...]:
         show_note(f"compiling for the GPU of this machine (--offload-arch={','.join(gpus)})")
         return gpus
     show_note("no GPU found; compiling for the CPU (--offload-arch=host)")
-    return (_HOST,)
+    return (HOST,)
 
 
 def _gpus() -> tuple[str, ...]:
@@ -151,5 +176,6 @@ def _native_archs() -> tuple[str, ...]:
     gpus = _gpus()
     if not gpus:
         msg = "--offload-arch=native: this machine has no GPU that its driver can use"
-        raise ToolchainError(msg, hint="name the architecture (sm_90), or use --offload-arch=host")
+        hint = "name the architecture (sm_90, gfx90a), or use --offload-arch=host"
+        raise ToolchainError(msg, hint=hint)
     return gpus

@@ -8,14 +8,18 @@ from pathlib import Path
 
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.dependencies import clang_depfile_arguments
-from mlir_offload.driver.device import DeviceModule, compile_device, kernel_options
+from mlir_offload.driver.device import DeviceModule, compile_device
+from mlir_offload.driver.device_image import kernel_options, sanitize_option
 from mlir_offload.driver.normalize import normalized
+from mlir_offload.driver.older import not_taken, older_text
 from mlir_offload.driver.options import CUDA_SUFFIX, MLIR_SUFFIXES, Mode
 from mlir_offload.driver.parallel import beside, in_parallel
+from mlir_offload.driver.served import served_modules
 from mlir_offload.driver.split_file import ModuleFile, SplitFiles, load_split_files
 from mlir_offload.offload.llvm_ir import assemble_command, is_written_in_process
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
 from mlir_offload.toolchain.process import Command, Completed
+from mlir_offload.translate.device_form import forms_of
 from mlir_offload.translate.diagnostics import condense
 from mlir_offload.translate.host import check_host
 from mlir_offload.translate.lower import (
@@ -71,32 +75,58 @@ def finish_object(
     Bitcode is what the consumer reads: written in process if llvmlite has its LLVM, else by its clang.
     """
     mode = context.options.mode
+    has_two = context.host_reader < context.mlir.version.major
     in_process = mode is Mode.LLVM_BITCODE and is_written_in_process(context.consumer)
-    if mode is Mode.LLVM_TEXT or in_process:
+    if (mode is Mode.LLVM_TEXT or in_process) and not has_two:
         _annotate(context, source, split, device, host, output)
         return
     # clang reads the text as fast as bitcode, and writing bitcode first would cost more.
     annotated = host.with_name("host.annotated.ll")
     _annotate(context, source, split, device, host, annotated)
-    if mode is Mode.LLVM_BITCODE:
-        context.executor.tool(assemble_command(context.llvm, annotated, output), output)
+    annotated = older_text(context, annotated, context.host_reader, str(source))
+    if mode is Mode.LLVM_TEXT:
+        context.executor.place(annotated, output)
+    elif mode is Mode.LLVM_BITCODE:
+        command = assemble_command(context.llvm, annotated, output)
+        context.executor.tool(command, output, diagnose=partial(not_taken, context))
     else:
+        _make_linkable(context, source, annotated, device, output)
+
+
+def _make_linkable(
+    context: BuildContext,
+    source: Path,
+    annotated: Path,
+    device: tuple[DeviceModule, ...],
+    output: Path,
+) -> None:
+    is_final = context.options.makes_final_objects and device
+    if not is_final or context.options.mode is Mode.ASSEMBLY:
         _make_object(context, annotated, output)
+        return
+    from mlir_offload.driver.final_object import make_final
+
+    made = annotated.with_name("host.o")
+    _make_object(context, annotated, made)
+    make_final(context, source, made, device, output)
 
 
 def make_images(
     context: BuildContext, source: Path, modules: Sequence[ModuleFile]
 ) -> tuple[DeviceModule, ...]:
     """Compile every device module for every target, under the launcher where there is one."""
+    served = served_modules(context, source, modules)
     if context.launched is None:
-        return compile_device(context, source, modules)
+        return compile_device(context, source, served)
     from mlir_offload.driver.launched_step import launch_device
 
-    return launch_device(context, context.launched, source, modules)
+    return launch_device(context, context.launched, source, served)
 
 
 def _make_object(context: BuildContext, annotated: Path, output: Path) -> None:
-    compile_here = partial(context.executor.tool, host_command(context, annotated, output), output)
+    command = host_command(context, annotated, output)
+    diagnose = partial(not_taken, context)
+    compile_here = partial(context.executor.tool, command, output, diagnose=diagnose)
     if context.launched is None or context.options.mode is Mode.ASSEMBLY:
         compile_here()
         return
@@ -105,12 +135,29 @@ def _make_object(context: BuildContext, annotated: Path, output: Path) -> None:
     launch_object(context, context.launched, annotated, output, compile_here)
 
 
-def split_source(context: BuildContext, source: Path, directory: Path) -> SplitFiles:
-    """Split a normalised program into its host module and its device modules."""
+def split_source(
+    context: BuildContext, source: Path, directory: Path, forms: Sequence[str] = ()
+) -> SplitFiles:
+    """Split a normalised program into its host module and its device modules.
+
+    Without forms those are in the forms for the targets.
+    """
     parts = directory / "split"
-    program = ("--from", source, "--unit-id", source.name, "--llvm", str(context.consumer))
+    program = (
+        "--from",
+        source,
+        "--unit-id",
+        source.name,
+        "--llvm",
+        str(context.mlir.version.major),
+    )
     maps = [f"--prefix-map={prefix}" for prefix in context.options.prefix_maps]
-    arguments: list[str | Path] = [normalized(directory), *program, *maps, "-o", parts]
+    wanted = forms or [form.name for form in forms_of(context.targets)]
+    named = [f"--form={form}" for form in wanted]
+    rdc = ("--rdc",) if context.options.gpu_rdc else ()
+    fast = ("--fast-math",) if context.options.device_flags.fast_math else ()
+    chosen = (*maps, *named, *fast, *rdc)
+    arguments: list[str | Path] = [normalized(directory), *program, *chosen, "-o", parts]
     context.executor.step("split", arguments, decides=True)
     return load_split_files(parts)
 
@@ -127,7 +174,7 @@ def make_host_ir(context: BuildContext, source: Path, split: SplitFiles, directo
 
 def lower_host(context: BuildContext, source: Path, split: SplitFiles, directory: Path) -> Path:
     """Lower the host module to LLVM IR, in a file of the directory."""
-    executor, llvm = context.executor, context.llvm
+    executor, llvm = context.executor, context.mlir
     low, text = directory / "host.low.mlir", directory / "host.ll"
     command = host_pipeline_command(
         llvm, split.host, low, uses_async=split.uses_async, debug=context.options.debug
@@ -164,11 +211,18 @@ def _annotate(
         binary = host.with_name("images.offload")
         named = [image.argument for image in images]
         executor.step("package", (*named, "--for-clang", release, "-o", binary))
-        kinds = dict.fromkeys(image.target.kind for image in images)
-        arguments += ["--binary", binary, *(f"--kind={kind}" for kind in kinds)]
+        arguments += ["--binary", binary]
+    kinds = dict.fromkeys(target.kind for target in context.targets)
+    arguments += [f"--kind={kind}" for kind in kinds]
+    kernels: dict[str, None] = {}
     for module in device:
-        arguments += ["--device", module.ir, *kernel_options(module.module)]
+        arguments += ["--device", module.ir]
+        kernels |= dict.fromkeys(kernel_options(module.module))
+    arguments += kernels
     arguments += [f"--declared={kernel}" for kernel in split.declared]
+    if split.interface is not None:
+        arguments += ["--interface", split.interface]
+    arguments += sanitize_option(context)
     executor.step(
         "annotate",
         (host, *arguments, "--location", source, "--for-clang", release, "-o", output),
@@ -187,6 +241,7 @@ def host_command(context: BuildContext, source: Path, output: Path, *extra: str)
         f"-O{options.opt_level}",
         *(("-g",) if options.debug else ()),
         *(("-fPIC",) if options.pic or options.shared else ()),
+        *((options.sanitizer.flag,) if options.sanitizer else ()),
         # The triple and layout that mlir-translate leaves out are this clang's own.
         *(("-Wno-override-module",) if source.suffix in {".ll", ".bc"} else ()),
     )

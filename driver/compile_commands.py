@@ -14,7 +14,7 @@ from mlir_offload.driver.options import CompileOptions, Mode, as_operand
 _PROGRAM = "mlir-offload"
 # What does not tell how a file is compiled: outputs, the link, what is shown.
 _LEFT_OUT = re.compile(
-    r"-(?:o|M[A-Z]+|L|l|Wl,|shared|static|pthread|rdynamic|s|j|v|###|ftime-report|save-temps=?|-manifest=)"
+    r"-(?:o|M[A-Z]+|L|l|Wl,|shared|static|pthread|rdynamic|s|j|v|###|ftime-report|save-temps=?|-manifest=|-emit-header=)"
 )
 
 

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 
 from mlir_offload.driver.option_table import OptionRow, Verb, is_joined, load_verbs
+from mlir_offload.offload.amdgpu_processor import known_processors
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.tables import load_table
 
@@ -201,7 +202,9 @@ def _quoted(words: Iterable[str]) -> str:
 def _archs() -> tuple[str, ...]:
     """Return the architectures that some release of LLVM compiles for, and the two words."""
     rows = load_table("mlir_offload.toolchain", "nvptx")["llvm"]
-    return ("host", "native", *dict.fromkeys(arch for row in rows for arch in row.get("arch", ())))
+    nvidia = dict.fromkeys(arch for row in rows for arch in row.get("arch", ()))
+    newest = max(map(int, _releases()))
+    return ("host", "native", *nvidia, *known_processors(newest))
 
 
 def _releases() -> tuple[str, ...]:

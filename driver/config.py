@@ -55,7 +55,7 @@ class Setting:
 SETTINGS = (
     Setting("offload-arch", "--offload-arch=", tuple, "the GPU of this machine, else host", ("MLIR_OFFLOAD_ARCH",)),
     Setting("device-code", "--device-code=", str, "auto", choices=("auto", "bitcode", "object")),
-    Setting("for-clang", "--for-clang=", str, "the release that compiles"),
+    Setting("for-clang", "--for-clang=", str, "the release that lowers", ("MLIR_OFFLOAD_FOR_CLANG",), is_read_elsewhere=True),
     Setting("llvm", "--llvm=", str, "the newest complete release", ("MLIR_OFFLOAD_LLVM",), is_path=True, is_read_elsewhere=True),
     Setting("cuda-path", "--cuda-path=", str, "the newest toolkit found", ("CUDA_PATH", "CUDA_HOME"), is_path=True, is_read_elsewhere=True),
     Setting("rocm-path", "--rocm-path=", str, "found", ("ROCM_PATH",), is_path=True, is_read_elsewhere=True),

@@ -18,7 +18,9 @@ _CONFIG, _NO_CONFIG, _PRINT = "--config=", "--no-config", "--print-config"
 _ACTIONS = ("--version", "--help", "-h", "--completion=", "--cmake-dir", "--pkg-config-dir")
 # What the compiler itself takes, and the verb that compiles.
 _COMPILING = frozenset({"", "run"})
-_VERBS = frozenset({"build", "extract", "inspect", "package", "run", "step", "toolchains"})
+_VERBS = frozenset(
+    ("build", "bundle", "extract", "inspect", "link", "package", "run", "step", "toolchains")
+)
 
 
 def configured(

@@ -9,15 +9,17 @@ from mlir_offload.driver.dependencies import DependencyLog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from concurrent.futures import Future
     from pathlib import Path
 
     from mlir_offload.driver.execute import Executor
     from mlir_offload.driver.launcher import LaunchedSteps
     from mlir_offload.driver.options import CompileOptions
+    from mlir_offload.driver.parallel import Task
+    from mlir_offload.driver.releases import Releases
     from mlir_offload.offload.objects import ObjectContents
     from mlir_offload.toolchain.cuda import CudaToolkit
     from mlir_offload.toolchain.llvm import LlvmToolchain
+    from mlir_offload.toolchain.rocm import RocmInstallation
     from mlir_offload.toolchain.target import Kind, Target
 
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 class BuildContext:
     """The decisions that hold for every input of one call.
 
-    `search_path` is PATH as the user has it; `source_time` what is written for a time; `given` is what
+    `releases` is who lowers, compiles and links; `search_path` is PATH as the user has it; `source_time` what is written for a time; `given` is what
     the objects and libraries of a link hold, `linked` what shared libraries do, which had their
     device link; `compiled` tells the file that each source is compiled to; `pending` what was
     started early, by the file that it makes; `dependencies` which further files were read for a
@@ -33,7 +35,7 @@ class BuildContext:
     """
 
     options: CompileOptions
-    llvm: LlvmToolchain
+    releases: Releases
     cuda: CudaToolkit | None
     targets: tuple[Target, ...]
     executor: Executor
@@ -43,19 +45,36 @@ class BuildContext:
     given: tuple[ObjectContents, ...] = ()
     linked: tuple[ObjectContents, ...] = ()
     compiled: Mapping[Path, Path] = field(default_factory=dict)
-    pending: dict[Path, Future[None]] = field(default_factory=dict)
+    pending: dict[Path, Task[None]] = field(default_factory=dict)
     launched: LaunchedSteps | None = None
+    rocm: RocmInstallation | None = None
     dependencies: DependencyLog = field(default_factory=DependencyLog)
+    libdevice: Path | None = None
+
+    @property
+    def llvm(self) -> LlvmToolchain:
+        """Return the LLVM whose clang compiles here, and links."""
+        return self.releases.llvm
+
+    @property
+    def mlir(self) -> LlvmToolchain:
+        """Return the LLVM that lowers MLIR."""
+        return self.releases.mlir
 
     @property
     def consumer(self) -> int:
-        """Return the LLVM release that reads what is written: its major number."""
-        return self.llvm.version.major
+        """Return the LLVM release that links what is written: its major number."""
+        return self.releases.consumer
+
+    @property
+    def host_reader(self) -> int:
+        """Return the LLVM release that reads the IR of host code: the user's, or the clang here."""
+        return self.consumer if self.options.emit_llvm else self.llvm.version.major
 
     @property
     def for_clang(self) -> str:
         """Return who links what is written, as `--for-clang=` of a step spells it."""
-        return self.options.for_clang or str(self.consumer)
+        return self.options.for_clang if self.options.is_for_any_clang else str(self.consumer)
 
     def targets_of(self, kind: Kind) -> tuple[Target, ...]:
         """Return the targets of one offload kind."""

@@ -38,7 +38,8 @@ def cuda_cpp_command(context: BuildContext, source: Path, output: Path) -> Comma
         raise UsageError(msg, hint=hint, location=str(source))
     argv = (
         *(str(context.llvm.tool("clang")), "-c", f"-O{options.opt_level}"),
-        *("-fgpu-rdc", "--offload-new-driver", "-Wno-unknown-cuda-version", *archs),
+        *("-fno-gpu-rdc" if options.makes_final_objects else "-fgpu-rdc", "--offload-new-driver"),
+        *("-Wno-unknown-cuda-version", *archs),
         *((f"--cuda-path={cuda.root}",) if cuda else ()),
         *(("-foffload-lto",) if options.device_code is DeviceCode.BITCODE else ()),
         *(("-g",) if options.debug else ()),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mlir_offload.driver.depfile import quote_for_make, read_prerequisites
 from mlir_offload.driver.inputs import final_outputs, sources
-from mlir_offload.driver.options import CUDA_SUFFIX, CompileOptions, Mode
+from mlir_offload.driver.options import CUDA_SUFFIX, MLIR_SUFFIXES, CompileOptions, Mode
 
 # What clang preprocesses, and writes a dependency file for.
 _PREPROCESSED = frozenset({".c", ".cc", ".cpp", ".cxx", CUDA_SUFFIX})
@@ -62,7 +62,10 @@ def plan_depfiles(options: CompileOptions) -> tuple[PlannedDepfile, ...]:
     if not request.is_wanted or not compiled:
         return ()
     rules: list[tuple[Path, tuple[Path, ...]]]
-    rules = [(output, (source,)) for output, source in compiled_objects(options)]
+    if options.mode is Mode.HEADER:
+        rules = [(output, compiled) for output in final_outputs(options)]
+    else:
+        rules = [(output, (source,)) for output, source in compiled_objects(options)]
     if options.mode is Mode.LINK and options.output is not None:
         rules = [(options.output, compiled)]
     if request.file:
@@ -83,7 +86,11 @@ def compiled_objects(options: CompileOptions) -> tuple[tuple[Path, Path], ...]:
 def _planned(
     options: CompileOptions, file: str, targets: Iterable[Path], of: tuple[Path, ...]
 ) -> PlannedDepfile:
-    named = options.depfile.targets or tuple(quote_for_make(str(target)) for target in targets)
+    made = [*targets]
+    # What includes the header depends on it: a rule that makes both would be a circle.
+    if options.header is not None and all(path.suffix in MLIR_SUFFIXES for path in of):
+        made.append(options.header)
+    named = options.depfile.targets or tuple(map(quote_for_make, dict.fromkeys(map(str, made))))
     return PlannedDepfile(file, named, of)
 
 

@@ -92,7 +92,7 @@ class Executor:
         # The linker wrapper leaves files in TMPDIR when it fails: they go with the workspace.
         private = replace(
             command,
-            environment=(*command.environment, ("TMPDIR", str(self.temporary))),
+            environment=(*command.environment, ("TMPDIR", str(self.temporary.absolute()))),
             inherited=self.slots.inherited if command.shares_jobs else (),
         )
         self.programs.add(command.argv[0])

@@ -9,7 +9,8 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from mlir_offload.toolchain.errors import UsageError
-from mlir_offload.toolchain.skew_rule import Rule, RuleSeverity, load_rules
+from mlir_offload.toolchain.identity import Severity
+from mlir_offload.toolchain.skew_rule import Rule, load_rules
 
 _WIDTH = 80
 _PLACE = re.compile(r"\{(\w+)\}")
@@ -20,6 +21,8 @@ _HEADINGS = {
     "NV": "NVIDIA",
     "AM": "AMD",
     "OF": "Containers, entries, runtimes",
+    "TOOL": "Tools",
+    "ENV": "The machine",
 }
 _PAGE = """\
 # Rules
@@ -38,7 +41,7 @@ def explain(names: Sequence[str]) -> int:
     """Print the rules of these names, or a list of all. Raises UsageError for a name that is none."""
     rules = load_rules()
     if not names:
-        lines = (f"{rule.name}  {rule.severity:7}  {rule.title}" for rule in rules.values())
+        lines = (f"{rule.name:7}  {rule.severity:7}  {rule.title}" for rule in rules.values())
         sys.stdout.write("\n".join(lines) + "\n")
         return 0
     found = [_rule(name) for name in names]
@@ -51,7 +54,7 @@ def render_rules() -> str:
     parts = [_PAGE]
     heading = ""
     for rule in load_rules().values():
-        title = _HEADINGS.get(rule.name.rstrip("0123456789"), "Tools")
+        title = _HEADINGS[rule.name.rstrip("0123456789")]
         if title != heading:
             parts.append(f"## {title}\n")
             heading = title
@@ -90,7 +93,7 @@ def _explained(rule: Rule) -> str:
 
 
 def _section(rule: Rule) -> Iterator[str]:
-    severity = f"**{rule.severity}**" if rule.severity is RuleSeverity.ERROR else rule.severity
+    severity = f"**{rule.severity}**" if rule.severity is Severity.ERROR else rule.severity
     yield f"### {rule.name}: {rule.title}\n"
     yield f"{severity}: {_escaped(generic(rule.message))}\n"
     yield f"{_escaped(rule.reason)}\n"

@@ -12,14 +12,13 @@ import re
 import struct
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlir_offload.driver.memo import Memo
+from mlir_offload.driver.tool_watch import LIBRARY_PLACES, FileIdentity, file_stamp
 from mlir_offload.offload.elf import ElfFile, read_elf
 from mlir_offload.toolchain.byte_view import CHUNK_BYTES, open_view
 from mlir_offload.toolchain.errors import (
-    CompatibilityError,
     InputOutputError,
     ToolchainError,
     VerificationError,
@@ -27,14 +26,6 @@ from mlir_offload.toolchain.errors import (
 
 # Of the C library and of compression code no result depends.
 _OWN_LIBRARY = re.compile(r"lib(?:LLVM|MLIR|clang|lld|LTO|Polly)")
-_LIBRARY_PLACES = (
-    "/lib/x86_64-linux-gnu",
-    "/usr/lib/x86_64-linux-gnu",
-    "/usr/local/lib",
-    "/lib64",
-    "/usr/lib64",
-    "/usr/lib",
-)
 _NOTE = struct.Struct("<III")
 _BUILD_ID = 3
 _SHORTEST_ID_BYTES = 8
@@ -42,50 +33,6 @@ _DYNAMIC = struct.Struct("<qQ")
 _NEEDED, _RPATH, _RUNPATH = 1, 15, 29
 # A file that has just been written may be written again within the same tick of its clock.
 _SETTLED_NS = 2_000_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class FileIdentity:
-    """A file of a toolchain, by its name and its content; `path` is where it lies here."""
-
-    name: str
-    content: str
-    path: Path | None = field(default=None, compare=False)
-
-
-@dataclass(slots=True)
-class ToolWatch:
-    """The files of tools as they were when they were found."""
-
-    _stamps: dict[Path, str] = field(default_factory=dict)
-
-    def add(self, files: Iterable[FileIdentity]) -> None:
-        """Remember these files as they are now."""
-        for file in files:
-            if file.path is not None and file.path not in self._stamps:
-                self._stamps[file.path] = _stamp_at(file.path)
-
-    def check(self) -> None:
-        """Raise CompatibilityError where a tool is not the file any more that was found."""
-        for path, stamp in self._stamps.items():
-            if _stamp_at(path) != stamp:
-                msg = f"{path} was replaced during the build"
-                hint = "run the build again: it compiles what the new tools take part in"
-                raise CompatibilityError(msg, hint=hint)
-
-
-def _stamp_at(path: Path) -> str:
-    try:
-        return _stamp(path.stat())
-    except OSError:
-        return ""
-
-
-def _stamp(status: os.stat_result) -> str:
-    """Return what differs when a file is another one, or was written."""
-    # The time of the last change of any kind cannot be set back, as that of the content can.
-    times = (status.st_mtime_ns, status.st_ctime_ns)
-    return "-".join(map(str, (status.st_dev, status.st_ino, status.st_size, *times)))
 
 
 def program_identities(
@@ -145,7 +92,7 @@ def _digest(path: Path, memo: Memo) -> str:
     """Return the SHA-256 of a file, remembered as long as the file is not touched."""
     try:
         status = path.stat()
-        stamp, subject = _stamp(status), f"sha256 {path.resolve()}"
+        stamp, subject = file_stamp(status), f"sha256 {path.resolve()}"
         known = memo.find(subject, stamp)
         if known is not None:
             return known
@@ -181,7 +128,7 @@ def _dynamic_entries(elf: ElfFile) -> Iterator[tuple[int, str]]:
 
 
 def _library(name: str, places: Sequence[Path], program: Path) -> Path:
-    for place in (*places, *map(Path, _LIBRARY_PLACES)):
+    for place in (*places, *map(Path, LIBRARY_PLACES)):
         if (place / name).is_file():
             return place / name
     msg = f"{program} needs {name}, which is in none of the usual places"

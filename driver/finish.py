@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from mlir_offload.driver.context import BuildContext
+from mlir_offload.driver.device_link import DeviceLink
 from mlir_offload.driver.members import (
     archive_command,
     link_items_of,
@@ -38,19 +39,11 @@ from mlir_offload.offload.duplicate import check_duplicates
 from mlir_offload.offload.objects import ObjectContents, read_member
 from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.errors import MlirOffloadError, VerificationError
-from mlir_offload.toolchain.process import Command, Completed, Environment, tool_failed
+from mlir_offload.toolchain.process import Command, Completed, tool_failed
 
 _DIRECTORY = "finish"
 # What a user hands to the device link holds for each device link.
 _DEVICE_OPTIONS = ("-Wl,--device-linker=", "-Wl,--device-compiler=")
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceLink:
-    """How device code is linked: arguments of clang, and the environment in which it finds tools."""
-
-    arguments: tuple[str, ...]
-    environment: Environment = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlir_offload.driver.byproduct import withdrawn_on_failure
-from mlir_offload.driver.choose import choose_toolkit_for, places_of
+from mlir_offload.driver.choose import choose_rocm_for, choose_toolkit_for, places_of
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.depfile import quote_for_make, render_rule
 from mlir_offload.driver.execute import Executor
 from mlir_offload.driver.options import CompileOptions, parse_arguments
+from mlir_offload.driver.releases import BUILD_ROLES, choose_releases
 from mlir_offload.driver.report import show
+from mlir_offload.driver.tool_watch import ToolWatch
 from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for
 from mlir_offload.driver.workspace import check_output, open_workspace, publish
 from mlir_offload.toolchain.errors import CompatibilityError, InputOutputError, UsageError
-from mlir_offload.toolchain.llvm import choose_llvm, llvm_probe
 from mlir_offload.toolchain.process import Runner
-from mlir_offload.toolchain.search import find_llvm
 from mlir_offload.toolchain.target import Kind, parse_offload_arch
 
 _KERNEL, _NEEDS, _IDENTITY, _TIME = "--kernel=", "--needs=", "--toolchain-id=", "--time="
@@ -80,9 +80,11 @@ def _run(arguments: Sequence[str], runner: Runner, work: Callable[[_Step, Path],
     check_output(options.output)
     with withdrawn_on_failure(options), open_workspace() as workspace:
         source = _copy(options.inputs[0], workspace)
-        step = _Step(_make_context(options, given, workspace, runner), source, given)
+        tools = ToolWatch()
+        step = _Step(_make_context(options, given, workspace, runner, tools), source, given)
         made = workspace / "output"
-        work(step, made)
+        with tools.unchanged():
+            work(step, made)
         _write_depfile(step)
         publish(made, options.output)
     return 0
@@ -132,24 +134,33 @@ def _copy(source: Path, workspace: Path) -> Path:
 
 
 def _make_context(
-    options: CompileOptions, given: _StepOptions, workspace: Path, runner: Runner
+    options: CompileOptions,
+    given: _StepOptions,
+    workspace: Path,
+    runner: Runner,
+    tools: ToolWatch,
 ) -> BuildContext:
     """Find the tools. Raises CompatibilityError where they are not those that were asked for."""
     runner = RememberingRunner(runner)
     places = places_of(options)
-    llvm = choose_llvm(find_llvm(places), places.llvm, llvm_probe(runner))
+    releases = choose_releases(options, places, runner, roles=BUILD_ROLES)
     targets = tuple(parse_offload_arch(name) for name in options.offload_archs)
-    needs_cuda = any(target.kind is Kind.CUDA for target in targets)
-    cuda = choose_toolkit_for(options, places, runner, needed=needs_cuda)
+    kinds = {target.kind for target in targets}
+    cuda = choose_toolkit_for(options, places, runner, needed=Kind.CUDA in kinds)
+    rocm = choose_rocm_for(places, needed=Kind.HIP in kinds)
     kind = targets[0].kind if targets else None
-    found = str(identify_for(kind, llvm, cuda))
+    identity = identify_for(kind, releases, cuda, rocm)
+    tools.add(identity.files)
+    found = str(identity)
     if given.toolchain_id and found != given.toolchain_id:
         msg = f"the tools here are not those of the build: {found}, not {given.toolchain_id}"
         hint = "install the same packages; 'mlir-offload --toolchain-id -v' lists what is there"
         raise CompatibilityError(msg, hint=hint)
     executor = Executor(runner, show, workspace)
     time = given.source_time
-    return BuildContext(options, llvm, cuda, targets, executor, workspace, "", source_time=time)
+    return BuildContext(
+        options, releases, cuda, targets, executor, workspace, "", source_time=time, rocm=rocm
+    )
 
 
 # Each step loads what it needs only: a miss pays for it.

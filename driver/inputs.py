@@ -15,17 +15,22 @@ from mlir_offload.driver.options import (
     CompileOptions,
     Mode,
 )
+from mlir_offload.driver.report import show_note
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
+from mlir_offload.translate.target_attribute import chips_in_source
 
 if TYPE_CHECKING:
     from mlir_offload.offload.objects import ObjectContents
 
+# What is written in C++, and needs its library.
+CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx", CUDA_SUFFIX})
 _OUTPUT_SUFFIX = {
     Mode.LINK: ".o",
     Mode.OBJECT: ".o",
     Mode.ASSEMBLY: ".s",
     Mode.LLVM_TEXT: ".ll",
     Mode.LLVM_BITCODE: ".bc",
+    Mode.HEADER: ".h",
 }
 
 
@@ -47,13 +52,33 @@ def has_device_code(options: CompileOptions) -> bool:
     return any(path.suffix in MLIR_SUFFIXES | {CUDA_SUFFIX} for path in options.inputs)
 
 
+def attached_archs(options: CompileOptions) -> tuple[str, ...]:
+    """Return the GPUs that programs, as text, attach to their modules; the command line names none."""
+    archs: dict[str, None] = {}
+    for path in options.inputs:
+        if path.suffix in MLIR_SUFFIXES:
+            archs |= dict.fromkeys(chips_in_source(path.read_bytes()))
+    if archs:
+        show_note(f"compiling for what is attached: --offload-arch={','.join(archs)}")
+    return tuple(archs)
+
+
 def sources(options: CompileOptions) -> tuple[Path, ...]:
     """Return the inputs that are compiled; the others go to the linker as they are."""
     return tuple(path for path in options.inputs if not _is_linked(path))
 
 
+def all_outputs(options: CompileOptions) -> tuple[Path, ...]:
+    """Return the files that the user gets, the header beside an object or program included."""
+    outputs = final_outputs(options)
+    header = () if options.header is None else (options.header,)
+    return outputs if options.mode is Mode.HEADER else (*outputs, *header)
+
+
 def final_outputs(options: CompileOptions) -> tuple[Path, ...]:
-    """Return the files that the user gets."""
+    """Return the files that the last stage makes, one for each source but in a link."""
+    if options.mode is Mode.HEADER and options.header is not None:
+        return (options.header,)
     if options.mode is Mode.LINK:
         return (options.output or Path("a.out"),)
     if options.output is not None:

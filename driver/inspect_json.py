@@ -9,6 +9,7 @@ from typing import Any
 
 from mlir_offload.driver import __version__
 from mlir_offload.offload.contents import Container, Entry, Image, Part, Problem, SourceModule
+from mlir_offload.offload.interface import InterfaceFunction
 from mlir_offload.offload.kernel import DeviceKernel, KernelParameter
 
 SCHEMA_VERSION = 1
@@ -48,6 +49,7 @@ def _part(part: Part) -> dict[str, Any]:
         "images": [_image(image) for image in part.images],
         "entries": [_entry(entry) for entry in part.entries],
         "modules": [_module(module) for module in part.modules],
+        "functions": [_function(function) for function in part.functions],
         "members": [_part(member) for member in part.members],
         "problems": list(_problems(part.problems)),
     }
@@ -139,6 +141,17 @@ def _entry(entry: Entry) -> dict[str, Any]:
             "last_llvm_release": entry.last_release,
         },
         "is_finished": entry.is_finished,
+    }
+
+
+def _function(function: InterfaceFunction) -> dict[str, Any]:
+    return {
+        "name": function.name,
+        "symbol": function.symbol,
+        "arguments": [
+            {"name": item.name, "type": item.type.spelling} for item in function.arguments
+        ],
+        "results": [item.spelling for item in function.results],
     }
 
 

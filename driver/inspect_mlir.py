@@ -24,7 +24,6 @@ from mlir_offload.translate.mlir_text import (
 )
 from mlir_offload.translate.split import split_program
 
-_NVGPU = b"nvgpu"
 _BLOCK_SIZE = re.compile(r"known_block_size = array<i32: (\d+), (\d+), (\d+)>")
 _FUNCTION_TYPE = "function_type = "
 _TARGETS = "targets = "
@@ -53,8 +52,8 @@ def with_modules(part: Part, path: Path, llvm: str, runner: Runner) -> Part:
 
 
 def _normalized(llvm: LlvmToolchain, path: Path, output: Path, runner: Runner) -> str:
-    uses_nvgpu = _NVGPU in check_source(path)
-    completed = runner.run(normalize_command(llvm, path, output, uses_nvgpu=uses_nvgpu))
+    content = check_source(path)
+    completed = runner.run(normalize_command(llvm, path, output, content=content))
     if completed.returncode:
         raise condense(completed, source=path)
     return output.read_text(encoding="utf-8", errors="surrogateescape")

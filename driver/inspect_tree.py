@@ -137,6 +137,10 @@ def _part(part: Part) -> Node:
     node.below += [_module(module) for module in part.modules]
     node.below += [_image(image) for image in part.images]
     node.below += list(_entries(part.entries))
+    node.below += [
+        Node(((_DIM, "function "), (_PLAIN, shown(function.signature))))
+        for function in part.functions
+    ]
     node.below += [_part(member) for member in part.members if _is_telling(member)]
     silent = sum(not _is_telling(member) for member in part.members)
     if silent:
@@ -147,7 +151,7 @@ def _part(part: Part) -> Node:
 
 
 def _is_telling(member: Part) -> bool:
-    return member.has_device_code or bool(member.problems)
+    return member.has_device_code or bool(member.functions or member.problems)
 
 
 def _image(image: Image) -> Node:

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from mlir_offload.driver.context import BuildContext
-from mlir_offload.driver.device import (
-    DeviceModule,
+from mlir_offload.driver.device import DeviceModule, compile_device, ordered_targets
+from mlir_offload.driver.device_image import (
     ImageFile,
-    compile_device,
+    as_made,
     image_file,
     is_bitcode,
     kernel_options,
-    ordered_targets,
 )
 from mlir_offload.driver.image_container import image_libraries
 from mlir_offload.driver.launcher import LaunchedSteps
@@ -24,12 +23,14 @@ from mlir_offload.driver.parallel import in_parallel
 from mlir_offload.driver.split_file import ModuleFile, SplitFiles
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError, VerificationError
 from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.translate.device_form import form_of
 from mlir_offload.translate.hermetic import hermetic_text
 
 T = TypeVar("T")
 # What a step runs, in another process.
 _PROGRAMS = {
     Kind.CUDA: ("mlir-opt", "mlir-translate", "clang"),
+    Kind.HIP: ("mlir-opt", "mlir-translate", "clang"),
     Kind.OPENMP: ("mlir-opt", "mlir-translate", "clang", "opt"),
 }
 
@@ -38,6 +39,11 @@ def launch_device(
     context: BuildContext, launched: LaunchedSteps, source: Path, modules: Sequence[ModuleFile]
 ) -> tuple[DeviceModule, ...]:
     """Compile every device module for every target, each pair by a step of its own."""
+    options = context.options
+    is_attached = any(module.module.targets for module in modules)
+    # A final object keeps PTX, which a step does not give back.
+    if is_attached or options.makes_final_objects or not options.device_flags.is_hermetic:
+        return compile_device(context, source, modules)
     tasks = [partial(_launch_module, context, launched, source, module) for module in modules]
     return _launch(
         lambda: tuple(in_parallel(tasks)),
@@ -77,7 +83,7 @@ def launch_object(
     """Compile the annotated host module to an object, which is all that `here` does."""
     options = context.options
     pic = ("-fPIC",) if options.pic or options.shared else ()
-    arguments = (f"-O{options.opt_level}", *_debug(context), *pic)
+    arguments = (f"-O{options.opt_level}", *_debug(context), *_sanitizer(context), *pic)
     command = launched.command("--object-step", source, output, arguments, None)
     _launch(partial(context.executor.tool, command, output), here, launched)
     context.executor.programs.add("clang")
@@ -108,10 +114,21 @@ def _launcher_failed(error: MlirOffloadError, launched: LaunchedSteps) -> ToolFa
 def _launch_module(
     context: BuildContext, launched: LaunchedSteps, source: Path, module: ModuleFile
 ) -> DeviceModule:
-    text = _hermetic_file(context, module.path)
     targets = ordered_targets(context, module)
+    files = dict.fromkeys(module.text_for(form_of(target)) for target in targets)
+    texts = {file: _hermetic_file(context, file) for file in files}
     images = in_parallel(
-        [partial(_launch_image, context, launched, module, text, target) for target in targets]
+        [
+            partial(
+                _launch_image,
+                context,
+                launched,
+                module,
+                texts[module.text_for(form_of(target))],
+                target,
+            )
+            for target in targets
+        ]
     )
     if not context.executor.dry_run:
         _note_libraries(context, source, images)
@@ -128,7 +145,10 @@ def _launch_image(
         f"--offload-arch={target}",
         f"-O{context.options.opt_level}",
         *_debug(context),
+        *_sanitizer(context),
         *_form(context, target),
+        *context.options.device_flags.arguments,
+        *(("-fgpu-rdc",) if context.options.gpu_rdc else ()),
         *kernel_options(module),
         *(f"--needs={need}" for need in sorted(module.module.needs)),
     )
@@ -136,15 +156,20 @@ def _launch_image(
     executor.tool(command, container)
     executor.programs.update(_PROGRAMS[target.kind])
     executor.step("unpack", (container, "--kernels", _kernel_heads(image), "-o", image.path))
-    return image
+    return as_made(image)
 
 
 def _note_libraries(context: BuildContext, source: Path, images: Sequence[ImageFile]) -> None:
     """Note the device libraries that are in the images, where they lie on this machine."""
-    library = context.cuda.libdevice if context.cuda else None
     names = {name for image in images for name in image_libraries(_container(image))}
-    if library is not None and library.name in names:
-        context.dependencies.add(source, library, is_system=True)
+    libdevice = context.cuda.libdevice if context.cuda else None
+    if libdevice is not None and libdevice.name in names:
+        context.dependencies.add(source, libdevice, is_system=True)
+    if context.rocm is None or context.rocm.bitcode is None:
+        return
+    for library in (context.rocm.bitcode / name for name in sorted(names)):
+        if library.is_file():
+            context.dependencies.add(source, library, is_system=True)
 
 
 def _container(image: ImageFile) -> Path:
@@ -156,8 +181,10 @@ def _kernel_heads(image: ImageFile) -> Path:
 
 
 def _form(context: BuildContext, target: Target) -> tuple[str, ...]:
-    if target.kind is not Kind.CUDA:
+    if target.kind is Kind.OPENMP:
         return ()
+    if target.kind is Kind.HIP:
+        return (f"--device-code={context.options.device_code.value}",)
     if is_bitcode(context):
         return (f"--device-code={DeviceCode.BITCODE.value}",)
     # The one time that is written, into line tables, must not be missed by a cache.
@@ -167,6 +194,10 @@ def _form(context: BuildContext, target: Target) -> tuple[str, ...]:
 
 def _debug(context: BuildContext) -> tuple[str, ...]:
     return ("-g",) if context.options.debug else ()
+
+
+def _sanitizer(context: BuildContext) -> tuple[str, ...]:
+    return (context.options.sanitizer.flag,) if context.options.sanitizer else ()
 
 
 def _hermetic_file(context: BuildContext, source: Path) -> Path:

@@ -17,8 +17,9 @@ from mlir_offload.toolchain.process import Command, Environment
 
 if TYPE_CHECKING:
     from mlir_offload.driver.options import CompileOptions
+    from mlir_offload.driver.releases import Releases
     from mlir_offload.toolchain.cuda import CudaToolkit
-    from mlir_offload.toolchain.llvm import LlvmToolchain
+    from mlir_offload.toolchain.rocm import RocmInstallation
     from mlir_offload.toolchain.target import Kind, Target
 
 LAUNCHER_VARIABLE = "MLIR_OFFLOAD_LAUNCHER"
@@ -145,8 +146,9 @@ class LaunchedSteps:
 
     launcher: Launcher
     program: tuple[str, ...]
-    llvm: LlvmToolchain
+    releases: Releases
     cuda: CudaToolkit | None
+    rocm: RocmInstallation | None = None
 
     def prepare(self, targets: Sequence[Target]) -> None:
         """Find out early what the tools are, which is known from then on."""
@@ -155,7 +157,7 @@ class LaunchedSteps:
 
     def identity(self, kind: Kind | None) -> str:
         """Return the identity of the tools for a kind of images; None is for host code."""
-        return str(identify_for(kind, self.llvm, self.cuda))
+        return str(identify_for(kind, self.releases, self.cuda, self.rocm))
 
     def command(
         self, step: str, source: Path, output: Path, arguments: Sequence[str], kind: Kind | None
@@ -164,8 +166,10 @@ class LaunchedSteps:
         identity = self.identity(kind)
         files = ("-x", "cpp-output", "-c", str(source), "-o", str(output))
         argv = (*self.program, step, *files, *arguments, f"--toolchain-id={identity}")
-        tools = [("MLIR_OFFLOAD_LLVM", str(self.llvm.tool("clang")))]
+        tools = list(self.releases.environment)
         if self.cuda is not None:
             tools.append(("CUDA_PATH", str(self.cuda.root)))
+        if self.rocm is not None:
+            tools.append(("ROCM_PATH", str(self.rocm.root)))
         cache = self.launcher.environment(identity, os.environ)
         return Command(argv, (*tools, *cache))

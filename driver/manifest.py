@@ -20,7 +20,7 @@ from mlir_offload.driver.byproduct import depfile_places
 from mlir_offload.driver.choose import build_environment
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.dependencies import read_dependencies
-from mlir_offload.driver.inputs import final_outputs
+from mlir_offload.driver.inputs import all_outputs
 from mlir_offload.driver.options import Mode
 from mlir_offload.driver.runtime import host_runtime
 from mlir_offload.driver.workspace import publish
@@ -62,7 +62,7 @@ def render_manifest(context: BuildContext) -> str:
         "_type": STATEMENT_TYPE,
         "subject": [
             _descriptor(Resource(str(path), path, "output"), digest)
-            for path in final_outputs(options)
+            for path in all_outputs(options)
         ],
         "predicateType": PREDICATE_TYPE,
         "predicate": {
@@ -104,6 +104,9 @@ def _internal_parameters(context: BuildContext) -> Mapping[str, Any]:
         ],
         "sourceTime": context.source_time,
     }
+    if not context.releases.is_one:
+        parameters["llvmThatLowers"] = str(context.mlir.version)
+        parameters["llvmThatLinks"] = str(context.consumer)
     if context.cuda:
         parameters["cuda"] = str(context.cuda.version)
     return parameters
@@ -133,24 +136,25 @@ def _libraries(context: BuildContext) -> Iterator[Resource]:
     kinds, cuda = host_runtime(context).kinds, context.cuda
     cudart = (cuda.cudart_static or cuda.cudart) if cuda and Kind.CUDA in kinds else None
     libomptarget = context.llvm.libomptarget if Kind.OPENMP in kinds else None
-    for path in (cudart, libomptarget):
+    libamdhip = context.rocm.runtime if context.rocm and Kind.HIP in kinds else None
+    for path in (cudart, libomptarget, libamdhip):
         if path is not None:
             yield Resource(path.name, path, "library", place=str(path))
 
 
 def _tools(context: BuildContext) -> Iterator[Resource]:
     """Yield the programs that ran, with those that they run, and the code of LLVM's."""
-    version = str(context.llvm.version)
-    names = {Path(program).name for program in context.executor.programs}
-    for name in ("clang-linker-wrapper", "ld.lld"):
-        if context.llvm.has(name):
-            names.add(name)
-    for name, path in context.llvm.tools:
-        if name in names:
-            yield _tool(name, path, version)
-    for pattern in _LLVM_LIBRARIES:
-        for path in sorted((context.llvm.prefix / "lib").glob(pattern)):
-            yield _tool(path.name, path.resolve(), version)
+    programs = context.executor.programs
+    for llvm in dict.fromkeys((context.llvm, context.mlir)):
+        version = str(llvm.version)
+        for name, path in llvm.tools:
+            is_run_by_clang = name in {"clang-linker-wrapper", "ld.lld"} and llvm == context.llvm
+            # Steps under a launcher tell the names of what they run only.
+            if is_run_by_clang or not programs.isdisjoint((str(path), name)):
+                yield _tool(name, path, version)
+        for pattern in _LLVM_LIBRARIES:
+            for path in sorted((llvm.prefix / "lib").glob(pattern)):
+                yield _tool(path.name, path.resolve(), version)
     if context.cuda:
         for tool in (context.cuda.ptxas, context.cuda.nvlink, context.cuda.fatbinary):
             if tool is not None:

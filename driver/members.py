@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from mlir_offload.driver.link_line import parse_link_line
@@ -40,6 +40,11 @@ def write_members(library: Path, directory: Path) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(member_content(member).whole())
             paths.append(path)
+    write_member_list(paths, directory)
+
+
+def write_member_list(paths: Iterable[Path], directory: Path) -> None:
+    """Write the list of files that `archive_command` makes a library of."""
     # llvm-ar reads quoted words, in which a backslash escapes.
     quoted = (str(path).replace("\\", "\\\\").replace('"', '\\"') for path in paths)
     text = "".join(f'"{path}"\n' for path in quoted)
@@ -47,7 +52,7 @@ def write_members(library: Path, directory: Path) -> None:
 
 
 def archive_command(archiver: Path, directory: Path, output: Path) -> Command:
-    """Return the command that makes a library of the files that `write_members` wrote.
+    """Return the command that makes a library of the files that are listed.
 
     `q` keeps members of equal names apart.
     """

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from mlir_offload.driver.message import Message
+from mlir_offload.driver.message import Message, Place
+from mlir_offload.translate.tool_message import Severity
 
 _SCHEMA = Path(__file__).parent / "data" / "message.schema.json"
 
@@ -39,6 +40,51 @@ def render_json(message: Message) -> str:
     }
     # ASCII, so that a name that is no UTF-8 cannot make a line that is no JSON.
     return json.dumps(known)
+
+
+def parse_message(line: str) -> Message | None:
+    """Return the message of a line that `render_json` wrote, None for any other line."""
+    try:
+        members = json.loads(line)
+        severity = Severity(members["severity"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    place = Place(members.get("file", ""), members.get("line", 0), members.get("column", 0))
+    return Message(
+        severity,
+        members["message"],
+        place if place.file else None,
+        members.get("stage", ""),
+        members.get("tool", ""),
+        members.get("command", ""),
+        members.get("tool_status"),
+        members.get("hint", ""),
+        tuple(members.get("details", ())),
+        members.get("class", ""),
+        members.get("status"),
+    )
+
+
+def parse_output(line: str) -> str:
+    """Return the text of a line that `render_output` wrote, else the line itself."""
+    try:
+        members = json.loads(line)
+    except (ValueError, RecursionError):
+        return line
+    is_output = isinstance(members, dict) and members.get("severity") == "output"
+    return str(members["message"]) if is_output else line
+
+
+def plain_text(text: str) -> str:
+    """Return what a step said, each message of JSON as one line of text."""
+    lines = []
+    for line in text.splitlines():
+        message = parse_message(line)
+        place = f"{message.place}: " if message and message.place else ""
+        lines.append(
+            f"{place}{message.severity}: {message.text}" if message else parse_output(line)
+        )
+    return "".join(f"{line}\n" for line in lines)
 
 
 def render_output(text: str) -> str:

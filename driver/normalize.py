@@ -6,10 +6,16 @@ from functools import partial
 from pathlib import Path
 
 from mlir_offload.driver.context import BuildContext
+from mlir_offload.driver.pipeline_file import read_pipeline
+from mlir_offload.driver.report import show_note
 from mlir_offload.translate.diagnostics import check_source, condense
+from mlir_offload.translate.input_pipeline import (
+    TENSOR_PIPELINE,
+    InputPipeline,
+    detect_pipeline,
+    offloadable,
+)
 from mlir_offload.translate.lower import normalize_command
-
-_NVGPU = b"nvgpu"
 
 
 def normalized(directory: Path) -> Path:
@@ -22,12 +28,29 @@ def normalize(context: BuildContext, source: Path, directory: Path) -> None:
 
     Raises SourceError for what is wrong in the program, with its place in `source`.
     """
-    uses_nvgpu = _NVGPU in check_source(source)
+    content = check_source(source)
+    pipeline = choose_pipeline(context, source, content)
+    for path in pipeline.files:
+        context.dependencies.add(source, path)
     context.executor.make_directory(directory)
     output = normalized(directory)
     context.executor.tool(
-        normalize_command(context.llvm, source, output, uses_nvgpu=uses_nvgpu),
+        normalize_command(context.mlir, source, output, content=content, pipeline=pipeline),
         output,
         decides=True,
         diagnose=partial(condense, source=source),
     )
+
+
+def choose_pipeline(context: BuildContext, source: Path, content: bytes) -> InputPipeline:
+    """Return the pipeline that the user named, or that the program needs; say so in that case."""
+    if context.options.pipeline:
+        return read_pipeline(context.options.pipeline)
+    name = detect_pipeline(content)
+    operation = offloadable(content)
+    if name == TENSOR_PIPELINE:
+        show_note(f"{source} works on tensors: lowering it with --pipeline={name}")
+    elif operation:
+        hint = f"--pipeline={TENSOR_PIPELINE} makes kernels of it"
+        show_note(f"{source} has no GPU code: {operation} runs on the host; {hint}")
+    return InputPipeline(name)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.tables import load_table
 
 
@@ -15,7 +16,7 @@ class OptionRow:
     """Options that are explained together.
 
     `values` are the words to choose from, or one of archs, releases, files, directories; `path`
-    what kind of file a value names: input, output, folder, library, tool.
+    what kind of file a value names: input, output, folder, library, tool; pipeline and keyed may name one.
     """
 
     names: tuple[str, ...]
@@ -115,3 +116,12 @@ def find_option(verb: Verb, word: str) -> tuple[OptionRow, str] | None:
             if is_it and (best is None or len(name) > len(best[1])):
                 best = row, name
     return best
+
+
+def check_spelled(name: str, spelled: Sequence[tuple[str, str]]) -> None:
+    """Raise UsageError for an option of the compiler that a verb does not take."""
+    verb = load_verbs()[name]
+    for option, _ in spelled:
+        if find_option(verb, option) is None:
+            msg = f"{name} does not take {option.rstrip('=')}"
+            raise UsageError(msg, hint=f"see 'mlir-offload {name} --help'")

@@ -4,117 +4,42 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from mlir_offload.driver.depfile import DepfileRequest, quote_for_make
+from mlir_offload.driver.compile_options import (
+    ANY_CLANG,
+    COMPILED_SUFFIXES,
+    CUDA_SUFFIX,
+    LINKED_SUFFIXES,
+    MLIR_SUFFIXES,
+    CompileOptions,
+    DeviceCode,
+    Mode,
+)
+from mlir_offload.driver.depfile import quote_for_make
+from mlir_offload.driver.device_flags import (
+    DeviceFlags,
+    with_ftz,
+    with_library,
+    with_max_registers,
+    with_ptx,
+)
+from mlir_offload.driver.option_checks import consistent
 from mlir_offload.toolchain.errors import UsageError
 
-if TYPE_CHECKING:
-    from mlir_offload.translate.prefix_map import PrefixMap
-
-
-class Mode(Enum):
-    """The last stage that is wanted."""
-
-    LINK = "link"
-    OBJECT = "-c"
-    ASSEMBLY = "-S"
-    LLVM_TEXT = "-S -emit-llvm"
-    LLVM_BITCODE = "-c -emit-llvm"
-
-
-class DeviceCode(Enum):
-    """The form of GPU code in an object: for device LTO at the link, or assembled already."""
-
-    BITCODE = "bitcode"
-    OBJECT = "object"
-
-
-_ANY = "any"
-MLIR_SUFFIXES = frozenset({".mlir", ".mlirbc"})
-CUDA_SUFFIX = ".cu"
-COMPILED_SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cxx", CUDA_SUFFIX, ".ll", ".bc", ".s"})
-LINKED_SUFFIXES = frozenset({".o", ".obj", ".a", ".so"})
-
-
-@dataclass(frozen=True, slots=True)
-class CompileOptions:
-    """What one call of the compiler asks for.
-
-    `link_items` holds inputs and linker options in the order of the command line, because a linker
-    reads archives in that order; `arguments` is the whole command line, `spelled` its options,
-    each with its value.
-    """
-
-    link_items: tuple[str, ...] = ()
-    inputs: tuple[Path, ...] = ()
-    output: Path | None = None
-    stop_after_compile: bool = False
-    assembly: bool = False
-    emit_llvm: bool = False
-    opt_level: int = 2
-    debug: bool = False
-    pic: bool = False
-    shared: bool = False
-    verbose: bool = False
-    dry_run: bool = False
-    time_report: bool = False
-    save_temps: Path | None = None
-    offload_archs: tuple[str, ...] = ()
-    wanted_device_code: DeviceCode | None = None
-    for_clang: str = ""
-    llvm: str = ""
-    cuda_path: str = ""
-    rocm_path: str = ""
-    jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
-    launcher: str | None = None
-    cache: bool | None = None
-    why_rebuilt: bool = False
-    compiler_arguments: tuple[str, ...] = ()
-    prefix_maps: tuple[PrefixMap, ...] = ()
-    depfile: DepfileRequest = field(default_factory=DepfileRequest)
-    compile_commands: Path | None = None
-    manifest: Path | None = None
-    arguments: tuple[str, ...] = ()
-    spelled: tuple[tuple[str, str], ...] = ()
-    cuda_arguments: tuple[str, ...] = ()
-
-    @property
-    def device_code(self) -> DeviceCode:
-        """Return the form of GPU code: bitcode in objects, so that a link optimises over files.
-
-        A call that links at once has nothing to gain from that, and links faster without, but
-        clang's code of CUDA C++ links with kernels of other files as bitcode only; no bitcode is
-        read by every release.
-        """
-        if self.wanted_device_code is not None:
-            return self.wanted_device_code
-        links_at_once = self.mode is Mode.LINK and not self.has_cuda_cpp
-        is_final = links_at_once or self.is_for_any_clang
-        return DeviceCode.OBJECT if is_final else DeviceCode.BITCODE
-
-    @property
-    def has_cuda_cpp(self) -> bool:
-        """Return whether there is CUDA C++ to compile."""
-        return any(path.suffix == CUDA_SUFFIX for path in self.inputs)
-
-    @property
-    def is_for_any_clang(self) -> bool:
-        """Return whether several releases of LLVM are to link the object."""
-        return self.for_clang == _ANY
-
-    @property
-    def mode(self) -> Mode:
-        """Return the last stage that is wanted."""
-        if self.emit_llvm:
-            return Mode.LLVM_TEXT if self.assembly else Mode.LLVM_BITCODE
-        if self.assembly:
-            return Mode.ASSEMBLY
-        return Mode.OBJECT if self.stop_after_compile else Mode.LINK
-
+__all__ = [
+    "COMPILED_SUFFIXES",
+    "CUDA_SUFFIX",
+    "LINKED_SUFFIXES",
+    "MLIR_SUFFIXES",
+    "CompileOptions",
+    "DeviceCode",
+    "Mode",
+    "as_operand",
+    "parse_arguments",
+    "read_arguments",
+]
 
 _Apply = Callable[[CompileOptions, str], CompileOptions]
 
@@ -141,8 +66,8 @@ def _store(name: str) -> _Apply:
     return lambda options, value: replace(options, **{name: value})  # type: ignore[arg-type]  # as above
 
 
-def _output(options: CompileOptions, value: str) -> CompileOptions:
-    return replace(options, output=Path(value))
+def _path(name: str) -> _Apply:
+    return lambda options, value: replace(options, **{name: Path(value)})  # type: ignore[arg-type]  # as above
 
 
 def _offload_arch(options: CompileOptions, value: str) -> CompileOptions:
@@ -162,10 +87,43 @@ def _device_code(options: CompileOptions, value: str) -> CompileOptions:
 
 
 def _for_clang(options: CompileOptions, value: str) -> CompileOptions:
-    if value != _ANY and not value.isdecimal():
-        msg = f"--for-clang={value}: not a release of LLVM"
-        raise UsageError(msg, hint=f"name the release that links, such as 22, or '{_ANY}'")
+    if value != ANY_CLANG and not value.isdecimal() and os.sep not in value:
+        msg = f"--for-clang={value}: neither a release of LLVM nor a path"
+        raise UsageError(msg, hint=f"name the release that links, such as 22, or '{ANY_CLANG}'")
     return replace(options, for_clang=value)
+
+
+def _device(change: Callable[[DeviceFlags, str], DeviceFlags]) -> _Apply:
+    return lambda options, value: replace(options, device_flags=change(options.device_flags, value))
+
+
+def _device_argument(name: str) -> _Apply:
+    def change(flags: DeviceFlags, value: str) -> DeviceFlags:
+        return replace(flags, **{name: (*getattr(flags, name), value)})  # type: ignore[arg-type]  # as above
+
+    return _device(change)
+
+
+def _fast_math(options: CompileOptions, value: str) -> CompileOptions:
+    """Host and device: clang has the option for C and C++."""
+    del value
+    flags = replace(options.device_flags, fast_math=True)
+    arguments = (*options.compiler_arguments, "-ffast-math")
+    return replace(options, device_flags=flags, compiler_arguments=arguments)
+
+
+def _pipeline(options: CompileOptions, value: str) -> CompileOptions:
+    from mlir_offload.driver.pipeline_file import read_pipeline
+
+    read_pipeline(value)
+    return replace(options, pipeline=value)
+
+
+def _sanitizer(options: CompileOptions, value: str) -> CompileOptions:
+    from mlir_offload.translate.sanitizer import parse_sanitizer
+
+    # A report names the places in the source, for which it needs the line tables.
+    return replace(options, sanitizer=parse_sanitizer(value), debug=True)
 
 
 def _jobs(options: CompileOptions, value: str) -> CompileOptions:
@@ -204,18 +162,6 @@ def _quoted_depfile_target(options: CompileOptions, value: str) -> CompileOption
     return _depfile_target(options, quote_for_make(value))
 
 
-def _manifest(options: CompileOptions, value: str) -> CompileOptions:
-    return replace(options, manifest=Path(value))
-
-
-def _compile_commands(options: CompileOptions, value: str) -> CompileOptions:
-    return replace(options, compile_commands=Path(value))
-
-
-def _save_temps(options: CompileOptions, value: str) -> CompileOptions:
-    return replace(options, save_temps=Path(value))
-
-
 def _language(options: CompileOptions, value: str) -> CompileOptions:
     """Accept what makes ccache wrap a whole call; the ending of a file says what it is."""
     if value not in {"cpp-output", "none"}:
@@ -232,6 +178,10 @@ _FLAGS: Mapping[str, _Apply] = {
     "-O": _set(opt_level=1),
     **{f"-O{level}": _set(opt_level=level) for level in range(4)},
     "-g": _set(debug=True),
+    "-fgpu-rdc": _set(gpu_rdc=True),
+    "-fno-gpu-rdc": _set(gpu_rdc=False),
+    "-ffast-math": _fast_math,
+    "--ftz": _device(lambda flags, _: replace(flags, ftz=True)),
     "-g0": _set(debug=False),
     **dict.fromkeys(("-fPIC", "-fpic"), _set(pic=True)),
     "-shared": _set(shared=True),
@@ -253,35 +203,44 @@ _JOINED: Mapping[str, _Apply] = {
     "--offload-arch=": _offload_arch,
     "--device-code=": _device_code,
     "--for-clang=": _for_clang,
+    "--pipeline=": _pipeline,
+    "--device-lib=": _device(with_library),
+    "--cuda-include-ptx=": _device(with_ptx),
+    "--maxrregcount=": _device(with_max_registers),
+    "--ftz=": _device(with_ftz),
     "--llvm=": _store("llvm"),
     "--cuda-path=": _store("cuda_path"),
     "--rocm-path=": _store("rocm_path"),
     "--launcher=": _store("launcher"),
-    "-save-temps=": _save_temps,
-    "--manifest=": _manifest,
+    "-save-temps=": _path("save_temps"),
+    "--emit-header=": _path("header"),
+    "--manifest=": _path("manifest"),
     "-ffile-prefix-map=": _prefix_map("-ffile-prefix-map"),
     "-fdebug-prefix-map=": _prefix_map("-fdebug-prefix-map"),
     "-fmacro-prefix-map=": _compiler_argument("-fmacro-prefix-map="),
     "-ffile-compilation-dir=": _compiler_argument("-ffile-compilation-dir="),
     "-Wl,": _link_item("-Wl,"),
     "-fuse-ld=": _link_item("-fuse-ld="),
+    "-fsanitize=": _sanitizer,
     "-W": _compiler_argument("-W"),
     "-std=": _compiler_argument("-std="),
 }
 
 # The value is joined to the option, or the next argument.
 _JOINED_OR_SEPARATE: Mapping[str, _Apply] = {
-    "-o": _output,
+    "-o": _path("output"),
     "-L": _link_item("-L"),
     "-l": _link_item("-l"),
     "-I": _compiler_argument("-I"),
     "-D": _compiler_argument("-D"),
     "-j": _jobs,
     "-x": _language,
+    "-Xptxas": _device_argument("ptxas"),
+    "-Xdevice-opt": _device_argument("device_opt"),
     "-MF": _depfile_name,
     "-MT": _depfile_target,
     "-MQ": _quoted_depfile_target,
-    "-MJ": _compile_commands,
+    "-MJ": _path("compile_commands"),
 }
 
 
@@ -290,7 +249,7 @@ def parse_arguments(arguments: Sequence[str]) -> CompileOptions:
 
     Raises UsageError for an unknown option, a missing value, and options that exclude each other.
     """
-    return _consistent(read_arguments(arguments))
+    return consistent(read_arguments(arguments))
 
 
 def read_arguments(arguments: Sequence[str]) -> CompileOptions:
@@ -356,43 +315,3 @@ def _input(options: CompileOptions, name: str) -> CompileOptions:
 def as_operand(name: str) -> str:
     """Return a file name spelled so that no tool takes it for an option."""
     return f"./{name}" if name.startswith(("-", "@")) else name
-
-
-def _consistent(options: CompileOptions) -> CompileOptions:
-    if not options.inputs:
-        msg = "no input files"
-        raise UsageError(
-            msg, hint="name at least one .mlir, .o or .c file; see 'mlir-offload --help'"
-        )
-    if options.mode is not Mode.LINK and options.output is not None and len(options.inputs) > 1:
-        msg = f"-o names one file, but {options.mode.value} makes one for each of {len(options.inputs)} inputs"
-        raise UsageError(msg, hint="compile each input by its own call, or leave -o out")
-    if options.mode is not Mode.LINK and options.shared:
-        msg = f"-shared links, {options.mode.value} does not"
-        raise UsageError(msg, hint="leave one of them out")
-    if options.is_for_any_clang:
-        _check_for_any(options)
-    if options.has_cuda_cpp:
-        _check_cuda_cpp(options)
-    return options
-
-
-def _check_cuda_cpp(options: CompileOptions) -> None:
-    """Refuse what needs one module: CUDA C++ has one for the host and one for each device."""
-    if options.mode not in {Mode.LINK, Mode.OBJECT}:
-        msg = (
-            f"{options.mode.value} does not go with CUDA C++, which makes several modules of a file"
-        )
-        raise UsageError(msg, hint="compile it with -c, or link")
-
-
-def _check_for_any(options: CompileOptions) -> None:
-    """Refuse what one release of LLVM makes for itself: a linked file, and LLVM IR of any kind."""
-    what = "a linked file" if options.mode is Mode.LINK else "LLVM IR" if options.emit_llvm else ""
-    if options.device_code is DeviceCode.BITCODE:
-        what = "device bitcode"
-    if options.has_cuda_cpp:
-        what = "what clang makes of CUDA C++"
-    if what:
-        msg = f"--for-clang={_ANY} is for objects: {what} serves one release of LLVM only"
-        raise UsageError(msg, hint="use -c, with --device-code=object or none")

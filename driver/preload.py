@@ -15,6 +15,7 @@ _OF_KIND = {
         "mlir_offload.toolchain.ptx",
         "mlir_offload.offload.cubin",
     ),
+    Kind.HIP: ("mlir_offload.driver.hip_image", "mlir_offload.translate.amdgpu"),
     Kind.OPENMP: ("mlir_offload.translate.cpu", "mlir_offload.offload.host_image"),
 }
 _LATE = (

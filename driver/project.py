@@ -27,7 +27,7 @@ from mlir_offload.driver.project_run import (
 )
 from mlir_offload.driver.project_state import ProjectState, open_state
 from mlir_offload.driver.project_tools import ToolFinder
-from mlir_offload.driver.report import show
+from mlir_offload.driver.report import report, show
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.process import Runner
 
@@ -183,7 +183,8 @@ def _conclude(options: BuildOptions, record: BuildRecord) -> int:
 
         write_page(record, options.timeline)
     counts = Counter(result.outcome for result in record.results)
-    show(f"mlir-offload: {_summary(counts)} in {record.duration_s:.1f} s")
+    if not report().options.quiet:
+        show(f"mlir-offload: {_summary(counts)} in {record.duration_s:.1f} s")
     failed = [result for result in record.results if result.outcome is StepOutcome.FAILED]
     if not failed:
         return 0

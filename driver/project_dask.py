@@ -72,7 +72,7 @@ class ClusterEngine:
             return StoredEnd(0, "", is_reused=True), ""
         try:
             # pure=False: a step that failed is not remembered by the scheduler.
-            future = self.client.submit(_run_on_worker, stored, pure=False)
+            future = self.client.submit(run_on_worker, stored, pure=False)
             end, place = future.result()
         except Exception as error:
             # Whatever the cluster raises is no error of the step: those come as values.
@@ -90,7 +90,7 @@ def _renamed(word: str, names: dict[str, str]) -> str:
     return names.get(word, word)
 
 
-def _run_on_worker(step: StoredStep) -> tuple[StoredEnd, str]:
+def run_on_worker(step: StoredStep) -> tuple[StoredEnd, str]:
     """Run the step and tell which worker did it."""
     from distributed import get_worker
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
 from mlir_offload.driver.options import (
     COMPILED_SUFFIXES,
-    CUDA_SUFFIX,
     LINKED_SUFFIXES,
     MLIR_SUFFIXES,
     CompileOptions,
@@ -27,7 +27,7 @@ _LARGEST_BYTES = 64 << 20
 _DEFAULT_VARIANT = "default"
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-")
 _PATTERN_CHARACTERS = frozenset("*?[")
-_KINDS = {"program": False, "shared": True}
+_ARCHIVE_SUFFIX = ".a"
 _NATIVE = "native"
 # What the steps decide themselves, and what belongs to a call and not to a project.
 _OWN_OPTIONS = (
@@ -43,6 +43,14 @@ _OWN_OPTIONS = (
     ("launcher", "--launcher="),
     ("cache", "--cache"),
 )
+
+
+class TargetKind(Enum):
+    """What is made of the objects of a target."""
+
+    PROGRAM = "program"
+    SHARED = "shared"
+    STATIC = "static"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +80,10 @@ class ProjectModule:
 
 @dataclass(frozen=True, slots=True)
 class LinkTarget:
-    """A program or a shared library, and what it is linked of."""
+    """A program or a library, and what it is linked of."""
 
     name: str
-    is_shared: bool
+    kind: TargetKind
     inputs: tuple[PurePosixPath, ...]
     setting: Setting = field(default_factory=Setting)
     variants: tuple[str, ...] = ()
@@ -239,29 +247,38 @@ class _Reader:
             parts = self.yaml.mapping(value, f"target {name}", known)
             if "inputs" not in parts:
                 self.yaml.fail(value, f"target {name} has no inputs", "add 'inputs: [a.mlir]'")
-            kind = self.yaml.text(parts["kind"], "kind") if "kind" in parts else "program"
-            if kind not in _KINDS:
-                hint = f"known are {', '.join(_KINDS)}"
-                self.yaml.fail(parts["kind"], f"there is no kind '{kind}' of target", hint)
+            kind = self._kind(parts.get("kind"))
             inputs = [
-                self._input(item, path, modules)
+                self._input(item, path, kind, modules)
                 for item in self.yaml.items(parts["inputs"], "inputs")
                 for path in self._files(item)
             ]
+            if not inputs:
+                self.yaml.fail(parts["inputs"], f"target {name} has no inputs", "name some")
             names = self._variant_names(parts.get("variants"), variants)
             unique = tuple(dict.fromkeys(inputs))
-            yield LinkTarget(name, _KINDS[kind], unique, self._setting(parts), names)
+            yield LinkTarget(name, kind, unique, self._setting(parts), names)
+
+    def _kind(self, node: YamlNode | None) -> TargetKind:
+        if node is None:
+            return TargetKind.PROGRAM
+        name, known = self.yaml.text(node, "kind"), [kind.value for kind in TargetKind]
+        if name not in known:
+            hint = f"known are {', '.join(known)}"
+            self.yaml.fail(node, f"there is no kind '{name}' of target", hint)
+        return TargetKind(name)
 
     def _input(
-        self, node: YamlNode, path: PurePosixPath, modules: set[PurePosixPath]
+        self, node: YamlNode, path: PurePosixPath, kind: TargetKind, modules: set[PurePosixPath]
     ) -> PurePosixPath:
         if path.suffix in MLIR_SUFFIXES and path not in modules:
             self.yaml.fail(node, f"{path} is no module of this manifest", "add it to 'modules'")
-        # CUDA C++ has device code of its own, for which there is no step yet.
-        known = (MLIR_SUFFIXES | COMPILED_SUFFIXES | LINKED_SUFFIXES) - {CUDA_SUFFIX}
-        if path.suffix not in known:
+        if path.suffix not in MLIR_SUFFIXES | COMPILED_SUFFIXES | LINKED_SUFFIXES:
             hint = "compile it by other means, and name the object"
             self.yaml.fail(node, f"{path}: no kind of file that is compiled or linked here", hint)
+        if kind is TargetKind.STATIC and path.suffix in {_ARCHIVE_SUFFIX, ".so"}:
+            hint = "name both libraries where they are linked"
+            self.yaml.fail(node, f"a static library cannot hold the library {path}", hint)
         return path
 
     def _files(self, node: YamlNode) -> list[PurePosixPath]:

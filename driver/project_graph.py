@@ -9,13 +9,23 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
 
-from mlir_offload.driver.options import COMPILED_SUFFIXES, MLIR_SUFFIXES
-from mlir_offload.driver.project_file import LinkTarget, Project, ProjectModule, Variant
+from mlir_offload.driver.inputs import CPP_SUFFIXES
+from mlir_offload.driver.options import COMPILED_SUFFIXES, CUDA_SUFFIX, MLIR_SUFFIXES
+from mlir_offload.driver.project_file import (
+    LinkTarget,
+    Project,
+    ProjectModule,
+    TargetKind,
+    Variant,
+)
 from mlir_offload.driver.project_tools import StepTools, ToolFinder
 from mlir_offload.toolchain.errors import UsageError
-from mlir_offload.toolchain.target import Target
+from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.translate.device_form import NVVM_FORM, forms_of
 
-SPLIT, DEVICE, JOIN, SOURCE, LINK = "split", "device", "join", "source", "link"
+SPLIT, DEVICE, JOIN = "split", "device", "join"
+SOURCE, LINK, ARCHIVE = "source", "link", "archive"
+_FOLDERS = {TargetKind.PROGRAM: "bin", TargetKind.SHARED: "lib", TargetKind.STATIC: "lib"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +129,9 @@ class _VariantPlan:
                     if path.suffix in COMPILED_SUFFIXES and path not in sources:
                         sources.add(path)
                         yield self._source(path)
-                yield self._link(target, compiled)
+                is_static = target.kind is TargetKind.STATIC
+                inputs = self._objects(target, compiled)
+                yield self._archive(target, inputs) if is_static else self._link(target, inputs)
 
     def _has(self, names: tuple[str, ...]) -> bool:
         return not names or self.variant.name in names
@@ -127,11 +139,12 @@ class _VariantPlan:
     def _flags(self, own: tuple[str, ...]) -> tuple[str, ...]:
         return (*self.project.setting.flags, *self.variant.setting.flags, *own)
 
+    def _targets(self, own: tuple[str, ...]) -> tuple[Target, ...]:
+        return self.tools.targets(own or self.variant.setting.archs or self.project.setting.archs)
+
     def _module(self, module: ProjectModule) -> Iterator[ProjectStep]:
-        setting = module.setting
-        archs = setting.archs or self.variant.setting.archs or self.project.setting.archs
-        targets = self.tools.targets(archs)
-        tools = self.tools.tools(self._flags(setting.flags), targets)
+        targets = self._targets(module.setting.archs)
+        tools = self.tools.tools(self._flags(module.setting.flags), targets)
         plan = _ModulePlan(self.variant.name, module.path, self._place(module.path), tools, targets)
         yield plan.split()
         yield from (plan.device(target) for target in targets)
@@ -141,41 +154,71 @@ class _VariantPlan:
         return self.project.directory / self.variant.name / path
 
     def _source(self, path: PurePosixPath) -> ProjectStep:
-        tools = self.tools.tools(self._flags(()), ())
+        """Return the step for a file of another language; CUDA C++ has device code of its own."""
+        is_cuda = path.suffix == CUDA_SUFFIX
+        known = self._targets(()) if is_cuda else ()
+        targets = tuple(target for target in known if target.kind is Kind.CUDA)
+        if is_cuda and not targets:
+            msg = f"{path} is compiled for GPUs only, and variant {self.variant.name} names none"
+            hint = "add an architecture of NVIDIA's to 'archs'"
+            raise UsageError(msg, hint=hint, location=str(self.project.manifest))
+        tools = self.tools.tools(self._flags(()), targets)
         place = self._place(path)
         output, depfile = beside(place, ".o"), beside(place, ".d")
         arguments = ("--source-step", "-c", operand(path), "-o", str(output))
-        identity = tools.identity(None)
+        archs = (f"--offload-arch={','.join(map(str, targets))}",) if targets else ()
+        identity = tools.identity(Kind.CUDA if is_cuda else None)
+        about = (*archs, f"--depfile={depfile}", f"--toolchain-id={identity}")
         return ProjectStep(
             SOURCE,
             path,
             self.variant.name,
-            (*arguments, *tools.flags, f"--depfile={depfile}", f"--toolchain-id={identity}"),
+            (*arguments, *tools.flags, *about),
             (path,),
             (output,),
             identity,
             depfile=depfile,
         )
 
-    def _link(self, target: LinkTarget, compiled: set[PurePosixPath]) -> ProjectStep:
+    def _objects(
+        self, target: LinkTarget, compiled: set[PurePosixPath]
+    ) -> tuple[PurePosixPath, ...]:
+        """Return what a target is linked of, by the places of its files."""
+        libraries = {item.name for item in self._libraries()}
+        return tuple(self._object(target, path, compiled, libraries) for path in target.inputs)
+
+    def _libraries(self) -> Iterator[LinkTarget]:
+        """Yield the targets that others may name: static libraries."""
+        for target in self.project.targets:
+            if target.kind is TargetKind.STATIC and self._has(target.variants):
+                yield target
+
+    def _object(
+        self,
+        target: LinkTarget,
+        path: PurePosixPath,
+        compiled: set[PurePosixPath],
+        libraries: set[str],
+    ) -> PurePosixPath:
+        if path.suffix in MLIR_SUFFIXES and path not in compiled:
+            msg = f"target {target.name} needs {path}, which variant {self.variant.name} leaves out"
+            hint = "give both the same 'variants'"
+            raise UsageError(msg, hint=hint, location=str(self.project.manifest))
+        if str(path) in libraries:
+            return self._output(TargetKind.STATIC, str(path))
+        is_made = path.suffix in MLIR_SUFFIXES | COMPILED_SUFFIXES
+        return beside(self._place(path), ".o") if is_made else path
+
+    def _output(self, kind: TargetKind, name: str) -> PurePosixPath:
+        return self.project.directory / self.variant.name / _FOLDERS[kind] / name
+
+    def _link(self, target: LinkTarget, inputs: tuple[PurePosixPath, ...]) -> ProjectStep:
         tools = self.tools.tools(self._flags(target.setting.flags), ())
-        made = MLIR_SUFFIXES | COMPILED_SUFFIXES
-        for path in target.inputs:
-            if path.suffix in MLIR_SUFFIXES and path not in compiled:
-                msg = f"target {target.name} needs {path}, which variant {self.variant.name} leaves out"
-                raise UsageError(
-                    msg,
-                    hint="give both the same 'variants'",
-                    location=str(self.project.manifest),
-                )
-        inputs = tuple(
-            beside(self._place(path), ".o") if path.suffix in made else path
-            for path in target.inputs
-        )
-        folder = "lib" if target.is_shared else "bin"
-        output = self.project.directory / self.variant.name / folder / target.name
-        shared = ("-shared",) if target.is_shared else ()
-        arguments = (*map(operand, inputs), *shared, "-o", str(output), "-j1", *tools.flags)
+        output = self._output(target.kind, target.name)
+        shared = ("-shared",) if target.kind is TargetKind.SHARED else ()
+        # The objects no longer tell of what language they are.
+        cpp = ("-lstdc++",) if self._has_cpp(target) else ()
+        arguments = (*map(operand, inputs), *shared, "-o", str(output), "-j1", *tools.flags, *cpp)
         return ProjectStep(
             LINK,
             PurePosixPath(target.name),
@@ -184,6 +227,27 @@ class _VariantPlan:
             inputs,
             (output,),
             tools.whole_identity,
+        )
+
+    def _has_cpp(self, target: LinkTarget) -> bool:
+        parts = {item.name: item for item in self._libraries()}
+        linked = (target, *(parts[str(path)] for path in target.inputs if str(path) in parts))
+        return any(path.suffix in CPP_SUFFIXES for item in linked for path in item.inputs)
+
+    def _archive(self, target: LinkTarget, inputs: tuple[PurePosixPath, ...]) -> ProjectStep:
+        tools = self.tools.tools(self._flags(target.setting.flags), ())
+        output, identity = self._output(target.kind, target.name), tools.identity(None)
+        first, *others = inputs
+        arguments = ("--archive-step", "-c", operand(first), "-o", str(output), *tools.flags)
+        members = (f"--member={path}" for path in others)
+        return ProjectStep(
+            ARCHIVE,
+            PurePosixPath(target.name),
+            self.variant.name,
+            (*arguments, *members, f"--toolchain-id={identity}"),
+            inputs,
+            (output,),
+            identity,
         )
 
 
@@ -197,7 +261,9 @@ class _ModulePlan:
 
     def split(self) -> ProjectStep:
         identity = self.tools.identity(None)
-        arguments = ("--split-step", "-c", operand(self.path), "-o", str(self._host))
+        forms = forms_of(self.targets)
+        named = () if forms == (NVVM_FORM,) else tuple(f"--form={form.name}" for form in forms)
+        arguments = ("--split-step", "-c", operand(self.path), "-o", str(self._host), *named)
         return ProjectStep(
             SPLIT,
             self.path,

@@ -15,12 +15,12 @@ from pathlib import Path
 from string import Template
 
 from mlir_offload.driver import __version__
-from mlir_offload.driver.project_graph import DEVICE, JOIN, LINK, SOURCE, SPLIT
+from mlir_offload.driver.project_graph import ARCHIVE, DEVICE, JOIN, LINK, SOURCE, SPLIT
 from mlir_offload.driver.project_report import BuildRecord, is_timed, write_text
 from mlir_offload.driver.project_run import StepOutcome, StepResult
 
 _DATA = Path(__file__).parent / "data"
-_KINDS = (SPLIT, DEVICE, JOIN, SOURCE, LINK)
+_KINDS = (SPLIT, DEVICE, JOIN, SOURCE, LINK, ARCHIVE)
 _HEADS = ("step", "outcome", "start (s)", "time (s)", "lane", "worker")
 _LANE_PIXELS = 26
 _FEW_FAILURES = 20

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from mlir_offload.driver.split_file import INTERFACE_FILE
 from mlir_offload.driver.workspace import make_directory, open_output
 from mlir_offload.toolchain.byte_copy import write_all
 from mlir_offload.toolchain.byte_view import open_view
@@ -17,14 +18,17 @@ from mlir_offload.translate.hermetic import hermetic_text
 
 _INDEX = "split.json"
 _HOST = "host.mlir"
-_PART = re.compile(r"split\.json|host\.mlir|device[0-9]+\.mlir")
+_PART = re.compile(r"split\.json|interface\.json|host\.mlir|device[0-9]+(?:\.[a-z]+[0-9]+)?\.mlir")
 _LONGEST_BYTES = 1 << 30
 
 
 def pack_host(directory: Path, output: Path, *, keeps_locations: bool) -> None:
     """Write what only the host needs of a split; of locations it is as with `pack_device`."""
     host = hermetic_text(_read(directory / _HOST), keeps_locations=keeps_locations)
-    _pack({_INDEX: _read(directory / _INDEX), _HOST: host}, output)
+    parts = {_INDEX: _read(directory / _INDEX), _HOST: host}
+    if json.loads(parts[_INDEX])["has_interface"]:
+        parts[INTERFACE_FILE] = _read(directory / INTERFACE_FILE)
+    _pack(parts, output)
 
 
 def pack_device(directory: Path, output: Path, *, keeps_locations: bool) -> None:
@@ -34,11 +38,13 @@ def pack_device(directory: Path, output: Path, *, keeps_locations: bool) -> None
     """
     index = json.loads(_read(directory / _INDEX))
     texts = {
-        row["file"]: hermetic_text(_read(directory / row["file"]), keeps_locations=keeps_locations)
+        file: hermetic_text(_read(directory / file), keeps_locations=keeps_locations)
         for row in index["modules"]
+        for file in (row["file"], *row["others"].values())
     }
-    # Whether the host waits for its kernels is the host's matter.
-    parts = {_INDEX: json.dumps({**index, "uses_async": False}), **texts}
+    # Whether the host waits for its kernels, and who calls it, is the host's matter.
+    own = {**index, "uses_async": False, "has_interface": False}
+    parts = {_INDEX: json.dumps(own), **texts}
     if not output.is_file() or output.read_bytes() != _encoded(parts):
         _pack(parts, output)
 

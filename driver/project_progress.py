@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 
 from mlir_offload.driver.project_graph import ProjectStep
 from mlir_offload.driver.project_run import StepOutcome, StepResult
-from mlir_offload.driver.report import show
+from mlir_offload.driver.report import report, show, show_step_messages, speaks_to_people
 
 
 @dataclass(slots=True)
@@ -19,6 +20,7 @@ class BuildProgress:
 
     is_verbose: bool
     say: Callable[[str], None] = show
+    tell: Callable[[str], None] = show_step_messages
     advance: Callable[[str], None] | None = None
     _running: dict[int, str] = field(default_factory=dict)
 
@@ -35,7 +37,7 @@ class BuildProgress:
             place = f" on {result.place}" if result.place else ""
             self.say(f"mlir-offload: {result.step.label} failed{place}:")
         if result.message.strip():
-            self.say(result.message.rstrip("\n"))
+            self.tell(result.message.rstrip("\n"))
         if self.advance is not None:
             self.advance(next(iter(self._running.values()), ""))
 
@@ -43,14 +45,16 @@ class BuildProgress:
 @contextlib.contextmanager
 def open_progress(steps: int, *, is_verbose: bool) -> Iterator[BuildProgress]:
     """Yield who tells of the progress; a bar is drawn on a terminal only."""
-    if not sys.stderr.isatty():
+    options = report().options
+    is_for_people = speaks_to_people() and not options.quiet
+    if not is_for_people or not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
         yield BuildProgress(is_verbose)
         return
     from rich.console import Console
     from rich.markup import escape
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    console = Console(stderr=True, highlight=False)
+    console = Console(stderr=True, highlight=False, no_color=not report().has_color)
     columns = (
         BarColumn(),
         MofNCompleteColumn(),
@@ -66,4 +70,4 @@ def open_progress(steps: int, *, is_verbose: bool) -> Iterator[BuildProgress]:
         def say(text: str) -> None:
             console.print(text, markup=False, soft_wrap=True)
 
-        yield BuildProgress(is_verbose, say, advance)
+        yield BuildProgress(is_verbose, say, say, advance)

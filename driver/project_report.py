@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mlir_offload.driver import __version__
+from mlir_offload.driver.message_json import plain_text
 from mlir_offload.driver.project_run import StepOutcome, StepResult
 from mlir_offload.driver.workspace import open_output
 from mlir_offload.toolchain.byte_copy import write_all
@@ -67,7 +68,7 @@ def _row(result: StepResult) -> dict[str, Any]:
         "lane": result.lane,
         "place": result.place,
         "exit_status": result.exit_status,
-        "message": result.message,
+        "message": plain_text(result.message),
         "command": shlex.join(("mlir-offload", *step.arguments)),
         "inputs": [str(path) for path in step.inputs],
         "outputs": [str(path) for path in step.outputs],

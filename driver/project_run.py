@@ -11,11 +11,12 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
-from mlir_offload.driver.file_identity import ToolWatch
 from mlir_offload.driver.jobserver import JobSlots
 from mlir_offload.driver.launcher import own_program
 from mlir_offload.driver.project_graph import ProjectGraph, ProjectStep
 from mlir_offload.driver.project_state import ProjectState, Stamp
+from mlir_offload.driver.report import speaks_to_people
+from mlir_offload.driver.tool_watch import ToolWatch
 from mlir_offload.driver.workspace import make_directory, open_workspace
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError
 from mlir_offload.toolchain.process import Command, Runner, describe_status
@@ -108,7 +109,10 @@ class LocalEngine:
         return StepEnd(end.exit_status, again.message, end.place) if again.exit_status else end
 
     def _run(self, arguments: tuple[str, ...]) -> StepEnd:
-        command = Command((*own_program(), *arguments), cwd=self.root, inherited=(self.lock,))
+        # To machines we pass on messages, whatever the form in the end; people read the step's text.
+        form = () if speaks_to_people() else ("--message-format=json",)
+        argv = (*own_program(), *arguments, *form)
+        command = Command(argv, cwd=self.root, inherited=(self.lock,))
         completed = self.runner.run(command)
         if completed.returncode >= 0:
             return StepEnd(completed.returncode, completed.stderr)

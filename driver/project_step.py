@@ -2,7 +2,7 @@
 
 `--split-step` takes a program apart, `--device-step` makes the images for one architecture,
 `--join-step` makes the object of the host module and the images, `--source-step` compiles a file of
-another language. Ninja and make run the same commands as we do.
+another language, `--archive-step` makes a static library of objects. Ninja and make run the same commands as we do.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mlir_offload.driver.build import build
-from mlir_offload.driver.choose import choose_toolkit_for, places_of
+from mlir_offload.driver.choose import choose_rocm_for, choose_toolkit_for, places_of
 from mlir_offload.driver.compile import (
     finish_object,
     host_command,
@@ -22,9 +22,10 @@ from mlir_offload.driver.compile import (
     split_source,
 )
 from mlir_offload.driver.context import BuildContext
-from mlir_offload.driver.device import DeviceModule, image_file, ordered_targets
+from mlir_offload.driver.cuda_cpp import compile_cuda_cpp
+from mlir_offload.driver.device import DeviceModule, ordered_targets
+from mlir_offload.driver.device_image import as_made, image_file
 from mlir_offload.driver.execute import Executor
-from mlir_offload.driver.file_identity import ToolWatch
 from mlir_offload.driver.image_container import (
     StepImage,
     read_images,
@@ -32,11 +33,14 @@ from mlir_offload.driver.image_container import (
     write_image,
 )
 from mlir_offload.driver.launcher import LaunchedSteps, choose_launcher, step_program
+from mlir_offload.driver.members import archive_command, write_member_list
 from mlir_offload.driver.normalize import normalize
-from mlir_offload.driver.options import CompileOptions, parse_arguments
+from mlir_offload.driver.options import CUDA_SUFFIX, CompileOptions, parse_arguments
 from mlir_offload.driver.project_parts import pack_device, pack_host, unpack_parts
+from mlir_offload.driver.releases import BUILD_ROLES, choose_releases
 from mlir_offload.driver.report import show
 from mlir_offload.driver.split_file import SplitFiles, load_split_files
+from mlir_offload.driver.tool_watch import ToolWatch
 from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for
 from mlir_offload.driver.workspace import make_directory, open_output, open_workspace, publish
 from mlir_offload.offload.host_module import kernel_signatures
@@ -49,13 +53,11 @@ from mlir_offload.toolchain.errors import (
     UsageError,
     VerificationError,
 )
-from mlir_offload.toolchain.llvm import choose_llvm, llvm_probe
 from mlir_offload.toolchain.process import Runner
-from mlir_offload.toolchain.search import find_llvm
 from mlir_offload.toolchain.target import Kind, parse_offload_arch
 
 _IDENTITY, _DEVICE, _IMAGES, _PROGRAM = "--toolchain-id=", "--device=", "--images=", "--program="
-_DEPFILE = "--depfile="
+_DEPFILE, _MEMBER, _FORM = "--depfile=", "--member=", "--form="
 HOST_PART, DEVICE_PART = ".host", ".device"
 
 
@@ -65,10 +67,12 @@ class _Given:
 
     compiler: list[str] = field(default_factory=list)
     images: list[Path] = field(default_factory=list)
+    members: list[Path] = field(default_factory=list)
     device: Path | None = None
     depfile: Path | None = None
     program: str = ""
     toolchain_id: str = ""
+    forms: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +137,10 @@ def _read(arguments: Sequence[str]) -> _Given:
             given.images.append(Path(word.removeprefix(_IMAGES)))
         elif word.startswith(_DEPFILE):
             given.depfile = Path(word.removeprefix(_DEPFILE))
+        elif word.startswith(_MEMBER):
+            given.members.append(Path(word.removeprefix(_MEMBER)))
+        elif word.startswith(_FORM):
+            given.forms.append(word.removeprefix(_FORM))
         elif word.startswith(_PROGRAM):
             given.program = word.removeprefix(_PROGRAM)
         else:
@@ -146,12 +154,15 @@ def _make_context(
     """Find the tools. Raises CompatibilityError where they are not those that were asked for."""
     finder = RememberingRunner(runner)
     places = places_of(options)
-    llvm = choose_llvm(find_llvm(places), places.llvm, llvm_probe(finder))
+    releases = choose_releases(options, places, finder, roles=BUILD_ROLES)
     targets = tuple(parse_offload_arch(name) for name in options.offload_archs)
     kinds = {target.kind for target in targets}
     cuda = choose_toolkit_for(options, places, finder, needed=Kind.CUDA in kinds)
+    rocm = choose_rocm_for(places, needed=Kind.HIP in kinds)
     kind = targets[0].kind if len(targets) == 1 and not given.images else None
-    identity = identify_for(kind, llvm, cuda)
+    if options.inputs[0].suffix == CUDA_SUFFIX:
+        kind = Kind.CUDA
+    identity = identify_for(kind, releases, cuda, rocm)
     tools.add(identity.files)
     found = str(identity)
     if given.toolchain_id and found != given.toolchain_id:
@@ -159,19 +170,26 @@ def _make_context(
         hint = "install the same packages; 'mlir-offload --toolchain-id -v' lists what is there"
         raise CompatibilityError(msg, hint=hint)
     context = BuildContext(
-        options, llvm, cuda, targets, Executor(runner, show, workspace), workspace, ""
+        options,
+        releases,
+        cuda,
+        targets,
+        Executor(runner, show, workspace),
+        workspace,
+        "",
+        rocm=rocm,
     )
     launcher = choose_launcher(options, os.environ)
     if launcher is None:
         return context
     program = step_program(launcher, workspace)
-    return replace(context, launched=LaunchedSteps(launcher, program, llvm, cuda))
+    return replace(context, launched=LaunchedSteps(launcher, program, releases, cuda, rocm))
 
 
 def _split(step: _Step) -> None:
     context, directory = step.context, step.context.workspace / "program"
     normalize(context, step.source, directory)
-    split_source(context, step.source, directory)
+    split_source(context, step.source, directory, step.given.forms)
     step.tools.check()
     device = step.output.with_suffix(DEVICE_PART)
     pack_device(directory / "split", device, keeps_locations=context.options.debug)
@@ -238,7 +256,7 @@ def _read_device(
             file = files[context.targets.index(target)]
             image = image_file(context, module.path, target)
             _take_image(file, number, len(split.modules), image.path, heads)
-            images.append(image)
+            images.append(as_made(image))
         modules.append(DeviceModule(module, heads, tuple(images)))
     return tuple(modules)
 
@@ -260,8 +278,20 @@ def _source(step: _Step) -> None:
     notes = ("-MD", "-MF", str(depfile), "-MT", str(step.output)) if depfile else ()
     options = context.options
     noted = replace(options, compiler_arguments=(*options.compiler_arguments, *notes))
-    command = host_command(replace(context, options=noted), step.source, made)
-    context.executor.tool(command, made)
+    noting = replace(context, options=noted)
+    if step.source.suffix == CUDA_SUFFIX:
+        compile_cuda_cpp(noting, step.source, made)
+    else:
+        context.executor.tool(host_command(noting, step.source, made), made)
+    step.publish(made)
+
+
+def _archive(step: _Step) -> None:
+    context, made = step.context, step.context.workspace / "library.a"
+    write_member_list((step.source, *step.given.members), context.workspace)
+    context.executor.tool(
+        archive_command(context.llvm.tool("llvm-ar"), context.workspace, made), made
+    )
     step.publish(made)
 
 
@@ -270,4 +300,5 @@ _WORK: Mapping[str, Callable[[_Step], None]] = {
     "--device-step": _device,
     "--join-step": _join,
     "--source-step": _source,
+    "--archive-step": _archive,
 }

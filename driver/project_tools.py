@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mlir_offload.driver.choose import choose_targets, choose_toolkit_for, places_of
-from mlir_offload.driver.file_identity import FileIdentity, ToolWatch
+from mlir_offload.driver.choose import (
+    choose_rocm_for,
+    choose_targets,
+    choose_toolkit_for,
+    places_of,
+)
 from mlir_offload.driver.options import CompileOptions, parse_arguments
+from mlir_offload.driver.releases import BUILD_ROLES, Releases, choose_releases
+from mlir_offload.driver.tool_watch import FileIdentity, ToolWatch
 from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for, identify_toolchain
+from mlir_offload.offload.amdgpu_processor import check_processor
 from mlir_offload.toolchain.cuda import CudaToolkit
-from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.ptx import ptx_isa_for
-from mlir_offload.toolchain.search import find_llvm
+from mlir_offload.toolchain.rocm import RocmInstallation
 from mlir_offload.toolchain.target import Kind, Target
 
-_Places = tuple[str, str, str]
+_Places = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,22 +29,23 @@ class StepTools:
     """The tools for one set of flags."""
 
     flags: tuple[str, ...]
-    llvm: LlvmToolchain
+    releases: Releases
     cuda: CudaToolkit | None
+    rocm: RocmInstallation | None = None
 
     def identity(self, kind: Kind | None) -> str:
         """Return the identity of the tools for a kind of images; None is for host code."""
-        return str(identify_for(kind, self.llvm, self.cuda))
+        return str(identify_for(kind, self.releases, self.cuda, self.rocm))
 
     @property
     def whole_identity(self) -> str:
         """Return the identity of all of them."""
-        return str(identify_toolchain(self.llvm, self.cuda))
+        return str(identify_toolchain(self.releases, self.cuda, self.rocm))
 
     @property
     def files(self) -> tuple[FileIdentity, ...]:
         """Return the files that they are made of."""
-        return identify_toolchain(self.llvm, self.cuda).files
+        return identify_toolchain(self.releases, self.cuda, self.rocm).files
 
 
 @dataclass(slots=True)
@@ -47,7 +54,7 @@ class ToolFinder:
 
     runner: Runner
     watch: ToolWatch = field(default_factory=ToolWatch)
-    _llvm: dict[_Places, LlvmToolchain] = field(default_factory=dict)
+    _releases: dict[_Places, Releases] = field(default_factory=dict)
     _cuda: dict[tuple[_Places, bool], CudaToolkit | None] = field(default_factory=dict)
     _options: dict[tuple[str, ...], CompileOptions] = field(default_factory=dict)
     _targets: dict[tuple[str, ...], tuple[Target, ...]] = field(default_factory=dict)
@@ -77,14 +84,21 @@ class ToolFinder:
         # Each object is compiled with -c, which decides what form its images have.
         options = parse_arguments(("-c", "any.mlir", *flags))
         finder = RememberingRunner(self.runner)
-        places, key = places_of(options), (options.llvm, options.cuda_path, options.rocm_path)
-        if key not in self._llvm:
-            self._llvm[key] = choose_llvm(find_llvm(places), places.llvm, llvm_probe(finder))
+        places = places_of(options)
+        key = (options.llvm, options.for_clang, options.cuda_path, options.rocm_path)
+        if key not in self._releases:
+            found = choose_releases(options, places, finder, roles=BUILD_ROLES)
+            self._releases[key] = found
         needed = any(target.kind is Kind.CUDA for target in targets) or not targets
         if (key, needed) not in self._cuda:
             self._cuda[key, needed] = choose_toolkit_for(options, places, finder, needed=needed)
-        llvm, cuda = self._llvm[key], self._cuda[key, needed]
+        releases, cuda = self._releases[key], self._cuda[key, needed]
+        majors = {releases.mlir.version.major, releases.consumer}
         for target in targets:
             if target.kind is Kind.CUDA:
-                ptx_isa_for(target.arch, llvm.version.major, cuda)
-        return StepTools(flags, llvm, cuda)
+                for major in majors:
+                    ptx_isa_for(target.arch, major, cuda)
+            elif target.kind is Kind.HIP:
+                check_processor(target.arch, releases.consumer)
+        has_hip = any(target.kind is Kind.HIP for target in targets)
+        return StepTools(flags, releases, cuda, choose_rocm_for(places, needed=has_hip))

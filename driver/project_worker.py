@@ -5,12 +5,12 @@ It is loaded by the worker's Python; it needs this package and the tools, and no
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from mlir_offload.driver.launcher import own_program
 from mlir_offload.driver.project_store import StepStore
+from mlir_offload.driver.workspace import open_workspace
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError
 from mlir_offload.toolchain.process import Command, ProcessRunner, describe_status
 
@@ -51,8 +51,8 @@ def run_stored(step: StoredStep, directory: str) -> StoredEnd:
     if store.has(step.key):
         return StoredEnd(0, "", is_reused=True)
     try:
-        with tempfile.TemporaryDirectory(prefix="mlir-offload-", dir=directory) as place:
-            return _run(step, store, Path(place))
+        with open_workspace(parent=Path(directory)) as place:
+            return _run(step, store, place)
     except MlirOffloadError as error:
         return StoredEnd(error.exit_status, f"{error.message}\n  hint: {error.hint}\n")
 

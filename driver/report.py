@@ -163,6 +163,26 @@ def render_times(times: Iterable[StepTime]) -> str:
     return "\n".join(("  start      time  step (ms)", *rows))
 
 
+def speaks_to_people() -> bool:
+    """Say whether messages are text alone; SARIF and the like go into a file, if not to stderr."""
+    return report().options.format is MessageFormat.TEXT
+
+
+def show_step_messages(text: str) -> None:
+    """Show what a step said, which is text, or one message of JSON on each line."""
+    if speaks_to_people():
+        show(text)
+        return
+    from mlir_offload.driver.message_json import parse_message, parse_output
+
+    for line in text.splitlines():
+        message = parse_message(line)
+        if message is None:
+            show(parse_output(line))
+        else:
+            report().add(message)
+
+
 def show_error(error: MlirOffloadError) -> None:
     """Show an error; to machines, also what else its tool said."""
     from mlir_offload.driver.message import failure_messages

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
+from mlir_offload.driver.device_flags import DeviceFlags, with_library
 from mlir_offload.driver.option_table import Verb, find_option, is_joined, load_verbs
+from mlir_offload.driver.pipeline_file import PIPELINE_SUFFIXES, pipeline_paths
+from mlir_offload.toolchain.errors import MlirOffloadError
 
 _ROOT, _UP = "__root__", "__up__"
 _RUN = "run"
@@ -39,6 +43,21 @@ class Call:
         self.files[moved(name)] = Path(name)
         self.renamed[name] = moved(name)
         return moved(name)
+
+    def reads_pipeline(self, value: str) -> str:
+        """Note the files of a pipeline, if it is one in a file; return its new name."""
+        if PurePath(value).suffix not in PIPELINE_SUFFIXES:
+            return value
+        with contextlib.suppress(MlirOffloadError):
+            for path in pipeline_paths(value):
+                self.reads(str(path))
+        return self.reads(value)
+
+    def reads_keyed(self, value: str) -> str:
+        """Note the file behind a key; return the value with its new name."""
+        library = with_library(DeviceFlags(), value).libraries[0]
+        key = f"{library.selector}=" if library.selector else ""
+        return f"{key}{self.reads(str(library.path))}"
 
     def writes(self, name: str) -> str:
         """Note an output, whose directory has to be there."""
@@ -102,7 +121,13 @@ def _rewrite(call: Call, option: _Given) -> None:
     if option.path == "tool" and "/" in value:
         call.left_out.append(f"{option.name}{value}")
         return
-    note = {"input": call.reads, "output": call.writes, "folder": call.looks_into}.get(option.path)
+    note = {
+        "input": call.reads,
+        "output": call.writes,
+        "folder": call.looks_into,
+        "pipeline": call.reads_pipeline,
+        "keyed": call.reads_keyed,
+    }.get(option.path)
     if note is not None and value:
         value = note(value)
     call.arguments += [option.name, value] if option.is_separate else [option.name + value]

@@ -6,28 +6,36 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mlir_offload.driver.context import BuildContext
+from mlir_offload.driver.options import Mode
 from mlir_offload.offload.runtime import RUNTIME_KINDS, runtime_compile_command
 from mlir_offload.toolchain.target import Kind
 
 
 @dataclass(frozen=True, slots=True)
 class HostRuntime:
-    """The object of the runtime, the kinds that it serves, the GPU architectures in the program."""
+    """The object of the runtime, the kinds that it serves, the architectures of each kind of GPU."""
 
     object: Path
     kinds: frozenset[Kind]
-    archs: tuple[str, ...]
+    gpus: tuple[tuple[Kind, tuple[str, ...]], ...]
+
+    def archs(self, kind: Kind) -> tuple[str, ...]:
+        """Return the architectures of a kind in the program."""
+        return dict(self.gpus).get(kind, ())
 
 
 def host_runtime(context: BuildContext) -> HostRuntime:
     """Return the runtime that this link needs, if it turns out to need one."""
     kinds = {target.kind for target in context.targets}
     kinds |= {kind for kind in RUNTIME_KINDS for item in context.given if kind in item.kinds}
-    archs = {target.arch for target in context.targets_of(Kind.CUDA)}
-    archs |= {
-        image.arch for item in context.given for image in item.images if image.kind == Kind.CUDA
-    }
-    return HostRuntime(context.workspace / "runtime.o", frozenset(kinds), tuple(sorted(archs)))
+    gpus = tuple((kind, _archs(context, kind)) for kind in (Kind.CUDA, Kind.HIP))
+    return HostRuntime(context.workspace / "runtime.o", frozenset(kinds), gpus)
+
+
+def _archs(context: BuildContext, kind: Kind) -> tuple[str, ...]:
+    archs = {target.arch for target in context.targets_of(kind)}
+    archs |= {image.arch for item in context.given for image in item.images if image.kind == kind}
+    return tuple(sorted(archs))
 
 
 def compile_runtime(context: BuildContext, runtime: HostRuntime) -> None:
@@ -36,8 +44,11 @@ def compile_runtime(context: BuildContext, runtime: HostRuntime) -> None:
         context.llvm.tool("clang"),
         runtime.object,
         kinds=runtime.kinds,
-        archs=runtime.archs,
-        standin=context.llvm.libomptarget is None,
+        archs=dict(runtime.gpus),
+        # A final object has all that it needs but the libraries of the GPU's vendor.
+        standin=context.llvm.libomptarget is None or context.options.mode is not Mode.LINK,
+        libamdhip=context.rocm.runtime if context.rocm else None,
+        extra=(context.options.sanitizer.flag,) if context.options.sanitizer else (),
     )
     # Only the link waits for it: the steps before that one go first.
     context.executor.tool(replace(command, in_background=True), runtime.object)

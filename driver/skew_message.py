@@ -8,7 +8,7 @@ from dataclasses import replace
 from mlir_offload.driver.message import Message, parse_place
 from mlir_offload.driver.message_options import MessageOptions
 from mlir_offload.offload.skew_check import SkewFinding
-from mlir_offload.toolchain.skew_rule import RuleSeverity
+from mlir_offload.toolchain.identity import Severity as RuleSeverity
 from mlir_offload.translate.tool_message import Severity
 
 

@@ -6,21 +6,39 @@ what it needs when it is called: the first tool runs while the rest is still bei
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from mlir_offload.toolchain.errors import MlirOffloadError, UsageError
+from mlir_offload.driver import cpu_steps, device_steps
+from mlir_offload.driver.older_steps import downgrade_ir, same_kernels
+from mlir_offload.driver.step_group import (
+    PATH,
+    kernels_option,
+    located,
+    output_option,
+    rdc_option,
+    read_text,
+    release_option,
+    sanitize_option,
+    source_argument,
+    step,
+    write_text,
+)
+from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.target import Kind
-from mlir_offload.toolchain.version import parse_version
 
 if TYPE_CHECKING:
     from mlir_offload.offload.entry import OffloadEntry
     from mlir_offload.offload.packager import ImageArgument
+
+__all__ = ["located", "run_step", "step"]
+
+# They define steps of the group too.
+_OTHERS = (cpu_steps, device_steps)
 
 # A comma in a file name does not end the value.
 _IMAGE_PARTS = re.compile(r",(?=(?:file|triple|arch|kind|feature)=)")
@@ -28,119 +46,83 @@ _VARIABLE_KEYS = frozenset(
     ("kind", "name", "address", "size", "type", "flags", "data", "auxiliary")
 )
 _VARIABLE_FLAGS = frozenset(("extern", "constant", "normalized"))
-_PATH = click.Path(path_type=Path)
-_output = click.option("-o", "--output", type=_PATH, required=True)
-_kernels = click.option("--kernel", "kernels", multiple=True)
-_release = click.option("--llvm", "major", type=int, required=True)
 _consumer = click.option("--for-clang", "consumer", required=True, metavar="RELEASE|any")
-_source = click.argument("source", type=_PATH)
 
 
-@click.group()
-def step() -> None:
-    """Run one step of a compilation; these are what -### prints."""
+step.add_command(downgrade_ir)
+step.add_command(same_kernels)
 
 
 @step.command("split")
-@_source
-@click.option("--from", "program", type=_PATH, required=True, help="the file that the user wrote")
+@source_argument
+@click.option("--from", "program", type=PATH, required=True, help="the file that the user wrote")
 @click.option("--unit-id", required=True)
 @click.option("--prefix-map", "maps", multiple=True, metavar="OLD=NEW")
-@_release
-@_output
-def _split(
-    source: Path, program: Path, unit_id: str, maps: tuple[str, ...], major: int, output: Path
+@click.option(
+    "--form",
+    "forms",
+    multiple=True,
+    default=("nvvm32",),
+    help="of a device module: nvvm32, rocdl64, ...",
+)
+@click.option("--fast-math", is_flag=True, help="let floating-point operations be inexact")
+@rdc_option
+@release_option
+@output_option
+def _split(  # noqa: PLR0913 (one parameter for each option)
+    source: Path,
+    program: Path,
+    unit_id: str,
+    maps: tuple[str, ...],
+    forms: tuple[str, ...],
+    *,
+    fast_math: bool,
+    rdc: bool,
+    major: int,
+    output: Path,
 ) -> None:
     """Split a normalised program into its host module and its device modules."""
     from mlir_offload.driver.split_file import write_split
+    from mlir_offload.translate.device_form import parse_form
+    from mlir_offload.translate.fast_math import with_fast_math
     from mlir_offload.translate.prefix_map import map_locations, parse_prefix_map
     from mlir_offload.translate.split import split_program
 
-    # Bytecode is no text: each byte stands for itself.
-    written = program.read_bytes().decode("latin-1")
-    text = map_locations(_read(source), [parse_prefix_map(item, "--prefix-map") for item in maps])
-    split = split_program(text, source_text=written, unit_id=unit_id, llvm_major=major)
+    written = _bytes_as_text(program)
+    text = map_locations(
+        read_text(source), [parse_prefix_map(item, "--prefix-map") for item in maps]
+    )
+    text = with_fast_math(text) if fast_math else text
+    split = split_program(
+        text,
+        source_text=written,
+        unit_id=unit_id,
+        llvm_major=major,
+        forms=[parse_form(name) for name in forms],
+        keeps_functions=rdc,
+    )
     write_split(split, output)
 
 
-@step.command("ptx-time")
-@_source
-@click.option("--time", "seconds", type=int, required=True, help="seconds since 1970")
-@_output
-def _ptx_time(source: Path, seconds: int, output: Path) -> None:
-    """Give the files that PTX names a time and a size, so that ptxas does not ask for their own."""
-    from mlir_offload.translate.device import with_file_times
+@step.command("header")
+@click.argument("sources", type=PATH, nargs=-1, required=True)
+@click.option("--from", "programs", type=PATH, multiple=True, help="what the user wrote, for each")
+@output_option
+def _header(sources: tuple[Path, ...], programs: tuple[Path, ...], output: Path) -> None:
+    """Write the C header of the functions with llvm.emit_c_interface of normalised programs."""
+    from mlir_offload.translate.interface import render_header_of
 
-    _write(output, with_file_times(_read(source), seconds))
-
-
-@step.command("unwrap")
-@_source
-@click.option("--triple", required=True)
-@_output
-def _unwrap(source: Path, triple: str, output: Path) -> None:
-    """Make the lowered device module a module of its own for mlir-translate."""
-    from mlir_offload.translate.lower import unwrap_device
-
-    _write(output, unwrap_device(_read(source), triple))
-
-
-@step.command("nvptx-ir")
-@_source
-@_kernels
-@_release
-@_output
-def _nvptx_ir(source: Path, kernels: tuple[str, ...], major: int, output: Path) -> None:
-    """Prepare the LLVM IR of a device module for the NVPTX back end."""
-    from mlir_offload.translate.device import nvptx_device_ir
-
-    _write(output, nvptx_device_ir(_read(source), kernels=kernels, llvm_major=major))
-
-
-@step.command("cpu-ir")
-@_source
-@_kernels
-@click.option("--location", default="", help="the file that errors name")
-@_output
-def _cpu_ir(source: Path, kernels: tuple[str, ...], location: str, output: Path) -> None:
-    """Rewrite the LLVM IR of a device module for the CPU.
-
-    A module whose kernels have barriers is not whole yet: it is written to OUTPUT.unsplit.ll, for
-    opt and cpu-split.
-    """
-    from mlir_offload.translate.cpu import cpu_device_ir
-
-    with located(location):
-        made = cpu_device_ir(_read(source), kernels=kernels)
-    _write(unsplit(output) if made.needs_prepare else output, made.text)
-
-
-@step.command("cpu-split")
-@_source
-@click.option("--from", "device", type=_PATH, required=True, help="what cpu-ir read")
-@_kernels
-@click.option("--location", default="", help="the file that errors name")
-@_output
-def _cpu_split(
-    source: Path, device: Path, kernels: tuple[str, ...], location: str, output: Path
-) -> None:
-    """Split kernels at their barriers, in what opt made of the output of cpu-ir."""
-    from mlir_offload.translate.cpu import cpu_device_ir, finish_cpu_ir
-
-    with located(location):
-        first = cpu_device_ir(_read(device), kernels=kernels)
-        _write(output, finish_cpu_ir(_read(source), first).text)
-
-
-def unsplit(output: Path) -> Path:
-    """Return where cpu-ir writes a module that is yet to be split."""
-    return output.with_suffix(".unsplit.ll")
+    texts = [
+        (read_text(source), _bytes_as_text(program))
+        for source, program in zip(sources, programs, strict=True)
+    ]
+    write_text(output, render_header_of(texts, output.name, location=str(programs[0])))
 
 
 @step.command("unpack")
-@_source
-@click.option("--kernels", type=_PATH, required=True, help="where their heads go, as LLVM IR")
-@_output
+@source_argument
+@click.option("--kernels", type=PATH, required=True, help="where their heads go, as LLVM IR")
+@output_option
 def _unpack(source: Path, kernels: Path, output: Path) -> None:
     """Take the device image and the heads of its kernels out of what an image step made."""
     from mlir_offload.driver.image_container import unpack_image
@@ -153,7 +135,7 @@ def _unpack(source: Path, kernels: Path, output: Path) -> None:
     "--image", "images", multiple=True, required=True, metavar="file=,triple=,arch=,kind="
 )
 @_consumer
-@_output
+@output_option
 def _package(images: tuple[str, ...], consumer: str, output: Path) -> None:
     """Write device images into one offload binary, as clang-offload-packager does."""
     from mlir_offload.driver.package_file import write_package
@@ -164,51 +146,23 @@ def _package(images: tuple[str, ...], consumer: str, output: Path) -> None:
     write_package(files, load_abis(consumer), output)
 
 
-@step.command("cuda-directory")
-@click.option("--ptxas", type=_PATH, required=True)
-@click.option("--nvlink", type=_PATH, required=True)
-@click.option("--fatbinary", type=_PATH, required=True)
-@click.option("--cuda-version", "version", required=True)
-@click.option("--time", "seconds", type=int, help="what ptxas takes for the time of source files")
-@click.option("--for-clang", "consumer", type=int, required=True)
-@_output
-def _cuda_directory(  # noqa: PLR0913, PLR0917 (one parameter for each option)
-    ptxas: Path,
-    nvlink: Path,
-    fatbinary: Path,
-    version: str,
-    seconds: int | None,
-    consumer: int,
-    output: Path,
-) -> None:
-    """Put the tools of CUDA where the linker wrapper looks, `fatbinary` fitted to the wrapper."""
-    from mlir_offload.offload.fatbinary_adapter import CudaTools, write_cuda_directory
-
-    release = parse_version(version)
-    if release is None:
-        msg = f"--cuda-version={version} is no version"
-        raise UsageError(msg, hint="write it as 13.0.88")
-    tools = CudaTools(release, ptxas, nvlink, fatbinary, source_time=seconds)
-    write_cuda_directory(output, tools, consumer)
-
-
 @step.command("anchor")
-@click.argument("binary", type=_PATH)
-@_output
+@click.argument("binary", type=PATH)
+@output_option
 def _anchor(binary: Path, output: Path) -> None:
     """Write the module that makes the linker wrapper take device code out of static libraries."""
     from mlir_offload.offload.anchor import render_anchor
 
-    _write(output, render_anchor(binary.read_bytes()))
+    write_text(output, render_anchor(binary.read_bytes()))
 
 
 @step.command("depfile")
 @click.argument("sources", nargs=-1)
 @click.option("--target", "targets", multiple=True, required=True, help="as it stands in the rule")
 @click.option("--other", "others", multiple=True, help="what was read besides the sources")
-@click.option("--from-clang", "rules", type=_PATH, multiple=True, help="a rule with more of it")
+@click.option("--from-clang", "rules", type=PATH, multiple=True, help="a rule with more of it")
 @click.option("--phony", is_flag=True, help="give each of these a rule of its own, as -MP")
-@_output
+@output_option
 def _depfile(
     sources: tuple[str, ...],
     targets: tuple[str, ...],
@@ -221,13 +175,13 @@ def _depfile(
     """Write the rule that tells Make what the targets depend on."""
     from mlir_offload.driver.depfile import read_prerequisites, render_rule
 
-    included = [name for rule in rules for name in read_prerequisites(_read(rule))]
-    _write(output, render_rule(targets, sources, (*others, *included), phony=phony))
+    included = [name for rule in rules for name in read_prerequisites(read_text(rule))]
+    write_text(output, render_rule(targets, sources, (*others, *included), phony=phony))
 
 
 @step.command("members")
-@click.argument("library", type=_PATH)
-@_output
+@click.argument("library", type=PATH)
+@output_option
 def _members(library: Path, output: Path) -> None:
     """Write the members of a static library into a directory, and the list of them."""
     from mlir_offload.driver.members import write_members
@@ -236,8 +190,8 @@ def _members(library: Path, output: Path) -> None:
 
 
 @step.command("detach")
-@_source
-@_output
+@source_argument
+@output_option
 def _detach(source: Path, output: Path) -> None:
     """Make an object whose device code is linked leave that of other objects alone."""
     from mlir_offload.offload.collision import detach_object
@@ -246,12 +200,12 @@ def _detach(source: Path, output: Path) -> None:
 
 
 @step.command("annotate")
-@_source
-@click.option("--device", "devices", type=_PATH, multiple=True, help="LLVM IR of a device module")
-@_kernels
+@source_argument
+@click.option("--device", "devices", type=PATH, multiple=True, help="LLVM IR of a device module")
+@kernels_option
 @click.option("--declared", multiple=True, help="a kernel that another file defines")
 @click.option("--kind", "kinds", type=click.Choice([kind.value for kind in Kind]), multiple=True)
-@click.option("--binary", type=_PATH, help="the offload binary to embed")
+@click.option("--binary", type=PATH, help="the offload binary to embed")
 @click.option(
     "--variable",
     "variables",
@@ -259,9 +213,11 @@ def _detach(source: Path, output: Path) -> None:
     metavar="kind=,name=,address=,size=,…",
     help="a device global with its shadow; also type=, flags=, data=, auxiliary=",
 )
+@sanitize_option
+@click.option("--interface", type=PATH, help="the functions for callers in C and Python")
 @click.option("--location", default="", help="the file that errors name")
 @_consumer
-@_output
+@output_option
 def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
     source: Path,
     devices: tuple[Path, ...],
@@ -270,6 +226,8 @@ def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
     kinds: tuple[str, ...],
     binary: Path | None,
     variables: tuple[str, ...],
+    sanitize: str,
+    interface: Path | None,
     location: str,
     consumer: str,
     output: Path,
@@ -278,14 +236,20 @@ def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
     from mlir_offload.offload.abi import load_abis
     from mlir_offload.offload.annotate import annotate_host
     from mlir_offload.offload.host_module import kernel_signatures
+    from mlir_offload.offload.interface import embed_interface
     from mlir_offload.offload.stub import HostKernel
     from mlir_offload.translate.host import fix_host_ir
 
     signatures: dict[str, tuple[str, ...]] = {}
     for device in devices:
-        signatures |= kernel_signatures(_read(device))
+        signatures |= kernel_signatures(read_text(device))
+    host = fix_host_ir(read_text(source))
+    if sanitize:
+        from mlir_offload.translate.sanitizer import instrumented, parse_sanitizer
+
+        host = instrumented(host, parse_sanitizer(sanitize))
     text = annotate_host(
-        fix_host_ir(_read(source)),
+        host,
         kernels=[HostKernel(symbol, signatures[symbol]) for symbol in kernels],
         kinds=[Kind(kind) for kind in kinds],
         binary=binary.read_bytes() if binary else b"",
@@ -294,22 +258,13 @@ def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
         declared=declared,
         location=location,
     )
+    text = embed_interface(text, read_text(interface) if interface else "")
     if output.suffix == ".bc":
         from mlir_offload.offload.llvm_ir import write_bitcode_in_process
 
         output.write_bytes(write_bitcode_in_process(text))
     else:
-        _write(output, text)
-
-
-@contextlib.contextmanager
-def located(location: str) -> Iterator[None]:
-    """Give errors raised inside the place of the input where they name none."""
-    try:
-        yield
-    except MlirOffloadError as error:
-        error.location = error.location or location
-        raise
+        write_text(output, text)
 
 
 def _image_argument(text: str) -> ImageArgument:
@@ -356,12 +311,9 @@ def _variable(text: str) -> OffloadEntry:
         raise UsageError(msg, hint=hint) from error
 
 
-def _read(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="surrogateescape")
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8", errors="surrogateescape")
+def _bytes_as_text(path: Path) -> str:
+    """Return a program as its author wrote it: bytecode is no text, each byte stands for itself."""
+    return path.read_bytes().decode("latin-1")
 
 
 def run_step(arguments: Sequence[str]) -> None:

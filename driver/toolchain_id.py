@@ -6,27 +6,30 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlir_offload.driver.choose import choose_toolkit, places_of
-from mlir_offload.driver.file_identity import FileIdentity, content_identity, program_identities
+from mlir_offload.driver.choose import choose_rocm_for, choose_toolkit, places_of
+from mlir_offload.driver.file_identity import content_identity, program_identities
 from mlir_offload.driver.memo import Memo, user_cache
 from mlir_offload.driver.options import CompileOptions, read_arguments
+from mlir_offload.driver.releases import BUILD_ROLES, Releases, choose_releases
+from mlir_offload.driver.tool_watch import FileIdentity
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolchainError, UsageError
-from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
+from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.llvm_tools import load_llvm_table
 from mlir_offload.toolchain.process import Command, Completed, Runner
-from mlir_offload.toolchain.search import find_llvm
 from mlir_offload.toolchain.target import Kind
 
 if TYPE_CHECKING:
     from mlir_offload.toolchain.cuda import CudaToolkit
+    from mlir_offload.toolchain.rocm import RocmInstallation
 
 _DIGITS = 32
 _CUDA_PARTS = ("ptxas", "nvlink", "fatbinary", "libdevice")
+_BITCODE = "o[cl]*.bc"
 _PACKAGES = ("driver", "offload", "toolchain", "translate")
 _SOURCES = (".py", ".yaml", ".c", ".h")
 _CLANG_VARIABLES = ("CCC_OVERRIDE_OPTIONS", "CPATH", "C_INCLUDE_PATH")
@@ -50,7 +53,10 @@ class ToolchainIdentity:
 
 @cache
 def identify_for(
-    kind: Kind | None, llvm: LlvmToolchain, cuda: CudaToolkit | None
+    kind: Kind | None,
+    releases: Releases,
+    cuda: CudaToolkit | None,
+    rocm: RocmInstallation | None = None,
 ) -> ToolchainIdentity:
     """Return the identity of what makes images of a kind; None is for host code.
 
@@ -58,25 +64,45 @@ def identify_for(
     of a tool is not found.
     """
     return identify_toolchain(
-        llvm, cuda if kind is Kind.CUDA else None, with_processor=kind is Kind.OPENMP
+        releases,
+        cuda if kind is Kind.CUDA else None,
+        rocm if kind is Kind.HIP else None,
+        with_processor=kind is Kind.OPENMP,
     )
 
 
 def identify_toolchain(
-    llvm: LlvmToolchain, cuda: CudaToolkit | None, *, with_processor: bool = False
+    releases: Releases,
+    cuda: CudaToolkit | None,
+    rocm: RocmInstallation | None = None,
+    *,
+    with_processor: bool = False,
 ) -> ToolchainIdentity:
-    """Return the identity of the tools of one LLVM release, of CUDA where given, and of ourselves.
+    """Return the identity of the tools of LLVM, of CUDA and ROCm where given, and of ourselves.
 
     `with_processor` adds what this processor is. Raises ToolchainError where a library of a tool
     is not found.
     """
-    files = [FileIdentity("mlir-offload", own_identity()), *_llvm_files(llvm)]
+    files = [FileIdentity("mlir-offload", own_identity()), *_release_files(releases)]
     files.extend(_settings())
     if cuda is not None:
         files.extend(_cuda_files(cuda))
+    if rocm is not None:
+        files.extend(_rocm_files(rocm))
     if with_processor:
         files.append(FileIdentity("processor", processor_identity()))
     return ToolchainIdentity(tuple(files))
+
+
+def _release_files(releases: Releases) -> Iterable[FileIdentity]:
+    """Return the programs of the release that links; beside them, if it is another, of the one that lowers."""
+    yield from _llvm_files(releases.llvm)
+    if releases.is_one:
+        return
+    yield FileIdentity("linked by LLVM", str(releases.consumer))
+    if releases.mlir != releases.llvm:
+        for file in _llvm_files(releases.mlir):
+            yield replace(file, name=f"{file.name} of the LLVM that lowers")
 
 
 @cache
@@ -105,6 +131,12 @@ def _cuda_files(cuda: CudaToolkit) -> Iterable[FileIdentity]:
         for name in _CUDA_PARTS
         if name in parts
     ]
+
+
+def _rocm_files(rocm: RocmInstallation) -> Iterable[FileIdentity]:
+    """Return the device libraries: which there are decides the code object version."""
+    files = sorted(rocm.bitcode.glob(_BITCODE)) if rocm.bitcode else []
+    return [FileIdentity(file.name, content_identity(file, own_memo()), file) for file in files]
 
 
 def own_memo() -> Memo:
@@ -193,7 +225,7 @@ def show_toolchain_id(arguments: Sequence[str], runner: Runner) -> int:
 
 def _identity_for(options: CompileOptions, runner: Runner) -> ToolchainIdentity:
     places = places_of(options)
-    llvm = choose_llvm(find_llvm(places), places.llvm, llvm_probe(runner))
+    releases = choose_releases(options, places, runner, roles=BUILD_ROLES)
     try:
         cuda = choose_toolkit(places, runner)
     except ToolchainError:
@@ -201,4 +233,6 @@ def _identity_for(options: CompileOptions, runner: Runner) -> ToolchainIdentity:
             raise
         cuda = None
     native = not _OF_THIS_MACHINE.isdisjoint(options.offload_archs)
-    return identify_toolchain(llvm, cuda, with_processor=native)
+    hip = any(name.startswith("gfx") for name in options.offload_archs)
+    rocm = choose_rocm_for(places, needed=hip)
+    return identify_toolchain(releases, cuda, rocm, with_processor=native)

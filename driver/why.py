@@ -84,6 +84,9 @@ def _flags(context: BuildContext) -> Iterator[str]:
     switches = {"-g": options.debug, "-fPIC": options.pic, "-shared": options.shared}
     yield from (name for name, is_on in switches.items() if is_on)
     yield from options.compiler_arguments
+    yield from (*options.device_flags.arguments, f"--pipeline={options.pipeline}")
+    rdc = {None: "", True: "-fgpu-rdc", False: "-fno-gpu-rdc"}
+    yield rdc[options.gpu_rdc]
     yield from _linker_arguments(options)
 
 
@@ -98,7 +101,8 @@ def _flag_name(word: str) -> str:
 
 def _tools(context: BuildContext) -> _Section:
     kinds = (None, *dict.fromkeys(target.kind for target in context.targets))
-    identities = (identify_for(kind, context.llvm, context.cuda) for kind in kinds)
+    tools = (context.releases, context.cuda, context.rocm)
+    identities = (identify_for(kind, *tools) for kind in kinds)
     return {file.name: file.content for identity in identities for file in identity.files}
 
 

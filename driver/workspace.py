@@ -10,32 +10,32 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from mlir_offload.driver.claim import claimed_beside, claimed_directory
 from mlir_offload.toolchain.errors import InputOutputError
 
 _STANDARD_OUTPUT = Path("-")
 
 
 @contextlib.contextmanager
-def open_workspace(save_to: Path | None = None) -> Iterator[Path]:
+def open_workspace(save_to: Path | None = None, *, parent: Path | None = None) -> Iterator[Path]:
     """Yield a directory for intermediate files, removed at the end unless `save_to` names it.
 
+    It lies below `parent`, by default where TMPDIR says; what killed processes left there goes too.
     Raises InputOutputError where it cannot be made.
     """
     if save_to is not None:
         make_directory(save_to)
         yield save_to
         return
-    try:
-        path = Path(tempfile.mkdtemp(prefix="mlir-offload-"))
-    except OSError as error:
-        msg = f"cannot make a temporary directory: {error.strerror or error}"
-        raise InputOutputError(
-            msg, hint="free some space, or set TMPDIR to a writable directory"
-        ) from error
-    try:
+    with contextlib.ExitStack() as stack:
+        try:
+            path = stack.enter_context(claimed_directory(parent or Path(tempfile.gettempdir())))
+        except OSError as error:
+            msg = f"cannot make a temporary directory: {error.strerror or error}"
+            raise InputOutputError(
+                msg, hint="free some space, or set TMPDIR to a writable directory"
+            ) from error
         yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def make_directory(path: Path) -> None:
@@ -70,17 +70,15 @@ def publish(made: Path, output: Path) -> None:
         # A device such as /dev/null takes the bytes; there is nothing to rename.
         _copy_into(made, output)
         return
-    beside = output.with_name(f".{output.name}.{os.getpid()}.tmp")
     try:
-        shutil.copy2(made, beside)
-        beside.replace(output)
+        with claimed_beside(output) as beside:
+            shutil.copy2(made, beside)
+            beside.replace(output)
     except OSError as error:
         msg = f"cannot write {output}: {error.strerror}"
         raise InputOutputError(
             msg, hint="free some space, or choose another place with -o"
         ) from error
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -96,22 +94,19 @@ def open_output(output: Path) -> Iterator[int]:
     is_file = output.is_file() or not output.exists()
     if is_file or output.is_dir():
         check_output(output)
-    place = output.with_name(f".{output.name}.{os.getpid()}.tmp") if is_file else output
     try:
-        descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
-        try:
-            yield descriptor
-        finally:
-            os.close(descriptor)
-        if is_file:
-            place.replace(output)
+        with claimed_beside(output) if is_file else contextlib.nullcontext(output) as place:
+            descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+            try:
+                yield descriptor
+            finally:
+                os.close(descriptor)
+            if is_file:
+                place.replace(output)
     except OSError as error:
         msg = f"cannot write {output}: {error.strerror}"
         hint = "free some space, or choose another place with -o"
         raise InputOutputError(msg, hint=hint) from error
-    finally:
-        if is_file:
-            place.unlink(missing_ok=True)
 
 
 def _copy_into(made: Path, output: Path) -> None:

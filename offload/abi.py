@@ -30,6 +30,7 @@ _ROW_LISTS = (
     ("linker_wrapper", "cuda_path"),
     ("linker_wrapper", "device_opt_level"),
     ("linker_wrapper", "device_feature"),
+    ("linker_wrapper", "host_device_libraries"),
     ("linker_wrapper", "archives"),
     ("linker_wrapper", "jobs"),
     ("linker_wrapper", "relocatable_link"),
@@ -115,6 +116,7 @@ class OffloadAbi:
     device_opt_argument: str
     device_feature_argument: str
     cuda_arguments: tuple[str, ...]
+    host_device_libraries: tuple[str, ...]
     takes_jobserver: bool
     reads_line_in_order: bool
     jobs_argument: str
@@ -142,6 +144,10 @@ class OffloadAbi:
         if not self.device_feature_argument:
             return ()
         return (self.device_feature_argument.format(triple=triple, feature=feature),)
+
+    def host_device_arguments(self, triple: str) -> tuple[str, ...]:
+        """Return what `clang --offload-link` needs to link images for the CPU with libm."""
+        return tuple(f"-Wl,--device-linker={triple}={name}" for name in self.host_device_libraries)
 
     def jobs_arguments(self, jobs: str) -> tuple[str, ...]:
         """Return what lets `clang --offload-link` run that many device links at once.
@@ -181,6 +187,7 @@ def load_abi(major: int) -> OffloadAbi:
         device_opt_argument=row_of(wrapper["device_opt_level"], major)["argument"],
         device_feature_argument=row_of(wrapper["device_feature"], major)["argument"],
         cuda_arguments=tuple(row_of(wrapper["cuda_path"], major)["arguments"]),
+        host_device_libraries=tuple(row_of(wrapper["host_device_libraries"], major)["libraries"]),
         takes_jobserver=row_of(wrapper["jobs"], major)["takes_jobserver"],
         jobs_argument=row_of(wrapper["jobs"], major)["argument"],
         reads_line_in_order=row_of(wrapper["archives"], major)["in_order"],
@@ -201,6 +208,12 @@ def load_abis(consumer: str) -> tuple[OffloadAbi, ...]:
         msg = f"--for-clang={consumer}: not a release of LLVM"
         raise UsageError(msg, hint=f"name a release, such as 22, or '{ANY_CONSUMER}'")
     return (load_abi(int(consumer)),)
+
+
+def known_majors() -> tuple[int, ...]:
+    """Return the releases that the table knows, oldest first."""
+    majors = offload_table()["majors"]
+    return tuple(range(majors["first"], majors["last"] + 1))
 
 
 def any_exceptions() -> tuple[int, ...]:
@@ -233,8 +246,13 @@ def first_relocatable_link() -> int:
 
 def fatbinary_lost_image_option(cuda: tuple[int, int]) -> bool:
     """Return whether the `fatbinary` of a CUDA release (major, minor) refuses `--image=`."""
-    since = offload_table()["cuda"]["fatbinary_without_image"]["since"]
-    return cuda >= (since[0], since[1])
+    return cuda >= fatbinary_without_image()
+
+
+def fatbinary_without_image() -> tuple[int, int]:
+    """Return the first release of CUDA (major, minor) whose `fatbinary` refuses `--image=`."""
+    major, minor = offload_table()["cuda"]["fatbinary_without_image"]["since"]
+    return major, minor
 
 
 @cache

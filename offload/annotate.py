@@ -10,12 +10,18 @@ from mlir_offload.offload.host_module import (
     escape_blob,
     extend_used_list,
     global_name,
+    global_symbols,
     next_metadata_number,
     string_constants,
 )
-from mlir_offload.offload.mangling import find_stub_symbol
 from mlir_offload.offload.registration import register_entries
-from mlir_offload.offload.stub import LAUNCH_STUB_FUNCTION, HostKernel, render_stub
+from mlir_offload.offload.stub import (
+    LAUNCH_STUB_FUNCTION,
+    HostKernel,
+    foreign_address,
+    render_foreign,
+    render_stub,
+)
 from mlir_offload.toolchain.errors import SourceError
 
 if TYPE_CHECKING:
@@ -59,41 +65,45 @@ def annotate_host(  # noqa: PLR0913 (the parts of one module)
 ) -> str:
     """Return the host module with stubs, entries of each kind, and the offload binary inside.
 
-    A kernel has one address for all kinds, that of its stub. `variables` are the entries of device
+    A kernel has one address for all kinds, that of its stub or handle. `variables` are the entries of device
     globals; the module holds their shadows. `declared` are kernels that another file defines, and
     registers. Raises SourceError where a launch names a kernel that is in neither.
     """
-    stubs = {kernel: _foreign_stub(kernel, location) for kernel in declared}
-    foreign = "".join(f"declare void {global_name(stub)}()\n" for stub in stubs.values())
-    stubs |= {kernel.symbol: kernel.stub for kernel in kernels}
-    text = resolve_launches(ll_text, stubs, location)
+    addresses = {kernel: _foreign_address(kernel, kinds, location) for kernel in declared}
+    foreign = "".join(render_foreign(kernel, kinds) for kernel in declared)
+    addresses |= {kernel.symbol: kernel.address(kinds) for kernel in kernels}
+    text = resolve_launches(ll_text, addresses, location)
     text = (text if text.endswith("\n") else f"{text}\n") + foreign
     if not kernels and not variables:
-        return text
-    rendered = "\n".join(render_stub(kernel) for kernel in kernels)
+        # Functions for kernels of other files.
+        return embed_binary(text, binary) if binary else text
+    taken = global_symbols(text)
+    rendered = "\n".join(render_stub(kernel, kinds, taken) for kernel in kernels)
     text = f"{text}\n{rendered}\ndeclare void @{LAUNCH_STUB_FUNCTION}(ptr, ptr)\n\n"
-    aliased = [kernel.stub for kernel in kernels if kernel.public_stub]
-    if aliased:
+    own = [kernel for kernel in kernels if kernel.public_stub]
+    if own:
         # Else LLVM gives a stub the name of its alias, and what refers to the stub refers to that.
-        text = extend_used_list(text, "llvm.compiler.used", aliased)
+        aliased = dict.fromkeys(name for k in own for name in (k.stub, k.address(kinds)))
+        text = extend_used_list(text, "llvm.compiler.used", list(aliased))
     entries = [
-        OffloadEntry(kind, kernel.symbol, kernel.stub, is_local=True)
+        OffloadEntry(kind, kernel.symbol, kernel.address(kinds), is_local=True)
         for kind in kinds
         for kernel in kernels
     ]
-    return embed_binary(register_entries(text, (*entries, *variables), abis), binary)
+    text = register_entries(text, (*entries, *variables), abis)
+    return embed_binary(text, binary) if binary else text
 
 
-def resolve_launches(text: str, stubs: Mapping[str, str], location: str = "") -> str:
-    """Return the module with each launch naming the stub of its kernel."""
+def resolve_launches(text: str, addresses: Mapping[str, str], location: str = "") -> str:
+    """Return the module with each launch naming the address of its kernel."""
 
     def resolved(match: re.Match[str]) -> str:
         symbol = names.get(match.group(2))
         if symbol is None:
             raise _unresolvable(location)
-        if symbol not in stubs:
-            raise _unknown_kernel(symbol, stubs, location)
-        return f"{match.group(1)}{global_name(stubs[symbol])})"
+        if symbol not in addresses:
+            raise _unknown_kernel(symbol, addresses, location)
+        return f"{match.group(1)}{global_name(addresses[symbol])})"
 
     declared = _DECLARATION.findall(text)
     if not declared:
@@ -121,13 +131,13 @@ def embed_binary(text: str, binary: bytes) -> str:
     return text + embedded + metadata
 
 
-def _foreign_stub(kernel: str, location: str) -> str:
-    stub = find_stub_symbol(kernel)
-    if stub is None:
+def _foreign_address(kernel: str, kinds: Sequence[Kind], location: str) -> str:
+    address = foreign_address(kernel, kinds)
+    if address is None:
         msg = f"the C++ name of the declared kernel '{kernel}' cannot be read"
         hint = 'declare a kernel that is neither inside of a function nor made for an expression, or extern "C"'
         raise SourceError(msg, hint=hint, location=location)
-    return stub
+    return address
 
 
 def _unresolvable(location: str) -> SourceError:

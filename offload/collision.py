@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from mlir_offload.offload.elf import ElfFile, SectionType, read_elf
 from mlir_offload.offload.mangling import stub_symbol
-from mlir_offload.offload.stub import LOCAL_STUB_PREFIX
+from mlir_offload.offload.stub import LOCAL_HANDLE_PREFIX, LOCAL_STUB_PREFIX
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import VerificationError
+from mlir_offload.toolchain.target import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -33,12 +34,19 @@ class KernelStubs:
     """What the symbols of an object tell of kernels.
 
     `own` are the kernels that mlir-offload made a stub for, `defined` and `launched` the public
-    stubs that are defined here, and those that another file has to define.
+    stubs that are defined here, and those that another file has to define; `undefined` is all that
+    another file has to define, where a kernel's own name is that of its handle.
     """
 
     own: frozenset[str]
     defined: frozenset[str]
     launched: frozenset[str]
+    undefined: frozenset[str] = frozenset()
+
+    def launches(self, kernel: str, kind: str) -> bool:
+        """Return whether the object launches a kernel that another file has to define."""
+        by_handle = kind == Kind.HIP and kernel in self.undefined
+        return by_handle or stub_symbol(kernel) in self.launched
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +128,8 @@ def check_launches(collisions: Iterable[Collision], inputs: Sequence[LinkInput])
         public = stub_symbol(collision.kernel)
         definers = [inputs[n] for n in collision.objects if public in inputs[n].stubs.defined]
         own = [item for item in definers if collision.kernel in item.stubs.own]
-        caller = next((item for item in inputs if public in item.stubs.launched), None)
+        kernel, kind = collision.kernel, collision.kind
+        caller = next((item for item in inputs if item.stubs.launches(kernel, kind)), None)
         if caller is not None and len(own) > 1 and len(own) == len(definers):
             places = " and by ".join(item.contents.location for item in own[:2])
             msg = f"kernel '{collision.kernel}' is launched here, and defined by {places}"
@@ -130,14 +139,17 @@ def check_launches(collisions: Iterable[Collision], inputs: Sequence[LinkInput])
 
 def read_stubs(view: ByteView) -> KernelStubs:
     """Return what the symbols of an object say. Raises VerificationError where it is damaged."""
-    own, defined, launched = set[str](), set[str](), set[str]()
+    own, defined, undefined = set[str](), set[str](), set[str]()
     for symbol in read_elf(view).symbols(".symtab"):
         if not symbol.is_global:
             if symbol.name.startswith(LOCAL_STUB_PREFIX):
                 own.add(symbol.name.removeprefix(LOCAL_STUB_PREFIX))
+        elif symbol.is_undefined:
+            undefined.add(symbol.name)
         elif _PUBLIC_PREFIX in symbol.name:
-            (launched if symbol.is_undefined else defined).add(symbol.name)
-    return KernelStubs(frozenset(own), frozenset(defined), frozenset(launched))
+            defined.add(symbol.name)
+    launched = frozenset(name for name in undefined if _PUBLIC_PREFIX in name)
+    return KernelStubs(frozenset(own), frozenset(defined), launched, frozenset(undefined))
 
 
 def detach_object(data: bytes, *, location: str = "") -> bytes:
@@ -159,18 +171,21 @@ def detach_object(data: bytes, *, location: str = "") -> bytes:
 
 
 def _public_stubs(elf: ElfFile) -> Iterator[tuple[int, int]]:
-    """Return place and value of `st_info` of the public stubs that mlir-offload made."""
+    """Return place and value of `st_info` of the public stubs and handles that mlir-offload made."""
     tables = [(section, tuple(elf.symbols_of(section))) for section in elf.named(".symtab")]
+    local = [symbol.name for _, symbols in tables for symbol in symbols if not symbol.is_global]
     own = {
-        stub_symbol(symbol.name.removeprefix(LOCAL_STUB_PREFIX))
-        for _, symbols in tables
-        for symbol in symbols
-        if symbol.name.startswith(LOCAL_STUB_PREFIX) and not symbol.is_global
+        *(stub_symbol(name) for name in _kernels_with(LOCAL_STUB_PREFIX, local)),
+        *_kernels_with(LOCAL_HANDLE_PREFIX, local),
     }
     for section, symbols in tables:
         for index, symbol in enumerate(symbols):
             if symbol.name in own and symbol.info >> 4 == _GLOBAL and not symbol.is_undefined:
                 yield section.offset + index * _SYMBOL_BYTES + _SYMBOL_INFO, symbol.info
+
+
+def _kernels_with(prefix: str, symbols: Iterable[str]) -> Iterator[str]:
+    return (name.removeprefix(prefix) for name in symbols if name.startswith(prefix))
 
 
 def _targets(item: ObjectContents, kind: str) -> tuple[str, ...]:

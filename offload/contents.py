@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from mlir_offload.offload.interface import InterfaceFunction
 from mlir_offload.offload.kernel import DeviceCode
 
 
@@ -128,7 +129,7 @@ class SourceModule:
 class Part:
     """A file, or a member of a library: whatever has a format of its own and a name.
 
-    `producers` are what made it, as it says itself.
+    `producers` are what made it, as it says itself; `functions` are those for callers in C and Python.
     """
 
     name: str
@@ -141,6 +142,7 @@ class Part:
     images: tuple[Image, ...] = ()
     entries: tuple[Entry, ...] = ()
     modules: tuple[SourceModule, ...] = ()
+    functions: tuple[InterfaceFunction, ...] = ()
     members: tuple[Part, ...] = ()
     problems: tuple[Problem, ...] = ()
 

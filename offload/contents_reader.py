@@ -23,6 +23,7 @@ from mlir_offload.offload.container_scan import (
     scan_fatbins,
 )
 from mlir_offload.offload.contents import Image, Part, Problem, ProblemKind
+from mlir_offload.offload.device_bitcode import llvm_major
 from mlir_offload.offload.device_code import hash_kernels, read_device_code
 from mlir_offload.offload.elf import read_elf
 from mlir_offload.offload.file_form import FileForm, file_form
@@ -36,8 +37,8 @@ from mlir_offload.offload.host_contents import (
 from mlir_offload.offload.host_entry import read_entries
 from mlir_offload.offload.host_module_bitcode import read_host_bitcode
 from mlir_offload.offload.host_text import HostText
+from mlir_offload.offload.interface import read_interface
 from mlir_offload.offload.kernel import DeviceCode
-from mlir_offload.toolchain.bitcode_producer import llvm_major
 from mlir_offload.toolchain.byte_view import CHUNK_BYTES, ByteView, open_view
 from mlir_offload.toolchain.errors import (
     CompatibilityError,
@@ -163,8 +164,9 @@ class _Reader:
     def _filled(
         self, part: Part, view: ByteView, form: FileForm, problems: Problems, depth: int
     ) -> Part:
-        if form in (FileForm.ARCHIVE, FileForm.THIN_ARCHIVE):
-            return replace(part, members=self._members(view, problems, depth))
+        if form in (FileForm.ARCHIVE, FileForm.THIN_ARCHIVE, FileForm.MOB):
+            read = self._mob if form is FileForm.MOB else self._library
+            return read(part, view, problems, depth)
         if form is FileForm.HOST_ELF:
             return self._host_elf(part, view, problems, depth)
         if form in (FileForm.LLVM_IR, FileForm.BITCODE):
@@ -192,6 +194,21 @@ class _Reader:
         except VerificationError as error:
             problems.report(error)
         return tuple(parts)
+
+    def _library(self, part: Part, view: ByteView, problems: Problems, depth: int) -> Part:
+        return replace(part, members=self._members(view, problems, depth))
+
+    def _mob(self, part: Part, view: ByteView, _: Problems, depth: int) -> Part:
+        """Return what a bundle for another machine holds, where it is what its manifest says."""
+        from mlir_offload.offload.mob_archive import read_archive
+        from mlir_offload.offload.mob_manifest import read_manifest
+
+        members = read_archive(view)
+        manifest = read_manifest(members, view.location)
+        names = [name for unit in manifest.units for name in unit.files] if depth < _DEEPEST else []
+        parts = (self.part(members[name], f"{part.name}({name})", depth + 1) for name in names)
+        made = tuple(f"{name} {version}" for name, version in manifest.producers)
+        return replace(part, producers=made, members=tuple(parts))
 
     def _member(self, member: ArchiveMember, name: str, folder: Path, depth: int) -> Part:
         if depth >= _DEEPEST:
@@ -227,7 +244,7 @@ class _Reader:
         try:
             with_entries = replace(part, producers=producers(elf))
             entries = tuple(explained(entry) for entry in read_entries(elf))
-            with_entries = replace(with_entries, entries=entries)
+            with_entries = replace(with_entries, entries=entries, functions=read_interface(elf))
         except VerificationError as error:
             problems.report(error)
         images: list[Image] = []

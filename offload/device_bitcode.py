@@ -21,12 +21,12 @@ from mlir_offload.toolchain.bitcode_global import (
 )
 from mlir_offload.toolchain.bitcode_hash import CodeHash
 from mlir_offload.toolchain.bitcode_metadata import MetadataTable, function_attachments
-from mlir_offload.toolchain.bitcode_producer import llvm_major
 from mlir_offload.toolchain.bitcode_reference import ReferenceGraph
 from mlir_offload.toolchain.byte_view import ByteView
 from mlir_offload.toolchain.data_layout import TypeSizes, aligned, parse_data_layout
 
 FORM = "LLVM bitcode"
+_PRODUCER = re.compile(r"LLVM ?(\d{1,4})\.\d")
 _NUMBERS = re.compile(r"\d{1,10}(?:,\d{1,10})*")
 _OPENMP_KERNEL = "__omp_offloading_"
 _SHARED_SPACE = 3
@@ -70,6 +70,18 @@ def read_device_bitcode(view: ByteView, *, with_hashes: bool = False) -> DeviceC
         ),
         undefined=graph.undefined(),
     )
+
+
+def target_cpus(module: BitcodeModule) -> tuple[str, ...]:
+    """Return the architectures that the functions of a module say they are compiled for, in order."""
+    functions = (item for item in module.symbols if isinstance(item, BitcodeFunction))
+    return tuple(sorted({_arch(module, [function]) for function in functions} - {""}))
+
+
+def llvm_major(producer: str) -> int | None:
+    """Return the release of LLVM that wrote a module; None where its producer names none."""
+    found = _PRODUCER.match(producer)
+    return int(found[1]) if found else None
 
 
 def _arch(module: BitcodeModule, kernels: list[BitcodeFunction]) -> str:

@@ -24,6 +24,8 @@ _SPECIAL_SECTIONS = 0xFF00
 _EXTENDED_INDEX = 0xFFFF
 _UNDEFINED = 0
 _FUNCTION = 2
+# STV_INTERNAL and STV_HIDDEN.
+_HIDDEN = frozenset({1, 2})
 _VISIBLE_BINDINGS = (1, 2)
 # Strings may share their ends, so all names together may be longer than the table; far longer is
 # an attack on the time that reading takes.
@@ -99,6 +101,11 @@ class ElfSymbol(NamedTuple):
     def is_global(self) -> bool:
         """Return whether other files see the symbol."""
         return self.info >> 4 in _VISIBLE_BINDINGS
+
+    @property
+    def is_hidden(self) -> bool:
+        """Return whether only the file that it is linked into sees the symbol."""
+        return self.other & 0x3 in _HIDDEN
 
     @property
     def is_undefined(self) -> bool:

@@ -17,6 +17,7 @@ from mlir_offload.offload.ptxas_adapter import ptxas_script
 from mlir_offload.toolchain.errors import InputOutputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from mlir_offload.toolchain.version import ToolVersion
@@ -47,7 +48,8 @@ exec {program} "$@"
 class CudaTools:
     """The files of a CUDA installation that a device link needs, wherever they lie.
 
-    `source_time` is what ptxas is to take for the time of every source file, None for their own.
+    `source_time` is what ptxas is to take for the time of every source file, None for their own;
+    `ptxas_arguments` each call of it gets; `ptx` for an architecture goes into every fat binary.
     """
 
     version: ToolVersion
@@ -56,6 +58,8 @@ class CudaTools:
     fatbinary: Path
     libdevice: Path | None = None
     source_time: int | None = field(default=None, kw_only=True)
+    ptxas_arguments: tuple[str, ...] = field(default=(), kw_only=True)
+    ptx: tuple[tuple[str, Path], ...] = field(default=(), kw_only=True)
 
 
 def needs_adapter(llvm_major: int, cuda: ToolVersion) -> bool:
@@ -82,28 +86,31 @@ def write_cuda_directory(directory: Path, tools: CudaTools, llvm_major: int) -> 
     return directory
 
 
-def fatbinary_script(program: Path) -> str:
+def fatbinary_script(program: Path, ptx: Sequence[tuple[str, Path]] = ()) -> str:
     """Return the text of the adapter, a plain `sh` script that ends in the real program."""
-    return _SCRIPT.format(program=shlex.quote(str(program)))
+    images = (f"--image3=kind=ptx,sm={arch.removeprefix('sm_')},file={path}" for arch, path in ptx)
+    words = " ".join(shlex.quote(word) for word in (str(program), *images))
+    return _SCRIPT.format(program=words)
 
 
 def _place_fatbinary(folder: Path, tools: CudaTools, llvm_major: int) -> None:
-    if not needs_adapter(llvm_major, tools.version):
+    if not needs_adapter(llvm_major, tools.version) and not tools.ptx:
         _place_tool(tools.fatbinary, folder / "fatbinary")
         return
     program = tools.fatbinary
     if not os.access(program, os.X_OK):
         program = folder / "fatbinary.bin"
         _place_tool(tools.fatbinary, program)
-    _write_executable(folder / "fatbinary", fatbinary_script(program))
+    _write_executable(folder / "fatbinary", fatbinary_script(program, tools.ptx))
 
 
 def _place_ptxas(folder: Path, tools: CudaTools) -> None:
     program = folder / "ptxas"
     _place_tool(tools.ptxas, program)
-    if tools.source_time is not None:
+    if tools.source_time is not None or tools.ptxas_arguments:
         program = program.rename(folder / "ptxas.bin")
-        _write_executable(folder / "ptxas", ptxas_script(program.absolute(), tools.source_time))
+        words = (str(program.absolute()), *tools.ptxas_arguments)
+        _write_executable(folder / "ptxas", ptxas_script(words, tools.source_time or 1))
 
 
 def _place_tool(source: Path, target: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from enum import StrEnum
 
 from mlir_offload.offload.archive import ARCHIVE_MAGIC, THIN_MAGIC
@@ -10,6 +11,7 @@ from mlir_offload.offload.binary_layout import MAGIC as BINARY_MAGIC
 from mlir_offload.offload.bundle import is_bundle
 from mlir_offload.offload.elf import ELF_MAGIC, Machine
 from mlir_offload.offload.fatbin import is_fatbin
+from mlir_offload.offload.mob_archive import is_tar
 from mlir_offload.toolchain.byte_view import ByteView
 
 _HEAD_BYTES = 1 << 16
@@ -46,6 +48,7 @@ class FileForm(StrEnum):
     OFFLOAD_BINARY = "offload binary"
     FAT_BINARY = "fat binary"
     BUNDLE = "offload bundle"
+    MOB = "bundle for another machine"
     BITCODE = "LLVM bitcode"
     LLVM_IR = "LLVM IR"
     MLIR = "MLIR"
@@ -65,6 +68,13 @@ _MAGICS = (
     *((magic, FileForm.SPIRV) for magic in _SPIRV_MAGICS),
 )
 
+# What more than the first bytes tells.
+_DEEPER: tuple[tuple[Callable[[ByteView], bool], FileForm], ...] = (
+    (is_fatbin, FileForm.FAT_BINARY),
+    (is_bundle, FileForm.BUNDLE),
+    (is_tar, FileForm.MOB),
+)
+
 
 def file_form(view: ByteView) -> FileForm:
     """Return the format that the first bytes tell."""
@@ -76,10 +86,9 @@ def file_form(view: ByteView) -> FileForm:
             return form
     if head.startswith(ELF_MAGIC):
         return _elf_form(head)
-    if is_fatbin(view):
-        return FileForm.FAT_BINARY
-    if is_bundle(view):
-        return FileForm.BUNDLE
+    for is_it, form in _DEEPER:
+        if is_it(view):
+            return form
     return _text_form(view.head(_HEAD_BYTES))
 
 

@@ -13,6 +13,7 @@ from mlir_offload.offload.contents import (
     ProblemKind,
     nested_images,
 )
+from mlir_offload.offload.file_form import FileForm
 from mlir_offload.toolchain.target import Kind
 
 _SHOWN = 4
@@ -26,6 +27,9 @@ _HOST_KIND = "host"
 
 def diagnosed(part: Part) -> Part:
     """Return the part, and its members, with the problems that only the whole shows."""
+    if part.form == FileForm.MOB:
+        # Its kernels have no images yet.
+        return part
     images = tuple(_checked_image(image, part) for image in part.images)
     return replace(
         part,

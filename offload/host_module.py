@@ -11,7 +11,11 @@ if TYPE_CHECKING:
 _PLAIN_NAME = re.compile(r"[-a-zA-Z$._][-a-zA-Z$._0-9]*")
 _METADATA_NODE = re.compile(r"^!(\d+) = ", re.MULTILINE)
 _KERNEL_ANNOTATION = re.compile(r'!\{ptr @("[^"]*"|[-\w$.]+), !"kernel", i32 1\}')
+_CONVENTIONS = frozenset(("ptx_kernel", "amdgpu_kernel"))
 _DEFINE = re.compile(r'^define ([^@\n]*)@("[^"]*"|[-\w$.]+)\(', re.MULTILINE)
+_GLOBAL = re.compile(
+    r'^(?:@("[^"]*"|[-\w$.]+) = |(?:define|declare) [^@\n]*@("[^"]*"|[-\w$.]+)\()', re.MULTILINE
+)
 _NAMED_TYPE = re.compile(r'%(?:"[^"]*"|[-\w$.]+)')
 _TYPE_DEFINITION = re.compile(r'^(%(?:"[^"]*"|[-\w$.]+)) = type (.*)$', re.MULTILINE)
 _BYVAL = re.compile(r"\bbyval\(")
@@ -48,6 +52,11 @@ def unescape(text: str) -> str:
         lambda match: bytes([int(match.group(1), 16)]), text.encode(errors="surrogateescape")
     )
     return raw.decode(errors="surrogateescape")
+
+
+def global_symbols(text: str) -> frozenset[str]:
+    """Return the symbols that the module defines or declares."""
+    return frozenset(symbol_of(one or other) for one, other in _GLOBAL.findall(text))
 
 
 def escape_bytes(data: bytes) -> str:
@@ -100,7 +109,7 @@ def kernel_signatures(device_ll: str) -> dict[str, tuple[str, ...]]:
     signatures = {}
     for match in _DEFINE.finditer(device_ll):
         symbol = symbol_of(match.group(2))
-        if "ptx_kernel" not in match.group(1).split() and symbol not in annotated:
+        if not _CONVENTIONS & set(match.group(1).split()) and symbol not in annotated:
             continue
         inside = _balanced(device_ll, match.end() - 1)[1:-1]
         signatures[symbol] = tuple(_parameter(part, types) for part in _split(inside))

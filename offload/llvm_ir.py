@@ -10,6 +10,8 @@ from mlir_offload.toolchain.process import Command
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from llvmlite import binding
+
     from mlir_offload.toolchain.llvm import LlvmToolchain
 
 
@@ -33,6 +35,35 @@ def write_bitcode_in_process(ll_text: str, *, location: str = "") -> bytes:
     Only for a consumer of that release: an older one may misread it in silence. Raises
     VerificationError where the text is no valid module.
     """
+    module = _parse(ll_text, location)
+    bitcode = module.as_bitcode()
+    module.close()
+    return bytes(bitcode)
+
+
+def inline_in_process(ll_text: str, *, location: str = "") -> str:
+    """Return the module with functions inlined that must be, variables in registers, all values named.
+
+    Only for text of llvmlite's LLVM release. Raises VerificationError where it is no valid module.
+    """
+    from llvmlite import binding
+
+    module = _parse(ll_text, location)
+    binding.initialize_native_target()
+    machine = binding.Target.from_default_triple().create_target_machine()
+    builder = binding.create_pass_builder(machine, binding.PipelineTuningOptions())
+    passes = binding.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_sroa_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_instruction_namer_pass()
+    passes.run(module, builder)
+    text = str(module)
+    module.close()
+    return text
+
+
+def _parse(ll_text: str, location: str) -> binding.ModuleRef:
     from llvmlite import binding
 
     try:
@@ -43,9 +74,7 @@ def write_bitcode_in_process(ll_text: str, *, location: str = "") -> bytes:
         raise VerificationError(
             msg, hint="this is a bug; please report it", location=location
         ) from error
-    bitcode = module.as_bitcode()
-    module.close()
-    return bytes(bitcode)
+    return module
 
 
 def assemble_command(llvm: LlvmToolchain, source: Path, output: Path) -> Command:

@@ -58,6 +58,11 @@ class ObjectContents:
         return bool(images or self.entries or self.runtime_symbols)
 
     @property
+    def is_finished(self) -> bool:
+        """Return whether it is an object whose device code is linked, and registers its kernels."""
+        return self.is_relocatable and any(entry.is_finished for entry in self.entries)
+
+    @property
     def kinds(self) -> frozenset[str]:
         """Return the offload kinds of the images and of the entries."""
         packaged = {image.kind for image in self.images}

@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Sequence
 
 _SCRIPT = """\
 #!/bin/sh
@@ -24,6 +24,9 @@ exec {program} "$@"
 """
 
 
-def ptxas_script(program: Path, seconds: int) -> str:
-    """Return the text of the adapter, a plain `sh` script that ends in the real program."""
-    return _SCRIPT.format(program=shlex.quote(str(program)), seconds=max(seconds, 1))
+def ptxas_script(program: Sequence[str], seconds: int) -> str:
+    """Return the text of the adapter, a plain `sh` script that ends in the real program.
+
+    `program` is that, with the arguments that each call gets.
+    """
+    return _SCRIPT.format(program=shlex.join(program), seconds=max(seconds, 1))

@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlir_offload.offload.elf import read_elf
+from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 EXIT_STATUS = 70
 """The status with which the runtime ends a program (MLIR_OFFLOAD_EXIT_STATUS)."""
 
 _DIRECTORY = Path(__file__).parent / "runtime"
 _ROOT_SOURCE = "runtime.c"
-_ALWAYS = ("error.c", "mgpu.c", "offload_entry.c")
+_ALWAYS = ("error.c", "mgpu.c", "offload_entry.c", "sanitizer.c")
 _OF_KIND = {
     Kind.CUDA: ("cuda.c", "cuda_error.c", "cuda_stream.c"),
+    Kind.HIP: ("hip.c", "hip_error.c", "hip_stream.c"),
     Kind.OPENMP: ("openmp.c", "pool.c"),
 }
 
+
+_ARCHS = {Kind.CUDA: "MLIR_OFFLOAD_ARCHS", Kind.HIP: "MLIR_OFFLOAD_HIP_ARCHS"}
+_GPU_KINDS = frozenset({Kind.CUDA, Kind.HIP})
+_LIBAMDHIP = "libamdhip64.so"
+_SONAME = re.compile(r".*\.so(?:\.\d+)?")
 
 RUNTIME_KINDS = frozenset(_OF_KIND)
 """The kinds that the runtime can launch kernels of."""
@@ -33,25 +45,61 @@ def runtime_include_directory() -> Path:
     return _DIRECTORY
 
 
+@cache
+def runtime_files() -> tuple[tuple[str, bytes], ...]:
+    """Return names and content of all C sources and headers of the runtime, in order."""
+    paths = sorted((*_DIRECTORY.glob("*.c"), *_DIRECTORY.glob("*.h")))
+    return tuple((path.name, path.read_bytes()) for path in paths)
+
+
+@cache
+def runtime_digest() -> str:
+    """Return a hash of the runtime's sources: what was compiled against it fits no other for sure."""
+    found = hashlib.sha256()
+    for name, content in runtime_files():
+        found.update(f"{name} {len(content)}\n".encode() + content)
+    return found.hexdigest()
+
+
 def runtime_sources(kinds: Collection[Kind], *, standin: bool) -> tuple[Path, ...]:
     """Return the C files that make up the runtime for these kinds, the one to compile first.
 
     The first includes the others. `standin` takes the place of libomptarget.
     """
     names = [_ROOT_SOURCE, *_ALWAYS]
-    for kind in Kind:
-        names += _OF_KIND[kind] if kind in kinds else ()
+    if _GPU_KINDS.intersection(kinds):
+        names.append("stream_pool.c")
+    for kind, files in _OF_KIND.items():
+        names += files if kind in kinds else ()
+    if loads_hip(kinds):
+        names.append("hip_load.c")
     if Kind.OPENMP in kinds:
         names.append("standin.c" if standin else "registration.c")
     return tuple(_DIRECTORY / name for name in names)
 
 
-def runtime_compile_command(
-    clang: Path, output: Path, *, kinds: Collection[Kind], archs: Sequence[str], standin: bool
+def loads_hip(kinds: Collection[Kind]) -> bool:
+    """Return whether the runtime looks for libamdhip64 when the program runs.
+
+    A program for several kinds of devices has to start where there is no ROCm.
+    """
+    return Kind.HIP in kinds and len(set(kinds)) > 1
+
+
+def runtime_compile_command(  # noqa: PLR0913 (what it is compiled for)
+    clang: Path,
+    output: Path,
+    *,
+    kinds: Collection[Kind],
+    archs: Mapping[Kind, Sequence[str]],
+    standin: bool,
+    libamdhip: Path | None = None,
+    extra: Sequence[str] = (),
 ) -> Command:
     """Return the command that compiles the runtime to one relocatable object.
 
     `archs` are the architectures of the program's GPU images; they stand in error messages.
+    `libamdhip` is the library of that name to look for where the runtime loads one.
     Raises ValueError where there is no kind: such a program needs no runtime.
     """
     if not kinds:
@@ -60,26 +108,57 @@ def runtime_compile_command(
     definitions = [f"-DMLIR_OFFLOAD_HAVE_{kind.name}" for kind in Kind if kind in kinds]
     if standin and Kind.OPENMP in kinds:
         definitions.append("-DMLIR_OFFLOAD_STANDIN")
-    if archs and Kind.CUDA in kinds:
-        definitions.append(f"-DMLIR_OFFLOAD_ARCHS={','.join(archs)}")
+    for kind, name in _ARCHS.items():
+        if kind in kinds and archs.get(kind):
+            definitions.append(f"-D{name}={','.join(archs[kind])}")
+    if loads_hip(kinds):
+        definitions.append(f"-DMLIR_OFFLOAD_HIP_LIBRARY={_soname(libamdhip)}")
     source = runtime_sources(kinds, standin=standin)[0]
     # It is compiled at every link and makes nothing but calls: -O2 would take four times as long
     # and save some 40 ns per launch.
-    flags = ("-std=c11", "-O0", "-fPIC", "-w")
+    flags = ("-std=c11", "-O0", "-fPIC", "-w", *extra)
     return Command((str(clang), *flags, *definitions, "-c", str(source), "-o", str(output)))
 
 
+@dataclass(frozen=True, slots=True)
+class RuntimeSymbols:
+    """What an object of the runtime defines: for itself, and for programs to call."""
+
+    internal: tuple[str, ...]
+    public: tuple[str, ...]
+
+
+def read_runtime_symbols(path: Path) -> RuntimeSymbols:
+    """Return the symbols of a compiled runtime that other objects see."""
+    with open_view(path) as view:
+        names = {
+            symbol.name: symbol.is_hidden
+            for symbol in read_elf(view).symbols(".symtab")
+            if symbol.is_global and not symbol.is_undefined
+        }
+    internal = (name for name, is_hidden in names.items() if is_hidden)
+    public = (name for name, is_hidden in names.items() if not is_hidden)
+    return RuntimeSymbols(tuple(sorted(internal)), tuple(sorted(public)))
+
+
 def runtime_link_arguments(
-    kinds: Collection[Kind], *, cudart: Path | None, libomptarget: Path | None
+    kinds: Collection[Kind],
+    *,
+    cudart: Path | None,
+    libomptarget: Path | None,
+    libamdhip: Path | None = None,
 ) -> tuple[str, ...]:
     """Return the libraries to name after the runtime's object.
 
     `cudart` is libcudart_static.a or libcudart.so; without `libomptarget` the runtime must have
-    been compiled with the stand-in. Raises ToolchainError where a kind lacks its library.
+    been compiled with the stand-in. `libamdhip` is libamdhip64.so; a program that loads it needs
+    none for its link. Raises ToolchainError where a kind lacks its library.
     """
     arguments: list[str] = []
     if Kind.CUDA in kinds:
         arguments += _cudart_arguments(cudart)
+    if Kind.HIP in kinds:
+        arguments += _hip_arguments(libamdhip, is_loaded=loads_hip(kinds))
     if Kind.OPENMP in kinds and libomptarget is not None:
         arguments += _shared_library(libomptarget)
     return (*arguments, "-ldl", "-lpthread")
@@ -95,6 +174,24 @@ def _cudart_arguments(cudart: Path | None) -> list[str]:
     if cudart.suffix == ".a":
         return [str(cudart), "-lrt"]
     return _shared_library(cudart)
+
+
+def _hip_arguments(libamdhip: Path | None, *, is_loaded: bool) -> list[str]:
+    if is_loaded:
+        return [f"-Wl,-rpath,{libamdhip.parent}"] if libamdhip else []
+    if libamdhip is None:
+        msg = "the HIP runtime library (libamdhip64.so) was not found"
+        hint = "apt install libamdhip64-dev, or name a ROCm folder with --rocm-path="
+        raise ToolchainError(msg, hint=hint)
+    return _shared_library(libamdhip)
+
+
+def _soname(libamdhip: Path | None) -> str:
+    """Return the name by which the dynamic linker finds the library: that of its major version."""
+    if libamdhip is None:
+        return _LIBAMDHIP
+    match = _SONAME.match(libamdhip.resolve().name)
+    return match.group() if match else _LIBAMDHIP
 
 
 def _shared_library(library: Path) -> list[str]:

@@ -13,19 +13,22 @@ from mlir_offload.offload.contents_reader import is_device_triple, visit_content
 from mlir_offload.offload.file_form import FileForm, file_form
 from mlir_offload.offload.link_check import layout_findings, loss_findings
 from mlir_offload.offload.objects import ObjectContents, read_objects
-from mlir_offload.offload.skew_image import check_image
+from mlir_offload.offload.skew_image import check_device_module, check_image
 from mlir_offload.toolchain.bitcode import read_bitcode_modules
 from mlir_offload.toolchain.bitcode_skew import check_module
 from mlir_offload.toolchain.byte_view import ByteView, open_view
 from mlir_offload.toolchain.errors import VerificationError
+from mlir_offload.toolchain.identity import Severity
 from mlir_offload.toolchain.skew import Consumer, Skew
-from mlir_offload.toolchain.skew_rule import RuleSeverity, load_rules
+from mlir_offload.toolchain.skew_rule import load_rules
 from mlir_offload.toolchain.text_skew import check_text, text_triple
 
 __all__ = ["Consumer", "SkewFinding", "check_file", "check_view"]
 
 _OBJECTS = (FileForm.ARCHIVE, FileForm.THIN_ARCHIVE, FileForm.HOST_ELF)
 _OLDEST_ABI = 15
+# The names of all sections that hold images or entries have it.
+_OFFLOADING = "offload"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ class SkewFinding:
     """
 
     rule: str
-    severity: RuleSeverity
+    severity: Severity
     message: str
     location: str
     hint: str
@@ -68,8 +71,10 @@ def check_file(path: Path, consumer: Consumer) -> tuple[SkewFinding, ...]:
 def check_view(view: ByteView, consumer: Consumer) -> tuple[SkewFinding, ...]:
     """Return what does not fit of the code in a view of a whole file, which is named as its location."""
     check = _Check(consumer)
+    if file_form(view) is FileForm.BITCODE and check.bitcode(view):
+        return tuple(dict.fromkeys(check.found))
     part = visit_contents(view, view.location, check.image, check.part)
-    return tuple(dict.fromkeys((*check.found, *_damages(part))))
+    return tuple(dict.fromkeys((*check.found, *_entries(part, consumer), *_damages(part))))
 
 
 def check_objects(objects: Iterable[ObjectContents], consumer: Consumer) -> tuple[SkewFinding, ...]:
@@ -91,6 +96,24 @@ class _Check:
 
     consumer: Consumer
     found: list[SkewFinding] = field(default_factory=list)
+
+    def bitcode(self, view: ByteView) -> bool:
+        """Check a file that is bitcode; return whether that is all: nothing is embedded in it.
+
+        It is read once so, as most files of bitcode are. One that is damaged is left to others.
+        """
+        try:
+            modules = read_bitcode_modules(view)
+            sections = {one.section for module in modules for one in module.variables}
+            if any(_OFFLOADING in section for section in sections):
+                return False
+            for module in modules:
+                is_device = is_device_triple(module.triple)
+                check = check_device_module if is_device else check_module
+                self._add(check(module, self.consumer), view.location, "")
+        except VerificationError:
+            return False
+        return True
 
     def part(self, form: FileForm, view: ByteView) -> None:
         """Check a file, or a member of a library, that is a module for the host."""
@@ -129,6 +152,23 @@ def _object_findings(path: Path, consumer: Consumer) -> Iterator[SkewFinding]:
         ):
             for one in findings:
                 yield _finding(Skew(rule, {"what": one.message}), one.location, "")
+
+
+def _entries(part: Part, consumer: Consumer) -> Iterator[SkewFinding]:
+    """Return whether host modules in LLVM IR, members included, have entries of another release."""
+    for member in part.members:
+        yield from _entries(member, consumer)
+    if part.form not in (FileForm.BITCODE, FileForm.LLVM_IR) or consumer.llvm < _OLDEST_ABI:
+        return
+    read = {
+        (entry.kind, entry.name)
+        for entry in part.entries
+        if entry.first_release <= consumer.llvm <= entry.last_release
+    }
+    lost = (entry for entry in part.entries if (entry.kind, entry.name) not in read)
+    for section in dict.fromkeys(entry.section for entry in lost):
+        what = f"its kernels are registered in {section} in a form that LLVM {consumer.llvm} does not read"
+        yield _finding(Skew("OF002", {"what": what}), part.name, "")
 
 
 def _damages(part: Part) -> Iterator[SkewFinding]:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 
 from mlir_offload.offload.abi import load_abi
+from mlir_offload.offload.amdgpu_processor import known_processors
+from mlir_offload.offload.code_object import load_processors
 from mlir_offload.offload.contents import Image
 from mlir_offload.offload.device_code import read_device_code
 from mlir_offload.offload.fatbinary_adapter import needs_adapter
@@ -18,7 +20,6 @@ from mlir_offload.toolchain.bitcode_skew import check_module
 from mlir_offload.toolchain.byte_view import ByteView
 from mlir_offload.toolchain.ptx import load_nvptx_table, supported_archs
 from mlir_offload.toolchain.skew import Consumer, Skew
-from mlir_offload.toolchain.tables import load_table
 from mlir_offload.toolchain.target import sm_number
 from mlir_offload.toolchain.text_skew import check_text
 
@@ -38,8 +39,7 @@ def check_image(
     is_packaged = image.container is not None and image.container.form == _BINARY
     if form is FileForm.BITCODE:
         for module in read_bitcode_modules(content):
-            yield from check_module(module, consumer)
-            yield from _archs([image.arch, *_target_cpus(module)], module.triple, consumer)
+            yield from check_device_module(module, consumer, image.arch)
             if is_packaged:
                 yield from _packaged_module(module)
     elif form is FileForm.LLVM_IR:
@@ -53,6 +53,14 @@ def check_image(
         code = read_device_code(content)
         if code is not None and code.triple.startswith(_NVIDIA):
             yield from check_made_by(code, consumer)
+
+
+def check_device_module(
+    module: BitcodeModule, consumer: Consumer, arch: str = ""
+) -> Iterator[Skew]:
+    """Return all that does not fit of a device module; `arch` is what its container says."""
+    yield from check_module(module, consumer)
+    yield from _archs([arch, *_target_cpus(module)], module.triple, consumer)
 
 
 def _container(image: Image, consumer: Consumer) -> Iterator[Skew]:
@@ -97,12 +105,8 @@ def _archs(archs: Iterable[str], triple: str, consumer: Consumer) -> Iterator[Sk
         if triple.startswith(_NVIDIA) and arch.startswith("sm_"):
             if not _knows_sm(arch, consumer.llvm):
                 yield Skew("NV003", values)
-        elif triple.startswith(_AMD) and arch.startswith("gfx") and consumer.llvm >= _OLDEST_ABI:
-            since, gone = _processors().get(arch, (0, None))
-            if since > consumer.llvm:
-                yield Skew("AM006", values | {"needed": f"came with LLVM {since}"})
-            elif gone is not None and gone <= consumer.llvm:
-                yield Skew("AM006", values | {"needed": f"is gone since LLVM {gone}"})
+        elif triple.startswith(_AMD) and not _knows_processor(arch, consumer.llvm):
+            yield Skew("AM006", values)
 
 
 def _knows_sm(arch: str, release: int) -> bool:
@@ -117,12 +121,13 @@ def _knows_sm(arch: str, release: int) -> bool:
     return is_named and sm_number(arch) < min(map(sm_number, known))
 
 
+def _knows_processor(arch: str, release: int) -> bool:
+    """Return whether a release has an AMD processor; one that no release has is newer than the table."""
+    is_known = arch in known_processors(release)
+    return is_known or arch not in _named_processors() or release < _OLDEST_ABI
+
+
 @cache
-def _processors() -> dict[str, tuple[int, int | None]]:
-    """Return since when LLVM has each AMD processor, and since when no more."""
-    table = load_table("mlir_offload.offload", "amdgpu_mach")
-    return {
-        arch: (int(row["since"]), row.get("gone"))
-        for row in table["processors"]
-        for arch in row["codes"]
-    }
+def _named_processors() -> frozenset[str]:
+    """Return the AMD processors that some release has."""
+    return frozenset(load_processors().values())

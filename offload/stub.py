@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from mlir_offload.offload.host_module import global_name
 from mlir_offload.offload.mangling import find_stub_symbol
+from mlir_offload.toolchain.target import Kind
 
 LAUNCH_STUB_FUNCTION = "mlir_offload_launch_stub"
 _OUTLINED_PREFIX = "__mo_"
 LOCAL_STUB_PREFIX = "__mo_stub__"
+LOCAL_HANDLE_PREFIX = "__mo_handle__"
 # C++ passes every other type another way than LLVM passes the type of that name: float4, __half and
 # other classes in registers of their own, or in memory.
 _PASSED_ALIKE = re.compile(r"ptr|i(?:1|8|16|32|64)|float|double")
@@ -29,6 +32,18 @@ class HostKernel:
         return f"{LOCAL_STUB_PREFIX}{self.symbol}"
 
     @property
+    def handle(self) -> str:
+        """Return the symbol of its handle, which no other file sees: a variable that holds the stub."""
+        return f"{LOCAL_HANDLE_PREFIX}{self.symbol}"
+
+    def address(self, kinds: Collection[Kind]) -> str:
+        """Return the symbol that the kernel is registered and launched by, for all kinds of a file.
+
+        The HIP runtime knows a kernel by its handle; to the other runtimes all addresses are alike.
+        """
+        return self.handle if Kind.HIP in kinds else self.stub
+
+    @property
     def public_stub(self) -> str | None:
         """Return the symbol by which C++ launches it, if it can: clang's name for its stub.
 
@@ -42,12 +57,27 @@ class HostKernel:
         return find_stub_symbol(self.symbol)
 
 
-def render_stub(kernel: HostKernel) -> str:
-    """Return the IR of a kernel's stub, which launches the kernel when called.
+def foreign_address(kernel: str, kinds: Collection[Kind]) -> str | None:
+    """Return the symbol by which another file's kernel is launched; None for a C++ name not understood."""
+    return kernel if Kind.HIP in kinds else find_stub_symbol(kernel)
+
+
+def render_foreign(kernel: str, kinds: Collection[Kind]) -> str:
+    """Return the IR that declares what another file's kernel is launched by."""
+    if Kind.HIP in kinds:
+        return f"{global_name(kernel)} = external constant ptr, align 8\n"
+    return f"declare void {global_name(find_stub_symbol(kernel) or '')}()\n"
+
+
+def render_stub(
+    kernel: HostKernel, kinds: Collection[Kind] = (), taken: Collection[str] = ()
+) -> str:
+    """Return the IR of a kernel's stub, which launches the kernel when called, and of its handle.
 
     The stub itself is internal: launches in this file mean this kernel, whatever other files
     define. Its public name is weak, so that two files may define a kernel of one name, and hidden:
-    the address registered by a shared library must not be that of another one.
+    the address registered by a shared library must not be that of another one. The public name of
+    the handle is the kernel's own, unless the host module has `taken` that for something else.
     """
     stub = global_name(kernel.stub)
     parameters = ", ".join(f"{kind} %a{i}" for i, kind in enumerate(kernel.parameters))
@@ -55,8 +85,13 @@ def render_stub(kernel: HostKernel) -> str:
     lines.append(f"  %params = alloca [{max(len(kernel.parameters), 1)} x ptr], align 8")
     for index, kind in enumerate(kernel.parameters):
         lines += _pack_argument(index, kind)
-    lines.append(f"  call void @{LAUNCH_STUB_FUNCTION}(ptr {stub}, ptr %params)")
+    address = global_name(kernel.address(kinds))
+    lines.append(f"  call void @{LAUNCH_STUB_FUNCTION}(ptr {address}, ptr %params)")
     lines += ["  ret void", "}"]
+    if Kind.HIP in kinds:
+        lines.append(f"{address} = internal constant ptr {stub}, align 8")
+        if kernel.public_stub is not None and kernel.symbol not in taken:
+            lines.append(f"{global_name(kernel.symbol)} = hidden alias ptr, ptr {address}")
     if kernel.public_stub is not None:
         types = ", ".join(kernel.parameters)
         public = global_name(kernel.public_stub)

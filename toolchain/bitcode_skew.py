@@ -10,11 +10,11 @@ from mlir_offload.toolchain.bitcode_code import TypeCode
 from mlir_offload.toolchain.bitcode_constant import ConstantTable
 from mlir_offload.toolchain.bitcode_global import BitcodeFunction
 from mlir_offload.toolchain.bitcode_metadata import MetadataTable
-from mlir_offload.toolchain.bitcode_producer import is_release, llvm_major
 from mlir_offload.toolchain.bitcode_record_skew import check_records
+from mlir_offload.toolchain.identity import parse_signature
 from mlir_offload.toolchain.memory_effect import lost_effects
 from mlir_offload.toolchain.skew import Consumer, Skew
-from mlir_offload.toolchain.skew_limits import load_limits
+from mlir_offload.toolchain.skew_limits import code_object_of, load_limits
 from mlir_offload.toolchain.skew_symbol import check_intrinsic
 
 _MEMORY = 86
@@ -39,8 +39,9 @@ def check_module(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
     yield from _code_object(module, consumer)
     yield from _conflicting_bounds(module)
     yield from _openmp(module, consumer)
-    major = llvm_major(module.producer)
-    if major is not None and is_release(module.producer) and major <= consumer.llvm:
+    writer = parse_signature(module.producer)
+    is_release = writer.major is not None and not (writer.vendor or writer.is_development)
+    if is_release and (writer.major or 0) <= consumer.llvm:
         return
     found = [
         *_summary(module, consumer),
@@ -52,9 +53,9 @@ def check_module(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
         *check_records(module, consumer),
     ]
     yield from found
-    if module.producer and not is_release(module.producer):
+    if module.producer and not is_release:
         yield Skew("BC004", {"producer": module.producer, "consumer": consumer.llvm})
-    elif not found and major is not None:
+    elif not found and writer.major is not None:
         yield Skew("BC002", {"producer": module.producer, "consumer": consumer.llvm})
 
 
@@ -200,12 +201,12 @@ def _code_object(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
     """Report what a release makes of the version of AMD's code objects that a module asks for."""
     if not module.triple.startswith(_AMD):
         return
-    default = load_limits().code_object(consumer.llvm)
+    made = code_object_of(consumer.llvm)
     constants = ConstantTable(module)
     metadata = MetadataTable(module, constants)
     flags = [flag for flag in map(metadata.flag, _CODE_OBJECT_FLAGS) if isinstance(flag, int)]
-    version = default.version
-    if flags and default.reads_flag:
+    version = made.version
+    if flags and made.reads_flag:
         version = flags[0] // 100
     elif flags and flags[0] // 100 != version:
         values = {"wanted": flags[0] // 100, "consumer": consumer.llvm, "default": version}

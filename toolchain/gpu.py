@@ -22,6 +22,22 @@ def probe_gpus() -> tuple[str, ...]:
         return ()
 
 
+def probe_cuda_driver() -> tuple[int, int] | None:
+    """Return the newest CUDA release that the driver of this machine serves; None without one."""
+    return cuda_release(_LIBRARY, "cuDriverGetVersion")
+
+
+def cuda_release(library: str, function: str) -> tuple[int, int] | None:
+    """Return the release that a function of a library of CUDA tells; None where that cannot be asked."""
+    version = ctypes.c_int(0)
+    try:
+        status = getattr(ctypes.CDLL(library), function)(ctypes.byref(version))
+    except (OSError, AttributeError):
+        return None
+    # Such as 13000 and 12040; the driver says 0 where it does not work.
+    return divmod(version.value // 10, 100) if status == 0 and version.value else None
+
+
 def _archs(driver: ctypes.CDLL) -> list[str]:
     count = ctypes.c_int(0)
     if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:

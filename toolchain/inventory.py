@@ -27,7 +27,7 @@ from mlir_offload.toolchain.llvm import (
 )
 from mlir_offload.toolchain.llvm_tools import Role, load_llvm_table
 from mlir_offload.toolchain.process import Runner
-from mlir_offload.toolchain.rocm import RocmDeviceLibs, load_rocm_table
+from mlir_offload.toolchain.rocm import RocmInstallation, load_rocm_table
 from mlir_offload.toolchain.search import SearchPlaces, find_cuda, find_llvm, find_rocm
 from mlir_offload.toolchain.tool import ProbedVersion
 
@@ -90,7 +90,7 @@ class Inventory:
 
     llvm: tuple[ProbedLlvm, ...]
     cuda: tuple[CudaToolkit | UnusableCuda, ...]
-    rocm: tuple[RocmDeviceLibs, ...]
+    rocm: tuple[RocmInstallation, ...]
     gpus: tuple[str, ...]
     default_llvm: LlvmToolchain | None = None
     default_cuda: CudaToolkit | None = None
@@ -140,8 +140,8 @@ def _rows(inventory: Inventory) -> Iterator[InventoryRow]:
         yield _cuda_row(cuda, inventory.default_cuda)
     if not inventory.cuda:
         yield InventoryRow(Part.CUDA, missing=(Missing("CUDA toolkit", "cuda", _PIP_EXTRA),))
-    for number, libs in enumerate(inventory.rocm):
-        yield _rocm_row(libs, is_default=number == 0)
+    for number, rocm in enumerate(inventory.rocm):
+        yield _rocm_row(rocm, is_default=number == 0)
     if not inventory.rocm:
         cure = f"apt install {load_rocm_table().package}"
         yield InventoryRow(Part.ROCM, missing=(Missing("ROCm device libraries", "hip", cure),))
@@ -234,8 +234,19 @@ def _cuda_row(cuda: CudaToolkit | UnusableCuda, default: CudaToolkit | None) -> 
     )
 
 
-def _rocm_row(libs: RocmDeviceLibs, *, is_default: bool) -> InventoryRow:
-    version = str(libs.version) if libs.version else ""
+def _rocm_row(rocm: RocmInstallation, *, is_default: bool) -> InventoryRow:
+    table = load_rocm_table()
+    missing = []
+    if rocm.bitcode is None:
+        missing.append(Missing("ROCm device libraries", "hip", f"apt install {table.package}"))
+    if rocm.runtime is None:
+        missing.append(Missing("HIP runtime", "hip", f"apt install {table.runtime_package}"))
     return InventoryRow(
-        Part.ROCM, version, libs.bitcode, libs.source, ("hip",), is_default=is_default
+        Part.ROCM,
+        version=str(rocm.version) if rocm.version else "",
+        location=rocm.bitcode or rocm.runtime,
+        source=rocm.source,
+        roles=() if missing else ("hip",),
+        missing=tuple(missing),
+        is_default=is_default,
     )

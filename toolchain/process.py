@@ -16,6 +16,8 @@ from typing import Protocol
 from mlir_offload.toolchain.errors import ToolchainError, ToolFailedError
 
 _BACKGROUND_NICENESS = 15
+# How long a program that takes too long has to unwind before it is killed.
+_GRACE_S = 5.0
 Environment = tuple[tuple[str, str], ...]
 
 
@@ -24,7 +26,7 @@ class Command:
     """A program call: argv, what it changes in the environment, its working directory.
 
     What is not urgent (`in_background`) runs when no other program wants the processors. The
-    descriptors in `inherited` stay open in the program.
+    descriptors in `inherited` stay open in the program. One with a `limit_s` is ended after that time.
     """
 
     argv: tuple[str, ...]
@@ -32,6 +34,7 @@ class Command:
     cwd: Path | None = None
     in_background: bool = False
     inherited: tuple[int, ...] = ()
+    limit_s: float | None = None
 
     @property
     def program(self) -> str:
@@ -80,12 +83,17 @@ class ProcessRunner:
     def run(self, command: Command, *, input_text: str | None = None) -> Completed:
         """Run the command to its end.
 
-        Raises ToolchainError where the program cannot be started, KeyboardInterrupt where all were
-        told to stop: how this one ended means nothing then.
+        Raises ToolchainError where the program cannot be started, ToolFailedError where it takes
+        longer than it may, KeyboardInterrupt where all were told to stop: how this one ended means
+        nothing then.
         """
         child = self._start(command, has_input=input_text is not None)
         try:
-            stdout, stderr = child.communicate(input_text)
+            stdout, stderr = child.communicate(input_text, timeout=command.limit_s)
+        except subprocess.TimeoutExpired as error:
+            _end(child)
+            msg = f"{command.program} did not end within {command.limit_s:g} s"
+            raise ToolFailedError(msg, command=str(command)) from error
         finally:
             with self._lock:
                 self._children.discard(child)
@@ -171,6 +179,21 @@ def _open(command: Command, *, has_input: bool) -> subprocess.Popen[str]:
 def _terminate(child: subprocess.Popen[str]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGTERM)
+
+
+def _end(child: subprocess.Popen[str]) -> None:
+    """End a child that takes too long, at once where it does not heed being told to."""
+    _terminate(child)
+    try:
+        child.communicate(timeout=_GRACE_S)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        # What left its process group may hold the pipes open for good: nothing waits for that.
+        for pipe in (child.stdin, child.stdout, child.stderr):
+            if pipe is not None:
+                pipe.close()
 
 
 # What a linker says of a symbol holds no word "error"; what a driver says of its linker says nothing.

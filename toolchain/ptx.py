@@ -84,6 +84,19 @@ def supported_archs(
     return tuple(sorted(archs, key=_arch_order))
 
 
+def first_cuda_for(archs: Iterable[str], *, table: NvptxTable | None = None) -> _Release:
+    """Return the oldest release of CUDA, major and minor, whose ptxas knows all architectures.
+
+    Raises CompatibilityError where there is none in the table.
+    """
+    wanted = frozenset(archs)
+    for row in (table or load_nvptx_table()).cuda:
+        if wanted <= row.archs:
+            return row.release
+    msg = f"no release of CUDA knows all of {_names(wanted)}"
+    raise CompatibilityError(msg, hint="compile for them by calls of their own")
+
+
 def support_of(rows: Sequence[PtxSupport], release: _Release, name: str) -> PtxSupport:
     """Return the row of the release: the newest that is not newer."""
     matching = [row for row in rows if row.release <= release]

@@ -1,4 +1,4 @@
-"""Installed ROCm device libraries (ocml.bc, ockl.bc, oclc_*.bc)."""
+"""Installed parts of ROCm: the device libraries (ocml, ockl, oclc_*) and the HIP runtime."""
 
 from __future__ import annotations
 
@@ -9,37 +9,66 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mlir_offload.toolchain.errors import ToolchainError
+from mlir_offload.toolchain.amdgpu import (
+    load_code_objects,
+    oldest_code_object,
+    processor_of,
+    wavefront_size,
+)
+from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
 from mlir_offload.toolchain.tables import load_table
 from mlir_offload.toolchain.version import ToolVersion, parse_version
 from mlir_offload.toolchain.wish import Wish
 
-_ABI = re.compile(r"oclc_abi_version_(\d+)\.bc")
+_ABI = re.compile(r"oclc_abi_version_(\d+)")
+_DIGITS = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
 class RocmTable:
-    """Where the device libraries are installed and what belongs to them."""
+    """Where the parts of ROCm are installed and what belongs to them.
+
+    `controls` are the libraries that hold one constant, with whether an installation may lack it.
+    """
 
     places: tuple[str, ...]
     directories: tuple[str, ...]
+    endings: tuple[str, ...]
     libraries: tuple[str, ...]
     package: str
+    controls: tuple[tuple[str, bool], ...]
+    abi_version: str
+    abi_without_library: int
+    isa_version: str
+    runtime_directories: tuple[str, ...]
+    runtime_names: tuple[str, ...]
+    runtime_package: str
 
 
 @dataclass(frozen=True, slots=True)
-class RocmDeviceLibs:
-    """The device libraries in one folder.
+class RocmInstallation:
+    """What one folder holds of ROCm: device libraries in `bitcode`, the HIP runtime, or both.
 
     `abi_versions` are the code object versions that there is an oclc_abi_version file for, times
     100 as in its name. `version` is that of ROCm, None where the installation does not say.
     """
 
     root: Path
-    bitcode: Path
+    bitcode: Path | None
     abi_versions: tuple[int, ...]
     version: ToolVersion | None
     source: str
+    runtime: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMath:
+    """What the device libraries may assume of floating-point numbers."""
+
+    flushes_denormals: bool = False
+    finite_only: bool = False
+    unsafe: bool = False
+    rounds_sqrt_correctly: bool = True
 
 
 @cache
@@ -50,33 +79,63 @@ def load_rocm_table() -> RocmTable:
 
 def parse_rocm_table(table: Mapping[str, Any]) -> RocmTable:
     """Return the checked table. Raises ValueError naming what is wrong."""
-    for key in ("places", "directories", "libraries"):
+    for key in ("places", "directories", "endings", "libraries"):
         if not isinstance(table.get(key), list) or not table[key]:
             msg = f"rocm: {key} must be a list that is not empty"
             raise ValueError(msg)
+    runtime = table["runtime"]
     return RocmTable(
-        tuple(table["places"]),
-        tuple(table["directories"]),
-        tuple(table["libraries"]),
-        str(table["package"]),
+        places=tuple(table["places"]),
+        directories=tuple(table["directories"]),
+        endings=tuple(table["endings"]),
+        libraries=tuple(table["libraries"]),
+        package=str(table["package"]),
+        controls=tuple((name, bool(row["optional"])) for name, row in table["controls"].items()),
+        abi_version=str(table["abi_version"]),
+        abi_without_library=int(table["abi_without_library"]),
+        isa_version=str(table["isa_version"]),
+        runtime_directories=tuple(runtime["directories"]),
+        runtime_names=tuple(runtime["names"]),
+        runtime_package=str(runtime["package"]),
     )
 
 
-def inspect_rocm(root: Path, *, source: str = "") -> RocmDeviceLibs | None:
-    """Return the device libraries below the root, or None where they are not all there."""
+def inspect_rocm(root: Path, *, source: str = "") -> RocmInstallation | None:
+    """Return what lies below the root, or None where that is neither of the two parts."""
+    bitcode, runtime = _find_bitcode(root), _find_runtime(root)
+    if bitcode is None and runtime is None:
+        return None
+    versions = _abi_versions(bitcode) if bitcode else ()
+    return RocmInstallation(root, bitcode, versions, _read_version(root), source, runtime)
+
+
+def _find_bitcode(root: Path) -> Path | None:
     table = load_rocm_table()
     for pattern in table.directories:
-        for bitcode in sorted(root.glob(pattern), reverse=True):
-            if all((bitcode / name).is_file() for name in table.libraries):
-                return RocmDeviceLibs(
-                    root, bitcode, _abi_versions(bitcode), _read_version(root), source
-                )
+        for folder in sorted(root.glob(pattern), reverse=True):
+            if all(_library(folder, name) for name in table.libraries):
+                return folder
     return None
 
 
+def _find_runtime(root: Path) -> Path | None:
+    table = load_rocm_table()
+    for pattern in table.runtime_names:
+        for directory in table.runtime_directories:
+            found = [path for path in (root / directory).glob(pattern) if path.is_file()]
+            if found:
+                return max(found, key=lambda path: [int(n) for n in _DIGITS.findall(path.name)])
+    return None
+
+
+def _library(bitcode: Path, name: str) -> Path | None:
+    files = (bitcode / f"{name}{ending}" for ending in load_rocm_table().endings)
+    return next((file for file in files if file.is_file()), None)
+
+
 def _abi_versions(bitcode: Path) -> tuple[int, ...]:
-    matches = [_ABI.fullmatch(path.name) for path in bitcode.iterdir()]
-    return tuple(sorted(int(match.group(1)) for match in matches if match))
+    matches = [_ABI.match(path.name) for path in bitcode.iterdir()]
+    return tuple(sorted({int(match.group(1)) for match in matches if match}))
 
 
 def _read_version(root: Path) -> ToolVersion | None:
@@ -89,7 +148,7 @@ def _read_version(root: Path) -> ToolVersion | None:
         return None
 
 
-def choose_rocm(found: Sequence[RocmDeviceLibs], wish: Wish | None) -> RocmDeviceLibs:
+def choose_rocm(found: Sequence[RocmInstallation], wish: Wish | None) -> RocmInstallation:
     """Return the first that was found. Raises ToolchainError where there is none."""
     if found:
         return found[0]
@@ -100,3 +159,82 @@ def choose_rocm(found: Sequence[RocmDeviceLibs], wish: Wish | None) -> RocmDevic
     )
     hint = f"apt install {load_rocm_table().package}, or name a ROCm folder with --rocm-path="
     raise ToolchainError(where, hint=hint)
+
+
+def choose_code_object(llvm_major: int, rocm: RocmInstallation | None, target_id: str) -> int:
+    """Return the newest code object version that the release writes and the device libraries serve.
+
+    Without device libraries that of clang. Raises CompatibilityError where they have none in common,
+    or it is too old for the GPU.
+    """
+    chosen = _newest_common(llvm_major, rocm)
+    oldest = oldest_code_object(target_id)
+    if chosen >= oldest:
+        return chosen
+    where = f"in {rocm.bitcode} " if rocm and rocm.bitcode else ""
+    msg = (
+        f"--offload-arch={target_id} needs code object version {oldest}: LLVM {llvm_major} with the "
+        f"ROCm device libraries {where}makes version {chosen}"
+    )
+    raise CompatibilityError(msg, hint="name the GPU itself, or install ROCm 6.3 or newer")
+
+
+def _newest_common(llvm_major: int, rocm: RocmInstallation | None) -> int:
+    written = load_code_objects(llvm_major).versions
+    if rocm is None or rocm.bitcode is None:
+        return written[-1]
+    served = [number // 100 for number in rocm.abi_versions] or [
+        load_rocm_table().abi_without_library
+    ]
+    common = [version for version in written if version in served]
+    if common:
+        return common[-1]
+    msg = (
+        f"the ROCm device libraries in {rocm.bitcode} are for code object version "
+        f"{_listed(served)}, LLVM {llvm_major} writes {_listed(written)}"
+    )
+    raise CompatibilityError(msg, hint="install another release of ROCm, or take another LLVM")
+
+
+def device_libraries(
+    rocm: RocmInstallation, target_id: str, code_object: int, math: DeviceMath
+) -> tuple[Path, ...]:
+    """Return the device libraries for a GPU, in the order in which they are linked.
+
+    That with the number of the processor is left out where the installation is older than the
+    GPU: most functions do not ask for it. Raises ToolchainError where one is missing.
+    """
+    table = load_rocm_table()
+    settings = {
+        "wavefrontsize64": wavefront_size(target_id) == 64,  # noqa: PLR2004 (in its name)
+        "daz_opt": math.flushes_denormals,
+        "finite_only": math.finite_only,
+        "unsafe_math": math.unsafe,
+        "correctly_rounded_sqrt": math.rounds_sqrt_correctly,
+    }
+    abi = table.abi_version.format(version=100 * code_object)
+    isa = table.isa_version.format(processor=processor_of(target_id).removeprefix("gfx"))
+    wanted = [
+        *((name, False) for name in table.libraries),
+        *(
+            (f"oclc_{name}_{'on' if settings[name] else 'off'}", is_optional)
+            for name, is_optional in table.controls
+        ),
+        (abi, not rocm.abi_versions),
+        (isa, True),
+    ]
+    found = [_required(rocm, name, is_optional=is_optional) for name, is_optional in wanted]
+    return tuple(path for path in found if path is not None)
+
+
+def _required(rocm: RocmInstallation, name: str, *, is_optional: bool) -> Path | None:
+    path = _library(rocm.bitcode, name) if rocm.bitcode else None
+    if path is None and not is_optional:
+        msg = f"there is no {name}.bc in the ROCm device libraries in {rocm.bitcode or rocm.root}"
+        hint = f"apt install --reinstall {load_rocm_table().package}, or give --rocm-path="
+        raise ToolchainError(msg, hint=hint)
+    return path
+
+
+def _listed(versions: Sequence[int]) -> str:
+    return " and ".join(map(str, versions))

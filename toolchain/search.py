@@ -15,11 +15,11 @@ from mlir_offload.toolchain.wish import Wish, first_wish
 
 if TYPE_CHECKING:
     from mlir_offload.toolchain.cuda import CudaInstallation
-    from mlir_offload.toolchain.rocm import RocmDeviceLibs
+    from mlir_offload.toolchain.rocm import RocmInstallation
 
 _DIGITS = re.compile(r"\d+")
 _PATH = "PATH"
-_VARIABLES = ("MLIR_OFFLOAD_LLVM", "CUDA_PATH", "CUDA_HOME", "ROCM_PATH")
+_VARIABLES = ("MLIR_OFFLOAD_LLVM", "MLIR_OFFLOAD_FOR_CLANG", "CUDA_PATH", "CUDA_HOME", "ROCM_PATH")
 
 _Found = TypeVar("_Found")
 # A folder of programs, the suffix that their names bear, and how the folder was found.
@@ -30,6 +30,7 @@ _Candidate = tuple[Path, str, str]
 class SearchPlaces:
     """All that decides where to look: wishes, PATH, folders of Python packages, the usual places.
 
+    `consumer` is the LLVM that links, where that is not the one that `llvm` names.
     `root` stands before the usual places; it is another folder than `/` in tests only.
     """
 
@@ -39,6 +40,7 @@ class SearchPlaces:
     path: tuple[Path, ...] = ()
     site_packages: tuple[Path, ...] = ()
     root: Path = Path("/")
+    consumer: Wish | None = None
 
 
 def search_places(
@@ -46,6 +48,7 @@ def search_places(
     python_path: Sequence[str],
     *,
     llvm: str = "",
+    for_clang: str = "",
     cuda_path: str = "",
     rocm_path: str = "",
 ) -> SearchPlaces:
@@ -58,6 +61,7 @@ def search_places(
         llvm=first_wish(("--llvm", llvm), variable["MLIR_OFFLOAD_LLVM"]),
         cuda=first_wish(("--cuda-path", cuda_path), variable["CUDA_PATH"], variable["CUDA_HOME"]),
         rocm=first_wish(("--rocm-path", rocm_path), variable["ROCM_PATH"]),
+        consumer=first_wish(("--for-clang", for_clang), variable["MLIR_OFFLOAD_FOR_CLANG"]),
         path=tuple(Path(entry) for entry in environment.get(_PATH, "").split(os.pathsep) if entry),
         site_packages=tuple(Path(entry) for entry in python_path if entry),
     )
@@ -175,7 +179,7 @@ def _cuda_roots(places: SearchPlaces) -> Iterator[tuple[Path, str]]:
                 yield root, "Python environment"
 
 
-def find_rocm(places: SearchPlaces) -> tuple[RocmDeviceLibs, ...]:
+def find_rocm(places: SearchPlaces) -> tuple[RocmInstallation, ...]:
     """Return the ROCm device libraries, best first; where a folder was asked for, that one only."""
     from mlir_offload.toolchain.rocm import inspect_rocm, load_rocm_table
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mlir_offload.toolchain.cuda import CudaToolkit
-from mlir_offload.toolchain.rocm import RocmDeviceLibs
+from mlir_offload.toolchain.rocm import RocmInstallation
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Consumer:
     llvm: int
     cuda: CudaToolkit | None = None
     driver: str | None = None
-    rocm: RocmDeviceLibs | None = None
+    rocm: RocmInstallation | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from mlir_offload.toolchain.amdgpu import load_code_objects
 from mlir_offload.toolchain.tables import load_table
 
 _NEWEST = frozenset(
@@ -21,6 +22,7 @@ _NEWEST = frozenset(
         "summaries",
     }
 )
+_OLDEST_CODE_OBJECTS = 15
 _FLAGGED = frozenset({"cast", "compare", "getelementptr"})
 
 
@@ -49,7 +51,7 @@ class DebugRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class CodeObjectDefault:
+class CodeObjectMade:
     """What a release makes of AMD code objects: the version without a flag; whether it reads one."""
 
     version: int
@@ -69,7 +71,6 @@ class LimitsTable:
     launch_since: int
     launch_annotations: Mapping[str, str]
     wide_integer_since: int
-    code_objects: tuple[tuple[int, CodeObjectDefault], ...]
     openmp_parameters: Mapping[str, Steps]
     openmp_first: Mapping[str, int]
 
@@ -78,10 +79,11 @@ class LimitsTable:
         known = [locations for since, locations in self.memory if since <= release]
         return known[-1] if known else ()
 
-    def code_object(self, release: int) -> CodeObjectDefault:
-        """Return what a release makes of AMD code objects."""
-        known = [default for since, default in self.code_objects if since <= release]
-        return known[-1] if known else self.code_objects[0][1]
+
+def code_object_of(release: int) -> CodeObjectMade:
+    """Return what a release makes of AMD code objects; that which writes one version reads no flag."""
+    versions = load_code_objects(max(release, _OLDEST_CODE_OBJECTS)).versions
+    return CodeObjectMade(versions[-1], len(versions) > 1)
 
 
 @cache
@@ -111,10 +113,6 @@ def parse_limits(table: Mapping[str, Any]) -> LimitsTable:
         launch_since=int(launch["since"]),
         launch_annotations={str(name): str(of) for name, of in launch["annotations"].items()},
         wide_integer_since=int(table["wide_integer_since"]),
-        code_objects=tuple(
-            (since, CodeObjectDefault(int(row["default"]), bool(row["reads_flag"])))
-            for since, row in _ascending("code_objects", table["code_objects"])
-        ),
         openmp_parameters={
             str(name): _counts(name, rows)
             for name, rows in table["openmp_runtime"]["parameters"].items()

@@ -6,22 +6,14 @@ import re
 import string
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cache
 from typing import Any
 
+from mlir_offload.toolchain.identity import Severity
 from mlir_offload.toolchain.tables import load_table
 
 _NAME = re.compile(r"[A-Z]{2,4}\d{3}")
 _FIELDS = ("title", "severity", "message", "reason", "cure", "source")
-
-
-class RuleSeverity(StrEnum):
-    """How bad it is to break a rule: an error is what would be refused, or wrong in silence."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    NOTE = "note"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +25,7 @@ class Rule:
 
     name: str
     title: str
-    severity: RuleSeverity
+    severity: Severity
     message: str
     reason: str
     cure: str
@@ -84,14 +76,12 @@ def _rule(row: Mapping[str, Any]) -> Rule:
         msg = f"skew_rules: {name} has an empty {empty[0]}"
         raise ValueError(msg)
     severity = texts.pop("severity")
-    if severity not in list(RuleSeverity):
-        msg = (
-            f"skew_rules: {name} has the severity '{severity}'; there are {', '.join(RuleSeverity)}"
-        )
+    if severity not in list(Severity):
+        msg = f"skew_rules: {name} has the severity '{severity}'; there are {', '.join(Severity)}"
         raise ValueError(msg)
     _check_message(name, texts["message"])
     said = tuple(_pattern(name, text) for text in row.get("said", ()))
-    return Rule(name, severity=RuleSeverity(severity), said=said, **texts)
+    return Rule(name, severity=Severity(severity), said=said, **texts)
 
 
 def _pattern(name: str, text: str) -> re.Pattern[str]:

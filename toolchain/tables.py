@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
+import marshal
+import os
+import sys
 from pathlib import Path
 from typing import Any
-
-import yaml
-
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def load_table(package: str, name: str) -> dict[str, Any]:
@@ -18,9 +19,46 @@ def load_table(package: str, name: str) -> dict[str, Any]:
     # The packages lie side by side, as folders in a checkout too. importlib.resources would cost
     # each start of the compiler 9 ms.
     folder = Path(__file__).parent.parent / package.rpartition(".")[2]
-    text = (folder / "data" / f"{name}.yaml").read_text(encoding="utf-8")
-    table = yaml.load(text, Loader=_LOADER)  # noqa: S506 (a safe loader, in C where there is one)
+    table = _load(folder / "data" / f"{name}.yaml")
     if not isinstance(table, dict):
         msg = f"{package}: data/{name}.yaml is not a mapping"
         raise ValueError(msg)  # noqa: TRY004 (a wrong table, not a wrong argument)
     return table
+
+
+def _load(file: Path) -> object:
+    """Read a file of YAML, or what was kept of the last reading.
+
+    Loading the reader of YAML would cost each start of the compiler 20 ms. As Python does with its
+    own modules, the result lies in `__pycache__` for as long as the file has the same time and size.
+    """
+    status = file.stat()
+    stamp = (sys.hexversion, status.st_mtime_ns, status.st_size)
+    kept = Path(importlib.util.cache_from_source(str(file)))
+    with contextlib.suppress(OSError, ValueError, EOFError, TypeError):
+        known_stamp, table = marshal.loads(kept.read_bytes())  # noqa: S302 (trusted as modules are)
+        if known_stamp == stamp:
+            return table
+    table = _parse(file.read_text(encoding="utf-8"))
+    if not sys.dont_write_bytecode:
+        with contextlib.suppress(OSError):
+            _replace(kept, marshal.dumps((stamp, table)))
+    return table
+
+
+def _parse(text: str) -> Any:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return yaml.load(text, Loader=loader)  # noqa: S506 (a safe loader, in C where there is one)
+
+
+def _replace(file: Path, content: bytes) -> None:
+    """Write a file in one rename: other processes read it meanwhile."""
+    file.parent.mkdir(exist_ok=True)
+    beside = file.with_name(f"{file.name}.{os.getpid()}")
+    try:
+        beside.write_bytes(content)
+        beside.replace(file)
+    finally:
+        beside.unlink(missing_ok=True)

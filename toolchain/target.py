@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from mlir_offload.toolchain.amdgpu import is_target_id, normalize_target_id
 from mlir_offload.toolchain.errors import UsageError
 
 
@@ -29,10 +30,13 @@ class Target:
 
     def __str__(self) -> str:
         """Return the spelling of `--offload-arch=`."""
-        return "host" if self.kind is Kind.OPENMP else self.arch
+        return HOST if self.kind is Kind.OPENMP else self.arch
 
 
 NVPTX_TRIPLE = "nvptx64-nvidia-cuda"
+AMDGPU_TRIPLE = "amdgcn-amd-amdhsa"
+HOST = "host"
+"""The word of `--offload-arch=` for the CPU."""
 _SM = re.compile(r"sm_(\d{2,3})([af]?)")
 
 
@@ -46,17 +50,18 @@ def parse_offload_arch(name: str) -> Target:
 
     Raises UsageError for a name that is no architecture of a known kind.
     """
-    if name == "host":
-        return Target(Kind.OPENMP, host_triple(), "host")
+    if name == HOST:
+        return Target(Kind.OPENMP, host_triple(), HOST)
     if _SM.fullmatch(name):
         return Target(Kind.CUDA, NVPTX_TRIPLE, name)
-    if name.startswith("gfx"):
-        msg = f"--offload-arch={name}: AMD GPUs are not supported by this version"
-        raise UsageError(msg, hint="compile for the CPU with --offload-arch=host")
+    if is_target_id(name):
+        return Target(Kind.HIP, AMDGPU_TRIPLE, normalize_target_id(name))
     msg = f"unknown offload architecture '{name}'"
-    raise UsageError(
-        msg, hint="use sm_NN for NVIDIA (for example sm_90), 'host' for the CPU, or 'native'"
+    hint = (
+        "use sm_NN for NVIDIA (for example sm_90), gfxNNN for AMD (for example gfx90a or "
+        "gfx90a:xnack-), 'host' for the CPU, or 'native'"
     )
+    raise UsageError(msg, hint=hint)
 
 
 def sm_number(arch: str) -> int:

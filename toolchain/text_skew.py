@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from mlir_offload.toolchain.skew import Consumer, Skew
-from mlir_offload.toolchain.skew_limits import load_limits
+from mlir_offload.toolchain.skew_limits import code_object_of, load_limits
 from mlir_offload.toolchain.skew_symbol import check_intrinsic
 from mlir_offload.toolchain.tables import load_table
 
@@ -147,11 +147,11 @@ def _launch_bounds(text: str, groups: Mapping[str, str], consumer: Consumer) -> 
 
 
 def _code_object(text: str, consumer: Consumer) -> Iterator[Skew]:
-    default = load_limits().code_object(consumer.llvm)
+    made = code_object_of(consumer.llvm)
     match = _CODE_OBJECT.search(text)
-    if match and not default.reads_flag and int(match[1]) // 100 != default.version:
+    if match and not made.reads_flag and int(match[1]) // 100 != made.version:
         values = {"wanted": int(match[1]) // 100, "consumer": consumer.llvm}
-        skew = Skew("AM004", values | {"default": default.version})
+        skew = Skew("AM004", values | {"default": made.version})
         yield _at(skew, text, match.start())
 
 

@@ -7,9 +7,12 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlir_offload.toolchain.errors import ToolchainError
+from mlir_offload.toolchain.errors import ToolchainError, ToolFailedError
 from mlir_offload.toolchain.process import Command, Runner, describe_status
 from mlir_offload.toolchain.version import ToolVersion, parse_version
+
+# What takes so long to say who it is hangs, on however busy a machine.
+PROBE_LIMIT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +34,8 @@ def probe_version(runner: Runner, program: Path, pattern: re.Pattern[str]) -> Pr
     The first line that `pattern` matches holds the version, from where the match ends.
     """
     try:
-        completed = runner.run(Command((str(program), "--version")))
-    except ToolchainError as error:
+        completed = runner.run(Command((str(program), "--version"), limit_s=PROBE_LIMIT_S))
+    except (ToolchainError, ToolFailedError) as error:
         return ProbedVersion(None, error.message)
     if completed.returncode != 0:
         status = describe_status(completed.returncode)

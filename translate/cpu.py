@@ -73,12 +73,14 @@ def cpu_device_ir(
     kernels: Sequence[str],
     attributes: Sequence[str] = (),
     fibers_only: bool = False,
+    library: frozenset[str] = frozenset(),
 ) -> CpuDeviceSource:
     """Rewrite NVVM IR, as mlir-translate prints it, for the CPU.
 
     `attributes` go to every device function (`sanitize_address`, for example: the compiler adds
     it only where it compiles a source language). `fibers_only` runs each work-item on a stack of its
-    own, slow and without assumptions: what the other modes must agree with. Raises SourceError at operations that the CPU
+    own, slow and without assumptions: what the other modes must agree with. `library` are functions
+    of bitcode that is linked in, which know nothing of work-items. Raises SourceError at operations that the CPU
     does not have and for kernels that the module does not define.
     """
     module = parse_device_module(ll_text)
@@ -86,7 +88,7 @@ def cpu_device_ir(
     if missing:
         msg = f"the device module defines no kernel {missing[0]!r}"
         raise SourceError(msg, hint="the symbol in gpu.launch_func must name a gpu.func kernel")
-    rewritten = rewrite_functions(module)
+    rewritten = rewrite_functions(module, library)
     modes = tuple(
         CpuKernel(name, KernelMode.FIBERS if fibers_only else _MODES[rewritten.sync_of(name)])
         for name in kernels
@@ -139,7 +141,7 @@ def cpu_runtime_command(
 def cpu_image_command(  # noqa: PLR0913 (two inputs, one output, and how to compile)
     llvm: ToolPaths,
     source: Path,
-    runtime: Path,
+    runtime: Path | None,
     output: Path,
     *,
     opt_level: int = 2,
@@ -149,13 +151,14 @@ def cpu_image_command(  # noqa: PLR0913 (two inputs, one output, and how to comp
     """Compile a finished module to a relocatable ELF object that exports its kernels only.
 
     `march` is `native` by default because most programs run where they were built, and the vector
-    width decides the speed. One that will be moved wants a name such as `x86-64-v3`.
+    width decides the speed. One that will be moved wants a name such as `x86-64-v3`. The runtime is None
+    where it is linked in already.
     """
     options = (
         *(f"-O{opt_level}", *_march(march), "-fPIC", "-fveclib=libmvec"),
         # The module names no triple, and atomics keep some loops from being vectorised.
         *("-Wno-override-module", "-Wno-pass-failed"),
-        *("-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(runtime)),
+        *(("-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(runtime)) if runtime else ()),
     )
     argv = (str(llvm.tool("clang")), "-c", *options, *extra, str(source), "-o", str(output))
     return Command(argv)

@@ -301,13 +301,13 @@ def _plain_globals(module: DeviceModule, rewritten: RewrittenModule) -> Iterable
 
 def _declarations(module: DeviceModule, rewritten: RewrittenModule) -> Iterable[tuple[str, str]]:
     """Declare what comes from libm and libc, with the types of the source."""
-    used = {r.name for r in rewritten.replacements if not r.definition}
+    own = {r.name: r for r in rewritten.replacements if not r.definition}
     done = {function.name for function in module.functions}
     for name, line in module.declarations:
-        found = None if name.startswith("llvm.") else find_replacement(name)
+        found = None if name.startswith("llvm.") else find_replacement(name) or own.get(name)
         if (
             found is None
-            or found.name not in used
+            or found.name not in own
             or found.name in done
             or found.name.startswith("mo_cpu_")
         ):

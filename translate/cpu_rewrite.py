@@ -35,10 +35,12 @@ class RewrittenModule:
         return dict(self.waits)[function]
 
 
-def rewrite_functions(module: DeviceModule) -> RewrittenModule:
-    """Rewrite all functions; raises SourceError at a call of what the CPU cannot do."""
+def rewrite_functions(
+    module: DeviceModule, library: frozenset[str] = frozenset()
+) -> RewrittenModule:
+    """Rewrite all functions, those of a library called as they are; raises SourceError at a call of what the CPU cannot do."""
     layout = lay_out_shared(module)
-    calls = _Calls(module)
+    calls = _Calls(module, library)
     functions = []
     for function in module.functions:
         body = tuple(calls.rewrite(function.name, line) for line in function.body)
@@ -57,7 +59,8 @@ def _internal(head: str) -> str:
 class _Calls:
     """Rewrites calls and keeps what it met."""
 
-    def __init__(self, module: DeviceModule) -> None:
+    def __init__(self, module: DeviceModule, library: frozenset[str]) -> None:
+        self._library = library
         self.used: dict[str, Replacement] = {}
         self._defined = {function.name for function in module.functions}
         self._module = module
@@ -82,6 +85,8 @@ class _Calls:
 
     def _replace(self, caller: str, line: str, match: re.Match[str], callee: str) -> str:
         replacement = find_replacement(callee)
+        if replacement is None and callee in self._library:
+            replacement = Replacement(callee, takes_context=False)
         if replacement is None:
             raise self._unsupported(source_name_of(callee), line)
         self.used[replacement.name] = replacement

@@ -5,78 +5,82 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from mlir_offload.offload.host_module import next_metadata_number
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.tables import load_table
+from mlir_offload.translate.device_ir import (
+    LINK_LIBRARY,
+    internalized,
+    with_dynamic_shared,
+    with_flushing_functions,
+    with_target,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from mlir_offload.toolchain.cuda import CudaToolkit
     from mlir_offload.toolchain.llvm import LlvmToolchain
 
-_TARGET_LINE = re.compile(r"^target (?:datalayout|triple) = .*\n", re.MULTILINE)
-_SOURCE_LINE = re.compile(r"^source_filename = .*\n", re.MULTILINE)
 _LIBDEVICE_CALL = re.compile(r"@__nv_\w")
-_LINKAGE = (
-    "(?:private|internal|external|linkonce_odr|linkonce|weak_odr|weak|common|available_externally)"
-)
-_VISIBILITY = "(?:default|hidden|protected)"
-_PREFIX = rf"(?:{_LINKAGE} +)?(?:dso_local +|dso_preemptable +)?(?:{_VISIBILITY} +)?"
-_DEFINE = re.compile(
-    rf"^define {_PREFIX}(?P<rest>[^@\n]*)@(?P<name>\"[^\"]*\"|[-\w$.]+)", re.MULTILINE
-)
-# A declared variable says `external` (or `extern_weak`) and is left alone.
-_VARIABLE = re.compile(
-    rf"^(?P<name>@(?!llvm\.)(?:\"[^\"]*\"|[-\w$.]+)) = (?!extern(?:al|_weak)\b){_PREFIX}"
-    r"(?P<rest>(?:[a-z_]+(?:\([^)\n]*\))? +)*(?:global|constant) )",
-    re.MULTILINE,
-)
 _EMISSION_KIND = re.compile(
     r"^(!\d+ = distinct !DICompileUnit\(.*\bemissionKind: )\w+", re.MULTILINE
 )
 _PTX_FILE = re.compile(r'^[ \t]*\.file[ \t]+\d+[ \t]+"(?:[^"\\\n]|\\.)*"(?=[ \t]*$)', re.MULTILINE)
-_DYNAMIC_SHARED = re.compile(
-    r"^(?P<head>@[-\w$.]+ = )internal (?P<body>addrspace\(3\) global \[0 x i8\]) undef",
-    re.MULTILINE,
-)
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceCodegen:
-    """How the code of one target is generated: architecture, PTX ISA (83 is 8.3), level, debug."""
+    """How the code of one target is generated: architecture, PTX ISA (83 is 8.3), level, debug.
+
+    `libraries` are linked in as far as they are called, and made internal; `arguments` are those of
+    clang, `ptxas_arguments` those of ptxas.
+    """
 
     arch: str
     ptx_isa: int
     opt_level: int
     debug: bool = False
+    libraries: tuple[Path, ...] = ()
+    arguments: tuple[str, ...] = ()
+    ptxas_arguments: tuple[str, ...] = ()
 
 
-def nvptx_device_ir(ll_text: str, *, kernels: Collection[str], llvm_major: int) -> str:
+def nvptx_device_ir(
+    ll_text: str,
+    *,
+    kernels: Collection[str],
+    llvm_major: int,
+    keeps_functions: bool = False,
+    flushes_subnormals: bool = False,
+) -> str:
     """Return a device module that the NVPTX back end of an LLVM release compiles as intended.
 
     It gets triple and data layout; kernels are marked by their calling convention, which every
     release reads; all else becomes internal, so that equal names in two modules never meet; and
     dynamic shared memory becomes `.extern .shared`, sized by the launch. Debug information is cut
-    down to lines, as with nvcc's -lineinfo.
+    down to lines, as with nvcc's -lineinfo. With `keeps_functions` what is external stays so, for
+    files that call it.
     """
-    text = _DYNAMIC_SHARED.sub(r"\g<head>external \g<body>", _with_target(ll_text, llvm_major))
+    if flushes_subnormals:
+        ll_text = with_flushed_subnormals(ll_text)
+    triple, layout = _target(llvm_major)
+    text = with_dynamic_shared(with_target(ll_text, triple, layout))
     # Any other kind makes `.target debug`, which ptxas refuses to optimise; lines are all there is.
     text = _EMISSION_KIND.sub(r"\g<1>DebugDirectivesOnly", text)
-    text = _VARIABLE.sub(r"\g<name> = internal \g<rest>", text)
-    wanted = frozenset(kernels)
+    return internalized(text, kernels, convention="ptx_kernel", keeps_functions=keeps_functions)
 
-    def relinked(match: re.Match[str]) -> str:
-        name, rest = match.group("name"), match.group("rest")
-        if name.strip('"') not in wanted:
-            return f"define internal {rest}@{name}"
-        marked = rest if "ptx_kernel" in rest.split() else f"ptx_kernel {rest}"
-        return f"define {marked}@{name}"
 
-    return _DEFINE.sub(relinked, text)
+def with_flushed_subnormals(ll_text: str) -> str:
+    """Return a device module whose code, libdevice's too, takes subnormal 32-bit numbers for zero."""
+    text = with_flushing_functions(ll_text)
+    number = next_metadata_number(text)
+    flag = f'!{number} = !{{i32 4, !"nvvm-reflect-ftz", i32 1}}'
+    return f"{text.rstrip()}\n!llvm.module.flags = !{{!{number}}}\n{flag}\n"
 
 
 def with_file_times(ptx: str, seconds: int) -> str:
@@ -93,6 +97,21 @@ def needs_libdevice(ll_text: str) -> bool:
     return _LIBDEVICE_CALL.search(ll_text) is not None
 
 
+def links_library_into_ir(llvm_major: int) -> bool:
+    """Say whether clang of a release links libdevice into LLVM IR; else llvm-link has to before."""
+    since: int = _table()["links_library_into_ir"]["since"]
+    return since <= llvm_major
+
+
+def library_link_command(
+    llvm: LlvmToolchain, source: Path, output: Path, libraries: Sequence[Path]
+) -> Command:
+    """Return the command that links in what a device module calls of libraries, and makes it internal."""
+    flags = ("--only-needed", "--internalize", "--suppress-warnings")
+    files = map(str, (source, *libraries))
+    return Command((str(llvm.tool("llvm-link")), *flags, *files, "-o", str(output)))
+
+
 def nvptx_assembly_command(
     llvm: LlvmToolchain, source: Path, output: Path, codegen: DeviceCodegen, libdevice: Path | None
 ) -> Command:
@@ -100,7 +119,7 @@ def nvptx_assembly_command(
 
     `libdevice` is linked in as far as it is called, and made internal; pass None if it is not.
     """
-    return _clang_command(llvm, (*_target_flags(codegen), "-S"), source, output, libdevice)
+    return _clang_command(llvm, (*_target_flags(codegen), "-S"), source, output, codegen, libdevice)
 
 
 def nvptx_bitcode_command(
@@ -108,7 +127,14 @@ def nvptx_bitcode_command(
 ) -> Command:
     """Return the command that optimises a device module to bitcode, for code generation at link."""
     flags = (*_target_flags(codegen), "-c", "-emit-llvm")
-    return _clang_command(llvm, flags, source, output, libdevice)
+    return _clang_command(llvm, flags, source, output, codegen, libdevice)
+
+
+def nvptx_object_command(
+    llvm: LlvmToolchain, source: Path, output: Path, codegen: DeviceCodegen, libdevice: Path | None
+) -> Command:
+    """Return the command that compiles a device module to a relocatable cubin, by the ptxas that clang finds."""
+    return _clang_command(llvm, (*_target_flags(codegen), "-c"), source, output, codegen, libdevice)
 
 
 def cubin_command(
@@ -116,7 +142,7 @@ def cubin_command(
     source: Path,
     output: Path,
     codegen: DeviceCodegen,
-    arguments: tuple[str, ...],
+    arguments: tuple[str, ...] = (),
 ) -> Command:
     """Return the command that assembles PTX to a relocatable cubin, with the user's `-Xptxas`.
 
@@ -126,22 +152,19 @@ def cubin_command(
         msg = f"the CUDA toolkit in {cuda.root} has no ptxas"
         raise ToolchainError(msg, hint="install the nvcc component of the CUDA toolkit")
     debug = ("-lineinfo",) if codegen.debug else ()
-    flags = (f"-arch={codegen.arch}", "-c", f"-O{codegen.opt_level}", *debug, *arguments)
+    own = (*codegen.ptxas_arguments, *arguments)
+    flags = (f"-arch={codegen.arch}", "-c", f"-O{codegen.opt_level}", *debug, *own)
     return Command((str(cuda.ptxas), *flags, str(source), "-o", str(output)))
 
 
-def _with_target(text: str, llvm_major: int) -> str:
-    triple, layout = _target(llvm_major)
-    target = f'target datalayout = "{layout}"\ntarget triple = "{triple}"\n'
-    text = _TARGET_LINE.sub("", text)
-    source = _SOURCE_LINE.search(text)
-    position = source.end() if source else 0
-    return text[:position] + target + text[position:]
+@cache
+def _table() -> dict[str, Any]:
+    return load_table("mlir_offload.translate", "nvptx_layout")
 
 
 @cache
 def _target(llvm_major: int) -> tuple[str, str]:
-    table = load_table("mlir_offload.translate", "nvptx_layout")
+    table = _table()
     rows = [row["layout"] for row in table["layouts"] if row["since"] <= llvm_major]
     return table["triple"], rows[-1]
 
@@ -158,10 +181,16 @@ def _clang_command(
     flags: tuple[str, ...],
     source: Path,
     output: Path,
+    codegen: DeviceCodegen,
     libdevice: Path | None,
 ) -> Command:
-    library = ("-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(libdevice)) if libdevice else ()
+    # libdevice is the last: the libraries of the user may call it.
+    libraries = (*codegen.libraries, *((libdevice,) if libdevice else ()))
+    library = tuple(
+        word for path in libraries for word in ("-Xclang", LINK_LIBRARY, "-Xclang", str(path))
+    )
     triple = _target(llvm.version.major)[0]
     head = (str(llvm.tool("clang")), f"--target={triple}", "-x", "ir")
     quiet = ("-Wno-unknown-cuda-version", "-Wno-override-module")
-    return Command((*head, *flags, *quiet, *library, str(source), "-o", str(output)))
+    arguments = (*library, *codegen.arguments)
+    return Command((*head, *flags, *quiet, *arguments, str(source), "-o", str(output)))

@@ -143,9 +143,7 @@ def _crash(completed: Completed, diagnostic: _Diagnostic | None) -> ToolFailedEr
 def _place(completed: Completed) -> str:
     """Return which half of the program the command works on."""
     return (
-        "a kernel"
-        if any("convert-gpu-to-nvvm" in word for word in completed.command.argv)
-        else "host code"
+        "a kernel" if any("gpu.module(" in word for word in completed.command.argv) else "host code"
     )
 
 
@@ -205,7 +203,9 @@ def _source_error(completed: Completed, diagnostic: _Diagnostic, source: Path) -
             "quoted": _quoted_operation(diagnostic),
             **match.groupdict(default=""),
         }
-        return SourceError(rule.message.format(**names), hint=rule.hint.format(), location=location)
+        return SourceError(
+            rule.message.format(**names), hint=rule.hint.format(**names), location=location
+        )
     line = diagnostic.snippet.strip()[:_SHOWN_COLUMNS]
     return SourceError(
         diagnostic.text, hint=f"correct this line: {line}" if line else "", location=location

@@ -19,6 +19,7 @@ from mlir_offload.translate.mlir_text import (
     symbol_name,
     unescape,
 )
+from mlir_offload.translate.target_attribute import TargetAttribute
 
 _KERNEL_ATTRIBUTE = re.compile(r"\b(?:gpu\.kernel|nvvm\.kernel)\b")
 _FUNCTIONS = frozenset({"gpu.func", "func.func", "llvm.func"})
@@ -47,13 +48,16 @@ class GpuModule:
 
     `needs` names what decides how it is lowered: `subgroup_reduce` where it reduces over a
     subgroup, `redux` where all of these may become one instruction of sm_80 and later, `division`
-    where it divides rounding up or down.
+    where it divides rounding up or down. `texts` are those of the other forms that were asked for,
+    by the name of the form. `targets` are those that the program attaches to it.
     """
 
     name: str
     kernels: tuple[Kernel, ...]
     text: str
     needs: frozenset[str]
+    texts: tuple[tuple[str, str], ...] = ()
+    targets: tuple[TargetAttribute, ...] = ()
 
 
 def kernel_names(module: OperationText) -> tuple[str, ...]:
@@ -106,25 +110,33 @@ def assign_symbols(
     named: frozenset[str],
     unit_of: Callable[[str], str],
     declared: Iterable[KernelKey] = (),
+    variants: frozenset[str] = frozenset(),
 ) -> dict[KernelKey, str]:
     """Return the symbol of each kernel, unique in the program and legal for every target.
 
     A kernel in a module that the author named keeps its name where no other module of the program
     has a kernel of that name and NVPTX accepts it. Every other kernel is named after the unit that
     `unit_of` tells for its module, the module and itself, so that two files outlined from equal
-    sources link. A declared kernel has the name that the file has that defines it.
+    sources link. Kernels of one name in `variants`, modules for different GPUs, are one kernel. A declared kernel has the name that the file has that defines it.
     """
     foreign = {key: key[1] for key in declared}
     counts = Counter(kernel for kernels in modules.values() for kernel in kernels)
     counts.update(set(foreign.values()))
+    common: dict[str, str] = {}
     symbols: dict[KernelKey, str] = {}
     for module, kernels in modules.items():
         for kernel in kernels:
-            keeps = module in named and counts[kernel] == 1 and hex_coded(kernel) == kernel
+            if module in variants and kernel in common:
+                symbols[module, kernel] = common[kernel]
+                continue
+            is_only = counts[kernel] == sum(kernel in modules[name] for name in variants | {module})
+            keeps = module in named and is_only and hex_coded(kernel) == kernel
             symbol = kernel if keeps else _unit_symbol(unit_of(module), module, kernel)
             while symbol in symbols.values():
                 symbol += "_"
             symbols[module, kernel] = symbol
+            if module in variants:
+                common[kernel] = symbol
     return symbols | foreign
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from mlir_offload.toolchain.errors import SourceError
@@ -13,6 +14,15 @@ from mlir_offload.translate.mlir_text import (
     symbol_name,
 )
 from mlir_offload.translate.pipelines import Refusal, Side, load_refusals
+
+_OBJECT_FORM = re.compile(r', (offload|assembly|bin) = "')
+# By the words of #gpu.object; without one it is a fat binary.
+_LOST_FORMS = {
+    "fatbin": "a fat binary: linked code, which the device link does not take",
+    "bin": "an executable device image, of which the device link would keep no kernel",
+    "assembly": "assembly, whose kernels cannot be checked against what launches them",
+    "offload": "bitcode, whose kernels cannot be checked against what launches them",
+}
 
 
 def check_top_level(operations: Iterable[OperationText], locations: Locations) -> None:
@@ -35,8 +45,8 @@ def _top_level_fault(operation: OperationText) -> tuple[str, str] | None:
             )
         case "gpu.binary":
             return (
-                f"gpu.binary @{symbol_name(operation)} holds device code that is compiled already",
-                "give the gpu.module that it was made from",
+                _binary_fault(operation),
+                "give the gpu.module that it was made from: it is compiled for every target",
             )
         case "llvm.func" if is_kernel(operation):
             return (
@@ -45,6 +55,13 @@ def _top_level_fault(operation: OperationText) -> tuple[str, str] | None:
             )
         case _:
             return None
+
+
+def _binary_fault(operation: OperationText) -> str:
+    """Return why what a gpu.binary holds would be lost: its kernels are told by its own bytes only."""
+    form = _OBJECT_FORM.search(operation.attributes)
+    why = _LOST_FORMS[form[1] if form else "fatbin"]
+    return f"gpu.binary @{symbol_name(operation)} holds {why}"
 
 
 def check_nesting(operation: OperationText, locations: Locations) -> None:
@@ -76,9 +93,14 @@ def check_device_functions(module: OperationText, locations: Locations) -> None:
             raise SourceError(msg, location=locations.of(operation.lines[-1]), hint=hint)
 
 
-def check_operations(lines: tuple[str, ...], side: Side, locations: Locations) -> None:
-    """Raise SourceError for an operation that the recipe has no lowering for."""
-    refusals = load_refusals(side)
+def check_operations(
+    lines: tuple[str, ...], side: Side, locations: Locations, *, dialect: str = ""
+) -> None:
+    """Raise SourceError for an operation that the recipe has no lowering for.
+
+    `dialect` is what device code is lowered to.
+    """
+    refusals = [row for row in load_refusals(side) if row.dialect in {"", dialect}]
     if side == "host":
         _check_no_device_operation(lines, locations)
     for index, line in enumerate(lines):

@@ -16,6 +16,7 @@ _PARAMETERS = re.compile(r"^  (%\S+) = alloca ptr, i64 \d+, align \d+")
 _LAUNCH = re.compile(r"^  call void @mgpuLaunch(?:Cluster)?Kernel\((.*)\)")
 _STREAM = re.compile(r"^  (%\S+) = call ptr @mgpuStreamCreate\(\)")
 _VALUE = re.compile(r"%[\w.$-]+")
+_SMALL_RESULT = re.compile(r'^((?:define|declare) )(i1|i8|i16) (@"?_mlir_ciface_)', re.MULTILINE)
 _DEBUG_SUFFIX = re.compile(r", !dbg !\d+$")
 _INTRINSICS = {
     "@llvm.stacksave.p0(": "declare ptr @llvm.stacksave.p0()",
@@ -43,6 +44,7 @@ def fix_host_ir(text: str) -> str:
     overflows it in a loop: they are given back after each launch. Streams that the lowering makes
     for a token and never destroys are destroyed behind their last use; work in them goes on.
     """
+    text = _SMALL_RESULT.sub(_extended, text)
     if "@mgpu" not in text:
         return text
     out: list[str] = []
@@ -57,6 +59,11 @@ def fix_host_ir(text: str) -> str:
     if counter.destroyed and _DESTROY_DECLARATION.search(text) is None:
         out.append("declare void @mgpuStreamDestroy(ptr)")
     return "\n".join(out) + "\n"
+
+
+def _extended(match: re.Match[str]) -> str:
+    """Extend a small result to a register, which C relies on and the C wrappers leave out."""
+    return f"{match[1]}{'zeroext' if match[2] == 'i1' else 'signext'} {match[2]} {match[3]}"
 
 
 @dataclass(slots=True)

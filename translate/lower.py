@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from mlir_offload.toolchain.amdgpu import lowering_chip
 from mlir_offload.toolchain.errors import SourceError, ToolFailedError
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.process import Command
-from mlir_offload.toolchain.target import Kind, Target, sm_number
+from mlir_offload.toolchain.target import (
+    AMDGPU_TRIPLE,
+    NVPTX_TRIPLE,
+    Kind,
+    Target,
+    sm_number,
+)
 from mlir_offload.translate.gpu_module import GpuModule, is_kernel
+from mlir_offload.translate.input_pipeline import (
+    InputPipeline,
+    has_tensors,
+    load_pipeline,
+    render_pipeline,
+)
 from mlir_offload.translate.mlir_text import (
     Locations,
     OperationText,
@@ -22,35 +36,65 @@ from mlir_offload.translate.mlir_text import (
 from mlir_offload.translate.pipelines import load_printing, load_recipe
 
 _REDUX_SM = 80
-_LOWERED = ("llvm", "nvvm")
+_NVGPU = b"nvgpu"
+# For the host as for NVIDIA: the dialect stands there where another pipeline has lowered the program.
+_LOWERED = {NVPTX_TRIPLE: ("llvm", "nvvm"), AMDGPU_TRIPLE: ("llvm", "rocdl")}
 # mlir-translate itself turns these into calls of the runtime.
 _NOT_TRANSLATED = frozenset({"gpu.binary", "gpu.launch_func"})
 _CAST = "builtin.unrealized_conversion_cast"
 _OPERATION_NAME = re.compile(r'^ *(?:%[^"]*? = )?"([\w$-]+)\.([\w.$-]+)"\(', re.MULTILINE)
 _EXTERNAL = "linkage = #llvm.linkage<external>"
 _INTERNAL = "linkage = #llvm.linkage<internal>"
+_PRIVATE = 'sym_visibility = "private"'
 _TRIPLE = "llvm.target_triple"
 
 
 def normalize_command(
-    llvm: LlvmToolchain, source: Path, output: Path, *, uses_nvgpu: bool = False
+    llvm: LlvmToolchain,
+    source: Path,
+    output: Path,
+    *,
+    content: bytes = b"",
+    pipeline: InputPipeline | None = None,
 ) -> Command:
     """Return the call that brings a source, text or bytecode, to generic text with outlined kernels.
 
-    `uses_nvgpu`: the dialect's name occurs in the source.
+    `content` is that of the source: passes for what does not occur in it are left out.
     """
-    recipe = load_recipe(llvm.version.major)
-    return _mlir_opt(llvm, recipe.common_pipeline(uses_nvgpu=uses_nvgpu), source, output)
+    major, chosen = llvm.version.major, pipeline or InputPipeline()
+    common = load_recipe(major).common_passes(uses_nvgpu=_NVGPU in content)
+    named = load_pipeline(chosen.base, major)
+    passes = render_pipeline(chosen, named, common, has_tensors=has_tensors(content))
+    return _mlir_opt(llvm, passes, source, output, plugins=chosen.plugins)
 
 
-def can_use_redux(module: GpuModule, target: Target) -> bool:
-    """Say whether the module lowers differently for this target: with the instruction of sm_80 on.
+@dataclass(frozen=True, slots=True, order=True)
+class DeviceLowering:
+    """How a device module is lowered; targets for which it is equal share one lowered text.
 
-    Targets for which this is equal share one lowered text.
+    `redux`: with the instruction that sm_80 and later reduce by. `chip`: for that AMD GPU.
     """
-    if "redux" not in module.needs or target.kind is not Kind.CUDA:
-        return False
-    return sm_number(target.arch) >= _REDUX_SM
+
+    redux: bool = False
+    chip: str = ""
+
+    @property
+    def suffix(self) -> str:
+        """Return what tells its files from those of another one."""
+        return f".{self.chip}" if self.chip else ".redux" if self.redux else ""
+
+    @property
+    def triple(self) -> str:
+        """Return the triple of the lowered module."""
+        return AMDGPU_TRIPLE if self.chip else NVPTX_TRIPLE
+
+
+def lowering_for(module: GpuModule, target: Target) -> DeviceLowering:
+    """Return how a module is lowered for a target; for the CPU as for an old NVIDIA GPU."""
+    if target.kind is Kind.HIP:
+        return DeviceLowering(chip=lowering_chip(target.arch))
+    can_use_redux = "redux" in module.needs and target.kind is Kind.CUDA
+    return DeviceLowering(redux=can_use_redux and sm_number(target.arch) >= _REDUX_SM)
 
 
 def device_pipeline_command(
@@ -59,12 +103,15 @@ def device_pipeline_command(
     output: Path,
     *,
     module: GpuModule,
-    redux: bool = False,
+    lowering: DeviceLowering = DeviceLowering(),
     debug: bool = False,
 ) -> Command:
-    """Return the call that lowers the text of a device module to the LLVM and NVVM dialects."""
-    recipe = load_recipe(llvm.version.major)
-    pipeline = recipe.device_pipeline(needs=module.needs, redux=redux, debug=debug)
+    """Return the call that lowers the text of a device module to the LLVM dialect and a GPU's own."""
+    recipe, needs = load_recipe(llvm.version.major), module.needs
+    if lowering.chip:
+        pipeline = recipe.amdgpu_pipeline(needs=needs, chip=lowering.chip, debug=debug)
+    else:
+        pipeline = recipe.device_pipeline(needs=needs, redux=lowering.redux, debug=debug)
     return _mlir_opt(llvm, pipeline, source, output)
 
 
@@ -88,15 +135,21 @@ def translate_command(llvm: LlvmToolchain, source: Path, output: Path) -> Comman
     return Command((translate, "--mlir-to-llvmir", str(source), "-o", str(output)))
 
 
-def _mlir_opt(llvm: LlvmToolchain, pipeline: str, source: Path, output: Path) -> Command:
-    options = (*load_printing(), f"--pass-pipeline={pipeline}")
+def _mlir_opt(
+    llvm: LlvmToolchain, pipeline: str, source: Path, output: Path, plugins: Sequence[Path] = ()
+) -> Command:
+    loaded = (
+        f"--load-{what}-plugin={plugin}" for plugin in plugins for what in ("dialect", "pass")
+    )
+    options = (*loaded, *load_printing(), f"--pass-pipeline={pipeline}")
     return Command((str(llvm.tool("mlir-opt")), *options, str(source), "-o", str(output)))
 
 
-def unwrap_device(text: str, triple: str) -> str:
+def unwrap_device(text: str, triple: str, *, keeps_functions: bool = False) -> str:
     """Return the lowered device module as a top-level module that mlir-translate takes.
 
-    Only kernels keep external linkage, so that helper functions of equal names in two modules link.
+    Only kernels keep external linkage, so that helper functions of equal names in two modules link;
+    with `keeps_functions` public ones do too, for other files to call.
     (`mlir-translate --no-implicit-module` on a lone gpu.module crashes LLVM 19 and 22 where an
     operation's verifier asks for the data layout.) Raises SourceError for operations left over.
     """
@@ -111,9 +164,22 @@ def unwrap_device(text: str, triple: str) -> str:
     # Passes add declarations (of __assertfail, for one) next to the gpu.module or inside of it.
     others = [op for op in module.operations if op is not device]
     body = [op for op in (*others, *device.body) if op.name != "gpu.module_end"]
-    check_lowered([line for op in body for line in op.lines], locations, place="a kernel")
-    lines = [line for op in body for line in _internalized(op)]
-    return module.render(lines).replace(module.foot, _with_triple(module.foot, triple), 1)
+    place = "a kernel" if triple == NVPTX_TRIPLE else "a kernel for AMD GPUs"
+    check_lowered([line for op in body for line in op.lines], locations, place=place, triple=triple)
+    lines = [
+        line
+        for op in body
+        for line in (op.lines if keeps_functions and _is_public(op) else _internalized(op))
+    ]
+    text = module.render(lines)
+    if triple == AMDGPU_TRIPLE:
+        # mlir-translate 22 would verify that no alloca lies where memref.alloca puts it.
+        return text
+    return text.replace(module.foot, _with_triple(module.foot, triple), 1)
+
+
+def _is_public(operation: OperationText) -> bool:
+    return operation.name == "llvm.func" and _PRIVATE not in operation.attributes
 
 
 def _internalized(operation: OperationText) -> tuple[str, ...]:
@@ -136,21 +202,24 @@ def _with_triple(foot: str, triple: str) -> str:
     return f"}}) {{{attribute}}}{foot[2:]}"
 
 
-def check_lowered(lines: Sequence[str], locations: Locations, *, place: str) -> None:
-    """Raise SourceError where an operation is left that mlir-translate does not know.
+def check_lowered(
+    lines: Sequence[str], locations: Locations, *, place: str, triple: str = NVPTX_TRIPLE
+) -> None:
+    """Raise SourceError where an operation is left that mlir-translate or the back end does not know.
 
     The first operation that does something is named: casts and functions are left around it.
     """
-    left = [index for index, line in enumerate(lines) if _is_left(line)]
+    dialects = _LOWERED[triple]
+    left = [index for index, line in enumerate(lines) if _is_left(line, dialects)]
     if not left:
         return
     index = min(left, key=lambda index: (_rank(lines[index]), index))
     raise _left_over(lines[index], locations.of(_closing_line(lines, index)), place)
 
 
-def _is_left(line: str) -> bool:
+def _is_left(line: str, dialects: Sequence[str]) -> bool:
     match = _OPERATION_NAME.match(line)
-    if match is None or match[1] in _LOWERED:
+    if match is None or match[1] in dialects:
         return False
     return f"{match[1]}.{match[2]}" not in _NOT_TRANSLATED
 

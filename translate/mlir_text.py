@@ -77,7 +77,9 @@ class ModuleText:
 
     def render(self, body: Iterable[str]) -> str:
         """Return the text of a module with these lines as its body."""
-        return "\n".join((*self.aliases, self.head, *body, self.foot, *self.tail)) + "\n"
+        # A region has a block, even one without operations.
+        lines = tuple(body) or ("^bb0:",)
+        return "\n".join((*self.aliases, self.head, *lines, self.foot, *self.tail)) + "\n"
 
 
 @dataclass(frozen=True, slots=True)

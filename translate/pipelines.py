@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ class Recipe:
     common: tuple[str, ...]
     nvgpu: str
     device: tuple[str, ...]
+    device_amdgpu: tuple[str, ...]
     device_module: tuple[str, ...]
     subgroup_reduce: str
     division: str
@@ -28,9 +29,9 @@ class Recipe:
     async_runtime: tuple[str, ...]
     debug: str
 
-    def common_pipeline(self, *, uses_nvgpu: bool) -> str:
-        """Return the pipeline that brings every form of input to one."""
-        return _on_module(_filled(self.common, {"$nvgpu": self.nvgpu if uses_nvgpu else ""}))
+    def common_passes(self, *, uses_nvgpu: bool) -> tuple[str, ...]:
+        """Return the passes that bring every form of input to one."""
+        return tuple(_filled(self.common, {"$nvgpu": self.nvgpu if uses_nvgpu else ""}))
 
     def device_pipeline(self, *, needs: frozenset[str], redux: bool, debug: bool) -> str:
         """Return the pipeline for a module that holds one `gpu.module` with these needs."""
@@ -38,11 +39,19 @@ class Recipe:
             "$division": self.division if "division" in needs else "",
             "$redux": str(redux).lower(),
         }
-        on_gpu_module = ",".join(_filled(self.device, values))
-        passes = [f"gpu.module({on_gpu_module})", *self.device_module]
-        if "subgroup_reduce" in needs and not redux:
-            passes.insert(0, self.subgroup_reduce)
-        return _on_module([*passes, self.debug] if debug else passes)
+        before = (self.subgroup_reduce,) if "subgroup_reduce" in needs and not redux else ()
+        return self._device_pipeline(before, _filled(self.device, values), debug=debug)
+
+    def amdgpu_pipeline(self, *, needs: frozenset[str], chip: str, debug: bool) -> str:
+        """Return the pipeline for a module that holds one `gpu.module`, for an AMD GPU."""
+        values = {"$division": self.division if "division" in needs else "", "$chip": chip}
+        return self._device_pipeline((), _filled(self.device_amdgpu, values), debug=debug)
+
+    def _device_pipeline(
+        self, before: tuple[str, ...], passes: Sequence[str], *, debug: bool
+    ) -> str:
+        behind = (*self.device_module, *((self.debug,) if debug else ()))
+        return _on_module((*before, f"gpu.module({','.join(passes)})", *behind))
 
     def host_pipeline(self, *, uses_async: bool, debug: bool) -> str:
         """Return the pipeline for the host; `uses_async`: it has operations of the async dialect."""
@@ -57,6 +66,7 @@ class Refusal:
 
     where: Side
     operation: str
+    dialect: str
     pattern: re.Pattern[str] | None
     unless: re.Pattern[str] | None
     message: str
@@ -85,6 +95,7 @@ def load_recipe(llvm_major: int) -> Recipe:
         common=tuple(row["common"]),
         nvgpu=str(row["nvgpu"]),
         device=tuple(row["device"]),
+        device_amdgpu=tuple(row["device_amdgpu"]),
         device_module=tuple(row["device_module"]),
         subgroup_reduce=str(row["subgroup_reduce"]),
         division=str(row["division"]),
@@ -112,15 +123,21 @@ def load_refusals(where: Side) -> tuple[Refusal, ...]:
     return tuple(
         Refusal(
             where=where,
-            operation=str(row["operation"]),
+            operation=operation,
+            dialect=str(row.get("dialect", "")),
             pattern=_pattern(row.get("pattern")),
             unless=_pattern(row.get("unless")),
-            message=str(row["message"]),
+            message=str(row["message"]).replace("{operation}", operation),
             hint=str(row["hint"]),
         )
         for row in _table()["refusals"]
         if row["where"] == where
+        for operation in _listed(row["operation"])
     )
+
+
+def _listed(value: str | Sequence[str]) -> Sequence[str]:
+    return [value] if isinstance(value, str) else value
 
 
 def _pattern(text: str | None) -> re.Pattern[str] | None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 
+from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.async_chain import AsyncRewriter
 from mlir_offload.translate.declared import check_declared_launches, read_declared
+from mlir_offload.translate.device_form import NVVM_FORM, DeviceForm
+from mlir_offload.translate.fast_math import with_fast_math
 from mlir_offload.translate.fixup import expand_device_operations
 from mlir_offload.translate.gpu_module import (
     GpuModule,
@@ -26,18 +30,19 @@ from mlir_offload.translate.hazard import (
     check_operations,
     check_top_level,
 )
+from mlir_offload.translate.interface import interface_of
 from mlir_offload.translate.mlir_text import (
     Locations,
     ModuleText,
     OperationText,
     parse_module,
-    parse_operation,
     read_locations,
-    split_signature,
     symbol_name,
 )
 from mlir_offload.translate.pipelines import load_faults
+from mlir_offload.translate.target_attribute import TargetAttribute, read_targets
 from mlir_offload.translate.unit import unit_of
+from mlir_offload.translate.variant import find_variants
 
 _DIVISION = re.compile(r'"arith\.(?:ceildiv[us]i|floordivsi)"\(')
 
@@ -49,7 +54,7 @@ class SplitProgram:
     `host_text` has a `gpu.binary` in place of each `gpu.module`, whose object is its own name: the
     bytes that `mgpuModuleLoad` gets. `uses_runtime` says whether the host calls the GPU runtime
     at all, which it may do without a kernel. `declared` are the kernels that it launches and that
-    other files define.
+    other files define. `interface` is the JSON of the functions for callers in C and Python.
     """
 
     host_text: str
@@ -57,6 +62,7 @@ class SplitProgram:
     declared: tuple[str, ...]
     uses_async: bool
     uses_runtime: bool
+    interface: str
 
     @property
     def has_gpu(self) -> bool:
@@ -64,12 +70,22 @@ class SplitProgram:
         return bool(self.modules)
 
 
-def split_program(text: str, *, source_text: str, unit_id: str, llvm_major: int) -> SplitProgram:
+def split_program(
+    text: str,
+    *,
+    source_text: str,
+    unit_id: str,
+    llvm_major: int,
+    forms: Sequence[DeviceForm] = (NVVM_FORM,),
+    keeps_functions: bool = False,
+) -> SplitProgram:
     """Cut the normalised program in two.
 
     `source_text` is the file as its author wrote it (bytecode decoded as latin-1); `unit_id` is
-    the name of that file, without its directory: a checkout elsewhere gives the same bytes. Raises
-    SourceError for what the lowering would drop or get wrong.
+    the name of that file, without its directory: a checkout elsewhere gives the same bytes. The
+    first of the forms gives each device module its text. A module without kernels counts where it
+    `keeps_functions` for other files. Raises SourceError for what the lowering would drop or get
+    wrong.
     """
     module = parse_module(text)
     locations = read_locations((*module.aliases, *module.tail))
@@ -91,12 +107,23 @@ def split_program(text: str, *, source_text: str, unit_id: str, llvm_major: int)
     def unit(name: str) -> str:
         return unit_of(module, device[name], file=unit_id, source_text=source_text)
 
-    symbols = assign_symbols(kernels, named=named, unit_of=unit, declared=declared)
-    faults = load_faults(llvm_major)
+    attached = {
+        name: read_targets(operation.attributes, locations.of(operation.lines[-1]))
+        for name, operation in device.items()
+    }
+    variants = find_variants(device, kernels, attached, locations)
+    symbols = assign_symbols(
+        kernels, named=named, unit_of=unit, declared=declared, variants=variants
+    )
+    rules = _DeviceRules(locations, load_faults(llvm_major), tuple(forms))
     modules = tuple(
-        _gpu_module(module, device[name], symbols, locations, faults)
+        _attached(
+            _gpu_module(module, device[name], symbols, rules),
+            attached[name],
+            locations.of(device[name].lines[-1]),
+        )
         for name in device
-        if kernels[name]
+        if kernels[name] or (keeps_functions and _has_functions(device[name]))
     )
     for operation in module.operations:
         if operation.name != "gpu.module":
@@ -108,48 +135,75 @@ def split_program(text: str, *, source_text: str, unit_id: str, llvm_major: int)
         declared=tuple(dict.fromkeys(item.name for item in declared.values())),
         uses_async='"async.' in host_text,
         uses_runtime=uses_runtime,
+        interface=interface_of(module, source_text),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _DeviceRules:
+    """What holds for every device module of a program."""
+
+    locations: Locations
+    faults: frozenset[str]
+    forms: tuple[DeviceForm, ...]
+
+    def expanded(self, lines: tuple[str, ...], form: DeviceForm) -> tuple[str, ...]:
+        """Return the lines of a module in one of the forms."""
+        return expand_device_operations(
+            lines, locations=self.locations, faults=self.faults, form=form
+        )
 
 
 def _gpu_module(
     module: ModuleText,
     operation: OperationText,
     symbols: dict[KernelKey, str],
-    locations: Locations,
-    faults: frozenset[str],
+    rules: _DeviceRules,
 ) -> GpuModule:
-    check_device_functions(operation, locations)
-    check_operations(operation.lines, "device", locations)
+    check_device_functions(operation, rules.locations)
+    for dialect in dict.fromkeys(form.dialect for form in rules.forms):
+        check_operations(operation.lines, "device", rules.locations, dialect=dialect)
     name = symbol_name(operation)
     defined = kernel_names(operation)
     own = {kernel: symbols[name, kernel] for kernel in defined}
-    lines = expand_device_operations(
-        rename_kernels(operation, own), locations=locations, faults=faults
-    )
+    lines = rename_kernels(operation, own)
+    expanded = {form.name: rules.expanded(lines, form) for form in rules.forms}
+    (_, text), *others = ((name, module.render(body)) for name, body in expanded.items())
     return GpuModule(
         name=name,
         kernels=tuple(Kernel(kernel, symbol) for kernel, symbol in own.items()),
-        text=module.render(lines),
-        needs=_needs(lines),
+        text=text,
+        needs=frozenset().union(*map(_needs, expanded.values())),
+        texts=tuple(others),
+    )
+
+
+def _attached(module: GpuModule, targets: tuple[TargetAttribute, ...], location: str) -> GpuModule:
+    """Return the module with what the program attaches to it; `fast` holds for its whole text."""
+    fast = {"fast" in target.flags for target in targets}
+    if len(fast) > 1:
+        msg = f"gpu.module @{module.name} is fast for some of its targets only"
+        hint = "write a module for each, or the same flags"
+        raise SourceError(msg, hint=hint, location=location)
+    if True in fast:
+        texts = tuple((name, with_fast_math(text)) for name, text in module.texts)
+        module = replace(module, text=with_fast_math(module.text), texts=texts)
+    return replace(module, targets=targets)
+
+
+def _has_functions(module: OperationText) -> bool:
+    return any(
+        operation.name in {"func.func", "llvm.func"} and not operation.is_declaration
+        for operation in module.body
     )
 
 
 def _needs(lines: tuple[str, ...]) -> frozenset[str]:
     needs = {"division"} if any(map(_DIVISION.search, lines)) else set()
-    reductions = [line for line in lines if '"gpu.subgroup_reduce"(' in line]
-    if reductions:
-        needs.add("subgroup_reduce")
-        if all(_is_uniform_i32(line) for line in reductions):
-            needs.add("redux")
+    # The others were expanded.
+    if any('"gpu.subgroup_reduce"(' in line for line in lines):
+        needs |= {"subgroup_reduce", "redux"}
     return frozenset(needs)
-
-
-def _is_uniform_i32(line: str) -> bool:
-    operation = parse_operation(line)
-    if operation is None:
-        return False
-    attributes, operands, *_ = split_signature(operation.rest)
-    return operands == ["i32"] and "uniform" in attributes and "cluster_size" not in attributes
 
 
 def _host(

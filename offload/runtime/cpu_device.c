@@ -21,6 +21,21 @@ void __sanitizer_finish_switch_fiber(void *fake_stack, const void **bottom, size
 #endif
 #endif
 
+#ifdef MO_TSAN
+/* For ThreadSanitizer each work-item is a thread of its own, though one thread runs them in turn
+ * (sanitizer/tsan_interface.h). What this file does itself is not instrumented. */
+#define MO_NO_SYNC 1u
+void *__tsan_get_current_fiber(void);
+void *__tsan_create_fiber(unsigned flags);
+void __tsan_destroy_fiber(void *fiber);
+void __tsan_set_fiber_name(void *fiber, const char *name);
+void __tsan_switch_to_fiber(void *fiber, unsigned flags);
+void __tsan_ignore_thread_begin(void);
+void __tsan_ignore_thread_end(void);
+void __tsan_acquire(void *address);
+void __tsan_release(void *address);
+#endif
+
 /* Launch ------------------------------------------------------------------------------------ */
 
 typedef struct mo_launched {
@@ -35,6 +50,9 @@ typedef struct mo_block {
   const mo_launched *launched;
   struct mo_fibers *fibers;
   uint32_t items;
+#ifdef MO_TSAN
+  void *order; /* what the work-items release and acquire */
+#endif
 } mo_block;
 
 static void fail(const mo_launched *launched, const char *message) {
@@ -46,8 +64,8 @@ static uint64_t round_up(uint64_t bytes) { return (bytes + 63) & ~(uint64_t)63; 
 
 typedef void (*mo_run_block)(mo_item *item);
 
-static void run_each(const mo_launched *launched, uint64_t begin, uint64_t end,
-                     struct mo_fibers *fibers, mo_run_block run) {
+static void run_in_memory(const mo_launched *launched, uint64_t begin, uint64_t end,
+                          struct mo_fibers *fibers, mo_run_block run) {
   const mo_launch *launch = launched->launch;
   const mo_kernel *kernel = launched->kernel;
   uint64_t shared = kernel->static_shared + round_up(launch->dynamic_shared);
@@ -61,6 +79,10 @@ static void run_each(const mo_launched *launched, uint64_t begin, uint64_t end,
                   .dynamic_shared = memory == NULL ? NULL : memory + kernel->static_shared,
                   .state = memory == NULL ? NULL : memory + shared,
                   .block = &block};
+#ifdef MO_TSAN
+  block.order = malloc(1);
+  if (block.order == NULL) fail(launched, "out of memory for a block");
+#endif
   memcpy(item.block_dim, launch->block, sizeof item.block_dim);
   memcpy(item.grid_dim, launch->grid, sizeof item.grid_dim);
   for (uint64_t number = begin; number < end; ++number) {
@@ -70,8 +92,36 @@ static void run_each(const mo_launched *launched, uint64_t begin, uint64_t end,
     item.block_id[2] = (uint32_t)(row / launch->grid[1]);
     run(&item);
   }
+#ifdef MO_TSAN
+  free(block.order);
+#endif
   free(memory);
 }
+
+#ifdef MO_TSAN
+/* No block is ordered against another one, so each has memory and a thread of its own: what the
+ * thread that runs them did for one block must not seem to come before the next one. */
+static void run_each(const mo_launched *launched, uint64_t begin, uint64_t end,
+                     struct mo_fibers *fibers, mo_run_block run) {
+  void *thread = __tsan_get_current_fiber();
+  for (uint64_t number = begin; number < end; ++number) {
+    void *block = __tsan_create_fiber(0);
+    __tsan_switch_to_fiber(block, MO_NO_SYNC);
+    /* What it calls for itself, such as snprintf, writes to the stack that all blocks share. */
+    __tsan_ignore_thread_begin();
+    run_in_memory(launched, number, number + 1, fibers, run);
+    __tsan_ignore_thread_end();
+    __tsan_release((void *)launched);
+    __tsan_switch_to_fiber(thread, MO_NO_SYNC);
+    __tsan_destroy_fiber(block);
+  }
+}
+#else
+static void run_each(const mo_launched *launched, uint64_t begin, uint64_t end,
+                     struct mo_fibers *fibers, mo_run_block run) {
+  run_in_memory(launched, begin, end, fibers, run);
+}
+#endif
 
 static void run_block(mo_item *item) {
   const mo_launched *launched = item->block->launched;
@@ -105,6 +155,9 @@ void mo_cpu_launch(const mo_launch *launch, void **params, const mo_kernel *kern
     fail(&launched, message);
   }
   launch->parallel_for(blocks, kernel->range, &launched);
+#ifdef MO_TSAN
+  __tsan_acquire(&launched);
+#endif
 }
 
 uint32_t mo_cpu_agree(const mo_item *item, const uint32_t *next, uint32_t count, uint32_t before) {
@@ -142,6 +195,9 @@ typedef struct mo_fiber {
 #ifdef MO_ASAN
   void *fake_stack;
 #endif
+#ifdef MO_TSAN
+  void *thread;
+#endif
 } mo_fiber;
 
 typedef struct mo_fibers {
@@ -154,6 +210,9 @@ typedef struct mo_fibers {
   void *fake_stack;
   const void *bottom;
   size_t size;
+#endif
+#ifdef MO_TSAN
+  void *thread;
 #endif
   mo_fiber fibers[MO_MAX_BLOCK];
 } mo_fibers;
@@ -220,6 +279,9 @@ static void enter_fiber(mo_fibers *fibers, mo_fiber *to) {
   __sanitizer_start_switch_fiber(&fibers->fake_stack,
                                  stack_bottom(fibers, stack_index(fibers, to)), STACK_BYTES);
 #endif
+#ifdef MO_TSAN
+  __tsan_switch_to_fiber(to->thread, MO_NO_SYNC);
+#endif
   switch_stack(&fibers->scheduler, &to->stack);
 #ifdef MO_ASAN
   __sanitizer_finish_switch_fiber(fibers->fake_stack, NULL, NULL);
@@ -232,6 +294,11 @@ static void leave_fiber(mo_fibers *fibers, mo_fiber *fiber) {
                                  fibers->size);
   switch_stack(&fiber->stack, &fibers->scheduler);
   __sanitizer_finish_switch_fiber(fiber->fake_stack, &fibers->bottom, &fibers->size);
+}
+#elif defined(MO_TSAN)
+static void leave_fiber(mo_fibers *fibers, mo_fiber *fiber) {
+  __tsan_switch_to_fiber(fibers->thread, MO_NO_SYNC);
+  switch_stack(&fiber->stack, &fibers->scheduler);
 }
 #else
 /* Goes on with the next lane of the warp that is ready, without a detour over the scheduler. */
@@ -247,6 +314,17 @@ static void leave_fiber(mo_fibers *fibers, mo_fiber *fiber) {
 }
 #endif
 
+/* What the work-items that meet did before comes before all that they do afterwards. */
+static void leave_in_order(mo_fibers *fibers, mo_fiber *fiber) {
+#ifdef MO_TSAN
+  __tsan_release(fiber->item.block->order);
+#endif
+  leave_fiber(fibers, fiber);
+#ifdef MO_TSAN
+  __tsan_acquire(fiber->item.block->order);
+#endif
+}
+
 /* `current` belongs to the block's fibers; a fresh stack finds them through a register. */
 static void fiber_main(mo_fibers *fibers) {
   mo_fiber *fiber = fibers->current;
@@ -256,6 +334,9 @@ static void fiber_main(mo_fibers *fibers) {
   const mo_launched *launched = fiber->item.block->launched;
   launched->kernel->run(&fiber->item, launched->params);
   fiber->status = DONE;
+#ifdef MO_TSAN
+  __tsan_release(fiber->item.block->order);
+#endif
   leave_fiber(fibers, fiber);
   __builtin_trap();
 }
@@ -450,13 +531,39 @@ static uint32_t release_barrier(mo_fibers *fibers, uint32_t items) {
   return waiting;
 }
 
+#ifdef MO_TSAN
+/* Stacks are mapped anew for each block: what the last one left there is not shared. */
+static void start_threads(mo_fibers *fibers, const mo_item *first, uint32_t items) {
+  const uint32_t *dim = first->block_dim, *id = first->block_id;
+  fibers->thread = __tsan_get_current_fiber();
+  fibers->guarded = items;
+  if (mmap(fibers->stacks, STACK_BYTES * items, PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+    fail(first->block->launched, "out of memory for the stacks of work-items");
+  for (uint32_t i = 0; i < items; ++i) {
+    char name[96];
+    snprintf(name, sizeof name, "block: [%u,%u,%u], thread: [%u,%u,%u]", id[0], id[1], id[2],
+             i % dim[0], i / dim[0] % dim[1], i / (dim[0] * dim[1]));
+    fibers->fibers[i].thread = __tsan_create_fiber(0);
+    __tsan_set_fiber_name(fibers->fibers[i].thread, name);
+  }
+}
+#endif
+
 static void run_with_fibers(mo_item *first) {
   mo_fibers *fibers = first->block->fibers;
   uint32_t items = first->block->items;
+#ifdef MO_TSAN
+  start_threads(fibers, first, items);
+#endif
   for (uint32_t i = 0; i < items; ++i) prepare_fiber(fibers, first, i);
   do {
     for (uint32_t start = 0; start < items; start += MO_WARP) run_warp(fibers, start, items);
   } while (release_barrier(fibers, items) != 0);
+#ifdef MO_TSAN
+  __tsan_acquire(first->block->order);
+  for (uint32_t i = 0; i < items; ++i) __tsan_destroy_fiber(fibers->fibers[i].thread);
+#endif
 }
 
 void mo_cpu_run_fibers(void *launched, uint64_t begin, uint64_t end) {
@@ -472,7 +579,7 @@ uint32_t mo_cpu_barrier(mo_item *item, uint32_t kind, uint32_t vote) {
   fibers->barrier_kind = kind;
   fiber->vote = vote;
   fiber->status = AT_BARRIER;
-  leave_fiber(fibers, fiber);
+  leave_in_order(fibers, fiber);
   return (uint32_t)fiber->result;
 }
 
@@ -487,7 +594,10 @@ uint64_t mo_cpu_warp(mo_item *item, uint32_t site, uint32_t operation, uint32_t 
   fiber->first = first;
   fiber->second = second;
   fiber->status = IN_WARP;
-  leave_fiber(fibers, fiber);
+  if (operation == MO_WARP_BARRIER)
+    leave_in_order(fibers, fiber);
+  else
+    leave_fiber(fibers, fiber);
   return fiber->result;
 }
 

@@ -142,17 +142,22 @@ static void cuda_launch(const void *stub, const mo_shape *shape, void *stream, v
     mo_cuda_stop_launch(status, call, stub, shape);
 }
 
-static void cuda_launch_configured(const void *stub, void **params) {
+static bool cuda_launch_configured(const void *stub, void **params) {
   dim3 grid, block;
   size_t dynamic_shared;
   void *stream;
-  CUDA_CHECK(__cudaPopCallConfiguration(&grid, &block, &dynamic_shared, &stream),
-             "__cudaPopCallConfiguration", "launching %s from host code",
+  int status = __cudaPopCallConfiguration(&grid, &block, &dynamic_shared, &stream);
+#ifdef MLIR_OFFLOAD_HAVE_HIP
+  if (status == CUDA_MISSING_CONFIGURATION)
+    return false; /* HIP C++ calls the same stub */
+#endif
+  CUDA_CHECK(status, "__cudaPopCallConfiguration", "launching %s from host code",
              mo_kernel_name(stub) ? mo_kernel_name(stub) : "a kernel of unknown name");
   mo_shape shape = {.grid = {grid.x, grid.y, grid.z},
                     .block = {block.x, block.y, block.z},
                     .dynamic_shared = (uint32_t)dynamic_shared};
   cuda_launch(stub, &shape, stream, params);
+  return true;
 }
 
 const mo_backend mo_cuda = {

@@ -61,6 +61,7 @@ void mo_context_of_launch(const void *stub, const mo_shape *shape) {
   extern const char __stop_##section[] __attribute__((weak)) MO_INTERNAL;
 MO_SECTION(llvm_offload_entries)
 MO_SECTION(cuda_offloading_entries)
+MO_SECTION(hip_offloading_entries)
 MO_SECTION(omp_offloading_entries)
 
 typedef struct name_search {
@@ -78,6 +79,8 @@ const char *mo_kernel_name(const void *stub) {
   name_search search = {stub, NULL};
   mo_each_entry(__start_llvm_offload_entries, __stop_llvm_offload_entries, compare_entry, &search);
   mo_each_entry(__start_cuda_offloading_entries, __stop_cuda_offloading_entries, compare_entry,
+                &search);
+  mo_each_entry(__start_hip_offloading_entries, __stop_hip_offloading_entries, compare_entry,
                 &search);
   mo_each_entry(__start_omp_offloading_entries, __stop_omp_offloading_entries, compare_entry,
                 &search);

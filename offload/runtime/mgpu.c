@@ -13,14 +13,18 @@
 #include "mgpu.h"
 #include "mlir_offload.h"
 
-#if !defined MLIR_OFFLOAD_HAVE_CUDA && !defined MLIR_OFFLOAD_HAVE_OPENMP
-#error "define MLIR_OFFLOAD_HAVE_CUDA, MLIR_OFFLOAD_HAVE_OPENMP or both"
+#if !defined MLIR_OFFLOAD_HAVE_CUDA && !defined MLIR_OFFLOAD_HAVE_HIP && \
+    !defined MLIR_OFFLOAD_HAVE_OPENMP
+#error "define MLIR_OFFLOAD_HAVE_CUDA, MLIR_OFFLOAD_HAVE_HIP, MLIR_OFFLOAD_HAVE_OPENMP or several"
 #endif
 
 /* The first one that has a device is the default. */
 static const mo_backend *const mo_backends[] = {
 #ifdef MLIR_OFFLOAD_HAVE_CUDA
     &mo_cuda,
+#endif
+#ifdef MLIR_OFFLOAD_HAVE_HIP
+    &mo_hip,
 #endif
 #ifdef MLIR_OFFLOAD_HAVE_OPENMP
     &mo_host,
@@ -49,25 +53,30 @@ MO_PUBLIC mo_thread_1 *mlir_offload_thread_1(void) {
   return &thread;
 }
 
-/* Reads "cuda", "cuda:N" or "host". */
+/* Reads "cuda", "cuda:N", "hip", "hip:N" or "host". */
 static bool parse_device(const char *text, mo_device *device) {
-  *device = (mo_device){"host", CURRENT_INDEX};
-  if (!strcmp(text, "host"))
-    return true;
-  device->name = "cuda";
-  if (!strcmp(text, "cuda"))
-    return true;
-  if (strncmp(text, "cuda:", 5) || text[5] < '0' || text[5] > '9')
-    return false;
-  char *end;
-  long index = strtol(text + 5, &end, 10);
-  device->index = (int)index;
-  return !*end && index <= INT_MAX;
+  static const char *const names[] = {"cuda", "hip", "host"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; ++i) {
+    size_t length = strlen(names[i]);
+    if (strncmp(text, names[i], length))
+      continue;
+    *device = (mo_device){names[i], CURRENT_INDEX};
+    if (!text[length])
+      return true;
+    if (text[length] != ':' || text[length + 1] < '0' || text[length + 1] > '9' ||
+        !strcmp(names[i], "host"))
+      return false;
+    char *end;
+    long index = strtol(text + length + 1, &end, 10);
+    device->index = (int)index;
+    return !*end && index <= INT_MAX;
+  }
+  return false;
 }
 
 MO_NORETURN static void refuse_device(const char *origin, const char *text) {
   mo_error("unknown device '%s' in %s", text, origin);
-  mo_cure("write 'cuda', 'cuda:N' (N counts the GPUs from 0) or 'host'");
+  mo_cure("write 'cuda', 'cuda:N' (N counts the GPUs from 0), 'hip', 'hip:N' or 'host'");
 }
 
 static mo_device mo_initial; /* the choice of MLIR_OFFLOAD_DEVICE, or none */
@@ -80,9 +89,10 @@ static void read_initial_device(void) {
 
 MO_NORETURN static void refuse_absent_backend(const char *name) {
   mo_error("device '%s' was chosen, but this program holds no device code for it", name);
-  mo_context("device code is there for: %s", mo_backends[0]->name);
+  for (int i = 0; i < BACKEND_COUNT; ++i)
+    mo_context("device code is there for: %s", mo_backends[i]->name);
   mo_cure("link again with --offload-arch=%s, or choose another device by MLIR_OFFLOAD_DEVICE",
-          strcmp(name, "host") ? "sm_NN" : "host");
+          !strcmp(name, "cuda") ? "sm_NN" : !strcmp(name, "hip") ? "gfxNNN" : "host");
 }
 
 static const mo_backend *find_backend(const char *name) {
@@ -325,8 +335,10 @@ MO_CONTRACT void mgpuLaunchKernelCooperative(void *stub, int64_t grid_x, int64_t
   launch(stub, &shape, grid, block, stream, params);
 }
 
-/* The body of every host stub: CUDA C++ calls the stub after it has pushed the configuration of
- * `<<<>>>`, which is the CUDA runtime's business whatever device the thread has chosen. */
+/* The body of every host stub: CUDA or HIP C++ calls the stub after it has pushed the configuration
+ * of `<<<>>>`, which is that runtime's business whatever device the thread has chosen. */
 MO_CONTRACT void mlir_offload_launch_stub(const void *stub, void **params) {
-  mo_backends[0]->launch_configured(stub, params);
+  for (int i = 0; i < BACKEND_COUNT; ++i)
+    if (mo_backends[i]->launch_configured(stub, params))
+      return;
 }

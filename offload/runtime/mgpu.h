@@ -53,10 +53,12 @@ typedef struct mo_backend {
   void *(*device_pointer)(void *registered);
 
   void (*launch)(const void *stub, const mo_shape *shape, void *stream, void **params);
-  void (*launch_configured)(const void *stub, void **params);
+  /* Returns false where another backend may have the configuration of the launch. */
+  bool (*launch_configured)(const void *stub, void **params);
 } mo_backend;
 
 extern const mo_backend mo_cuda MO_INTERNAL;
+extern const mo_backend mo_hip MO_INTERNAL;
 extern const mo_backend mo_host MO_INTERNAL;
 
 /* An error is reported by mo_error, any number of mo_context, and mo_cure, which ends the program

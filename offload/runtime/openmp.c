@@ -135,13 +135,13 @@ static void host_launch(const void *stub, const mo_shape *shape, void *stream, v
   }
 }
 
-static void host_launch_configured(const void *stub, void **params) {
+MO_NORETURN static bool host_launch_configured(const void *stub, void **params) {
   const char *name = mo_kernel_name(stub);
   (void)params;
   mo_error("%s was called from host code, but this program holds no device code for a GPU",
            name ? name : "a kernel");
-  mo_cure("<<<>>> and calls of a kernel's stub need CUDA: link with --offload-arch=sm_NN, or "
-          "launch the kernel from MLIR (gpu.launch_func)");
+  mo_cure("<<<>>> and calls of a kernel's stub need a GPU: link with --offload-arch=sm_NN (or "
+          "gfxNNN), or launch the kernel from MLIR (gpu.launch_func)");
 }
 
 const mo_backend mo_host = {

@@ -5,11 +5,25 @@
 #include "error.c"
 #include "mgpu.c"
 #include "offload_entry.c"
+#include "sanitizer.c"
+
+#if defined MLIR_OFFLOAD_HAVE_CUDA || defined MLIR_OFFLOAD_HAVE_HIP
+#include "stream_pool.c"
+#endif
 
 #ifdef MLIR_OFFLOAD_HAVE_CUDA
 #include "cuda.c"
 #include "cuda_error.c"
 #include "cuda_stream.c"
+#endif
+
+#ifdef MLIR_OFFLOAD_HAVE_HIP
+#include "hip.c"
+#include "hip_error.c"
+#include "hip_stream.c"
+#ifdef MLIR_OFFLOAD_HIP_LIBRARY
+#include "hip_load.c"
+#endif
 #endif
 
 #ifdef MLIR_OFFLOAD_HAVE_OPENMP

@@ -19,19 +19,23 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / ".importroot"), str(ROOT / "tests")]
 
-from support.project import write_project  # noqa: E402
+from support.project import digests, write_project  # noqa: E402
 
+from mlir_offload.driver.project_dask import run_on_worker  # noqa: E402
 from mlir_offload.driver.project_file import read_project  # noqa: E402 (found by the line above)
 from mlir_offload.driver.project_graph import ProjectStep, plan_project  # noqa: E402
 from mlir_offload.driver.project_run import ProjectRun, StepEnd  # noqa: E402
 from mlir_offload.driver.project_state import open_state  # noqa: E402
+from mlir_offload.driver.project_store import StepStore  # noqa: E402
 from mlir_offload.driver.project_tools import ToolFinder  # noqa: E402
+from mlir_offload.driver.project_worker import StoredStep  # noqa: E402
 from mlir_offload.toolchain.process import ProcessRunner  # noqa: E402
 
 COMMAND = [sys.executable, "-m", "mlir_offload.driver", "build"]
 ARCHS = "sm_75, sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_120"
 MANIFEST = "archs: [{archs}]\nflags: --device-code=bitcode\nmodules: ['m*.mlir']\n"
 RUNS = 3
+MANY, FEW = 1000, 100
 
 
 @dataclass(frozen=True)
@@ -129,10 +133,33 @@ def measure_dask(folder: Path) -> None:
         for name in ("cold", "warm"):
             place = write_project(folder / name, MANIFEST.format(archs=ARCHS), 8)
             runs.append(timed(place, *options))
+            assert digests(place / "build", ".o") == digests(local / "build", ".o")
+        each_ms, alone_ms = task_costs_ms(cluster.address, folder)
+    cost_ms = 1000 * (runs[0].seconds - alone.seconds) / 64
     say(
-        f"64 device compiles: local -j2 {alone.seconds:.1f} s, 2 Dask workers {runs[0].seconds:.1f} s;"
-        f" all in the store {runs[1].seconds:.1f} s"
+        f"64 device compiles: local -j2 {alone.seconds:.1f} s, 2 Dask workers {runs[0].seconds:.1f} s,"
+        f" {cost_ms:.0f} ms more for each; all in the store {runs[1].seconds:.1f} s; equal bytes"
     )
+    say(
+        f"a task that finds its image: {each_ms:.1f} ms of many, {alone_ms:.1f} ms from submit to key"
+    )
+
+
+def task_costs_ms(address: str, folder: Path) -> tuple[float, float]:
+    """Return what a task costs where nothing is to be compiled: of many at once, and one by one."""
+    from distributed import Client
+
+    store = StepStore(folder / "store")
+    stored = StoredStep(str(store.directory), store.add_content(Path(__file__)), (), ())
+    with Client(address) as client:  # type: ignore[no-untyped-call]  # Dask tells no types
+        client.submit(run_on_worker, stored, pure=False).result()
+        begin = time.monotonic()
+        client.gather([client.submit(run_on_worker, stored, pure=False) for _ in range(MANY)])
+        many = time.monotonic()
+        for _ in range(FEW):
+            client.submit(run_on_worker, stored, pure=False).result()
+        end = time.monotonic()
+    return 1000 * (many - begin) / MANY, 1000 * (end - many) / FEW
 
 
 PARTS = {

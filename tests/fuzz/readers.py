@@ -27,6 +27,8 @@ with atheris.instrument_imports(include=["mlir_offload"]):
     from mlir_offload.offload.fatbin import read_fatbins
     from mlir_offload.offload.health import diagnosed
     from mlir_offload.offload.host_entry import read_entries
+    from mlir_offload.offload.mob_archive import read_archive
+    from mlir_offload.offload.mob_manifest import read_manifest
     from mlir_offload.toolchain.bitcode import read_bitcode_modules
     from mlir_offload.toolchain.byte_view import ByteView, memory_view
 from mlir_offload.toolchain.errors import MlirOffloadError
@@ -50,6 +52,10 @@ def _bundles(view: ByteView) -> None:
             image.content.whole()
 
 
+def _mob(view: ByteView) -> None:
+    read_manifest(read_archive(view), "file")
+
+
 def _contents(view: ByteView) -> None:
     # What inspect does: whatever is damaged, it has an answer.
     diagnosed(read_contents_of(view, "file", with_hashes=True))
@@ -63,6 +69,7 @@ READERS: tuple[Callable[[ByteView], object], ...] = (
     _fatbins,
     read_bitcode_modules,
     read_device_code,
+    _mob,
     _contents,
 )
 

@@ -307,3 +307,39 @@ def test_times_of_files_do_not_deceive_a_build(
     done = run_in(copy, [*mlir_offload, "build"])
     assert done.returncode == 0, done.stderr
     assert outputs(copy / "build") == reference.built
+
+
+def test_what_a_killed_compilation_left_goes_with_the_next(
+    copy: Path, tmp_path: Path, mlir_offload: list[str]
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    os.mkfifo(copy / "gate.h")
+    (copy / "gate.c").write_text('#include "gate.h"\n')
+    command = [*mlir_offload, "-c", "--llvm=22", "gate.c", "-o", "out/gate.o"]
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    waiting = [
+        subprocess.Popen(
+            command, cwd=copy, env=environment, start_new_session=True, stderr=subprocess.DEVNULL
+        )
+        for _ in range(2)
+    ]
+    killed, living = waiting
+    try:
+        gate = open_once_read(copy / "gate.h")
+        while len(list(temporary.iterdir())) < len(waiting):
+            time.sleep(0.05)
+        kill_session(killed.pid)
+        killed.wait(timeout=LONGEST_S)
+        done = run_in(copy, [*mlir_offload, *COMPILE], {"TMPDIR": str(temporary)})
+        assert done.returncode == 0, done.stderr
+        assert len(list(temporary.iterdir())) == 1
+        # Whoever has not come to the gate yet finds it open.
+        (copy / "gate.h").unlink()
+        (copy / "gate.h").touch()
+        os.close(gate)
+        assert living.wait(timeout=LONGEST_S) == 0
+    finally:
+        for child in waiting:
+            kill_session(child.pid)
+    assert list(temporary.iterdir()) == []

@@ -4,30 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import struct
-import subprocess
 import zlib
 from html import escape, unescape
 from pathlib import Path
 
 import pytest
+from support.browser import browse, console, needs_browser
 
 from mlir_offload.driver.inspect_html import render_html
 from mlir_offload.offload.contents import Container, Entry, Image, Part, Problem, ProblemKind
 from mlir_offload.offload.kernel import DeviceCode, DeviceKernel, KernelParameter
 
-CHROMIUM = (
-    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-)
 ATTACK = "<script>document.title='owned'</script>\"'><img src=x onerror=\"document.title='owned'\">"
-# Nothing but the page is loaded: what a browser does of its own accord on the network is off.
-QUIET = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--no-first-run", "--disable-quic",
-    "--disable-default-apps", "--disable-extensions", "--hide-scrollbars", "--enable-logging=stderr",
-    "--virtual-time-budget=4000", "--run-all-compositor-stages-before-draw",
-)  # fmt: skip
 MEASURE = """<script>
 const seen = [...document.querySelectorAll("#map .b")].map((node) => {
   const box = node.getBoundingClientRect();
@@ -46,7 +35,7 @@ document.body.dataset.seen = JSON.stringify({
 });
 </script>"""
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+pytestmark = needs_browser
 
 
 def page(kernels: int = 3) -> str:
@@ -82,23 +71,6 @@ def page(kernels: int = 3) -> str:
         problems=(problem,),
     )
     return render_html([part])
-
-
-def browse(text: str, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    source = folder / "page.html"
-    source.write_text(text, encoding="utf-8")
-    command = [
-        str(CHROMIUM),
-        *QUIET,
-        f"--user-data-dir={folder / 'profile'}",
-        *options,
-        source.as_uri(),
-    ]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-
-
-def console(done: subprocess.CompletedProcess[str]) -> list[str]:
-    return [line for line in done.stderr.splitlines() if "CONSOLE" in line]
 
 
 def pixels(png: bytes) -> tuple[int, int, set[bytes]]:

@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from html import escape, unescape
 from pathlib import Path, PurePosixPath
 
 import pytest
+from support.browser import browse, console, needs_browser
 
 from mlir_offload.driver.project_graph import ProjectStep
 from mlir_offload.driver.project_page import render_page
 from mlir_offload.driver.project_report import BuildRecord
 from mlir_offload.driver.project_run import StepOutcome, StepResult
 
-CHROMIUM = (
-    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-)
 ATTACK = "<script>document.title='owned'</script>\"'><img src=x onerror=\"document.title='owned'\">"
-# Nothing but the page is loaded: what a browser does of its own accord on the network is off.
-QUIET = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--no-first-run", "--disable-quic",
-    "--disable-default-apps", "--disable-extensions", "--enable-logging=stderr",
-    "--virtual-time-budget=4000", "--window-size=1280,900", "--dump-dom",
-)  # fmt: skip
+OPTIONS = ("--window-size=1280,900", "--dump-dom")
 MEASURE = """<script>
 const time = document.getElementById("time"), zoom = document.getElementById("zoom");
 const place = (node) => {
@@ -53,7 +43,7 @@ document.body.dataset.seen = JSON.stringify({
 });
 </script>"""
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+pytestmark = needs_browser
 
 
 def result(kind: str, start: float, duration: float, lane: int, name: str = "a.mlir") -> StepResult:
@@ -71,17 +61,10 @@ def page() -> str:
     return render_page(BuildRecord(Path(ATTACK), 0.0, 4.0, 2, steps))
 
 
-def browse(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    source = folder / "page.html"
-    source.write_text(text, encoding="utf-8")
-    command = [str(CHROMIUM), *QUIET, f"--user-data-dir={folder / 'profile'}", source.as_uri()]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-
-
 def test_bars_lie_where_the_steps_were_and_the_page_works(tmp_path: Path) -> None:
     # The page's policy lets no other script run: this copy goes without.
     text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page())
-    done = browse(text.replace("</body>", MEASURE + "</body>"), tmp_path)
+    done = browse(text.replace("</body>", MEASURE + "</body>"), tmp_path, *OPTIONS)
     found = re.search(r'data-seen="([^"]*)"', done.stdout)
     assert found, done.stderr[-2000:]
     seen = json.loads(unescape(found[1]))
@@ -93,16 +76,16 @@ def test_bars_lie_where_the_steps_were_and_the_page_works(tmp_path: Path) -> Non
     assert seen["chosen"] == "device sm_90 a.mlir [default]"
     assert (seen["filtered"], seen["wide"]) == (1, pytest.approx(4, rel=0.01))
     assert seen["fits"]
-    assert "CONSOLE" not in done.stderr
+    assert console(done) == []
 
 
 def test_names_and_messages_that_are_attacks_stay_text(tmp_path: Path) -> None:
     text = page()
     assert ATTACK not in text
     assert text.count("<script") == 1
-    done = browse(text, tmp_path)
+    done = browse(text, tmp_path, *OPTIONS)
     assert "<title>owned" not in done.stdout
     assert "<img" not in done.stdout
-    assert "CONSOLE" not in done.stderr
+    assert console(done) == []
     rest = text.replace(escape(ATTACK), "")
     assert re.findall(r'<[^>]*\b(?:src|href)="?([^" >]*)', rest) == ["data:,"]

@@ -36,7 +36,7 @@ def _run(*argv: object) -> Completed:
 def _link(directory: Path, cudart: Path) -> Path:
     runtime, host, program = (directory / name for name in ("runtime.o", "host.o", "program"))
     command = runtime_compile_command(
-        CLANG, runtime, kinds=KINDS, archs=("sm_80", "sm_90"), standin=False
+        CLANG, runtime, kinds=KINDS, archs={Kind.CUDA: ("sm_80", "sm_90")}, standin=False
     )
     run_checked(RUNNER, command)
     include = f"-I{runtime_include_directory()}"

@@ -96,7 +96,7 @@ def build(consumer: Consumer, tmp_path_factory: pytest.TempPathFactory) -> Build
     clang = consumer.bin / "clang"
     _run(
         *runtime_compile_command(
-            clang, runtime, kinds=KINDS, archs=(), standin=consumer.standin
+            clang, runtime, kinds=KINDS, archs={}, standin=consumer.standin
         ).argv
     )
 

@@ -12,7 +12,7 @@ from support.skew_corpus import Case, Module
 from support.skew_verdict import Outcome, judge
 
 from mlir_offload.offload.skew_check import Consumer, check_file
-from mlir_offload.toolchain.skew_rule import RuleSeverity
+from mlir_offload.toolchain.identity import Severity
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "skew" / "matrix.csv"
 _HEAD = ("module", "target", "producer", "form", *map(str, RELEASES))
@@ -73,7 +73,7 @@ def recheck(module: Module, rows: Iterable[Row]) -> Iterator[Row]:
 def _find_errors(module: Module, form: str, consumer: int) -> tuple[str, ...]:
     """Return the rules of the errors that the checker finds."""
     found = check_file(module.form(form), Consumer(llvm=consumer))
-    return tuple(sorted({one.rule for one in found if one.severity is RuleSeverity.ERROR}))
+    return tuple(sorted({one.rule for one in found if one.severity is Severity.ERROR}))
 
 
 def write_rows(path: Path, rows: Iterable[Row]) -> None:

@@ -9,11 +9,19 @@ import pytest
 from mlir_offload.driver.build import _check_archs
 from mlir_offload.driver.choose import choose_toolkit_for
 from mlir_offload.driver.options import parse_arguments
+from mlir_offload.driver.releases import Releases
 from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
+from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.process import ProcessRunner
 from mlir_offload.toolchain.search import SearchPlaces
 from mlir_offload.toolchain.target import parse_offload_arch
+from mlir_offload.toolchain.version import ToolVersion
 from mlir_offload.toolchain.wish import Wish
+
+
+def one_release(major: int) -> Releases:
+    llvm = LlvmToolchain(Path("/llvm"), ToolVersion(major, 1, 0), ())
+    return Releases(llvm, llvm, major)
 
 
 def test_bitcode_needs_no_cuda_toolkit(tmp_path: Path) -> None:
@@ -40,6 +48,6 @@ def test_a_toolkit_that_was_asked_for_must_be_there(tmp_path: Path) -> None:
 
 
 def test_an_architecture_is_checked_without_a_toolkit_too() -> None:
-    _check_archs([parse_offload_arch("sm_90"), parse_offload_arch("host")], 22, None)
+    _check_archs([parse_offload_arch("sm_90"), parse_offload_arch("host")], one_release(22), None)
     with pytest.raises(CompatibilityError, match="LLVM 22 does not know sm_999"):
-        _check_archs([parse_offload_arch("sm_999")], 22, None)
+        _check_archs([parse_offload_arch("sm_999")], one_release(22), None)

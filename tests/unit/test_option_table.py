@@ -13,6 +13,7 @@ import pytest
 from mlir_offload.driver import configured, message_options, options, package, project
 from mlir_offload.driver.check import check
 from mlir_offload.driver.completion import render_completion
+from mlir_offload.driver.doctor import doctor
 from mlir_offload.driver.extract import extract
 from mlir_offload.driver.help import render_help
 from mlir_offload.driver.inspect import inspect
@@ -53,10 +54,28 @@ KNOWN = {
     "inspect": of_click(inspect) | EVERYWHERE - OF_COMPILER,
     "extract": of_click(extract) - {"--output"} | EVERYWHERE - OF_COMPILER,
     "toolchains": of_click(toolchains) | EVERYWHERE - OF_COMPILER,
+    "doctor": of_click(doctor) - {"--verbose"} | EVERYWHERE - OF_COMPILER,
     "package": {f"--{name}=" for name in package._OPTIONS if name != "o"}
     | {"-o"}
     | EVERYWHERE - OF_COMPILER,
 }
+
+CODE = {*("-O", "-O0", "-O1", "-O2", "-O3", "-g", "-g0", "-fPIC", "-fpic")}
+TEMPS = {"-save-temps", "-save-temps=", "-j", "-o", "-###", "--llvm=", "--cuda-path="}
+KNOWN["bundle"] = (
+    {"--offload-arch=", "--for-clang=", "--with-device-libs"}
+    | {"-ffile-prefix-map=", "-fdebug-prefix-map="}
+    | CODE
+    | TEMPS
+    | EVERYWHERE - OF_COMPILER
+)
+KNOWN["link"] = (
+    {"-c", "-shared", "-L", "-l", "-Wl,", "-fuse-ld=", "-ftime-report"}
+    | {*options._LINK_FLAGS}
+    | CODE
+    | TEMPS
+    | EVERYWHERE - OF_COMPILER
+)
 
 
 def in_table(verb: Verb) -> set[str]:

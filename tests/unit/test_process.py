@@ -129,17 +129,32 @@ def test_stopping_ends_the_children_and_what_they_started(tmp_path: Path) -> Non
     os.mkfifo(fifo)
     # The grandchild holds the standard output open: run() returns only when it is gone as well.
     command = shell(f"cat {fifo} & echo started > {fifo}.ready; wait")
-    finished: list[Completed] = []
-    thread = threading.Thread(target=lambda: finished.append(runner.run(command)), daemon=True)
+    interrupted: list[bool] = []
+
+    def run() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            runner.run(command)
+        interrupted.append(True)
+
+    thread = threading.Thread(target=run, daemon=True)
     os.mkfifo(f"{fifo}.ready")
     thread.start()
     assert Path(f"{fifo}.ready").read_text() == "started\n"
     runner.stop()
     thread.join(timeout=30)
     assert not thread.is_alive(), "something that the child started still runs"
-    assert finished[0].returncode == -signal.SIGTERM
+    assert interrupted
     with pytest.raises(KeyboardInterrupt):
         runner.run(shell(":"))
+
+
+@pytest.mark.parametrize("script", ["sleep 600", "trap '' TERM; sleep 600 & wait; sleep 600"])
+def test_a_program_that_takes_too_long_is_ended(
+    script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mlir_offload.toolchain.process._GRACE_S", 0.2)
+    with pytest.raises(ToolFailedError, match=r"sh did not end within 0\.3 s"):
+        ProcessRunner().run(Command((SHELL, "-c", script), limit_s=0.3))
 
 
 def test_a_failed_program_is_an_error_with_its_first_complaint() -> None:

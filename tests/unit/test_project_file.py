@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from mlir_offload.driver.project_file import Setting, read_project
+from mlir_offload.driver.project_file import Setting, TargetKind, read_project
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
 
 FULL = """\
@@ -50,8 +50,8 @@ def test_a_manifest_tells_modules_variants_and_targets(tmp_path: Path) -> None:
     assert project.modules[2].variants == ("debug",)
     app, library = project.targets
     assert [str(path) for path in app.inputs] == ["k/a.mlir", "main.c", "lib.a"]
-    assert (app.is_shared, app.setting.flags) == (False, ("-lm",))
-    assert (library.is_shared, library.variants) == (True, ("release",))
+    assert (app.kind, app.setting.flags) == (TargetKind.PROGRAM, ("-lm",))
+    assert (library.kind, library.variants) == (TargetKind.SHARED, ("release",))
 
 
 def test_without_variants_there_is_one(tmp_path: Path) -> None:
@@ -83,7 +83,9 @@ def test_without_variants_there_is_one(tmp_path: Path) -> None:
         ("modules: []\nvariants: {a/b: }", "2:17", "no name of a variant"),
         ("modules: [{file: k/a.mlir, variants: [x]}]", "1:39", "there is no variant 'x'"),
         ("modules: []\ntargets: {app: {inputs: [k/a.mlir]}}", "2:26", "no module of this manifest"),
-        ("modules: []\ntargets: {app: {inputs: [a.cu]}}", "2:26", "no kind of file"),
+        ("modules: []\ntargets: {app: {inputs: [a.f90]}}", "2:26", "no kind of file"),
+        ("modules: []\ntargets: {a: {kind: static, inputs: [b.a]}}", "2:38", "cannot hold the library b.a"),
+        ("modules: []\ntargets: {app: {inputs: []}}", "2:25", "has no inputs"),
         ("modules: []\ntargets: {app: {}}", "2:16", "has no inputs"),
         ("modules: []\ntargets: {a: {kind: x, inputs: []}}", "2:21", "no kind 'x'"),
         ("- a", "1:1", "must be a mapping"),

@@ -15,7 +15,7 @@ def test_the_adapter_gives_files_a_time_and_passes_all_on(tmp_path: Path, second
     real.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\nexit 3\n')
     real.chmod(0o755)
     adapter = tmp_path / "ptxas"
-    adapter.write_text(ptxas_script(real, seconds))
+    adapter.write_text(ptxas_script([str(real)], seconds))
     source = tmp_path / "it's.s"
     source.write_text('\t.file\t1 "a b.mlir"\n.file 2 "c", 5, 6\n.loc 1 2 3\n')
     arguments = ["-c", str(source), "-o", "x y.cubin"]
@@ -30,7 +30,7 @@ def test_the_adapter_gives_files_a_time_and_passes_all_on(tmp_path: Path, second
 
 
 def test_the_adapter_fails_where_it_cannot_write(tmp_path: Path) -> None:
-    (tmp_path / "ptxas").write_text(ptxas_script(Path("/bin/true"), 1))
+    (tmp_path / "ptxas").write_text(ptxas_script(["/bin/true"], 1))
     missing = shlex.quote(str(tmp_path / "missing.s"))
     command = ["sh", "-c", f"sh {tmp_path / 'ptxas'} {missing}"]
     assert subprocess.run(command, capture_output=True, check=False).returncode == 1

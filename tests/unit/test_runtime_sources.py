@@ -21,7 +21,7 @@ from mlir_offload.toolchain.target import Kind
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-BOTH = (Kind.CUDA, Kind.OPENMP)
+BOTH = (Kind.CUDA, Kind.HIP, Kind.OPENMP)
 CUDART = Path("/cuda/lib/libcudart_static.a")
 OMPTARGET = Path("/llvm/lib/libomptarget.so")
 SYSTEM_HEADERS = {
@@ -33,8 +33,9 @@ SYSTEM_HEADERS = {
 @pytest.mark.parametrize(
     ("kinds", "standin", "names"),
     [
-        ((Kind.CUDA,), False, ["cuda.c", "cuda_error.c", "cuda_stream.c"]),
-        ((Kind.CUDA,), True, ["cuda.c", "cuda_error.c", "cuda_stream.c"]),
+        ((Kind.CUDA,), False, ["stream_pool.c", "cuda.c", "cuda_error.c", "cuda_stream.c"]),
+        ((Kind.CUDA,), True, ["stream_pool.c", "cuda.c", "cuda_error.c", "cuda_stream.c"]),
+        ((Kind.HIP,), False, ["stream_pool.c", "hip.c", "hip_error.c", "hip_stream.c"]),
         ((Kind.OPENMP,), False, ["openmp.c", "pool.c", "registration.c"]),
         ((Kind.OPENMP,), True, ["openmp.c", "pool.c", "standin.c"]),
     ],
@@ -70,21 +71,29 @@ def test_only_headers_of_the_c_library_are_needed() -> None:
 
 def test_the_compile_command_defines_what_is_linked() -> None:
     command = runtime_compile_command(
-        Path("clang"), Path("rt.o"), kinds=BOTH, archs=("sm_80", "sm_90a"), standin=True
+        Path("clang"),
+        Path("rt.o"),
+        kinds=BOTH,
+        archs={Kind.CUDA: ("sm_80", "sm_90a"), Kind.HIP: ("gfx90a", "gfx1030")},
+        standin=True,
+        libamdhip=Path("/rocm/lib/libamdhip64.so.6"),
     )
     assert command.argv[0] == "clang"
     assert command.argv[-4:] == ("-c", str(runtime_sources(BOTH, standin=True)[0]), "-o", "rt.o")
     assert [word for word in command.argv if word.startswith("-D")] == [
         "-DMLIR_OFFLOAD_HAVE_CUDA",
+        "-DMLIR_OFFLOAD_HAVE_HIP",
         "-DMLIR_OFFLOAD_HAVE_OPENMP",
         "-DMLIR_OFFLOAD_STANDIN",
         "-DMLIR_OFFLOAD_ARCHS=sm_80,sm_90a",
+        "-DMLIR_OFFLOAD_HIP_ARCHS=gfx90a,gfx1030",
+        "-DMLIR_OFFLOAD_HIP_LIBRARY=libamdhip64.so.6",
     ]
 
 
 def test_a_program_for_the_cpu_knows_nothing_of_cuda() -> None:
     command = runtime_compile_command(
-        Path("clang"), Path("rt.o"), kinds=(Kind.OPENMP,), archs=("host",), standin=False
+        Path("clang"), Path("rt.o"), kinds=(Kind.OPENMP,), archs={}, standin=False
     )
     assert [word for word in command.argv if word.startswith("-D")] == [
         "-DMLIR_OFFLOAD_HAVE_OPENMP"
@@ -93,7 +102,7 @@ def test_a_program_for_the_cpu_knows_nothing_of_cuda() -> None:
 
 def test_a_runtime_for_no_kind_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one offload kind"):
-        runtime_compile_command(Path("clang"), Path("rt.o"), kinds=(), archs=(), standin=False)
+        runtime_compile_command(Path("clang"), Path("rt.o"), kinds=(), archs={}, standin=False)
 
 
 @pytest.mark.parametrize(

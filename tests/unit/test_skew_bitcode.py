@@ -13,9 +13,10 @@ from support.skew_cases import AMDGPU, CASES, NVPTX, function
 from mlir_offload.toolchain.bitcode import read_bitcode
 from mlir_offload.toolchain.bitcode_skew import check_module
 from mlir_offload.toolchain.byte_view import memory_view
-from mlir_offload.toolchain.rocm import RocmDeviceLibs
+from mlir_offload.toolchain.identity import Severity
+from mlir_offload.toolchain.rocm import RocmInstallation
 from mlir_offload.toolchain.skew import Consumer, Skew
-from mlir_offload.toolchain.skew_rule import RuleSeverity, load_rules
+from mlir_offload.toolchain.skew_rule import load_rules
 from mlir_offload.toolchain.text_skew import check_text
 
 RELEASES = range(15, 23)
@@ -36,7 +37,7 @@ def skews(text: str, consumer: int, writer: int = 22) -> list[Skew]:
 
 def errors(found: list[Skew]) -> set[str]:
     rules = load_rules()
-    return {skew.rule for skew in found if rules[skew.rule].severity is RuleSeverity.ERROR}
+    return {skew.rule for skew in found if rules[skew.rule].severity is Severity.ERROR}
 
 
 def reader_refuses(release: int, name: str, data: bytes) -> bool:
@@ -210,7 +211,7 @@ def test_the_device_library_must_be_for_the_code_object_version_that_is_made(
 
 @pytest.mark.llvm(22)
 def test_a_code_object_version_without_a_device_library_is_told() -> None:
-    libraries = RocmDeviceLibs(Path("rocm"), Path("rocm/bitcode"), (400, 500), None, "")
+    libraries = RocmInstallation(Path("rocm"), Path("rocm/bitcode"), (400, 500), None, "")
     module = read_bitcode(memory_view(bitcode_of(AMDGPU + "@g = global i8 0\n")))
     for release, expected in ((22, {"AM003"}), (19, set())):
         assert errors(list(check_module(module, Consumer(release, rocm=libraries)))) == expected

@@ -16,8 +16,8 @@ from mlir_offload.offload.objects import read_objects
 from mlir_offload.offload.skew_check import SkewFinding, check_file, check_objects, check_view
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.cuda import CudaToolkit
+from mlir_offload.toolchain.identity import Severity
 from mlir_offload.toolchain.skew import Consumer
-from mlir_offload.toolchain.skew_rule import RuleSeverity
 from mlir_offload.toolchain.version import ToolVersion
 
 CUBINS = Path(__file__).resolve().parents[1] / "golden" / "cubin"
@@ -37,7 +37,7 @@ def found(data: bytes, consumer: Consumer, name: str = "k.o") -> list[SkewFindin
 
 
 def errors(findings: list[SkewFinding]) -> list[str]:
-    return sorted(one.rule for one in findings if one.severity is RuleSeverity.ERROR)
+    return sorted(one.rule for one in findings if one.severity is Severity.ERROR)
 
 
 def cuda(major: int, minor: int) -> CudaToolkit:
@@ -90,7 +90,7 @@ def test_a_finding_names_file_image_kernel_and_construct(tmp_path: Path) -> None
     (one,) = [one for one in check_file(path, Consumer(19)) if one.rule == "BC015"]
     assert one == SkewFinding(
         "BC015",
-        RuleSeverity.ERROR,
+        Severity.ERROR,
         "its launch bounds (nvvm.maxntid) are attributes, which LLVM 19 does not look at; they would be lost",
         str(path),
         "write !nvvm.annotations as well, or name the release that links with --for-clang=",
@@ -261,6 +261,9 @@ def test_entries_and_images_that_the_wrapper_does_not_read_are_told(tmp_path: Pa
     subprocess.run(command, input=ENTRY.encode(), check=True)
     assert errors([*check_file(path, Consumer(19))]) == ["OF002"]
     assert check_file(path, Consumer(22)) == ()
+    for data in (ENTRY.encode(), assemble(22, ENTRY)):
+        assert errors(found(data, Consumer(19))) == ["OF002"]
+        assert found(data, Consumer(22)) == []
     lost = host_object(packaged(ptx("7.8", "sm_90"), kind=1), tmp_path)
     assert "OF008" in errors([*check_file(lost, Consumer(22))])
 

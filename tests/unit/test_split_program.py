@@ -179,11 +179,16 @@ def test_a_module_that_outlining_made_is_recognised(source: str) -> None:
     [
         ('%1 = "gpu.all_reduce"(%arg0) <{op = #gpu<all_reduce_op add>}> ({\n      }) : (f32) -> f32', "'uniform'"),
         (
-            '%1 = "gpu.all_reduce"(%arg0) <{op = #gpu<all_reduce_op add>, uniform}> ({\n      }) : (f16) -> f16',
-            "i32, i64, f32 and f64",
+            '%1 = "gpu.all_reduce"(%arg0) <{op = #gpu<all_reduce_op add>, uniform}> ({\n      }) : (i128) -> i128',
+            "at most 64 bits",
         ),
-        ('%1:2 = "gpu.shuffle"(%arg0, %2, %3) <{mode = #gpu<x>}> : (f16, i32, i32) -> (f16, i1)', "gpu.shuffle"),
-        ('%1 = "gpu.subgroup_reduce"(%arg0) <{op = #gpu<x>}> : (f64) -> f64', "at most 32 bits"),
+        (
+            '%1 = "gpu.all_reduce"(%arg0) <{uniform}> ({\n      }) : (f16) -> f16',
+            "a region of its own is lowered for i32",
+        ),
+        ('%1:2 = "gpu.shuffle"(%arg0, %2, %3) <{mode = #gpu<x>}> : (i128, i32, i32) -> (i128, i1)', "gpu.shuffle on i128"),
+        ('%1 = "gpu.subgroup_reduce"(%arg0) <{op = #gpu<all_reduce_op add>}> : (f80) -> f80', "on f80"),
+        ('%1 = "gpu.subgroup_broadcast"(%arg0) <{broadcast_type = #gpu<broadcast first_active_lane>}> : (f32) -> f32', "run independently"),
         (
             '%1 = "memref.generic_atomic_rmw"(%2, %3) ({\n      }) : (memref<?xf32>, index) -> f32',
             "generic_atomic_rmw",
@@ -224,7 +229,7 @@ def test_memset_of_other_than_16_and_32_bits_is_refused(kind: str) -> None:
     ("body", "message"),
     [
         ('  "builtin.module"() ({\n  }) : () -> () loc(#loc2)', "module inside a module"),
-        ('  "gpu.binary"() <{sym_name = "b"}> : () -> () loc(#loc2)', "compiled already"),
+        ('  "gpu.binary"() <{sym_name = "b"}> : () -> () loc(#loc2)', "holds a fat binary"),
         (
             '  "llvm.func"() <{sym_name = "k"}> ({\n  }) {nvvm.kernel} : () -> () loc(#loc2)',
             "outside of a gpu.module",
@@ -266,11 +271,10 @@ def test_an_nvvm_operation_on_the_host_is_refused() -> None:
 
 
 def test_reductions_decide_what_a_module_needs() -> None:
-    uniform = (
-        '%1 = "gpu.subgroup_reduce"(%arg0) <{op = #gpu<x>, uniform}> : (i32) -> i32 loc(#loc2)'
-    )
-    other = '%2 = "gpu.subgroup_reduce"(%arg0) <{op = #gpu<x>}> : (f32) -> f32 loc(#loc2)'
+    uniform = '%1 = "gpu.subgroup_reduce"(%arg0) <{op = #gpu<all_reduce_op add>, uniform}> : (i32) -> i32 loc(#loc2)'
+    other = '%2 = "gpu.subgroup_reduce"(%arg0) <{op = #gpu<all_reduce_op add>}> : (f32) -> f32 loc(#loc2)'
 
     assert split(module(gpu_module())).modules[0].needs == frozenset()
     assert split(module(gpu_module(uniform))).modules[0].needs == {"subgroup_reduce", "redux"}
-    assert split(module(gpu_module(uniform, other))).modules[0].needs == {"subgroup_reduce"}
+    assert split(module(gpu_module(uniform, other))).modules[0].needs == frozenset()
+    assert '"gpu.subgroup_reduce"' not in split(module(gpu_module(uniform, other))).modules[0].text

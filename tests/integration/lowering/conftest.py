@@ -17,9 +17,9 @@ from mlir_offload.translate.diagnostics import check_source, condense
 from mlir_offload.translate.gpu_module import GpuModule
 from mlir_offload.translate.host import check_host, fix_host_ir
 from mlir_offload.translate.lower import (
-    can_use_redux,
     device_pipeline_command,
     host_pipeline_command,
+    lowering_for,
     normalize_command,
     translate_command,
     unwrap_device,
@@ -60,7 +60,7 @@ class _Lowering:
     def lower(self) -> Lowered:
         content = check_source(self.source)
         normal = self.directory / "normal.mlir"
-        command = normalize_command(self.llvm, self.source, normal, uses_nvgpu=b"nvgpu" in content)
+        command = normalize_command(self.llvm, self.source, normal, content=content)
         program = split_program(
             self.run(command, normal),
             source_text=content.decode("latin-1"),
@@ -76,9 +76,9 @@ class _Lowering:
             for end in (".mlir", ".low.mlir", ".alone.mlir", ".ll")
         )
         source.write_text(module.text, encoding="utf-8")
-        redux = can_use_redux(module, parse_offload_arch(self.arch))
+        lowering = lowering_for(module, parse_offload_arch(self.arch))
         command = device_pipeline_command(
-            self.llvm, source, low, module=module, redux=redux, debug=self.debug
+            self.llvm, source, low, module=module, lowering=lowering, debug=self.debug
         )
         alone.write_text(unwrap_device(self.run(command, low), "nvptx64-nvidia-cuda"))
         return self.run(translate_command(self.llvm, alone, text), text)

@@ -1,0 +1,1 @@
+../../driver/root/__init__.py

@@ -1,0 +1,122 @@
+"""Lower one source for a bundle: to LLVM IR for the host and for each device, no further."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+
+from mlir_offload.driver.compile import lower_host, split_source
+from mlir_offload.driver.context import BuildContext
+from mlir_offload.driver.cpu_image import cpu_ir
+from mlir_offload.driver.device import lower_module, ordered_targets
+from mlir_offload.driver.device_image import kernel_options
+from mlir_offload.driver.normalize import normalize
+from mlir_offload.driver.older import older_text
+from mlir_offload.driver.options import MLIR_SUFFIXES
+from mlir_offload.driver.parallel import beside, in_parallel
+from mlir_offload.driver.split_file import ModuleFile, SplitFiles
+from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.translate.device import needs_libdevice
+from mlir_offload.translate.lower import lowering_for
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredDevice:
+    """LLVM IR of a module for the targets of one kind; `lowered` is what it was made from."""
+
+    path: Path
+    kind: Kind
+    targets: tuple[Target, ...]
+    module: ModuleFile
+    lowered: Path
+
+    @property
+    def needs_libdevice(self) -> bool:
+        """Say whether a kernel calls NVIDIA's libdevice."""
+        if self.kind is not Kind.CUDA:
+            return False
+        return needs_libdevice(self.path.read_text(encoding="utf-8"))
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredUnit:
+    """What one source became; `host` is the annotated host module."""
+
+    source: Path
+    host: Path
+    devices: tuple[LoweredDevice, ...] = ()
+
+
+def lower_unit(context: BuildContext, number: int, source: Path) -> LoweredUnit:
+    """Lower a source; LLVM IR stays as it is."""
+    if source.suffix not in MLIR_SUFFIXES:
+        return LoweredUnit(source, source)
+    directory = context.workspace / str(number)
+    normalize(context, source, directory)
+    split = split_source(context, source, directory)
+    tasks = [partial(_lower_device, context, source, module) for module in split.modules]
+    made, host = beside(
+        partial(in_parallel, tasks), partial(lower_host, context, source, split, directory)
+    )
+    devices = tuple(device for lowered in made for device in lowered)
+    return LoweredUnit(source, _annotate(context, source, split, devices, host), devices)
+
+
+def _lower_device(
+    context: BuildContext, source: Path, module: ModuleFile
+) -> tuple[LoweredDevice, ...]:
+    """Lower a module once for all targets that share the text."""
+    groups = groupby(ordered_targets(context, module), key=partial(lowering_for, module.module))
+    found: list[LoweredDevice] = []
+    for lowering, group in groups:
+        targets = tuple(group)
+        lowered = lower_module(context, source, module, lowering, targets[0])
+        found += _prepared(context, source, module, lowered, targets)
+    return tuple(found)
+
+
+def _prepared(
+    context: BuildContext,
+    source: Path,
+    module: ModuleFile,
+    lowered: Path,
+    targets: Sequence[Target],
+) -> Iterator[LoweredDevice]:
+    for kind in (Kind.CUDA, Kind.OPENMP):
+        own = tuple(target for target in targets if target.kind is kind)
+        if not own:
+            continue
+        if kind is Kind.CUDA:
+            text = older_text(context, lowered, context.consumer, str(source))
+            path = lowered.with_suffix(".nvptx.ll")
+            release = ("--llvm", str(context.consumer))
+            context.executor.step("nvptx-ir", (text, *kernel_options(module), *release, "-o", path))
+        else:
+            text = cpu_ir(context, source, module, lowered)
+            path = older_text(context, text, context.consumer, str(source))
+        yield LoweredDevice(path, kind, own, module, lowered)
+
+
+def _annotate(
+    context: BuildContext,
+    source: Path,
+    split: SplitFiles,
+    devices: Sequence[LoweredDevice],
+    host: Path,
+) -> Path:
+    """Register the kernels; the images are put in where they are compiled."""
+    output = host.with_name("host.annotated.ll")
+    kinds = dict.fromkeys(device.kind for device in devices)
+    arguments: list[str | Path] = [f"--kind={kind}" for kind in kinds]
+    for module in split.modules:
+        lowered = next(device.lowered for device in devices if device.module is module)
+        arguments += ["--device", lowered, *kernel_options(module)]
+    arguments += [f"--declared={kernel}" for kernel in split.declared]
+    release = ("--for-clang", context.for_clang)
+    context.executor.step(
+        "annotate", (host, *arguments, "--location", source, *release, "-o", output)
+    )
+    return older_text(context, output, context.consumer, str(source))

@@ -1,0 +1,131 @@
+"""Options that say how device code is generated, and nothing of the host's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mlir_offload.toolchain.errors import UsageError
+from mlir_offload.toolchain.target import Kind, Target, parse_offload_arch
+
+ALL_PTX, NO_PTX = "all", "none"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLibrary:
+    """A bitcode library of the user, and the kind or architecture that it is for (empty: each)."""
+
+    selector: str
+    path: Path
+
+    def serves(self, target: Target) -> bool:
+        """Say whether kernels for the target may call it."""
+        return self.selector in {"", str(target.kind), str(target)}
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFlags:
+    """What the command line says of device code.
+
+    `ptxas` and `device_opt` are arguments for ptxas and for the clang that compiles device code;
+    `ptx` are the architectures whose PTX is kept, None where the user did not say.
+    """
+
+    fast_math: bool = False
+    ftz: bool = False
+    max_registers: int = 0
+    ptxas: tuple[str, ...] = ()
+    device_opt: tuple[str, ...] = ()
+    libraries: tuple[DeviceLibrary, ...] = ()
+    ptx: tuple[str, ...] | None = None
+
+    @property
+    def ptxas_arguments(self) -> tuple[str, ...]:
+        """Return the arguments for ptxas, in the order in which it heeds them."""
+        limit = (f"--maxrregcount={self.max_registers}",) if self.max_registers else ()
+        return (*limit, *self.ptxas)
+
+    @property
+    def is_hermetic(self) -> bool:
+        """Return whether a step elsewhere makes the same: it sees the flags, but no other file."""
+        return not self.libraries and not self.ptx
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Return the command line that says the same."""
+        return tuple(self._arguments())
+
+    def _arguments(self) -> Iterator[str]:
+        if self.fast_math:
+            yield "-ffast-math"
+        if self.ftz:
+            yield "--ftz"
+        if self.max_registers:
+            yield f"--maxrregcount={self.max_registers}"
+        for argument in self.ptxas:
+            yield from ("-Xptxas", argument)
+        for argument in self.device_opt:
+            yield from ("-Xdevice-opt", argument)
+        for library in self.libraries:
+            key = f"{library.selector}=" if library.selector else ""
+            yield f"--device-lib={key}{library.path}"
+        yield from (f"--cuda-include-ptx={arch}" for arch in self.ptx or ())
+
+    def keeps_ptx(self, target: Target, targets: tuple[Target, ...]) -> bool:
+        """Say whether the PTX of one of the targets is kept for GPUs to come.
+
+        By default it is that of the newest one that newer GPUs run: code for sm_90a is none.
+        """
+        if target.kind is not Kind.CUDA:
+            return False
+        if self.ptx is not None:
+            return ALL_PTX in self.ptx or target.arch in self.ptx
+        plain = [item for item in targets if item.kind is Kind.CUDA and item.arch[-1].isdigit()]
+        return bool(plain) and target == max(plain, key=lambda item: int(item.arch[3:]))
+
+
+def with_library(flags: DeviceFlags, value: str) -> DeviceFlags:
+    """Return the flags with `--device-lib=[KIND|ARCH=]FILE`. Raises UsageError for another form."""
+    head, equals, tail = value.partition("=")
+    selector, name = (head, tail) if equals and _is_selector(head) else ("", value)
+    if not name:
+        msg = f"--device-lib={value} names no file"
+        raise UsageError(msg, hint="write --device-lib=FILE, or sm_90=FILE, cuda=FILE, host=FILE")
+    library = DeviceLibrary(selector, Path(name))
+    return replace(flags, libraries=(*flags.libraries, library))
+
+
+def _is_selector(word: str) -> bool:
+    if word in set(Kind):
+        return True
+    try:
+        parse_offload_arch(word)
+    except UsageError:
+        return word.startswith("gfx")
+    return True
+
+
+def with_max_registers(flags: DeviceFlags, value: str) -> DeviceFlags:
+    """Return the flags with `--maxrregcount`. Raises UsageError where the value is no number."""
+    if not (value.isascii() and value.isdecimal() and int(value) > 0):
+        msg = f"--maxrregcount={value}: not a number of registers"
+        raise UsageError(msg, hint="use a number from 1, such as 64")
+    return replace(flags, max_registers=int(value))
+
+
+def with_ptx(flags: DeviceFlags, value: str) -> DeviceFlags:
+    """Return the flags with `--cuda-include-ptx=`. Raises UsageError for what is no architecture."""
+    if value not in {ALL_PTX, NO_PTX} and not value.startswith("sm_"):
+        msg = f"--cuda-include-ptx={value}: not an architecture"
+        raise UsageError(msg, hint=f"use sm_NN, '{ALL_PTX}' or '{NO_PTX}'")
+    kept = () if value == NO_PTX else (*(flags.ptx or ()), value)
+    return replace(flags, ptx=kept)
+
+
+def with_ftz(flags: DeviceFlags, value: str) -> DeviceFlags:
+    """Return the flags with `--ftz=true` or `--ftz=false`, as nvcc has it. Raises UsageError."""
+    if value not in {"true", "false"}:
+        msg = f"--ftz={value}: not true or false"
+        raise UsageError(msg, hint="write --ftz=true: subnormal numbers of 32 bits become zero")
+    return replace(flags, ftz=value == "true")

@@ -1,0 +1,105 @@
+"""See whether the tools of a build are replaced while it runs: what they make then is of no release."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError
+
+if TYPE_CHECKING:
+    from mlir_offload.toolchain.cuda import CudaToolkit
+    from mlir_offload.toolchain.llvm import LlvmToolchain
+    from mlir_offload.toolchain.rocm import RocmInstallation
+
+LIBRARY_PLACES = (
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/local/lib",
+    "/lib64",
+    "/usr/lib64",
+    "/usr/lib",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FileIdentity:
+    """A file of a toolchain, by its name and its content; `path` is where it lies here."""
+
+    name: str
+    content: str
+    path: Path | None = field(default=None, compare=False)
+
+
+@dataclass(slots=True)
+class ToolWatch:
+    """The files of tools as they were when they were found."""
+
+    _stamps: dict[Path, str] = field(default_factory=dict)
+
+    def add(self, files: Iterable[FileIdentity]) -> None:
+        """Remember these files as they are now."""
+        self.add_paths(file.path for file in files if file.path is not None)
+
+    def add_paths(self, paths: Iterable[Path]) -> None:
+        """Remember the files at these places as they are now."""
+        for path in paths:
+            if path not in self._stamps:
+                self._stamps[path] = _stamp_at(path)
+
+    def check(self) -> None:
+        """Raise CompatibilityError where a tool is not the file any more that was found."""
+        for path, stamp in self._stamps.items():
+            if _stamp_at(path) != stamp:
+                msg = f"{path} was replaced during the build"
+                hint = "run the build again: it compiles what the new tools take part in"
+                raise CompatibilityError(msg, hint=hint)
+
+    @contextlib.contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Check when the work is done, and where it fails, which may be a consequence."""
+        try:
+            yield
+        except MlirOffloadError:
+            self.check()
+            raise
+        self.check()
+
+
+def tool_files(
+    llvm: LlvmToolchain, cuda: CudaToolkit | None, rocm: RocmInstallation | None = None
+) -> Iterator[Path]:
+    """Yield the programs of a toolchain and the libraries of LLVM's release, without opening any.
+
+    An upgrade replaces them one by one; the code of clang and mlir-opt lies in the libraries.
+    """
+    yield from (path for _, path in llvm.tools)
+    if cuda is not None:
+        yield from (path for _, path in cuda.installation.parts)
+    if rocm is not None and rocm.bitcode is not None:
+        yield from rocm.bitcode.glob("*.bc")
+    own = re.compile(rf"lib(?:LLVM|MLIR|clang|lld|LTO|Polly).*[-.]{llvm.version.major}(?!\d).*")
+    places = (str(llvm.prefix / "lib"), *LIBRARY_PLACES)
+    for place in dict.fromkeys(os.path.realpath(place) for place in places):
+        with contextlib.suppress(OSError):
+            names = os.listdir(place)  # noqa: PTH208 (thousands of names, of which few are kept)
+            yield from (Path(place, name) for name in names if own.fullmatch(name))
+
+
+def _stamp_at(path: Path) -> str:
+    try:
+        return file_stamp(path.stat())
+    except OSError:
+        return ""
+
+
+def file_stamp(status: os.stat_result) -> str:
+    """Return what differs when a file is another one, or was written."""
+    # The time of the last change of any kind cannot be set back, as that of the content can.
+    times = (status.st_mtime_ns, status.st_ctime_ns)
+    return "-".join(map(str, (status.st_dev, status.st_ino, status.st_size, *times)))

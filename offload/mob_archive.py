@@ -1,0 +1,145 @@
+"""The archive of a bundle for another machine (`.mob`): a plain tar file that any tar unpacks.
+
+What is written: regular files below one directory, in order, with no time, owner or compression, so
+that equal content gives equal bytes. What is read: the same, also where another tar packed it again;
+anything that could reach beyond that directory is refused. Nothing is compressed, so that no member
+is larger than the file.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from mlir_offload.toolchain.byte_view import ByteView
+
+_FORM = "bundle"
+_BLOCK = 512
+_MAGIC_AT, _MAGIC = 257, b"ustar"
+_NAME, _SIZE, _CHECKSUM, _TYPE, _PREFIX = (
+    slice(0, 100),
+    slice(124, 136),
+    slice(148, 156),
+    slice(156, 157),
+    slice(345, 500),
+)
+_SIZE_AT, _CHECKSUM_AT, _TYPE_AT = 124, 148, 156
+_OCTAL = re.compile(rb" *([0-7]{1,12})[ \0]*")
+# Names that mean one file on every system, to every shell.
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_+][A-Za-z0-9_.+-]*)*")
+_MOST_MEMBERS = 1 << 16
+_DIRECTORY = b"5"
+_READ = (b"0", b"\0", _DIRECTORY)
+_KINDS = {
+    b"1": "a hard link",
+    b"2": "a symbolic link",
+    b"3": "a device",
+    b"4": "a device",
+    b"6": "a pipe",
+}
+# GNU tar warns of a time of 0.
+_TIME = 1
+
+
+@dataclass(frozen=True, slots=True)
+class MobMember:
+    """A file to pack: its content, and whether it is a program."""
+
+    content: bytes
+    is_program: bool = False
+
+
+def serialize_archive(directory: str, members: Mapping[str, MobMember]) -> bytes:
+    """Return the archive with the members below a directory of that name."""
+    # Who only reads need not wait for it.
+    import tarfile
+
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, member in sorted(members.items()):
+            info = tarfile.TarInfo(f"{directory}/{name}")
+            info.size, info.mtime = len(member.content), _TIME
+            info.mode = 0o755 if member.is_program else 0o644
+            archive.addfile(info, io.BytesIO(member.content))
+    return buffer.getvalue()
+
+
+def is_tar(view: ByteView) -> bool:
+    """Say whether this is a tar file, which only a bundle is of all that is read here."""
+    return view.head(_BLOCK)[_MAGIC_AT : _MAGIC_AT + len(_MAGIC)] == _MAGIC
+
+
+def read_archive(view: ByteView) -> dict[str, ByteView]:
+    """Return the files by their names below the one directory; the content is not read.
+
+    Raises VerificationError for what is no bundle: damage, links, devices, names that lead elsewhere,
+    a name twice.
+    """
+    view = replace(view, form=_FORM)
+    if not is_tar(view):
+        raise view.malformed(0, "header", "this is no tar archive")
+    found: dict[str, ByteView] = {}
+    top = ""
+    for at, path, content in _members(view):
+        directory, _, name = path.partition("/")
+        if not name:
+            raise view.malformed(at, "name", f"{path!r} is not below a directory")
+        if top not in {"", directory}:
+            raise view.malformed(at, "name", f"{path!r} is not below {top!r}, as the others are")
+        if name in found or len(found) == _MOST_MEMBERS:
+            reason = f"{path!r} is there twice" if name in found else "there are too many files"
+            raise view.malformed(at, "name", reason)
+        top, found[name] = directory, content
+    return found
+
+
+def _members(view: ByteView) -> Iterator[tuple[int, str, ByteView]]:
+    """Yield the regular files with the offsets of their headers."""
+    at = 0
+    while at < view.size:
+        header = view.read(at, _BLOCK, "header")
+        if not header.strip(b"\0"):
+            return
+        _check_checksum(view, at, header)
+        size = _number(view, at + _SIZE_AT, header[_SIZE], "size")
+        content = view.part(at + _BLOCK, size, "member")
+        kind = header[_TYPE]
+        if kind not in _READ:
+            what = _KINDS.get(kind, f"of type {kind!r}")
+            raise view.malformed(at + _TYPE_AT, "type", f"a member is {what}, not a file")
+        path = _path(view, at, header)
+        if kind != _DIRECTORY:
+            yield at, path, content
+        at += _BLOCK + -(-size // _BLOCK) * _BLOCK
+    raise view.malformed(view.size, "end", "the archive is cut off")
+
+
+def _check_checksum(view: ByteView, at: int, header: bytes) -> None:
+    stored = _number(view, at + _CHECKSUM_AT, header[_CHECKSUM], "checksum")
+    blank = header[: _CHECKSUM.start] + b" " * 8 + header[_CHECKSUM.stop :]
+    if sum(blank) != stored:
+        raise view.malformed(at + _CHECKSUM_AT, "checksum", "it does not fit the header")
+
+
+def _number(view: ByteView, at: int, field: bytes, name: str) -> int:
+    match = _OCTAL.fullmatch(field)
+    if match is None:
+        raise view.malformed(at, name, f"{field!r} is no octal number")
+    return int(match[1], 8)
+
+
+def _path(view: ByteView, at: int, header: bytes) -> str:
+    """Return the name of a member, checked; `./` in front of it is what some tars write."""
+    parts = [header[part].partition(b"\0")[0] for part in (_PREFIX, _NAME)]
+    path = b"/".join(part for part in parts if part).decode(errors="backslashreplace")
+    path = path.removeprefix("./")
+    plain = path.removesuffix("/") if header[_TYPE] == _DIRECTORY else path
+    if plain and _PLAIN_NAME.fullmatch(plain) is None:
+        raise view.malformed(
+            at, "name", f"{path!r} could lead out of the bundle, or is no plain name"
+        )
+    if not plain and header[_TYPE] != _DIRECTORY:
+        raise view.malformed(at, "name", "it is empty")
+    return plain

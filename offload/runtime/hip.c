@@ -1,0 +1,123 @@
+/* Kind hip: the HIP runtime API. Kernels are launched by the address of their handle, which is what
+ * clang-linker-wrapper registers, as in HIP C++. */
+#include "hip.h"
+
+static int hip_count_devices(void) {
+  int count = 0;
+  if (hipGetDeviceCount(&count) == HIP_SUCCESS)
+    return count;
+  hipGetLastError(); /* asking is no error of the program's */
+  return 0;
+}
+
+static void hip_set_device(int index) {
+  HIP_CHECK(hipSetDevice(index), "hipSetDevice", "choosing hip:%d", index);
+}
+
+static void *hip_allocate(uint64_t size_bytes, bool is_host_shared) {
+  void *pointer = NULL;
+  if (is_host_shared)
+    HIP_CHECK(hipMallocManaged(&pointer, size_bytes, HIP_MEM_ATTACH_GLOBAL), "hipMallocManaged",
+              "allocating %llu bytes shared with the host", (unsigned long long)size_bytes);
+  else
+    HIP_CHECK(hipMalloc(&pointer, size_bytes), "hipMalloc", "allocating %llu bytes",
+              (unsigned long long)size_bytes);
+  return pointer;
+}
+
+static void hip_release(void *pointer) {
+  HIP_CHECK(hipFree(pointer), "hipFree", "freeing %p", pointer);
+}
+
+static void hip_copy(void *target, const void *source, size_t size_bytes, void *stream) {
+  HIP_CHECK(hipMemcpyAsync(target, source, size_bytes, HIP_MEMCPY_DEFAULT, stream),
+            "hipMemcpyAsync", "copying %zu bytes from %p to %p", size_bytes, source, target);
+}
+
+static void hip_set16(void *target, uint16_t value, size_t count, void *stream) {
+  HIP_CHECK(hipMemsetD16Async(target, value, count, stream), "hipMemsetD16Async",
+            "setting %zu values at %p", count, target);
+}
+
+static void hip_set32(void *target, uint32_t value, size_t count, void *stream) {
+  HIP_CHECK(hipMemsetD32Async(target, (int)value, count, stream), "hipMemsetD32Async",
+            "setting %zu values at %p", count, target);
+}
+
+static void hip_register_host(void *pointer, uint64_t size_bytes) {
+  HIP_CHECK(hipHostRegister(pointer, size_bytes, 0), "hipHostRegister",
+            "registering %llu bytes of host memory at %p", (unsigned long long)size_bytes, pointer);
+}
+
+static void hip_unregister_host(void *pointer) {
+  HIP_CHECK(hipHostUnregister(pointer), "hipHostUnregister",
+            "unregistering the host memory at %p", pointer);
+}
+
+static void *hip_device_pointer(void *registered) {
+  void *pointer = NULL;
+  HIP_CHECK(hipHostGetDevicePointer(&pointer, registered, 0), "hipHostGetDevicePointer",
+            "looking for the device address of registered memory at %p", registered);
+  return pointer;
+}
+
+static dim3 hip_dim3(const uint32_t *sizes) { return (dim3){sizes[0], sizes[1], sizes[2]}; }
+
+static int hip_start(const void *address, const mo_shape *shape, void *stream, void **params) {
+  dim3 grid = hip_dim3(shape->grid), block = hip_dim3(shape->block);
+  if (shape->is_cooperative)
+    return hipLaunchCooperativeKernel(address, grid, block, params, shape->dynamic_shared, stream);
+  return hipLaunchKernel(address, grid, block, params, shape->dynamic_shared, stream);
+}
+
+static void hip_launch(const void *address, const mo_shape *shape, void *stream, void **params) {
+  const char *call = shape->is_cooperative ? "hipLaunchCooperativeKernel" : "hipLaunchKernel";
+  if (shape->cluster[0]) {
+    mo_error("cluster launches are not supported on AMD GPUs");
+    mo_context_of_launch(address, shape);
+    mo_cure("launch the kernel without clusters, or run it on an NVIDIA GPU");
+  }
+  int status = hip_start(address, shape, stream, params);
+  if (status != HIP_SUCCESS)
+    mo_hip_stop_launch(status, call, address, shape);
+}
+
+static bool hip_launch_configured(const void *address, void **params) {
+  dim3 grid, block;
+  size_t dynamic_shared;
+  void *stream;
+  const char *name = mo_kernel_name(address);
+  HIP_CHECK(__hipPopCallConfiguration(&grid, &block, &dynamic_shared, &stream),
+            "__hipPopCallConfiguration", "launching %s from host code",
+            name ? name : "a kernel of unknown name");
+  mo_shape shape = {.grid = {grid.x, grid.y, grid.z},
+                    .block = {block.x, block.y, block.z},
+                    .dynamic_shared = (uint32_t)dynamic_shared};
+  hip_launch(address, &shape, stream, params);
+  return true;
+}
+
+const mo_backend mo_hip = {
+    .name = "hip",
+    .count_devices = hip_count_devices,
+    .explain_no_device = mo_hip_explain_no_device,
+    .set_device = hip_set_device,
+    .create_stream = mo_hip_create_stream,
+    .destroy_stream = mo_hip_destroy_stream,
+    .synchronize_stream = mo_hip_synchronize,
+    .wait_event = mo_hip_wait_event,
+    .create_event = mo_hip_create_event,
+    .destroy_event = mo_hip_destroy_event,
+    .synchronize_event = mo_hip_synchronize,
+    .record_event = mo_hip_record_event,
+    .allocate = hip_allocate,
+    .release = hip_release,
+    .copy = hip_copy,
+    .set16 = hip_set16,
+    .set32 = hip_set32,
+    .register_host = hip_register_host,
+    .unregister_host = hip_unregister_host,
+    .device_pointer = hip_device_pointer,
+    .launch = hip_launch,
+    .launch_configured = hip_launch_configured,
+};

@@ -1,0 +1,27 @@
+/* What the sanitizers are to leave out (sanitizer/lsan_interface.h, tsan_interface.h): what
+ * libomptarget and the libraries below it keep till the program ends, and how they lock.
+ * Weak, so that a program may say its own.
+ */
+#if defined(__has_feature)
+
+#if __has_feature(address_sanitizer)
+__attribute__((weak, visibility("default"))) const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void) {
+  return "leak:libomptarget\nleak:libLLVM\nleak:libffi\n";
+}
+
+__attribute__((weak, visibility("default"))) const char *__lsan_default_options(void);
+const char *__lsan_default_options(void) { return "print_suppressions=0"; }
+#endif
+
+#if __has_feature(thread_sanitizer)
+__attribute__((weak, visibility("default"))) const char *__tsan_default_options(void);
+const char *__tsan_default_options(void) { return "print_suppressions=0"; }
+
+__attribute__((weak, visibility("default"))) const char *__tsan_default_suppressions(void);
+const char *__tsan_default_suppressions(void) {
+  return "race:libomptarget\nrace:libLLVM\n";
+}
+#endif
+
+#endif

@@ -1,0 +1,112 @@
+"""Programs above the level of GPU launches, run on the CPU."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+LEVELS = Path(__file__).parent / "inputs" / "levels"
+EVERY_RELEASE = [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (19, 22)]
+LOOP = """func.func @f(%a: memref<8xf32>) {
+  affine.parallel (%i) = (0) to (8) {
+    %v = affine.load %a[%i] : memref<8xf32>
+    affine.store %v, %a[%i] : memref<8xf32>
+  }
+  return
+}
+"""
+
+
+@pytest.mark.parametrize("major", EVERY_RELEASE)
+def test_every_level_becomes_kernels_that_compute_what_is_written(
+    major: int, mlir_offload: list[str], tmp_path: Path
+) -> None:
+    program = tmp_path / "levels"
+    options = [f"--llvm={major}", "--offload-arch=host", "--pipeline=linalg", "-o", program]
+    _run(*mlir_offload, *options, LEVELS / "levels.mlir", LEVELS / "levels.c")
+
+    assert _run(program) == "ok\n"
+    assert _run(*mlir_offload, "inspect", program).count("─ kernel ") == 6
+
+
+@pytest.mark.llvm(22)
+def test_a_users_own_passes_run_first_and_their_file_is_a_dependency(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "a.mlir").write_text(LOOP)
+    (tmp_path / "mine.yaml").write_text(
+        "passes: [func.func(affine-loop-coalescing)]\nthen: linalg\n"
+    )
+    options = ["-c", "--offload-arch=host", "--pipeline=mine.yaml", "-MMD", "-MF", "-", "a.mlir"]
+
+    assert _run(*mlir_offload, *options, cwd=tmp_path) == "a.o: a.mlir mine.yaml\n"
+    assert "─ kernel " in _run(*mlir_offload, "inspect", tmp_path / "a.o")
+
+
+@pytest.mark.llvm(22)
+def test_bytecode_under_any_name_is_a_program(mlir_offload: list[str], tmp_path: Path) -> None:
+    source = LEVELS.parents[3] / "docs" / "examples" / "square.mlir"
+    for name in ("a.mlirbc", "b.mlir"):
+        _run("/usr/lib/llvm-22/bin/mlir-opt", "--emit-bytecode", source, "-o", tmp_path / name)
+        _run(*mlir_offload, "-c", "--offload-arch=host", name, "-o", "a.o", cwd=tmp_path)
+        assert "─ kernel " in _run(*mlir_offload, "inspect", tmp_path / "a.o")
+
+
+@pytest.mark.llvm(22)
+def test_a_program_without_gpu_code_stays_on_the_host_and_is_told_so(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "a.mlir").write_text(LOOP)
+    argv = [*mlir_offload, "-c", "--offload-arch=host", "a.mlir"]
+    done = subprocess.run(argv, cwd=tmp_path, check=True, capture_output=True, text=True)
+
+    assert "affine.parallel runs on the host; --pipeline=linalg makes kernels of it" in done.stderr
+    assert "kernel" not in _run(*mlir_offload, "inspect", tmp_path / "a.o")
+
+
+OLD_FORMS = {
+    "gpu.kernel_module @k {\n}": (1, "write gpu.module"),
+    "func.func @f(%a: memref<4xf32>, %i: index) {\n %v = std.load %a[%i] : memref<4xf32>\n return\n}": (
+        2,
+        "write memref.load",
+    ),
+    'func.func @f() {\n %x = "gpu.thread_id"() {dimension = "x"} : () -> index\n return\n}': (
+        2,
+        "write gpu.thread_id x",
+    ),
+    'func.func @f(%c: index) {\n "gpu.launch_func"(%c, %c, %c, %c, %c, %c) {kernel = "run", kernel_module = @k}'
+    " : (index, index, index, index, index, index) -> ()\n return\n}": (
+        2,
+        "write gpu.launch_func @module::@kernel",
+    ),
+    "func @f(%a: f32) attributes {gpu.kernel} {\n return\n}": (1, "write func.func"),
+    "func.func @f(%c: index) {\n loop.for %i = %c to %c step %c { }\n return\n}": (
+        2,
+        "write scf.for",
+    ),
+}
+
+
+@pytest.mark.parametrize("text", OLD_FORMS)
+@pytest.mark.parametrize("major", EVERY_RELEASE)
+def test_forms_of_2019_are_told_with_todays_spelling(
+    major: int, text: str, mlir_offload: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "a.mlir").write_text(text)
+    argv = [*mlir_offload, f"--llvm={major}", "-c", "--offload-arch=host", "a.mlir"]
+    done = subprocess.run(argv, cwd=tmp_path, check=False, capture_output=True, text=True)
+    line, hint = OLD_FORMS[text]
+
+    assert done.returncode == 1
+    assert f"a.mlir:{line}:" in done.stderr
+    assert hint in done.stderr
+
+
+def _run(*argv: object, cwd: Path | None = None) -> str:
+    done = subprocess.run(
+        list(map(str, argv)), cwd=cwd, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

@@ -1,0 +1,179 @@
+"""Every operation of the gpu dialect, for every device, with every release: what docs/ops.yaml says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from support.operation_table import TABLE, TARGETS, Case, cases_of, program_of
+
+from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.translate.device_form import parse_form
+from mlir_offload.translate.split import split_program
+
+INPUTS = Path(__file__).parent / "inputs"
+RELEASES = [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (19, 22)]
+PRINTING = ("--mlir-print-op-generic", "--mlir-print-debuginfo", "--split-input-file")
+_CANDIDATE = re.compile(rb"(?<![\w.])gpu\.[a-z_0-9]+(?=\0)")
+ENUMERATIONS = ("shuffle_mode", "all_reduce_op", "dim", "mma_element_wise")
+
+
+def run(*argv: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(argv, input=text, capture_output=True, text=True, check=False)
+
+
+def mlir_opt(release: int, text: str, *options: str) -> subprocess.CompletedProcess[str]:
+    return run(f"/usr/lib/llvm-{release}/bin/mlir-opt", *options, text=text)
+
+
+def registered_operations(release: int) -> set[str]:
+    """Return the operations of the dialect: of all strings that look like one, those that parse."""
+    program = Path(f"/usr/lib/llvm-{release}/bin/mlir-opt")
+    libraries = sorted(Path(f"/usr/lib/llvm-{release}/lib").glob("libMLIR.so.*"))
+    found = {
+        name.decode()
+        for path in (program, *libraries[:1])
+        for name in _CANDIDATE.findall(path.read_bytes())
+    }
+    text = "\n// -----\n".join(f'"{name}"() : () -> ()' for name in sorted(found))
+    said = mlir_opt(release, text, "--split-input-file").stderr
+    return found.difference(re.findall(r"unregistered operation '(gpu\.\w+)'", said))
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_every_operation_of_the_dialect_has_a_row(release: int) -> None:
+    rows = [row for group in yaml.safe_load(TABLE.read_text())["groups"] for row in group["rows"]]
+    documented = {
+        f"gpu.{name}"
+        for row in rows
+        if row.get("since", 19) <= release <= row.get("until", release)
+        for name in row["op"]
+    }
+    assert registered_operations(release) == documented
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("enumeration", ENUMERATIONS)
+def test_every_variant_of_an_operation_has_a_program(release: int, enumeration: str) -> None:
+    text = f'"x.y"() {{a = #gpu<{enumeration} none>}} : () -> ()'
+    said = mlir_opt(release, text, "--allow-unregistered-dialect").stderr
+    match = re.search(r"to be one of: ([\w, ]+)", said)
+    assert match is not None, said
+    words = {word for case in cases_of(release) for word in re.findall(r"\w+", case.text)}
+    assert set(match[1].split(", ")) <= words
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("target", ["cuda", "hip"])
+def test_what_a_gpu_has_is_compiled(
+    release: int, target: str, mlir_offload: list[str], tmp_path: Path
+) -> None:
+    cases = [case for case in cases_of(release) if target in case.targets]
+    source = tmp_path / "operations.mlir"
+    source.write_text(program_of(cases))
+    flags = ("-c", "-O0", f"--llvm={release}", f"--offload-arch={TARGETS[target]}", str(source))
+    done = run(*mlir_offload, *flags, "-o", str(tmp_path / "operations.o"))
+    assert done.returncode == 0, done.stderr
+
+
+def refused_cases(release: int, target: str) -> Iterator[tuple[Case, str]]:
+    for case in cases_of(release):
+        message = dict(case.refused).get(target)
+        if message:
+            yield case, message
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize(("target", "form"), [("cuda", "nvvm32"), ("hip", "rocdl64")])
+def test_what_a_gpu_lacks_is_refused_at_its_line(release: int, target: str, form: str) -> None:
+    refused = list(refused_cases(release, target))
+    text = "\n// -----\n".join(program_of([case]) for case, _ in refused)
+    done = mlir_opt(
+        release, text, *PRINTING, "--pass-pipeline=builtin.module(gpu-kernel-outlining)"
+    )
+    assert done.returncode == 0, done.stderr
+    programs = done.stdout.split("// -----\n")
+    assert len(programs) == len(refused)
+    wrong = defaultdict(list)
+    for (case, message), program in zip(refused, programs, strict=True):
+        try:
+            split_program(
+                program,
+                source_text="",
+                unit_id="p.mlir",
+                llvm_major=release,
+                forms=[parse_form(form)],
+            )
+        except SourceError as error:
+            if message not in str(error) or not re.search(r":\d+:\d+$", error.location):
+                wrong[str(error)].append(case.name)
+        else:
+            wrong["accepted"].append(case.name)
+    assert not wrong
+
+
+EXPECTED = {
+    "operations": {
+        "reduce_i64": [496] * 32 + [1520] * 32,
+        "reduce_f64": [31] * 32 + [63] * 32,
+        "reduce_i8": [31] * 32 + [63] * 32,
+        "reduce_vector": [3 * 496] * 32 + [3 * 1520] * 32,
+        "all_reduce_i8": [249 * 1000 - 70] * 64,
+        "all_reduce_f16": [32] * 64,
+    },
+    "operations_22": {
+        "rotate": [(lane + 3) % 16 + start if lane < 16 else -1 for start in (0, 32) for lane in range(32)],
+        "broadcast": [5] * 32 + [37] * 32,
+        "shuffle_i8": [thread ^ 1 for thread in range(64)],
+        "lane_zero": [100 + start + start + lane for start in (0, 32) for lane in range(32)],
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("release", "program"),
+    [
+        pytest.param(19, "operations", marks=pytest.mark.llvm(19)),
+        pytest.param(22, "operations", marks=pytest.mark.llvm(22)),
+        pytest.param(22, "operations_22", marks=pytest.mark.llvm(22)),
+    ],
+)
+def test_the_cpu_gives_the_results_that_the_dialect_defines(
+    release: int, program: str, mlir_offload: list[str], tmp_path: Path
+) -> None:
+    caller, built = tmp_path / "caller.c", tmp_path / "program"
+    caller.write_text(caller_of(EXPECTED[program]))
+    flags = (
+        f"--llvm={release}",
+        "--offload-arch=host",
+        str(INPUTS / f"{program}.mlir"),
+        str(caller),
+    )
+    done = run(*mlir_offload, *flags, "-o", str(built))
+    assert done.returncode == 0, done.stderr
+    printed = run(str(built)).stdout.splitlines()
+    given = {name: [int(word) for word in words] for name, *words in map(str.split, printed)}
+    assert given == EXPECTED[program]
+
+
+def caller_of(functions: Iterable[str]) -> str:
+    """Return a program in C that prints what each function leaves in a memref<?xi32>."""
+    lines = ["#include <stdint.h>", "#include <stdio.h>"]
+    lines += [
+        "typedef struct { int32_t *allocated, *aligned; int64_t offset, size, stride; } numbers;"
+    ]
+    lines += [f"void _mlir_ciface_{name}(numbers *);" for name in functions]
+    lines += [
+        "static int32_t data[128];",
+        "static numbers all = {data, data, 0, 128, 1};",
+        "int main(void) {",
+    ]
+    for name in functions:
+        lines += [f"  _mlir_ciface_{name}(&all);", f'  printf("{name}");']
+        lines += ['  for (int i = 0; i < 64; ++i) printf(" %d", data[i]);', '  puts("");']
+    return "\n".join([*lines, "}", ""])

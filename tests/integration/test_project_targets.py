@@ -1,0 +1,91 @@
+"""What a project links besides programs of MLIR and C: static libraries, and CUDA C++."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from support.project import digests, run_in, write_project
+
+pytestmark = pytest.mark.llvm(22)
+INPUTS = Path(__file__).parent / "inputs"
+STATIC = """\
+archs: host
+flags: --llvm=22
+modules: [m0.mlir]
+targets:
+  app: {inputs: [main.c, libm0.a]}
+  libm0.a: {kind: static, inputs: [m0.mlir, more.cpp]}
+"""
+MAIN = """\
+extern int length(void);
+void _mlir_ciface_run0(long n);
+int main(void) { _mlir_ciface_run0(length()); return 0; }
+"""
+TEXT = """\
+#include <string>
+extern "C" int length() { return int(std::string("one").size()); }
+"""
+MIXED = """\
+archs: sm_90
+flags: --llvm=22 --cuda-path=CUDA -nocudainc -nocudalib
+modules: [cuda_callee.mlir]
+targets:
+  app: {inputs: [cuda_caller.cu, cuda_callee.mlir]}
+"""
+
+
+def ran(folder: Path, command: list[str]) -> set[str]:
+    done = run_in(folder, [*command, "build", "--report=r.json"])
+    assert done.returncode == 0, done.stderr
+    steps = json.loads((folder / "r.json").read_text())["steps"]
+    return {f"{step['kind']} {step['module']}" for step in steps if step["outcome"] == "built"}
+
+
+def test_a_static_library_keeps_its_device_code_for_the_program(
+    tmp_path: Path, mlir_offload: list[str]
+) -> None:
+    folder = write_project(tmp_path / "first", STATIC, modules=1)
+    (folder / "main.c").write_text(MAIN)
+    (folder / "more.cpp").write_text(TEXT)
+    assert "archive libm0.a" in ran(folder, mlir_offload)
+    assert run_in(folder, ["build/default/bin/app"]).stdout == "0\n0\n0\n"
+    assert ran(folder, mlir_offload) == set()
+    (folder / "more.cpp").write_text(TEXT.replace("one", "three"))
+    assert ran(folder, mlir_offload) == {"source more.cpp", "archive libm0.a", "link app"}
+    (folder / "more.cpp").write_text(TEXT)
+    ran(folder, mlir_offload)
+    for form, file in (("ninja", "build.ninja"), ("make", "Makefile")):
+        if shutil.which(form) is None:
+            continue
+        other = Path(shutil.copytree(folder, tmp_path / form, ignore=lambda *_: {"build"}))
+        assert run_in(other, [*mlir_offload, "build", f"--emit={form}"]).returncode == 0
+        done = run_in(other, [form, "-f", f"build/{file}"])
+        assert done.returncode == 0, done.stdout + done.stderr
+        endings = (".a", "app", ".o")
+        assert digests(other / "build", *endings) == digests(folder / "build", *endings)
+
+
+def test_cuda_cpp_and_mlir_launch_the_kernels_of_each_other(
+    tmp_path: Path, mlir_offload: list[str], cuda_recorder: Path
+) -> None:
+    folder = write_project(
+        tmp_path / "project", MIXED.replace("CUDA", str(cuda_recorder), 1), modules=0
+    )
+    for name in ("cuda_caller.cu", "cuda_callee.mlir", "cuda_bare.h"):
+        shutil.copy(INPUTS / name, folder)
+    assert {"source cuda_caller.cu", "link app"} <= ran(folder, mlir_offload)
+    said = run_in(folder, ["build/default/bin/app"]).stdout
+    assert "scale of 1: grid 2 1 block 1 1 shared 0: from MLIR" in said
+    assert "shift of 1: grid 2 3 block 4 5 shared 6: from C++" in said
+    assert ran(folder, mlir_offload) == set()
+    header = folder / "cuda_bare.h"
+    header.write_text(f"{header.read_text()}// A comment.\n")
+    assert ran(folder, mlir_offload) == {"source cuda_caller.cu"}
+    manifest = folder / "offload.yaml"
+    manifest.write_text(manifest.read_text().replace("sm_90", "host"))
+    done = run_in(folder, [*mlir_offload, "build"])
+    assert done.returncode == 2
+    assert "cuda_caller.cu is compiled for GPUs only" in done.stderr

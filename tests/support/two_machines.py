@@ -1,0 +1,75 @@
+"""Two installations that cannot see each other: one has MLIR and no clang, the other the reverse."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+OFFLOAD = (sys.executable, "-m", "mlir_offload.driver")
+_LOWERING = ("mlir-opt", "mlir-translate")
+_LINKING = ("clang", "clang++", "ld.lld", "clang-linker-wrapper", "clang-nvlink-wrapper")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A directory that stands for a machine: some programs of one LLVM release, and nothing else."""
+
+    root: Path
+
+    @property
+    def llvm(self) -> Path:
+        """Return the prefix of its LLVM."""
+        return self.root / "llvm"
+
+    @property
+    def home(self) -> Path:
+        """Return the directory that its user works in."""
+        return self.root / "home"
+
+    def environment(self, **variables: str) -> dict[str, str]:
+        """Return its whole environment: nothing of ours but where the compiler's modules are."""
+        path = os.pathsep.join((str(self.llvm / "bin"), "/usr/bin", "/bin"))
+        places = {"PATH": path, "HOME": str(self.home), "TMPDIR": str(self.root / "tmp")}
+        return {**places, "PYTHONPATH": os.environ["PYTHONPATH"], **variables}
+
+    def run(
+        self, *argv: str, status: int = 0, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program there and hold its exit status against what is expected."""
+        environment = self.environment(**variables)
+        done = subprocess.run(
+            argv, cwd=self.home, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == status, f"{argv}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def mlir_offload(
+        self, verb: str, *words: str, status: int = 0, cuda_path: str = "no-cuda"
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a verb of the compiler with what this machine has."""
+        tools = (f"--llvm={self.llvm}", *((f"--cuda-path={cuda_path}",) if cuda_path else ()))
+        return self.run(*OFFLOAD, verb, *tools, *words, status=status)
+
+
+def lowering_machine(root: Path, major: int) -> Machine:
+    """Return a machine with mlir-opt and mlir-translate of a release."""
+    return _machine(root, major, _LOWERING)
+
+
+def linking_machine(root: Path, major: int, *, without: tuple[str, ...] = ()) -> Machine:
+    """Return a machine with clang, the linker wrapper and lld of a release."""
+    return _machine(root, major, tuple(name for name in _LINKING if name not in without))
+
+
+def _machine(root: Path, major: int, programs: tuple[str, ...]) -> Machine:
+    machine = Machine(root)
+    for directory in (machine.llvm / "bin", machine.home, root / "tmp"):
+        directory.mkdir(parents=True)
+    for name in programs:
+        program = Path(f"/usr/lib/llvm-{major}/bin/{name}")
+        if program.exists():
+            (machine.llvm / "bin" / name).symlink_to(program)
+    return machine

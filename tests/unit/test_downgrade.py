@@ -1,0 +1,325 @@
+"""LLVM IR text put into the form of an older release: each row of the table, asked of the real readers."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlir_offload.toolchain.byte_view import memory_view
+from mlir_offload.toolchain.errors import CompatibilityError
+from mlir_offload.translate.downgrade import downgrade
+from mlir_offload.translate.downgrade_table import DowngradeRow, load_rows
+from mlir_offload.translate.ir_tokens import spell, tokenize
+from mlir_offload.translate.same_kernels import check_same_kernels
+
+NEWEST, READERS = 22, (15, 16, 19)
+NVPTX = 'target triple = "nvptx64-nvidia-cuda"\n'
+UNIT = (
+    "!llvm.dbg.cu = !{!0}\n!llvm.module.flags = !{!2}\n"
+    "!0 = distinct !DICompileUnit(language: DW_LANG_C, file: !1, emissionKind: FullDebug)\n"
+    '!1 = !DIFile(filename: "a", directory: "b")\n!2 = !{i32 2, !"Debug Info Version", i32 3}\n'
+    '!4 = distinct !DISubprogram(name: "f", scope: !1, file: !1, line: 1, type: !5, unit: !0, '
+    "spFlags: DISPFlagDefinition)\n!5 = !DISubroutineType(types: !6)\n!6 = !{}\n"
+    '!7 = !DIBasicType(name: "i", size: 32, encoding: DW_ATE_signed)\n'
+    '!8 = !DILocalVariable(name: "a", scope: !4, file: !1, type: !7)\n'
+    "!9 = !DILocation(line: 1, scope: !4)\n"
+)
+
+
+def function(body: str, *, head: str = "define void @f(i32 %a, i64 %b, ptr %p)") -> str:
+    return f"{head} {{\n  {body}\n  ret void\n}}\n"
+
+
+def traced(record: str) -> str:
+    return (
+        function(
+            f"{record}\n  ret void, !dbg !9", head="define void @f(i32 %a, ptr %p) !dbg !4"
+        ).replace("  ret void, !dbg !9\n  ret void\n", "  ret void, !dbg !9\n")
+        + UNIT
+    )
+
+
+def bounded(*attributes: str) -> str:
+    return f"{NVPTX}define ptx_kernel void @k() {' '.join(attributes)} {{\n  ret void\n}}\n"
+
+
+def nvvm(call: str, declaration: str) -> str:
+    return f"{NVPTX}declare {declaration}\n" + function(
+        call, head="define void @f(i32 %a, i1 %c, float %x)"
+    )
+
+
+VECTORS = "define void @f(ptr %p, <4 x i1> %m, <4 x i32> %q)"
+# What shows each row, by its name in the table.
+SAMPLES = {
+    "captures-none": "declare void @f(ptr captures(none))\n",
+    "captures": "declare void @f(ptr captures(address))\n",
+    "range": "declare range(i32 0, 5) i32 @g()\n" + function("%x = call range(i32 0, 5) i32 @g()"),
+    "memory-locations": "declare void @f() memory(write, argmem: none, errnomem: none)\n",
+    "memory": "declare void @f() memory(argmem: read)\n",
+    "promises-of-22": "declare void @f() #0\nattributes #0 = { nocreateundeforpoison }\n",
+    "attributes-of-20": "declare void @f(i32 noext)\n",
+    "attributes-of-19": "declare void @f(ptr writable dead_on_unwind initializes((0, 4)) dereferenceable(4))\n",
+    "skipprofile": function("", head="define void @f() skipprofile"),
+    "gep-flags": "@g = global [4 x i8] zeroinitializer\n"
+    "@h = global ptr getelementptr inbounds nuw (i8, ptr @g, i64 1)\n"
+    "@i = global ptr getelementptr inbounds inrange(-1, 3) (i8, ptr @g, i64 1)\n",
+    "disjoint": function("%x = or disjoint i32 %a, 1"),
+    "nneg": function("%x = zext nneg i32 %a to i64"),
+    "trunc-flags": function("%x = trunc nuw nsw i64 %b to i32"),
+    "samesign": function("%x = icmp samesign ult i32 %a, 1"),
+    "conversion-flags": "define float @f(double %a) {\n  %x = fptrunc fast double %a to float\n  ret float %x\n}\n",
+    "ptrtoaddr": function("%x = ptrtoaddr ptr %p to i64"),
+    "splat": "@g = global <2 x float> splat (float 1.0)\n"
+    + function("%x = add <4 x i32> %q, splat (i32 3)", head=VECTORS),
+    "ptrauth": "@g = global i32 0\n@h = global ptr ptrauth (ptr @g, i32 0)\n",
+    "target-type": 'declare void @f(target("spirv.Image"))\n',
+    "preserve_nonecc": function("", head="define preserve_nonecc void @f()"),
+    "atomics-of-22": function("%x = atomicrmw fmaximum ptr %p, float 1.0 seq_cst"),
+    "atomics-of-20": function("%x = atomicrmw usub_cond ptr %p, i32 1 seq_cst"),
+    "atomics-of-16": function("%x = atomicrmw uinc_wrap ptr %p, i32 1 seq_cst"),
+    "atomic-vectors": function("%x = atomicrmw fadd ptr %p, <2 x half> zeroinitializer seq_cst"),
+    "code_model": '@g = global i32 0, code_model "small"\n',
+    "lifetime": "declare void @llvm.lifetime.start.p0(ptr captures(none))\n"
+    + function("%x = alloca i32\n  call void @llvm.lifetime.start.p0(ptr nonnull %x)"),
+    "masked-load": "declare <4 x i32> @llvm.masked.load.v4i32.p0(ptr, <4 x i1>, <4 x i32>)\n"
+    + function(
+        "%x = call <4 x i32> @llvm.masked.load.v4i32.p0(ptr align 4 %p, <4 x i1> %m, <4 x i32> %q)",
+        head=VECTORS,
+    ),
+    "masked-store": "declare void @llvm.masked.store.v4i32.p0(<4 x i32>, ptr, <4 x i1>)\n"
+    + function(
+        "call void @llvm.masked.store.v4i32.p0(<4 x i32> %q, ptr align 4 %p, <4 x i1> %m)",
+        head=VECTORS,
+    ),
+    "implicit-declaration": function("%x = call i32 @llvm.umin.i32(i32 %a, i32 1)"),
+    "dbg_value": traced("  #dbg_value(i32 %a, !8, !DIExpression(), !9)"),
+    "dbg_declare": traced("  #dbg_declare(ptr %p, !8, !DIExpression(), !9)"),
+    "dbg_label": traced("  #dbg_label(!10, !9)")
+    + '!10 = !DILabel(scope: !4, name: "l", file: !1, line: 1)\n',
+    "dbg_assign": traced(
+        "  %x = alloca i32, !DIAssignID !10\n"
+        "  #dbg_assign(i32 %a, !8, !DIExpression(), !10, ptr %x, !DIExpression(), !9)"
+    )
+    + "!10 = distinct !DIAssignID()\n",
+    "assign-id": function("%x = alloca i32, !DIAssignID !0") + "!0 = distinct !DIAssignID()\n",
+    "dbg_declare_value": traced("  #dbg_declare_value(i32 %a, !8, !DIExpression(), !9)"),
+    "fields-of-22": '!named = !{!0}\n!0 = !DIBasicType(name: "dataSize:", size: 32, dataSize: 8)\n',
+    "source-language": UNIT.replace("language: DW_LANG_C,", "sourceLanguageName: DW_LNAME_C,"),
+    "nodes-of-22": '!named = !{!0}\n!0 = !DISubrangeType(name: "i", size: 32)\n',
+}  # fmt: skip
+# What an older release reads without a word, and wrongly: a text of its own says what is right.
+SILENT = {
+    "stack": (
+        "declare ptr @llvm.stacksave.p0()\n" + function("%x = call ptr @llvm.stacksave.p0()"),
+        "%x = call ptr @llvm.stacksave()",
+    ),
+    "stack-restore": (
+        "declare void @llvm.stackrestore.p0(ptr)\n"
+        + function("call void @llvm.stackrestore.p0(ptr %p)"),
+        "call void @llvm.stackrestore(ptr %p)",
+    ),
+    "barrier-all": (
+        nvvm("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)",
+             "void @llvm.nvvm.barrier.cta.sync.aligned.all(i32)"),
+        "call void @llvm.nvvm.barrier0()",
+    ),
+    "barrier-n": (
+        nvvm("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 %a)",
+             "void @llvm.nvvm.barrier.cta.sync.aligned.all(i32)"),
+        "call void @llvm.nvvm.barrier.n(i32 %a)",
+    ),
+    "barrier-count": (
+        nvvm("call void @llvm.nvvm.barrier.cta.sync.aligned.count(i32 %a, i32 64)",
+             "void @llvm.nvvm.barrier.cta.sync.aligned.count(i32, i32)"),
+        "call void @llvm.nvvm.barrier(i32 %a, i32 64)",
+    ),
+    "barrier-sync": (
+        nvvm("call void @llvm.nvvm.barrier.cta.sync.all(i32 %a)",
+             "void @llvm.nvvm.barrier.cta.sync.all(i32)"),
+        "call void @llvm.nvvm.barrier.sync(i32 %a)",
+    ),
+    "barrier-sync-count": (
+        nvvm("call void @llvm.nvvm.barrier.cta.sync.count(i32 %a, i32 64)",
+             "void @llvm.nvvm.barrier.cta.sync.count(i32, i32)"),
+        "call void @llvm.nvvm.barrier.sync.cnt(i32 %a, i32 64)",
+    ),
+    "barrier-popc": (
+        nvvm("%r = call i32 @llvm.nvvm.barrier.cta.red.popc.aligned.all(i32 0, i1 %c)",
+             "i32 @llvm.nvvm.barrier.cta.red.popc.aligned.all(i32, i1)"),
+        "%r = call i32 @llvm.nvvm.barrier0.popc(i32 %mo.older.1)",
+    ),
+    "barrier-and-or": (
+        nvvm("%r = call i1 @llvm.nvvm.barrier.cta.red.or.aligned.all(i32 0, i1 %c)",
+             "i1 @llvm.nvvm.barrier.cta.red.or.aligned.all(i32, i1)"),
+        "%r = icmp ne i32 %mo.older.2, 0",
+    ),
+    "math-names": (
+        nvvm("%r = call float @llvm.nvvm.fabs.f32(float %x)", "float @llvm.nvvm.fabs.f32(float)"),
+        "%r = call float @llvm.nvvm.fabs.f(float %x)",
+    ),
+    "maxntid": (bounded('"nvvm.maxntid"="8,4"'), '!"maxntidx", i32 8, !"maxntidy", i32 4'),
+    "reqntid": (bounded('"nvvm.reqntid"="8"'), '!"reqntidx", i32 8'),
+    "minctasm": (bounded('"nvvm.minctasm"="2"'), '!"minctasm", i32 2'),
+    "maxnreg": (bounded('"nvvm.maxnreg"="32"'), '!"maxnreg", i32 32'),
+    "cluster_dim": (bounded('"nvvm.cluster_dim"="2,1,1"'), '!"cluster_dim_x", i32 2'),
+    "maxclusterrank": (bounded('"nvvm.maxclusterrank"="8"'), '!"maxclusterrank", i32 8'),
+    "grid_constant": (
+        bounded().replace("@k()", '@k(i32 %a, ptr byval(i32) "nvvm.grid_constant" %b)'),
+        '!"grid_constant", !{i32 2}',
+    ),
+    "ptx-features": (
+        bounded('"target-features"="+ptx90,+ptx78,+sm_80"'), '"target-features"="+ptx78,+sm_80"',
+    ),
+    "code-object-version": (
+        '!llvm.module.flags = !{!0}\n!0 = !{i32 1, !"amdhsa_code_object_version", i32 500}\n',
+        '!"amdgpu_code_object_version"',
+    ),
+}  # fmt: skip
+# What is refused although an older release would read it.
+WRONG = {
+    "i128": 'target datalayout = "e-m:e-i64:64-i128:128-f80:128-S128"\n@g = global i128 0\n',
+    "cluster": bounded('"nvvm.cluster_dim"="2,1,1"'),
+    "blocksareclusters": bounded('"nvvm.blocksareclusters"'),
+}
+ROWS = {row.what: row for row in load_rows()}
+
+
+def reads(major: int, text: str) -> str:
+    """Return what a release says against a module; nothing where it reads it."""
+    llvm_as = Path(f"/usr/lib/llvm-{major}/bin/llvm-as")
+    if not llvm_as.exists():
+        pytest.skip(f"no llvm-as of LLVM {major}")
+    argv = [str(llvm_as), "-o", "/dev/null", "-"]
+    return subprocess.run(argv, input=text, text=True, capture_output=True, check=False).stderr
+
+
+def older_reader(row: DowngradeRow) -> int:
+    return max(major for major in READERS if major < row.since)
+
+
+def test_every_row_is_shown_here() -> None:
+    assert sorted((*SAMPLES, *SILENT, *WRONG)) == sorted(ROWS)
+
+
+@pytest.mark.llvm(22)
+@pytest.mark.llvm(19)
+@pytest.mark.llvm(16)
+@pytest.mark.llvm(15)
+@pytest.mark.parametrize("what", SAMPLES)
+def test_what_an_older_release_does_not_read_is_put_so_that_it_does(what: str) -> None:
+    row, text = ROWS[what], SAMPLES[what]
+    reader = older_reader(row)
+    assert reads(NEWEST, text) == ""
+    assert reads(reader, text) != ""
+    if row.is_refused:
+        with pytest.raises(CompatibilityError, match=f"no form that LLVM {reader} reads"):
+            downgrade(text, reader=reader)
+        return
+    assert reads(reader, downgrade(text, reader=reader)) == ""
+    # The older form is that of all releases in between, too.
+    assert reads(NEWEST, downgrade(text, reader=reader)) == ""
+
+
+@pytest.mark.parametrize("what", SILENT)
+def test_what_an_older_release_misreads_in_silence_is_put_in_its_own_words(what: str) -> None:
+    text, expected = SILENT[what]
+    older = downgrade(text, reader=older_reader(ROWS[what]))
+    assert expected in older
+    assert expected not in text
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_would_be_wrong_without_a_word_is_refused(what: str) -> None:
+    with pytest.raises(CompatibilityError, match="has no form"):
+        downgrade(WRONG[what], reader=older_reader(ROWS[what]))
+
+
+@pytest.mark.parametrize("what", [*SAMPLES, *SILENT, *WRONG])
+def test_text_for_its_own_release_is_not_changed(what: str) -> None:
+    text = SAMPLES.get(what) or WRONG.get(what) or SILENT[what][0]
+    assert downgrade(text, reader=NEWEST) == text
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_what_was_downgraded_is_not_changed_again(reader: int) -> None:
+    for what, text in SAMPLES.items():
+        is_refused = what == "dbg_assign" and reader < ROWS["assign-id"].since
+        if not is_refused and reader < ROWS[what].since and not ROWS[what].is_refused:
+            older = downgrade(text, reader=reader)
+            assert downgrade(older, reader=reader) == older
+
+
+def test_strings_comments_and_quoted_names_are_left_alone() -> None:
+    text = (
+        '@"range(i32 0, 5)" = constant [20 x i8] c"or disjoint captures"\n'
+        "; captures(none) nneg splat (i32 1)\n"
+        '@g = global i32 0, section "nuw inrange(1, 2)" ; or disjoint\n'
+        '!0 = !{!"splat (i32 1) memory(errnomem: read)"}\n'
+        'define void @"or disjoint"() "target"="nneg" {\nwritable:\n  ret void\n}\n'
+    )
+    assert downgrade(text, reader=15) == text
+
+
+def test_an_error_names_construct_function_and_the_way_out() -> None:
+    text = SAMPLES["atomics-of-22"].replace("@f(", '@"a b"(')
+    with pytest.raises(CompatibilityError) as caught:
+        downgrade(text, reader=19, location="k.mlir")
+    assert "'atomicrmw fmaximum' in @\"a b\" has no form" in caught.value.message
+    assert "--device-code=object" in caught.value.hint
+    assert caught.value.location == "k.mlir"
+
+
+@pytest.mark.parametrize(
+    ("given", "older"),
+    [
+        ("write, argmem: none, inaccessiblemem: none, errnomem: none", "write, argmem: none, inaccessiblemem: none"),
+        ("none, errnomem: write", "write, argmem: none, inaccessiblemem: none"),
+        ("target_mem0: read", "read, argmem: none"),
+        ("argmem: readwrite, errnomem: none", "argmem: readwrite"),
+    ],
+)  # fmt: skip
+def test_no_function_promises_more_than_before(given: str, older: str) -> None:
+    text = f"declare void @f() memory({given})\n"
+    assert downgrade(text, reader=19) == f"declare void @f() memory({older})\n"
+
+
+def test_the_range_of_a_result_stays_known_to_the_optimiser() -> None:
+    older = downgrade(SAMPLES["range"], reader=16)
+    assert "%x = call i32 @g(), !range !0\n" in older
+    assert "!0 = !{i32 0, i32 5}\n" in older
+
+
+@given(st.text(alphabet=st.characters(codec="utf-8"), max_size=200))
+def test_tokens_lose_nothing(text: str) -> None:
+    assert spell(tokenize(text)) == text
+
+
+PTX = (
+    ".version 7.8\n.target sm_80\n.address_size 64\n"
+    ".visible .entry k()\n.maxntid 8, 4, 1\n{\n\tret;\n}\n"
+)
+
+
+def test_ptx_with_the_same_kernels_passes() -> None:
+    check_same_kernels(bounded('"nvvm.maxntid"="8,4"'), memory_view(PTX.encode(), location="k.s"))
+
+
+@pytest.mark.parametrize(
+    ("ptx", "lost"),
+    [
+        (PTX.replace(".entry", ".func"), "the kernel of 'k'"),
+        (PTX.replace(".maxntid 8, 4, 1\n", ""), "the largest block of 'k'"),
+        (PTX.replace("entry k()", "entry k(.param .u32 a)"), "a parameter of 'k'"),
+        (f"{PTX}.extern .func llvm.nvvm.new()\n;\n", "llvm.nvvm.new is unknown"),
+    ],
+)
+def test_ptx_that_lost_something_is_refused(ptx: str, lost: str) -> None:
+    with pytest.raises(CompatibilityError, match=lost):
+        check_same_kernels(
+            bounded('"nvvm.maxntid"="8,4"'), memory_view(ptx.encode(), location="k.s")
+        )

@@ -1,0 +1,56 @@
+"""Targets that a program attaches to a module."""
+
+from __future__ import annotations
+
+import pytest
+
+from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.translate.target_attribute import (
+    TargetAttribute,
+    are_variants,
+    attribute_for,
+    chips_in_source,
+    read_targets,
+    served_targets,
+)
+
+SM_80, SM_90 = (Target(Kind.CUDA, "nvptx64-nvidia-cuda", arch) for arch in ("sm_80", "sm_90"))
+HOST = Target(Kind.OPENMP, "x86_64-pc-linux-gnu", "host")
+ON_80, ON_90 = (TargetAttribute(Kind.CUDA, target.arch) for target in (SM_80, SM_90))
+
+
+def test_every_field_is_read() -> None:
+    text = (
+        '<{sym_name = "k", targets = [#nvvm.target<O = 3, chip = "sm_90a", features = "+ptx80", '
+        'flags = {fast, ftz}, link = ["a.bc", "b>.bc"]>, #rocdl.target<chip = "gfx90a">, #nvvm.target]}>'
+    )
+
+    assert read_targets(text, "") == (
+        TargetAttribute(Kind.CUDA, "sm_90a", "+ptx80", 3, ("a.bc", "b>.bc"), ("fast", "ftz")),
+        TargetAttribute(Kind.HIP, "gfx90a"),
+        TargetAttribute(Kind.CUDA),
+    )
+
+
+def test_a_flag_that_would_not_be_heeded_is_refused() -> None:
+    with pytest.raises(SourceError, match="flag unsafe"):
+        read_targets('targets = [#nvvm.target<flags = {unsafe = "x"}>]', "a.mlir:1:1")
+
+
+def test_what_is_attached_decides_for_its_own_kind() -> None:
+    assert served_targets([ON_90], [SM_80, SM_90, HOST]) == (SM_90, HOST)
+    assert served_targets([TargetAttribute(Kind.CUDA)], [SM_80]) == (SM_80,)
+    assert attribute_for([TargetAttribute(Kind.CUDA), ON_90], SM_90) == ON_90
+
+
+def test_modules_for_other_chips_are_variants() -> None:
+    assert are_variants([[ON_80], [ON_90]])
+    assert not are_variants([[ON_80], [ON_80, ON_90]])
+    assert not are_variants([[TargetAttribute(Kind.CUDA)], [ON_90]])
+
+
+def test_chips_are_found_in_a_text_but_not_in_its_comments() -> None:
+    text = b'// #nvvm.target<chip = "sm_70">\n[#nvvm.target<features = "+ptx80", chip = "sm_90">, #rocdl.target<chip = "gfx90a">]'
+
+    assert chips_in_source(text) == ("sm_90", "gfx90a")

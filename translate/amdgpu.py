@@ -1,0 +1,125 @@
+"""Device modules for AMD GPUs: from the IR that mlir-translate writes to relocatable device code."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mlir_offload.toolchain.amdgpu import amdgpu_layout, load_code_objects
+from mlir_offload.toolchain.process import Command
+from mlir_offload.toolchain.target import AMDGPU_TRIPLE
+from mlir_offload.translate.device_ir import (
+    LINK_LIBRARY,
+    internalized,
+    with_dynamic_shared,
+    with_flushing_functions,
+    with_target,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+    from mlir_offload.toolchain.llvm import LlvmToolchain
+
+_LIBRARY_CALL = re.compile(r"@__(?:ocml|ockl|oclc)_\w")
+# convert-gpu-to-rocdl lets blocks have 256 threads where the kernel does not say how many.
+_DEFAULT_BLOCK = re.compile(r'"amdgpu-flat-work-group-size"="1,256"')
+_LARGEST_BLOCK = '"amdgpu-flat-work-group-size"="1,1024"'
+_STACK = "addrspace(5)"
+_ALLOCA = re.compile(
+    r"^(?P<indent> +)%(?P<name>\"[^\"]*\"|[-\w$.]+) = alloca (?P<what>(?:(?!addrspace\(5\))[^\n!])*)"
+    r"(?P<metadata>, ![^\n]*)?$",
+    re.MULTILINE,
+)
+_FLAGS = re.compile(r"^!llvm\.module\.flags = !\{(?P<flags>[^}\n]*)\}$", re.MULTILINE)
+_NODE = re.compile(r"^!(\d+) = ", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class AmdgpuCodegen:
+    """How the code of one target is generated: the target ID (`gfx90a:xnack-`), level, debug.
+
+    Of the libraries what is called is linked in, and made internal; `arguments` are those of clang.
+    """
+
+    arch: str
+    opt_level: int
+    debug: bool = False
+    libraries: tuple[Path, ...] = ()
+    arguments: tuple[str, ...] = ()
+
+
+def amdgpu_device_ir(
+    ll_text: str,
+    *,
+    kernels: Collection[str],
+    llvm_major: int,
+    code_object: int,
+    keeps_functions: bool = False,
+    flushes_subnormals: bool = False,
+) -> str:
+    """Return a device module that the AMDGPU back end of an LLVM release compiles as intended.
+
+    It gets triple, data layout and the version of its code object; what is on the stack lies where
+    the GPU has its stack; blocks may have as many threads as any GPU takes; kernels are marked by
+    their calling convention, and all else becomes internal, unless the module `keeps_functions` for
+    files that call them.
+    """
+    if flushes_subnormals:
+        ll_text = with_flushing_functions(ll_text)
+    text = with_target(ll_text, AMDGPU_TRIPLE, amdgpu_layout(llvm_major))
+    text = with_dynamic_shared(text)
+    text = _DEFAULT_BLOCK.sub(_LARGEST_BLOCK, text)
+    text = _ALLOCA.sub(_on_the_stack, text)
+    text = internalized(text, kernels, convention="amdgpu_kernel", keeps_functions=keeps_functions)
+    return _with_module_flag(text, load_code_objects(llvm_major).flag, 100 * code_object)
+
+
+def needs_device_libraries(ll_text: str) -> bool:
+    """Return whether the module calls ROCm's device libraries."""
+    return _LIBRARY_CALL.search(ll_text) is not None
+
+
+def amdgpu_image_command(
+    llvm: LlvmToolchain,
+    source: Path,
+    output: Path,
+    codegen: AmdgpuCodegen,
+) -> Command:
+    """Return the command that compiles a device module: to bitcode, or to a relocatable object.
+
+    The ending of the output says which.
+    """
+    linked = tuple(
+        word
+        for library in codegen.libraries
+        for word in ("-Xclang", LINK_LIBRARY, "-Xclang", str(library))
+    )
+    head = (str(llvm.tool("clang")), f"--target={AMDGPU_TRIPLE}", "-x", "ir", "-c")
+    form = ("-emit-llvm",) if output.suffix == ".bc" else ()
+    debug = ("-g",) if codegen.debug else ()
+    flags = (f"-mcpu={codegen.arch}", f"-O{codegen.opt_level}", "-nogpulib", "-Wno-override-module")
+    arguments = (*debug, *linked, *codegen.arguments)
+    return Command((*head, *form, *flags, *arguments, str(source), "-o", str(output)))
+
+
+def _on_the_stack(match: re.Match[str]) -> str:
+    indent, name, what = match.group("indent", "name", "what")
+    metadata = match.group("metadata") or ""
+    raw = f'%"mo.stack.{name.strip(chr(34))}"'
+    return (
+        f"{indent}{raw} = alloca {what.rstrip()}, {_STACK}{metadata}\n"
+        f"{indent}%{name} = addrspacecast ptr {_STACK} {raw} to ptr"
+    )
+
+
+def _with_module_flag(text: str, name: str, value: int) -> str:
+    number = max((int(match) for match in _NODE.findall(text)), default=-1) + 1
+    node = f'!{number} = !{{i32 1, !"{name}", i32 {value}}}\n'
+    flags = _FLAGS.search(text)
+    if flags is None:
+        return f"{text}\n!llvm.module.flags = !{{!{number}}}\n{node}"
+    listed = f"!llvm.module.flags = !{{{flags.group('flags')}, !{number}}}"
+    return f"{text[: flags.start()]}{listed}{text[flags.end() :]}\n{node}"

@@ -1,0 +1,51 @@
+"""The forms of a device module before its passes: what has to be rewritten depends on the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mlir_offload.toolchain.amdgpu import wavefront_size
+from mlir_offload.toolchain.target import Kind, Target
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceForm:
+    """The dialect that a device module is lowered to, and the threads of a subgroup."""
+
+    dialect: str
+    subgroup_size: int
+
+    @property
+    def name(self) -> str:
+        """Return the form as a word: `nvvm32`, `rocdl64`."""
+        return f"{self.dialect}{self.subgroup_size}"
+
+    @property
+    def is_amdgpu(self) -> bool:
+        """Return whether it is for AMD GPUs."""
+        return self.dialect == _ROCDL
+
+
+_ROCDL = "rocdl"
+NVVM_FORM = DeviceForm("nvvm", 32)
+_FORMS = {form.name: form for form in (NVVM_FORM, DeviceForm(_ROCDL, 32), DeviceForm(_ROCDL, 64))}
+FORM_NAMES = tuple(_FORMS)
+
+
+def form_of(target: Target) -> DeviceForm:
+    """Return the form for a target; code for the CPU is made from that for NVIDIA GPUs."""
+    if target.kind is Kind.HIP:
+        return DeviceForm(_ROCDL, wavefront_size(target.arch))
+    return NVVM_FORM
+
+
+def forms_of(targets: Iterable[Target]) -> tuple[DeviceForm, ...]:
+    """Return the forms for some targets, each once, in the order of their names."""
+    found = {form_of(target).name for target in targets}
+    return tuple(_FORMS[name] for name in sorted(found))
+
+
+def parse_form(name: str) -> DeviceForm:
+    """Return the form of one of FORM_NAMES."""
+    return _FORMS[name]

@@ -1,0 +1,78 @@
+"""What the LLVM IR of a device module for any GPU needs before its back end compiles it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+LINK_LIBRARY = "-mlink-builtin-bitcode"
+"""The option of `clang -cc1` that links what is called of a library, and makes it internal."""
+
+_TARGET_LINE = re.compile(r"^target (?:datalayout|triple) = .*\n", re.MULTILINE)
+_SOURCE_LINE = re.compile(r"^source_filename = .*\n", re.MULTILINE)
+_LINKAGE = (
+    "(?:private|internal|external|linkonce_odr|linkonce|weak_odr|weak|common|available_externally)"
+)
+_VISIBILITY = "(?:default|hidden|protected)"
+_PREFIX = rf"(?:{_LINKAGE} +)?(?:dso_local +|dso_preemptable +)?(?:{_VISIBILITY} +)?"
+_DEFINE = re.compile(
+    rf"^define {_PREFIX}(?P<rest>[^@\n]*)@(?P<name>\"[^\"]*\"|[-\w$.]+)", re.MULTILINE
+)
+# A declared variable says `external` (or `extern_weak`) and is left alone.
+_VARIABLE = re.compile(
+    rf"^(?P<name>@(?!llvm\.)(?:\"[^\"]*\"|[-\w$.]+)) = (?!extern(?:al|_weak)\b){_PREFIX}"
+    r"(?P<rest>(?:[a-z_]+(?:\([^)\n]*\))? +)*(?:global|constant) )",
+    re.MULTILINE,
+)
+_DEFINE_END = re.compile(r"^(define [^\n]*?\)[^\n)]*?)((?: ![\w.]+ ![\d]+)* \{)$", re.MULTILINE)
+_FLUSHING = '"denormal-fp-math-f32"="preserve-sign,preserve-sign"'
+_LOCAL = re.compile(r"define +(?:private|internal)\b")
+_DYNAMIC_SHARED = re.compile(
+    r"^(?P<head>@[-\w$.]+ = )internal (?P<body>addrspace\(3\) global \[0 x i8\]) undef",
+    re.MULTILINE,
+)
+
+
+def with_target(text: str, triple: str, layout: str) -> str:
+    """Return the module with this triple and data layout."""
+    target = f'target datalayout = "{layout}"\ntarget triple = "{triple}"\n'
+    text = _TARGET_LINE.sub("", text)
+    source = _SOURCE_LINE.search(text)
+    position = source.end() if source else 0
+    return text[:position] + target + text[position:]
+
+
+def with_dynamic_shared(text: str) -> str:
+    """Return the module with dynamic shared memory of the size that the launch says."""
+    return _DYNAMIC_SHARED.sub(r"\g<head>external \g<body>", text)
+
+
+def with_flushing_functions(text: str) -> str:
+    """Return the module with functions that take subnormal 32-bit numbers for zero."""
+    return _DEFINE_END.sub(rf"\1 {_FLUSHING}\2", text)
+
+
+def internalized(
+    text: str, kernels: Collection[str], *, convention: str, keeps_functions: bool = False
+) -> str:
+    """Return the module with nothing but kernels visible, marked by their calling convention.
+
+    Equal names in two modules never meet then. With `keeps_functions` what is external stays so,
+    for files that call it.
+    """
+    text = _VARIABLE.sub(r"\g<name> = internal \g<rest>", text)
+    wanted = frozenset(kernels)
+
+    def relinked(match: re.Match[str]) -> str:
+        name, rest = match.group("name"), match.group("rest")
+        if name.strip('"') not in wanted:
+            if keeps_functions and not _LOCAL.match(match[0]):
+                return match[0]
+            return f"define internal {rest}@{name}"
+        marked = rest if convention in rest.split() else f"{convention} {rest}"
+        return f"define {marked}@{name}"
+
+    return _DEFINE.sub(relinked, text)

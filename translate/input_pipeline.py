@@ -1,0 +1,160 @@
+"""How a program comes to GPU functions and launches: a named pipeline, or the user's own passes."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mlir_offload.toolchain.errors import CompatibilityError, UsageError
+from mlir_offload.toolchain.tables import load_table
+from mlir_offload.translate.mlir_text import split_list
+
+DEFAULT_PIPELINE = "gpu"
+TENSOR_PIPELINE = "linalg"
+_ON_MODULE = re.compile(r"(?:builtin\.)?module\((?P<passes>.*)\)", re.DOTALL)
+_PASS = re.compile(r"[A-Za-z][\w.:-]*(?:[({].*[)}])?", re.DOTALL)
+_BRACKETS = {")": "(", "}": "{"}
+_COMMENT = re.compile(rb"//[^\n]*")
+_GPU_CODE = re.compile(rb"\bgpu\.(?:launch|module|binary|container_module)")
+_TENSOR = re.compile(rb"\btensor<")
+_PARALLEL = re.compile(rb"\b(?:scf\.parallel|affine\.parallel|linalg\.\w+)")
+
+
+@dataclass(frozen=True, slots=True)
+class InputPipeline:
+    """The passes before a program is split: the user's own, then those of a name.
+
+    `plugins` are shared libraries with passes and dialects; `files` is all that was read for it.
+    """
+
+    base: str = DEFAULT_PIPELINE
+    passes: tuple[str, ...] = ()
+    plugins: tuple[Path, ...] = ()
+    files: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPipeline:
+    """A row of the table: see there."""
+
+    name: str
+    help: str
+    passes: tuple[str, ...] = ()
+    tensors: tuple[str, ...] = ()
+    is_final: bool = field(default=False, kw_only=True)
+
+
+@functools.cache
+def pipeline_names() -> tuple[str, ...]:
+    """Return the names that `--pipeline=` takes, in the order of the table."""
+    return tuple(dict.fromkeys(row["name"] for row in _rows()))
+
+
+@functools.cache
+def load_pipeline(name: str, llvm_major: int) -> NamedPipeline:
+    """Return a pipeline of a release. Raises CompatibilityError for a release older than its rows."""
+    rows = [row for row in _rows() if row["name"] == name and int(row["since"]) <= llvm_major]
+    if not rows:
+        msg = f"--pipeline={name}: LLVM {llvm_major} has not the passes for it"
+        raise CompatibilityError(msg, hint="choose a later release with --llvm=MAJOR")
+    row = max(rows, key=lambda row: int(row["since"]))
+    return NamedPipeline(
+        name,
+        str(row["help"]),
+        tuple(row["passes"]),
+        tuple(row.get("tensors", ())),
+        is_final=bool(row.get("is_final", False)),
+    )
+
+
+def parse_pipeline(text: str) -> InputPipeline:
+    """Return what a name, or a list of passes as mlir-opt takes it, asks for.
+
+    A name at the end of a list says what follows the passes; without one it is `gpu`. Raises
+    UsageError for what is no list of passes.
+    """
+    whole = _ON_MODULE.fullmatch(text.strip())
+    passes = split_list(whole["passes"] if whole else text)
+    base = passes.pop() if passes and passes[-1] in pipeline_names() else DEFAULT_PIPELINE
+    check_passes(passes, f"--pipeline={text}")
+    if not text.strip():
+        msg = "--pipeline= names no pass"
+        raise UsageError(msg, hint=f"use {', '.join(pipeline_names())}, a .yaml file or passes")
+    return InputPipeline(base, tuple(passes))
+
+
+def check_passes(passes: Iterable[str], what: str) -> None:
+    """Raise UsageError for a text that is no pass, as far as that can be told without mlir-opt."""
+    for name in passes:
+        if name in pipeline_names():
+            msg = f"{what}: '{name}' is not the last of the list"
+            raise UsageError(msg, hint="passes come first, then the name of what follows them")
+        if not _PASS.fullmatch(name) or not _is_balanced(name):
+            msg = f"{what}: '{name}' is no pass"
+            hint = "write passes as for mlir-opt: canonicalize,func.func(affine-loop-tile{tile-size=8})"
+            raise UsageError(msg, hint=hint)
+
+
+def _is_balanced(text: str) -> bool:
+    still_open: list[str] = []
+    for character in text:
+        if character in _BRACKETS.values():
+            still_open.append(character)
+        elif character in _BRACKETS and (
+            not still_open or still_open.pop() != _BRACKETS[character]
+        ):
+            return False
+    return not still_open
+
+
+def render_pipeline(
+    pipeline: InputPipeline, named: NamedPipeline, common: Sequence[str], *, has_tensors: bool
+) -> str:
+    """Return the text for `--pass-pipeline=` that runs all of it and `common` where that follows."""
+    passes = [*pipeline.passes]
+    passes += _expanded(named.passes, tuple(common), named.tensors if has_tensors else ())
+    if not named.is_final:
+        passes += common
+    return f"builtin.module({','.join(passes)})"
+
+
+def _expanded(
+    passes: Iterable[str], common: tuple[str, ...], tensors: tuple[str, ...]
+) -> Iterator[str]:
+    for step in passes:
+        yield from {"$common": common, "$tensors": tensors}.get(step, (step,))
+
+
+def has_tensors(content: bytes) -> bool:
+    """Return whether a program works on tensors; bytecode does not say."""
+    return _TENSOR.search(_COMMENT.sub(b"", content)) is not None
+
+
+def detect_pipeline(content: bytes) -> str:
+    """Return the name of the pipeline for a program of which nothing else is known.
+
+    A program on tensors has no way to code without one; where it has GPU code of its own the user
+    has to say what becomes of the rest, so that nothing moves to the device unasked.
+    """
+    code = _COMMENT.sub(b"", content)
+    is_high = _TENSOR.search(code) is not None and _GPU_CODE.search(code) is None
+    return TENSOR_PIPELINE if is_high else DEFAULT_PIPELINE
+
+
+def offloadable(content: bytes) -> str:
+    """Return the first operation that `linalg` would make a kernel of, in a program without GPU code."""
+    code = _COMMENT.sub(b"", content)
+    found = _PARALLEL.search(code)
+    return found[0].decode() if found and not _GPU_CODE.search(code) else ""
+
+
+@functools.cache
+def _rows() -> Sequence[dict[str, Any]]:
+    rows: Sequence[dict[str, Any]] = load_table("mlir_offload.translate", "input_pipelines")[
+        "pipelines"
+    ]
+    return rows

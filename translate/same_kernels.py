@@ -1,0 +1,53 @@
+"""Compare the kernels of LLVM IR text with those of the PTX that another release makes of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from math import prod
+from typing import TYPE_CHECKING
+
+from mlir_offload.offload.host_module import kernel_signatures
+from mlir_offload.offload.ptx_image import read_ptx
+from mlir_offload.toolchain.errors import CompatibilityError
+from mlir_offload.translate.downgrade_kernel import read_bounds
+
+if TYPE_CHECKING:
+    from mlir_offload.offload.kernel import DeviceKernel
+    from mlir_offload.toolchain.byte_view import ByteView
+
+_INTRINSIC = re.compile(r"llvm\.")
+
+
+def check_same_kernels(text: str, ptx: ByteView) -> None:
+    """Raise CompatibilityError where PTX lacks a kernel, a parameter, a bound, or calls an intrinsic."""
+    made = read_ptx(ptx)
+    unknown = sorted(name for name in made.undefined if _INTRINSIC.match(name))
+    if unknown:
+        msg = f"{unknown[0]} is unknown to the release that links: it would be called as a function"
+        raise CompatibilityError(msg)
+    bounds = read_bounds(text)
+    for name, parameters in kernel_signatures(text).items():
+        kernel = made.kernel(name)
+        lost = "the kernel"
+        if kernel is not None:
+            lost = _lost(kernel, len(parameters), bounds.get(name, {}))
+        if lost:
+            msg = f"{lost} of '{name}' is lost in the release that links"
+            raise CompatibilityError(msg)
+
+
+def _lost(kernel: DeviceKernel, parameters: int, bounds: Mapping[str, list[int]]) -> str:
+    """Return what the release did not take over from a kernel; empty where it took all."""
+    if kernel.parameters is not None and len(kernel.parameters) != parameters:
+        return "a parameter"
+    if "maxntid" in bounds and kernel.max_threads != prod(bounds["maxntid"]):
+        return "the largest block"
+    required = kernel.required_threads
+    if "reqntid" in bounds and (required is None or prod(required) != prod(bounds["reqntid"])):
+        return "the required block"
+    if "minctasm" in bounds and [kernel.min_blocks] != bounds["minctasm"]:
+        return "the number of blocks"
+    if "maxnreg" in bounds and [kernel.max_registers] != bounds["maxnreg"]:
+        return "the number of registers"
+    return ""
