@@ -21,7 +21,7 @@ from mlir_offload.toolchain.byte_view import ByteView
 from mlir_offload.toolchain.ptx import load_nvptx_table, supported_archs
 from mlir_offload.toolchain.skew import Consumer, Skew
 from mlir_offload.toolchain.target import sm_number
-from mlir_offload.toolchain.text_skew import check_text
+from mlir_offload.toolchain.text_skew import check_text, text_target_cpus
 
 _BINARY = "offload binary"
 _NVIDIA, _AMD = "nvptx", "amdgcn"
@@ -45,8 +45,9 @@ def check_image(
     elif form is FileForm.LLVM_IR:
         if is_packaged:
             yield Skew("BC007", {})
-        yield from check_text(content.whole().decode(errors="replace"), consumer)
-        yield from _archs([image.arch], image.triple, consumer)
+        text = content.whole().decode(errors="replace")
+        yield from check_text(text, consumer)
+        yield from _archs([image.arch, *text_target_cpus(text)], image.triple, consumer)
     elif form is FileForm.PTX:
         yield from check_ptx(content, consumer)
     elif form is FileForm.DEVICE_ELF:

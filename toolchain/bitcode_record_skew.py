@@ -27,20 +27,31 @@ _OPERATIONS |= {13: "fmax", 14: "fmin", 15: "uinc_wrap", 16: "udec_wrap"}
 # A value that comes later is named by a negative number, in 32 bits, and its type.
 _FIRST_FORWARD = 1 << 31
 _DEEPEST = 8
+# Orderings of other accesses: acquire and above; below are unordered and monotonic.
+_ACQUIRE = 3
 
 
 class FunctionCode(IntEnum):
     """Records in the body of a function that have changed with the releases."""
 
     CAST = 3
+    FENCE = 36
+    LOAD_ATOMIC = 41
+    STORE_ATOMIC = 45
     COMPARE = 28
     GET_ELEMENT_POINTER = 43
     ATOMIC = 59
 
 
+_ORDERING = (FunctionCode.FENCE, FunctionCode.LOAD_ATOMIC, FunctionCode.STORE_ATOMIC)
+ORDERED_ACCESS = "a fence, or an atomic access that orders others"
+
+
 def check_records(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
     """Return what the consumer's reader does not know, each once, with a function where it is."""
-    walk = _RecordWalk(module.content.stream, consumer, load_limits())
+    limits = load_limits()
+    fence_since = limits.back_end_since(module.triple, "fence")
+    walk = _RecordWalk(module.content.stream, consumer, limits, fence_since)
     for block in module.content.constants:
         walk.enter(block, "")
     for block in module.content.metadata:
@@ -58,6 +69,7 @@ class _RecordWalk:
     stream: BitStream
     consumer: Consumer
     limits: LimitsTable
+    fence_since: int = 0
     found: dict[tuple[str, str], Skew] = field(default_factory=dict)
 
     def enter(self, block: Block, function: str, depth: int = 0) -> None:
@@ -108,12 +120,20 @@ class _RecordWalk:
             self._comparison(record, function)
         elif record.code == FunctionCode.ATOMIC:
             self._atomic(record, function)
+        elif record.code in _ORDERING:
+            self._ordered(record, function)
         elif record.code > self._newest("function_codes"):
             needed = self.limits.newest["function_codes"].first_release(record.code)
             is_debug = record.code in _DEBUG_RECORDS
             construct = "#dbg_value" if is_debug else f"record {record.code}"
             values: dict[str, object] = {"needed": needed or "of a later release"}
             self._add("BC017" if is_debug else "BC021", construct, function, values)
+
+    def _ordered(self, record: Record, function: str) -> None:
+        # Behind the ordering stands the scope alone.
+        orders = record.count > 1 and record.operand(record.count - 2, "ordering") >= _ACQUIRE
+        if orders and self.consumer.llvm < self.fence_since:
+            self._add("BC025", ORDERED_ACCESS, function, {"needed": self.fence_since})
 
     def _address(self, record: Record, function: str) -> None:
         flags = record.operand(0, "flags")

@@ -11,18 +11,21 @@ from mlir_offload.toolchain.bitcode_constant import ConstantTable
 from mlir_offload.toolchain.bitcode_global import BitcodeFunction
 from mlir_offload.toolchain.bitcode_metadata import MetadataTable
 from mlir_offload.toolchain.bitcode_record_skew import check_records
+from mlir_offload.toolchain.data_layout import TypeSizes, parse_data_layout
 from mlir_offload.toolchain.identity import parse_signature
 from mlir_offload.toolchain.memory_effect import lost_effects
 from mlir_offload.toolchain.skew import Consumer, Skew
 from mlir_offload.toolchain.skew_limits import code_object_of, load_limits
-from mlir_offload.toolchain.skew_symbol import check_intrinsic
+from mlir_offload.toolchain.skew_symbol import check_intrinsic, check_openmp
 
 _MEMORY = 86
 _WIDE_BITS = 128
 _WIDE_LAYOUT = "i128:128"
 _X86 = ("x86_64", "i386", "i686")
+_STRUCTS = (TypeCode.STRUCT_ANONYMOUS, TypeCode.STRUCT_NAMED)
 _AMD = "amdgcn"
 _NVIDIA = "nvptx"
+_PTX_KERNEL = 71
 _ANNOTATIONS = "nvvm.annotations"
 _CODE_OBJECT_FLAGS = ("amdhsa_code_object_version", "amdgpu_code_object_version")
 _OPENMP = "__kmpc_"
@@ -39,6 +42,7 @@ def check_module(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
     yield from _code_object(module, consumer)
     yield from _conflicting_bounds(module)
     yield from _openmp(module, consumer)
+    yield from _narrow_integers(module, consumer)
     writer = parse_signature(module.producer)
     is_release = writer.major is not None and not (writer.vendor or writer.is_development)
     if is_release and (writer.major or 0) <= consumer.llvm:
@@ -129,6 +133,10 @@ def _launch_bounds(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
         ]
         if given and annotated is None:
             annotated = _annotations(module)
+        # To a function that is no kernel the bounds mean nothing in any release.
+        is_kernel = function.calling_convention == _PTX_KERNEL
+        if not is_kernel and "kernel" not in (annotated or {}).get(function.name, ()):
+            continue
         lost = [
             name
             for name in given
@@ -165,23 +173,19 @@ def _intrinsics(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
     for function in module.functions:
         if function.is_declaration and function.is_intrinsic:
             parameters = len(module.parameter_types(function))
-            skew = check_intrinsic(function.name, parameters, consumer)
+            skew = check_intrinsic(function.name, parameters, consumer, module.triple)
             if skew is not None:
                 yield skew
 
 
 def _openmp(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
     """Report calls of OpenMP's device runtime that are not those of the consumer's own."""
-    table = load_limits()
     for function in module.functions:
-        if not function.is_declaration or not function.name.startswith(_OPENMP):
-            continue
-        steps = table.openmp_parameters.get(function.name)
-        expected = steps.at(consumer.llvm) if steps else 0
-        found = len(module.parameter_types(function))
-        since = table.openmp_first.get(function.name, 0)
-        if since > consumer.llvm or (expected and expected != found):
-            yield Skew("OF005", {"name": function.name, "consumer": consumer.llvm}, function.name)
+        if function.is_declaration and function.name.startswith(_OPENMP):
+            parameters = len(module.parameter_types(function))
+            skew = check_openmp(function.name, parameters, consumer)
+            if skew is not None:
+                yield skew
 
 
 def _wide_integers(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
@@ -195,6 +199,26 @@ def _wide_integers(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
         )
     ):
         yield Skew("BC018", {"consumer": consumer.llvm, "since": since})
+
+
+def _narrow_integers(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
+    """Report structures that grow when a newer release puts its layout in the place of the module's."""
+    since = load_limits().wide_integer_since
+    layout, table = module.data_layout, module.types
+    if consumer.llvm < since or not layout or _WIDE_LAYOUT in layout:
+        return
+    has_wide = any(one.code == TypeCode.INTEGER and one.number == _WIDE_BITS for one in table.types)
+    if not module.triple.startswith(_X86) or not has_wide:
+        return
+    was = TypeSizes(table, parse_data_layout(layout))
+    becomes = TypeSizes(table, parse_data_layout(f"{layout}-{_WIDE_LAYOUT}"))
+    for number, one in enumerate(table.types):
+        if one.code in _STRUCTS:
+            before, after = was(number), becomes(number)
+            if before and after and before.size_bytes != after.size_bytes:
+                sizes = {"before": before.size_bytes, "after": after.size_bytes}
+                yield Skew("BC024", {"consumer": consumer.llvm, "since": since, **sizes})
+                return
 
 
 def _code_object(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:

@@ -71,8 +71,13 @@ class LimitsTable:
     launch_since: int
     launch_annotations: Mapping[str, str]
     wide_integer_since: int
+    back_ends: Mapping[str, Mapping[str, int]]
     openmp_parameters: Mapping[str, Steps]
     openmp_first: Mapping[str, int]
+
+    def back_end_since(self, triple: str, construct: str) -> int:
+        """Return the first release whose back end for a target takes a construct; 0 where all do."""
+        return self.back_ends.get(triple.partition("-")[0].rstrip("64"), {}).get(construct, 0)
 
     def memory_locations(self, release: int) -> tuple[str, ...]:
         """Return what the places of memory(...) stand for in a release; none before there was any."""
@@ -113,6 +118,10 @@ def parse_limits(table: Mapping[str, Any]) -> LimitsTable:
         launch_since=int(launch["since"]),
         launch_annotations={str(name): str(of) for name, of in launch["annotations"].items()},
         wide_integer_since=int(table["wide_integer_since"]),
+        back_ends={
+            str(target): {str(name): int(since) for name, since in rows.items()}
+            for target, rows in table["back_ends"].items()
+        },
         openmp_parameters={
             str(name): _counts(name, rows)
             for name, rows in table["openmp_runtime"]["parameters"].items()

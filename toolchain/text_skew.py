@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from mlir_offload.toolchain.bitcode_record_skew import ORDERED_ACCESS
 from mlir_offload.toolchain.skew import Consumer, Skew
 from mlir_offload.toolchain.skew_limits import code_object_of, load_limits
-from mlir_offload.toolchain.skew_symbol import check_intrinsic
+from mlir_offload.toolchain.skew_symbol import check_intrinsic, check_openmp
 from mlir_offload.toolchain.tables import load_table
 
 _WORD = r"(?<![\w@%$.\"!-])"
@@ -27,7 +28,17 @@ _ANNOTATED = re.compile(r'!"(\w+)"')
 _USED_GROUP = re.compile(r"#(\d+)")
 _CODE_OBJECT = re.compile(r'!"amd(?:hsa|gpu)_code_object_version", i32 (\d{1,6})\b')
 _WIDE_INTEGER = re.compile(r"(?<![\w.%@])i128\b(?!:)")
+_TARGET_CPU = re.compile(r'"target-cpu"="([^"\n]*)"')
+_KERNEL = re.compile(r"^define [^@\n]*\bptx_kernel\b")
+_ORDERED = re.compile(
+    r"^ +(?:%[^\n=]* = )?(?:fence|(?:load|store) atomic)\b[^\n]* (?:acquire|release|acq_rel|seq_cst)\b",
+    re.MULTILINE,
+)
 _X86 = ("x86_64", "i386", "i686")
+_STRUCT = re.compile(r"\{ ([^{}\n]*\bi128\b[^{}\n]*) \}")
+_SCALAR = re.compile(r"(?:\[(\d{1,9}) x )?(i\d{1,3}|float|double|ptr|half)\b")
+_WORD_BYTES = 8
+_FLOAT_BYTES = {"half": 2, "float": 4, "double": 8, "ptr": 8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +86,24 @@ def check_text(text: str, consumer: Consumer) -> Iterator[Skew]:
     groups = {match[1]: match[2] for match in _GROUP.finditer(text)}
     for match in _FUNCTION.finditer(text):
         name = match[2].strip('"')
-        if match[1] == "declare" and name.startswith("llvm."):
-            skew = check_intrinsic(name, _parameters(match[3]), consumer)
-            if skew is not None:
-                yield _at(skew, text, match.start())
+        if match[1] != "declare":
+            continue
+        parameters = _parameters(match[3])
+        if name.startswith("llvm."):
+            skew = check_intrinsic(name, parameters, consumer, triple)
+        else:
+            skew = check_openmp(name, parameters, consumer)
+        # What is declared and never called is not looked for.
+        if skew is not None and text.count(f"@{name}") > 1:
+            yield _at(skew, text, match.start())
     if triple.startswith("nvptx"):
         yield from _launch_bounds(text, groups, consumer)
+        yield from _ordered_accesses(text, triple, consumer)
     elif triple.startswith("amdgcn"):
         yield from _code_object(text, consumer)
     elif triple.startswith(_X86):
         yield from _wide_integers(text, consumer)
+        yield from _narrow_integers(text, consumer)
 
 
 def text_triple(text: str) -> str:
@@ -129,9 +148,12 @@ def _launch_bounds(text: str, groups: Mapping[str, str], consumer: Consumer) -> 
     for match in _FUNCTION.finditer(text):
         if match[1] != "define":
             continue
+        name = match[2].strip('"')
+        # To a function that is no kernel the bounds mean nothing in any release.
+        if not _KERNEL.search(match[0]) and "kernel" not in annotated.get(name, ()):
+            continue
         own = " ".join(groups.get(number, "") for number in _USED_GROUP.findall(match[3]))
         given = dict.fromkeys(_LAUNCH.findall(own + match[3]))
-        name = match[2].strip('"')
         if {"nvvm.maxntid", "nvvm.reqntid"} <= set(given):
             yield _at(Skew("NV009", {}, name), text, match.start())
         lost = [
@@ -144,6 +166,14 @@ def _launch_bounds(text: str, groups: Mapping[str, str], consumer: Consumer) -> 
             values = {"names": ", ".join(lost), "consumer": consumer.llvm}
             skew = Skew("BC015", values | {"needed": table.launch_since}, name)
             yield _at(skew, text, match.start())
+
+
+def _ordered_accesses(text: str, triple: str, consumer: Consumer) -> Iterator[Skew]:
+    since = load_limits().back_end_since(triple, "fence")
+    match = _ORDERED.search(text) if consumer.llvm < since else None
+    if match:
+        values = {"construct": ORDERED_ACCESS, "needed": since, "consumer": consumer.llvm}
+        yield _at(Skew("BC025", values), text, match.start())
 
 
 def _code_object(text: str, consumer: Consumer) -> Iterator[Skew]:
@@ -161,6 +191,43 @@ def _wide_integers(text: str, consumer: Consumer) -> Iterator[Skew]:
     if match and consumer.llvm < since and "i128:128" in _first(_LAYOUT, text):
         skew = Skew("BC018", {"consumer": consumer.llvm, "since": since})
         yield _at(skew, text, match.start())
+
+
+def text_target_cpus(text: str) -> tuple[str, ...]:
+    """Return what the functions of a module in text are compiled for."""
+    return tuple(dict.fromkeys(_TARGET_CPU.findall(text)))
+
+
+def _narrow_integers(text: str, consumer: Consumer) -> Iterator[Skew]:
+    """Report structures that grow when a newer release puts its layout in the place of the module's.
+
+    Those of numbers and pointers, and arrays of these, are looked at.
+    """
+    since, layout = load_limits().wide_integer_since, _first(_LAYOUT, text)
+    if consumer.llvm < since or not layout or "i128:128" in layout:
+        return
+    for match in _STRUCT.finditer(text):
+        before, after = (_struct_bytes(match[1], alignment) for alignment in (8, 16))
+        if before != after:
+            values = {"consumer": consumer.llvm, "since": since}
+            skew = Skew("BC024", values | {"before": before, "after": after})
+            yield _at(skew, text, match.start())
+            return
+
+
+def _struct_bytes(elements: str, wide_alignment: int) -> int:
+    """Return the size of a structure, 0 where it has an element that is not known here."""
+    offset, largest = 0, 1
+    for element in re.split(r", (?![^\[]*\])", elements):
+        found = _SCALAR.match(element)
+        if found is None:
+            return 0
+        name = found[2]
+        size = _FLOAT_BYTES.get(name) or max(1, -(-int(name[1:]) // 8))
+        alignment = wide_alignment if size > _WORD_BYTES else min(size, _WORD_BYTES)
+        offset = -(-offset // alignment) * alignment + size * int(found[1] or 1)
+        largest = max(largest, alignment)
+    return -(-offset // largest) * largest
 
 
 def _parameters(text: str) -> int:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.async_chain import AsyncRewriter
-from mlir_offload.translate.declared import check_declared_launches, read_declared
+from mlir_offload.translate.declared import (
+    DeclaredKernel,
+    check_declared_launches,
+    read_declared,
+)
 from mlir_offload.translate.device_form import NVVM_FORM, DeviceForm
 from mlir_offload.translate.fast_math import with_fast_math
 from mlir_offload.translate.fixup import expand_device_operations
@@ -90,18 +94,10 @@ def split_program(
     module = parse_module(text)
     locations = read_locations((*module.aliases, *module.tail))
     check_top_level(module.operations, locations)
-    device = {
-        symbol_name(operation): operation
-        for operation in module.operations
-        if operation.name == "gpu.module"
-    }
+    device = _device_modules(module)
     kernels = {name: kernel_names(operation) for name, operation in device.items()}
     named = named_modules(kernels, source_text)
-    declared = {
-        (item.module, item.name): item
-        for operation in device.values()
-        for item in read_declared(operation, locations)
-    }
+    declared = _declared_kernels(device.values(), locations)
 
     @cache
     def unit(name: str) -> str:
@@ -137,6 +133,24 @@ def split_program(
         uses_runtime=uses_runtime,
         interface=interface_of(module, source_text),
     )
+
+
+def _device_modules(module: ModuleText) -> dict[str, OperationText]:
+    return {
+        symbol_name(operation): operation
+        for operation in module.operations
+        if operation.name == "gpu.module"
+    }
+
+
+def _declared_kernels(
+    device: Iterable[OperationText], locations: Locations
+) -> dict[tuple[str, str], DeclaredKernel]:
+    return {
+        (item.module, item.name): item
+        for operation in device
+        for item in read_declared(operation, locations)
+    }
 
 
 @dataclass(frozen=True, slots=True)

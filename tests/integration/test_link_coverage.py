@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.hostile import spliced, survives, truncations
-from support.link_inputs import CUDA, REGISTRATION_HIP, LinkInputs
+from support.link_inputs import CUDA, LinkInputs
 
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.coverage import (
@@ -92,8 +92,7 @@ def test_the_driver_links_libraries_of_every_kind_and_whole_ones_too(
     main = made.c_object(
         "main", "void use_early(void); int main(void) { use_early(); return 0; }\n"
     )
-    hip = made.c_object("hip", REGISTRATION_HIP)
-    line = ["-Wl,--whole-archive,-lwhole,--no-whole-archive", "-L.", early, obj, main, hip]
+    line = ["-Wl,--whole-archive,-lwhole,--no-whole-archive", "-L.", early, obj, main]
     argv = [*mlir_offload, f"--llvm={major}", *map(str, line), "-o", "program"]
     subprocess.run(argv, cwd=tmp_path, check=True)
     assert held(tmp_path / "program") == kernels_of("early", "one", "two", "obj")

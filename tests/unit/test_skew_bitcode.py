@@ -235,6 +235,87 @@ def test_calls_of_another_releases_openmp_runtime_are_told() -> None:
     assert errors(skews(defined, 22)) == set()
 
 
+# What LLVM wrote for x86-64 before 18.
+NARROW = (
+    'target datalayout = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-f80:128-n8:16:32:64-S128"\n'
+    'target triple = "x86_64-pc-linux-gnu"\n'
+)
+
+
+@pytest.mark.llvm(16)
+@pytest.mark.parametrize(
+    ("element_types", "told"),
+    [
+        ("i8, i128", True),
+        ("i64, [2 x i128], ptr", True),
+        # As clang writes it out, and what is aligned already.
+        ("i8, [15 x i8], i128", False),
+        ("i64, i64, i128", False),
+        ("i8, i64", False),
+    ],
+)
+def test_a_structure_that_a_newer_layout_makes_larger_is_told(
+    element_types: str, *, told: bool
+) -> None:
+    text = f"{NARROW}@g = global {{ {element_types} }} zeroinitializer\n"
+    expected = {"BC024"} if told else set()
+    for release, rules in ((16, set()), (19, expected), (22, expected)):
+        assert errors(skews(text, release, writer=16)) == rules
+        assert errors(list(check_text(text, Consumer(release)))) == rules
+
+
+def test_text_that_calls_another_releases_openmp_runtime_is_told() -> None:
+    declared = NVPTX + "declare i32 @__kmpc_target_init(ptr, i8, i1, i1)\n"
+    called = declared + (
+        "define void @f() {\n"
+        " %x = call i32 @__kmpc_target_init(ptr null, i8 1, i1 true, i1 true)\n ret void\n}\n"
+    )
+    assert errors(list(check_text(called, Consumer(15)))) == set()
+    assert errors(list(check_text(called, Consumer(22)))) == {"OF005"}
+    assert errors(list(check_text(declared, Consumer(22)))) == set()
+
+
+def test_an_intrinsic_that_is_never_called_and_bounds_of_no_kernel_are_no_fault_of_text() -> None:
+    intrinsic = NVPTX + "declare void @llvm.nvvm.barrier.cta.sync.aligned.all(i32)\n"
+    assert errors(list(check_text(intrinsic, Consumer(19)))) == set()
+    bounded = NVPTX + 'define void @f() "nvvm.maxntid"="128" {\n ret void\n}\n'
+    assert errors(list(check_text(bounded, Consumer(19)))) == set()
+    assert errors(list(check_text(bounded.replace("void @f", "ptx_kernel void @f"), Consumer(19))))
+
+
+@pytest.mark.llvm(22)
+def test_bounds_of_a_function_that_is_no_kernel_are_no_fault_of_bitcode() -> None:
+    bounded = NVPTX + 'define void @f() "nvvm.maxntid"="128" {\n ret void\n}\n'
+    assert errors(skews(bounded, 19)) == set()
+
+
+@pytest.mark.llvm(22)
+@pytest.mark.parametrize(
+    ("text", "since"),
+    [
+        (NVPTX + "define void @f() {\n fence acquire\n ret void\n}\n", 20),
+        (NVPTX + "define void @f(ptr %p) {\n store atomic i32 0, ptr %p release, align 4\n ret void\n}\n", 20),
+        (NVPTX + "define i32 @f(ptr %p) {\n %x = load atomic i32, ptr %p acquire, align 4\n ret i32 %x\n}\n", 20),
+        (NVPTX + "define i32 @f(ptr %p) {\n %x = load atomic i32, ptr %p monotonic, align 4\n ret i32 %x\n}\n", 0),
+        (AMDGPU + "define void @f() {\n fence acquire\n ret void\n}\n", 0),
+        (
+            AMDGPU + "declare float @llvm.minimum.f32(float, float)\n"
+            "define float @f(float %x) {\n"
+            " %y = call float @llvm.minimum.f32(float %x, float %x)\n ret float %y\n}\n",
+            19,
+        ),
+    ],
+    ids=["fence", "store", "load", "relaxed", "amdgpu", "minimum"],
+)  # fmt: skip
+def test_what_an_older_back_end_stops_at_is_told(text: str, since: int) -> None:
+    for release in (16, 18, 19, 20, 22):
+        expected = {"BC025"} if release < since else set()
+        # LLVM 22 gives a declared intrinsic attributes that are too new as well.
+        assert errors(skews(text, release)) - {"BC010"} == expected
+        indented = text.replace("\n ", "\n  ")
+        assert errors(list(check_text(indented, Consumer(release)))) == expected
+
+
 def test_every_rule_of_a_module_has_a_case() -> None:
     told = {rule for case in CASES.values() for rule in case.rules}
     own = Path(__file__).read_text(encoding="utf-8")
