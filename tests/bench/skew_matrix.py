@@ -70,6 +70,9 @@ def main() -> None:
     parser.add_argument(
         "--show", action="store_true", help="print what is missed or flagged wrongly"
     )
+    parser.add_argument(
+        "--checker", action="store_true", help="keep what the table has of the tools"
+    )
     parser.add_argument("--only", default="", metavar="REGEX", help="only cases that match")
     parser.add_argument("--jobs", type=int, default=2, metavar="N")
     options = parser.parse_args()

@@ -12,6 +12,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -133,7 +134,7 @@ class Module:
 
     def form(self, name: str) -> Path:
         """Return the file in one of the forms of its case."""
-        return self.folder / f"{self.name}.{name}"
+        return self.folder / self.name / f"module.{name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,13 +228,17 @@ def _case(
 
 
 def make_module(case: Case, release: int, folder: Path) -> Module:
-    """Return a case as a release writes it: made once in a folder, also where several processes want it."""
+    """Return a case as a release writes it: made once in a folder, also where several threads want it."""
     module = Module(case, release, folder)
-    if not all(module.form(form).exists() for form in case.forms):
+    final = folder / module.name
+    if not final.exists():
         with tempfile.TemporaryDirectory(dir=folder) as own:
-            _write_forms(case, release, Path(own))
-            for form in case.forms:
-                (Path(own) / f"module.{form}").replace(module.form(form))
+            made = Path(own) / "made"
+            made.mkdir()
+            _write_forms(case, release, made)
+            # All at once or not at all: kernels of OpenMP are named by the inode of their source.
+            with suppress(OSError):
+                made.rename(final)
     return module
 
 

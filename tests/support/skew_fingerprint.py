@@ -61,9 +61,10 @@ class Fingerprint:
         """Return what of this one the other lacks."""
         return sorted((self.fixed - other.fixed).elements())
 
-    def gained(self, other: Fingerprint) -> list[str]:
-        """Return what the other has more."""
-        return sorted((other.fixed - self.fixed).elements())
+    def changed(self, other: Fingerprint) -> list[str]:
+        """Return what the other has more, and what may change and did."""
+        free = (self.free - other.free) + (other.free - self.free)
+        return sorted((other.fixed - self.fixed + free).elements())
 
 
 def read_fingerprint(target: str, assembly: str) -> Fingerprint:

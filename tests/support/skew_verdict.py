@@ -12,7 +12,7 @@ from subprocess import CompletedProcess
 
 from support.bitcode_corpus import tool
 from support.cuda_tools import cuda_root
-from support.skew_corpus import ARCHS, OBJECT, Case, Module, make_module
+from support.skew_corpus import OBJECT, Case, Module, make_module
 from support.skew_fingerprint import Fingerprint, read_fingerprint
 from support.skew_link import link
 from support.tool_call import call, first_error
@@ -21,6 +21,7 @@ _LOST_CONSTANT = re.compile(r"\b(?:undef|poison)\b")
 _CODE_OBJECT = re.compile(r'"amd\w+_code_object_version", i32 (\d+)00\b')
 _RECORDED_ABI = re.compile(r"^code object of ABI (\d+)\n", re.MULTILINE)
 _RUNTIME_CALL = re.compile(r"^declare [^@]*@(__kmpc_\w+)\((.*)\)", re.MULTILINE)
+_RUNTIME_TYPE = re.compile(r"^%struct\.(__tgt_\w+) = type \{ (.*) \}", re.MULTILINE)
 _UNKNOWN_CPU = "is not a recognized processor"
 
 
@@ -76,27 +77,24 @@ def _compare(
 ) -> Verdict:
     assert expected.fingerprint is not None
     assert product.fingerprint is not None
-    lost = expected.fingerprint.lost(product.fingerprint)
-    gained = expected.fingerprint.gained(product.fingerprint)
-    unknown = [one for one in product.fingerprint.fixed if one.startswith("call of llvm")]
     refusal, constants = _read_constants(module, form, consumer)
     if refusal:
         return Verdict(Outcome.READER, refusal)
-    constants = "; ".join([constants, *_other_runtime(module, consumer)]).strip("; ")
-    if lost or unknown or constants or product.message:
-        words = [product.message, constants, *(f"lost: {one}" for one in lost), *unknown]
-        return Verdict(Outcome.WRONG, "; ".join(word for word in words if word))
+    wrong = [
+        *(word for word in (product.message, constants) if word),
+        *(f"lost: {one}" for one in expected.fingerprint.lost(product.fingerprint)),
+        *(one for one in product.fingerprint.fixed if one.startswith("call of llvm")),
+        *_other_runtime(module, consumer),
+    ]
+    if wrong:
+        return Verdict(Outcome.WRONG, "; ".join(wrong))
     if product.later and not expected.later:
         return Verdict(Outcome.LATER, product.later)
     abi = _judge_abi(module, expected.fingerprint.code_object, product.fingerprint.code_object)
     if abi:
         return abi
-    if gained or expected.fingerprint.free != product.fingerprint.free:
-        changed = (expected.fingerprint.free - product.fingerprint.free) + (
-            product.fingerprint.free - expected.fingerprint.free
-        )
-        return Verdict(Outcome.DIFFERS, "; ".join([*changed, *gained]))
-    return Verdict(Outcome.SAME)
+    changed = expected.fingerprint.changed(product.fingerprint)
+    return Verdict(Outcome.DIFFERS if changed else Outcome.SAME, "; ".join(changed))
 
 
 def _judge_abi(module: Module, expected: str, found: str) -> Verdict | None:
@@ -209,24 +207,25 @@ def _read_constants(module: Module, form: str, consumer: int) -> tuple[str, str]
 
 
 def _other_runtime(module: Module, consumer: int) -> list[str]:
-    """Return what device code of OpenMP calls otherwise than the consumer's own, whose library it meets."""
-    if not module.case.maker.startswith("clang-openmp") or module.case.target not in ARCHS:
+    """Return what OpenMP code hands to its library otherwise than the consumer's own, whose library it meets."""
+    if module.case.forms == OBJECT or not module.case.maker.startswith("clang-openmp"):
         return []
     own = make_module(module.case, consumer, module.folder)
-    calls, known = (_runtime_calls(_text(one)) for one in (module, own))
+    types, known = (_runtime_types(_text(one)) for one in (module, own))
     return [
-        f"{name}({types}) is ({known[name]}) in LLVM {consumer}"
-        for name, types in calls.items()
-        if known.get(name, types) != types
+        f"{name}({form}) is ({known[name]}) in LLVM {consumer}"
+        for name, form in types.items()
+        if known.get(name, form) != form
     ]
 
 
-def _runtime_calls(text: str) -> dict[str, str]:
-    """Return the types of the parameters of what OpenMP's library has, without their attributes."""
-    return {
+def _runtime_types(text: str) -> dict[str, str]:
+    """Return the types of structures and, without their attributes, of parameters of OpenMP's library."""
+    calls = {
         name: " ".join(word.split()[0] for word in parameters.split(",") if word)
         for name, parameters in _RUNTIME_CALL.findall(text)
     }
+    return dict(_RUNTIME_TYPE.findall(text)) | calls
 
 
 def _text(module: Module) -> str:
