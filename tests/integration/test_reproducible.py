@@ -182,6 +182,7 @@ def test_an_error_names_the_file_that_the_user_named(
     command = [
         *mlir_offload,
         "--offload-arch=host",
+        "--pipeline=none",
         "-c",
         str(source),
         f"-ffile-prefix-map={tmp_path}=/src",
