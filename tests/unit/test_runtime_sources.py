@@ -47,6 +47,7 @@ def test_each_kind_adds_its_files(kinds: Collection[Kind], standin: bool, names:
         "error.c",
         "mgpu.c",
         "offload_entry.c",
+        "sanitizer.c",
         *names,
     ]
     assert all(path.is_file() for path in sources)
