@@ -35,14 +35,20 @@ def kernel_options(module: ModuleFile) -> tuple[str, ...]:
 
 
 def is_bitcode(context: BuildContext) -> bool:
-    """Return whether GPU code is left for the link to generate."""
+    """Return whether GPU code is left for the link to generate.
+
+    Bitcode is written by the release that links alone; where that is not installed, by none.
+    """
+    if not context.releases.is_consumer_here:
+        return False
     return context.cuda is None or context.options.device_code is DeviceCode.BITCODE
 
 
 def image_file(context: BuildContext, beside: Path, target: Target) -> ImageFile:
     """Return the image that is made for a target, its file beside another one."""
     if target.kind is Kind.HIP:
-        ending = "bc" if context.options.device_code is DeviceCode.BITCODE else "o"
+        is_code = context.options.device_code is DeviceCode.OBJECT
+        ending = "o" if is_code or not context.releases.is_consumer_here else "bc"
         stem = beside.stem.removesuffix(f".{lowering_chip(target.arch)}")
         name = f"{stem}.{target.arch.replace(':', '.')}.{ending}"
         return ImageFile(beside.with_name(name), target)

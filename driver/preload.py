@@ -8,7 +8,11 @@ import threading
 from mlir_offload.toolchain.target import Kind
 
 # In the order in which a compilation comes to them.
-_ALWAYS = ("mlir_offload.translate.split", "mlir_offload.translate.host")
+_ALWAYS = (
+    "mlir_offload.driver.steps",
+    "mlir_offload.translate.split",
+    "mlir_offload.translate.host",
+)
 _OF_KIND = {
     Kind.CUDA: (
         "mlir_offload.translate.device",
