@@ -20,6 +20,7 @@ from mlir_offload.toolchain.identity import (
     Severity,
     ToolFinding,
     ToolIdentity,
+    Trial,
     problem_findings,
 )
 from mlir_offload.toolchain.process import Command, Completed, Runner, run_checked
@@ -79,18 +80,12 @@ _SIGNED = frozenset({"ptxas", "nvlink"})
 
 
 @dataclass(frozen=True, slots=True)
-class _Used:
-    signature: str = ""
-    facts: tuple[Fact, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class _Probe:
     runner: Runner
     installation: CudaInstallation
     folder: Path
 
-    def uses(self) -> dict[str, Callable[[], _Used]]:
+    def uses(self) -> dict[str, Callable[[], Trial]]:
         """Return how each part is tried, in an order in which each finds what it needs."""
         return {
             "ptxas": self._ptxas,
@@ -109,7 +104,7 @@ class _Probe:
         argv = (str(self.installation.path(name)), *arguments)
         return run_checked(self.runner, Command(argv, cwd=self.folder, limit_s=PROBE_LIMIT_S))
 
-    def _ptxas(self) -> _Used:
+    def _ptxas(self) -> Trial:
         (self.folder / "future.ptx").write_text(_FUTURE, encoding="utf-8")
         refused = self._run("ptxas", "-c", "-arch=sm_80", "future.ptx", "-o", "future.cubin")
         found = _NEWEST.search(refused.stdout + refused.stderr)
@@ -123,7 +118,7 @@ class _Probe:
         (self.folder / "probe.ptx").write_text(ptx, encoding="utf-8")
         self._checked("ptxas", "-c", f"-arch={archs[0]}", "probe.ptx", "-o", "probe.cubin")
         facts = (Fact(_ISA, isa), Fact(_ARCHS, ", ".join(archs), Evidence.SAID))
-        return _Used(self._signature("probe.cubin"), facts)
+        return Trial(self._signature("probe.cubin"), facts)
 
     def _signature(self, name: str) -> str:
         with open_view(self.folder / name) as view:
@@ -135,43 +130,43 @@ class _Probe:
         with open_view(self.folder / "probe.cubin") as view:
             return read_cubin(view).arch
 
-    def _nvlink(self) -> _Used:
+    def _nvlink(self) -> Trial:
         self._checked("nvlink", f"-arch={self._arch()}", "probe.cubin", "-o", "linked.cubin")
-        return _Used(self._signature("linked.cubin"))
+        return Trial(self._signature("linked.cubin"))
 
-    def _fatbinary(self) -> _Used:
+    def _fatbinary(self) -> Trial:
         arch = self._arch()
         taken = [
             option
             for option, form in _FORMS
             if self._takes(form.format(arch=arch, number=arch.removeprefix("sm_")))
         ]
-        return _Used("", (Fact(_OPTIONS, ", ".join(taken) or "neither --image nor --image3"),))
+        return Trial("", (Fact(_OPTIONS, ", ".join(taken) or "neither --image nor --image3"),))
 
     def _takes(self, image: str) -> bool:
         return self._run("fatbinary", "-64", "--create=probe.fatbin", image).returncode == 0
 
-    def _libdevice(self) -> _Used:
+    def _libdevice(self) -> Trial:
         with open_view(self.installation.path("libdevice") or Path()) as view:
-            return _Used("", (Fact("written by", read_bitcode(view).producer),))
+            return Trial("", (Fact("written by", read_bitcode(view).producer),))
 
-    def _cudart(self) -> _Used:
+    def _cudart(self) -> Trial:
         release = cuda_release(str(self.installation.path("cudart")), "cudaRuntimeGetVersion")
         if release is None:
             msg = "the library cannot be loaded, or does not tell its release"
             raise ToolFailedError(msg)
-        return _Used("", (Fact("serves CUDA", f"{release[0]}.{release[1]}"),))
+        return Trial("", (Fact("serves CUDA", f"{release[0]}.{release[1]}"),))
 
-    def _cudart_static(self) -> _Used:
-        return _Used(
+    def _cudart_static(self) -> Trial:
+        return Trial(
             "", (Fact("is", "an archive, for programs without libcudart.so", Evidence.NAMED),)
         )
 
 
 def _identified(
-    installation: CudaInstallation, name: str, use: Callable[[], _Used], said: str
+    installation: CudaInstallation, name: str, use: Callable[[], Trial], said: str
 ) -> ToolIdentity:
-    used, problem = _Used(), ""
+    used, problem = Trial(), ""
     try:
         used = use()
     except (MlirOffloadError, OSError, ValueError) as error:

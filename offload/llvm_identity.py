@@ -19,6 +19,7 @@ from mlir_offload.toolchain.identity import (
     Severity,
     ToolFinding,
     ToolIdentity,
+    Trial,
     llvm_findings,
     parse_signature,
     problem_findings,
@@ -79,21 +80,13 @@ def identify_llvm(
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
-    """What a program signed its output with, and what else the output tells."""
-
-    signature: str = ""
-    facts: tuple[Fact, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class _Probe:
     runner: Runner
     installation: LlvmInstallation
     said: Mapping[str, ProbedVersion]
     folder: Path
 
-    def writers(self) -> dict[str, Callable[[], _Written]]:
+    def writers(self) -> dict[str, Callable[[], Trial]]:
         """Return what makes each program write, in an order in which each finds what it needs."""
         return {
             _CLANG: self._clang,
@@ -105,11 +98,11 @@ class _Probe:
             _LLD: self._lld,
         }
 
-    def identify(self, name: str, write: Callable[[], _Written]) -> ToolIdentity:
+    def identify(self, name: str, write: Callable[[], Trial]) -> ToolIdentity:
         path = self.installation.path(name)
         answer = self.said.get(name)
         version = str(answer.version) if answer and answer.version else ""
-        written, problem = _Written(), ""
+        written, problem = Trial(), ""
         try:
             written = write()
         except (MlirOffloadError, OSError) as error:
@@ -130,7 +123,7 @@ class _Probe:
         with open_view(self.folder / file) as view:
             return read_bitcode(view).producer
 
-    def _clang(self) -> _Written:
+    def _clang(self) -> Trial:
         self._run(_CLANG, "-x", "ir", "-c", "-emit-llvm", "-", "-o", "clang.bc", text=_EMPTY_IR)
         clang = self.installation.path(_CLANG) or Path(_CLANG)
         read = probe_ir_features(self.runner, clang)
@@ -141,24 +134,24 @@ class _Probe:
         with open_view(self.folder / "entry.o") as view:
             entries = read_entries(read_elf(view))
         facts += [Fact("writes entries", _layout(entry.section, entry.fields)) for entry in entries]
-        return _Written(self._bitcode_signature("clang.bc"), tuple(facts))
+        return Trial(self._bitcode_signature("clang.bc"), tuple(facts))
 
-    def _opt(self) -> _Written:
+    def _opt(self) -> Trial:
         self._run("opt", "-", "-o", "opt.bc", text=_EMPTY_IR)
-        return _Written(self._bitcode_signature("opt.bc"))
+        return Trial(self._bitcode_signature("opt.bc"))
 
-    def _mlir_opt(self) -> _Written:
+    def _mlir_opt(self) -> Trial:
         self._run("mlir-opt", "--emit-bytecode", "-", "-o", "probe.mlirbc", text="module {}\n")
         with open_view(self.folder / "probe.mlirbc") as view:
-            return _Written(view.text(_BYTECODE_PRODUCER, "producer"))
+            return Trial(view.text(_BYTECODE_PRODUCER, "producer"))
 
-    def _mlir_translate(self) -> _Written:
+    def _mlir_translate(self) -> Trial:
         module = _KERNEL.replace("gpu.module @probe", "module").replace("gpu.kernel, ", "")
         text = self._run("mlir-translate", "--mlir-to-llvmir", "-", text=module)
         mark = "ptx_kernel" if "ptx_kernel" in text else "nvvm.annotations"
-        return _Written("", (Fact("marks kernels by", mark),))
+        return Trial("", (Fact("marks kernels by", mark),))
 
-    def _packager(self) -> _Written:
+    def _packager(self) -> Trial:
         (self.folder / "probe.bin").write_bytes(b"")
         keys = (f"--image=file=probe.bin,triple=t,arch=a,kind={kind}" for kind in _KINDS)
         self._run(_PACKAGER, "-o", "kinds.bin", *keys)
@@ -171,9 +164,9 @@ class _Probe:
         known = ", ".join(f"{kind} {image.kind_code}" for kind, image in pairs if image.kind_code)
         versions = {image.version for image in images}
         version = Fact("writes containers of version", ", ".join(map(str, sorted(versions))))
-        return _Written("", (version, Fact("numbers of kinds", known)))
+        return Trial("", (version, Fact("numbers of kinds", known)))
 
-    def _wrapper(self) -> _Written:
+    def _wrapper(self) -> Trial:
         """Let it link an image for the CPU, and read which entries it registers."""
         clang = (_CLANG, "-x", "c", "-fPIC", "-c", "-")
         self._run(*clang, "-o", "image.o", text="void probe(void) {}\n")
@@ -188,15 +181,15 @@ class _Probe:
             elf = read_elf(view)
             symbols = {symbol.name for symbol in elf.symbols(".symtab")}
         sections = sorted(name.removeprefix(_START) for name in symbols if name.startswith(_START))
-        return _Written("", tuple(Fact("registers entries in", name) for name in sections))
+        return Trial("", tuple(Fact("registers entries in", name) for name in sections))
 
-    def _lld(self) -> _Written:
+    def _lld(self) -> Trial:
         self._run(_CLANG, "-x", "c", "-fPIC", "-c", "-", "-o", "lld.o", text="int probe;\n")
         self._run(_LLD, "-shared", "lld.o", "-o", "lld.so")
         with open_view(self.folder / "lld.so") as view:
             made = [text for text in producers(read_elf(view)) if text.startswith("Linker: ")]
         # Distributions put their name before it.
-        return _Written(made[0][made[0].index("LLD") :] if made and "LLD" in made[0] else "")
+        return Trial(made[0][made[0].index("LLD") :] if made and "LLD" in made[0] else "")
 
     def _has(self, name: str) -> bool:
         return self.installation.path(name) is not None

@@ -40,6 +40,14 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
+class Trial:
+    """What a program signed its output with, and what else the output tells."""
+
+    signature: str = ""
+    facts: tuple[Fact, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ToolIdentity:
     """A program or library: what it says it is, and what it signs when it writes.
 
