@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from support.bitcode_census import read_bitcode_census
 from support.bitcode_corpus import tool
 
 from mlir_offload.toolchain.bitcode import read_bitcode
-from mlir_offload.toolchain.bitcode_census import read_bitcode_census
 from mlir_offload.toolchain.byte_view import memory_view
 
 _RECORD = re.compile(r"^( *)<(/?)([A-Za-z]\w*)(.*)", re.MULTILINE)

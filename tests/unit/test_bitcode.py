@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.bitcode_census import read_bitcode_census
 from support.bitcode_corpus import RELEASES, assemble, compile_bitcode, tool
 from support.cuda_tools import cuda_root
 
 from mlir_offload.toolchain.bitcode import BitcodeModule, read_bitcode, read_bitcode_modules
 from mlir_offload.toolchain.bitcode_attribute import FUNCTION_PLACE
-from mlir_offload.toolchain.bitcode_census import read_bitcode_census
 from mlir_offload.toolchain.bitcode_code import AttributeForm, AttributeKind
 from mlir_offload.toolchain.bitcode_constant import ConstantTable
 from mlir_offload.toolchain.bitcode_global import (

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from support.bitcode_census import read_bitcode_census
 from support.bitcode_corpus import CASES, RELEASES, analyze, compile_bitcode, disassemble
 from support.cuda_tools import cuda_root
 from support.llvm_text import TextModule, read_text
 
 from mlir_offload.toolchain.bitcode import BitcodeModule, read_bitcode
 from mlir_offload.toolchain.bitcode_body import function_bodies
-from mlir_offload.toolchain.bitcode_census import read_bitcode_census
 from mlir_offload.toolchain.bitcode_constant import ConstantTable
 from mlir_offload.toolchain.bitcode_global import BitcodeFunction
 from mlir_offload.toolchain.bitcode_reference import ReferenceGraph

@@ -8,6 +8,7 @@ from functools import cache
 
 import pytest
 from support.bit_writer import BitWriter, array, blob, fixed, literal, vbr
+from support.bitcode_census import read_bitcode_census
 from support.bitcode_corpus import assemble
 from support.hostile import (
     assert_bounded,
@@ -22,7 +23,6 @@ from support.hostile import (
 from mlir_offload.offload.device_bitcode import read_device_bitcode
 from mlir_offload.offload.host_bitcode import embedded_objects, offload_entries
 from mlir_offload.toolchain.bitcode import read_bitcode_modules
-from mlir_offload.toolchain.bitcode_census import read_bitcode_census
 from mlir_offload.toolchain.bitcode_constant import ConstantTable
 from mlir_offload.toolchain.bitcode_hash import CodeHash
 from mlir_offload.toolchain.bitcode_metadata import MetadataTable
