@@ -27,12 +27,22 @@ _ALWAYS = ("error.c", "mgpu.c", "offload_entry.c", "sanitizer.c")
 _OF_KIND = {
     Kind.CUDA: ("cuda.c", "cuda_error.c", "cuda_stream.c"),
     Kind.HIP: ("hip.c", "hip_error.c", "hip_stream.c"),
+    Kind.SYCL: (
+        "sycl.c",
+        "sycl_device.c",
+        "sycl_error.c",
+        "sycl_image.c",
+        "sycl_launch.c",
+        "sycl_load.c",
+        "sycl_spirv.c",
+        "sycl_stream.c",
+    ),
     Kind.OPENMP: ("openmp.c", "pool.c"),
 }
 
 
 _ARCHS = {Kind.CUDA: "MLIR_OFFLOAD_ARCHS", Kind.HIP: "MLIR_OFFLOAD_HIP_ARCHS"}
-_GPU_KINDS = frozenset({Kind.CUDA, Kind.HIP})
+_GPU_KINDS = frozenset({Kind.CUDA, Kind.HIP, Kind.SYCL})
 _LIBAMDHIP = "libamdhip64.so"
 _SONAME = re.compile(r".*\.so(?:\.\d+)?")
 
@@ -148,7 +158,7 @@ def runtime_link_arguments(
     libomptarget: Path | None,
     libamdhip: Path | None = None,
 ) -> tuple[str, ...]:
-    """Return the libraries to name after the runtime's object.
+    """Return the libraries to name after the runtime's object; libOpenCL is looked for at run time.
 
     `cudart` is libcudart_static.a or libcudart.so; without `libomptarget` the runtime must have
     been compiled with the stand-in. `libamdhip` is libamdhip64.so; a program that loads it needs

@@ -14,8 +14,9 @@ static void cuda_set_device(int index) {
   CUDA_CHECK(cudaSetDevice(index), "cudaSetDevice", "choosing cuda:%d", index);
 }
 
-static void *cuda_allocate(uint64_t size_bytes, bool is_host_shared) {
+static void *cuda_allocate(uint64_t size_bytes, bool is_host_shared, void *stream) {
   void *pointer = NULL;
+  (void)stream;
   if (is_host_shared)
     CUDA_CHECK(cudaMallocManaged(&pointer, size_bytes, CUDA_MEM_ATTACH_GLOBAL),
                "cudaMallocManaged", "allocating %llu bytes shared with the host",
@@ -26,7 +27,8 @@ static void *cuda_allocate(uint64_t size_bytes, bool is_host_shared) {
   return pointer;
 }
 
-static void cuda_release(void *pointer) {
+static void cuda_release(void *pointer, void *stream) {
+  (void)stream;
   CUDA_CHECK(cudaFree(pointer), "cudaFree", "freeing %p", pointer);
 }
 
@@ -163,6 +165,7 @@ static bool cuda_launch_configured(const void *stub, void **params) {
 const mo_backend mo_cuda = {
     .name = "cuda",
     .count_devices = cuda_count_devices,
+    .count_gpus = cuda_count_devices,
     .explain_no_device = mo_cuda_explain_no_device,
     .set_device = cuda_set_device,
     .create_stream = mo_cuda_create_stream,

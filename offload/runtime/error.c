@@ -66,17 +66,20 @@ MO_SECTION(omp_offloading_entries)
 
 typedef struct name_search {
   const void *stub;
+  unsigned kind; /* 0: any */
   const char *name;
 } name_search;
 
 static void compare_entry(const offload_entry *entry, void *context) {
   name_search *search = context;
-  if (entry->address == search->stub)
+  if (entry->address == search->stub && (!search->kind || search->kind == entry->kind))
     search->name = entry->name;
 }
 
-const char *mo_kernel_name(const void *stub) {
-  name_search search = {stub, NULL};
+const char *mo_kernel_name(const void *stub) { return mo_kernel_name_of_kind(stub, 0); }
+
+const char *mo_kernel_name_of_kind(const void *stub, unsigned kind) {
+  name_search search = {stub, kind, NULL};
   mo_each_entry(__start_llvm_offload_entries, __stop_llvm_offload_entries, compare_entry, &search);
   mo_each_entry(__start_cuda_offloading_entries, __stop_cuda_offloading_entries, compare_entry,
                 &search);

@@ -14,8 +14,9 @@ static void hip_set_device(int index) {
   HIP_CHECK(hipSetDevice(index), "hipSetDevice", "choosing hip:%d", index);
 }
 
-static void *hip_allocate(uint64_t size_bytes, bool is_host_shared) {
+static void *hip_allocate(uint64_t size_bytes, bool is_host_shared, void *stream) {
   void *pointer = NULL;
+  (void)stream;
   if (is_host_shared)
     HIP_CHECK(hipMallocManaged(&pointer, size_bytes, HIP_MEM_ATTACH_GLOBAL), "hipMallocManaged",
               "allocating %llu bytes shared with the host", (unsigned long long)size_bytes);
@@ -25,7 +26,8 @@ static void *hip_allocate(uint64_t size_bytes, bool is_host_shared) {
   return pointer;
 }
 
-static void hip_release(void *pointer) {
+static void hip_release(void *pointer, void *stream) {
+  (void)stream;
   HIP_CHECK(hipFree(pointer), "hipFree", "freeing %p", pointer);
 }
 
@@ -100,6 +102,7 @@ static bool hip_launch_configured(const void *address, void **params) {
 const mo_backend mo_hip = {
     .name = "hip",
     .count_devices = hip_count_devices,
+    .count_gpus = hip_count_devices,
     .explain_no_device = mo_hip_explain_no_device,
     .set_device = hip_set_device,
     .create_stream = mo_hip_create_stream,

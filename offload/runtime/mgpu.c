@@ -14,17 +14,21 @@
 #include "mlir_offload.h"
 
 #if !defined MLIR_OFFLOAD_HAVE_CUDA && !defined MLIR_OFFLOAD_HAVE_HIP && \
-    !defined MLIR_OFFLOAD_HAVE_OPENMP
-#error "define MLIR_OFFLOAD_HAVE_CUDA, MLIR_OFFLOAD_HAVE_HIP, MLIR_OFFLOAD_HAVE_OPENMP or several"
+    !defined MLIR_OFFLOAD_HAVE_SYCL && !defined MLIR_OFFLOAD_HAVE_OPENMP
+#error "define MLIR_OFFLOAD_HAVE_CUDA, ..._HIP, ..._SYCL, ..._OPENMP or several"
 #endif
 
-/* The first one that has a device is the default. */
+/* The first one that has a GPU is the default, else the last one that has a device: the CPU itself
+ * before OpenCL on it. */
 static const mo_backend *const mo_backends[] = {
 #ifdef MLIR_OFFLOAD_HAVE_CUDA
     &mo_cuda,
 #endif
 #ifdef MLIR_OFFLOAD_HAVE_HIP
     &mo_hip,
+#endif
+#ifdef MLIR_OFFLOAD_HAVE_SYCL
+    &mo_sycl,
 #endif
 #ifdef MLIR_OFFLOAD_HAVE_OPENMP
     &mo_host,
@@ -53,9 +57,9 @@ MO_PUBLIC mo_thread_1 *mlir_offload_thread_1(void) {
   return &thread;
 }
 
-/* Reads "cuda", "cuda:N", "hip", "hip:N" or "host". */
+/* Reads "cuda", "cuda:N", "hip", "hip:N", "sycl", "sycl:N" or "host". */
 static bool parse_device(const char *text, mo_device *device) {
-  static const char *const names[] = {"cuda", "hip", "host"};
+  static const char *const names[] = {"cuda", "hip", "sycl", "host"};
   for (size_t i = 0; i < sizeof names / sizeof *names; ++i) {
     size_t length = strlen(names[i]);
     if (strncmp(text, names[i], length))
@@ -76,7 +80,8 @@ static bool parse_device(const char *text, mo_device *device) {
 
 MO_NORETURN static void refuse_device(const char *origin, const char *text) {
   mo_error("unknown device '%s' in %s", text, origin);
-  mo_cure("write 'cuda', 'cuda:N' (N counts the GPUs from 0), 'hip', 'hip:N' or 'host'");
+  mo_cure("write 'cuda', 'cuda:N' (N counts the devices from 0), 'hip', 'hip:N', 'sycl', 'sycl:N' or "
+          "'host'");
 }
 
 static mo_device mo_initial; /* the choice of MLIR_OFFLOAD_DEVICE, or none */
@@ -87,12 +92,20 @@ static void read_initial_device(void) {
     refuse_device("MLIR_OFFLOAD_DEVICE", text);
 }
 
+/* Returns how --offload-arch= spells what the backend of that name runs. */
+static const char *arch_of_backend(const char *name) {
+  return !strcmp(name, "cuda")   ? "sm_NN"
+         : !strcmp(name, "hip")  ? "gfxNNN"
+         : !strcmp(name, "sycl") ? "spirv64"
+                                 : "host";
+}
+
 MO_NORETURN static void refuse_absent_backend(const char *name) {
   mo_error("device '%s' was chosen, but this program holds no device code for it", name);
   for (int i = 0; i < BACKEND_COUNT; ++i)
     mo_context("device code is there for: %s", mo_backends[i]->name);
   mo_cure("link again with --offload-arch=%s, or choose another device by MLIR_OFFLOAD_DEVICE",
-          !strcmp(name, "cuda") ? "sm_NN" : !strcmp(name, "hip") ? "gfxNNN" : "host");
+          arch_of_backend(name));
 }
 
 static const mo_backend *find_backend(const char *name) {
@@ -104,6 +117,9 @@ static const mo_backend *find_backend(const char *name) {
 
 static const mo_backend *first_with_a_device(void) {
   for (int i = 0; i < BACKEND_COUNT; ++i)
+    if (mo_backends[i]->count_gpus && mo_backends[i]->count_gpus() > 0)
+      return mo_backends[i];
+  for (int i = BACKEND_COUNT - 1; i >= 0; --i)
     if (mo_backends[i]->count_devices() > 0)
       return mo_backends[i];
   mo_backends[0]->explain_no_device();
@@ -188,14 +204,12 @@ MO_CONTRACT void mgpuEventRecord(void *event, void *stream) {
 
 /* Not ordered by the stream: memory is there when the call returns. */
 MO_CONTRACT void *mgpuMemAlloc(uint64_t size_bytes, void *stream, bool is_host_shared) {
-  (void)stream;
-  return active()->allocate(size_bytes, is_host_shared);
+  return active()->allocate(size_bytes, is_host_shared, stream);
 }
 
 MO_CONTRACT void mgpuMemFree(void *pointer, void *stream) {
-  (void)stream;
   if (pointer)
-    active()->release(pointer);
+    active()->release(pointer, stream);
 }
 
 MO_CONTRACT void mgpuMemcpy(void *target, void *source, size_t size_bytes, void *stream) {
@@ -335,10 +349,20 @@ MO_CONTRACT void mgpuLaunchKernelCooperative(void *stub, int64_t grid_x, int64_t
   launch(stub, &shape, grid, block, stream, params);
 }
 
+MO_NORETURN static void refuse_configured_launch(const void *stub) {
+  const char *name = mo_kernel_name(stub);
+  mo_error("%s was called from host code, but this program holds no device code for a GPU of NVIDIA "
+           "or AMD",
+           name ? name : "a kernel");
+  mo_cure("<<<>>> and calls of a kernel's stub need such a GPU: link with --offload-arch=sm_NN (or "
+          "gfxNNN), or launch the kernel from MLIR (gpu.launch_func)");
+}
+
 /* The body of every host stub: CUDA or HIP C++ calls the stub after it has pushed the configuration
  * of `<<<>>>`, which is that runtime's business whatever device the thread has chosen. */
 MO_CONTRACT void mlir_offload_launch_stub(const void *stub, void **params) {
   for (int i = 0; i < BACKEND_COUNT; ++i)
-    if (mo_backends[i]->launch_configured(stub, params))
+    if (mo_backends[i]->launch_configured && mo_backends[i]->launch_configured(stub, params))
       return;
+  refuse_configured_launch(stub);
 }

@@ -31,6 +31,7 @@ typedef struct mo_shape {
 typedef struct mo_backend {
   const char *name; /* the word of MLIR_OFFLOAD_DEVICE */
   int (*count_devices)(void);
+  int (*count_gpus)(void); /* NULL: it has none */
   MO_NORETURN void (*explain_no_device)(void);
   void (*set_device)(int index);
 
@@ -43,8 +44,9 @@ typedef struct mo_backend {
   void (*synchronize_event)(void *event);
   void (*record_event)(void *event, void *stream);
 
-  void *(*allocate)(uint64_t size_bytes, bool is_host_shared);
-  void (*release)(void *pointer);
+  /* The stream does not order these two; memory of OpenCL belongs to its context. */
+  void *(*allocate)(uint64_t size_bytes, bool is_host_shared, void *stream);
+  void (*release)(void *pointer, void *stream);
   void (*copy)(void *target, const void *source, size_t size_bytes, void *stream);
   void (*set16)(void *target, uint16_t value, size_t count, void *stream);
   void (*set32)(void *target, uint32_t value, size_t count, void *stream);
@@ -53,12 +55,14 @@ typedef struct mo_backend {
   void *(*device_pointer)(void *registered);
 
   void (*launch)(const void *stub, const mo_shape *shape, void *stream, void **params);
-  /* Returns false where another backend may have the configuration of the launch. */
+  /* Returns false where another backend may have the configuration of the launch; NULL: only
+   * launches from MLIR reach the kernels of this backend. */
   bool (*launch_configured)(const void *stub, void **params);
 } mo_backend;
 
 extern const mo_backend mo_cuda MO_INTERNAL;
 extern const mo_backend mo_hip MO_INTERNAL;
+extern const mo_backend mo_sycl MO_INTERNAL;
 extern const mo_backend mo_host MO_INTERNAL;
 
 /* An error is reported by mo_error, any number of mo_context, and mo_cure, which ends the program
@@ -70,6 +74,8 @@ MO_INTERNAL void mo_context_of_launch(const void *stub, const mo_shape *shape);
 
 /* Returns the name under which the stub is registered, or NULL. */
 MO_INTERNAL const char *mo_kernel_name(const void *stub);
+/* Likewise, as far as it is registered for that kind of the offload entries. */
+MO_INTERNAL const char *mo_kernel_name_of_kind(const void *stub, unsigned kind);
 
 /* Runs body over 0..count on all cores; returns when all has run. See mo_launch. */
 MO_INTERNAL void mo_parallel_for(uint64_t count, mo_range body, void *argument);

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { OFFLOAD_KIND_OPENMP = 1 };
+enum { OFFLOAD_KIND_OPENMP = 1, OFFLOAD_KIND_SYCL = 8 };
 
 typedef struct offload_entry {
   const void *address;

@@ -45,8 +45,8 @@ static void *host_create_event(void) { return &mo_host_event; }
 static void host_ignore(void *handle) { (void)handle; }
 static void host_ignore_two(void *first, void *second) { (void)first, (void)second; }
 
-static void *host_allocate(uint64_t size_bytes, bool is_host_shared) {
-  (void)is_host_shared;
+static void *host_allocate(uint64_t size_bytes, bool is_host_shared, void *stream) {
+  (void)is_host_shared, (void)stream;
   void *pointer = NULL;
   if (size_bytes && posix_memalign(&pointer, ALIGNMENT, size_bytes)) {
     mo_error("posix_memalign failed: ENOMEM (out of memory)");
@@ -54,6 +54,11 @@ static void *host_allocate(uint64_t size_bytes, bool is_host_shared) {
     mo_cure("use less memory at a time, or raise the limit (ulimit -v)");
   }
   return pointer;
+}
+
+static void host_release(void *pointer, void *stream) {
+  (void)stream;
+  free(pointer);
 }
 
 static void host_copy(void *target, const void *source, size_t size_bytes, void *stream) {
@@ -135,15 +140,6 @@ static void host_launch(const void *stub, const mo_shape *shape, void *stream, v
   }
 }
 
-MO_NORETURN static bool host_launch_configured(const void *stub, void **params) {
-  const char *name = mo_kernel_name(stub);
-  (void)params;
-  mo_error("%s was called from host code, but this program holds no device code for a GPU",
-           name ? name : "a kernel");
-  mo_cure("<<<>>> and calls of a kernel's stub need a GPU: link with --offload-arch=sm_NN (or "
-          "gfxNNN), or launch the kernel from MLIR (gpu.launch_func)");
-}
-
 const mo_backend mo_host = {
     .name = "host",
     .count_devices = host_count_devices,
@@ -158,7 +154,7 @@ const mo_backend mo_host = {
     .synchronize_event = host_ignore,
     .record_event = host_ignore_two,
     .allocate = host_allocate,
-    .release = free,
+    .release = host_release,
     .copy = host_copy,
     .set16 = host_set16,
     .set32 = host_set32,
@@ -166,5 +162,4 @@ const mo_backend mo_host = {
     .unregister_host = host_ignore,
     .device_pointer = host_device_pointer,
     .launch = host_launch,
-    .launch_configured = host_launch_configured,
 };

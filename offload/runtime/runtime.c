@@ -7,7 +7,8 @@
 #include "offload_entry.c"
 #include "sanitizer.c"
 
-#if defined MLIR_OFFLOAD_HAVE_CUDA || defined MLIR_OFFLOAD_HAVE_HIP
+#if defined MLIR_OFFLOAD_HAVE_CUDA || defined MLIR_OFFLOAD_HAVE_HIP || \
+    defined MLIR_OFFLOAD_HAVE_SYCL
 #include "stream_pool.c"
 #endif
 
@@ -24,6 +25,17 @@
 #ifdef MLIR_OFFLOAD_HIP_LIBRARY
 #include "hip_load.c"
 #endif
+#endif
+
+#ifdef MLIR_OFFLOAD_HAVE_SYCL
+#include "sycl.c"
+#include "sycl_device.c"
+#include "sycl_error.c"
+#include "sycl_image.c"
+#include "sycl_launch.c"
+#include "sycl_load.c"
+#include "sycl_spirv.c"
+#include "sycl_stream.c"
 #endif
 
 #ifdef MLIR_OFFLOAD_HAVE_OPENMP

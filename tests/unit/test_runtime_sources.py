@@ -21,7 +21,7 @@ from mlir_offload.toolchain.target import Kind
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-BOTH = (Kind.CUDA, Kind.HIP, Kind.OPENMP)
+ALL = (Kind.CUDA, Kind.HIP, Kind.SYCL, Kind.OPENMP)
 CUDART = Path("/cuda/lib/libcudart_static.a")
 OMPTARGET = Path("/llvm/lib/libomptarget.so")
 SYSTEM_HEADERS = {
@@ -36,6 +36,21 @@ SYSTEM_HEADERS = {
         ((Kind.CUDA,), False, ["stream_pool.c", "cuda.c", "cuda_error.c", "cuda_stream.c"]),
         ((Kind.CUDA,), True, ["stream_pool.c", "cuda.c", "cuda_error.c", "cuda_stream.c"]),
         ((Kind.HIP,), False, ["stream_pool.c", "hip.c", "hip_error.c", "hip_stream.c"]),
+        (
+            (Kind.SYCL,),
+            False,
+            [
+                "stream_pool.c",
+                "sycl.c",
+                "sycl_device.c",
+                "sycl_error.c",
+                "sycl_image.c",
+                "sycl_launch.c",
+                "sycl_load.c",
+                "sycl_spirv.c",
+                "sycl_stream.c",
+            ],
+        ),
         ((Kind.OPENMP,), False, ["openmp.c", "pool.c", "registration.c"]),
         ((Kind.OPENMP,), True, ["openmp.c", "pool.c", "standin.c"]),
     ],
@@ -54,14 +69,14 @@ def test_each_kind_adds_its_files(kinds: Collection[Kind], standin: bool, names:
 
 
 def test_the_first_file_includes_the_others() -> None:
-    both = {*runtime_sources(BOTH, standin=True), *runtime_sources(BOTH, standin=False)}
-    text = runtime_sources(BOTH, standin=True)[0].read_text(encoding="utf-8")
+    every = {*runtime_sources(ALL, standin=True), *runtime_sources(ALL, standin=False)}
+    text = runtime_sources(ALL, standin=True)[0].read_text(encoding="utf-8")
     included = re.findall(r'#include "(.*\.c)"', text)
-    assert {"runtime.c", *included} == {path.name for path in both}
+    assert {"runtime.c", *included} == {path.name for path in every}
 
 
 def test_only_headers_of_the_c_library_are_needed() -> None:
-    sources = {*runtime_sources(BOTH, standin=True), *runtime_sources(BOTH, standin=False)}
+    sources = {*runtime_sources(ALL, standin=True), *runtime_sources(ALL, standin=False)}
     texts = [
         path.read_text(encoding="utf-8")
         for path in (*sources, *runtime_include_directory().glob("*.h"))
@@ -74,17 +89,18 @@ def test_the_compile_command_defines_what_is_linked() -> None:
     command = runtime_compile_command(
         Path("clang"),
         Path("rt.o"),
-        kinds=BOTH,
+        kinds=ALL,
         archs={Kind.CUDA: ("sm_80", "sm_90a"), Kind.HIP: ("gfx90a", "gfx1030")},
         standin=True,
         libamdhip=Path("/rocm/lib/libamdhip64.so.6"),
     )
     assert command.argv[0] == "clang"
-    assert command.argv[-4:] == ("-c", str(runtime_sources(BOTH, standin=True)[0]), "-o", "rt.o")
+    assert command.argv[-4:] == ("-c", str(runtime_sources(ALL, standin=True)[0]), "-o", "rt.o")
     assert [word for word in command.argv if word.startswith("-D")] == [
         "-DMLIR_OFFLOAD_HAVE_CUDA",
         "-DMLIR_OFFLOAD_HAVE_HIP",
         "-DMLIR_OFFLOAD_HAVE_OPENMP",
+        "-DMLIR_OFFLOAD_HAVE_SYCL",
         "-DMLIR_OFFLOAD_STANDIN",
         "-DMLIR_OFFLOAD_ARCHS=sm_80,sm_90a",
         "-DMLIR_OFFLOAD_HIP_ARCHS=gfx90a,gfx1030",
@@ -119,7 +135,8 @@ def test_a_runtime_for_no_kind_is_refused() -> None:
         ),
         ((Kind.OPENMP,), CUDART, OMPTARGET, (str(OMPTARGET), "-Wl,-rpath,/llvm/lib")),
         ((Kind.OPENMP,), CUDART, None, ()),
-        (BOTH, CUDART, OMPTARGET, (str(CUDART), "-lrt", str(OMPTARGET), "-Wl,-rpath,/llvm/lib")),
+        ((Kind.SYCL,), CUDART, OMPTARGET, ()),
+        (ALL, CUDART, OMPTARGET, (str(CUDART), "-lrt", str(OMPTARGET), "-Wl,-rpath,/llvm/lib")),
     ],
 )
 def test_each_kind_adds_its_library(

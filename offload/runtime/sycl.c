@@ -1,0 +1,105 @@
+/* Kind sycl: OpenCL with unified shared memory (cl_intel_unified_shared_memory), which Intel's
+ * drivers have for GPUs and CPUs. Kernels are found by the name that their entry gives. */
+#include "sycl.h"
+
+static void *sycl_allocate(uint64_t size_bytes, bool is_host_shared, void *stream) {
+  mo_sycl_place place = mo_sycl_place_of_memory(stream);
+  const usm_functions *usm = &place.platform->usm;
+  int status;
+  void *pointer;
+  if (!size_bytes)
+    return NULL;
+  pointer = (is_host_shared ? usm->clSharedMemAllocINTEL : usm->clDeviceMemAllocINTEL)(
+      place.context, place.device, NULL, size_bytes, 0, &status);
+  SYCL_CHECK(status, is_host_shared ? "clSharedMemAllocINTEL" : "clDeviceMemAllocINTEL",
+             "allocating %llu bytes%s", (unsigned long long)size_bytes,
+             is_host_shared ? " shared with the host" : "");
+  return pointer;
+}
+
+static bool holds(const mo_sycl_place *place, const void *pointer) {
+  unsigned type = CL_MEM_TYPE_UNKNOWN;
+  SYCL_CHECK(place->platform->usm.clGetMemAllocInfoINTEL(place->context, pointer,
+                                                         CL_MEM_ALLOC_TYPE, sizeof type, &type,
+                                                         NULL),
+             "clGetMemAllocInfoINTEL", "looking at the memory at %p", pointer);
+  return type != CL_MEM_TYPE_UNKNOWN;
+}
+
+/* Memory that was allocated before the thread took another stream belongs to the device's own
+ * context. */
+static void sycl_release(void *pointer, void *stream) {
+  mo_sycl_place place = mo_sycl_place_of_memory(stream);
+  if (!holds(&place, pointer))
+    place = mo_sycl_own_place();
+  SYCL_CHECK(place.platform->usm.clMemBlockingFreeINTEL(place.context, pointer),
+             "clMemBlockingFreeINTEL", "freeing %p", pointer);
+}
+
+static void sycl_copy(void *target, const void *source, size_t size_bytes, void *stream) {
+  mo_sycl_place place = mo_sycl_place_of(stream);
+  SYCL_CHECK(place.platform->usm.clEnqueueMemcpyINTEL(place.queue, 0, target, source, size_bytes,
+                                                      0, NULL, NULL),
+             "clEnqueueMemcpyINTEL", "copying %zu bytes from %p to %p", size_bytes, source, target);
+  mo_sycl_start(place.queue);
+}
+
+static void sycl_fill(void *target, const void *value, size_t width, size_t count, void *stream) {
+  mo_sycl_place place = mo_sycl_place_of(stream);
+  SYCL_CHECK(place.platform->usm.clEnqueueMemFillINTEL(place.queue, target, value, width,
+                                                       width * count, 0, NULL, NULL),
+             "clEnqueueMemFillINTEL", "setting %zu values at %p", count, target);
+  mo_sycl_start(place.queue);
+}
+
+static void sycl_set16(void *target, uint16_t value, size_t count, void *stream) {
+  sycl_fill(target, &value, sizeof value, count, stream);
+}
+
+static void sycl_set32(void *target, uint32_t value, size_t count, void *stream) {
+  sycl_fill(target, &value, sizeof value, count, stream);
+}
+
+/* OpenCL cannot register memory that is there already: the device reaches all of it, or none. */
+static void sycl_register_host(void *pointer, uint64_t size_bytes) {
+  mo_sycl_place place = mo_sycl_place_of_memory(NULL);
+  uint64_t capabilities = 0;
+  SYCL_CHECK(mo_cl.clGetDeviceInfo(place.device, CL_DEVICE_SHARED_SYSTEM_MEM_CAPABILITIES,
+                                   sizeof capabilities, &capabilities, NULL),
+             "clGetDeviceInfo", "registering host memory");
+  if (capabilities)
+    return;
+  mo_error("host memory cannot be registered on this device: it does not reach the host's memory");
+  mo_context("while registering %llu bytes of host memory at %p", (unsigned long long)size_bytes,
+             pointer);
+  mo_sycl_context_of_device();
+  mo_cure("allocate the memory by gpu.alloc host_shared, or copy it by gpu.memcpy");
+}
+
+static void sycl_unregister_host(void *pointer) { (void)pointer; }
+static void *sycl_device_pointer(void *registered) { return registered; }
+
+const mo_backend mo_sycl = {
+    .name = "sycl",
+    .count_devices = mo_sycl_count_devices,
+    .count_gpus = mo_sycl_count_gpus,
+    .explain_no_device = mo_sycl_explain_no_device,
+    .set_device = mo_sycl_set_device,
+    .create_stream = mo_sycl_create_stream,
+    .destroy_stream = mo_sycl_destroy_stream,
+    .synchronize_stream = mo_sycl_synchronize,
+    .wait_event = mo_sycl_wait_event,
+    .create_event = mo_sycl_create_event,
+    .destroy_event = mo_sycl_destroy_event,
+    .synchronize_event = mo_sycl_synchronize,
+    .record_event = mo_sycl_record_event,
+    .allocate = sycl_allocate,
+    .release = sycl_release,
+    .copy = sycl_copy,
+    .set16 = sycl_set16,
+    .set32 = sycl_set32,
+    .register_host = sycl_register_host,
+    .unregister_host = sycl_unregister_host,
+    .device_pointer = sycl_device_pointer,
+    .launch = mo_sycl_launch,
+};

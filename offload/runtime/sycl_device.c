@@ -1,0 +1,198 @@
+/* The OpenCL devices that can be used, GPUs first, then accelerators, then CPUs. */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "mlir_offload.h"
+#include "sycl.h"
+
+enum { MOST_PLATFORMS = 16, MOST_DEVICES = 64, MOST_DEVICES_OF_PLATFORM = 32 };
+
+static mo_sycl_platform mo_sycl_platforms[MOST_PLATFORMS];
+static unsigned mo_sycl_platform_count;
+static mo_sycl_device mo_sycl_devices[MOST_DEVICES];
+static int mo_sycl_device_count;
+static pthread_mutex_t mo_sycl_device_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static _Thread_local int mo_sycl_index;
+static _Thread_local cl_device_id mo_sycl_used;
+
+void mo_sycl_device_text(cl_device_id device, unsigned what, char *text, size_t size) {
+  size_t length = 0;
+  *text = 0;
+  if (mo_cl.clGetDeviceInfo(device, what, size, text, &length) != CL_SUCCESS || length >= size)
+    *text = 0;
+}
+
+/* Returns NULL, or what the device lacks. */
+static const char *lack_of(const mo_sycl_platform *platform, cl_device_id device) {
+  static char extensions[1 << 14]; /* only one thread looks for devices */
+  char il[256];
+  mo_sycl_device_text(device, CL_DEVICE_EXTENSIONS, extensions, sizeof extensions);
+  mo_sycl_device_text(device, CL_DEVICE_IL_VERSION, il, sizeof il);
+  if (!strstr(extensions, "cl_intel_unified_shared_memory"))
+    return "cl_intel_unified_shared_memory";
+  if (!strstr(il, "SPIR-V"))
+    return "SPIR-V";
+#define CHECK_FUNCTION(result, name, parameters) \
+  if (!platform->usm.name)                       \
+    return #name;
+  USM_FUNCTIONS(CHECK_FUNCTION)
+#undef CHECK_FUNCTION
+  return NULL;
+}
+
+typedef void device_visitor(mo_sycl_platform *platform, cl_device_id device, uint64_t type);
+
+static void each_device(device_visitor *visit) {
+  static const uint64_t types[] = {CL_DEVICE_TYPE_GPU, CL_DEVICE_TYPE_ACCELERATOR,
+                                   CL_DEVICE_TYPE_CPU};
+  for (size_t i = 0; i < sizeof types / sizeof *types; ++i)
+    for (unsigned j = 0; j < mo_sycl_platform_count; ++j) {
+      mo_sycl_platform *platform = &mo_sycl_platforms[j];
+      cl_device_id found[MOST_DEVICES_OF_PLATFORM];
+      unsigned count = 0;
+      if (mo_cl.clGetDeviceIDs(platform->raw, types[i], MOST_DEVICES_OF_PLATFORM, found, &count) !=
+          CL_SUCCESS)
+        continue; /* CL_DEVICE_NOT_FOUND: none of this type */
+      for (unsigned k = 0; k < count && k < MOST_DEVICES_OF_PLATFORM; ++k)
+        visit(platform, found[k], types[i]);
+    }
+}
+
+static void add_usable(mo_sycl_platform *platform, cl_device_id device, uint64_t type) {
+  if (mo_sycl_device_count < MOST_DEVICES && !lack_of(platform, device))
+    mo_sycl_devices[mo_sycl_device_count++] =
+        (mo_sycl_device){.raw = device, .platform = platform, .type = type};
+}
+
+static void find_devices(void) {
+  cl_platform_id platforms[MOST_PLATFORMS];
+  unsigned count = 0;
+  if (mo_sycl_load() ||
+      mo_cl.clGetPlatformIDs(MOST_PLATFORMS, platforms, &count) != CL_SUCCESS)
+    return;
+  mo_sycl_platform_count = count < MOST_PLATFORMS ? count : MOST_PLATFORMS;
+  for (unsigned i = 0; i < mo_sycl_platform_count; ++i) {
+    mo_sycl_platform *platform = &mo_sycl_platforms[i];
+    platform->raw = platforms[i];
+#define FIND_FUNCTION(result, name, parameters)                                            \
+  {                                                                                        \
+    void *found = mo_cl.clGetExtensionFunctionAddressForPlatform(platform->raw, #name);    \
+    memcpy(&platform->usm.name, &found, sizeof found);                                     \
+  }
+    USM_FUNCTIONS(FIND_FUNCTION)
+#undef FIND_FUNCTION
+  }
+  each_device(add_usable);
+}
+
+int mo_sycl_count_devices(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, find_devices);
+  return mo_sycl_device_count;
+}
+
+int mo_sycl_count_gpus(void) {
+  int count = 0;
+  for (int i = 0; i < mo_sycl_count_devices(); ++i)
+    count += mo_sycl_devices[i].type == CL_DEVICE_TYPE_GPU;
+  return count;
+}
+
+static void tell_unusable(mo_sycl_platform *platform, cl_device_id device, uint64_t type) {
+  char name[256];
+  const char *lack = lack_of(platform, device);
+  (void)type;
+  mo_sycl_device_text(device, CL_DEVICE_NAME, name, sizeof name);
+  if (lack)
+    mo_context("'%s' cannot be used: it has no %s", name, lack);
+}
+
+void mo_sycl_context_of_unusable(void) { each_device(tell_unusable); }
+
+void mo_sycl_set_device(int index) { mo_sycl_index = index; }
+int mo_sycl_device_index(void) { return mo_sycl_index; }
+cl_device_id mo_sycl_used_device(void) { return mo_sycl_used; }
+
+/* Makes the platform's context where there is none yet. Needs the lock. */
+static void make_context(mo_sycl_platform *platform) {
+  cl_device_id devices[MOST_DEVICES];
+  unsigned count = 0;
+  int status;
+  for (int i = 0; i < mo_sycl_device_count; ++i)
+    if (mo_sycl_devices[i].platform == platform)
+      devices[count++] = mo_sycl_devices[i].raw;
+  if (platform->context)
+    return;
+  platform->context = mo_cl.clCreateContext(NULL, count, devices, NULL, NULL, &status);
+  SYCL_CHECK(status, "clCreateContext", "starting OpenCL");
+}
+
+static mo_sycl_device *own_device(void) {
+  mo_sycl_device *device = &mo_sycl_devices[mo_sycl_index];
+  mo_sycl_used = device->raw;
+  pthread_mutex_lock(&mo_sycl_device_lock);
+  make_context(device->platform);
+  pthread_mutex_unlock(&mo_sycl_device_lock);
+  return device;
+}
+
+mo_sycl_place mo_sycl_own_place(void) {
+  const mo_sycl_device *device = own_device();
+  return (mo_sycl_place){device->platform, device->platform->context, device->raw, NULL};
+}
+
+/* One of the pool's streams, so that the end of the program waits for it as for the others. */
+static cl_command_queue own_queue(void) {
+  mo_sycl_device *device = own_device();
+  pthread_mutex_lock(&mo_sycl_device_lock);
+  cl_command_queue queue = device->queue;
+  pthread_mutex_unlock(&mo_sycl_device_lock);
+  if (queue)
+    return queue;
+  queue = mo_sycl_create_stream();
+  pthread_mutex_lock(&mo_sycl_device_lock);
+  if (!device->queue)
+    device->queue = queue;
+  pthread_mutex_unlock(&mo_sycl_device_lock);
+  return device->queue;
+}
+
+static void ask_queue(cl_command_queue queue, unsigned what, void *answer, size_t size) {
+  SYCL_CHECK(mo_cl.clGetCommandQueueInfo(queue, what, size, answer, NULL),
+             "clGetCommandQueueInfo", "looking at the stream %p", (void *)queue);
+}
+
+static const mo_sycl_platform *platform_of(cl_device_id device) {
+  cl_platform_id raw;
+  SYCL_CHECK(mo_cl.clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof raw, &raw, NULL),
+             "clGetDeviceInfo", "looking for the platform of a stream");
+  for (unsigned i = 0; i < mo_sycl_platform_count; ++i)
+    if (mo_sycl_platforms[i].raw == raw && !lack_of(&mo_sycl_platforms[i], device))
+      return &mo_sycl_platforms[i];
+  mo_error("the caller's stream belongs to an OpenCL device that cannot be used");
+  mo_cure("make the queue for a device with SPIR-V and cl_intel_unified_shared_memory");
+}
+
+mo_sycl_place mo_sycl_place_of(void *stream) {
+  mo_sycl_place place;
+  uint64_t properties;
+  place.queue = stream ? stream : mlir_offload_get_stream();
+  if (!place.queue)
+    place.queue = own_queue();
+  ask_queue(place.queue, CL_QUEUE_CONTEXT, &place.context, sizeof place.context);
+  ask_queue(place.queue, CL_QUEUE_DEVICE, &place.device, sizeof place.device);
+  ask_queue(place.queue, CL_QUEUE_PROPERTIES, &properties, sizeof properties);
+  place.platform = platform_of(place.device);
+  mo_sycl_used = place.device;
+  if (properties & CL_QUEUE_OUT_OF_ORDER) {
+    mo_error("the caller's stream is a queue that runs its commands out of order");
+    mo_cure("make it without CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE");
+  }
+  return place;
+}
+
+mo_sycl_place mo_sycl_place_of_memory(void *stream) {
+  return stream || mlir_offload_get_stream() ? mo_sycl_place_of(stream) : mo_sycl_own_place();
+}
