@@ -111,11 +111,12 @@ def _make_context(
     named = options.for_clang.isdecimal()
     releases = Releases(llvm, llvm, int(options.for_clang) if named else llvm.version.major)
     for target in targets:
-        if target.kind is Kind.HIP:
+        if target.kind not in {Kind.CUDA, Kind.OPENMP}:
             msg = (
                 f"--offload-arch={target}: a bundle holds kernels for NVIDIA GPUs and the CPU only"
             )
-            raise UsageError(msg, hint="compile with -c, and link the object where ROCm is")
+            where = "where ROCm is" if target.kind is Kind.HIP else "there"
+            raise UsageError(msg, hint=f"compile with -c, and link the object {where}")
         if target.kind is Kind.CUDA:
             # What LLVM does not know is said before any work is done.
             for major in {llvm.version.major, releases.consumer}:

@@ -81,6 +81,7 @@ def _compile_group(
     make = {
         Kind.CUDA: make_cuda_image,
         Kind.HIP: _make_hip_image,
+        Kind.SYCL: _make_sycl_image,
         Kind.OPENMP: make_cpu_image,
     }
     images = in_parallel(
@@ -131,4 +132,16 @@ def _make_hip_image(
     libraries = user_libraries(context, source, target, own.link)
     kernels = (*kernel_options(module), *rdc_option(context))
     make_hip_image(context, source, lowered, HipImage(image.path, target, own, libraries), kernels)
+    return image
+
+
+def _make_sycl_image(
+    context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
+) -> ImageFile:
+    from mlir_offload.driver.sycl_image import make_sycl_image
+
+    image = image_file(context, lowered, target)
+    libraries = user_libraries(context, source, target)
+    kernels = (*kernel_options(module), *rdc_option(context))
+    make_sycl_image(context, source, lowered, image.path, libraries, kernels)
     return image

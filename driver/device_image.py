@@ -52,6 +52,9 @@ def image_file(context: BuildContext, beside: Path, target: Target) -> ImageFile
         stem = beside.stem.removesuffix(f".{lowering_chip(target.arch)}")
         name = f"{stem}.{target.arch.replace(':', '.')}.{ending}"
         return ImageFile(beside.with_name(name), target)
+    if target.kind is Kind.SYCL:
+        stem = beside.stem.removesuffix(".spirv")
+        return ImageFile(beside.with_name(f"{stem}.{target.arch}.bc"), target)
     from mlir_offload.toolchain.ptx import ptx_isa_for
 
     if target.kind is Kind.CUDA and is_bitcode(context):

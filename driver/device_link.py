@@ -62,10 +62,14 @@ def device_link(
         if context.options.sanitizer:
             library = sanitizer_library(context, context.options.sanitizer)
             arguments.append(f"-Wl,--device-linker={host_triple()}={library}")
-    if Kind.CUDA not in runtime.kinds:
+    # The clang that the wrapper runs looks on PATH: that of LLVM 19 for ptxas, where there is bitcode,
+    # that of 22 for the linker of SPIR-V, by its bare name.
+    folders = [str(cuda / "bin")] if Kind.CUDA in runtime.kinds else []
+    if Kind.SYCL in runtime.kinds:
+        folders.append(str(context.llvm.tool("clang-sycl-linker").resolve().parent))
+    if not folders:
         return DeviceLink(tuple(arguments))
-    # The clang that the wrapper of LLVM 19 runs for bitcode looks for ptxas on PATH.
-    path = os.pathsep.join((str(cuda / "bin"), context.search_path))
+    path = os.pathsep.join((*folders, context.search_path))
     return DeviceLink(tuple(arguments), (("PATH", path),))
 
 

@@ -33,7 +33,7 @@ _OVER_LIMIT = (-signal.SIGXFSZ, 128 + signal.SIGXFSZ)
 # Command lines of this length fit on every system.
 _SHORT = 1 << 16
 # First bytes by file ending. A tool that exits with 0 may still have left something else.
-_MAGIC = {".bc": (b"BC\xc0\xde",), ".o": (b"\x7fELF",)}
+_MAGIC = {".bc": (b"BC\xc0\xde",), ".o": (b"\x7fELF",), ".spv": (b"\x03\x02\x23\x07",)}
 
 
 class _Once:

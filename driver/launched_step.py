@@ -32,6 +32,7 @@ _PROGRAMS = {
     Kind.CUDA: ("mlir-opt", "mlir-translate", "clang"),
     Kind.HIP: ("mlir-opt", "mlir-translate", "clang"),
     Kind.OPENMP: ("mlir-opt", "mlir-translate", "clang", "opt"),
+    Kind.SYCL: ("mlir-opt", "mlir-translate", "clang"),
 }
 
 
@@ -181,7 +182,7 @@ def _kernel_heads(image: ImageFile) -> Path:
 
 
 def _form(context: BuildContext, target: Target) -> tuple[str, ...]:
-    if target.kind is Kind.OPENMP:
+    if target.kind in {Kind.OPENMP, Kind.SYCL}:
         return ()
     if target.kind is Kind.HIP:
         return (f"--device-code={context.options.device_code.value}",)

@@ -21,6 +21,7 @@ _OF_KIND = {
     ),
     Kind.HIP: ("mlir_offload.driver.hip_image", "mlir_offload.translate.amdgpu"),
     Kind.OPENMP: ("mlir_offload.translate.cpu", "mlir_offload.offload.host_image"),
+    Kind.SYCL: ("mlir_offload.driver.sycl_image", "mlir_offload.offload.spirv"),
 }
 _LATE = (
     "mlir_offload.offload.annotate",

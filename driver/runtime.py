@@ -28,7 +28,7 @@ def host_runtime(context: BuildContext) -> HostRuntime:
     """Return the runtime that this link needs, if it turns out to need one."""
     kinds = {target.kind for target in context.targets}
     kinds |= {kind for kind in RUNTIME_KINDS for item in context.given if kind in item.kinds}
-    gpus = tuple((kind, _archs(context, kind)) for kind in (Kind.CUDA, Kind.HIP))
+    gpus = tuple((kind, _archs(context, kind)) for kind in (Kind.CUDA, Kind.HIP, Kind.SYCL))
     return HostRuntime(context.workspace / "runtime.o", frozenset(kinds), gpus)
 
 

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from mlir_offload.offload.objects import ObjectContents
     from mlir_offload.toolchain.llvm import LlvmToolchain
 
-# The kinds that are linked; of sycl there are no libraries.
-_KINDS = frozenset((Kind.CUDA.value, Kind.HIP.value, Kind.OPENMP.value))
+_KINDS = frozenset(kind.value for kind in Kind)
 _HOST_ARCH = "host"
-_GPU_OPTION = {"nvptx64": "-march", "amdgcn": "-mcpu"}
+# How clang takes the architecture for a GPU; SPIR-V has none.
+_GPU_OPTION = {"nvptx64": "-march=", "amdgcn": "-mcpu=", "spirv64": ""}
 
 
 def targets_to_anchor(inputs: Iterable[ObjectContents], abi: OffloadAbi) -> tuple[Target, ...]:
@@ -50,7 +50,8 @@ def empty_image_command(
     flags: tuple[str, ...] = ("-fPIC",)
     if is_bitcode_target(target):
         option = _GPU_OPTION[target.triple.partition("-")[0]]
-        flags = ("-emit-llvm", f"{option}={target.arch}", "-nogpulib", "-Wno-unknown-cuda-version")
+        arch = (f"{option}{target.arch}",) if option else ()
+        flags = ("-emit-llvm", *arch, "-nogpulib", "-Wno-unknown-cuda-version")
         flags += (f"--cuda-feature={feature}",) if feature else ()
     head = (str(llvm.tool("clang")), f"--target={target.triple}", *flags)
     return Command((*head, "-x", "c", "-c", os.devnull, "-o", str(output)))

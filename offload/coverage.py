@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-# The wrapper itself makes the entries of sycl, from the images.
-_REGISTERED_KINDS = frozenset((Kind.CUDA.value, Kind.HIP.value, Kind.OPENMP.value))
+_REGISTERED_KINDS = frozenset(kind.value for kind in Kind)
 
 
 @dataclass(frozen=True, slots=True, order=True)

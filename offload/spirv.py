@@ -21,6 +21,7 @@ _MAGIC_LITTLE, _MAGIC_BIG = b"\x03\x02\x23\x07", b"\x07\x23\x02\x03"
 _KERNEL_MODEL = 6
 _PACKED = 10  # CPacked
 _LINKAGE, _IMPORT = 41, 1
+_BUILT_IN = 11
 _PARAMETER_ATTRIBUTE, _BY_VALUE = 38, 2  # FuncParamAttr ByVal
 _MAX_WORK_GROUP = 5893  # MaxWorkgroupSizeINTEL
 _DIMENSIONS = 3
@@ -76,7 +77,8 @@ class _Module:
     names: dict[int, str] = field(default_factory=dict)
     modes: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
     by_value: set[int] = field(default_factory=set)
-    imports: dict[str, None] = field(default_factory=dict)
+    imports: dict[int, str] = field(default_factory=dict)
+    built_in: set[int] = field(default_factory=set)
     functions: dict[int, _Function] = field(default_factory=dict)
     open_function: _Function | None = None
 
@@ -97,15 +99,17 @@ def read_spirv(view: ByteView) -> DeviceCode:
     words = _read_words(view)
     module = _read_module(view, words)
     tool, release = words[2] >> 16, words[2] & 0xFFFF
+    # The back end of LLVM imports the variables that each device has.
+    undefined = [name for key, name in module.imports.items() if key not in module.built_in]
     return DeviceCode(
         form=_FORM,
         producer=f"{_GENERATORS.get(tool, f'generator {tool}')} {release}",
         llvm_major=release if tool == _LLVM_BACKEND and release else None,
         triple=_TRIPLES.get(module.addressing, ""),
         arch=f"v{words[1] >> 16 & 0xFF}.{words[1] >> 8 & 0xFF}",
-        is_relocatable=bool(module.imports),
+        is_relocatable=bool(undefined),
         kernels=tuple(_kernels(module)),
-        undefined=tuple(module.imports),
+        undefined=tuple(dict.fromkeys(undefined)),
     )
 
 
@@ -180,12 +184,14 @@ def _read_decoration(
 ) -> None:
     if decoration == _PACKED:
         module.types.packed.add(target)
+    elif decoration == _BUILT_IN:
+        module.built_in.add(target)
     elif decoration == _PARAMETER_ATTRIBUTE and operands and operands[0] == _BY_VALUE:
         module.by_value.add(target)
     elif decoration == _LINKAGE:
         name, rest = _text(operands)
         if rest and rest[0] == _IMPORT:
-            module.imports[name] = None
+            module.imports[target] = name
 
 
 def _text(words: Sequence[int]) -> tuple[str, Sequence[int]]:

@@ -35,8 +35,11 @@ class Target:
 
 NVPTX_TRIPLE = "nvptx64-nvidia-cuda"
 AMDGPU_TRIPLE = "amdgcn-amd-amdhsa"
+SPIRV_TRIPLE = "spirv64-unknown-unknown"
 HOST = "host"
 """The word of `--offload-arch=` for the CPU."""
+SPIRV = "spirv64"
+"""The word of `--offload-arch=` for what takes SPIR-V, as Intel GPUs do."""
 _SM = re.compile(r"sm_(\d{2,3})([af]?)")
 
 
@@ -56,10 +59,12 @@ def parse_offload_arch(name: str) -> Target:
         return Target(Kind.CUDA, NVPTX_TRIPLE, name)
     if is_target_id(name):
         return Target(Kind.HIP, AMDGPU_TRIPLE, normalize_target_id(name))
+    if name == SPIRV:
+        return Target(Kind.SYCL, SPIRV_TRIPLE, SPIRV)
     msg = f"unknown offload architecture '{name}'"
     hint = (
         "use sm_NN for NVIDIA (for example sm_90), gfxNNN for AMD (for example gfx90a or "
-        "gfx90a:xnack-), 'host' for the CPU, or 'native'"
+        "gfx90a:xnack-), spirv64 for Intel, 'host' for the CPU, or 'native'"
     )
     raise UsageError(msg, hint=hint)
 

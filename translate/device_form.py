@@ -26,10 +26,20 @@ class DeviceForm:
         """Return whether it is for AMD GPUs."""
         return self.dialect == _ROCDL
 
+    @property
+    def has_assertions(self) -> bool:
+        """Return whether device code has a function that a failed assertion calls."""
+        return self.dialect == "nvvm"
+
 
 _ROCDL = "rocdl"
+_SPIRV = "spirv"
 NVVM_FORM = DeviceForm("nvvm", 32)
-_FORMS = {form.name: form for form in (NVVM_FORM, DeviceForm(_ROCDL, 32), DeviceForm(_ROCDL, 64))}
+SPIRV_FORM = DeviceForm(_SPIRV, 32)
+_FORMS = {
+    form.name: form
+    for form in (NVVM_FORM, DeviceForm(_ROCDL, 32), DeviceForm(_ROCDL, 64), SPIRV_FORM)
+}
 FORM_NAMES = tuple(_FORMS)
 
 
@@ -37,6 +47,8 @@ def form_of(target: Target) -> DeviceForm:
     """Return the form for a target; code for the CPU is made from that for NVIDIA GPUs."""
     if target.kind is Kind.HIP:
         return DeviceForm(_ROCDL, wavefront_size(target.arch))
+    if target.kind is Kind.SYCL:
+        return SPIRV_FORM
     return NVVM_FORM
 
 

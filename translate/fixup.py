@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from mlir_offload.translate.device_form import NVVM_FORM, DeviceForm
-from mlir_offload.translate.fixup_amdgpu import AMDGPU_EXPANSIONS
+from mlir_offload.translate.fixup_assert import PRINTED_ASSERTION
 from mlir_offload.translate.fixup_subgroup import (
     BLOCK_EXPANSIONS,
     NVVM_SUBGROUP_EXPANSIONS,
@@ -99,9 +99,13 @@ def _expansions(
     lines: Sequence[str], form: DeviceForm, faults: frozenset[str]
 ) -> Mapping[str, Expansion]:
     expansions = {**_EXPANSIONS, **SUBGROUP_EXPANSIONS}
+    if not form.has_assertions:
+        expansions |= PRINTED_ASSERTION
     if form.is_amdgpu:
-        return {**expansions, **AMDGPU_EXPANSIONS}
+        return expansions
     expansions |= NVVM_SUBGROUP_EXPANSIONS
+    if not form.has_assertions:
+        return expansions
     if "assert_outside_module" in faults:
         expansions["cf.assert"] = _expand_assert
     reductions = [parse_operation(line) for line in lines if '"gpu.subgroup_reduce"(' in line]

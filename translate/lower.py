@@ -14,6 +14,7 @@ from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import (
     AMDGPU_TRIPLE,
     NVPTX_TRIPLE,
+    SPIRV_TRIPLE,
     Kind,
     Target,
     sm_number,
@@ -34,11 +35,21 @@ from mlir_offload.translate.mlir_text import (
     split_signature,
 )
 from mlir_offload.translate.pipelines import load_printing, load_recipe
+from mlir_offload.translate.spirv_call import spirv_operations
 
 _REDUX_SM = 80
 _NVGPU = b"nvgpu"
 # For the host as for NVIDIA: the dialect stands there where another pipeline has lowered the program.
-_LOWERED = {NVPTX_TRIPLE: ("llvm", "nvvm"), AMDGPU_TRIPLE: ("llvm", "rocdl")}
+_LOWERED = {
+    NVPTX_TRIPLE: ("llvm", "nvvm"),
+    AMDGPU_TRIPLE: ("llvm", "rocdl"),
+    SPIRV_TRIPLE: ("llvm",),
+}
+_PLACES = {
+    NVPTX_TRIPLE: "a kernel",
+    AMDGPU_TRIPLE: "a kernel for AMD GPUs",
+    SPIRV_TRIPLE: "a kernel for spirv64",
+}
 # mlir-translate itself turns these into calls of the runtime.
 _NOT_TRANSLATED = frozenset({"gpu.binary", "gpu.launch_func"})
 _CAST = "builtin.unrealized_conversion_cast"
@@ -72,20 +83,26 @@ def normalize_command(
 class DeviceLowering:
     """How a device module is lowered; targets for which it is equal share one lowered text.
 
-    `redux`: with the instruction that sm_80 and later reduce by. `chip`: for that AMD GPU.
+    `redux`: with the instruction that sm_80 and later reduce by. `chip`: for that AMD GPU. `spirv`: for
+    SPIR-V, which is made of what is lowered for NVIDIA GPUs.
     """
 
     redux: bool = False
     chip: str = ""
+    spirv: bool = False
 
     @property
     def suffix(self) -> str:
         """Return what tells its files from those of another one."""
+        if self.spirv:
+            return ".spirv"
         return f".{self.chip}" if self.chip else ".redux" if self.redux else ""
 
     @property
     def triple(self) -> str:
         """Return the triple of the lowered module."""
+        if self.spirv:
+            return SPIRV_TRIPLE
         return AMDGPU_TRIPLE if self.chip else NVPTX_TRIPLE
 
 
@@ -93,6 +110,8 @@ def lowering_for(module: GpuModule, target: Target) -> DeviceLowering:
     """Return how a module is lowered for a target; for the CPU as for an old NVIDIA GPU."""
     if target.kind is Kind.HIP:
         return DeviceLowering(chip=lowering_chip(target.arch))
+    if target.kind is Kind.SYCL:
+        return DeviceLowering(spirv=True)
     can_use_redux = "redux" in module.needs and target.kind is Kind.CUDA
     return DeviceLowering(redux=can_use_redux and sm_number(target.arch) >= _REDUX_SM)
 
@@ -164,15 +183,15 @@ def unwrap_device(text: str, triple: str, *, keeps_functions: bool = False) -> s
     # Passes add declarations (of __assertfail, for one) next to the gpu.module or inside of it.
     others = [op for op in module.operations if op is not device]
     body = [op for op in (*others, *device.body) if op.name != "gpu.module_end"]
-    place = "a kernel" if triple == NVPTX_TRIPLE else "a kernel for AMD GPUs"
-    check_lowered([line for op in body for line in op.lines], locations, place=place, triple=triple)
+    body_lines = [line for op in body for line in op.lines]
+    check_lowered(body_lines, locations, place=_PLACES[triple], triple=triple)
     lines = [
         line
         for op in body
         for line in (op.lines if keeps_functions and _is_public(op) else _internalized(op))
     ]
     text = module.render(lines)
-    if triple == AMDGPU_TRIPLE:
+    if triple != NVPTX_TRIPLE:
         # mlir-translate 22 would verify that no alloca lies where memref.alloca puts it.
         return text
     return text.replace(module.foot, _with_triple(module.foot, triple), 1)
@@ -209,19 +228,20 @@ def check_lowered(
 
     The first operation that does something is named: casts and functions are left around it.
     """
-    dialects = _LOWERED[triple]
-    left = [index for index, line in enumerate(lines) if _is_left(line, dialects)]
+    known = _LOWERED[triple]
+    operations = spirv_operations() if triple == SPIRV_TRIPLE else _NOT_TRANSLATED
+    left = [index for index, line in enumerate(lines) if _is_left(line, known, operations)]
     if not left:
         return
     index = min(left, key=lambda index: (_rank(lines[index]), index))
     raise _left_over(lines[index], locations.of(_closing_line(lines, index)), place)
 
 
-def _is_left(line: str, dialects: Sequence[str]) -> bool:
+def _is_left(line: str, dialects: Sequence[str], operations: frozenset[str]) -> bool:
     match = _OPERATION_NAME.match(line)
     if match is None or match[1] in dialects:
         return False
-    return f"{match[1]}.{match[2]}" not in _NOT_TRANSLATED
+    return f"{match[1]}.{match[2]}" not in operations
 
 
 def _rank(line: str) -> int:

@@ -1,4 +1,4 @@
-"""Device operations that stock passes do not lower for AMD GPUs."""
+"""Assertions for devices without a function that a failed one calls."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def _expand_assert(rewriter: Rewriter, operation: Operation, place: Place) -> It
     yield f"{place.indent}}}) : (i1) -> (){place.location}"
 
 
-AMDGPU_EXPANSIONS: dict[str, Expansion] = {
+PRINTED_ASSERTION: dict[str, Expansion] = {
     "cf.assert": _expand_assert,
 }

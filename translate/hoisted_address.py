@@ -1,0 +1,147 @@
+"""Values in place of globals: what is built around their addresses becomes instructions at the entry."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from mlir_offload.translate.cpu_text import Function, closing, split_list, symbol, type_end
+
+_CONSTANT_OPERATION = re.compile(
+    r"\b(?P<op>getelementptr|addrspacecast|bitcast|ptrtoint|inttoptr|trunc|add|sub|mul|shl|xor)"
+    r"(?P<flags>(?: [a-z]+(?:\([^()]*\))?)*) ?$"
+)
+_ADDRESS = re.compile(r"%mo\.e\d+\b")
+_NAMED_TYPE = re.compile(r"%[-\w.$]+ $")
+_CAST_OPERATIONS = frozenset({"addrspacecast", "bitcast", "inttoptr", "ptrtoint", "trunc"})
+
+
+def place_addresses(
+    function: Function, names: Iterable[str], address: Callable[[str], tuple[str, ...]]
+) -> Function:
+    """Return the function with these globals replaced by addresses that its entry computes.
+
+    `address` gives the operations for one; `%0` in each stands for the value of the one before.
+    Constant expressions and aggregates over them become instructions, there too.
+    """
+    used = [name for name in sorted(names) if any(_refers(line, name) for line in function.body)]
+    if not used:
+        return function
+    entry = _Entry(address)
+    lines = [entry.rewrite(line, used) for line in function.body]
+    position = 1 if lines and lines[0].endswith(":") else 0
+    return replace(function, body=(*lines[:position], *entry.instructions, *lines[position:]))
+
+
+def _refers(line: str, name: str) -> bool:
+    reference = symbol(name)
+    return reference in line and _reference(reference).search(line) is not None
+
+
+def _reference(reference: str) -> re.Pattern[str]:
+    return re.compile(re.escape(reference) + r"(?![-\w.$])")
+
+
+class _Entry:
+    """The instructions that a function needs at its entry to address what stood for globals."""
+
+    def __init__(self, address: Callable[[str], tuple[str, ...]]) -> None:
+        self.instructions: list[str] = []
+        self._address = address
+        self._known: dict[str, str] = {}
+
+    def rewrite(self, line: str, used: list[str]) -> str:
+        """Return the instruction with addresses instead of globals, constants around them undone."""
+        for name in used:
+            if _refers(line, name):
+                address = self._value(f"@{name}", *self._address(name))
+                line = _reference(symbol(name)).sub(address, line)
+        while (start := _innermost_constant(line)) is not None:
+            line = self._hoist(line, start)
+        return line
+
+    def _value(self, key: str, *operations: str) -> str:
+        """Return the value of the last operation; `%0` in it stands for the one before."""
+        if key in self._known:
+            return self._known[key]
+        value = ""
+        for operation in operations:
+            text = operation.replace("%0", value) if value else operation
+            value = f"%mo.e{len(self.instructions)}"
+            self.instructions.append(f"  {value} = {text}")
+        self._known[key] = value
+        return value
+
+    def _hoist(self, line: str, start: int) -> str:
+        """Turn the constant whose bracket opens at `start` into instructions."""
+        end = closing(line, start)
+        match = _CONSTANT_OPERATION.search(line[:start]) if line[start] == "(" else None
+        if match:
+            begin, value = match.start(), self._operation(match, line[start + 1 : end])
+        else:
+            begin, value = self._aggregate(line, start, end)
+        return line[:begin] + value + line[end + 1 :]
+
+    def _operation(self, match: re.Match[str], operands: str) -> str:
+        if match["op"] == "addrspacecast":
+            given, _, wanted = operands.rpartition(" to ")
+            kind, _, value = given.rpartition(" ")
+            if kind == wanted:
+                return value
+        text = f"{match['op']}{match['flags']} {operands}"
+        if match["op"] not in _CAST_OPERATIONS and match["op"] != "getelementptr":
+            first, second = split_list(operands)
+            text = f"{match['op']}{match['flags']} {first}, {second[type_end(second) :].strip()}"
+        return self._value(text, text)
+
+    def _aggregate(self, line: str, start: int, end: int) -> tuple[int, str]:
+        """Build `{ ptr, i64 } { ptr %x, i64 0 }` member by member."""
+        named = _NAMED_TYPE.search(line[:start])
+        type_ = named[0].strip() if named else line[_opening(line, start - 2) : start - 1]
+        value = "poison"
+        for index, member in enumerate(split_list(line[start + 1 : end])):
+            text = f"insertvalue {type_} {value}, {member}, {index}"
+            value = self._value(text, text)
+        return start, value
+
+
+def _innermost_constant(line: str) -> int | None:
+    """Return the bracket of a constant around an address that holds no other such constant."""
+    starts = (_enclosing(line, match.start()) for match in _ADDRESS.finditer(line))
+    return max((start for start in starts if start is not None), default=None)
+
+
+def _enclosing(line: str, position: int) -> int | None:
+    """Return the bracket around the position if it belongs to a constant."""
+    depth = 0
+    for index in range(position - 1, -1, -1):
+        if line[index] in ")]}":
+            depth += 1
+        elif line[index] in "([{":
+            if depth == 0:
+                return index if _opens_constant(line, index) else None
+            depth -= 1
+    return None
+
+
+def _opens_constant(line: str, start: int) -> bool:
+    """Say whether a bracket opens a constant: an operation's, or an aggregate behind its type."""
+    before = line[:start]
+    if line[start] == "(":
+        return _CONSTANT_OPERATION.search(before) is not None
+    return before.endswith(("} ", "] ")) or _NAMED_TYPE.search(before) is not None
+
+
+def _opening(line: str, end: int) -> int:
+    """Return the index of the bracket that the one at `end` closes."""
+    depth = 0
+    for index in range(end, -1, -1):
+        if line[index] in ")]}":
+            depth += 1
+        elif line[index] in "([{":
+            depth -= 1
+            if depth == 0:
+                return index
+    msg = f"unbalanced brackets: {line}"
+    raise ValueError(msg)
