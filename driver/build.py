@@ -184,7 +184,7 @@ def _make_context(
     given = tuple(item for item in contents if item.is_relocatable)
     # Objects that call the runtime but bring no device code need a device all the same.
     needs_device = (has_device_code(options) and options.mode is not Mode.HEADER) or (
-        any(item.runtime_symbols for item in given) and not any(item.kinds for item in given)
+        any(item.calls_device for item in given) and not any(item.kinds for item in given)
     )
     archs = options.offload_archs or attached_archs(options)
     archs = archs or ((HOST,) if options.sanitizer else ())

@@ -100,15 +100,19 @@ def _make_linkable(
     device: tuple[DeviceModule, ...],
     output: Path,
 ) -> None:
-    is_final = context.options.makes_final_objects and device
-    if not is_final or context.options.mode is Mode.ASSEMBLY:
+    if not context.options.makes_final_objects or context.options.mode is Mode.ASSEMBLY:
         _make_object(context, annotated, output)
         return
-    from mlir_offload.driver.final_object import make_final
+    from mlir_offload.driver.final_object import add_memref_copy, make_final
 
     made = annotated.with_name("host.o")
     _make_object(context, annotated, made)
-    make_final(context, source, made, device, output)
+    if device:
+        make_final(context, source, made, device, output)
+    elif context.options.mode is Mode.OBJECT:
+        add_memref_copy(context, made, output)
+    else:
+        context.executor.place(made, output)
 
 
 def make_images(

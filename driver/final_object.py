@@ -15,8 +15,9 @@ from mlir_offload.driver.device import DeviceModule
 from mlir_offload.driver.device_image import ImageFile
 from mlir_offload.driver.device_link import device_link, make_cuda_directory
 from mlir_offload.driver.options import DeviceCode, Mode
-from mlir_offload.driver.runtime import host_runtime
+from mlir_offload.driver.runtime import host_runtime, memref_copy_objects
 from mlir_offload.offload.abi import first_relocatable_link, load_abi
+from mlir_offload.offload.objects import read_objects
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import Kind, Target
@@ -44,7 +45,7 @@ def make_final(
     contained: tuple[Path, ...] = ()
     if context.options.mode is Mode.OBJECT:
         context.wait_for(runtime.object)
-        contained = (runtime.object,)
+        contained = (runtime.object, *_memref_copy(context, made))
     linker = ("-fuse-ld=lld",) if context.llvm.has("ld.lld") else ()
     workspace = context.workspace.absolute()
     # The wrapper names a section after its output: a name that every workspace has.
@@ -62,6 +63,21 @@ def make_final(
         objcopy = (str(context.llvm.tool("llvm-objcopy")), f"--localize-symbols={hide}")
         arguments = (f"--weaken-symbols={weaken}", str(whole), str(output))
         executor.tool(Command((*objcopy, *arguments)), output)
+
+
+def add_memref_copy(context: BuildContext, made: Path, output: Path) -> None:
+    """Make the object `made`, which has no device code, a final one: with the copy that it may call."""
+    contained = _memref_copy(context, made)
+    if not contained:
+        context.executor.place(made, output)
+        return
+    argv = (str(context.llvm.tool("clang")), "-r", str(made), *map(str, contained))
+    context.executor.tool(Command((*argv, "-o", str(output))), output)
+
+
+def _memref_copy(context: BuildContext, made: Path) -> tuple[Path, ...]:
+    contents = () if context.options.dry_run else read_objects(made)
+    return memref_copy_objects(context, contents, made.parent)
 
 
 def _ptx_images(

@@ -18,7 +18,7 @@ from mlir_offload.driver.link_line import parse_link_line
 from mlir_offload.driver.options import as_operand
 from mlir_offload.driver.refused import diagnose_refused
 from mlir_offload.driver.report import show_note
-from mlir_offload.driver.runtime import HostRuntime, host_runtime
+from mlir_offload.driver.runtime import HostRuntime, host_runtime, memref_copy_objects
 from mlir_offload.driver.sanitizer_link import sanitizer_arguments
 from mlir_offload.driver.whole_archive import without_whole_archives
 from mlir_offload.offload.abi import first_relocatable_link, load_abi
@@ -137,7 +137,7 @@ def _link_command(
     options = context.options
     dry = options.dry_run
     has_device = any(item.images for item in contents) or (dry and bool(context.targets))
-    has_runtime = any(item.runtime_symbols or item.is_finished for item in contents) or (
+    has_runtime = any(item.calls_device or item.is_finished for item in contents) or (
         dry and bool(context.targets)
     )
     # Host code of CUDA C++ calls the CUDA runtime itself.
@@ -151,6 +151,7 @@ def _link_command(
         *items,
         *(_runtime_arguments(context, runtime) if has_runtime else ()),
         *(_sparse_arguments(context, contents, runtime) if has_runtime else ()),
+        *map(str, memref_copy_objects(context, contents, context.workspace)),
         *(device.arguments if has_device else ()),
         *(_language_arguments(options.inputs)),
     ]

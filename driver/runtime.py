@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.options import Mode
+from mlir_offload.offload.memref_copy import MEMREF_COPY, memref_copy_compile_command
+from mlir_offload.offload.objects import ObjectContents
 from mlir_offload.offload.runtime import RUNTIME_KINDS, runtime_compile_command
 from mlir_offload.toolchain.target import Kind
 
@@ -38,6 +41,24 @@ def _archs(context: BuildContext, kind: Kind) -> tuple[str, ...]:
     return tuple(sorted(archs))
 
 
+def memref_copy_objects(
+    context: BuildContext, contents: Sequence[ObjectContents], directory: Path
+) -> tuple[Path, ...]:
+    """Compile the runtime's part for strided copies where one of these objects calls it."""
+    if not any(MEMREF_COPY in item.runtime_symbols for item in contents):
+        return ()
+    output = directory / "memref_copy.o"
+    command = memref_copy_compile_command(
+        context.llvm.tool("clang"), output, _sanitizer_flags(context)
+    )
+    context.executor.tool(command, output)
+    return (output,)
+
+
+def _sanitizer_flags(context: BuildContext) -> tuple[str, ...]:
+    return (context.options.sanitizer.flag,) if context.options.sanitizer else ()
+
+
 def compile_runtime(context: BuildContext, runtime: HostRuntime) -> None:
     """Compile the runtime by the consumer's clang: source has no skew between releases."""
     command = runtime_compile_command(
@@ -48,7 +69,7 @@ def compile_runtime(context: BuildContext, runtime: HostRuntime) -> None:
         # A final object has all that it needs but the libraries of the GPU's vendor.
         standin=context.llvm.libomptarget is None or context.options.mode is not Mode.LINK,
         libamdhip=context.rocm.runtime if context.rocm else None,
-        extra=(context.options.sanitizer.flag,) if context.options.sanitizer else (),
+        extra=_sanitizer_flags(context),
     )
     # Only the link waits for it: the steps before that one go first.
     context.executor.tool(replace(command, in_background=True), runtime.object)

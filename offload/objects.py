@@ -10,6 +10,7 @@ from mlir_offload.offload.archive import ArchiveMember, is_archive, iterate_memb
 from mlir_offload.offload.binary import PackagedImage, read_binary
 from mlir_offload.offload.elf import ELF_MAGIC, ElfFile, SectionType, read_elf
 from mlir_offload.offload.host_entry import HostEntry, read_entries
+from mlir_offload.offload.memref_copy import MEMREF_COPY
 from mlir_offload.toolchain.byte_view import ByteView, open_view
 from mlir_offload.toolchain.errors import InputOutputError
 
@@ -17,7 +18,8 @@ OFFLOAD_SECTION = ".llvm.offloading"
 _FINISHED_SECTION = ".llvm.offloading.relocatable"
 FATBIN_SECTION = ".nv_fatbin"
 HIP_FATBIN_SECTION = ".hip_fatbin"
-_RUNTIME_PREFIXES = ("mgpu", "mlir_offload_")
+_DEVICE_PREFIXES = ("mgpu", "mlir_offload_")
+_RUNTIME_PREFIXES = (*_DEVICE_PREFIXES, MEMREF_COPY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,11 @@ class ObjectContents:
         """Return whether there is anything of offloading in it."""
         images = self.images or self.finished_images or self.fatbins or self.hip_fatbins
         return bool(images or self.entries or self.runtime_symbols)
+
+    @property
+    def calls_device(self) -> bool:
+        """Return whether it calls the runtime for a device."""
+        return any(name.startswith(_DEVICE_PREFIXES) for name in self.runtime_symbols)
 
     @property
     def is_finished(self) -> bool:

@@ -19,6 +19,7 @@ from mlir_offload.translate.mlir_text import (
     Locations,
     Operation,
     parse_operation,
+    split_signature,
     string_attribute,
 )
 from mlir_offload.translate.rewriter import (
@@ -36,8 +37,11 @@ from mlir_offload.translate.rewriter import (
 
 _NEEDLE = re.compile(
     r'"(?:gpu\.(?:subgroup_(?:size|id|reduce|broadcast)|num_subgroups|global_id|shuffle|rotate|all_reduce'
-    r'|warp_execute_on_lane_0)|cf\.assert)"\('
+    r'|warp_execute_on_lane_0|printf)|cf\.assert)"\('
 )
+# A branch may close a loop, and a call may stand in one.
+_REPEATS = re.compile(r'"(?:cf|llvm)\.(?:br|cond_br|switch)"\(|"(?:func|llvm)\.call"\(')
+_NARROW = {"i1": "extui", "i8": "extsi", "i16": "extsi"}
 _UNKNOWN = "(unknown)"
 _ASSERTFAIL_TYPES = f"{POINTER}, {POINTER}, i32, {POINTER}, i64"
 _ASSERTFAIL = (
@@ -59,7 +63,7 @@ def expand_device_operations(
     """
     if not any(_NEEDLE.search(line) for line in lines):
         return tuple(lines)
-    rewriter = Rewriter(locations, form)
+    rewriter = Rewriter(locations, form, repeats=any(map(_REPEATS.search, lines)))
     body = list(_expanded(rewriter, lines, _expansions(lines, form, faults)))
     if rewriter.globals:
         declared = any('sym_name = "__assertfail"' in line for line in lines)
@@ -75,6 +79,7 @@ def _expanded(
         line = lines[index]
         operation = parse_operation(line) if _NEEDLE.search(line) else None
         last = index
+        rewriter.note_definition(line)
         if operation is None:
             yield line
         elif operation.name in _REGION_EXPANSIONS:
@@ -178,11 +183,25 @@ def _expand_assert(rewriter: Rewriter, operation: Operation, place: Place) -> It
     yield f"{place.indent}}}) : (i1) -> (){place.location}"
 
 
+def _printf(rewriter: Rewriter, operation: Operation, place: Place) -> Iterator[str]:
+    """Widen integers to the 32 bits that printf takes for them at least, as C does."""
+    attributes, kinds, *_ = split_signature(operation.rest)
+    operands = list(operation.operands)
+    for number, kind in enumerate(kinds):
+        if kind in _NARROW:
+            widen = f'"arith.{_NARROW[kind]}"({operands[number]})'
+            operands[number] = yield from rewriter.value(widen, f"({kind}) -> i32", place)
+            kinds[number] = "i32"
+    printed = f'"gpu.printf"({", ".join(operands)}){attributes}'
+    yield f"{place.indent}{printed} : ({', '.join(kinds)}) -> (){place.location}"
+
+
 def _constant(value: int, kind: str) -> str:
     return f'"llvm.mlir.constant"() <{{value = {value} : {kind}}}>'
 
 
 _EXPANSIONS: dict[str, Expansion] = {
+    "gpu.printf": _printf,
     "gpu.subgroup_size": _subgroup_size,
     "gpu.subgroup_id": _subgroup_id,
     "gpu.num_subgroups": _num_subgroups,

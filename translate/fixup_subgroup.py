@@ -19,11 +19,11 @@ from mlir_offload.translate.shuffle import (
     Shuffle,
     binary,
     carrier_of,
-    compare,
     convert,
     i32,
     lane_id,
     shuffle,
+    shuffle_among,
 )
 
 _REDUCTION = re.compile(r"#gpu<all_reduce_op (\w+)>")
@@ -49,6 +49,8 @@ _COMBINING = {
     "maximumf": ("", "maximumf"),
 }
 _ALL_REDUCED = frozenset({"i32", "i64", "f32", "f64"})
+# What stands directly in a function of a gpu.module.
+_BODY_INDENT = 6
 _UNSIGNED = frozenset({"minui", "maxui"})
 
 
@@ -118,7 +120,7 @@ def _shuffle(rewriter: Rewriter, operation: Operation, place: Place) -> Iterator
     match = _MODE.search(attributes)
     _check_exchanged(rewriter, operation, kind, place)
     asked = Shuffle(match[1] if match else "xor", offset, width)
-    result, valid = yield from shuffle(rewriter, asked, value, kind, place)
+    result, valid = yield from shuffle_among(rewriter, asked, value, kind, place)
     yield aliased(operation.results, ((result, kind), (valid, "i1")), place)
 
 
@@ -130,12 +132,12 @@ def _rotate(rewriter: Rewriter, operation: Operation, place: Place) -> Iterator[
     lane = yield from lane_id(rewriter, place)
     offset = yield from i32(rewriter, numbers["offset"], place)
     width = yield from i32(rewriter, numbers["width"], place)
+    rewriter.constants[width] = numbers["width"]
     last = yield from i32(rewriter, numbers["width"] - 1, place)
     moved = yield from binary(rewriter, "addi", lane, offset, place)
     source = yield from binary(rewriter, "andi", moved, last, place)
     asked = Shuffle("idx", source, width)
-    result, _ = yield from shuffle(rewriter, asked, operation.operands[0], kind, place)
-    valid = yield from compare(rewriter, "ult", (lane, width), "i32", place)
+    result, valid = yield from shuffle_among(rewriter, asked, operation.operands[0], kind, place)
     yield aliased(operation.results, ((result, kind), (valid, "i1")), place)
 
 
@@ -164,6 +166,9 @@ def _all_reduce(
     rewriter: Rewriter, operation: Operation, lines: Sequence[str], place: Place
 ) -> Iterator[str]:
     """Reduce narrow numbers in wider ones: exact for integers, rounded once for halves."""
+    if rewriter.repeats or operation.indent > _BODY_INDENT:
+        # The lowering leaves the result in workgroup memory, which the next turn of a loop overwrites.
+        yield f'{place.indent}"gpu.barrier"() : () -> (){place.location}'
     attributes, (kind,), *_ = split_signature(operation.rest)
     if kind in _ALL_REDUCED or len(lines) > 2:  # noqa: PLR2004 (a region that holds something)
         yield from lines

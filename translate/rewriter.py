@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -11,6 +12,9 @@ from mlir_offload.translate.mlir_text import Locations, Operation, escape, split
 BINARY = "(index, index) -> index"
 POINTER = "!llvm.ptr"
 _UNKNOWN = "(unknown)"
+_DEFINITION = re.compile(
+    r' *(?P<name>%\w+) = (?:"arith\.constant"\(\) <\{value = (?P<number>-?\d+) : i32\}>)?'
+)
 
 Value = Generator[str, None, str]
 Values = Generator[str, None, tuple[str, str, str]]
@@ -31,12 +35,27 @@ class Place:
 
 @dataclass(slots=True)
 class Rewriter:
-    """Makes operations at the place of one that is replaced; value names never clash."""
+    """Makes operations at the place of one that is replaced; value names never clash.
+
+    `repeats` says whether code may run again without standing in the region of a loop. `constants` are
+    the values of type i32 that are known where the next operation is made.
+    """
 
     locations: Locations
     form: DeviceForm
+    repeats: bool = False
     count: int = 0
     globals: list[str] = field(default_factory=list)
+    constants: dict[str, int] = field(default_factory=dict)
+
+    def note_definition(self, line: str) -> None:
+        """Keep what an operation of the program tells of the value that it defines."""
+        match = _DEFINITION.match(line)
+        if match and match["number"]:
+            self.constants[match["name"]] = int(match["number"])
+        elif match:
+            # Regions that stand beside each other may give values the same name.
+            self.constants.pop(match["name"], None)
 
     def value(self, operation: str, signature: str, place: Place) -> Value:
         """Make an operation with one result, and return the name of that."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
 from mlir_offload.translate.rewriter import Place, Rewriter, Value, named
@@ -36,7 +36,55 @@ def carrier_of(kind: str) -> str:
 
 
 def shuffle(rewriter: Rewriter, asked: Shuffle, value: str, kind: str, place: Place) -> Pair:
-    """Make a shuffle; return the value, and whether there was a lane to take it from."""
+    """Make a shuffle of the whole subgroup; return the value, and whether there was a lane to take it from."""
+    return (yield from _exchanged(rewriter, asked, value, kind, place))
+
+
+def shuffle_among(rewriter: Rewriter, asked: Shuffle, value: str, kind: str, place: Place) -> Pair:
+    """Make a shuffle of the first `width` lanes; other lanes keep their value and have no source.
+
+    They do not execute it: the instruction of NVIDIA GPUs names the lanes that do.
+    """
+    if rewriter.constants.get(asked.width) == rewriter.form.subgroup_size:
+        return (yield from shuffle(rewriter, asked, value, kind, place))
+    lane = yield from lane_id(rewriter, place)
+    inside = yield from compare(rewriter, "ult", (lane, asked.width), "i32", place)
+    rewriter.count += 1
+    made = f"%mo_{rewriter.count}"
+    yield f'{place.indent}{made}:2 = "scf.if"({inside}) ({{'
+    yield from _yielded(
+        (yield from _exchanged(rewriter, asked, value, kind, place.inside, is_narrow=True)),
+        kind,
+        place.inside,
+    )
+    yield f"{place.indent}}}, {{"
+    false = yield from rewriter.value(
+        '"arith.constant"() <{value = false}>', "() -> i1", place.inside
+    )
+    yield from _yielded((value, false), kind, place.inside)
+    yield f"{place.indent}}}) : (i1) -> ({kind}, i1){place.location}"
+    return f"{made}#0", f"{made}#1"
+
+
+def _yielded(values: tuple[str, str], kind: str, place: Place) -> Iterator[str]:
+    yield f'{place.indent}"scf.yield"({values[0]}, {values[1]}) : ({kind}, i1) -> (){place.location}'
+
+
+def _exchanged(
+    rewriter: Rewriter,
+    asked: Shuffle,
+    value: str,
+    kind: str,
+    place: Place,
+    *,
+    is_narrow: bool = False,
+) -> Pair:
+    # The stock lowering for NVIDIA takes `up` of fewer lanes from the wrong end of the subgroup.
+    if asked.mode == "up" and is_narrow and not rewriter.form.is_amdgpu:
+        lane, valid = yield from _source_lane(rewriter, asked, place)
+        source = Shuffle("idx", lane, asked.width)
+        result, _ = yield from _shuffle(rewriter, source, value, kind, place)
+        return result, valid
     if rewriter.form.is_amdgpu and asked.mode in {"up", "down"}:
         lane, valid = yield from _source_lane(rewriter, asked, place)
         size = yield from i32(rewriter, rewriter.form.subgroup_size, place)

@@ -624,8 +624,9 @@ static const char *take(const char **arguments, size_t size) {
   return (const char *)address;
 }
 
+/* Narrow integers were widened to 32 bits, as those of C; their upper bits do not count. */
 static int64_t take_integer(const char **arguments, size_t size, int is_signed) {
-  const char *from = take(arguments, size);
+  const char *from = take(arguments, size < 4 ? 4 : size);
   uint64_t value = 0;
   memcpy(&value, from, size);
   unsigned unused = (unsigned)(64 - 8 * size);

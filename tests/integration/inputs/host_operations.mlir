@@ -1,0 +1,157 @@
+// What host code does with the gpu dialect: each function leaves numbers in its argument, prints, or fails.
+module attributes {gpu.container_module} {
+func.func @copies(%out: memref<?xi64>) attributes {llvm.emit_c_interface} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c4 = arith.constant 4 : index
+  %word = arith.constant 305419896 : i32
+  %half = arith.constant -2 : i16
+  %float = arith.constant 1.5 : f32
+  %device0 = arith.constant 0 : i32
+  gpu.set_default_device %device0
+  %a = gpu.alloc(%c4) : memref<?xi32>
+  gpu.memset %a, %word : memref<?xi32>, i32
+  %host = memref.alloc() : memref<4xi32>
+  %host_n = memref.cast %host : memref<4xi32> to memref<?xi32>
+  gpu.memcpy %host_n, %a : memref<?xi32>, memref<?xi32>
+  %r0 = memref.load %host[%c2] : memref<4xi32>
+  gpu.dealloc %a : memref<?xi32>
+  memref.dealloc %host : memref<4xi32>
+  // In a chain of tokens.
+  %t0 = gpu.wait async
+  %b, %t1 = gpu.alloc async [%t0] () : memref<4xi16>
+  %t2 = gpu.memset async [%t1] %b, %half : memref<4xi16>, i16
+  %halves = memref.alloc() : memref<4xi16>
+  %t3 = gpu.memcpy async [%t2] %halves, %b : memref<4xi16>, memref<4xi16>
+  %t4 = gpu.dealloc async [%t3] %b : memref<4xi16>
+  gpu.wait [%t4]
+  %r1 = memref.load %halves[%c1] : memref<4xi16>
+  memref.dealloc %halves : memref<4xi16>
+  // Shared with the host.
+  %s = gpu.alloc host_shared () : memref<2x4xf32>
+  gpu.memset %s, %float : memref<2x4xf32>, f32
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %c4, %sy = %c2, %sz = %c1) {
+    %v = memref.load %s[%ty, %tx] : memref<2x4xf32>
+    %n = arith.addi %tx, %ty : index
+    %i = arith.index_cast %n : index to i32
+    %f = arith.sitofp %i : i32 to f32
+    %sum = arith.addf %v, %f : f32
+    memref.store %sum, %s[%ty, %tx] : memref<2x4xf32>
+    gpu.terminator
+  }
+  %c3 = arith.constant 3 : index
+  %shared = memref.load %s[%c1, %c3] : memref<2x4xf32>
+  gpu.dealloc %s : memref<2x4xf32>
+  %two = arith.constant 2.0 : f32
+  %twice = arith.mulf %shared, %two : f32
+  %r2 = arith.fptosi %twice : f32 to i64
+  // Registered memory, of which a part is strided.
+  %m = memref.alloc() : memref<4x8xi64>
+  %part = memref.subview %m[1, 2] [2, 3] [1, 2] : memref<4x8xi64> to memref<2x3xi64, strided<[8, 2], offset: 10>>
+  %any = memref.cast %part : memref<2x3xi64, strided<[8, 2], offset: 10>> to memref<*xi64>
+  gpu.host_register %any : memref<*xi64>
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %c3, %sy = %c2, %sz = %c1) {
+    %ten = arith.constant 10 : index
+    %row = arith.muli %ty, %ten : index
+    %n = arith.addi %row, %tx : index
+    %i = arith.index_cast %n : index to i64
+    memref.store %i, %part[%ty, %tx] : memref<2x3xi64, strided<[8, 2], offset: 10>>
+    gpu.terminator
+  }
+  gpu.host_unregister %any : memref<*xi64>
+  %c6 = arith.constant 6 : index
+  %r3 = memref.load %m[%c2, %c6] : memref<4x8xi64>
+  memref.dealloc %m : memref<4x8xi64>
+  %w0 = arith.extsi %r0 : i32 to i64
+  %w1 = arith.extsi %r1 : i16 to i64
+  memref.store %w0, %out[%c0] : memref<?xi64>
+  memref.store %w1, %out[%c1] : memref<?xi64>
+  memref.store %r2, %out[%c2] : memref<?xi64>
+  memref.store %r3, %out[%c3] : memref<?xi64>
+  return
+}
+
+// A part of a memref to another: no one copy of bytes, so that memrefCopy is called.
+func.func @strided_copy(%out: memref<?xi64>) attributes {llvm.emit_c_interface} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %c12 = arith.constant 12 : index
+  %m = memref.alloc() : memref<3x4xi64>
+  scf.for %i = %c0 to %c12 step %c1 {
+    %flat = memref.collapse_shape %m [[0, 1]] : memref<3x4xi64> into memref<12xi64>
+    %v = arith.index_cast %i : index to i64
+    memref.store %v, %flat[%i] : memref<12xi64>
+  }
+  %from = memref.subview %m[0, 1] [3, 1] [1, 1] : memref<3x4xi64> to memref<3xi64, strided<[4], offset: 1>>
+  %to = memref.subview %out[0] [3] [2] : memref<?xi64> to memref<3xi64, strided<[2]>>
+  memref.copy %from, %to : memref<3xi64, strided<[4], offset: 1>> to memref<3xi64, strided<[2]>>
+  memref.dealloc %m : memref<3x4xi64>
+  return
+}
+
+func.func @print(%out: memref<?xi64>) attributes {llvm.emit_c_interface} {
+  %c1 = arith.constant 1 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %c1, %sy = %c1, %sz = %c1) {
+    %true = arith.constant true
+    %i8 = arith.constant -8 : i8
+    %i16 = arith.constant -16 : i16
+    %i32 = arith.constant -32 : i32
+    %i64 = arith.constant -6400000000 : i64
+    %letter = arith.constant 65 : i32
+    %f16 = arith.constant 0.5 : f16
+    %f32 = arith.constant 1.5 : f32
+    %f64 = arith.constant -2.25 : f64
+    "gpu.printf"() <{format = "100 %%\0A"}> : () -> ()
+    "gpu.printf"(%true, %i8, %i16, %i32, %i64, %bx) <{format = "%d %d %d %d %lld %lld\0A"}> : (i1, i8, i16, i32, i64, index) -> ()
+    "gpu.printf"(%i8, %i8, %i16, %i64) <{format = "%hhd %hhu %hx|%20lld\0A"}> : (i8, i8, i16, i64) -> ()
+    "gpu.printf"(%f16, %i8, %f32, %f64) <{format = "%g %d %8.3f|%-9.2e|\0A"}> : (f16, i8, f32, f64) -> ()
+    "gpu.printf"(%letter, %i32, %letter, %letter) <{format = "%c %u %#x %o\0A"}> : (i32, i32, i32, i32) -> ()
+    gpu.terminator
+  }
+  return
+}
+
+func.func @asserted(%out: memref<?xi64>) attributes {llvm.emit_c_interface} {
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %c4, %sy = %c1, %sz = %c1) {
+    %two = arith.constant 2 : index
+    %small = arith.cmpi ult, %tx, %two : index
+    cf.assert %small, "thread too large"
+    gpu.terminator
+  }
+  return
+}
+
+func.func @absent_device(%out: memref<?xi64>) attributes {llvm.emit_c_interface} {
+  %n = arith.constant 99 : i32
+  gpu.set_default_device %n
+  return
+}
+
+gpu.module @clustered {
+  gpu.func @nothing() kernel {
+    gpu.return
+  }
+}
+
+func.func @clusters(%out: memref<?xi64>) attributes {llvm.emit_c_interface} {
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  gpu.launch_func @clustered::@nothing clusters in (%c2, %c1, %c1) blocks in (%c2, %c1, %c1) threads in (%c1, %c1, %c1)
+  return
+}
+
+func.func @too_many(%out: memref<?xi64>) attributes {llvm.emit_c_interface} {
+  %c1 = arith.constant 1 : index
+  %many = arith.constant 1025 : index
+  gpu.launch_func @clustered::@nothing blocks in (%c1, %c1, %c1) threads in (%many, %c1, %c1)
+  return
+}
+}

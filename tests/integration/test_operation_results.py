@@ -1,0 +1,158 @@
+"""What the operations of the gpu dialect give on the CPU, number by number."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from support.operation_probe import Probe, expected_of, text_of
+from support.operation_results import PROBES
+
+from mlir_offload.offload.runtime import EXIT_STATUS
+
+HOST = Path(__file__).parent / "inputs" / "host_operations.mlir"
+RELEASES = [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (19, 22)]
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A program of all probes of a release, and the lines that each of them printed."""
+
+    release: int
+    program: Path
+    printed: dict[str, list[list[int]]]
+
+    def run(self, name: str) -> subprocess.CompletedProcess[str]:
+        """Run one function of inputs/host_operations.mlir, which prints what it leaves."""
+        return run(str(self.program), name)
+
+
+def run(*argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(argv, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def built(
+    request: pytest.FixtureRequest,
+    mlir_offload: list[str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Built:
+    release = request.param
+    folder = tmp_path_factory.mktemp(f"results{release}")
+    source, caller, program = (folder / name for name in ("probes.mlir", "caller.c", "program"))
+    probes = [probe for probe in PROBES if probe.of(release)]
+    source.write_text("\n".join(text_of(probe, release) for probe in probes))
+    caller.write_text(caller_of(probes, release))
+    flags = (f"--llvm={release}", "--offload-arch=host", "-O1", *map(str, (source, HOST, caller)))
+    done = run(*mlir_offload, *flags, "-o", str(program))
+    assert done.returncode == 0, done.stderr
+    ran = run(str(program))
+    assert (ran.returncode, ran.stderr) == (0, "")
+    printed: dict[str, list[list[int]]] = {}
+    for name, *words in map(str.split, ran.stdout.splitlines()):
+        printed.setdefault(name, []).append([int(word) for word in words])
+    return Built(release, program, printed)
+
+
+@pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.name)
+def test_every_thread_gets_what_the_dialect_defines(built: Built, probe: Probe) -> None:
+    expected = expected_of(probe, built.release)
+    wrong = {
+        name: [
+            (thread.block, thread.thread, wanted, got)
+            for thread, wanted, got in zip(probe.threads(), numbers, given, strict=True)
+            if wanted is not None and wanted != got
+        ][:4]
+        for (name, numbers), given in zip(
+            expected.items(), built.printed.get(probe.name, []), strict=True
+        )
+    }
+    assert {name: threads for name, threads in wrong.items() if threads} == {}
+
+
+LEFT = {
+    # Bytes set and copied, in a chain of tokens too, memory shared with the host, and registered memory.
+    "copies": [0x12345678, -2, 11, 12],
+    "strided_copy": [1, 0, 5, 0, 9],
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_memory_holds_what_the_host_and_kernels_wrote(built: Built, name: str) -> None:
+    assert built.run(name).stdout.split() == [name, *map(str, LEFT[name])]
+
+
+PRINTED = """\
+100 %
+1 -8 -16 -32 -6400000000 0
+-8 248 fff0|         -6400000000
+0.5 -8    1.500|-2.25e+00|
+A 4294967264 0x41 101
+"""
+
+
+def test_a_kernel_prints_numbers_of_every_type(built: Built) -> None:
+    assert built.run("print").stdout == f"{PRINTED}print\n"
+
+
+STOPPED = {
+    "asserted": r"host_operations\.mlir:\d+: block: \[0,0,0\], thread: \[2,0,0\] "
+    "Assertion `thread too large` failed",
+    "absent_device": "there is no device 99: 'host' has",
+    "clusters": "cluster launches are not supported on the CPU",
+    "too_many": "a block has more than 1024 work-items",
+}
+
+
+@pytest.mark.parametrize("name", STOPPED)
+def test_what_cannot_go_on_stops_the_program_with_its_reason(built: Built, name: str) -> None:
+    stopped = built.run(name)
+    assert stopped.returncode == EXIT_STATUS
+    assert stopped.stdout == ""
+    assert re.search(STOPPED[name], stopped.stderr)
+
+
+def caller_of(probes: Sequence[Probe], release: int) -> str:
+    """Return a program in C that prints a line of numbers for each row of each probe.
+
+    With an argument it runs that function of the host only, and prints what it left.
+    """
+    hosted = {name: len(LEFT.get(name, ())) for name in (*LEFT, "print", *STOPPED)}
+    lines = [
+        *(
+            "#include <stdint.h>",
+            "#include <stdio.h>",
+            "#include <stdlib.h>",
+            "#include <string.h>",
+        ),
+        "typedef struct { int64_t *allocated, *aligned; int64_t offset, size, stride; } numbers;",
+        *(f"void _mlir_ciface_{probe.name}(numbers *);" for probe in probes),
+        *(f"void _mlir_ciface_{name}(numbers *);" for name in hosted),
+        "static void run(const char *name, void (*function)(numbers *), int rows, int threads) {",
+        "  int64_t size = (int64_t)rows * threads + 1;",
+        "  int64_t *data = calloc(size, sizeof *data);",
+        "  numbers all = {data, data, 0, size, 1};",
+        "  function(&all);",
+        "  for (int row = 0; row < rows; ++row) {",
+        '    printf("%s", name);',
+        "    for (int i = 0; i < threads; ++i)",
+        '      printf(" %lld", (long long)data[row * threads + i]);',
+        '    puts("");',
+        "  }",
+        "  free(data);",
+        "}",
+        "int main(int count, char **names) {",
+    ]
+    for name, numbers in hosted.items():
+        lines += [
+            f'  if (count > 1 && !strcmp(names[1], "{name}"))',
+            f'    return run("{name}", _mlir_ciface_{name}, 1, {numbers}), 0;',
+        ]
+    for probe in probes:
+        shape = f"{len(probe.of(release))}, {len(probe.threads())}"
+        lines.append(f'  run("{probe.name}", _mlir_ciface_{probe.name}, {shape});')
+    return "\n".join([*lines, "}", ""])

@@ -1,0 +1,259 @@
+"""Kernels whose threads store the result of one operation after the other, and how they are written.
+
+A `Probe` is a kernel; each of its rows is one operation, whose number every thread stores. What the
+dialect defines is computed for one thread after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import product
+from math import prod
+
+WARP = 32
+Dim3 = tuple[int, int, int]
+
+# How a value of a type becomes the 64 bits that are stored.
+_STORED = {
+    "index": ("arith.index_cast", "index", "i64"),
+    "i1": ("arith.extui", "i1", "i64"),
+    "i8": ("arith.extsi", "i8", "i64"),
+    "i16": ("arith.extsi", "i16", "i64"),
+    "i32": ("arith.extsi", "i32", "i64"),
+    "f16": ("arith.fptosi", "f16", "i64"),
+    "bf16": ("arith.fptosi", "bf16", "i64"),
+    "f32": ("arith.fptosi", "f32", "i64"),
+    "f64": ("arith.fptosi", "f64", "i64"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """One thread of a launch: where it is, and of what."""
+
+    block: Dim3
+    thread: Dim3
+    grid_dim: Dim3
+    block_dim: Dim3
+
+    @property
+    def number(self) -> int:
+        """Return its number in the block, along x, then y, then z."""
+        (x, y, z), (width, height, _) = self.thread, self.block_dim
+        return (z * height + y) * width + x
+
+    @property
+    def lane(self) -> int:
+        """Return its number in the subgroup."""
+        return self.number % WARP
+
+    @property
+    def lanes(self) -> range:
+        """Return the numbers, in the block, of the threads of its subgroup."""
+        first = self.number - self.lane
+        return range(first, min(first + WARP, prod(self.block_dim)))
+
+
+Expected = Callable[[Thread], int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One operation: `text` defines `%r$`, `$` being its number; None where nothing is defined."""
+
+    name: str
+    text: str
+    kind: str
+    expected: Expected
+    since: int = 19
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One kernel; `head` stands before its rows, `memory` are its workgroup and private memrefs."""
+
+    name: str
+    rows: Sequence[Row]
+    block: Dim3
+    grid: Dim3 = (1, 1, 1)
+    head: str = ""
+    attributions: str = ""
+    dynamic: int = 0
+
+    def of(self, release: int) -> Sequence[Row]:
+        """Return the rows that a release of LLVM has."""
+        return [row for row in self.rows if row.since <= release]
+
+    def threads(self) -> list[Thread]:
+        """Return all threads, in the order in which they store."""
+        return [
+            Thread((bx, by, bz), (tx, ty, tz), self.grid, self.block)
+            for bz, by, bx in product(*map(range, reversed(self.grid)))
+            for tz, ty, tx in product(*map(range, reversed(self.block)))
+        ]
+
+
+# The inputs of a thread by its number in the block: `$v` of every type, `$s` small, `$m` to multiply.
+def given(number: int, kind: str) -> int:
+    """Return the value of the type that a thread brings."""
+    if kind in {"f16", "bf16"}:
+        return (number * 37 + 11) % 7 - 3
+    value = (number * 37 + 11) % 101 - 50
+    return {"i64": value * (2**33 + 1), "f64": value * (2**40 + 1)}.get(kind, value)
+
+
+def factor(number: int, kind: str) -> int:
+    """Return what a thread brings to a product: powers of two where it has to stay exact."""
+    if kind[0] == "i":
+        return given(number, kind)
+    return 2 if number % 8 == 0 else -1 if number % 3 == 0 else 1
+
+
+_INPUTS = """
+%c37 = arith.constant 37 : i32
+%c11 = arith.constant 11 : i32
+%n = arith.index_cast %number : index to i32
+%scaled = arith.muli %n, %c37 : i32
+%moved = arith.addi %scaled, %c11 : i32
+%c101 = arith.constant 101 : i32
+%c50 = arith.constant 50 : i32
+%rest = arith.remui %moved, %c101 : i32
+%v_i32 = arith.subi %rest, %c50 : i32
+%v_i8 = arith.trunci %v_i32 : i32 to i8
+%v_i16 = arith.trunci %v_i32 : i32 to i16
+%long = arith.extsi %v_i32 : i32 to i64
+%by33 = arith.constant 8589934593 : i64
+%v_i64 = arith.muli %long, %by33 : i64
+%v_f32 = arith.sitofp %v_i32 : i32 to f32
+%by40 = arith.constant 1099511627777 : i64
+%long40 = arith.muli %long, %by40 : i64
+%v_f64 = arith.sitofp %long40 : i64 to f64
+%c7 = arith.constant 7 : i32
+%c3 = arith.constant 3 : i32
+%rest7 = arith.remui %moved, %c7 : i32
+%small = arith.subi %rest7, %c3 : i32
+%v_f16 = arith.sitofp %small : i32 to f16
+%v_bf16 = arith.sitofp %small : i32 to bf16
+%c0 = arith.constant 0 : i32
+%c1 = arith.constant 1 : i32
+%c2 = arith.constant 2 : i32
+%cm1 = arith.constant -1 : i32
+%c8 = arith.constant 8 : i32
+%rest8 = arith.remui %n, %c8 : i32
+%is8 = arith.cmpi eq, %rest8, %c0 : i32
+%rest3 = arith.remui %n, %c3 : i32
+%is3 = arith.cmpi eq, %rest3, %c0 : i32
+%sign = arith.select %is3, %cm1, %c1 : i32
+%power = arith.select %is8, %c2, %sign : i32
+%m_f16 = arith.sitofp %power : i32 to f16
+%m_bf16 = arith.sitofp %power : i32 to bf16
+%m_f32 = arith.sitofp %power : i32 to f32
+%m_f64 = arith.sitofp %power : i32 to f64
+%lane = gpu.lane_id
+%l = arith.index_cast %lane : index to i32
+%c5 = arith.constant 5 : i32
+%is5 = arith.cmpi eq, %l, %c5 : i32
+%nan = arith.constant 0x7FC00000 : f32
+%nan_f32 = arith.select %is5, %nan, %v_f32 : f32
+"""
+
+_LAUNCH = """func.func @{name}(%out: memref<?xi64>) attributes {{llvm.emit_c_interface}} {{
+  %shared = arith.constant {dynamic} : i32
+{sizes}
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %g0, %gy = %g1, %gz = %g2)
+             threads(%tx, %ty, %tz) in (%sx = %b0, %sy = %b1, %sz = %b2)
+             dynamic_shared_memory_size %shared {attributions} {{
+    %z0 = arith.muli %tz, %sy : index
+    %z1 = arith.addi %z0, %ty : index
+    %z2 = arith.muli %z1, %sx : index
+    %number = arith.addi %z2, %tx : index
+    %z3 = arith.muli %bz, %gy : index
+    %z4 = arith.addi %z3, %by : index
+    %z5 = arith.muli %z4, %gx : index
+    %z6 = arith.addi %z5, %bx : index
+    %z7 = arith.constant {threads} : index
+    %z8 = arith.muli %z6, %z7 : index
+    %at = arith.addi %z8, %number : index
+{body}
+    gpu.terminator
+  }}
+  return
+}}
+"""
+
+
+def text_of(probe: Probe, release: int) -> str:
+    """Return the function that launches the kernel."""
+    sizes = "\n".join(
+        f"  %{letter}{axis} = arith.constant {size} : index"
+        for letter, dimensions in (("g", probe.grid), ("b", probe.block))
+        for axis, size in enumerate(dimensions)
+    )
+    total = prod(probe.grid) * prod(probe.block)
+    rows = [_row_text(row, number, total) for number, row in enumerate(probe.of(release))]
+    return _LAUNCH.format(
+        name=probe.name,
+        sizes=sizes,
+        dynamic=probe.dynamic,
+        attributions=probe.attributions,
+        threads=prod(probe.block),
+        body="\n".join((_INPUTS, probe.head, *rows)),
+    )
+
+
+def _row_text(row: Row, number: int, total: int) -> str:
+    stored = "%r$"
+    lines = [f"// {row.name}", row.text]
+    if row.kind in _STORED:
+        operation, source, target = _STORED[row.kind]
+        stored = "%stored$"
+        lines.append(f"%stored$ = {operation} %r$ : {source} to {target}")
+    lines += [
+        f"%first$ = arith.constant {number * total} : index",
+        "%place$ = arith.addi %first$, %at : index",
+        f"memref.store {stored}, %out[%place$] : memref<?xi64>",
+    ]
+    return "\n".join(lines).replace("$", str(number))
+
+
+def expected_of(probe: Probe, release: int) -> dict[str, list[int | None]]:
+    """Return what each row leaves, thread by thread."""
+    threads = probe.threads()
+    found = {row.name: [row.expected(thread) for thread in threads] for row in probe.of(release)}
+    assert len(found) == len(probe.of(release)), f"{probe.name}: rows of one name"
+    return found
+
+
+def wrapped(value: int, kind: str) -> int:
+    """Return the number as a signed integer of the type; a floating-point number as it is."""
+    if kind[0] != "i":
+        return value
+    bits = int(kind[1:])
+    return (value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
+
+
+def _unsigned(value: int, kind: str) -> int:
+    return value % (1 << int(kind[1:]))
+
+
+_COMBINED: dict[str, Callable[[int, int, str], int]] = {
+    "add": lambda a, b, _: a + b,
+    "mul": lambda a, b, _: a * b,
+    "min": lambda a, b, _: min(a, b),
+    "max": lambda a, b, _: max(a, b),
+    "minsi": lambda a, b, _: min(a, b),
+    "maxsi": lambda a, b, _: max(a, b),
+    "minui": lambda a, b, kind: min(a, b, key=lambda value: _unsigned(value, kind)),
+    "maxui": lambda a, b, kind: max(a, b, key=lambda value: _unsigned(value, kind)),
+    "and": lambda a, b, _: a & b,
+    "or": lambda a, b, _: a | b,
+    "xor": lambda a, b, _: a ^ b,
+}
+
+
+def combine(operator: str, values: Iterable[int], kind: str) -> int:
+    """Return the reduction of numbers of a type."""
+    step = _COMBINED[operator.removesuffix("numf").removesuffix("imumf")]
+    return reduce(lambda a, b: wrapped(step(a, b, kind), kind), values)

@@ -1,0 +1,443 @@
+"""What operations of the gpu dialect give, thread by thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import product
+from math import prod
+
+from support.operation_probe import (
+    WARP,
+    Expected,
+    Probe,
+    Row,
+    Thread,
+    combine,
+    factor,
+    given,
+    wrapped,
+)
+
+INTEGER = ("add", "mul", "minsi", "maxsi", "minui", "maxui", "and", "or", "xor")
+FLOATING = ("add", "mul", "minnumf", "maxnumf", "minimumf", "maximumf")
+
+
+def _input(operator: str, kind: str) -> tuple[str, Callable[[int, str], int]]:
+    is_factor = operator == "mul" and kind[0] != "i"
+    return (f"%m_{kind}", factor) if is_factor else (f"%v_{kind}", given)
+
+
+def _identifiers() -> list[Row]:
+    rows = []
+    for axis, letter in enumerate("xyz"):
+        for name, member in (
+            ("thread_id", lambda t, a: t.thread[a]),
+            ("block_id", lambda t, a: t.block[a]),
+            ("block_dim", lambda t, a: t.block_dim[a]),
+            ("grid_dim", lambda t, a: t.grid_dim[a]),
+            ("global_id", lambda t, a: t.block[a] * t.block_dim[a] + t.thread[a]),
+        ):
+            rows.append(
+                Row(
+                    f"{name} {letter}",
+                    f"%r$ = gpu.{name} {letter}",
+                    "index",
+                    partial(member, a=axis),
+                )
+            )
+    rows += [
+        Row("lane_id", "%r$ = gpu.lane_id", "index", lambda t: t.lane),
+        Row("subgroup_id", "%r$ = gpu.subgroup_id : index", "index", lambda t: t.number // WARP),
+        Row(
+            "num_subgroups",
+            "%r$ = gpu.num_subgroups : index",
+            "index",
+            lambda t: -(-prod(t.block_dim) // WARP),
+        ),
+        Row("subgroup_size", "%r$ = gpu.subgroup_size : index", "index", lambda _: WARP),
+        Row(
+            "thread_id x upper_bound",
+            "%r$ = gpu.thread_id x upper_bound 5",
+            "index",
+            lambda t: t.thread[0],
+        ),
+    ]
+    return rows
+
+
+def _source(mode: str, lane: int, offset: int) -> int:
+    return {"xor": lane ^ offset, "up": lane - offset, "down": lane + offset, "idx": offset}[mode]
+
+
+def _shuffles() -> Iterable[Row]:
+    shapes = [(kind, width) for kind in ("i32",) for width in (1, 2, 4, 8, 16, 32)]
+    shapes += [(kind, width) for kind in ("f32", "i64", "f64") for width in (8, 32)]
+    for mode, (kind, width) in product(("xor", "up", "down", "idx"), shapes):
+        yield from _shuffle(mode, kind, width)
+    for mode, kind in product(("xor", "idx"), ("i8", "i16", "f16", "bf16")):
+        yield from _shuffle(mode, kind, 32, since=22)
+
+
+def _shuffle(mode: str, kind: str, width: int, since: int = 19) -> Iterable[Row]:
+    """The value, where there is one, and whether there is one."""
+    offset = max(1, width // 2) - (1 if mode in {"up", "down"} and width > 4 else 0)
+    offset = 0 if width == 1 and mode == "idx" else offset
+    tag = f"{mode} {kind} of {width}"
+
+    def source(thread: Thread) -> int | None:
+        found = _source(mode, thread.lane, offset)
+        return found if thread.lane < width and 0 <= found < width else None
+
+    def value(thread: Thread) -> int | None:
+        lane = source(thread)
+        return None if lane is None else given(thread.number - thread.lane + lane, kind)
+
+    text = (
+        f"%o$ = arith.constant {offset} : i32\n%w$ = arith.constant {width} : i32\n"
+        f"%r$, %ok$ = gpu.shuffle {mode} %v_{kind}, %o$, %w$ : {kind}"
+    )
+    yield Row(f"shuffle {tag}", text, kind, value, since)
+    valid = text.replace("%r$, %ok$", "%x$, %r$")
+    yield Row(f"valid {tag}", valid, "i1", lambda t: int(source(t) is not None), since)
+
+
+def _in_control_flow() -> Iterable[Row]:
+    """Shuffles in a loop, under a condition on the subgroup, and on both sides of one on lanes."""
+
+    def scanned(thread: Thread) -> int:
+        return wrapped(
+            sum(given(n, "i32") for n in range(thread.lanes[0], thread.number + 1)), "i32"
+        )
+
+    yield Row(
+        "shuffle in a loop",
+        """%five$ = arith.constant 5 : index
+%zero$ = arith.constant 0 : index
+%step$ = arith.constant 1 : index
+%w$ = arith.constant 32 : i32
+%r$ = scf.for %i = %zero$ to %five$ step %step$ iter_args(%sum = %v_i32) -> (i32) {
+  %i32 = arith.index_cast %i : index to i32
+  %distance = arith.shli %c1, %i32 : i32
+  %other, %ok = gpu.shuffle up %sum, %distance, %w$ : i32
+  %added = arith.addi %sum, %other : i32
+  %next = arith.select %ok, %added, %sum : i32
+  scf.yield %next : i32
+}""",
+        "i32",
+        scanned,
+    )
+
+    def branched(thread: Thread) -> int:
+        lane = thread.number - thread.lane + (thread.lane ^ 2)
+        return given(lane, "i32") + (1000 if thread.lane % 2 else 2000)
+
+    yield Row(
+        "shuffle on both sides of a branch",
+        """%w$ = arith.constant 32 : i32
+%odd$ = arith.andi %l, %c1 : i32
+%is$ = arith.cmpi eq, %odd$, %c1 : i32
+%r$ = scf.if %is$ -> (i32) {
+  %k = arith.constant 1000 : i32
+  %a, %ok = gpu.shuffle xor %v_i32, %c2, %w$ : i32
+  %s = arith.addi %a, %k : i32
+  scf.yield %s : i32
+} else {
+  %k = arith.constant 2000 : i32
+  %a, %ok = gpu.shuffle xor %v_i32, %c2, %w$ : i32
+  %s = arith.addi %a, %k : i32
+  scf.yield %s : i32
+}""",
+        "i32",
+        branched,
+    )
+
+    def first_half(thread: Thread) -> int:
+        lane = thread.number - thread.lane + (thread.lane ^ 8)
+        return given(lane, "i32") if thread.lane < 16 else -1
+
+    yield Row(
+        "shuffle of the first lanes only",
+        """%w$ = arith.constant 16 : i32
+%is$ = arith.cmpi ult, %l, %w$ : i32
+%r$ = scf.if %is$ -> (i32) {
+  %a, %ok = gpu.shuffle xor %v_i32, %c8, %w$ : i32
+  scf.yield %a : i32
+} else {
+  scf.yield %cm1 : i32
+}""",
+        "i32",
+        first_half,
+    )
+
+
+def _rotations() -> Iterable[Row]:
+    shapes = [
+        ("i32", width, offset) for width in (1, 2, 4, 8, 16, 32) for offset in {0, width // 2 + 1}
+    ]
+    shapes += [(kind, width, 3) for kind in ("f32", "i64", "f64", "f16", "i8") for width in (8, 32)]
+    for kind, width, offset in shapes:
+        if offset >= width:
+            continue
+
+        def value(
+            thread: Thread, kind: str = kind, width: int = width, offset: int = offset
+        ) -> int | None:
+            source = (thread.lane + offset) % width
+            inside = thread.lane < width
+            return given(thread.number - thread.lane + source, kind) if inside else None
+
+        text = f"%r$, %ok$ = gpu.rotate %v_{kind}, {offset}, {width} : {kind}"
+        tag = f"{kind} by {offset} of {width}"
+        yield Row(f"rotate {tag}", text, kind, value, 22)
+        if kind == "i32":
+            valid = text.replace("%r$, %ok$", "%x$, %r$")
+            yield Row(f"valid rotate {tag}", valid, "i1", partial(_is_among, width), 22)
+
+
+def _is_among(width: int, thread: Thread) -> int:
+    return int(thread.lane < width)
+
+
+def _given_by(number: Callable[[Thread], int], kind: str) -> Expected:
+    """Expect what the thread of a number brings."""
+    return lambda thread: given(number(thread), kind)
+
+
+def _lane_at(lane: int, thread: Thread) -> int:
+    return thread.lanes[lane]
+
+
+def _opposite(thread: Thread) -> int:
+    return prod(thread.block_dim) - 1 - thread.number
+
+
+def _broadcasts() -> Iterable[Row]:
+    for kind, lane in product(("i32", "i64", "f32", "f64", "f16", "i8"), (0, 7, 31)):
+        yield Row(
+            f"subgroup_broadcast {kind} from {lane}",
+            f"%o$ = arith.constant {lane} : i32\n%r$ = gpu.subgroup_broadcast %v_{kind}, specific_lane %o$ : {kind}",
+            kind,
+            _given_by(partial(_lane_at, lane), kind),
+            22,
+        )
+
+
+def _reduced_types() -> Iterable[tuple[str, str]]:
+    yield from product(INTEGER, ("i8", "i16", "i32", "i64"))
+    yield from product(FLOATING, ("f16", "f32", "f64", "bf16"))
+
+
+def _reduced(members: Callable[[Thread], Iterable[int]], operator: str, kind: str) -> Expected:
+    """Expect the reduction of what the threads of some numbers bring."""
+    _, of = _input(operator, kind)
+    return lambda thread: combine(operator, (of(n, kind) for n in members(thread)), kind)
+
+
+def _of_subgroup(thread: Thread) -> range:
+    return thread.lanes
+
+
+def _of_block(thread: Thread) -> range:
+    return range(prod(thread.block_dim))
+
+
+def _subgroup_reductions() -> Iterable[Row]:
+    for operator, kind in _reduced_types():
+        value, _ = _input(operator, kind)
+        yield Row(
+            f"subgroup_reduce {operator} {kind}",
+            f"%r$ = gpu.subgroup_reduce {operator} {value} : ({kind}) -> {kind}",
+            kind,
+            _reduced(_of_subgroup, operator, kind),
+            22 if kind == "bf16" else 19,
+        )
+    for operator in ("add", "minsi", "maxui", "xor"):
+        yield Row(
+            f"subgroup_reduce {operator} uniform",
+            f"%r$ = gpu.subgroup_reduce {operator} %v_i32 uniform : (i32) -> i32",
+            "i32",
+            _reduced(_of_subgroup, operator, "i32"),
+        )
+    yield Row(
+        "subgroup_reduce add of a vector",
+        """%b$ = vector.broadcast %v_i32 : i32 to vector<2xi32>
+%k$ = arith.constant dense<[1, 3]> : vector<2xi32>
+%p$ = arith.muli %b$, %k$ : vector<2xi32>
+%s$ = gpu.subgroup_reduce add %p$ : (vector<2xi32>) -> vector<2xi32>
+%r$ = vector.extract %s$[1] : i32 from vector<2xi32>""",
+        "i32",
+        lambda t: 3 * sum(given(n, "i32") for n in t.lanes),
+    )
+    for operator, is_nan in (("minnumf", False), ("minimumf", True)):
+        yield Row(
+            f"subgroup_reduce {operator} with a NaN",
+            f"%s$ = gpu.subgroup_reduce {operator} %nan_f32 : (f32) -> f32\n"
+            "%r$ = arith.cmpf uno, %s$, %s$ : f32",
+            "i1",
+            partial(_always, int(is_nan)),
+        )
+
+
+def _always(value: int, _: Thread) -> int:
+    return value
+
+
+def _clusters() -> Iterable[Row]:
+    for size, stride in ((1, 1), (2, 1), (4, 1), (16, 1), (32, 1), (2, 16), (4, 2), (8, 4), (4, 8)):
+
+        def members(thread: Thread, size: int = size, stride: int = stride) -> list[int]:
+            span = size * stride
+            first = thread.lane // span * span + thread.lane % stride
+            return [thread.lanes[first + step * stride] for step in range(size)]
+
+        shape = f"size = {size}, stride = {stride}" if stride > 1 else f"size = {size}"
+        for operator, kind in (("add", "i32"), ("maximumf", "f32")):
+            yield Row(
+                f"subgroup_reduce {operator} {kind} cluster({shape})",
+                f"%r$ = gpu.subgroup_reduce {operator} %v_{kind} cluster({shape}) : ({kind}) -> {kind}",
+                kind,
+                _reduced(members, operator, kind),
+                22,
+            )
+
+
+def _block_reductions() -> Iterable[Row]:
+    shapes = [*product(INTEGER, ("i32",)), *product(FLOATING, ("f32",))]
+    shapes += [("add", "i64"), ("maxui", "i64"), ("add", "f64"), ("minsi", "i8"), ("maxui", "i8")]
+    shapes += [("add", "i16"), ("add", "f16"), ("maxnumf", "f16")]
+    for operator, kind in shapes:
+        value, _ = _input(operator, kind)
+        yield Row(
+            f"all_reduce {operator} {kind}",
+            f"%r$ = gpu.all_reduce {operator} {value} uniform {{}} : ({kind}) -> {kind}",
+            kind,
+            _reduced(_of_block, operator, kind),
+        )
+    yield Row(
+        "all_reduce with a region",
+        """%r$ = gpu.all_reduce %v_i32 uniform {
+^bb(%p: i32, %q: i32):
+  %s = arith.xori %p, %q : i32
+  gpu.yield %s : i32
+} : (i32) -> i32""",
+        "i32",
+        _reduced(_of_block, "xor", "i32"),
+    )
+    yield Row(
+        "all_reduce in a loop",
+        """%zero$ = arith.constant 0 : index
+%three$ = arith.constant 3 : index
+%step$ = arith.constant 1 : index
+%r$ = scf.for %i = %zero$ to %three$ step %step$ iter_args(%sum = %n) -> (i32) {
+  %all = gpu.all_reduce add %sum uniform {} : (i32) -> i32
+  %next = arith.addi %all, %n : i32
+  scf.yield %next : i32
+}""",
+        "i32",
+        _summed_three_times,
+    )
+
+
+def _summed_three_times(thread: Thread) -> int:
+    values = list(range(prod(thread.block_dim)))
+    for _ in range(3):
+        total = sum(values)
+        values = [total + number for number in range(len(values))]
+    return wrapped(values[thread.number], "i32")
+
+
+_SHARED = "#gpu.address_space<workgroup>"
+_ATTRIBUTIONS = (
+    f"workgroup(%words : memref<120xi32, {_SHARED}>, %doubles : memref<120xf64, {_SHARED}>) "
+    "private(%own : memref<4xi32, #gpu.address_space<private>>)"
+)
+
+
+def _memory() -> Iterable[Row]:
+    for buffer, kind in (("words", "i32"), ("doubles", "f64")):
+        yield Row(
+            f"barrier between workgroup memory of {kind}",
+            f"""memref.store %v_{kind}, %{buffer}[%number] : memref<120x{kind}, {_SHARED}>
+gpu.barrier
+%last$ = arith.constant 119 : index
+%from$ = arith.subi %last$, %number : index
+%r$ = memref.load %{buffer}[%from$] : memref<120x{kind}, {_SHARED}>
+gpu.barrier {{address_spaces = [#gpu.address_space<workgroup>]}}""",
+            kind,
+            _given_by(_opposite, kind),
+        )
+    yield Row(
+        "private memory across barriers",
+        """%four$ = arith.constant 4 : index
+%slot$ = arith.remui %number, %four$ : index
+memref.store %v_i32, %own[%slot$] : memref<4xi32, #gpu.address_space<private>>
+gpu.barrier
+memref.store %n, %words[%number] : memref<120xi32, #gpu.address_space<workgroup>>
+gpu.barrier
+%r$ = memref.load %own[%slot$] : memref<4xi32, #gpu.address_space<private>>""",
+        "i32",
+        lambda t: given(t.number, "i32"),
+    )
+    yield Row(
+        "dynamic_shared_memory, two views",
+        f"""%bytes$ = gpu.dynamic_shared_memory : memref<?xi8, {_SHARED}>
+%begin$ = arith.constant 0 : index
+%behind$ = arith.constant 480 : index
+%a$ = memref.view %bytes$[%begin$][] : memref<?xi8, {_SHARED}> to memref<120xi32, {_SHARED}>
+%b$ = memref.view %bytes$[%behind$][] : memref<?xi8, {_SHARED}> to memref<120xi64, {_SHARED}>
+memref.store %v_i32, %a$[%number] : memref<120xi32, {_SHARED}>
+memref.store %v_i64, %b$[%number] : memref<120xi64, {_SHARED}>
+gpu.barrier
+%last$ = arith.constant 119 : index
+%from$ = arith.subi %last$, %number : index
+%x$ = memref.load %a$[%from$] : memref<120xi32, {_SHARED}>
+%y$ = memref.load %b$[%from$] : memref<120xi64, {_SHARED}>
+%wide$ = arith.extsi %x$ : i32 to i64
+%r$ = arith.addi %wide$, %y$ : i64
+gpu.barrier""",
+        "i64",
+        lambda t: given(_opposite(t), "i32") + given(_opposite(t), "i64"),
+    )
+
+
+def _first_lane() -> Iterable[Row]:
+    yield Row(
+        "warp_execute_on_lane_0 with a result",
+        """%r$ = gpu.warp_execute_on_lane_0(%lane)[32] args(%v_i32 : i32) -> (i32) {
+^bb0(%a: i32):
+  %b = arith.addi %a, %c50 : i32
+  gpu.yield %b : i32
+}""",
+        "i32",
+        lambda t: given(t.lanes[0], "i32") + 50,
+        22,
+    )
+    yield Row(
+        "warp_execute_on_lane_0 without one",
+        f"""memref.store %cm1, %words[%number] : memref<120xi32, {_SHARED}>
+gpu.warp_execute_on_lane_0(%lane)[32] {{
+  memref.store %n, %words[%number] : memref<120xi32, {_SHARED}>
+}}
+%r$ = memref.load %words[%number] : memref<120xi32, {_SHARED}>""",
+        "i32",
+        lambda t: t.number if t.lane == 0 else -1,
+        22,
+    )
+
+
+PROBES = (
+    Probe("identifiers", _identifiers(), block=(5, 4, 3), grid=(3, 2, 2)),
+    Probe("exchange", [*_shuffles(), *_in_control_flow()], block=(8, 4, 2)),
+    Probe("turn", [*_rotations(), *_broadcasts()], block=(64, 1, 1)),
+    Probe("subgroups", [*_subgroup_reductions(), *_clusters()], block=(16, 2, 2)),
+    Probe("blocks", list(_block_reductions()), block=(20, 3, 2)),
+    Probe("one_subgroup", list(_block_reductions())[:1], block=(32, 1, 1)),
+    Probe(
+        "memory",
+        [*_memory(), *_first_lane()],
+        block=(5, 8, 3),
+        attributions=_ATTRIBUTIONS,
+        dynamic=1440,
+    ),
+)
