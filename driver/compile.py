@@ -9,7 +9,7 @@ from pathlib import Path
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.dependencies import clang_depfile_arguments
 from mlir_offload.driver.device import DeviceModule, compile_device
-from mlir_offload.driver.device_image import kernel_options, sanitize_option
+from mlir_offload.driver.device_image import ImageFile, kernel_options, sanitize_option
 from mlir_offload.driver.normalize import normalized
 from mlir_offload.driver.older import not_taken, older_text
 from mlir_offload.driver.options import CUDA_SUFFIX, MLIR_SUFFIXES, Mode
@@ -217,6 +217,7 @@ def _annotate(
     kernels: dict[str, None] = {}
     for module in device:
         arguments += ["--device", module.ir]
+        arguments += [_finished_option(module, image) for image in module.finished]
         kernels |= dict.fromkeys(kernel_options(module.module))
     arguments += kernels
     arguments += [f"--declared={kernel}" for kernel in split.declared]
@@ -227,6 +228,11 @@ def _annotate(
         "annotate",
         (host, *arguments, "--location", source, "--for-clang", release, "-o", output),
     )
+
+
+def _finished_option(module: DeviceModule, image: ImageFile) -> str:
+    kernels = "".join(f",kernel={kernel.symbol}" for kernel in module.module.module.kernels)
+    return f"--finished=kind={image.target.kind},file={image.path}{kernels}"
 
 
 def host_command(context: BuildContext, source: Path, output: Path, *extra: str) -> Command:

@@ -29,7 +29,6 @@ from mlir_offload.driver.execute import Executor
 from mlir_offload.driver.image_container import (
     StepImage,
     read_images,
-    render_kernel_heads,
     write_image,
 )
 from mlir_offload.driver.launcher import LaunchedSteps, choose_launcher, step_program
@@ -43,7 +42,7 @@ from mlir_offload.driver.split_file import SplitFiles, load_split_files
 from mlir_offload.driver.tool_watch import ToolWatch
 from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for
 from mlir_offload.driver.workspace import make_directory, open_output, open_workspace, publish
-from mlir_offload.offload.host_module import kernel_signatures
+from mlir_offload.offload.host_module import kernel_signatures, render_kernel_heads
 from mlir_offload.toolchain.byte_copy import copy_view
 from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.errors import (
