@@ -30,7 +30,7 @@ _OBJECTS = re.compile(r"\bobjects = \[")
 _OBJECT = re.compile(r"#gpu\.object<(.*)>", re.DOTALL)
 _CONTENT = re.compile(r'(?:(\w+) = )?("\d+")')
 _DEFAULT_WORD = "fatbin"
-_HANDLER = re.compile(r"\boffloadingHandler = (#[\w.]+)(?:<([^>]*(?:<[^>]*>)?)>)?")
+_HANDLER = re.compile(r"\boffloadingHandler = (#[\w.]+)(<)?")
 _SELECT = "#gpu.select_object"
 _METADATA = re.compile(r'#gpu\.kernel_metadata<("\d+")')
 _ESCAPED = re.compile(rb"\\(?:([0-9A-Fa-f]{2})|(.))", re.DOTALL)
@@ -100,7 +100,10 @@ def _read_binary(operation: OperationText, location: str) -> GivenBinary:
     masked, strings = mask_strings(operation.attributes)
     start = _OBJECTS.search(masked)
     texts = split_list(text_until(masked[start.end() :], "]")) if start else []
-    chosen = _selected(texts, masked, name, location)
+    if not texts:
+        msg = f"gpu.binary @{name} holds no object"
+        raise SourceError(msg, hint="make it again with --gpu-module-to-binary", location=location)
+    chosen = _selected(texts, masked, strings, (name, location))
     try:
         objects = tuple(_read_object(text, strings) for text in chosen)
     except MlirOffloadError as error:
@@ -109,8 +112,11 @@ def _read_binary(operation: OperationText, location: str) -> GivenBinary:
     return GivenBinary(name, objects, location)
 
 
-def _selected(texts: Sequence[str], masked: str, name: str, location: str) -> Sequence[str]:
+def _selected(
+    texts: Sequence[str], masked: str, strings: Sequence[str], place: tuple[str, str]
+) -> Sequence[str]:
     """Return the objects that the handler leaves: all, as the GPU decides, or the one that it names."""
+    name, location = place
     match = _HANDLER.search(masked)
     if match is None or (match[1] == _SELECT and not match[2]):
         return texts
@@ -120,9 +126,10 @@ def _selected(texts: Sequence[str], masked: str, name: str, location: str) -> Se
         )
         hint = "leave the handler out: the image for the GPU is chosen when the program runs"
         raise SourceError(msg, hint=hint, location=location)
-    wanted = match[2]
+    wanted = text_until(masked[match.end() :], ">")
     if wanted.startswith("#"):
-        chosen = [text for text in texts if text.startswith(f"#gpu.object<{wanted}")]
+        target = parse_target(wanted, strings)
+        chosen = [text for text in texts if parse_target(_parts(text)[0], strings) == target]
     else:
         index = int(wanted.partition(" ")[0])
         chosen = list(texts[index : index + 1])
@@ -135,11 +142,10 @@ def _selected(texts: Sequence[str], masked: str, name: str, location: str) -> Se
 
 def _read_object(text: str, strings: Sequence[str]) -> GivenObject:
     """Read one `#gpu.object`. Raises MlirOffloadError, without a place, for what cannot be used."""
-    match = _OBJECT.fullmatch(text)
-    parts = split_list(match[1]) if match else []
-    target = parse_target(parts[0], strings) if parts else None
+    parts = _parts(text)
+    target = parse_target(parts[0], strings)
     if target is None:
-        said = parts[0].partition("<")[0] if parts else text
+        said = parts[0].partition("<")[0]
         msg = f"an object for {said} is code for no device that is known here"
         raise SourceError(msg, hint="known are #nvvm.target and #rocdl.target")
     content = _CONTENT.fullmatch(parts[-1])
@@ -159,6 +165,12 @@ def _read_object(text: str, strings: Sequence[str]) -> GivenObject:
         msg = f"its metadata names kernel {lacking}, which the object for {image.made_for} lacks"
         raise SourceError(msg, hint="make it again with --gpu-module-to-binary")
     return GivenObject(image, data, kernels)
+
+
+def _parts(text: str) -> list[str]:
+    """Return the parts of a `#gpu.object`: its target comes first, its content last."""
+    match = _OBJECT.fullmatch(text)
+    return split_list(match[1]) if match else [text]
 
 
 def _bytes(spelled: str) -> bytes:

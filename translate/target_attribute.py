@@ -130,7 +130,8 @@ def text_until(text: str, end: str) -> str:
     for index, character in enumerate(text):
         if depth == 0 and character == end:
             return text[:index]
-        depth += (character in "<[{(") - (character in ">]})")
+        is_arrow = character == ">" and text[index - 1 : index] == "-"
+        depth += (character in "<[{(") - (character in ">]})" and not is_arrow)
     return text
 
 
