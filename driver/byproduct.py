@@ -17,7 +17,7 @@ from mlir_offload.driver.dependencies import (
 )
 from mlir_offload.driver.depfile import DepfileRequest
 from mlir_offload.driver.inputs import all_outputs
-from mlir_offload.driver.options import CUDA_SUFFIX, MLIR_SUFFIXES, CompileOptions
+from mlir_offload.driver.options import GPU_CPP, MLIR_SUFFIXES, CompileOptions
 from mlir_offload.driver.workspace import check_output, publish
 from mlir_offload.toolchain.errors import MlirOffloadError
 
@@ -77,12 +77,10 @@ def _compile_entry(context: BuildContext, source: Path, output: Path) -> Compile
 
     if source.suffix in MLIR_SUFFIXES:
         return mlir_entry(context.options, source, output)
-    if source.suffix == CUDA_SUFFIX:
-        from mlir_offload.driver.cuda_cpp import cuda_cpp_command
+    if source.suffix in GPU_CPP:
+        from mlir_offload.driver.gpu_cpp import gpu_cpp_command
 
-        return CompileEntry(
-            str(source), str(output), cuda_cpp_command(context, source, output).argv
-        )
+        return CompileEntry(str(source), str(output), gpu_cpp_command(context, source, output).argv)
     from mlir_offload.driver.compile import host_command
 
     return CompileEntry(str(source), str(output), host_command(context, source, output).argv)

@@ -9,10 +9,10 @@ from pathlib import Path
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.dependencies import clang_depfile_arguments
 from mlir_offload.driver.device import DeviceModule, compile_device
-from mlir_offload.driver.device_image import kernel_options, sanitize_option
+from mlir_offload.driver.device_image import ImageFile, kernel_options, sanitize_option
 from mlir_offload.driver.normalize import normalized
 from mlir_offload.driver.older import not_taken, older_text
-from mlir_offload.driver.options import CUDA_SUFFIX, MLIR_SUFFIXES, Mode
+from mlir_offload.driver.options import GPU_CPP, MLIR_SUFFIXES, Mode
 from mlir_offload.driver.parallel import beside, in_parallel
 from mlir_offload.driver.served import served_modules
 from mlir_offload.driver.split_file import ModuleFile, SplitFiles, load_split_files
@@ -38,10 +38,10 @@ def _compile(context: BuildContext, source: Path, output: Path) -> None:
         compile_mlir(context, source, output.parent, output)
         return
     context.executor.make_directory(output.parent)
-    if source.suffix == CUDA_SUFFIX:
-        from mlir_offload.driver.cuda_cpp import compile_cuda_cpp
+    if source.suffix in GPU_CPP:
+        from mlir_offload.driver.gpu_cpp import compile_gpu_cpp
 
-        compile_cuda_cpp(context, source, output)
+        compile_gpu_cpp(context, source, output)
         return
     noted = clang_depfile_arguments(context.options, source, output)
     context.executor.tool(host_command(context, source, output, *noted), output)
@@ -221,6 +221,7 @@ def _annotate(
     kernels: dict[str, None] = {}
     for module in device:
         arguments += ["--device", module.ir]
+        arguments += [_finished_option(module, image) for image in module.finished]
         kernels |= dict.fromkeys(kernel_options(module.module))
     arguments += kernels
     arguments += [f"--declared={kernel}" for kernel in split.declared]
@@ -231,6 +232,11 @@ def _annotate(
         "annotate",
         (host, *arguments, "--location", source, "--for-clang", release, "-o", output),
     )
+
+
+def _finished_option(module: DeviceModule, image: ImageFile) -> str:
+    kernels = "".join(f",kernel={kernel.symbol}" for kernel in module.module.module.kernels)
+    return f"--finished=kind={image.target.kind},file={image.path}{kernels}"
 
 
 def host_command(context: BuildContext, source: Path, output: Path, *extra: str) -> Command:

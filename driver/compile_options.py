@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from mlir_offload.driver.depfile import DepfileRequest
 from mlir_offload.driver.device_flags import DeviceFlags
+from mlir_offload.toolchain.target import Kind
 
 if TYPE_CHECKING:
     from mlir_offload.translate.prefix_map import PrefixMap
@@ -36,8 +37,9 @@ class DeviceCode(Enum):
 
 ANY_CLANG = "any"
 MLIR_SUFFIXES = frozenset({".mlir", ".mlirbc"})
-CUDA_SUFFIX = ".cu"
-COMPILED_SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cxx", CUDA_SUFFIX, ".ll", ".bc", ".s"})
+GPU_CPP = {".cu": Kind.CUDA, ".hip": Kind.HIP}
+"""C++ with kernels: the kind that they are for, by the ending of the file."""
+COMPILED_SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cxx", *GPU_CPP, ".ll", ".bc", ".s"})
 LINKED_SUFFIXES = frozenset({".o", ".obj", ".a", ".so"})
 
 
@@ -85,7 +87,7 @@ class CompileOptions:
     header: Path | None = None
     arguments: tuple[str, ...] = ()
     spelled: tuple[tuple[str, str], ...] = ()
-    cuda_arguments: tuple[str, ...] = ()
+    gpu_cpp_arguments: tuple[str, ...] = ()
     sanitizer: Sanitizer | None = None
 
     @property
@@ -93,12 +95,12 @@ class CompileOptions:
         """Return the form of GPU code: bitcode in objects, so that a link optimises over files.
 
         A call that links at once has nothing to gain from that, and links faster without, unless
-        kernels call functions of other files. Clang's code of CUDA C++ links with kernels of other
+        kernels call functions of other files. Clang's code of C++ links with kernels of other
         files as bitcode only; no bitcode is read by every release.
         """
         if self.wanted_device_code is not None:
             return self.wanted_device_code
-        links_at_once = self.mode is Mode.LINK and not self.has_cuda_cpp and not self.gpu_rdc
+        links_at_once = self.mode is Mode.LINK and not self.has_gpu_cpp and not self.gpu_rdc
         is_final = links_at_once or self.is_for_any_clang or self.makes_final_objects
         return DeviceCode.OBJECT if is_final else DeviceCode.BITCODE
 
@@ -108,9 +110,9 @@ class CompileOptions:
         return self.gpu_rdc is False
 
     @property
-    def has_cuda_cpp(self) -> bool:
-        """Return whether there is CUDA C++ to compile."""
-        return any(path.suffix == CUDA_SUFFIX for path in self.inputs)
+    def has_gpu_cpp(self) -> bool:
+        """Return whether there is CUDA C++ or HIP C++ to compile."""
+        return any(path.suffix in GPU_CPP for path in self.inputs)
 
     @property
     def is_for_any_clang(self) -> bool:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mlir_offload.toolchain.llvm import LlvmToolchain
     from mlir_offload.translate.device import DeviceCodegen
 
-_CUDA_HINT = "pip install 'mlir-offload[cuda]', or name a toolkit with --cuda-path="
+CUDA_HINT = "pip install 'mlir-offload[cuda]', or name a toolkit with --cuda-path="
 
 
 def make_cuda_image(
@@ -90,7 +90,7 @@ def _make_cubin(
         assembly = timed
     if cuda is None:
         msg = "a cubin is made by ptxas, and no CUDA toolkit was found"
-        raise ToolchainError(msg, hint=_CUDA_HINT)
+        raise ToolchainError(msg, hint=CUDA_HINT)
     executor.tool(cubin_command(cuda, assembly, image.path, codegen), image.path)
     return image
 
@@ -102,7 +102,7 @@ def prepared_file(image: ImageFile) -> Path:
 
 def assembly_file(image: ImageFile) -> Path:
     """Return the PTX that an image for CUDA is assembled from."""
-    return image.path.with_suffix(".s")
+    return image.ptx or image.path.with_suffix(".s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,5 +185,5 @@ def _call_libdevice(libraries: Sequence[Path]) -> bool:
 def _libdevice(cuda: CudaToolkit | None, source: Path) -> Path:
     if cuda is None or cuda.libdevice is None:
         msg = "a kernel calls math functions of libdevice, which is part of the CUDA toolkit"
-        raise ToolchainError(msg, hint=_CUDA_HINT, location=str(source))
+        raise ToolchainError(msg, hint=CUDA_HINT, location=str(source))
     return cuda.libdevice

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from mlir_offload.driver.depfile import quote_for_make, read_prerequisites
 from mlir_offload.driver.inputs import final_outputs, sources
-from mlir_offload.driver.options import CUDA_SUFFIX, MLIR_SUFFIXES, CompileOptions, Mode
+from mlir_offload.driver.options import GPU_CPP, MLIR_SUFFIXES, CompileOptions, Mode
 
 # What clang preprocesses, and writes a dependency file for.
-_PREPROCESSED = frozenset({".c", ".cc", ".cpp", ".cxx", CUDA_SUFFIX})
+_PREPROCESSED = frozenset({".c", ".cc", ".cpp", ".cxx", *GPU_CPP})
 STANDARD_STREAM = "-"
 
 

@@ -11,12 +11,7 @@ from pathlib import Path
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.cpu_image import compile_device_runtime, make_cpu_image
 from mlir_offload.driver.cuda_image import make_cuda_image, rdc_option
-from mlir_offload.driver.device_image import (
-    ImageFile,
-    image_file,
-    kernel_options,
-    user_libraries,
-)
+from mlir_offload.driver.device_image import ImageFile
 from mlir_offload.driver.parallel import beside, in_parallel
 from mlir_offload.driver.served import targets_for
 from mlir_offload.driver.split_file import ModuleFile
@@ -29,16 +24,19 @@ from mlir_offload.translate.lower import (
     lowering_for,
     translate_command,
 )
-from mlir_offload.translate.target_attribute import TargetAttribute, attribute_for
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceModule:
-    """What becomes of one device module: LLVM IR that tells the kernels' types, and images."""
+    """What becomes of one device module: LLVM IR that tells the kernels' types, and images.
+
+    `finished` are those that no device link takes, one for each kind.
+    """
 
     module: ModuleFile
     ir: Path
     images: tuple[ImageFile, ...]
+    finished: tuple[ImageFile, ...] = ()
 
 
 def compile_device(
@@ -51,6 +49,10 @@ def compile_device(
 
 def _compile_module(context: BuildContext, source: Path, module: ModuleFile) -> DeviceModule:
     """Lower the module once for all targets that share the text, then make the images."""
+    if module.objects:
+        from mlir_offload.driver.given_image import make_given_images
+
+        return DeviceModule(module, module.path, *make_given_images(context, source, module))
     groups = groupby(ordered_targets(context, module), key=partial(lowering_for, module.module))
     results = in_parallel(
         [
@@ -125,23 +127,14 @@ def lower_module(
 def _make_hip_image(
     context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
 ) -> ImageFile:
-    from mlir_offload.driver.hip_image import HipImage, make_hip_image
+    from mlir_offload.driver.hip_image import make_module_image
 
-    image = image_file(context, lowered, target)
-    own = attribute_for(module.module.targets, target) or TargetAttribute(target.kind)
-    libraries = user_libraries(context, source, target, own.link)
-    kernels = (*kernel_options(module), *rdc_option(context))
-    make_hip_image(context, source, lowered, HipImage(image.path, target, own, libraries), kernels)
-    return image
+    return make_module_image(context, source, module, lowered, target)
 
 
 def _make_sycl_image(
     context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
 ) -> ImageFile:
-    from mlir_offload.driver.sycl_image import make_sycl_image
+    from mlir_offload.driver.sycl_image import make_module_image
 
-    image = image_file(context, lowered, target)
-    libraries = user_libraries(context, source, target)
-    kernels = (*kernel_options(module), *rdc_option(context))
-    make_sycl_image(context, source, lowered, image.path, libraries, kernels)
-    return image
+    return make_module_image(context, source, module, lowered, target)

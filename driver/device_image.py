@@ -15,11 +15,12 @@ from mlir_offload.toolchain.target import Kind, Target
 
 @dataclass(frozen=True, slots=True)
 class ImageFile:
-    """A finished device image on disk."""
+    """A finished device image on disk; `ptx` is what it was assembled from where the user gave that."""
 
     path: Path
     target: Target
     feature: str = ""
+    ptx: Path | None = None
 
     @property
     def argument(self) -> str:

@@ -196,6 +196,20 @@ def _cuda_directory(  # noqa: PLR0913, PLR0917 (one parameter for each option)
     write_cuda_directory(output, tools, consumer)
 
 
+@step.command("hip-fat-binary")
+@click.option("--image", "images", multiple=True, required=True, metavar="file=,arch=,kind=hip")
+@click.option("--for-clang", "consumer", type=int, required=True)
+@output_option
+def _hip_fat_binary(images: tuple[str, ...], consumer: int, output: Path) -> None:
+    """Write linked code objects into one bundle, as the HIP runtime loads it."""
+    from mlir_offload.driver.package_fat_binary import write_fat_binary
+    from mlir_offload.offload.packager import image_argument
+
+    arguments = [image_argument(text.split(",")) for text in images]
+    files = [(argument, name) for argument in arguments for name in argument.files]
+    write_fat_binary(files, consumer, output, method="")
+
+
 @step.command("runtime-symbols")
 @source_argument
 @click.option("--weak", type=PATH, required=True, help="where the names of public symbols go")

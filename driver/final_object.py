@@ -105,6 +105,10 @@ def _one_ptx(
 
     if len(images) == 1:
         return assembly_file(images[0])
+    if any(image.ptx is not None for image in images):
+        msg = f"PTX for {target} cannot be kept: a gpu.binary brings its own, and a file keeps one"
+        hint = "compile the gpu.binary in a file of its own, or keep no PTX"
+        raise CompatibilityError(msg, hint=hint, location=str(source))
     executor, directory = context.executor, images[0].path.parent
     parts = [str(prepared_file(image)) for image in images]
     merged, assembly = (directory / f"all.{target.arch}.{end}" for end in ("ll", "s"))

@@ -7,6 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mlir_offload.driver.compile_options import DeviceCode
+from mlir_offload.driver.cuda_image import rdc_option
+from mlir_offload.driver.device_image import (
+    ImageFile,
+    image_file,
+    kernel_options,
+    user_libraries,
+)
 from mlir_offload.driver.older import not_taken, older_text, with_libraries
 from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
 from mlir_offload.toolchain.rocm import (
@@ -20,6 +27,7 @@ from mlir_offload.translate.amdgpu import (
     amdgpu_image_command,
     needs_device_libraries,
 )
+from mlir_offload.translate.target_attribute import TargetAttribute, attribute_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +35,8 @@ if TYPE_CHECKING:
 
     from mlir_offload.driver.context import BuildContext
     from mlir_offload.driver.device_flags import DeviceFlags
+    from mlir_offload.driver.split_file import ModuleFile
     from mlir_offload.toolchain.target import Target
-    from mlir_offload.translate.target_attribute import TargetAttribute
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +47,18 @@ class HipImage:
     target: Target
     attached: TargetAttribute
     libraries: tuple[Path, ...]
+
+
+def make_module_image(
+    context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
+) -> ImageFile:
+    """Make the image of a device module that was lowered for an AMD GPU."""
+    image = image_file(context, lowered, target)
+    own = attribute_for(module.module.targets, target) or TargetAttribute(target.kind)
+    libraries = user_libraries(context, source, target, own.link)
+    kernels = (*kernel_options(module), *rdc_option(context))
+    make_hip_image(context, source, lowered, HipImage(image.path, target, own, libraries), kernels)
+    return image
 
 
 def make_hip_image(

@@ -5,7 +5,6 @@ It is an offload binary, whose strings beside `triple` and `arch` are ours.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,14 +28,6 @@ class StepImage:
     content: ByteView
     kernels: str
     libraries: tuple[str, ...]
-
-
-def render_kernel_heads(signatures: Mapping[str, tuple[str, ...]]) -> str:
-    """Return LLVM IR that defines kernels of these parameter types, and no more."""
-    return "".join(
-        f'define ptx_kernel void @"{name}"({", ".join(types)}) {{\n  ret void\n}}\n'
-        for name, types in sorted(signatures.items())
-    )
 
 
 def write_image(image: StepImage, target: Target, llvm_major: int, output: Path) -> None:

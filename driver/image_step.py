@@ -166,9 +166,9 @@ def _make_context(
 # Each step loads what it needs only: a miss pays for it.
 def _image(step: _Step, output: Path) -> None:
     from mlir_offload.driver.device import compile_device
-    from mlir_offload.driver.image_container import StepImage, render_kernel_heads, write_image
+    from mlir_offload.driver.image_container import StepImage, write_image
     from mlir_offload.driver.split_file import ModuleFile
-    from mlir_offload.offload.host_module import kernel_signatures
+    from mlir_offload.offload.host_module import kernel_signatures, render_kernel_heads
     from mlir_offload.toolchain.byte_view import open_view
     from mlir_offload.translate.gpu_module import GpuModule, Kernel
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mlir_offload.driver.link_line import parse_link_line
 from mlir_offload.driver.options import (
     COMPILED_SUFFIXES,
-    CUDA_SUFFIX,
+    GPU_CPP,
     LINKED_SUFFIXES,
     MLIR_SUFFIXES,
     CompileOptions,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mlir_offload.offload.objects import ObjectContents
 
 # What is written in C++, and needs its library.
-CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx", CUDA_SUFFIX})
+CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx", *GPU_CPP})
 _OUTPUT_SUFFIX = {
     Mode.LINK: ".o",
     Mode.OBJECT: ".o",
@@ -44,12 +44,14 @@ def check_input(path: Path) -> None:
         raise InputOutputError(msg, hint="name the files in it")
     if path.suffix not in MLIR_SUFFIXES | COMPILED_SUFFIXES and not _is_linked(path):
         msg = f"{path}: unknown kind of file"
-        raise UsageError(msg, hint="inputs end in .mlir, .o, .a, .so, .c, .cpp, .cu, .ll or .bc")
+        raise UsageError(
+            msg, hint="inputs end in .mlir, .o, .a, .so, .c, .cpp, .cu, .hip, .ll or .bc"
+        )
 
 
 def has_device_code(options: CompileOptions) -> bool:
-    """Say whether a source may hold device code: MLIR or CUDA C++."""
-    return any(path.suffix in MLIR_SUFFIXES | {CUDA_SUFFIX} for path in options.inputs)
+    """Say whether a source may hold device code: MLIR, CUDA C++ or HIP C++."""
+    return any(path.suffix in MLIR_SUFFIXES | GPU_CPP.keys() for path in options.inputs)
 
 
 def attached_archs(options: CompileOptions) -> tuple[str, ...]:

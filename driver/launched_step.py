@@ -41,7 +41,7 @@ def launch_device(
 ) -> tuple[DeviceModule, ...]:
     """Compile every device module for every target, each pair by a step of its own."""
     options = context.options
-    is_attached = any(module.module.targets for module in modules)
+    is_attached = any(module.module.targets or module.objects for module in modules)
     # A final object keeps PTX, which a step does not give back.
     if is_attached or options.makes_final_objects or not options.device_flags.is_hermetic:
         return compile_device(context, source, modules)

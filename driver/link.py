@@ -140,8 +140,8 @@ def _link_command(
     has_runtime = any(item.calls_device or item.is_finished for item in contents) or (
         dry and bool(context.targets)
     )
-    # Host code of CUDA C++ calls the CUDA runtime itself.
-    has_runtime = (has_runtime or options.has_cuda_cpp) and bool(runtime.kinds)
+    # Host code of CUDA and HIP C++ calls their runtimes itself.
+    has_runtime = (has_runtime or options.has_gpu_cpp) and bool(runtime.kinds)
     device = device_link(context, runtime)
     arguments = [
         *(("--offload-link",) if has_device else ()),

@@ -12,6 +12,7 @@ _NO_STUB = re.compile(r"undefined (?:reference|symbol).*__device_stub__")
 # clang lets the device code of CUDA C++ refer to a kernel that only its host code launches, as if it
 # were a plain function (seen with 19 and 22); device LTO does without.
 _NOT_GLOBAL = "not declared __global__ in all source files"
+_OTHER_CODE_OBJECT = "incompatible ABI version"
 _UNDEFINED = re.compile(r"undefined", re.IGNORECASE)
 
 
@@ -27,6 +28,12 @@ def diagnose_link(apart: Sequence[str], failed: Completed) -> MlirOffloadError:
         error.hint = (
             "name the object that defines the kernel on the link line; for a kernel of MLIR that "
             "other files launch, pass only integers, float, double and pointers"
+        )
+    elif _OTHER_CODE_OBJECT in failed.stderr:
+        error.hint = (
+            "objects for AMD GPUs link only where their code object version is one: compile HIP C++ "
+            "with -mcode-object-version=, and make a gpu.binary with #rocdl.target<abi = ...>, as the "
+            "calls of clang have it that -v shows"
         )
     elif apart and _UNDEFINED.search(failed.stderr):
         error.hint = (

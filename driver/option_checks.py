@@ -31,20 +31,18 @@ def consistent(options: CompileOptions) -> CompileOptions:
         raise UsageError(msg, hint="leave one of them out")
     if options.is_for_any_clang:
         _check_for_any(options)
-    if options.has_cuda_cpp:
-        _check_cuda_cpp(options)
+    if options.has_gpu_cpp:
+        _check_gpu_cpp(options)
     if options.sanitizer is not None and any(arch != HOST for arch in options.offload_archs):
         msg = f"{options.sanitizer.flag} instruments host code and kernels for the CPU, none for a GPU"
         raise UsageError(msg, hint="compile the kernels for the CPU: --offload-arch=host")
     return options
 
 
-def _check_cuda_cpp(options: CompileOptions) -> None:
-    """Refuse what needs one module: CUDA C++ has one for the host and one for each device."""
+def _check_gpu_cpp(options: CompileOptions) -> None:
+    """Refuse what needs one module: C++ with kernels has one for the host and one for each device."""
     if options.mode not in {Mode.LINK, Mode.OBJECT}:
-        msg = (
-            f"{options.mode.value} does not go with CUDA C++, which makes several modules of a file"
-        )
+        msg = f"{options.mode.value} does not go with CUDA C++ and HIP C++, which make several modules of a file"
         raise UsageError(msg, hint="compile it with -c, or link")
 
 
@@ -53,8 +51,8 @@ def _check_for_any(options: CompileOptions) -> None:
     what = "a linked file" if options.mode is Mode.LINK else "LLVM IR" if options.emit_llvm else ""
     if options.device_code is DeviceCode.BITCODE:
         what = "device bitcode"
-    if options.has_cuda_cpp:
-        what = "what clang makes of CUDA C++"
+    if options.has_gpu_cpp:
+        what = "what clang makes of CUDA C++ and HIP C++"
     if what:
         msg = f"--for-clang={ANY_CLANG} is for objects: {what} serves one release of LLVM only"
         raise UsageError(msg, hint="use -c, with --device-code=object or none")

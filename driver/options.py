@@ -10,7 +10,7 @@ from pathlib import Path
 from mlir_offload.driver.compile_options import (
     ANY_CLANG,
     COMPILED_SUFFIXES,
-    CUDA_SUFFIX,
+    GPU_CPP,
     LINKED_SUFFIXES,
     MLIR_SUFFIXES,
     CompileOptions,
@@ -30,7 +30,7 @@ from mlir_offload.toolchain.errors import UsageError
 
 __all__ = [
     "COMPILED_SUFFIXES",
-    "CUDA_SUFFIX",
+    "GPU_CPP",
     "LINKED_SUFFIXES",
     "MLIR_SUFFIXES",
     "CompileOptions",
@@ -58,8 +58,8 @@ def _compiler_argument(prefix: str) -> _Apply:
     )
 
 
-def _cuda_argument(name: str) -> _Apply:
-    return lambda options, _: replace(options, cuda_arguments=(*options.cuda_arguments, name))
+def _gpu_cpp_argument(name: str) -> _Apply:
+    return lambda options, _: replace(options, gpu_cpp_arguments=(*options.gpu_cpp_arguments, name))
 
 
 def _store(name: str) -> _Apply:
@@ -170,6 +170,7 @@ def _language(options: CompileOptions, value: str) -> CompileOptions:
     return options
 
 
+_BARE_GPU_CPP = ("-nocudainc", "-nocudalib", "-nogpuinc", "-nogpulib")
 _LINK_FLAGS = ("-static", "-static-libgcc", "-static-libstdc++", "-pthread", "-rdynamic", "-s")
 _FLAGS: Mapping[str, _Apply] = {
     "-c": _set(stop_after_compile=True),
@@ -195,7 +196,7 @@ _FLAGS: Mapping[str, _Apply] = {
     "-MD": _depfile(is_wanted=True, has_system_files=True),
     "-MMD": _depfile(is_wanted=True, has_system_files=False),
     "-MP": _depfile(has_phony_targets=True),
-    **{name: _cuda_argument(name) for name in ("-nocudainc", "-nocudalib")},
+    **{name: _gpu_cpp_argument(name) for name in _BARE_GPU_CPP},
     **{name: _link_item(name) for name in _LINK_FLAGS},
 }
 

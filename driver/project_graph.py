@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 
 from mlir_offload.driver.inputs import CPP_SUFFIXES
-from mlir_offload.driver.options import COMPILED_SUFFIXES, CUDA_SUFFIX, MLIR_SUFFIXES
+from mlir_offload.driver.options import COMPILED_SUFFIXES, GPU_CPP, MLIR_SUFFIXES
 from mlir_offload.driver.project_file import (
     LinkTarget,
     Project,
@@ -25,6 +25,7 @@ from mlir_offload.translate.device_form import NVVM_FORM, forms_of
 
 SPLIT, DEVICE, JOIN = "split", "device", "join"
 SOURCE, LINK, ARCHIVE = "source", "link", "archive"
+_EXAMPLES = {Kind.CUDA: "sm_90", Kind.HIP: "gfx90a"}
 _FOLDERS = {TargetKind.PROGRAM: "bin", TargetKind.SHARED: "lib", TargetKind.STATIC: "lib"}
 
 
@@ -154,20 +155,19 @@ class _VariantPlan:
         return self.project.directory / self.variant.name / path
 
     def _source(self, path: PurePosixPath) -> ProjectStep:
-        """Return the step for a file of another language; CUDA C++ has device code of its own."""
-        is_cuda = path.suffix == CUDA_SUFFIX
-        known = self._targets(()) if is_cuda else ()
-        targets = tuple(target for target in known if target.kind is Kind.CUDA)
-        if is_cuda and not targets:
-            msg = f"{path} is compiled for GPUs only, and variant {self.variant.name} names none"
-            hint = "add an architecture of NVIDIA's to 'archs'"
+        """Return the step for a file of another language; CUDA C++ and HIP C++ have device code."""
+        kind = GPU_CPP.get(path.suffix)
+        targets = tuple(target for target in self._targets(()) if target.kind is kind)
+        if kind is not None and not targets:
+            msg = f"{path} is compiled for GPUs of kind {kind} only, and variant {self.variant.name} names none"
+            hint = f"add such an architecture to 'archs', for example {_EXAMPLES[kind]}"
             raise UsageError(msg, hint=hint, location=str(self.project.manifest))
         tools = self.tools.tools(self._flags(()), targets)
         place = self._place(path)
         output, depfile = beside(place, ".o"), beside(place, ".d")
         arguments = ("--source-step", "-c", operand(path), "-o", str(output))
         archs = (f"--offload-arch={','.join(map(str, targets))}",) if targets else ()
-        identity = tools.identity(Kind.CUDA if is_cuda else None)
+        identity = tools.identity(kind)
         about = (*archs, f"--depfile={depfile}", f"--toolchain-id={identity}")
         return ProjectStep(
             SOURCE,

@@ -22,20 +22,19 @@ from mlir_offload.driver.compile import (
     split_source,
 )
 from mlir_offload.driver.context import BuildContext
-from mlir_offload.driver.cuda_cpp import compile_cuda_cpp
 from mlir_offload.driver.device import DeviceModule, ordered_targets
 from mlir_offload.driver.device_image import as_made, image_file
 from mlir_offload.driver.execute import Executor
+from mlir_offload.driver.gpu_cpp import compile_gpu_cpp
 from mlir_offload.driver.image_container import (
     StepImage,
     read_images,
-    render_kernel_heads,
     write_image,
 )
 from mlir_offload.driver.launcher import LaunchedSteps, choose_launcher, step_program
 from mlir_offload.driver.members import archive_command, write_member_list
 from mlir_offload.driver.normalize import normalize
-from mlir_offload.driver.options import CUDA_SUFFIX, CompileOptions, parse_arguments
+from mlir_offload.driver.options import GPU_CPP, CompileOptions, parse_arguments
 from mlir_offload.driver.project_parts import pack_device, pack_host, unpack_parts
 from mlir_offload.driver.releases import BUILD_ROLES, choose_releases
 from mlir_offload.driver.report import show
@@ -43,7 +42,7 @@ from mlir_offload.driver.split_file import SplitFiles, load_split_files
 from mlir_offload.driver.tool_watch import ToolWatch
 from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for
 from mlir_offload.driver.workspace import make_directory, open_output, open_workspace, publish
-from mlir_offload.offload.host_module import kernel_signatures
+from mlir_offload.offload.host_module import kernel_signatures, render_kernel_heads
 from mlir_offload.toolchain.byte_copy import copy_view
 from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.errors import (
@@ -160,8 +159,7 @@ def _make_context(
     cuda = choose_toolkit_for(options, places, finder, needed=Kind.CUDA in kinds)
     rocm = choose_rocm_for(places, needed=Kind.HIP in kinds)
     kind = targets[0].kind if len(targets) == 1 and not given.images else None
-    if options.inputs[0].suffix == CUDA_SUFFIX:
-        kind = Kind.CUDA
+    kind = GPU_CPP.get(options.inputs[0].suffix, kind)
     identity = identify_for(kind, releases, cuda, rocm)
     tools.add(identity.files)
     found = str(identity)
@@ -279,8 +277,8 @@ def _source(step: _Step) -> None:
     options = context.options
     noted = replace(options, compiler_arguments=(*options.compiler_arguments, *notes))
     noting = replace(context, options=noted)
-    if step.source.suffix == CUDA_SUFFIX:
-        compile_cuda_cpp(noting, step.source, made)
+    if step.source.suffix in GPU_CPP:
+        compile_gpu_cpp(noting, step.source, made)
     else:
         context.executor.tool(host_command(noting, step.source, made), made)
     step.publish(made)

@@ -97,7 +97,7 @@ def _roles(options: CompileOptions) -> tuple[Role, ...]:
 
 
 def _check_without_consumer(options: CompileOptions, major: int, missing: ToolchainError) -> None:
-    """Refuse what only the clang of the release that links writes: bitcode, and CUDA C++.
+    """Refuse what only the clang of the release that links writes: bitcode, and C++ with kernels.
 
     Objects it links whoever compiled them, and LLVM IR in text needs no compiler.
     """
@@ -107,8 +107,8 @@ def _check_without_consumer(options: CompileOptions, major: int, missing: Toolch
     what = ""
     if options.wanted_device_code is DeviceCode.BITCODE:
         what = "device bitcode"
-    elif options.has_cuda_cpp:
-        what = "CUDA C++"
+    elif options.has_gpu_cpp:
+        what = "C++ with kernels"
     elif options.mode is Mode.LLVM_BITCODE:
         what = "bitcode"
     if what:

@@ -17,7 +17,7 @@ from mlir_offload.toolchain.errors import MlirOffloadError
 _ROOT, _UP = "__root__", "__up__"
 _RUN = "run"
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULTILINE)
-_PREPROCESSED = frozenset({".c", ".cc", ".cpp", ".cxx", ".cu"})
+_PREPROCESSED = frozenset({".c", ".cc", ".cpp", ".cxx", ".cu", ".hip"})
 _MOST_HEADERS = 10_000
 _MOST_HEADER_BYTES = 1 << 24
 

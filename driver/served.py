@@ -8,12 +8,18 @@ from pathlib import Path
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.split_file import ModuleFile
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.toolchain.target import Target
+from mlir_offload.toolchain.target import Kind, Target
 from mlir_offload.translate.target_attribute import served_targets
 
 
 def targets_for(context: BuildContext, module: ModuleFile) -> tuple[Target, ...]:
-    """Return the targets of the build that a module is compiled for."""
+    """Return the targets of the build that a module is compiled for, or holds code for."""
+    if module.objects:
+        return tuple(
+            target
+            for target in context.targets
+            if any(one.image.serves(target) for one in module.objects)
+        )
     return served_targets(module.module.targets, context.targets)
 
 
@@ -39,6 +45,15 @@ def served_modules(
 
 
 def _not_served(module: ModuleFile, kernel: str, target: Target, source: Path) -> SourceError:
+    if module.objects:
+        held = ", ".join(dict.fromkeys(one.image.made_for for one in module.objects))
+        wanted = "the CPU" if target.kind is Kind.OPENMP else str(target)
+        msg = f"{module.title} with kernel @{kernel} holds code for {held}, none for {wanted}"
+        hint = (
+            "choose that by --offload-arch=, or give the gpu.module that it was made from, which is "
+            "compiled for every target"
+        )
+        return SourceError(msg, hint=hint, location=str(source))
     chips = ", ".join(sorted({item.chip for item in module.module.targets if item.chip}))
     msg = f"gpu.module @{module.module.name} with kernel @{kernel} is attached to {chips}, not {target}"
     hint = f"attach {target} too, leave it out of --offload-arch, or add a variant of the module for it"

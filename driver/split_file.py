@@ -7,23 +7,46 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from mlir_offload.offload.given_image import GivenImage
+from mlir_offload.offload.host_module import render_kernel_heads
+from mlir_offload.offload.image import ImageForm
 from mlir_offload.toolchain.target import Kind
 from mlir_offload.translate.device_form import DeviceForm
+from mlir_offload.translate.given_binary import GivenBinary
 from mlir_offload.translate.gpu_module import GpuModule, Kernel
 from mlir_offload.translate.split import SplitProgram
 from mlir_offload.translate.target_attribute import TargetAttribute
 
 INTERFACE_FILE = "interface.json"
 _INDEX = "split.json"
+_ENDINGS = {ImageForm.BITCODE: "bc", ImageForm.PTX: "s", ImageForm.AMDGPU_ASSEMBLY: "s"}
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFile:
+    """An object of a `gpu.binary` in a file of its own."""
+
+    path: Path
+    image: GivenImage
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleFile:
-    """A device module and the files that hold its text for mlir-opt, in one form and in others."""
+    """A device module and the files that hold its text for mlir-opt, in one form and in others.
+
+    One that is a `gpu.binary` has `objects` in the place of text; the path is that of the heads of
+    its kernels, as LLVM IR.
+    """
 
     path: Path
     module: GpuModule
     others: tuple[tuple[str, Path], ...] = ()
+    objects: tuple[ObjectFile, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """Return what a message calls it."""
+        return f"gpu.{'binary' if self.objects else 'module'} @{self.module.name}"
 
     def text_for(self, form: DeviceForm) -> Path:
         """Return the file with the text in a form."""
@@ -51,7 +74,11 @@ def write_split(program: SplitProgram, directory: Path) -> None:
     rows = [
         _write_module(module, number, directory) for number, module in enumerate(program.modules)
     ]
+    binaries = [
+        _write_binary(binary, number, directory) for number, binary in enumerate(program.binaries)
+    ]
     index = {
+        "binaries": binaries,
         "uses_async": program.uses_async,
         "modules": rows,
         "declared": list(program.declared),
@@ -65,7 +92,8 @@ def write_split(program: SplitProgram, directory: Path) -> None:
 def load_split_files(directory: Path) -> SplitFiles:
     """Read what `write_split` wrote."""
     index = json.loads((directory / _INDEX).read_text(encoding="utf-8"))
-    modules = tuple(_read_module(row, directory) for row in index["modules"])
+    texts = tuple(_read_module(row, directory) for row in index["modules"])
+    modules = (*texts, *(_read_binary(row, directory) for row in index["binaries"]))
     return SplitFiles(
         directory / "host.mlir",
         bool(index["uses_async"]),
@@ -90,6 +118,39 @@ def _write_module(module: GpuModule, number: int, directory: Path) -> dict[str, 
         "needs": sorted(module.needs),
         "targets": [asdict(target) for target in module.targets],
     }
+
+
+def _write_binary(binary: GivenBinary, number: int, directory: Path) -> dict[str, Any]:
+    rows = []
+    for index, given in enumerate(binary.objects):
+        # The packager tells what a file is by its ending.
+        file = f"binary{number}.object{index}.{_ENDINGS.get(given.image.form, 'o')}"
+        (directory / file).write_bytes(given.content)
+        rows.append({"file": file, **asdict(given.image)})
+    heads = f"binary{number}.kernels.ll"
+    signatures = {kernel.symbol: binary.signature(kernel.name) for kernel in binary.kernels}
+    _write(directory / heads, render_kernel_heads(signatures))
+    names = [kernel.name for kernel in binary.kernels]
+    return {"heads": heads, "name": binary.name, "kernels": names, "objects": rows}
+
+
+def _read_binary(row: dict[str, Any], directory: Path) -> ModuleFile:
+    objects = tuple(
+        ObjectFile(
+            directory / one["file"],
+            GivenImage(
+                Kind(one["kind"]),
+                ImageForm(one["form"]),
+                tuple(one["archs"]),
+                one["ptx"],
+                one["producer"],
+            ),
+        )
+        for one in row["objects"]
+    )
+    kernels = tuple(Kernel(name, name) for name in row["kernels"])
+    module = GpuModule(row["name"], kernels, "", frozenset())
+    return ModuleFile(directory / row["heads"], module, objects=objects)
 
 
 def _read_module(row: dict[str, Any], directory: Path) -> ModuleFile:

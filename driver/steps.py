@@ -33,6 +33,7 @@ from mlir_offload.toolchain.target import Kind
 
 if TYPE_CHECKING:
     from mlir_offload.offload.entry import OffloadEntry
+    from mlir_offload.offload.finished_code import FinishedCode
     from mlir_offload.offload.packager import ImageArgument
 
 __all__ = ["located", "run_step", "step"]
@@ -42,6 +43,7 @@ _OTHERS = (cpu_steps, device_steps)
 
 # A comma in a file name does not end the value.
 _IMAGE_PARTS = re.compile(r",(?=(?:file|triple|arch|kind|feature)=)")
+_FINISHED_PARTS = re.compile(r",(?=(?:kind|file|kernel)=)")
 _VARIABLE_KEYS = frozenset(
     ("kind", "name", "address", "size", "type", "flags", "data", "auxiliary")
 )
@@ -213,6 +215,12 @@ def _detach(source: Path, output: Path) -> None:
     metavar="kind=,name=,address=,size=,…",
     help="a device global with its shadow; also type=, flags=, data=, auxiliary=",
 )
+@click.option(
+    "--finished",
+    multiple=True,
+    metavar="kind=,file=,kernel=,…",
+    help="linked device code, as the runtime of the kind loads it, and its kernels",
+)
 @sanitize_option
 @click.option("--interface", type=PATH, help="the functions for callers in C and Python")
 @click.option("--location", default="", help="the file that errors name")
@@ -226,6 +234,7 @@ def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
     kinds: tuple[str, ...],
     binary: Path | None,
     variables: tuple[str, ...],
+    finished: tuple[str, ...],
     sanitize: str,
     interface: Path | None,
     location: str,
@@ -256,6 +265,7 @@ def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
         abis=load_abis(consumer),
         variables=[_variable(variable) for variable in variables],
         declared=declared,
+        finished=[_finished(text) for text in finished],
         location=location,
     )
     text = embed_interface(text, read_text(interface) if interface else "")
@@ -265,6 +275,16 @@ def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
         output.write_bytes(write_bitcode_in_process(text))
     else:
         write_text(output, text)
+
+
+def _finished(text: str) -> FinishedCode:
+    """Read one `--finished=` argument."""
+    from mlir_offload.offload.finished_code import FinishedCode
+
+    words = [word.partition("=")[::2] for word in _FINISHED_PARTS.split(text)]
+    values = dict(words)
+    kernels = tuple(value for key, value in words if key == "kernel")
+    return FinishedCode(Kind(values["kind"]), Path(values["file"]).read_bytes(), kernels)
 
 
 def _image_argument(text: str) -> ImageArgument:

@@ -8,37 +8,42 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mlir_offload.driver.compile_options import DeviceCode
+from mlir_offload.driver.cuda_image import rdc_option
+from mlir_offload.driver.device_image import image_file, kernel_options, user_libraries
 from mlir_offload.driver.older import older_text
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError, SourceError
 from mlir_offload.toolchain.process import Command, Completed, tool_failed
 from mlir_offload.translate.spirv import spirv_bitcode_command, spirv_code_command
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from mlir_offload.driver.context import BuildContext
+    from mlir_offload.driver.device_image import ImageFile
+    from mlir_offload.driver.split_file import ModuleFile
+    from mlir_offload.toolchain.target import Target
 
 _VALIDATOR = "spirv-val"
 # What the back end says before it ends with a stack dump; what the validator says.
-_REASON = re.compile(r"(?:error in backend|LLVM ERROR|^error): (?:line \d+: )?(?P<reason>.+)", re.MULTILINE)
+_REASON = re.compile(
+    r"(?:error in backend|LLVM ERROR|^error): (?:line \d+: )?(?P<reason>.+)", re.MULTILINE
+)
 
 
-def make_sycl_image(  # noqa: PLR0913, PLR0917 (what it is made of, and how)
-    context: BuildContext,
-    source: Path,
-    lowered: Path,
-    image: Path,
-    libraries: Sequence[Path],
-    options: Sequence[str],
-) -> None:
-    """Make bitcode of a lowered module; `options` name its kernels and functions.
+def make_module_image(
+    context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
+) -> ImageFile:
+    """Make bitcode of a device module that was lowered.
 
     SPIR-V is made of it once, to be looked into: the linker wrapper would say of what the back end
     cannot compile no more than that the back end crashed. Raises SourceError for that.
     """
     _check_form(context)
     executor, flags = context.executor, context.options.device_flags
+    made = image_file(context, lowered, target)
+    libraries = user_libraries(context, source, target)
+    options = (*kernel_options(module), *rdc_option(context))
+    image = made.path
     ready, code = image.with_suffix(".ll"), image.with_suffix(".spv")
     older = older_text(context, lowered, context.consumer, str(source))
     release = ("--llvm", str(context.consumer), "--location", str(source))
@@ -59,6 +64,7 @@ def make_sycl_image(  # noqa: PLR0913, PLR0917 (what it is made of, and how)
     validator = shutil.which(_VALIDATOR, path=context.search_path or None)
     if validator is not None:
         executor.tool(Command((validator, str(code))), None, diagnose=diagnose)
+    return made
 
 
 def _check_form(context: BuildContext) -> None:

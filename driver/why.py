@@ -67,11 +67,14 @@ def _parts(context: BuildContext, source: Path) -> Iterator[tuple[str, str]]:
         return
     split = load_split_files(context.compiled[source].parent / "split")
     files = [("the host code", split.host)]
-    files += [(f"gpu.module @{module.module.name}", module.path) for module in split.modules]
+    files += [(module.title, module.path) for module in split.modules]
     for name, path in files:
         text = path.read_text(encoding="utf-8", errors="surrogateescape")
         hermetic = hermetic_text(text, keeps_locations=context.options.debug)
         yield f"{name} in {source}", _digest(hermetic.encode("utf-8", "surrogateescape"))
+    for module in split.modules:
+        for number, given in enumerate(module.objects):
+            yield f"object {number} of {module.title} in {source}", _digest(given.path.read_bytes())
 
 
 def _flags(context: BuildContext) -> Iterator[str]:

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from mlir_offload.offload.entry import OffloadEntry
+from mlir_offload.offload.finished_code import FinishedCode, register_finished
 from mlir_offload.offload.host_module import (
     escape_blob,
     extend_used_list,
@@ -61,13 +62,14 @@ def annotate_host(  # noqa: PLR0913 (the parts of one module)
     abis: Sequence[OffloadAbi],
     variables: Sequence[OffloadEntry] = (),
     declared: Sequence[str] = (),
+    finished: Sequence[FinishedCode] = (),
     location: str = "",
 ) -> str:
     """Return the host module with stubs, entries of each kind, and the offload binary inside.
 
     A kernel has one address for all kinds, that of its stub or handle. `variables` are the entries of device
     globals; the module holds their shadows. `declared` are kernels that another file defines, and
-    registers. Raises SourceError where a launch names a kernel that is in neither.
+    registers. `finished` is code that is linked already; nothing else registers its kernels. Raises SourceError where a launch names a kernel that is in neither.
     """
     addresses = {kernel: _foreign_address(kernel, kinds, location) for kernel in declared}
     foreign = "".join(render_foreign(kernel, kinds) for kernel in declared)
@@ -85,12 +87,16 @@ def annotate_host(  # noqa: PLR0913 (the parts of one module)
         # Else LLVM gives a stub the name of its alias, and what refers to the stub refers to that.
         aliased = dict.fromkeys(name for k in own for name in (k.stub, k.address(kinds)))
         text = extend_used_list(text, "llvm.compiler.used", list(aliased))
+    done = {(code.kind, kernel) for code in finished for kernel in code.kernels}
     entries = [
         OffloadEntry(kind, kernel.symbol, kernel.address(kinds), is_local=True)
         for kind in kinds
         for kernel in kernels
+        if (kind, kernel.symbol) not in done
     ]
-    text = register_entries(text, (*entries, *variables), abis)
+    if entries or variables:
+        text = register_entries(text, (*entries, *variables), abis)
+    text = register_finished(text, finished, addresses, abis[0])
     return embed_binary(text, binary) if binary else text
 
 

@@ -62,6 +62,13 @@ class CudaTools:
     ptx: tuple[tuple[str, Path], ...] = field(default=(), kw_only=True)
 
 
+def cubin_argument(cuda: ToolVersion, arch: str, file: Path) -> str:
+    """Return how `fatbinary` of a CUDA release is told of a linked cubin."""
+    if fatbinary_lost_image_option((cuda.major, cuda.minor)):
+        return f"--image3=kind=elf,sm={arch.removeprefix('sm_')},file={file}"
+    return f"--image=profile={arch},file={file}"
+
+
 def needs_adapter(llvm_major: int, cuda: ToolVersion) -> bool:
     """Return whether the wrapper of that LLVM release cannot call the `fatbinary` of that CUDA."""
     old = load_abi(llvm_major).fatbinary_option == _OLD_OPTION

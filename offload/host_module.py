@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 _PLAIN_NAME = re.compile(r"[-a-zA-Z$._][-a-zA-Z$._0-9]*")
 _METADATA_NODE = re.compile(r"^!(\d+) = ", re.MULTILINE)
@@ -114,6 +114,14 @@ def kernel_signatures(device_ll: str) -> dict[str, tuple[str, ...]]:
         inside = _balanced(device_ll, match.end() - 1)[1:-1]
         signatures[symbol] = tuple(_parameter(part, types) for part in _split(inside))
     return signatures
+
+
+def render_kernel_heads(signatures: Mapping[str, tuple[str, ...]]) -> str:
+    """Return LLVM IR that defines kernels of these parameter types, and no more."""
+    return "".join(
+        f'define ptx_kernel void @"{name}"({", ".join(types)}) {{\n  ret void\n}}\n'
+        for name, types in sorted(signatures.items())
+    )
 
 
 def _parameter(text: str, types: dict[str, str]) -> str:

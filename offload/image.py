@@ -46,6 +46,7 @@ class ImageForm(StrEnum):
     RELOCATABLE_CUBIN = "relocatable cubin"
     EXECUTABLE_CUBIN = "executable cubin"
     AMDGPU_OBJECT = "relocatable AMDGPU object"
+    AMDGPU_ASSEMBLY = "assembly for AMD GPUs"
     HSACO = "linked AMDGPU code object"
     FATBINARY = "fat binary of CUDA"
     BUNDLE = "offload bundle"

@@ -116,6 +116,10 @@ def _on_the_stack(match: re.Match[str]) -> str:
 
 
 def _with_module_flag(text: str, name: str, value: int) -> str:
+    given = re.search(rf'^(!\d+ = !{{i32 \d+, !"{name}", i32 )\d+', text, re.MULTILINE)
+    if given is not None:
+        # Bitcode of a gpu.binary has it already.
+        return f"{text[: given.end(1)]}{value}{text[given.end() :]}"
     number = max((int(match) for match in _NODE.findall(text)), default=-1) + 1
     node = f'!{number} = !{{i32 1, !"{name}", i32 {value}}}\n'
     flags = _FLAGS.search(text)

@@ -27,7 +27,7 @@ _FUNCTION_TYPE = re.compile(r"\bfunction_type = (?:!llvm\.func<void )?\(")
 _SEGMENTS = re.compile(r"\boperandSegmentSizes = array<i32: ([\d, ]+)>")
 _KERNEL_OPERANDS = 11
 _POINTER = re.compile(r"ptr(?:<.*>)?")
-_POINTER_HINT = (
+POINTER_HINT = (
     "pass its pointer, as C++ takes it: memref.extract_aligned_pointer_as_index, "
     "arith.index_cast to i64, llvm.inttoptr"
 )
@@ -65,7 +65,7 @@ def check_declared_launches(
         kernel = declared.get(launched_kernel(line) or ("", ""))
         if kernel is None:
             continue
-        given = _operand_types(line)
+        given = launch_types(line)
         if tuple(map(_plain, given)) == kernel.types:
             continue
         msg = (
@@ -73,7 +73,7 @@ def check_declared_launches(
             f"declared with ({', '.join(kernel.types)})"
         )
         has_memref = any(kind.startswith("memref<") for kind in given)
-        hint = _POINTER_HINT if has_memref else "launch it with the types that its author declared"
+        hint = POINTER_HINT if has_memref else "launch it with the types that its author declared"
         raise SourceError(msg, hint=hint, location=locations.of(line))
 
 
@@ -88,7 +88,7 @@ def _read_declared(module: str, operation: OperationText, locations: Locations) 
     memref = next((kind for kind in types if "memref<" in kind), None)
     if memref is not None:
         msg = f"kernel {render_symbol(name)} is declared with {memref}, which is not one argument in C++"
-        raise SourceError(msg, hint=f"declare !llvm.ptr; {_POINTER_HINT}", location=place)
+        raise SourceError(msg, hint=f"declare !llvm.ptr; {POINTER_HINT}", location=place)
     return DeclaredKernel(module, name, tuple(map(_plain, types)))
 
 
@@ -101,7 +101,8 @@ def _until_closing(text: str) -> str:
     return text
 
 
-def _operand_types(line: str) -> Sequence[str]:
+def launch_types(line: str) -> Sequence[str]:
+    """Return the types of the arguments of a `gpu.launch_func`."""
     operation, sizes = parse_operation(line), _SEGMENTS.search(line)
     if operation is None or sizes is None:
         return ()

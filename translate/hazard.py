@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from mlir_offload.toolchain.errors import SourceError
@@ -14,15 +13,6 @@ from mlir_offload.translate.mlir_text import (
     symbol_name,
 )
 from mlir_offload.translate.pipelines import Refusal, Side, load_refusals
-
-_OBJECT_FORM = re.compile(r', (offload|assembly|bin) = "')
-# By the words of #gpu.object; without one it is a fat binary.
-_LOST_FORMS = {
-    "fatbin": "a fat binary: linked code, which the device link does not take",
-    "bin": "an executable device image, of which the device link would keep no kernel",
-    "assembly": "assembly, whose kernels cannot be checked against what launches them",
-    "offload": "bitcode, whose kernels cannot be checked against what launches them",
-}
 
 
 def check_top_level(operations: Iterable[OperationText], locations: Locations) -> None:
@@ -43,11 +33,6 @@ def _top_level_fault(operation: OperationText) -> tuple[str, str] | None:
                 "a module inside a module would be dropped by mlir-translate",
                 "write the operations into the outer module, or one file for each module",
             )
-        case "gpu.binary":
-            return (
-                _binary_fault(operation),
-                "give the gpu.module that it was made from: it is compiled for every target",
-            )
         case "llvm.func" if is_kernel(operation):
             return (
                 f"kernel @{symbol_name(operation)} stands outside of a gpu.module",
@@ -55,13 +40,6 @@ def _top_level_fault(operation: OperationText) -> tuple[str, str] | None:
             )
         case _:
             return None
-
-
-def _binary_fault(operation: OperationText) -> str:
-    """Return why what a gpu.binary holds would be lost: its kernels are told by its own bytes only."""
-    form = _OBJECT_FORM.search(operation.attributes)
-    why = _LOST_FORMS[form[1] if form else "fatbin"]
-    return f"gpu.binary @{symbol_name(operation)} holds {why}"
 
 
 def check_nesting(operation: OperationText, locations: Locations) -> None:

@@ -17,6 +17,11 @@ from mlir_offload.translate.declared import (
 from mlir_offload.translate.device_form import NVVM_FORM, DeviceForm
 from mlir_offload.translate.fast_math import with_fast_math
 from mlir_offload.translate.fixup import expand_device_operations
+from mlir_offload.translate.given_binary import (
+    GivenBinary,
+    check_given_launches,
+    read_binaries,
+)
 from mlir_offload.translate.gpu_module import (
     GpuModule,
     Kernel,
@@ -55,10 +60,11 @@ _DIVISION = re.compile(r'"arith\.(?:ceildiv[us]i|floordivsi)"\(')
 class SplitProgram:
     """The parts of a program, each ready for its pipeline.
 
-    `host_text` has a `gpu.binary` in place of each `gpu.module`, whose object is its own name: the
+    `host_text` has a `gpu.binary` in place of each `gpu.module` and `gpu.binary`, whose object is its own name: the
     bytes that `mgpuModuleLoad` gets. `uses_runtime` says whether the host calls the GPU runtime
     at all, which it may do without a kernel. `declared` are the kernels that it launches and that
     other files define. `interface` is the JSON of the functions for callers in C and Python.
+    `binaries` hold device code that is made already.
     """
 
     host_text: str
@@ -67,11 +73,12 @@ class SplitProgram:
     uses_async: bool
     uses_runtime: bool
     interface: str
+    binaries: tuple[GivenBinary, ...] = ()
 
     @property
     def has_gpu(self) -> bool:
         """Say whether there is device code to build."""
-        return bool(self.modules)
+        return bool(self.modules or self.binaries)
 
 
 def split_program(
@@ -98,6 +105,8 @@ def split_program(
     kernels = {name: kernel_names(operation) for name, operation in device.items()}
     named = named_modules(kernels, source_text)
     declared = _declared_kernels(device.values(), locations)
+    binaries = {one.name: one for one in read_binaries(module.operations, locations)}
+    given = [(one.name, kernel.name) for one in binaries.values() for kernel in one.kernels]
 
     @cache
     def unit(name: str) -> str:
@@ -109,7 +118,7 @@ def split_program(
     }
     variants = find_variants(device, kernels, attached, locations)
     symbols = assign_symbols(
-        kernels, named=named, unit_of=unit, declared=declared, variants=variants
+        kernels, named=named, unit_of=unit, declared=(*declared, *given), variants=variants
     )
     rules = _DeviceRules(locations, load_faults(llvm_major), tuple(forms))
     modules = tuple(
@@ -124,6 +133,7 @@ def split_program(
     for operation in module.operations:
         if operation.name != "gpu.module":
             check_declared_launches(operation.lines, declared, locations)
+            check_given_launches(operation.lines, binaries, locations)
     host_text, uses_runtime = _host(module, symbols, locations)
     return SplitProgram(
         host_text=host_text,
@@ -132,6 +142,7 @@ def split_program(
         uses_async='"async.' in host_text,
         uses_runtime=uses_runtime,
         interface=interface_of(module, source_text),
+        binaries=tuple(binaries.values()),
     )
 
 
@@ -228,7 +239,7 @@ def _host(
     uses_runtime = False
     launched = host_symbols(dict.fromkeys(owner for owner, _ in symbols))
     for operation in module.operations:
-        if operation.name == "gpu.module":
+        if operation.name in {"gpu.module", "gpu.binary"}:
             name = symbol_name(operation)
             if name in launched:
                 lines.append(_placeholder(launched[name], operation))

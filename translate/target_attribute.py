@@ -10,7 +10,7 @@ from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind, Target
 from mlir_offload.translate.mlir_text import split_list, unescape
 
-_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_STRING = re.compile(r'"((?:[^"\\]++|\\.)*+)"')
 _TARGETS = re.compile(r"\btargets = \[")
 _ATTRIBUTE = re.compile(r"#(?P<dialect>nvvm|rocdl)\.target(?:<(?P<body>.*)>)?", re.DOTALL)
 _KINDS = {"nvvm": Kind.CUDA, "rocdl": Kind.HIP}
@@ -21,7 +21,8 @@ _KNOWN_FLAGS = {
 _SOURCE_CHIP = re.compile(
     rb'#(?:nvvm|rocdl)\.target<[^>"]*(?:"[^"]*"[^>"]*)*?chip = "((?:sm_|gfx)[\w-]+)"'
 )
-_COMMENT = re.compile(rb"//[^\n]*")
+# What looks like a comment in a string is none; in bytecode texts end with NUL.
+_COMMENT = re.compile(rb'("(?:[^"\\\n]++|\\.)*+")|//[^\n\0]*')
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,40 +60,43 @@ def read_targets(attributes: str, location: str) -> tuple[TargetAttribute, ...]:
 
     Raises SourceError for a flag that would not be heeded.
     """
+    masked, strings = mask_strings(attributes)
+    start = _TARGETS.search(masked)
+    if start is None:
+        return ()
+    listed = split_list(text_until(masked[start.end() :], "]"))
+    found = [parse_target(text, strings) for text in listed]
+    for target in found:
+        _check_flags(target, location)
+    return tuple(target for target in found if target is not None)
+
+
+def mask_strings(text: str) -> tuple[str, tuple[str, ...]]:
+    """Return the text with a number in each string, and the strings as they are spelled.
+
+    Brackets and commas in a string are none of the text's.
+    """
     strings: list[str] = []
 
     def masked(match: re.Match[str]) -> str:
-        # Brackets and commas in a file name are none of the text's.
-        strings.append(unescape(match[1]))
+        strings.append(match[1])
         return f'"{len(strings) - 1}"'
 
-    attributes = _STRING.sub(masked, attributes)
-    start = _TARGETS.search(attributes)
-    if start is None:
-        return ()
-    listed = split_list(_until(attributes[start.end() :], "]"))
-    found = []
-    for text in listed:
-        match = _ATTRIBUTE.fullmatch(text)
-        if match is not None:
-            found.append(
-                _read_target(_KINDS[match["dialect"]], match["body"] or "", strings, location)
-            )
-    return tuple(found)
+    return _STRING.sub(masked, text), tuple(strings)
 
 
-def _read_target(kind: Kind, body: str, strings: Sequence[str], location: str) -> TargetAttribute:
+def parse_target(masked: str, strings: Sequence[str]) -> TargetAttribute | None:
+    """Return the target that an attribute is, None for one of another dialect."""
+    match = _ATTRIBUTE.fullmatch(masked)
+    if match is None:
+        return None
+    kind = _KINDS[match["dialect"]]
     fields = {
         name.strip(): value.strip()
-        for name, _, value in (part.partition("=") for part in split_list(body))
+        for name, _, value in (part.partition("=") for part in split_list(match["body"] or ""))
     }
     link = tuple(_text(item, strings) for item in split_list(_inside(fields.get("link", ""))))
     flags = tuple(item.partition(" ")[0] for item in split_list(_inside(fields.get("flags", ""))))
-    unknown = [flag for flag in flags if flag not in _KNOWN_FLAGS[kind]]
-    if unknown:
-        msg = f"flag {unknown[0]} of a target attribute is not known"
-        hint = f"known are {', '.join(_KNOWN_FLAGS[kind])}; -Xptxas and -Xdevice-opt pass others"
-        raise SourceError(msg, hint=hint, location=location)
     return TargetAttribute(
         kind,
         _text(fields.get("chip", ""), strings),
@@ -103,20 +107,31 @@ def _read_target(kind: Kind, body: str, strings: Sequence[str], location: str) -
     )
 
 
+def _check_flags(target: TargetAttribute | None, location: str) -> None:
+    known = _KNOWN_FLAGS[target.kind] if target else ()
+    unknown = [flag for flag in (target.flags if target else ()) if flag not in known]
+    if unknown:
+        msg = f"flag {unknown[0]} of a target attribute is not known"
+        hint = f"known are {', '.join(known)}; -Xptxas and -Xdevice-opt pass others"
+        raise SourceError(msg, hint=hint, location=location)
+
+
 def _text(masked: str, strings: Sequence[str]) -> str:
-    return strings[int(masked.strip('"'))] if masked else ""
+    return unescape(strings[int(masked.strip('"'))]) if masked else ""
 
 
 def _inside(text: str) -> str:
     return text[1:-1]
 
 
-def _until(text: str, end: str) -> str:
+def text_until(text: str, end: str) -> str:
+    """Return what stands before the bracket that closes what the text is inside of."""
     depth = 0
     for index, character in enumerate(text):
         if depth == 0 and character == end:
             return text[:index]
-        depth += (character in "<[{(") - (character in ">]})")
+        is_arrow = character == ">" and text[index - 1 : index] == "-"
+        depth += (character in "<[{(") - (character in ">]})" and not is_arrow)
     return text
 
 
@@ -150,5 +165,5 @@ def are_variants(modules: Sequence[Sequence[TargetAttribute]]) -> bool:
 
 def chips_in_source(content: bytes) -> tuple[str, ...]:
     """Return the chips that a program, as text, attaches to its modules."""
-    found = _SOURCE_CHIP.findall(_COMMENT.sub(b"", content))
+    found = _SOURCE_CHIP.findall(_COMMENT.sub(rb"\1", content))
     return tuple(dict.fromkeys(name.decode() for name in found))

@@ -8,12 +8,11 @@ from support.hostile import survives, truncations
 from mlir_offload.driver.image_container import (
     StepImage,
     image_libraries,
-    render_kernel_heads,
     unpack_image,
     write_image,
 )
 from mlir_offload.offload.binary import read_binary
-from mlir_offload.offload.host_module import kernel_signatures
+from mlir_offload.offload.host_module import kernel_signatures, render_kernel_heads
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import VerificationError
 from mlir_offload.toolchain.target import parse_offload_arch

@@ -229,7 +229,7 @@ def test_memset_of_other_than_16_and_32_bits_is_refused(kind: str) -> None:
     ("body", "message"),
     [
         ('  "builtin.module"() ({\n  }) : () -> () loc(#loc2)', "module inside a module"),
-        ('  "gpu.binary"() <{sym_name = "b"}> : () -> () loc(#loc2)', "holds a fat binary"),
+        ('  "gpu.binary"() <{sym_name = "b"}> : () -> () loc(#loc2)', "holds no object"),
         (
             '  "llvm.func"() <{sym_name = "k"}> ({\n  }) {nvvm.kernel} : () -> () loc(#loc2)',
             "outside of a gpu.module",
