@@ -186,16 +186,13 @@ MO_CONTRACT void mgpuEventRecord(void *event, void *stream) {
   active()->record_event(event, stream);
 }
 
-/* Not ordered by the stream: memory is there when the call returns. */
 MO_CONTRACT void *mgpuMemAlloc(uint64_t size_bytes, void *stream, bool is_host_shared) {
-  (void)stream;
-  return active()->allocate(size_bytes, is_host_shared);
+  return active()->allocate(size_bytes, is_host_shared, stream);
 }
 
 MO_CONTRACT void mgpuMemFree(void *pointer, void *stream) {
-  (void)stream;
   if (pointer)
-    active()->release(pointer);
+    active()->release(pointer, stream);
 }
 
 MO_CONTRACT void mgpuMemcpy(void *target, void *source, size_t size_bytes, void *stream) {

@@ -43,8 +43,10 @@ typedef struct mo_backend {
   void (*synchronize_event)(void *event);
   void (*record_event)(void *event, void *stream);
 
-  void *(*allocate)(uint64_t size_bytes, bool is_host_shared);
-  void (*release)(void *pointer);
+  /* In the order of the stream, where the device can: other streams run on. Without a stream, and
+   * for memory shared with the host, memory is there when the call returns. */
+  void *(*allocate)(uint64_t size_bytes, bool is_host_shared, void *stream);
+  void (*release)(void *pointer, void *stream);
   void (*copy)(void *target, const void *source, size_t size_bytes, void *stream);
   void (*set16)(void *target, uint16_t value, size_t count, void *stream);
   void (*set32)(void *target, uint32_t value, size_t count, void *stream);

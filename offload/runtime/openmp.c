@@ -45,8 +45,8 @@ static void *host_create_event(void) { return &mo_host_event; }
 static void host_ignore(void *handle) { (void)handle; }
 static void host_ignore_two(void *first, void *second) { (void)first, (void)second; }
 
-static void *host_allocate(uint64_t size_bytes, bool is_host_shared) {
-  (void)is_host_shared;
+static void *host_allocate(uint64_t size_bytes, bool is_host_shared, void *stream) {
+  (void)is_host_shared, (void)stream;
   void *pointer = NULL;
   if (size_bytes && posix_memalign(&pointer, ALIGNMENT, size_bytes)) {
     mo_error("posix_memalign failed: ENOMEM (out of memory)");
@@ -54,6 +54,11 @@ static void *host_allocate(uint64_t size_bytes, bool is_host_shared) {
     mo_cure("use less memory at a time, or raise the limit (ulimit -v)");
   }
   return pointer;
+}
+
+static void host_release(void *pointer, void *stream) {
+  (void)stream;
+  free(pointer);
 }
 
 static void host_copy(void *target, const void *source, size_t size_bytes, void *stream) {
@@ -158,7 +163,7 @@ const mo_backend mo_host = {
     .synchronize_event = host_ignore,
     .record_event = host_ignore_two,
     .allocate = host_allocate,
-    .release = free,
+    .release = host_release,
     .copy = host_copy,
     .set16 = host_set16,
     .set32 = host_set32,
