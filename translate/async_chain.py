@@ -17,6 +17,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from mlir_offload.translate.gpu_operation import (
+    POINTER,
     TOKEN,
     GpuOperation,
     is_gpu_operation,
@@ -25,7 +26,6 @@ from mlir_offload.translate.gpu_operation import (
 )
 from mlir_offload.translate.mlir_text import parse_operation, split_list
 
-_POINTER = "!llvm.ptr"
 _PURE = re.compile(
     r' *(?:%\S+ = )?"(?:arith\.\w+|llvm\.mlir\.constant|memref\.(?:cast|subview|dim))"\('
 )
@@ -105,18 +105,27 @@ class AsyncRewriter:
     def _name_streams(self, lines: list[str]) -> list[str]:
         """Turn `<%stream : !llvm.ptr>` of a launch into a token.
 
-        The conversion drops the stream of a launch whose other operands it has to convert.
+        The conversion drops the stream of a launch whose other operands it has to convert, and the
+        tokens of any. The stream waits for these by calls.
         """
         out: list[str] = []
         for line in lines:
             gpu = parse_gpu_operation(line)
-            if gpu is None or not gpu.names_stream or all(map(_LLVM_TYPE.match, gpu.operand_types)):
+            if gpu is None or not gpu.names_stream:
                 out.append(line)
+                continue
+            for waited in gpu.dependencies:
+                stream = self._stream_of(waited, gpu, out)
+                out.append(self._call("mgpuStreamWaitEvent", gpu, gpu.operands[-1], stream))
+                out.append(self._call("mgpuStreamDestroy", gpu, stream))
+            gpu = gpu.depending_on()
+            if all(map(_LLVM_TYPE.match, gpu.operand_types)):
+                out.append(gpu.render())
                 continue
             token = self.name()
             cast = GpuOperation(
                 gpu.indent, "builtin.unrealized_conversion_cast", (token,), (TOKEN,),
-                gpu.operands[-1:], (_POINTER,), "", gpu.location,
+                gpu.operands[-1:], (POINTER,), "", gpu.location,
             )  # fmt: skip
             launch = replace(
                 gpu,
@@ -208,13 +217,13 @@ class AsyncRewriter:
 
     def _stream_of(self, token: str, like: GpuOperation, out: list[str]) -> str:
         stream = self.name()
-        cast = f'{stream} = "builtin.unrealized_conversion_cast"({token}) : ({TOKEN}) -> {_POINTER}'
+        cast = f'{stream} = "builtin.unrealized_conversion_cast"({token}) : ({TOKEN}) -> {POINTER}'
         out.append(f"{' ' * like.indent}{cast} {like.location}")
         return stream
 
     def _call(self, name: str, like: GpuOperation, *streams: str) -> str:
         self.called.add(name)
-        types = ", ".join(_POINTER for _ in streams)
+        types = ", ".join(POINTER for _ in streams)
         call = f"llvm.call @{name}({', '.join(streams)}) : ({types}) -> ()"
         return f"{' ' * like.indent}{call} {like.location}"
 

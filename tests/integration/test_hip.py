@@ -78,9 +78,7 @@ def test_a_program_asks_the_hip_runtime_for_what_clangs_program_asks_for(
     checked([clang], "--offload-link", made, library, rpath, "-o", theirs)
     expected = calls(theirs)
     assert len(expected) == 9
-    assert expected[0].startswith(
-        "__hipRegisterFatBinary right version 1 __CLANG_OFFLOAD_BUNDLE__"
-    )
+    assert expected[0].startswith("__hipRegisterFatBinary right version 1 __CLANG_OFFLOAD_BUNDLE__")
     assert calls(ours)[: len(expected)] == expected
 
 
@@ -127,7 +125,7 @@ def test_which_kind_serves_is_chosen_when_the_program_runs(
     made = calls(mixed, RECORD_DEVICES=found, **choice)
     launched = [call for call in made if call.startswith("hipLaunchKernel scale")]
     assert len(launched) == (0 if serves == "host" else 1)
-    assert ("hipSetDevice 1" in made) == (serves == "hip:1")
+    assert ("hipSetDevice 1 @1" in made) == (serves == "hip:1")
 
 
 @pytest.mark.llvm(22)
@@ -138,7 +136,9 @@ def test_a_program_for_several_kinds_starts_without_rocm(
     alone = Path(shutil.copy(mixed, tmp_path / "alone"))
     data = alone.read_bytes()
     # No library lies where the program looks for it.
-    alone.write_bytes(data.replace(str(rocm_recorder).encode(), b"/x".ljust(len(str(rocm_recorder)), b"x")))
+    alone.write_bytes(
+        data.replace(str(rocm_recorder).encode(), b"/x".ljust(len(str(rocm_recorder)), b"x"))
+    )
     assert run(alone).returncode == 0
     failed = run(alone, MLIR_OFFLOAD_DEVICE="hip")
     assert failed.returncode == EXIT_STATUS
@@ -228,7 +228,12 @@ CHIPS = [
     [pytest.param(*row, marks=pytest.mark.llvm(row[2])) for row in CHIPS],
 )
 def test_each_chip_gets_code_of_its_own(
-    arch: str, wavefront: int, major: int, mlir_offload: list[str], rocm_recorder: Path, tmp_path: Path
+    arch: str,
+    wavefront: int,
+    major: int,
+    mlir_offload: list[str],
+    rocm_recorder: Path,
+    tmp_path: Path,
 ) -> None:
     made = tmp_path / "k.o"
     compiler = [*mlir_offload, f"--llvm={major}", f"--rocm-path={rocm_recorder}"]
@@ -273,7 +278,12 @@ def test_a_chip_that_cannot_be_compiled_for_is_refused(
 def test_functions_that_the_libraries_have_for_older_chips_only_are_an_error(
     mlir_offload: list[str], rocm_recorder: Path, tmp_path: Path
 ) -> None:
-    compiler = [*mlir_offload, "--llvm=19", f"--rocm-path={rocm_recorder}", "--offload-arch=gfx1100"]
+    compiler = [
+        *mlir_offload,
+        "--llvm=19",
+        f"--rocm-path={rocm_recorder}",
+        "--offload-arch=gfx1100",
+    ]
     source, output = EXAMPLES / "saxpy.mlir", str(tmp_path / "k.o")
     failed = subprocess.run(
         [*compiler, "-c", str(source), "-o", output], capture_output=True, text=True, check=False

@@ -71,4 +71,4 @@ def _stream_of(call: str) -> str:
     if "StreamSynchronize" in call or "StreamWaitEvent" in call:
         return _WORD.findall(call)[1]
     found = _ON_STREAM.search(call)
-    return found[1] if found else ""
+    return str(found[1]) if found else ""

@@ -106,12 +106,15 @@ func.func @plain(%x: memref<64xf32>) attributes {llvm.emit_c_interface} {
   return
 }
 
-// The stream stands with the launch.
+// The stream stands with the launch, which waits for another one.
 func.func @explicit(%stream: !llvm.ptr, %x: memref<64xf32>) attributes {llvm.emit_c_interface} {
   %c1 = arith.constant 1 : index
   %c64 = arith.constant 64 : index
   %three = arith.constant 3.0 : f32
-  gpu.launch_func <%stream : !llvm.ptr> @kernels::@left
+  %before = gpu.wait async
+  %t = gpu.launch_func async [%before] @kernels::@right
+      blocks in (%c1, %c1, %c1) threads in (%c64, %c1, %c1) args(%x : memref<64xf32>, %three : f32)
+  gpu.launch_func [%t] <%stream : !llvm.ptr> @kernels::@left
       blocks in (%c1, %c1, %c1) threads in (%c64, %c1, %c1) args(%x : memref<64xf32>, %three : f32)
   return
 }
