@@ -13,41 +13,44 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.gpu_operation import (
+    POINTER,
     TOKEN,
     GpuOperation,
     is_gpu_operation,
     parse_gpu_operation,
     with_segment,
 )
-from mlir_offload.translate.mlir_text import Locations, parse_operation
+from mlir_offload.translate.mlir_text import parse_operation, split_list
 
-_POINTER = "!llvm.ptr"
 _PURE = re.compile(
     r' *(?:%\S+ = )?"(?:arith\.\w+|llvm\.mlir\.constant|memref\.(?:cast|subview|dim))"\('
 )
 _LLVM_TYPE = re.compile(r"!llvm\.|[if]\d+$|bf16$")
 _VALUE = re.compile(r"%[\w$.-]+(?:#\d+)?")
-_WAIT_CALLS = ("mgpuStreamSynchronize", "mgpuStreamDestroy")
+_DEFINES = re.compile(r"%[\w$.-]+(?=:)")
+_BLOCK = re.compile(r" *\^\w+\(")
+_RUNTIME_CALLS = {
+    "mgpuStreamSynchronize": 1,
+    "mgpuStreamDestroy": 1,
+    "mgpuStreamWaitEvent": 2,
+}
+"""Functions of the runtime that are called here, and how many handles they take."""
 
 
 @dataclass(slots=True)
 class AsyncRewriter:
     """Rewrites function after function of one host module; the names it makes never clash."""
 
-    locations: Locations
     count: int = 0
     called: set[str] = field(default_factory=set)
+    forks: set[str] = field(default_factory=set)
 
     def rewrite(self, lines: Sequence[str]) -> tuple[str, ...]:
-        """Return the lines of a function with every GPU operation in a form that converts.
-
-        Raises SourceError where a token takes a way that has no lowering.
-        """
+        """Return the lines of a function with every GPU operation in a form that converts."""
         if not any(map(is_gpu_operation, lines)):
             return tuple(lines)
         text = self._share_at_once(list(lines))
@@ -55,6 +58,13 @@ class AsyncRewriter:
         text = self._fork(text)
         text = _Chaining(self).run(text)
         return tuple(self._wait_for_streams(text))
+
+    def declarations(self, declared: Collection[str]) -> list[str]:
+        """Return the declarations of the functions that were called and are not declared yet."""
+        return [
+            f"llvm.func @{name}({', '.join(['!llvm.ptr'] * _RUNTIME_CALLS[name])})"
+            for name in sorted(self.called.difference(declared))
+        ]
 
     def name(self) -> str:
         """Return a new token name."""
@@ -95,18 +105,27 @@ class AsyncRewriter:
     def _name_streams(self, lines: list[str]) -> list[str]:
         """Turn `<%stream : !llvm.ptr>` of a launch into a token.
 
-        The conversion drops the stream of a launch whose other operands it has to convert.
+        The conversion drops the stream of a launch whose other operands it has to convert, and the
+        tokens of any. The stream waits for these by calls.
         """
         out: list[str] = []
         for line in lines:
             gpu = parse_gpu_operation(line)
-            if gpu is None or not gpu.names_stream or all(map(_LLVM_TYPE.match, gpu.operand_types)):
+            if gpu is None or not gpu.names_stream:
                 out.append(line)
+                continue
+            for waited in gpu.dependencies:
+                stream = self._stream_of(waited, gpu, out)
+                out.append(self._call("mgpuStreamWaitEvent", gpu, gpu.operands[-1], stream))
+                out.append(self._call("mgpuStreamDestroy", gpu, stream))
+            gpu = gpu.depending_on()
+            if all(map(_LLVM_TYPE.match, gpu.operand_types)):
+                out.append(gpu.render())
                 continue
             token = self.name()
             cast = GpuOperation(
                 gpu.indent, "builtin.unrealized_conversion_cast", (token,), (TOKEN,),
-                gpu.operands[-1:], (_POINTER,), "", gpu.location,
+                gpu.operands[-1:], (POINTER,), "", gpu.location,
             )  # fmt: skip
             launch = replace(
                 gpu,
@@ -131,9 +150,11 @@ class AsyncRewriter:
             tokens = []
             for token in gpu.dependencies if gpu else ():
                 left[token] = left.get(token, 1) - 1
-                if left[token] > 0:
-                    forks[token].append(self.name())
-                    tokens.append(forks[token][-1])
+                if gpu and left[token] > 0:
+                    fork, wait = self.wait((token,), gpu)
+                    forks[token].append(wait)
+                    self.forks.add(fork)
+                    tokens.append(fork)
                 else:
                     tokens.append(token)
             out.append(gpu.depending_on(*tokens).render() if gpu and tokens else line)
@@ -141,31 +162,21 @@ class AsyncRewriter:
 
     def _insert_forks(self, lines: list[str], forks: dict[str, list[str]]) -> list[str]:
         out: list[str] = []
+        open_results: list[tuple[str, ...]] = []
         for line in lines:
             out.append(line)
-            gpu = parse_gpu_operation(line)
-            if gpu is None or not gpu.is_async:
+            defined = _defined_tokens(line)
+            if line.endswith("({"):
+                open_results.append(defined)  # they are there when its regions have ended
                 continue
-            token = gpu.values[-1]
-            out.extend(
-                GpuOperation(
-                    gpu.indent, "gpu.wait", (fork,), (TOKEN,), (token,), (TOKEN,), "", gpu.location
-                ).render()
-                for fork in forks.pop(token, ())
-            )
-        left = [token for token, names in forks.items() if names]
-        if left:
-            msg = "an asynchronous token that comes out of control flow or a call is used twice"
-            user = next((line for line in lines if f"{forks[left[0]][0]}" in line), "")
-            raise SourceError(
-                msg,
-                location=self.locations.of(user),
-                hint="wait for it once with gpu.wait, or chain the operations one behind the other",
-            )
+            if line.lstrip().startswith("})"):
+                defined = open_results.pop()
+            for token in defined:
+                out.extend(forks.get(token, ()))
         return out
 
     def _wait_for_streams(self, lines: list[str]) -> list[str]:
-        """Wait for tokens out of control flow by calls: gpu-to-llvm takes them for events."""
+        """Wait for tokens of arguments and of control flow by calls: gpu-to-llvm takes them for events."""
         fresh: set[str] = set()
         out: list[str] = []
         for line in lines:
@@ -175,7 +186,8 @@ class AsyncRewriter:
                 continue
             carried = tuple(token for token in gpu.dependencies if token not in fresh)
             if gpu.name == "gpu.wait" and carried:
-                out.extend(self._wait_for_carried(gpu, carried))
+                wait = self._join_carried if gpu.is_async else self._wait_for_carried
+                out.extend(wait(gpu, carried))
             else:
                 out.append(line)
             if gpu.is_async and (gpu.name == "gpu.wait" or not carried):
@@ -183,28 +195,37 @@ class AsyncRewriter:
         return out
 
     def _wait_for_carried(self, gpu: GpuOperation, carried: tuple[str, ...]) -> list[str]:
-        if gpu.is_async:
-            msg = "'gpu.wait async' on a token that comes out of control flow has no lowering"
-            raise SourceError(
-                msg,
-                location=self.locations.of(gpu.location and f" {gpu.location}"),
-                hint="wait for that token with a synchronous gpu.wait",
-            )
         others = tuple(token for token in gpu.dependencies if token not in carried)
         out = [_sync_wait(others, gpu)] if others else []
-        indent = " " * gpu.indent
         for token in carried:
-            stream = self.name()
-            out.append(
-                f'{indent}{stream} = "builtin.unrealized_conversion_cast"({token}) : '
-                f"({TOKEN}) -> {_POINTER} {gpu.location}"
-            )
-            out.extend(
-                f"{indent}llvm.call @{name}({stream}) : ({_POINTER}) -> () {gpu.location}"
-                for name in _WAIT_CALLS
-            )
-        self.called.update(_WAIT_CALLS)
+            stream = self._stream_of(token, gpu, out)
+            out.append(self._call("mgpuStreamSynchronize", gpu, stream))
+            out.append(self._call("mgpuStreamDestroy", gpu, stream))
         return out
+
+    def _join_carried(self, gpu: GpuOperation, carried: tuple[str, ...]) -> list[str]:
+        """Let a fresh stream wait for streams: the runtime records the event."""
+        others = (token for token in gpu.dependencies if token not in carried)
+        out = [gpu.depending_on(*others).render()]
+        waiting = self._stream_of(gpu.values[-1], gpu, out)
+        for token in carried:
+            stream = self._stream_of(token, gpu, out)
+            out.append(self._call("mgpuStreamWaitEvent", gpu, waiting, stream))
+            if gpu.values[-1] not in self.forks:
+                out.append(self._call("mgpuStreamDestroy", gpu, stream))
+        return out
+
+    def _stream_of(self, token: str, like: GpuOperation, out: list[str]) -> str:
+        stream = self.name()
+        cast = f'{stream} = "builtin.unrealized_conversion_cast"({token}) : ({TOKEN}) -> {POINTER}'
+        out.append(f"{' ' * like.indent}{cast} {like.location}")
+        return stream
+
+    def _call(self, name: str, like: GpuOperation, *streams: str) -> str:
+        self.called.add(name)
+        types = ", ".join(POINTER for _ in streams)
+        call = f"llvm.call @{name}({', '.join(streams)}) : ({types}) -> ()"
+        return f"{' ' * like.indent}{call} {like.location}"
 
 
 @dataclass(slots=True)
@@ -278,6 +299,19 @@ class _Chaining:
 def _sync_wait(tokens: tuple[str, ...], like: GpuOperation) -> str:
     types = tuple(TOKEN for _ in tokens)
     return GpuOperation(like.indent, "gpu.wait", (), (), tokens, types, "", like.location).render()
+
+
+def _defined_tokens(line: str) -> tuple[str, ...]:
+    """Return the values that a line defines: the arguments of a block, or results."""
+    if _BLOCK.match(line):
+        return tuple(_DEFINES.findall(line))
+    operation = parse_operation(line)
+    groups = (group.partition(":") for group in split_list(operation.results)) if operation else ()
+    return tuple(
+        f"{name}#{index}" if count else name
+        for name, _, count in groups
+        for index in range(int(count or 1))
+    )
 
 
 def _count_token_uses(lines: Sequence[str]) -> Counter[str]:

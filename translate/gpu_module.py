@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.translate.gpu_operation import POINTER, parse_gpu_operation
 from mlir_offload.translate.mlir_text import (
     SYMBOL,
     Locations,
@@ -194,9 +195,9 @@ def host_symbols(modules: Iterable[str]) -> dict[str, str]:
 def check_launches(
     lines: Iterable[str], kernels: Mapping[KernelKey, str], locations: Locations
 ) -> None:
-    """Raise SourceError for a launch of what no gpu.module defines as a kernel.
+    """Raise SourceError for a launch of what no gpu.module defines as a kernel, or on what is no stream.
 
-    mlir-opt 22 accepts such a launch; at run time it would find nothing.
+    mlir-opt 22 accepts such launches; at run time they would find nothing, or the wrong stream.
     """
     for line in lines:
         launched = launched_kernel(line)
@@ -204,6 +205,11 @@ def check_launches(
             module, kernel = map(render_symbol, launched)
             msg = f"launch of kernel {module}::{kernel}, which does not exist"
             hint = "define it in that gpu.module, declare it there, or correct the name"
+            raise SourceError(msg, hint=hint, location=locations.of(line))
+        launch = parse_gpu_operation(line) if launched is not None else None
+        if launch is not None and launch.names_stream and launch.operand_types[-1] != POINTER:
+            msg = f"the stream of a launch is {launch.operand_types[-1]}, which has no lowering"
+            hint = f"pass the cudaStream_t or hipStream_t as {POINTER}"
             raise SourceError(msg, hint=hint, location=locations.of(line))
 
 

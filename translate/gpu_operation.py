@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from mlir_offload.translate.mlir_text import parse_operation, split_list, split_signature
 
 TOKEN = "!gpu.async.token"  # noqa: S105 (a type)
+POINTER = "!llvm.ptr"
 _SEGMENTS = re.compile(r"operandSegmentSizes = array<i32: ([\d, ]+)>")
 _HOST_SHARED = re.compile(r"<\{[^}]*\bhostShared\b")
 _NEEDLE = re.compile(

@@ -234,7 +234,7 @@ def _needs(lines: tuple[str, ...]) -> frozenset[str]:
 def _host(
     module: ModuleText, symbols: dict[KernelKey, str], locations: Locations
 ) -> tuple[str, bool]:
-    rewriter = AsyncRewriter(locations)
+    rewriter = AsyncRewriter()
     lines: list[str] = []
     uses_runtime = False
     launched = host_symbols(dict.fromkeys(owner for owner, _ in symbols))
@@ -251,7 +251,7 @@ def _host(
     declared = {
         symbol_name(operation) for operation in module.operations if operation.name == "llvm.func"
     }
-    lines.extend(f"  llvm.func @{name}(!llvm.ptr)" for name in sorted(rewriter.called - declared))
+    lines.extend(f"  {declaration}" for declaration in rewriter.declarations(declared))
     return module.render(lines), uses_runtime
 
 

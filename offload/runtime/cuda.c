@@ -16,19 +16,43 @@ static void cuda_set_device(int index) {
 
 static void *cuda_allocate(uint64_t size_bytes, bool is_host_shared, void *stream) {
   void *pointer = NULL;
-  (void)stream;
-  if (is_host_shared)
+  unsigned long long size = size_bytes;
+  if (is_host_shared) {
     CUDA_CHECK(cudaMallocManaged(&pointer, size_bytes, CUDA_MEM_ATTACH_GLOBAL),
-               "cudaMallocManaged", "allocating %llu bytes shared with the host",
-               (unsigned long long)size_bytes);
-  else
-    CUDA_CHECK(cudaMalloc(&pointer, size_bytes), "cudaMalloc", "allocating %llu bytes",
-               (unsigned long long)size_bytes);
+               "cudaMallocManaged", "allocating %llu bytes shared with the host", size);
+    return pointer;
+  }
+  if (stream) {
+    int status = cudaMallocAsync(&pointer, size_bytes, stream);
+    if (status == CUDA_SUCCESS)
+      return pointer;
+    if (status != CUDA_NOT_SUPPORTED)
+      mo_cuda_stop(status, "cudaMallocAsync", "allocating %llu bytes", size);
+    cudaGetLastError(); /* a device without memory pools */
+  }
+  CUDA_CHECK(cudaMalloc(&pointer, size_bytes), "cudaMalloc", "allocating %llu bytes", size);
   return pointer;
 }
 
+/* Only memory of a device is freed in the order of a stream. */
+static bool is_device_memory(const void *pointer) {
+  cuda_pointer_attributes attributes;
+  CUDA_CHECK(cudaPointerGetAttributes(&attributes, pointer), "cudaPointerGetAttributes",
+             "freeing %p", pointer);
+  return attributes.type == CUDA_MEMORY_TYPE_DEVICE;
+}
+
 static void cuda_release(void *pointer, void *stream) {
-  (void)stream;
+  if (stream && is_device_memory(pointer)) {
+    int status = cudaFreeAsync(pointer, stream);
+    if (status == CUDA_SUCCESS)
+      return;
+    if (status != CUDA_NOT_SUPPORTED)
+      mo_cuda_stop(status, "cudaFreeAsync", "freeing %p", pointer);
+    cudaGetLastError();
+  }
+  /* For memory of cudaMallocAsync cudaFree waits for nothing. */
+  CUDA_CHECK(cudaDeviceSynchronize(), "cudaDeviceSynchronize", "freeing %p", pointer);
   CUDA_CHECK(cudaFree(pointer), "cudaFree", "freeing %p", pointer);
 }
 

@@ -30,6 +30,12 @@ typedef struct cuda_config {
   unsigned attribute_count;
 } cuda_config;
 
+/* cudaPointerAttributes, larger from CUDA 13 on. */
+typedef struct cuda_pointer_attributes {
+  int type, device;
+  char rest[248];
+} cuda_pointer_attributes;
+
 enum {
   CUDA_SUCCESS = 0,
   CUDA_INVALID_VALUE = 1,
@@ -69,6 +75,7 @@ enum {
   CUDA_EVENT_DISABLE_TIMING = 2,
   CUDA_MEMCPY_DEFAULT = 4,
   CUDA_MEM_ATTACH_GLOBAL = 1,
+  CUDA_MEMORY_TYPE_DEVICE = 2,
 };
 
 const char *cudaGetErrorName(int);
@@ -88,9 +95,13 @@ int cudaEventCreateWithFlags(void **, unsigned);
 int cudaEventRecord(void *event, void *stream);
 int cudaEventSynchronize(void *);
 int cudaEventQuery(void *);
+int cudaDeviceSynchronize(void);
 int cudaMalloc(void **, size_t);
 int cudaMallocManaged(void **, size_t, unsigned);
 int cudaFree(void *);
+int cudaMallocAsync(void **, size_t, void *stream);
+int cudaFreeAsync(void *, void *stream);
+int cudaPointerGetAttributes(cuda_pointer_attributes *, const void *);
 int cudaMemGetInfo(size_t *free, size_t *total);
 int cudaMemcpyAsync(void *, const void *, size_t, int kind, void *stream);
 int cudaMemsetAsync(void *, int byte, size_t, void *stream);

@@ -16,18 +16,35 @@ static void hip_set_device(int index) {
 
 static void *hip_allocate(uint64_t size_bytes, bool is_host_shared, void *stream) {
   void *pointer = NULL;
-  (void)stream;
-  if (is_host_shared)
+  unsigned long long size = size_bytes;
+  if (is_host_shared) {
     HIP_CHECK(hipMallocManaged(&pointer, size_bytes, HIP_MEM_ATTACH_GLOBAL), "hipMallocManaged",
-              "allocating %llu bytes shared with the host", (unsigned long long)size_bytes);
-  else
-    HIP_CHECK(hipMalloc(&pointer, size_bytes), "hipMalloc", "allocating %llu bytes",
-              (unsigned long long)size_bytes);
+              "allocating %llu bytes shared with the host", size);
+    return pointer;
+  }
+  if (stream && hipMallocAsync) {
+    int status = hipMallocAsync(&pointer, size_bytes, stream);
+    if (status == HIP_SUCCESS)
+      return pointer;
+    if (status != HIP_NOT_SUPPORTED)
+      mo_hip_stop(status, "hipMallocAsync", "allocating %llu bytes", size);
+    hipGetLastError(); /* a device without memory pools */
+  }
+  HIP_CHECK(hipMalloc(&pointer, size_bytes), "hipMalloc", "allocating %llu bytes", size);
   return pointer;
 }
 
+/* Unlike CUDA's, hipFreeAsync takes memory of any kind; what is not of a pool is freed when all
+ * work is done. */
 static void hip_release(void *pointer, void *stream) {
-  (void)stream;
+  if (stream && hipFreeAsync) {
+    int status = hipFreeAsync(pointer, stream);
+    if (status == HIP_SUCCESS)
+      return;
+    if (status != HIP_NOT_SUPPORTED)
+      mo_hip_stop(status, "hipFreeAsync", "freeing %p", pointer);
+    hipGetLastError();
+  }
   HIP_CHECK(hipFree(pointer), "hipFree", "freeing %p", pointer);
 }
 

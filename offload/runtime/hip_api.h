@@ -70,6 +70,9 @@ int hipEventQuery(void *);
 int hipMalloc(void **, size_t);
 int hipMallocManaged(void **, size_t, unsigned);
 int hipFree(void *);
+/* From ROCm 5.1 on. */
+__attribute__((weak)) int hipMallocAsync(void **, size_t, void *stream);
+__attribute__((weak)) int hipFreeAsync(void *, void *stream);
 int hipMemGetInfo(size_t *free, size_t *total);
 int hipMemcpyAsync(void *, const void *, size_t, int kind, void *stream);
 int hipMemsetD16Async(void *, unsigned short, size_t count, void *stream);

@@ -74,6 +74,9 @@ FORWARD_STATUS(hipMalloc, (void **pointer, size_t size), (pointer, size))
 FORWARD_STATUS(hipMallocManaged, (void **pointer, size_t size, unsigned flags),
                (pointer, size, flags))
 FORWARD_STATUS(hipFree, (void *pointer), (pointer))
+FORWARD(int, hipMallocAsync, (void **pointer, size_t size, void *stream), (pointer, size, stream),
+        HIP_NOT_SUPPORTED)
+FORWARD(int, hipFreeAsync, (void *pointer, void *stream), (pointer, stream), HIP_NOT_SUPPORTED)
 FORWARD_STATUS(hipMemGetInfo, (size_t *available, size_t *total), (available, total))
 FORWARD_STATUS(hipMemcpyAsync,
                (void *target, const void *source, size_t size, int kind, void *stream),

@@ -202,7 +202,6 @@ MO_CONTRACT void mgpuEventRecord(void *event, void *stream) {
   active()->record_event(event, stream);
 }
 
-/* Not ordered by the stream: memory is there when the call returns. */
 MO_CONTRACT void *mgpuMemAlloc(uint64_t size_bytes, void *stream, bool is_host_shared) {
   return active()->allocate(size_bytes, is_host_shared, stream);
 }

@@ -44,7 +44,9 @@ typedef struct mo_backend {
   void (*synchronize_event)(void *event);
   void (*record_event)(void *event, void *stream);
 
-  /* The stream does not order these two; memory of OpenCL belongs to its context. */
+  /* In the order of the stream, where the device can: other streams run on. Without a stream, and
+   * for memory shared with the host, memory is there when the call returns. That of OpenCL belongs
+   * to the context of the stream. */
   void *(*allocate)(uint64_t size_bytes, bool is_host_shared, void *stream);
   void (*release)(void *pointer, void *stream);
   void (*copy)(void *target, const void *source, size_t size_bytes, void *stream);

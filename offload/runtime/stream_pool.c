@@ -92,19 +92,30 @@ static int current_device(const mo_stream_pool *pool) {
   return device;
 }
 
-/* Errors of work that nothing waited for would be lost with the process. */
+/* Returns the handle of a number, NULL behind the last one. */
+static mo_pooled *nth_handle(mo_stream_pool *pool, size_t number) {
+  pthread_mutex_lock(&pool->lock);
+  mo_pooled *handle = number < pool->handle_count ? pool->handles[number] : NULL;
+  pthread_mutex_unlock(&pool->lock);
+  return handle;
+}
+
+/* Errors of work that nothing waited for would be lost with the process. Other threads may still
+ * make streams. */
 void mo_pool_check_at_exit(mo_stream_pool *pool) {
-  for (size_t i = 0; i < pool->handle_count; ++i) {
-    if (pool->handles[i]->is_event)
+  mo_pooled *handle;
+  for (size_t i = 0; (handle = nth_handle(pool, i)); ++i) {
+    if (handle->is_event)
       continue;
-    int status = pool->api->synchronize_stream(pool->handles[i]->raw);
+    int status = pool->api->synchronize_stream(handle->raw);
     /* The program may have ended the API itself, by cudaDeviceReset for example. */
     if (status != 0 && !pool->api->is_end(status))
       stop(pool->api, status, "StreamSynchronize", "waiting for unfinished work at exit");
   }
 }
 
-/* Returns a free stream of the device, or the next one in turn if there are enough of them, or
+/* Returns a free stream of the device that has no work left, for work behind other work would
+ * wait for it without need; or the one with the fewest holders if there are enough of them, or
  * NULL. Needs the lock. */
 static mo_pooled *reusable_stream(mo_stream_pool *pool, int device) {
   size_t count = 0;
@@ -113,7 +124,7 @@ static mo_pooled *reusable_stream(mo_stream_pool *pool, int device) {
     mo_pooled *stream = pool->handles[i];
     if (stream->is_event || stream->device != device)
       continue;
-    if (!stream->references)
+    if (!stream->references && pool->api->query_stream(stream->raw) == 0)
       return stream;
     if (!shared || stream->references < shared->references)
       shared = stream;

@@ -13,15 +13,49 @@ from mlir_offload.toolchain.process import ProcessRunner
 INPUTS = Path(__file__).parent / "inputs"
 
 
+RECORDER = Path(__file__).parent / "runtime" / "recording_gpu.c"
+DEBIAN_LIBRARIES = Path("/usr/lib/x86_64-linux-gnu/amdgcn/bitcode")
+
+
+def _compile(*words: object) -> None:
+    subprocess.run(["/usr/lib/llvm-22/bin/clang", "-w", *map(str, words)], check=True)
+
+
 @pytest.fixture(scope="session")
-def cuda_recorder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a CUDA toolkit with real tools and a libcudart that records what it is asked for."""
+def rocm_recorder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a ROCm folder with the device libraries and a HIP runtime that records the calls."""
+    if not DEBIAN_LIBRARIES.is_dir():
+        pytest.skip("no rocm-device-libs")
+    root = tmp_path_factory.mktemp("rocm")
+    (root / "lib").mkdir()
+    (root / "amdgcn").mkdir()
+    (root / "amdgcn" / "bitcode").symlink_to(DEBIAN_LIBRARIES)
+    flags = ("-DHIP", "-shared", "-fPIC", "-Wl,-soname,libamdhip64.so")
+    _compile(*flags, RECORDER, "-o", root / "lib" / "libamdhip64.so")
+    return root
+
+
+@pytest.fixture(scope="session")
+def gpu_recorders(tmp_path_factory: pytest.TempPathFactory, rocm_recorder: Path) -> tuple[str, str]:
+    """Return the options for runtimes of both GPU vendors that record the calls."""
+    root = _cuda_tools(tmp_path_factory.mktemp("cuda"))
+    _compile("-shared", "-fPIC", RECORDER, "-o", root / "lib64" / "libcudart.so")
+    return f"--cuda-path={root}", f"--rocm-path={rocm_recorder}"
+
+
+def _cuda_tools(root: Path) -> Path:
+    """Give a folder the tools of the toolkit, and a place for another libcudart."""
     toolkit = choose_toolkit(places_for(), ProcessRunner())
-    root = tmp_path_factory.mktemp("cuda")
     for name in ("bin", "nvvm", "include"):
         (root / name).symlink_to(toolkit.root / name)
     (root / "lib64").mkdir()
-    library = root / "lib64" / "libcudart.so"
-    flags = ("-shared", "-fPIC", "-w", str(INPUTS / "recording_launches.c"))
-    subprocess.run(["/usr/lib/llvm-22/bin/clang", *flags, "-o", str(library)], check=True)
+    return root
+
+
+@pytest.fixture(scope="session")
+def cuda_recorder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a CUDA toolkit with real tools and a libcudart that records what it is asked for."""
+    root = _cuda_tools(tmp_path_factory.mktemp("cuda"))
+    source = INPUTS / "recording_launches.c"
+    _compile("-shared", "-fPIC", source, "-o", root / "lib64" / "libcudart.so")
     return root

@@ -140,9 +140,11 @@ def test_a_callers_stream_carries_the_work_of_its_thread_and_is_never_destroyed(
     by_token, by_stream, by_threads, on_device = (part.splitlines() for part in parts)
     assert by_token == ["cudaLaunchKernel on 0x1234"]
     assert [line for line in by_stream if " on " in line] == [
+        "cudaMallocAsync 16 on 0x5678",
         "cudaMemcpyAsync 16 bytes kind 4 on 0x5678",
         "cudaLaunchKernel on 0x5678",
         "cudaMemcpyAsync 16 bytes kind 4 on 0x5678",
+        "cudaFreeAsync memory on 0x5678",
     ]
     assert "cudaStreamSynchronize 0x5678" in by_stream
     assert sorted(by_threads) == sorted(

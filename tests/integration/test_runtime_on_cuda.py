@@ -126,8 +126,9 @@ def test_large_dynamic_shared_memory_is_asked_for_when_it_is_refused(recorded: P
 
 def test_memory_calls_hold_for_every_value(recorded: Path) -> None:
     assert _calls(recorded, "memory")[1:] == [
-        "cudaMalloc 64",
+        "cudaMallocAsync 64 on 0x1010",
         "cudaMallocManaged 32 flags 1",
+        "cudaDeviceSynchronize ",
         "cudaFree memory",
         "cudaMemcpyAsync 64 bytes kind 4 on 0x1010",
         "cudaMemsetAsync 64 bytes of 0x00",
@@ -139,9 +140,20 @@ def test_memory_calls_hold_for_every_value(recorded: Path) -> None:
         "cuMemsetD16Async 32 of 0x0102",
         # elements 0 to 18: offset 3, 3 * 5 up and 1 * -3 down, 2 bytes each; then an empty memref
         "cudaHostRegister 38 bytes flags 0",
-        "cudaFree memory",
+        "cudaFreeAsync memory on 0x1010",
         "ended",
         "cudaStreamSynchronize 0x1010",
+    ]
+
+
+def test_a_device_without_memory_pools_allocates_without_a_stream(recorded: Path) -> None:
+    calls = _calls(recorded, "memory", CUDA_RECORD_FAIL="cudaMallocAsync=801")
+    assert calls[1:3] == ["cudaMallocAsync 64 on 0x1010", "cudaMalloc 64"]
+    calls = _calls(recorded, "memory", CUDA_RECORD_FAIL="cudaFreeAsync=801")
+    assert calls[-5:-2] == [
+        "cudaFreeAsync memory on 0x1010",
+        "cudaDeviceSynchronize ",
+        "cudaFree memory",
     ]
 
 
@@ -203,9 +215,9 @@ def test_streams_stay_with_their_device(recorded: Path) -> None:
         ("launch", "cudaLaunchKernel=98", "image has sm_80,sm_90, device is sm_75"),
         (
             "memory",
-            "cudaMalloc=2",
+            "cudaMallocAsync=2",
             (
-                "cudaMalloc failed: cudaErrorMemoryAllocation (text of 2)\n"
+                "cudaMallocAsync failed: cudaErrorMemoryAllocation (text of 2)\n"
                 "  while allocating 64 bytes\n  device: cuda:0 (sm_75)\n  memory: 10 of 20 bytes free\n  cure: "
             ),
         ),

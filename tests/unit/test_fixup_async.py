@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
-from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.async_chain import AsyncRewriter
-from mlir_offload.translate.mlir_text import Locations
 
 TOKEN = "!gpu.async.token"  # noqa: S105 (a type)
 LOC = "loc(#loc1)"
@@ -20,8 +16,7 @@ def rewrite(*body: str) -> list[str]:
         *(f"    {line}" for line in body),
         "  }) : () -> () loc(#loc1)",
     ]
-    rewriter = AsyncRewriter(Locations({"loc1": '"p.mlir":7:3'}))
-    return [line.strip() for line in rewriter.rewrite(lines)[1:-1]]
+    return [line.strip() for line in AsyncRewriter().rewrite(lines)[1:-1]]
 
 
 def operations(lines: list[str]) -> list[str]:
@@ -159,19 +154,38 @@ def test_a_token_out_of_control_flow_is_waited_for_as_a_stream() -> None:
     assert operations(lines) == ["mgpuStreamSynchronize", "mgpuStreamDestroy"]
 
 
-def test_joining_a_token_out_of_control_flow_is_refused() -> None:
-    carried = f'%9 = "scf.for"(%a, %1) ({{}}) : (index, {TOKEN}) -> {TOKEN} {LOC}'
+CARRIED = [
+    '%9 = "scf.for"(%a, %1) ({',
+    f"^bb0(%arg0: index {LOC}, %arg1: {TOKEN} {LOC}):",
+    f'"scf.yield"(%arg1) : ({TOKEN}) -> () {LOC}',
+    f"}}) : (index, {TOKEN}) -> {TOKEN} {LOC}",
+]
 
-    with pytest.raises(SourceError, match="control flow") as caught:
-        rewrite(carried, wait("%9", result="%10"))
 
-    assert caught.value.location == "p.mlir:7:3"
+def test_a_token_out_of_control_flow_is_joined_by_calls() -> None:
+    lines = rewrite(*CARRIED, wait(result="%1"), wait("%9", "%1", result="%10"))
+
+    assert operations(lines[5:]) == ["gpu.wait", "mgpuStreamWaitEvent", "mgpuStreamDestroy"]
+    assert '"gpu.wait"(%1)' in lines[5]
+    waiting, waited = (re.search(r"(%\S+) = .*cast\"\((%\w+)\)", line) for line in lines[6:8])
+    assert waiting
+    assert waited
+    assert (waiting[2], waited[2]) == ("%10", "%9")
+    assert f"@mgpuStreamWaitEvent({waiting[1]}, {waited[1]})" in lines[8]
 
 
-def test_using_a_token_out_of_control_flow_twice_is_refused() -> None:
-    carried = f'%9 = "scf.for"(%a, %1) ({{}}) : (index, {TOKEN}) -> {TOKEN} {LOC}'
+def test_a_token_out_of_control_flow_used_twice_is_forked_behind_its_operation() -> None:
+    lines = rewrite(*CARRIED, chained("%2", "%9"), chained("%3", "%9"), wait("%2", "%3"))
 
-    with pytest.raises(SourceError, match="used twice") as caught:
-        rewrite(carried, chained("%2", "%9"), chained("%3", "%9"), wait("%2", "%3"))
+    assert operations(lines[4:6]) == ["gpu.wait"]
+    # It is still used by the other chain.
+    assert "mgpuStreamDestroy" not in operations(lines)[:3]
+    assert sum(line.startswith(("%2 =", "%3 =")) and "(%9," in line for line in lines) == 1
 
-    assert caught.value.location == "p.mlir:7:3"
+
+def test_a_token_of_an_argument_used_twice_is_forked_at_the_head_of_its_block() -> None:
+    block = f"^bb0(%arg0: {TOKEN} loc(unknown), %arg1: m {LOC}):"
+    lines = rewrite(block, chained("%2", "%arg0"), chained("%3", "%arg0"), wait("%2", "%3"))
+
+    assert lines[0] == block
+    assert operations(lines[1:5]) == ["gpu.wait", "mgpuStreamWaitEvent"]

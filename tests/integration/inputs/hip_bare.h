@@ -14,7 +14,7 @@ hipError_t __hipPushCallConfiguration(dim3, dim3, unsigned long shared = 0, hipS
 hipError_t hipLaunchKernel(const void *, dim3, dim3, void **, unsigned long, hipStream_t);
 hipError_t hipStreamCreateWithFlags(hipStream_t *, unsigned);
 hipError_t hipStreamSynchronize(hipStream_t);
-hipError_t hipMalloc(void **, unsigned long);
-hipError_t hipFree(void *);
+hipError_t hipMallocAsync(void **, unsigned long, hipStream_t);
+hipError_t hipFreeAsync(void *, hipStream_t);
 hipError_t hipMemcpyAsync(void *, const void *, unsigned long, int, hipStream_t);
 }

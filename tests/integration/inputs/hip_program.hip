@@ -12,11 +12,11 @@ int main() {
   void *x;
   hipStream_t stream;
   hipStreamCreateWithFlags(&stream, 1);
-  hipMalloc(&x, sizeof host);
+  hipMallocAsync(&x, sizeof host, stream);
   hipMemcpyAsync(x, host, sizeof host, 4, stream);
   scale<<<dim3(2), dim3(32), 16, stream>>>((float *)x, 2.5f, 64);
   hipMemcpyAsync(host, x, sizeof host, 4, stream);
-  hipFree(x);
+  hipFreeAsync(x, stream);
   hipStreamSynchronize(stream);
   return 0;
 }

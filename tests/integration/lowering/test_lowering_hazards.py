@@ -15,6 +15,14 @@ from mlir_offload.toolchain.errors import SourceError
 Lower = Callable[..., Any]
 
 
+STREAM_AS_NUMBER = (
+    (Path(__file__).resolve().parent.parent / "inputs" / "explicit_stream.mlir")
+    .read_text(encoding="utf-8")
+    .replace("stream: !llvm.ptr", "stream: i64")
+    .replace("stream : !llvm.ptr", "stream : i64")
+)
+
+
 def calls(function: str) -> list[str]:
     return re.findall(r"call [^@\n]*@(mgpu\w+|llvm\.stack\w+)", function)
 
@@ -179,6 +187,7 @@ LAUNCH = "gpu.launch_func @m::@k blocks in (%c1, %c1, %c1) threads in (%c1, %c1,
             5, "another type", id="argument type",
         ),
         pytest.param(host("").replace("gpu.func @k", "gpu.func @k @k"), 2, "expected", id="syntax in a kernel"),
+        pytest.param(STREAM_AS_NUMBER, 9, "the stream of a launch is i64, which has no lowering", id="stream as a number"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_told_with_its_line_and_reason(

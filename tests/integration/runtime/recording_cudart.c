@@ -88,6 +88,18 @@ int cudaMallocManaged(void **pointer, size_t size, unsigned flags) {
   *pointer = malloc(size);
   RECORD(cudaMallocManaged, "%zu flags %u", size, flags);
 }
+int cudaMallocAsync(void **pointer, size_t size, void *stream) {
+  *pointer = malloc(size);
+  RECORD(cudaMallocAsync, "%zu on %p", size, stream);
+}
+int cudaFreeAsync(void *pointer, void *stream) {
+  (void)pointer;
+  RECORD(cudaFreeAsync, "memory on %p", stream);
+}
+int cudaPointerGetAttributes(int *attributes, const void *pointer) {
+  return (void)pointer, *attributes = 2, 0;
+}
+int cudaDeviceSynchronize(void) { RECORD(cudaDeviceSynchronize, ""); }
 int cudaFree(void *pointer) { RECORD(cudaFree, "%s", pointer ? "memory" : "nothing"); }
 int cudaMemGetInfo(size_t *available, size_t *total) { return *available = 10, *total = 20, 0; }
 int cudaMemcpyAsync(void *target, const void *source, size_t size, int kind, void *stream) {
