@@ -6,7 +6,8 @@ local, so that objects for other devices, with runtimes of their own, do not mee
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from mlir_offload.driver.context import BuildContext
@@ -20,6 +21,7 @@ from mlir_offload.offload.abi import first_relocatable_link, load_abi
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.translate.target_attribute import TargetAttribute, attribute_for
 
 
 def check_final(context: BuildContext) -> None:
@@ -69,32 +71,44 @@ def _ptx_images(
 ) -> tuple[tuple[Target, Path], ...]:
     """Return the PTX that is kept, one file for each architecture, as the driver takes them."""
     options = context.options
-    if options.device_code is not DeviceCode.OBJECT:
-        return ()
     kept = []
     for target in context.targets:
         if options.device_flags.keeps_ptx(target, context.targets):
-            images = [image for module in device for image in module.images]
-            own = [image for image in images if image.target == target]
+            own = {
+                image: attribute_for(module.module.module.targets, target)
+                for module in device
+                for image in module.images
+                if image.target == target
+            }
             if own:
                 kept.append((target, _one_ptx(context, source, own, target)))
     return tuple(kept)
 
 
 def _one_ptx(
-    context: BuildContext, source: Path, images: Sequence[ImageFile], target: Target
+    context: BuildContext,
+    source: Path,
+    images: Mapping[ImageFile, TargetAttribute | None],
+    target: Target,
 ) -> Path:
-    """Return the PTX of all modules; a fat binary has one for each architecture."""
+    """Return the PTX of all modules; a fat binary has one for each architecture.
+
+    The libraries that are attached to any of them are linked into all.
+    """
     from mlir_offload.translate.device import nvptx_assembly_command
 
-    if len(images) == 1:
-        return assembly_file(images[0])
-    executor, directory = context.executor, images[0].path.parent
+    first, *others = images
+    if not others and context.options.device_code is DeviceCode.OBJECT:
+        return assembly_file(first)
+    executor, directory = context.executor, first.path.parent
+    attached = [item for item in images.values() if item is not None]
+    libraries = tuple(dict.fromkeys(name for item in attached for name in item.link))
+    own = replace(attached[0], link=libraries) if attached else None
     parts = [str(prepared_file(image)) for image in images]
     merged, assembly = (directory / f"all.{target.arch}.{end}" for end in ("ll", "s"))
     link = (str(context.llvm.tool("llvm-link")), "-S", *parts, "-o", str(merged))
     executor.tool(Command(link), merged)
-    codegen, library = codegen_for(context, source, target, merged)
+    codegen, library = codegen_for(context, source, target, merged, own)
     executor.tool(
         nvptx_assembly_command(context.llvm, merged, assembly, codegen, library), assembly
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.toolchain.target import AMDGPU_TRIPLE, NVPTX_TRIPLE, Kind, Target
 from mlir_offload.translate.mlir_text import split_list, unescape
 
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
@@ -16,8 +16,20 @@ _ATTRIBUTE = re.compile(r"#(?P<dialect>nvvm|rocdl)\.target(?:<(?P<body>.*)>)?", 
 _KINDS = {"nvvm": Kind.CUDA, "rocdl": Kind.HIP}
 _KNOWN_FLAGS = {
     Kind.CUDA: ("fast", "ftz"),
-    Kind.HIP: ("daz", "fast", "finite_only", "unsafe_math", "unsafe_sqrt"),
+    Kind.HIP: (
+        "daz",
+        "fast",
+        "finite_only",
+        "no_wave64",
+        "unsafe_math",
+        "unsafe_sqrt",
+        "wave64",
+    ),
 }
+_TRIPLES = {Kind.CUDA: NVPTX_TRIPLE, Kind.HIP: AMDGPU_TRIPLE}
+# What the flags of ROCm's libraries say of the code's own features.
+_FLAG_FEATURES = {"wave64": "+wavefrontsize64", "no_wave64": "-wavefrontsize64"}
+_ABI = re.compile(r"[1-9]00")
 _SOURCE_CHIP = re.compile(
     rb'#(?:nvvm|rocdl)\.target<[^>"]*(?:"[^"]*"[^>"]*)*?chip = "((?:sm_|gfx)[\w-]+)"'
 )
@@ -26,7 +38,10 @@ _COMMENT = re.compile(rb"//[^\n]*")
 
 @dataclass(frozen=True, slots=True)
 class TargetAttribute:
-    """A target attached to a module; empty, and -1, is what the command line says."""
+    """A target attached to a module; empty, and -1, is what the command line says.
+
+    `code_object` is the version of an AMD code object, 0 for the usual one.
+    """
 
     kind: Kind
     chip: str = ""
@@ -34,6 +49,7 @@ class TargetAttribute:
     opt_level: int = -1
     link: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
+    code_object: int = 0
 
     def serves(self, target: Target) -> bool:
         """Say whether the module is to be compiled for the target because of this."""
@@ -43,6 +59,12 @@ class TargetAttribute:
             # Without the features of a target ID.
             target.arch.partition(":")[0],
         }
+
+    @property
+    def all_features(self) -> tuple[str, ...]:
+        """Return the features as LLVM spells them, those that a flag implies as well."""
+        implied = (_FLAG_FEATURES[flag] for flag in self.flags if flag in _FLAG_FEATURES)
+        return (*filter(None, self.features.split(",")), *implied)
 
     @property
     def feature_arguments(self) -> tuple[str, ...]:
@@ -57,7 +79,7 @@ class TargetAttribute:
 def read_targets(attributes: str, location: str) -> tuple[TargetAttribute, ...]:
     """Return the targets in the attributes of a `gpu.module`, in generic form.
 
-    Raises SourceError for a flag that would not be heeded.
+    Raises SourceError for what would not be heeded.
     """
     strings: list[str] = []
 
@@ -93,6 +115,13 @@ def _read_target(kind: Kind, body: str, strings: Sequence[str], location: str) -
         msg = f"flag {unknown[0]} of a target attribute is not known"
         hint = f"known are {', '.join(_KNOWN_FLAGS[kind])}; -Xptxas and -Xdevice-opt pass others"
         raise SourceError(msg, hint=hint, location=location)
+    triple, abi = (_text(fields.get(name, ""), strings) for name in ("triple", "abi"))
+    if triple not in {"", _TRIPLES[kind]}:
+        msg = f"triple {triple} of a target attribute is not that of the device code, {_TRIPLES[kind]}"
+        raise SourceError(msg, hint="leave the triple out", location=location)
+    if abi and not _ABI.fullmatch(abi):
+        msg = f"abi {abi} of a target attribute is no version of a code object"
+        raise SourceError(msg, hint="write 500 for version 5, or leave it out", location=location)
     return TargetAttribute(
         kind,
         _text(fields.get("chip", ""), strings),
@@ -100,6 +129,7 @@ def _read_target(kind: Kind, body: str, strings: Sequence[str], location: str) -
         int(fields.get("O", "-1")),
         link,
         flags,
+        int(abi or "0") // 100,
     )
 
 
