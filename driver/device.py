@@ -10,11 +10,12 @@ from pathlib import Path
 
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.cpu_image import compile_device_runtime, make_cpu_image
-from mlir_offload.driver.cuda_image import make_cuda_image, rdc_option
+from mlir_offload.driver.cuda_image import make_cuda_image
 from mlir_offload.driver.device_image import (
     ImageFile,
     image_file,
     kernel_options,
+    rdc_option,
     user_libraries,
 )
 from mlir_offload.driver.parallel import beside, in_parallel

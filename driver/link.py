@@ -69,7 +69,8 @@ def link(context: BuildContext) -> Path:
     anchor = _make_anchor(context, finished.remaining)
     line = without_whole_archives(context, contents, _link_items(context, finished.replaced))
     command = _link_command(context, (*map(str, anchor), *line), contents, runtime, linked)
-    diagnose = partial(diagnose_refused, context, contents, partial(diagnose_link, finished.apart))
+    failed = partial(diagnose_link, finished.apart, finished.remaining)
+    diagnose = partial(diagnose_refused, context, contents, failed)
     context.executor.tool(command, linked, diagnose=diagnose)
     if linked.exists():
         name = str(context.options.output or "a.out")
