@@ -16,27 +16,17 @@ from mlir_offload.driver.device import DeviceModule
 from mlir_offload.driver.device_image import ImageFile
 from mlir_offload.driver.device_link import device_link, make_cuda_directory
 from mlir_offload.driver.options import DeviceCode, Mode
+from mlir_offload.driver.relocatable_link import RelocatableLink, link_relocatable
 from mlir_offload.driver.runtime import host_runtime
-from mlir_offload.offload.abi import first_relocatable_link, load_abi
-from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import Kind, Target
 from mlir_offload.translate.target_attribute import TargetAttribute, attribute_for
-
-
-def check_final(context: BuildContext) -> None:
-    """Raise CompatibilityError where the release cannot link device code object by object."""
-    if not load_abi(context.consumer).has_relocatable_link:
-        msg = f"-fno-gpu-rdc: LLVM {context.consumer} leaves device code in objects unlinked"
-        hint = f"use LLVM {first_relocatable_link()} or newer, or link with mlir-offload"
-        raise CompatibilityError(msg, hint=hint)
 
 
 def make_final(
     context: BuildContext, source: Path, made: Path, device: Sequence[DeviceModule], output: Path
 ) -> None:
     """Make the object `made` of a source, with these device modules, a final one."""
-    check_final(context)
     executor, runtime = context.executor, host_runtime(context)
     linked, whole = (made.with_suffix(end) for end in (".linked.o", ".whole.o"))
     directory = made.with_name("cuda")
@@ -47,15 +37,7 @@ def make_final(
     if context.options.mode is Mode.OBJECT:
         context.wait_for(runtime.object)
         contained = (runtime.object,)
-    linker = ("-fuse-ld=lld",) if context.llvm.has("ld.lld") else ()
-    workspace = context.workspace.absolute()
-    # The wrapper names a section after its output: a name that every workspace has.
-    argv = (
-        *(str(context.llvm.tool("clang")), "-r", "--offload-link", *linker),
-        *(str(path.absolute()) for path in (made, *contained)),
-        *(*link.arguments, "-o", str(linked.absolute().relative_to(workspace))),
-    )
-    executor.tool(Command(argv, environment=link.environment, cwd=workspace), linked)
+    link_relocatable(context, RelocatableLink((made, *contained), linked, link))
     executor.step("detach", (linked, "-o", whole if contained else output))
     if contained:
         hide = made.with_name("runtime.local")
