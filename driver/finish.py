@@ -24,7 +24,6 @@ from mlir_offload.driver.members import (
 from mlir_offload.driver.options import as_operand
 from mlir_offload.driver.parallel import in_parallel
 from mlir_offload.driver.relocatable_link import RelocatableLink, link_relocatable
-from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.archive import iterate_members
 from mlir_offload.offload.collision import (
     Collision,
@@ -65,8 +64,8 @@ def finish_collisions(
     that several objects define; ToolFailedError where the device code of an object does not link on
     its own.
     """
-    # Most links have none: nothing more is read then. A release that cannot refused them before.
-    if not find_collisions(contents) or not load_abi(context.consumer).has_relocatable_link:
+    # Most links have none: nothing more is read then.
+    if not find_collisions(contents):
         return FinishedInputs({}, tuple(contents))
     distinct = _distinct(contents)
     collisions = find_collisions(distinct)

@@ -42,14 +42,15 @@ def link_relocatable(
         return
     program, whole = output.with_suffix(".ld"), output.with_suffix(".whole.o")
     objcopy = str(context.llvm.tool("llvm-objcopy"))
-    linker = ("--linker", context.llvm.tool("ld.lld")) if context.llvm.has("ld.lld") else ()
-    replaced: list[str | Path] = []
+    called: list[str | Path] = []
+    if context.llvm.has("ld.lld"):
+        called += ["--linker", context.llvm.tool("ld.lld")]
     for number, source in enumerate(link.inputs):
         bare = output.with_suffix(f".bare{number}.o")
         argv = (objcopy, "--remove-section=.llvm.offloading", str(source), str(bare))
         executor.tool(Command(argv), bare)
-        replaced += ["--replace", source.absolute(), bare.absolute()]
-    executor.step("relocatable-linker", (*linker, *replaced, "-o", program))
+        called += ["--replace", source.absolute(), bare.absolute()]
+    executor.step("relocatable-linker", (*called, "-o", program))
     flags = (f"--ld-path={program.absolute()}", "-nostdlib")
     executor.tool(_command(context, link, flags, whole), whole, diagnose=diagnose)
     names = output.with_suffix(".names")

@@ -203,9 +203,7 @@ def _detach(source: Path, output: Path) -> None:
 @click.option("--linker", default="ld", help="the linker that it calls")
 @click.option("--replace", "replaced", nargs=2, multiple=True, help="an object, and one for it")
 @output_option
-def _relocatable_linker(
-    linker: str, replaced: tuple[tuple[str, str], ...], output: Path
-) -> None:
+def _relocatable_linker(linker: str, replaced: tuple[tuple[str, str], ...], output: Path) -> None:
     """Write a linker by which an old linker wrapper makes an object."""
     from mlir_offload.offload.relocatable_adapter import write_relocatable_linker
 

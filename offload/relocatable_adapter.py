@@ -51,7 +51,7 @@ def write_relocatable_linker(
     Some of them are `replaced`: by such as lack the device code that the wrapper has linked.
     """
     rows = "".join(
-        f"    {shlex.quote(old)}) set -- \"$@\" {shlex.quote(new)} ;;\n" for old, new in replaced
+        f'    {shlex.quote(old)}) set -- "$@" {shlex.quote(new)} ;;\n' for old, new in replaced
     )
     text = _SCRIPT.format(linker=shlex.quote(linker), replaced=rows)
     path.write_text(text, encoding="utf-8")

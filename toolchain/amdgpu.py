@@ -75,7 +75,9 @@ def check_features(target_id: str, words: Iterable[str]) -> None:
         is_on, name = match[1] in {"-m", "+"}, match[2]
         if name.startswith("wavefrontsize"):
             if (name == f"wavefrontsize{size}") != is_on:
-                msg = f"{word}: code for {target_id} is made for {size} threads in step, shuffles too"
+                msg = (
+                    f"{word}: code for {target_id} is made for {size} threads in step, shuffles too"
+                )
                 raise CompatibilityError(msg, hint=f"leave {word} out")
         elif f"{name}{'+' if is_on else '-'}" not in own:
             msg = f"{word}: code with it is not for {target_id}"

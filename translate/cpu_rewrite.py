@@ -100,9 +100,7 @@ def _internal(head: str) -> str:
 class _Calls:
     """Rewrites calls and keeps what it met."""
 
-    def __init__(
-        self, module: DeviceModule, library: frozenset[str], *, is_open: bool
-    ) -> None:
+    def __init__(self, module: DeviceModule, library: frozenset[str], *, is_open: bool) -> None:
         self._library = library
         self._is_open = is_open
         self.used: dict[str, Replacement] = {}
