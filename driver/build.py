@@ -27,6 +27,7 @@ from mlir_offload.driver.choose import (
 )
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.execute import Executor
+from mlir_offload.driver.flag_check import check_flags
 from mlir_offload.driver.guard import guard_inputs
 from mlir_offload.driver.inputs import (
     attached_archs,
@@ -200,6 +201,7 @@ def _make_context(
         partial(import_module, "mlir_offload.driver.normalize"),
     )
     _check_archs(targets, releases, cuda)
+    check_flags(options, targets, given)
     if not releases.is_consumer_here:
         show_note(
             f"LLVM {releases.consumer} is not installed: LLVM {releases.mlir.version.major} "

@@ -12,6 +12,7 @@ from mlir_offload.driver.device_image import (
     ImageFile,
     image_file,
     kernel_options,
+    rdc_option,
     sanitize_option,
     user_libraries,
 )
@@ -92,7 +93,7 @@ def cpu_ir(
     executor = context.executor
     prepared, inlined = lowered.with_suffix(".host.ll"), lowered.with_suffix(".inlined.ll")
     known = (f"--device-lib={path}" for path in libraries)
-    own = (*known, *sanitize_option(context))
+    own = (*known, *rdc_option(context), *sanitize_option(context))
     options = (*kernel_options(module), *own, "--location", str(source))
     benign = [f"--benign={place}" for place in _benign_races(context, module)]
     executor.step("cpu-ir", (lowered, *options, *benign, "-o", prepared), decides=True)

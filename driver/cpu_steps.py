@@ -13,6 +13,7 @@ from mlir_offload.driver.step_group import (
     kernels_option,
     located,
     output_option,
+    rdc_option,
     read_text,
     sanitize_option,
     source_argument,
@@ -33,6 +34,7 @@ _location = click.option("--location", default="", help="the file that errors na
 @source_argument
 @kernels_option
 @_libraries
+@rdc_option
 @_location
 @sanitize_option
 @click.option("--benign", multiple=True, metavar="LINE:COLUMN", help="no races are reported there")
@@ -46,6 +48,7 @@ def _cpu_ir(  # noqa: PLR0913 (one parameter for each option)
     sanitize: str,
     benign: tuple[str, ...],
     *,
+    rdc: bool,
     fibers: bool,
     output: Path,
 ) -> None:
@@ -55,7 +58,7 @@ def _cpu_ir(  # noqa: PLR0913 (one parameter for each option)
     opt and cpu-split.
     """
     with located(location):
-        made = _cpu_source(source, kernels, libraries, sanitize, fibers=fibers)
+        made = _cpu_source(source, kernels, libraries, sanitize, rdc=rdc, fibers=fibers)
     text = made.text
     if benign:
         from mlir_offload.translate.sanitizer import without_races_at
@@ -79,23 +82,26 @@ def _cpu_inline(source: Path, output: Path) -> None:
 @click.option("--from", "device", type=PATH, required=True, help="what cpu-ir read")
 @kernels_option
 @_libraries
+@rdc_option
 @_location
 @sanitize_option
 @output_option
-def _cpu_split(  # noqa: PLR0913, PLR0917 (one parameter for each option)
+def _cpu_split(  # noqa: PLR0913 (one parameter for each option)
     source: Path,
     device: Path,
     kernels: tuple[str, ...],
     libraries: tuple[Path, ...],
     location: str,
     sanitize: str,
+    *,
+    rdc: bool,
     output: Path,
 ) -> None:
     """Split kernels at their barriers, in what opt made of the output of cpu-ir."""
     from mlir_offload.translate.cpu import finish_cpu_ir
 
     with located(location):
-        first = _cpu_source(device, kernels, libraries, sanitize)
+        first = _cpu_source(device, kernels, libraries, sanitize, rdc=rdc)
         write_text(output, finish_cpu_ir(read_text(source), first).text)
 
 
@@ -105,6 +111,7 @@ def _cpu_source(
     libraries: Sequence[Path],
     sanitize: str,
     *,
+    rdc: bool,
     fibers: bool = False,
 ) -> CpuDeviceSource:
     from mlir_offload.translate.cpu import cpu_device_ir
@@ -119,6 +126,7 @@ def _cpu_source(
         read_text(source),
         kernels=kernels,
         library=_defined(libraries),
+        keeps_functions=rdc,
         attributes=attributes,
         fibers_only=fibers,
     )

@@ -14,6 +14,7 @@ from mlir_offload.driver.device_image import (
     image_file,
     is_bitcode,
     kernel_options,
+    rdc_option,
     user_libraries,
 )
 from mlir_offload.driver.older import (
@@ -137,11 +138,6 @@ class _NvptxCode:
         kernels = kernel_options(self.module)
         self.context.executor.step("nvptx-ir", (self.text, *kernels, *chosen, "-o", ready))
         return ready
-
-
-def rdc_option(context: BuildContext) -> tuple[str, ...]:
-    """Return how a step is told that other files may call the functions of a module."""
-    return ("--rdc",) if context.options.gpu_rdc else ()
 
 
 def codegen_for(

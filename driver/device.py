@@ -10,8 +10,8 @@ from pathlib import Path
 
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.cpu_image import compile_device_runtime, make_cpu_image
-from mlir_offload.driver.cuda_image import make_cuda_image, rdc_option
-from mlir_offload.driver.device_image import ImageFile
+from mlir_offload.driver.cuda_image import make_cuda_image
+from mlir_offload.driver.device_image import ImageFile, rdc_option
 from mlir_offload.driver.parallel import beside, in_parallel
 from mlir_offload.driver.served import targets_for
 from mlir_offload.driver.split_file import ModuleFile

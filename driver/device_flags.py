@@ -10,6 +10,7 @@ from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.target import Kind, Target, parse_offload_arch
 
 ALL_PTX, NO_PTX = "all", "none"
+_CODE_OBJECT = "-mcode-object-version="
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,16 @@ class DeviceFlags:
         """Return the arguments for ptxas, in the order in which it heeds them."""
         limit = (f"--maxrregcount={self.max_registers}",) if self.max_registers else ()
         return (*limit, *self.ptxas)
+
+    @property
+    def code_object(self) -> int:
+        """Return the version of AMD code objects that clang is asked for, 0 for the usual one."""
+        asked = [word for word in self.device_opt if word.startswith(_CODE_OBJECT)]
+        version = asked[-1].removeprefix(_CODE_OBJECT) if asked else "0"
+        if not (version.isascii() and version.isdecimal()):
+            msg = f"-Xdevice-opt {asked[-1]}: not the number of a version"
+            raise UsageError(msg, hint=f"write {_CODE_OBJECT}5")
+        return int(version)
 
     @property
     def is_hermetic(self) -> bool:

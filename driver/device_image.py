@@ -92,6 +92,11 @@ def user_libraries(
     return tuple(chosen)
 
 
+def rdc_option(context: BuildContext) -> tuple[str, ...]:
+    """Return how a step is told that other files may call the functions of a module."""
+    return ("--rdc",) if context.options.gpu_rdc else ()
+
+
 def sanitize_option(context: BuildContext) -> tuple[str, ...]:
     """Return how a step is told of the sanitizer, if there is one."""
     return (f"--sanitize={context.options.sanitizer}",) if context.options.sanitizer else ()

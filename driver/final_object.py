@@ -6,7 +6,8 @@ local, so that objects for other devices, with runtimes of their own, do not mee
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from mlir_offload.driver.context import BuildContext
@@ -15,27 +16,19 @@ from mlir_offload.driver.device import DeviceModule
 from mlir_offload.driver.device_image import ImageFile
 from mlir_offload.driver.device_link import device_link, make_cuda_directory
 from mlir_offload.driver.options import DeviceCode, Mode
+from mlir_offload.driver.relocatable_link import RelocatableLink, link_relocatable
 from mlir_offload.driver.runtime import host_runtime, memref_copy_objects
-from mlir_offload.offload.abi import first_relocatable_link, load_abi
 from mlir_offload.offload.objects import read_objects
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import Kind, Target
-
-
-def check_final(context: BuildContext) -> None:
-    """Raise CompatibilityError where the release cannot link device code object by object."""
-    if not load_abi(context.consumer).has_relocatable_link:
-        msg = f"-fno-gpu-rdc: LLVM {context.consumer} leaves device code in objects unlinked"
-        hint = f"use LLVM {first_relocatable_link()} or newer, or link with mlir-offload"
-        raise CompatibilityError(msg, hint=hint)
+from mlir_offload.translate.target_attribute import TargetAttribute, attribute_for
 
 
 def make_final(
     context: BuildContext, source: Path, made: Path, device: Sequence[DeviceModule], output: Path
 ) -> None:
     """Make the object `made` of a source, with these device modules, a final one."""
-    check_final(context)
     executor, runtime = context.executor, host_runtime(context)
     linked, whole = (made.with_suffix(end) for end in (".linked.o", ".whole.o"))
     directory = made.with_name("cuda")
@@ -46,15 +39,7 @@ def make_final(
     if context.options.mode is Mode.OBJECT:
         context.wait_for(runtime.object)
         contained = (runtime.object, *_memref_copy(context, made))
-    linker = ("-fuse-ld=lld",) if context.llvm.has("ld.lld") else ()
-    workspace = context.workspace.absolute()
-    # The wrapper names a section after its output: a name that every workspace has.
-    argv = (
-        *(str(context.llvm.tool("clang")), "-r", "--offload-link", *linker),
-        *(str(path.absolute()) for path in (made, *contained)),
-        *(*link.arguments, "-o", str(linked.absolute().relative_to(workspace))),
-    )
-    executor.tool(Command(argv, environment=link.environment, cwd=workspace), linked)
+    link_relocatable(context, RelocatableLink((made, *contained), linked, link))
     executor.step("detach", (linked, "-o", whole if contained else output))
     if contained:
         hide = made.with_name("runtime.local")
@@ -85,36 +70,48 @@ def _ptx_images(
 ) -> tuple[tuple[Target, Path], ...]:
     """Return the PTX that is kept, one file for each architecture, as the driver takes them."""
     options = context.options
-    if options.device_code is not DeviceCode.OBJECT:
-        return ()
     kept = []
     for target in context.targets:
         if options.device_flags.keeps_ptx(target, context.targets):
-            images = [image for module in device for image in module.images]
-            own = [image for image in images if image.target == target]
+            own = {
+                image: attribute_for(module.module.module.targets, target)
+                for module in device
+                for image in module.images
+                if image.target == target
+            }
             if own:
                 kept.append((target, _one_ptx(context, source, own, target)))
     return tuple(kept)
 
 
 def _one_ptx(
-    context: BuildContext, source: Path, images: Sequence[ImageFile], target: Target
+    context: BuildContext,
+    source: Path,
+    images: Mapping[ImageFile, TargetAttribute | None],
+    target: Target,
 ) -> Path:
-    """Return the PTX of all modules; a fat binary has one for each architecture."""
+    """Return the PTX of all modules; a fat binary has one for each architecture.
+
+    The libraries that are attached to any of them are linked into all.
+    """
     from mlir_offload.translate.device import nvptx_assembly_command
 
-    if len(images) == 1:
-        return assembly_file(images[0])
+    first, *others = images
+    if not others and (first.ptx is not None or context.options.device_code is DeviceCode.OBJECT):
+        return assembly_file(first)
     if any(image.ptx is not None for image in images):
         msg = f"PTX for {target} cannot be kept: a gpu.binary brings its own, and a file keeps one"
         hint = "compile the gpu.binary in a file of its own, or keep no PTX"
         raise CompatibilityError(msg, hint=hint, location=str(source))
-    executor, directory = context.executor, images[0].path.parent
+    executor, directory = context.executor, first.path.parent
+    attached = [item for item in images.values() if item is not None]
+    libraries = tuple(dict.fromkeys(name for item in attached for name in item.link))
+    own = replace(attached[0], link=libraries) if attached else None
     parts = [str(prepared_file(image)) for image in images]
     merged, assembly = (directory / f"all.{target.arch}.{end}" for end in ("ll", "s"))
     link = (str(context.llvm.tool("llvm-link")), "-S", *parts, "-o", str(merged))
     executor.tool(Command(link), merged)
-    codegen, library = codegen_for(context, source, target, merged)
+    codegen, library = codegen_for(context, source, target, merged, own)
     executor.tool(
         nvptx_assembly_command(context.llvm, merged, assembly, codegen, library), assembly
     )

@@ -23,7 +23,7 @@ from mlir_offload.driver.members import (
 )
 from mlir_offload.driver.options import as_operand
 from mlir_offload.driver.parallel import in_parallel
-from mlir_offload.offload.abi import load_abi
+from mlir_offload.driver.relocatable_link import RelocatableLink, link_relocatable
 from mlir_offload.offload.archive import iterate_members
 from mlir_offload.offload.collision import (
     Collision,
@@ -39,7 +39,7 @@ from mlir_offload.offload.duplicate import check_duplicates
 from mlir_offload.offload.objects import ObjectContents, read_member
 from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.errors import MlirOffloadError, VerificationError
-from mlir_offload.toolchain.process import Command, Completed, tool_failed
+from mlir_offload.toolchain.process import Completed, tool_failed
 
 _DIRECTORY = "finish"
 # What a user hands to the device link holds for each device link.
@@ -64,8 +64,8 @@ def finish_collisions(
     that several objects define; ToolFailedError where the device code of an object does not link on
     its own.
     """
-    # Most links have none: nothing more is read then. A release that cannot refused them before.
-    if not find_collisions(contents) or not load_abi(context.consumer).has_relocatable_link:
+    # Most links have none: nothing more is read then.
+    if not find_collisions(contents):
         return FinishedInputs({}, tuple(contents))
     distinct = _distinct(contents)
     collisions = find_collisions(distinct)
@@ -137,9 +137,9 @@ class _Finish:
         """Link the device code of one object, and make the result safe to link with the others."""
         executor, contents = self.context.executor, self.inputs[number].contents
         linked = output.with_name(f"{output.stem}.linked.o")
-        executor.tool(
-            self._link_command(source, linked), linked, diagnose=partial(self._not_alone, number)
-        )
+        own = (item for item in self.context.options.link_items if item.startswith(_DEVICE_OPTIONS))
+        link = RelocatableLink((source,), linked, self.device_link, tuple(own))
+        link_relocatable(self.context, link, partial(self._not_alone, number))
         executor.step("detach", (linked, "-o", output))
         if executor.dry_run:
             return
@@ -148,21 +148,6 @@ class _Finish:
         except VerificationError as error:
             error.location = contents.location
             raise
-
-    def _link_command(self, source: Path, output: Path) -> Command:
-        """Return the call of clang, with an output that has the same name in every workspace.
-
-        The wrapper makes the name of a section of it, which stays in the program.
-        """
-        context, workspace = self.context, self.context.workspace.absolute()
-        linker = ("-fuse-ld=lld",) if context.llvm.has("ld.lld") else ()
-        own = (item for item in context.options.link_items if item.startswith(_DEVICE_OPTIONS))
-        argv = (
-            *(str(context.llvm.tool("clang")), "-r", "--offload-link", *linker),
-            *(str(source.absolute()), *self.device_link.arguments, *own),
-            *("-o", str(output.absolute().relative_to(workspace))),
-        )
-        return Command(argv, environment=self.device_link.environment, cwd=workspace)
 
     def _not_alone(self, number: int, failed: Completed) -> MlirOffloadError:
         error, collision = tool_failed(failed), self.chosen[number]

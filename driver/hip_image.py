@@ -7,14 +7,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mlir_offload.driver.compile_options import DeviceCode
-from mlir_offload.driver.cuda_image import rdc_option
 from mlir_offload.driver.device_image import (
     ImageFile,
     image_file,
     kernel_options,
+    rdc_option,
     user_libraries,
 )
 from mlir_offload.driver.older import not_taken, older_text, with_libraries
+from mlir_offload.toolchain.amdgpu import check_features
 from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
 from mlir_offload.toolchain.rocm import (
     DeviceMath,
@@ -71,7 +72,9 @@ def make_hip_image(
     _check_form(context)
     executor, flags, path = context.executor, context.options.device_flags, image.path
     arch, own = image.target.arch, image.attached
-    version = choose_code_object(context.consumer, context.rocm, arch)
+    check_features(arch, (*own.all_features, *flags.device_opt))
+    wanted = own.code_object or flags.code_object
+    version = choose_code_object(context.consumer, context.rocm, arch, wanted)
     ready = path.with_name(f"{path.stem}.ready.ll")
     math = _device_math(flags, own.flags)
     chosen = (*options, *(("--ftz",) if math.flushes_denormals else ()))

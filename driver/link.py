@@ -21,14 +21,13 @@ from mlir_offload.driver.report import show_note
 from mlir_offload.driver.runtime import HostRuntime, host_runtime, memref_copy_objects
 from mlir_offload.driver.sanitizer_link import sanitizer_arguments
 from mlir_offload.driver.whole_archive import without_whole_archives
-from mlir_offload.offload.abi import first_relocatable_link, load_abi
+from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.anchor import (
     empty_image_command,
     is_bitcode_target,
     targets_to_anchor,
 )
 from mlir_offload.offload.coverage import check_coverage
-from mlir_offload.offload.duplicate import duplicate_findings, find_duplicates
 from mlir_offload.offload.finding import raise_findings
 from mlir_offload.offload.kernel_layout import check_layouts
 from mlir_offload.offload.link_check import check_link, kind_notes
@@ -69,7 +68,8 @@ def link(context: BuildContext) -> Path:
     anchor = _make_anchor(context, finished.remaining)
     line = without_whole_archives(context, contents, _link_items(context, finished.replaced))
     command = _link_command(context, (*map(str, anchor), *line), contents, runtime, linked)
-    diagnose = partial(diagnose_refused, context, contents, partial(diagnose_link, finished.apart))
+    failed = partial(diagnose_link, finished.apart, finished.remaining)
+    diagnose = partial(diagnose_refused, context, contents, failed)
     context.executor.tool(command, linked, diagnose=diagnose)
     if linked.exists():
         name = str(context.options.output or "a.out")
@@ -80,16 +80,8 @@ def link(context: BuildContext) -> Path:
 
 
 def _check_inputs(context: BuildContext, contents: Sequence[ObjectContents]) -> None:
-    """Refuse what the link would lose, all of it in one error.
-
-    Kernels of one name are a fault here only where the release cannot link their objects apart.
-    """
-    abi = load_abi(context.consumer)
-    findings = check_link((*contents, *context.linked), abi)
-    if not abi.has_relocatable_link:
-        cure = f"LLVM {first_relocatable_link()} and newer keep such kernels apart"
-        findings += duplicate_findings(find_duplicates(contents), other_cure=cure)
-    raise_findings(findings)
+    """Refuse what the link would lose, all of it in one error."""
+    raise_findings(check_link((*contents, *context.linked), load_abi(context.consumer)))
     for note in kind_notes(contents):
         show_note(note)
 

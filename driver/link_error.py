@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from mlir_offload.driver.undefined import explain_undefined
+from mlir_offload.offload.objects import ObjectContents
 from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.process import Completed, tool_failed
 
@@ -16,9 +18,13 @@ _OTHER_CODE_OBJECT = "incompatible ABI version"
 _UNDEFINED = re.compile(r"undefined", re.IGNORECASE)
 
 
-def diagnose_link(apart: Sequence[str], failed: Completed) -> MlirOffloadError:
+def diagnose_link(
+    apart: Sequence[str], contents: Sequence[ObjectContents], failed: Completed
+) -> MlirOffloadError:
     """Return the error for a link that failed; `apart` are objects whose device code is not in it."""
     error = tool_failed(failed)
+    if _UNDEFINED.search(failed.stderr):
+        explain_undefined(error, contents, failed.stderr)
     if _NOT_GLOBAL in failed.stderr:
         error.hint = (
             "compile the file that launches the kernel and the one that defines it with "

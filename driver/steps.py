@@ -201,6 +201,29 @@ def _detach(source: Path, output: Path) -> None:
     output.write_bytes(detach_object(source.read_bytes(), location=str(source)))
 
 
+@step.command("relocatable-linker")
+@click.option("--linker", default="ld", help="the linker that it calls")
+@click.option("--replace", "replaced", nargs=2, multiple=True, help="an object, and one for it")
+@output_option
+def _relocatable_linker(linker: str, replaced: tuple[tuple[str, str], ...], output: Path) -> None:
+    """Write a linker by which an old linker wrapper makes an object."""
+    from mlir_offload.offload.relocatable_adapter import write_relocatable_linker
+
+    write_relocatable_linker(output, linker, replaced)
+
+
+@step.command("registration-names")
+@source_argument
+@output_option
+def _registration_names(source: Path, output: Path) -> None:
+    """Write, as llvm-objcopy reads them, names by which an object alone finds its entries."""
+    from mlir_offload.offload.relocatable_adapter import registration_names
+    from mlir_offload.toolchain.byte_view import open_view
+
+    with open_view(source) as view:
+        write_text(output, "".join(f"{word}\n" for word in registration_names(view)))
+
+
 @step.command("annotate")
 @source_argument
 @click.option("--device", "devices", type=PATH, multiple=True, help="LLVM IR of a device module")

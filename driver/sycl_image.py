@@ -8,8 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mlir_offload.driver.compile_options import DeviceCode
-from mlir_offload.driver.cuda_image import rdc_option
-from mlir_offload.driver.device_image import image_file, kernel_options, user_libraries
+from mlir_offload.driver.device_image import image_file, kernel_options, rdc_option, user_libraries
 from mlir_offload.driver.older import older_text
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError, SourceError
 from mlir_offload.toolchain.process import Command, Completed, tool_failed

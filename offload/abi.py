@@ -238,12 +238,6 @@ def kind_names() -> tuple[tuple[int, str], ...]:
     return tuple(sorted(codes.items()))
 
 
-def first_relocatable_link() -> int:
-    """Return the first release whose `clang -r --offload-link` links device code for good."""
-    rows = offload_table()["linker_wrapper"]["relocatable_link"]
-    return next(int(row["since"]) for row in rows if row["links"])
-
-
 def fatbinary_lost_image_option(cuda: tuple[int, int]) -> bool:
     """Return whether the `fatbinary` of a CUDA release (major, minor) refuses `--image=`."""
     return cuda >= fatbinary_without_image()

@@ -55,30 +55,23 @@ def find_duplicates(inputs: Iterable[ObjectContents]) -> tuple[DuplicateKernel, 
 
 
 def check_duplicates(inputs: Iterable[ObjectContents]) -> None:
-    """Raise VerificationError where kernels of one name differ; it names both files of each."""
-    raise_findings(duplicate_findings(find_duplicates(inputs)))
+    """Raise VerificationError where kernels of one name differ; it names both files of each.
 
-
-def duplicate_findings(
-    duplicates: Iterable[DuplicateKernel], *, other_cure: str = ""
-) -> tuple[Finding, ...]:
-    """Return the faults that collisions are where nothing keeps the kernels apart.
-
-    A kernel that differs for several architectures is one fault. `other_cure` is what there is to do
-    beside renaming.
+    A kernel that differs for several architectures is one fault.
     """
-    cures = "; ".join(filter(None, ("rename one of the kernels, or make it private", other_cure)))
     archs: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
-    for item in duplicates:
+    for item in find_duplicates(inputs):
         key = (item.kind, item.kernel, item.first.location, item.second.location)
         archs[key].append(arch_name(item.arch))
-    return tuple(
-        Finding(
-            f"kernel '{kernel}' is defined twice for {', '.join(names)}, here and in {second}",
-            first,
-            cures,
+    raise_findings(
+        tuple(
+            Finding(
+                f"kernel '{kernel}' is defined twice for {', '.join(names)}, here and in {second}",
+                first,
+                "rename one of the kernels, or make it private",
+            )
+            for (_, kernel, first, second), names in archs.items()
         )
-        for (_, kernel, first, second), names in archs.items()
     )
 
 

@@ -70,9 +70,16 @@ def _table(elf: ElfFile) -> str:
     return ".symtab" if elf.is_relocatable else ".dynsym"
 
 
+# Device functions that other files call, as the driver names them: no kernels.
+_DEVICE_FUNCTION = "mo.device."
+
+
 def _functions(symbols: Collection[ElfSymbol] | Iterator[ElfSymbol]) -> Iterator[ElfSymbol]:
     return (
         symbol
         for symbol in symbols
-        if symbol.is_function and symbol.is_global and not symbol.is_undefined
+        if symbol.is_function
+        and symbol.is_global
+        and not symbol.is_undefined
+        and not symbol.name.startswith(_DEVICE_FUNCTION)
     )

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from mlir_offload.toolchain.errors import CompatibilityError, UsageError
 from mlir_offload.toolchain.tables import load_table
 
 _TARGET_ID = re.compile(r"(gfx(?:\d+(?:-\d+)*-generic|\d{1,2}[0-9a-f]{2}))((?::[a-z0-9]+[+-])*)")
 _GENERATION = re.compile(r"gfx(\d+)(?:-[\d-]*generic|[0-9a-f]{2})")
+# A feature as LLVM spells it, or as clang's own option.
+_FEATURE = re.compile(r"(-m(?:no-)?|[+-])(wavefrontsize(?:32|64)|xnack|sramecc)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,47 @@ def wavefront_size(target_id: str) -> int:
         msg = f"not an AMD GPU: {target_id!r}"
         raise ValueError(msg)
     return int(_newest(_table()["wavefronts"], int(match.group(1)))["threads"])
+
+
+def check_features(target_id: str, words: Iterable[str]) -> None:
+    """Raise CompatibilityError for a feature that code for the target has not: `+xnack`, `-mwavefrontsize64`.
+
+    Such code would run where it must not, or with threads in step that it was not lowered for.
+    """
+    size, own = wavefront_size(target_id), target_id.split(":")
+    for word in words:
+        match = _FEATURE.fullmatch(word)
+        if match is None:
+            continue
+        is_on, name = match[1] in {"-m", "+"}, match[2]
+        if name.startswith("wavefrontsize"):
+            if (name == f"wavefrontsize{size}") != is_on:
+                msg = (
+                    f"{word}: code for {target_id} is made for {size} threads in step, shuffles too"
+                )
+                raise CompatibilityError(msg, hint=f"leave {word} out")
+        elif f"{name}{'+' if is_on else '-'}" not in own:
+            msg = f"{word}: code with it is not for {target_id}"
+            wanted = f"{processor_of(target_id)}:{name}{'+' if is_on else '-'}"
+            raise CompatibilityError(msg, hint=f"name the GPU so: --offload-arch={wanted}")
+
+
+def check_target_ids(target_ids: Iterable[str]) -> None:
+    """Raise UsageError where two target IDs of one processor set other features.
+
+    A GPU may fit both then: no fat binary holds them together (clang's rule, too).
+    """
+    first: dict[str, str] = {}
+    for target_id in target_ids:
+        other = first.setdefault(processor_of(target_id), target_id)
+        if _feature_names(other) != _feature_names(target_id):
+            msg = f"{other} and {target_id} do not go into one program: a GPU may be both"
+            hint = f"set the same features for each, as {target_id} beside its opposite, or leave one out"
+            raise UsageError(msg, hint=hint)
+
+
+def _feature_names(target_id: str) -> list[str]:
+    return [feature.rstrip("+-") for feature in target_id.split(":")[1:]]
 
 
 def amdgpu_layout(llvm_major: int) -> str:

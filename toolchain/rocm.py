@@ -161,13 +161,20 @@ def choose_rocm(found: Sequence[RocmInstallation], wish: Wish | None) -> RocmIns
     raise ToolchainError(where, hint=hint)
 
 
-def choose_code_object(llvm_major: int, rocm: RocmInstallation | None, target_id: str) -> int:
+def choose_code_object(
+    llvm_major: int, rocm: RocmInstallation | None, target_id: str, wanted: int = 0
+) -> int:
     """Return the newest code object version that the release writes and the device libraries serve.
 
     Without device libraries that of clang. Raises CompatibilityError where they have none in common,
-    or it is too old for the GPU.
+    it is too old for the GPU, or another one is `wanted` that they do not have.
     """
-    chosen = _newest_common(llvm_major, rocm)
+    common = _common_versions(llvm_major, rocm)
+    if wanted and wanted not in common:
+        where = f" with the device libraries in {rocm.bitcode}" if rocm and rocm.bitcode else ""
+        msg = f"code object version {wanted}: LLVM {llvm_major}{where} makes {_listed(common)}"
+        raise CompatibilityError(msg, hint="leave the version out, or choose one of those")
+    chosen = wanted or common[-1]
     oldest = oldest_code_object(target_id)
     if chosen >= oldest:
         return chosen
@@ -179,16 +186,16 @@ def choose_code_object(llvm_major: int, rocm: RocmInstallation | None, target_id
     raise CompatibilityError(msg, hint="name the GPU itself, or install ROCm 6.3 or newer")
 
 
-def _newest_common(llvm_major: int, rocm: RocmInstallation | None) -> int:
+def _common_versions(llvm_major: int, rocm: RocmInstallation | None) -> Sequence[int]:
     written = load_code_objects(llvm_major).versions
     if rocm is None or rocm.bitcode is None:
-        return written[-1]
+        return written
     served = [number // 100 for number in rocm.abi_versions] or [
         load_rocm_table().abi_without_library
     ]
     common = [version for version in written if version in served]
     if common:
-        return common[-1]
+        return common
     msg = (
         f"the ROCm device libraries in {rocm.bitcode} are for code object version "
         f"{_listed(served)}, LLVM {llvm_major} writes {_listed(written)}"

@@ -24,6 +24,7 @@ from mlir_offload.translate.cpu_assemble import (
     finished_module,
     prepared_text,
 )
+from mlir_offload.translate.cpu_foreign import public_functions
 from mlir_offload.translate.cpu_launch import KernelMode
 from mlir_offload.translate.cpu_replacement import Sync
 from mlir_offload.translate.cpu_rewrite import rewrite_functions
@@ -74,13 +75,15 @@ def cpu_device_ir(
     attributes: Sequence[str] = (),
     fibers_only: bool = False,
     library: frozenset[str] = frozenset(),
+    keeps_functions: bool = False,
 ) -> CpuDeviceSource:
     """Rewrite NVVM IR, as mlir-translate prints it, for the CPU.
 
     `attributes` go to every device function (`sanitize_address`, for example: the compiler adds
     it only where it compiles a source language). `fibers_only` runs each work-item on a stack of its
     own, slow and without assumptions: what the other modes must agree with. `library` are functions
-    of bitcode that is linked in, which know nothing of work-items. Raises SourceError at operations that the CPU
+    of bitcode that is linked in, which know nothing of work-items. With `keeps_functions` other files
+    call those that are public, and define those that are declared. Raises SourceError at operations that the CPU
     does not have and for kernels that the module does not define.
     """
     module = parse_device_module(ll_text)
@@ -88,7 +91,8 @@ def cpu_device_ir(
     if missing:
         msg = f"the device module defines no kernel {missing[0]!r}"
         raise SourceError(msg, hint="the symbol in gpu.launch_func must name a gpu.func kernel")
-    rewritten = rewrite_functions(module, library)
+    public = public_functions(module, frozenset(kernels)) if keeps_functions else ()
+    rewritten = rewrite_functions(module, library, public=public, is_open=keeps_functions)
     modes = tuple(
         CpuKernel(name, KernelMode.FIBERS if fibers_only else _MODES[rewritten.sync_of(name)])
         for name in kernels

@@ -62,7 +62,7 @@ def device_parts(
     """Return the module with its functions rewritten, and definitions of what they call."""
     device = replace(
         module,
-        globals=tuple(_plain_globals(module, rewritten)),
+        globals=(*_plain_globals(module, rewritten), *_aliases(rewritten)),
         declarations=tuple(_declarations(module, rewritten)),
         functions=_name_items(rewritten, frozenset(kernels), tuple(attributes)),
         tail=tuple(_kept_metadata(module)),
@@ -297,6 +297,12 @@ def _plain_globals(module: DeviceModule, rewritten: RewrittenModule) -> Iterable
         text, quote, rest = line.partition(' c"')
         plain = re.sub(r" addrspace\(\d+\)", "", text)
         yield name, _GLOBAL_LINKAGE.sub(r"\g<name>internal ", plain) + quote + rest
+
+
+def _aliases(rewritten: RewrittenModule) -> Iterable[tuple[str, str]]:
+    """Name the functions that other files call."""
+    for alias, name in rewritten.exported:
+        yield alias, f"{symbol(alias)} = alias i8, ptr {symbol(name)}"
 
 
 def _declarations(module: DeviceModule, rewritten: RewrittenModule) -> Iterable[tuple[str, str]]:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
+from zlib import crc32
 
 from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.translate.cpu_foreign import exported_names, foreign_function
 from mlir_offload.translate.cpu_intrinsics import find_replacement, source_name_of
 from mlir_offload.translate.cpu_replacement import Replacement, Sync
 from mlir_offload.translate.cpu_shared import SharedLayout, lay_out_shared, place_shared
-from mlir_offload.translate.cpu_text import CALL, DeviceModule, Function, callee_name, closing
+from mlir_offload.translate.cpu_text import (
+    CALL,
+    DeviceModule,
+    Function,
+    callee_name,
+    closing,
+    symbol,
+)
 
 CONTEXT = "%mo.c"
 _DROPPED = re.compile(r"\b(?:ptx_kernel|ptx_device|unnamed_addr|local_unnamed_addr|dso_local) ")
@@ -23,12 +32,16 @@ _DEBUG_LOCATION = re.compile(r"!dbg !(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class RewrittenModule:
-    """Functions with a context argument, what they call, and what they wait for."""
+    """Functions with a context argument, what they call, and what they wait for.
+
+    `exported` are names by which other files call functions, each with the function.
+    """
 
     functions: tuple[Function, ...]
     replacements: tuple[Replacement, ...]
     layout: SharedLayout
     waits: tuple[tuple[str, Sync], ...]
+    exported: tuple[tuple[str, str], ...] = ()
 
     def sync_of(self, function: str) -> Sync:
         """Return whom the function waits for, itself or in functions that it calls."""
@@ -36,20 +49,48 @@ class RewrittenModule:
 
 
 def rewrite_functions(
-    module: DeviceModule, library: frozenset[str] = frozenset()
+    module: DeviceModule,
+    library: frozenset[str] = frozenset(),
+    *,
+    public: Collection[str] = (),
+    is_open: bool = False,
 ) -> RewrittenModule:
-    """Rewrite all functions, those of a library called as they are; raises SourceError at a call of what the CPU cannot do."""
+    """Rewrite all functions, those of a library called as they are; raises SourceError at a call of what the CPU cannot do.
+
+    `public` are functions that other files may call; in an open module those that are declared are
+    defined by other files.
+    """
     layout = lay_out_shared(module)
-    calls = _Calls(module, library)
+    calls = _Calls(module, library, is_open=is_open)
     functions = []
     for function in module.functions:
         body = tuple(calls.rewrite(function.name, line) for line in function.body)
         renamed = replace(function, body=body, head=_internal(function.head))
         with_context = renamed.with_parameters((f"ptr {CONTEXT}", *renamed.parameters))
         functions.append(place_shared(with_context, layout, CONTEXT))
-    return RewrittenModule(
-        tuple(functions), tuple(calls.used.values()), layout, tuple(calls.waits().items())
+    waits = calls.waits()
+    sharing = calls.callers_of(_sharing(module, layout))
+    exported = (
+        (alias, name)
+        for name in public
+        if name in waits and name not in sharing
+        for alias in exported_names(name, waits=waits[name] is not Sync.NONE)
     )
+    return RewrittenModule(
+        tuple(functions),
+        tuple(calls.used.values()),
+        layout,
+        tuple(waits.items()),
+        tuple(exported),
+    )
+
+
+def _sharing(module: DeviceModule, layout: SharedLayout) -> Iterator[str]:
+    """Return the functions that use workgroup memory, whose place only kernels of their file know."""
+    static = [symbol(name) for name, _ in layout.offsets]
+    for function in module.functions:
+        if any(name in line for line in function.body for name in static):
+            yield function.name
 
 
 def _internal(head: str) -> str:
@@ -59,14 +100,17 @@ def _internal(head: str) -> str:
 class _Calls:
     """Rewrites calls and keeps what it met."""
 
-    def __init__(self, module: DeviceModule, library: frozenset[str]) -> None:
+    def __init__(self, module: DeviceModule, library: frozenset[str], *, is_open: bool) -> None:
         self._library = library
+        self._is_open = is_open
         self.used: dict[str, Replacement] = {}
         self._defined = {function.name for function in module.functions}
         self._module = module
         self._edges: dict[str, set[str]] = {name: set() for name in self._defined}
         self._own: dict[str, Sync] = dict.fromkeys(self._defined, Sync.NONE)
-        self._sites = 0
+        # Shuffles of two files must not be taken for one.
+        names = " ".join(sorted(self._defined)).encode()
+        self._sites = crc32(names) % 0x7FFF << 16 if is_open else 0
 
     def rewrite(self, caller: str, line: str) -> str:
         if " asm " in line and "call " in line:
@@ -87,6 +131,8 @@ class _Calls:
         replacement = find_replacement(callee)
         if replacement is None and callee in self._library:
             replacement = Replacement(callee, takes_context=False)
+        if replacement is None and self._is_open:
+            replacement = foreign_function(self._module, callee)
         if replacement is None:
             raise self._unsupported(source_name_of(callee), line)
         self.used[replacement.name] = replacement
@@ -115,6 +161,15 @@ class _Calls:
                 changed = changed or found is not waits[name]
                 waits[name] = found
         return waits
+
+    def callers_of(self, names: Iterable[str]) -> frozenset[str]:
+        """Return the functions, and all that call them."""
+        found = set(names)
+        while grown := {
+            name for name, callees in self._edges.items() if callees & found and name not in found
+        }:
+            found |= grown
+        return frozenset(found)
 
     def _reached(self, callees: Iterable[str], waits: dict[str, Sync]) -> list[Sync]:
         return [

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.toolchain.target import AMDGPU_TRIPLE, NVPTX_TRIPLE, Kind, Target
 from mlir_offload.translate.mlir_text import split_list, unescape
 
 _STRING = re.compile(r'"((?:[^"\\]++|\\.)*+)"')
@@ -16,8 +16,20 @@ _ATTRIBUTE = re.compile(r"#(?P<dialect>nvvm|rocdl)\.target(?:<(?P<body>.*)>)?", 
 _KINDS = {"nvvm": Kind.CUDA, "rocdl": Kind.HIP}
 _KNOWN_FLAGS = {
     Kind.CUDA: ("fast", "ftz"),
-    Kind.HIP: ("daz", "fast", "finite_only", "unsafe_math", "unsafe_sqrt"),
+    Kind.HIP: (
+        "daz",
+        "fast",
+        "finite_only",
+        "no_wave64",
+        "unsafe_math",
+        "unsafe_sqrt",
+        "wave64",
+    ),
 }
+_TRIPLES = {Kind.CUDA: NVPTX_TRIPLE, Kind.HIP: AMDGPU_TRIPLE}
+# What the flags of ROCm's libraries say of the code's own features.
+_FLAG_FEATURES = {"wave64": "+wavefrontsize64", "no_wave64": "-wavefrontsize64"}
+_ABI = re.compile(r"[1-9]00")
 _SOURCE_CHIP = re.compile(
     rb'#(?:nvvm|rocdl)\.target<[^>"]*(?:"[^"]*"[^>"]*)*?chip = "((?:sm_|gfx)[\w-]+)"'
 )
@@ -35,6 +47,8 @@ class TargetAttribute:
     opt_level: int = -1
     link: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
+    triple: str = ""
+    abi: str = ""
 
     def serves(self, target: Target) -> bool:
         """Say whether the module is to be compiled for the target because of this."""
@@ -44,6 +58,17 @@ class TargetAttribute:
             # Without the features of a target ID.
             target.arch.partition(":")[0],
         }
+
+    @property
+    def code_object(self) -> int:
+        """Return the version of an AMD code object, 0 for the usual one."""
+        return int(self.abi) // 100 if _ABI.fullmatch(self.abi) else 0
+
+    @property
+    def all_features(self) -> tuple[str, ...]:
+        """Return the features as LLVM spells them, those that a flag implies as well."""
+        implied = (_FLAG_FEATURES[flag] for flag in self.flags if flag in _FLAG_FEATURES)
+        return (*filter(None, self.features.split(",")), *implied)
 
     @property
     def feature_arguments(self) -> tuple[str, ...]:
@@ -58,7 +83,7 @@ class TargetAttribute:
 def read_targets(attributes: str, location: str) -> tuple[TargetAttribute, ...]:
     """Return the targets in the attributes of a `gpu.module`, in generic form.
 
-    Raises SourceError for a flag that would not be heeded.
+    Raises SourceError for what would not be heeded.
     """
     masked, strings = mask_strings(attributes)
     start = _TARGETS.search(masked)
@@ -66,9 +91,10 @@ def read_targets(attributes: str, location: str) -> tuple[TargetAttribute, ...]:
         return ()
     listed = split_list(text_until(masked[start.end() :], "]"))
     found = [parse_target(text, strings) for text in listed]
-    for target in found:
-        _check_flags(target, location)
-    return tuple(target for target in found if target is not None)
+    targets = tuple(target for target in found if target is not None)
+    for target in targets:
+        _check_heeded(target, location)
+    return targets
 
 
 def mask_strings(text: str) -> tuple[str, tuple[str, ...]]:
@@ -104,16 +130,25 @@ def parse_target(masked: str, strings: Sequence[str]) -> TargetAttribute | None:
         int(fields.get("O", "-1")),
         link,
         flags,
+        *(_text(fields.get(name, ""), strings) for name in ("triple", "abi")),
     )
 
 
-def _check_flags(target: TargetAttribute | None, location: str) -> None:
-    known = _KNOWN_FLAGS[target.kind] if target else ()
-    unknown = [flag for flag in (target.flags if target else ()) if flag not in known]
+def _check_heeded(target: TargetAttribute, location: str) -> None:
+    known, triple = _KNOWN_FLAGS[target.kind], _TRIPLES[target.kind]
+    unknown = [flag for flag in target.flags if flag not in known]
     if unknown:
         msg = f"flag {unknown[0]} of a target attribute is not known"
         hint = f"known are {', '.join(known)}; -Xptxas and -Xdevice-opt pass others"
         raise SourceError(msg, hint=hint, location=location)
+    if target.triple not in {"", triple}:
+        msg = (
+            f"triple {target.triple} of a target attribute is not that of the device code, {triple}"
+        )
+        raise SourceError(msg, hint="leave the triple out", location=location)
+    if target.abi and not _ABI.fullmatch(target.abi):
+        msg = f"abi {target.abi} of a target attribute is no version of a code object"
+        raise SourceError(msg, hint="write 500 for version 5, or leave it out", location=location)
 
 
 def _text(masked: str, strings: Sequence[str]) -> str:
