@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mlir_offload.toolchain.amdgpu import lowering_chip
 from mlir_offload.toolchain.errors import SourceError, ToolFailedError
@@ -18,7 +19,6 @@ from mlir_offload.toolchain.target import (
     Target,
     sm_number,
 )
-from mlir_offload.translate.gpu_module import GpuModule, is_kernel
 from mlir_offload.translate.input_pipeline import (
     InputPipeline,
     has_tensors,
@@ -34,6 +34,9 @@ from mlir_offload.translate.mlir_text import (
     split_signature,
 )
 from mlir_offload.translate.pipelines import load_printing, load_recipe
+
+if TYPE_CHECKING:
+    from mlir_offload.translate.gpu_module import GpuModule
 
 _REDUX_SM = 80
 _NVGPU = b"nvgpu"
@@ -183,6 +186,8 @@ def _is_public(operation: OperationText) -> bool:
 
 
 def _internalized(operation: OperationText) -> tuple[str, ...]:
+    from mlir_offload.translate.gpu_module import is_kernel
+
     first, *rest = operation.lines
     if _EXTERNAL not in first or not _is_definition(operation) or is_kernel(operation):
         return operation.lines
