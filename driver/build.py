@@ -143,12 +143,13 @@ def _make(context: BuildContext) -> list[Path]:
             # C and C++ of the same call may include it.
             context.executor.place(header, context.options.header)
         kinds = frozenset(target.kind for target in context.targets)
-        preload(kinds, launched=context.launched is not None)
-        if context.options.mode is Mode.LINK:
+        links = context.options.mode is Mode.LINK
+        preload(kinds, launched=context.launched is not None, links=links)
+        compile_inputs(context)
+        if links:
             from mlir_offload.driver.link import link
 
             return [link(context)]
-        compile_inputs(context)
         return list(context.compiled.values())
 
 
