@@ -144,12 +144,13 @@ def _make(context: BuildContext) -> list[Path]:
             # C and C++ of the same call may include it.
             context.executor.place(header, context.options.header)
         kinds = frozenset(target.kind for target in context.targets)
-        preload(kinds, launched=context.launched is not None)
-        if context.options.mode is Mode.LINK:
+        links = context.options.mode is Mode.LINK
+        preload(kinds, launched=context.launched is not None, links=links)
+        compile_inputs(context)
+        if links:
             from mlir_offload.driver.link import link
 
             return [link(context)]
-        compile_inputs(context)
         return list(context.compiled.values())
 
 
@@ -263,12 +264,13 @@ def _launching(context: BuildContext, launcher: Launcher) -> BuildContext:
 
 def _check_archs(targets: Sequence[Target], releases: Releases, cuda: CudaToolkit | None) -> None:
     """Refuse what LLVM or ptxas does not know before any work is done."""
-    from mlir_offload.offload.amdgpu_processor import check_processor
-    from mlir_offload.toolchain.ptx import ptx_isa_for
-
     for target in targets:
         if target.kind is Kind.CUDA:
+            from mlir_offload.toolchain.ptx import ptx_isa_for
+
             for major in {releases.mlir.version.major, releases.consumer}:
                 ptx_isa_for(target.arch, major, cuda)
         elif target.kind is Kind.HIP:
+            from mlir_offload.offload.amdgpu_processor import check_processor
+
             check_processor(target.arch, releases.consumer)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -141,6 +140,8 @@ def origin_arguments(origins: Sequence[Origin]) -> Iterator[str]:
 
 def render_config(origins: Sequence[Origin], files: Sequence[ConfigFile]) -> str:
     """Return each setting with its value as a file would have it, and where it comes from."""
+    import json
+
     lines = [f"# read: {file.path}" for file in files] or ["# no configuration file"]
     for origin in origins:
         key = origin.setting.key

@@ -20,7 +20,7 @@ from mlir_offload.driver.older import not_taken, older_text, with_libraries
 from mlir_offload.driver.report import show_note
 from mlir_offload.driver.split_file import ModuleFile
 from mlir_offload.offload.llvm_ir import is_written_in_process
-from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.toolchain.target import Target
 
 # The image for the CPU uses all that this CPU has: it runs where it was built.
 _HOST_MARCH = "native"
@@ -63,10 +63,8 @@ def _device_runtime(context: BuildContext) -> Path:
     return context.workspace / "cpu_device.bc"
 
 
-def compile_device_runtime(context: BuildContext, targets: Sequence[Target]) -> None:
+def compile_device_runtime(context: BuildContext) -> None:
     """Compile what every image for the CPU takes in, once for all of them."""
-    if not any(target.kind is Kind.OPENMP for target in targets):
-        return
     from mlir_offload.translate.cpu import cpu_runtime_command
 
     executor, output = context.executor, _device_runtime(context)

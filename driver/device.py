@@ -9,7 +9,6 @@ from itertools import groupby
 from pathlib import Path
 
 from mlir_offload.driver.context import BuildContext
-from mlir_offload.driver.cpu_image import compile_device_runtime, make_cpu_image
 from mlir_offload.driver.cuda_image import make_cuda_image
 from mlir_offload.driver.device_image import ImageFile, rdc_option
 from mlir_offload.driver.parallel import beside, in_parallel
@@ -78,13 +77,13 @@ def _compile_group(
 ) -> tuple[Path, list[ImageFile]]:
     lowered, _ = beside(
         partial(lower_module, context, source, module, lowering, targets[0]),
-        partial(compile_device_runtime, context, targets),
+        partial(_compile_device_runtime, context, targets),
     )
     make = {
         Kind.CUDA: make_cuda_image,
         Kind.HIP: _make_hip_image,
         Kind.SYCL: _make_sycl_image,
-        Kind.OPENMP: make_cpu_image,
+        Kind.OPENMP: _make_cpu_image,
     }
     images = in_parallel(
         [partial(make[target.kind], context, source, module, lowered, target) for target in targets]
@@ -122,6 +121,22 @@ def lower_module(
     )
     executor.tool(translate_command(llvm, alone, text), text, decides=True, diagnose=diagnose)
     return text
+
+
+# What is for one kind of device is loaded for that kind only.
+def _compile_device_runtime(context: BuildContext, targets: Sequence[Target]) -> None:
+    if any(target.kind is Kind.OPENMP for target in targets):
+        from mlir_offload.driver.cpu_image import compile_device_runtime
+
+        compile_device_runtime(context)
+
+
+def _make_cpu_image(
+    context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
+) -> ImageFile:
+    from mlir_offload.driver.cpu_image import make_cpu_image
+
+    return make_cpu_image(context, source, module, lowered, target)
 
 
 def _make_hip_image(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from mlir_offload.driver.options import Mode
 from mlir_offload.driver.report import report
 from mlir_offload.toolchain.errors import CompatibilityError
-from mlir_offload.toolchain.skew import Consumer
 
 if TYPE_CHECKING:
     from mlir_offload.driver.context import BuildContext
@@ -50,6 +49,7 @@ def _is_bitcode(path: Path) -> bool:
 
 def _findings(context: BuildContext, paths: Iterable[Path]) -> Iterator[SkewFinding]:
     from mlir_offload.offload.skew_check import check_file, check_objects
+    from mlir_offload.toolchain.skew import Consumer
 
     consumer = Consumer(context.consumer, context.cuda)
     for path in paths:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlir_offload.driver.link_line import parse_link_line
 from mlir_offload.driver.options import (
     COMPILED_SUFFIXES,
     GPU_CPP,
@@ -17,7 +16,6 @@ from mlir_offload.driver.options import (
 )
 from mlir_offload.driver.report import show_note
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
-from mlir_offload.translate.target_attribute import chips_in_source
 
 if TYPE_CHECKING:
     from mlir_offload.offload.objects import ObjectContents
@@ -56,6 +54,8 @@ def has_device_code(options: CompileOptions) -> bool:
 
 def attached_archs(options: CompileOptions) -> tuple[str, ...]:
     """Return the GPUs that programs, as text, attach to their modules; the command line names none."""
+    from mlir_offload.translate.target_attribute import chips_in_source
+
     archs: dict[str, None] = {}
     for path in options.inputs:
         if path.suffix in MLIR_SUFFIXES:
@@ -104,6 +104,8 @@ def read_given(options: CompileOptions) -> tuple[ObjectContents, ...]:
     """
     if options.mode is not Mode.LINK:
         return ()
+    from mlir_offload.driver.link_line import parse_link_line
+
     wholes: dict[Path, bool] = {}
     for item in parse_link_line(options.link_items):
         if item.path is not None:

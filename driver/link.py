@@ -7,16 +7,15 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from mlir_offload.driver.compile import compile_inputs, host_command
+from mlir_offload.driver.compile import host_command
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.device_image import ImageFile
 from mlir_offload.driver.device_link import device_link, make_cuda_directory, ptx_feature
-from mlir_offload.driver.finish import finish_collisions
+from mlir_offload.driver.finish import FinishedInputs, finish_collisions
 from mlir_offload.driver.inputs import CPP_SUFFIXES
 from mlir_offload.driver.link_error import diagnose_link
 from mlir_offload.driver.link_line import parse_link_line
 from mlir_offload.driver.options import as_operand
-from mlir_offload.driver.refused import diagnose_refused
 from mlir_offload.driver.report import show_note
 from mlir_offload.driver.runtime import HostRuntime, host_runtime, memref_copy_objects
 from mlir_offload.driver.sanitizer_link import sanitizer_arguments
@@ -38,18 +37,18 @@ from mlir_offload.offload.sparse_runtime import (
     sparse_compile_command,
     sparse_link_arguments,
 )
-from mlir_offload.toolchain.process import Command
+from mlir_offload.toolchain.errors import MlirOffloadError
+from mlir_offload.toolchain.process import Command, Completed
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind
 
 _LINKER = "lld"
 
 
 def link(context: BuildContext) -> Path:
-    """Compile the sources, link all, check the result, and return its path.
+    """Link what the sources were compiled to and all else, check the result, and return its path.
 
     Raises VerificationError where the result would lack a kernel: it is not kept then.
     """
-    compile_inputs(context)
     # Errors name the source, not the object in the workspace.
     made = [
         replace(item, path=source)
@@ -68,8 +67,7 @@ def link(context: BuildContext) -> Path:
     anchor = _make_anchor(context, finished.remaining)
     line = without_whole_archives(context, contents, _link_items(context, finished.replaced))
     command = _link_command(context, (*map(str, anchor), *line), contents, runtime, linked)
-    failed = partial(diagnose_link, finished.apart, finished.remaining)
-    diagnose = partial(diagnose_refused, context, contents, failed)
+    diagnose = partial(_diagnose, context, contents, finished)
     context.executor.tool(command, linked, diagnose=diagnose)
     if linked.exists():
         name = str(context.options.output or "a.out")
@@ -77,6 +75,19 @@ def link(context: BuildContext) -> Path:
         if Kind.HIP in runtime.kinds:
             check_layouts(linked, finished.remaining, name=name)
     return linked
+
+
+def _diagnose(
+    context: BuildContext,
+    contents: Sequence[ObjectContents],
+    finished: FinishedInputs,
+    completed: Completed,
+) -> MlirOffloadError:
+    """Return the error for a link that failed; only then all that is known of releases is loaded."""
+    from mlir_offload.driver.refused import diagnose_refused
+
+    failed = partial(diagnose_link, finished.apart, finished.remaining)
+    return diagnose_refused(context, contents, failed, completed)
 
 
 def _check_inputs(context: BuildContext, contents: Sequence[ObjectContents]) -> None:

@@ -156,7 +156,7 @@ def _with_flags(options: CompileOptions, manifests: Sequence[MobManifest]) -> Co
 def _compile_bundle(context: BuildContext, bundle: UnpackedBundle) -> list[tuple[str, Path]]:
     """Return an object for each source of a bundle, with the name of the source."""
     if any(target.kind is Kind.OPENMP for target in bundle.manifest.targets):
-        compile_device_runtime(context, bundle.manifest.targets)
+        compile_device_runtime(context)
     library = bundle.directory / bundle.manifest.libdevice if bundle.manifest.libdevice else None
     context = replace(context, libdevice=library)
     tasks = [partial(_compile_unit, context, bundle, unit) for unit in bundle.manifest.units]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
 from mlir_offload.translate.input_pipeline import (
     DEFAULT_PIPELINE,
@@ -62,6 +60,8 @@ def _read(path: Path) -> dict[str, Any]:
     if len(text) > _MOST_BYTES:
         msg = f"{path} has more than {_MOST_BYTES} bytes"
         raise UsageError(msg, hint=_FORM)
+    import yaml
+
     try:
         content = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:

@@ -268,7 +268,6 @@ def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
     from mlir_offload.offload.abi import load_abis
     from mlir_offload.offload.annotate import annotate_host
     from mlir_offload.offload.host_module import kernel_signatures
-    from mlir_offload.offload.interface import embed_interface
     from mlir_offload.offload.stub import HostKernel
     from mlir_offload.translate.host import fix_host_ir
 
@@ -291,7 +290,10 @@ def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
         finished=[_finished(text) for text in finished],
         location=location,
     )
-    text = embed_interface(text, read_text(interface) if interface else "")
+    if interface is not None:
+        from mlir_offload.offload.interface import embed_interface
+
+        text = embed_interface(text, read_text(interface))
     if output.suffix == ".bc":
         from mlir_offload.offload.llvm_ir import write_bitcode_in_process
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from functools import cache
 
 from mlir_offload.toolchain.amdgpu import processor_of
@@ -32,6 +31,8 @@ def check_processor(target_id: str, llvm_major: int) -> None:
     if since is not None and since > llvm_major:
         hint = f"LLVM {since} and newer know it: choose another release with --llvm="
     else:
+        import difflib
+
         near = difflib.get_close_matches(processor, known, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         hint += f"LLVM {llvm_major} knows {', '.join(sorted(known))}"

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from mlir_offload.toolchain.cuda import CudaToolkit
-from mlir_offload.toolchain.rocm import RocmInstallation
+if TYPE_CHECKING:
+    from mlir_offload.toolchain.cuda import CudaToolkit
+    from mlir_offload.toolchain.rocm import RocmInstallation
 
 
 @dataclass(frozen=True, slots=True)

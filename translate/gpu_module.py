@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import string
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from mlir_offload.translate.target_attribute import TargetAttribute
 _KERNEL_ATTRIBUTE = re.compile(r"\b(?:gpu\.kernel|nvvm\.kernel)\b")
 _FUNCTIONS = frozenset({"gpu.func", "func.func", "llvm.func"})
 _UNIT_DIGITS = 10
-_NAME_BYTES = frozenset(f"{string.ascii_letters}{string.digits}_".encode())
+_NAME_BYTES = frozenset(byte for byte in range(128) if chr(byte).isalnum() or chr(byte) == "_")
 _LAUNCHED = re.compile(rf"\bkernel = {SYMBOL}::{SYMBOL}")
 _COMMENT = re.compile(r"//[^\n]*")
 # The third byte is 0xEF: as latin-1, and as what is no UTF-8 where it cannot be decoded.

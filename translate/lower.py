@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mlir_offload.toolchain.amdgpu import lowering_chip
 from mlir_offload.toolchain.errors import SourceError, ToolFailedError
@@ -19,7 +20,6 @@ from mlir_offload.toolchain.target import (
     Target,
     sm_number,
 )
-from mlir_offload.translate.gpu_module import GpuModule, is_kernel
 from mlir_offload.translate.input_pipeline import (
     InputPipeline,
     has_tensors,
@@ -36,6 +36,9 @@ from mlir_offload.translate.mlir_text import (
 )
 from mlir_offload.translate.pipelines import load_printing, load_recipe
 from mlir_offload.translate.spirv_call import spirv_operations
+
+if TYPE_CHECKING:
+    from mlir_offload.translate.gpu_module import GpuModule
 
 _REDUX_SM = 80
 _NVGPU = b"nvgpu"
@@ -202,6 +205,8 @@ def _is_public(operation: OperationText) -> bool:
 
 
 def _internalized(operation: OperationText) -> tuple[str, ...]:
+    from mlir_offload.translate.gpu_module import is_kernel
+
     first, *rest = operation.lines
     if _EXTERNAL not in first or not _is_definition(operation) or is_kernel(operation):
         return operation.lines

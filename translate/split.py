@@ -39,7 +39,6 @@ from mlir_offload.translate.hazard import (
     check_operations,
     check_top_level,
 )
-from mlir_offload.translate.interface import interface_of
 from mlir_offload.translate.mlir_text import (
     Locations,
     ModuleText,
@@ -53,6 +52,7 @@ from mlir_offload.translate.target_attribute import TargetAttribute, read_target
 from mlir_offload.translate.unit import unit_of
 from mlir_offload.translate.variant import find_variants
 
+_C_INTERFACE = "llvm.emit_c_interface"
 _DIVISION = re.compile(r'"arith\.(?:ceildiv[us]i|floordivsi)"\(')
 
 
@@ -141,9 +141,16 @@ def split_program(
         declared=tuple(dict.fromkeys(item.name for item in declared.values())),
         uses_async='"async.' in host_text,
         uses_runtime=uses_runtime,
-        interface=interface_of(module, source_text),
+        interface=_interface(module, source_text) if _C_INTERFACE in text else "",
         binaries=tuple(binaries.values()),
     )
+
+
+def _interface(module: ModuleText, source_text: str) -> str:
+    """Return the functions for callers in C; few programs have them, and the others wait for less."""
+    from mlir_offload.translate.interface import interface_of
+
+    return interface_of(module, source_text)
 
 
 def _device_modules(module: ModuleText) -> dict[str, OperationText]:
