@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
@@ -24,9 +23,18 @@ pytestmark = pytest.mark.llvm(22)
 SOURCE = (Path(__file__).parent / "inputs" / "two_kernels.mlir").read_text()
 NOTHING: Mapping[str, str] = {}
 KERNELS = ("image sm_80", "image sm_80")
-Server = Callable[[Path], AbstractContextManager[str]]
-# Stands behind ccache: what it is called with is what was not in the cache.
-NOTE_STEPS = '#!/bin/sh\nprintf "%s\\n" "$*" >>"$STEP_LOG"\nexec "$@"\n'
+STORE_FAILURES = ("remote_storage_error", "remote_storage_timeout")
+Server = Callable[[Path], AbstractContextManager[cache_servers.Store]]
+# Stands behind ccache: what it is called with is what was not in the cache. The second step that
+# is compiled does what STORE_FAULT says.
+NOTE_STEPS = """\
+#!/bin/sh
+printf "%s\\n" "$*" >>"$STEP_LOG"
+if [ -n "$STORE_FAULT" ] && [ "$(wc -l <"$STEP_LOG")" -ge 2 ] && mkdir "$STEP_LOG.fault" 2>/dev/null
+then $STORE_FAULT
+fi
+exec "$@"
+"""
 
 
 @dataclass(frozen=True)
@@ -355,33 +363,41 @@ def test_a_second_checkout_takes_all_from_a_remote_store(
     checkout: Checkout, tmp_path: Path, server: Server
 ) -> None:
     (tmp_path / "server").mkdir()
-    with server(tmp_path / "server") as url:
+    with server(tmp_path / "server") as store:
         # What is found in the local cache is written to the store too.
-        checkout.cached(environment={"CCACHE_REMOTE_STORAGE": url, "CCACHE_RESHARE": "1"})
+        checkout.cached(environment={"CCACHE_REMOTE_STORAGE": store.url, "CCACHE_RESHARE": "1"})
         first = checkout.object.read_bytes()
         checkout.object.unlink()
-        empty = {"CCACHE_REMOTE_STORAGE": url, "CCACHE_DIR": str(tmp_path / "empty")}
+        empty = {"CCACHE_REMOTE_STORAGE": store.url, "CCACHE_DIR": str(tmp_path / "empty")}
         second = checkout.cached(environment=empty)
 
     assert second.steps == ()
     assert checkout.object.read_bytes() == first
 
 
-@pytest.mark.parametrize(("option", "listens"), [("-O1", 0), ("-O3", 1)], ids=["gone", "silent"])
-def test_a_build_goes_on_without_its_remote_store(
-    checkout: Checkout, tmp_path: Path, option: str, listens: int
+@pytest.mark.parametrize("fault", ["KILL", "STOP"])
+@pytest.mark.parametrize("server", [cache_servers.redis, cache_servers.nginx])
+def test_a_store_that_ends_or_hangs_in_the_middle_costs_a_step_one_wait(
+    checkout: Checkout, tmp_path: Path, server: Server, fault: str
 ) -> None:
-    statistics = tmp_path / "statistics"
-    with contextlib.ExitStack() as server:
-        url = server.enter_context(cache_servers.silent(tmp_path))
-        if not listens:
-            server.close()
+    statistics, place = tmp_path / "statistics", tmp_path / "server"
+    place.mkdir()
+    checkout.cached()
+    expected = checkout.object.read_bytes()
+    with server(place) as store:
         environment = {
-            "CCACHE_REMOTE_STORAGE": f"{url}|operation-timeout=100",
+            "CCACHE_DIR": str(tmp_path / "empty"),
+            "CCACHE_REMOTE_STORAGE": f"{store.url}|operation-timeout=100",
             "CCACHE_STATSLOG": str(statistics),
+            "STORE_FAULT": f"kill -s {fault} {store.pid}",
         }
-        build = checkout.cached(option, environment=environment)
+        build = checkout.cached(environment=environment)
 
-    assert build.steps == (*KERNELS, "object")
+    assert build.steps == ("host", *KERNELS, "object")
     assert build.stderr == ""
-    assert "remote_storage_error" in statistics.read_text()
+    assert checkout.object.read_bytes() == expected
+    # ccache writes a paragraph for each of its calls.
+    calls = [call.splitlines() for call in statistics.read_text().split("# ")[1:]]
+    assert len(calls) == len(build.steps)
+    failures = [sum(line in STORE_FAILURES for line in call) for call in calls]
+    assert max(failures) == 1
