@@ -21,7 +21,7 @@ test)
             clang-19 clang-tools-19 lld-19 llvm-19 mlir-19-tools libomp-19-dev
             clang-16 clang-tools-16 lld-16 llvm-16
             clang-15 clang-tools-15 lld-15 llvm-15
-            libclang-rt-22-dev rocm-device-libs libamdhip64-dev chromium gdb
+            libclang-rt-22-dev rocm-device-libs libamdhip64-dev spirv-tools chromium gdb
             cmake ninja-build make g++ pkg-config
             zsh fish man-db groff ccache redis-tools nginx"
   extras="[cuda,dev]"

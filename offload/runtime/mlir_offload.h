@@ -16,15 +16,17 @@ extern "C" {
 #endif
 
 /* Lets all GPU work that the calling thread starts from now on run on the caller's stream (a
- * cudaStream_t or hipStream_t), in order; NULL ends this. The runtime never destroys the stream. */
+ * cudaStream_t, a hipStream_t, or a cl_command_queue that runs in order), in order; NULL ends this. The
+ * runtime never destroys the stream. With a cl_command_queue, memory is that of its context. */
 void mlir_offload_set_stream(void *stream);
 
 /* Returns what mlir_offload_set_stream last set in the calling thread, or NULL. */
 void *mlir_offload_get_stream(void);
 
 /* Chooses the device of the calling thread: "cuda" (the thread's current CUDA device), "cuda:1",
- * "hip", "hip:1", or "host". Without it MLIR_OFFLOAD_DEVICE decides (same words), else the first GPU, else the
- * CPU, as far as the program holds device code for them. Stops the program for another word. */
+ * "hip", "hip:1", "sycl" (OpenCL: GPUs first, then accelerators, then CPUs), "sycl:1", or "host". Without
+ * it MLIR_OFFLOAD_DEVICE decides (same words), else the first GPU, else the CPU, as far as the program
+ * holds device code for them. Stops the program for another word. */
 void mlir_offload_set_device(const char *device);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 /* What the sanitizers are to leave out (sanitizer/lsan_interface.h, tsan_interface.h): what
- * libomptarget and the libraries below it keep till the program ends, and how they lock.
+ * libomptarget, OpenCL and the libraries below them keep till the program ends, and how they lock.
  * Weak, so that a program may say its own.
  */
 #if defined(__has_feature)
@@ -7,7 +7,7 @@
 #if __has_feature(address_sanitizer)
 __attribute__((weak, visibility("default"))) const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void) {
-  return "leak:libomptarget\nleak:libLLVM\nleak:libffi\n";
+  return "leak:libomptarget\nleak:libLLVM\nleak:libffi\nleak:libOpenCL\nleak:libintelocl\n";
 }
 
 __attribute__((weak, visibility("default"))) const char *__lsan_default_options(void);
@@ -20,7 +20,7 @@ const char *__tsan_default_options(void) { return "print_suppressions=0"; }
 
 __attribute__((weak, visibility("default"))) const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void) {
-  return "race:libomptarget\nrace:libLLVM\n";
+  return "race:libomptarget\nrace:libLLVM\nrace:libOpenCL\nrace:libintelocl\n";
 }
 #endif
 

@@ -26,7 +26,7 @@ void mo_sycl_device_text(cl_device_id device, unsigned what, char *text, size_t 
 
 /* Returns NULL, or what the device lacks. */
 static const char *lack_of(const mo_sycl_platform *platform, cl_device_id device) {
-  static char extensions[1 << 14]; /* only one thread looks for devices */
+  static char extensions[1 << 14]; /* one thread looks for devices, or reports */
   char il[256];
   mo_sycl_device_text(device, CL_DEVICE_EXTENSIONS, extensions, sizeof extensions);
   mo_sycl_device_text(device, CL_DEVICE_IL_VERSION, il, sizeof il);
@@ -151,12 +151,13 @@ static cl_command_queue own_queue(void) {
   pthread_mutex_unlock(&mo_sycl_device_lock);
   if (queue)
     return queue;
-  queue = mo_sycl_create_stream();
+  cl_command_queue made = mo_sycl_create_stream();
   pthread_mutex_lock(&mo_sycl_device_lock);
   if (!device->queue)
-    device->queue = queue;
+    device->queue = made;
+  queue = device->queue;
   pthread_mutex_unlock(&mo_sycl_device_lock);
-  return device->queue;
+  return queue;
 }
 
 static void ask_queue(cl_command_queue queue, unsigned what, void *answer, size_t size) {
@@ -164,13 +165,17 @@ static void ask_queue(cl_command_queue queue, unsigned what, void *answer, size_
              "clGetCommandQueueInfo", "looking at the stream %p", (void *)queue);
 }
 
+/* A caller may also have made a queue for a part of a device, which is in no list. */
 static const mo_sycl_platform *platform_of(cl_device_id device) {
   cl_platform_id raw;
+  for (int i = 0; i < mo_sycl_device_count; ++i)
+    if (mo_sycl_devices[i].raw == device)
+      return mo_sycl_devices[i].platform;
   SYCL_CHECK(mo_cl.clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof raw, &raw, NULL),
              "clGetDeviceInfo", "looking for the platform of a stream");
-  for (unsigned i = 0; i < mo_sycl_platform_count; ++i)
-    if (mo_sycl_platforms[i].raw == raw && !lack_of(&mo_sycl_platforms[i], device))
-      return &mo_sycl_platforms[i];
+  for (int i = 0; i < mo_sycl_device_count; ++i)
+    if (mo_sycl_devices[i].platform->raw == raw)
+      return mo_sycl_devices[i].platform;
   mo_error("the caller's stream belongs to an OpenCL device that cannot be used");
   mo_cure("make the queue for a device with SPIR-V and cl_intel_unified_shared_memory");
 }

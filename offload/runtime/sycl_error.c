@@ -166,6 +166,6 @@ void mo_sycl_explain_no_device(void) {
   if (vendors)
     mo_context("OCL_ICD_VENDORS is '%s'", vendors);
   mo_cure("install the OpenCL driver of the GPU (apt install intel-opencl-icd ocl-icd-libopencl1; "
-          "for the CPU pip install intel-opencl-rt), and check with clinfo, and whether you may "
+          "for the CPU pip install intel-opencl-rt intel-cmplr-lib-rt), and check with clinfo, and whether you may "
           "open /dev/dri/renderD128" SYCL_OR_THE_CPU);
 }
