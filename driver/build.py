@@ -262,6 +262,7 @@ def _launching(context: BuildContext, launcher: Launcher) -> BuildContext:
 def _check_archs(targets: Sequence[Target], releases: Releases, cuda: CudaToolkit | None) -> None:
     """Refuse what LLVM or ptxas does not know before any work is done."""
     from mlir_offload.offload.amdgpu_processor import check_processor
+    from mlir_offload.offload.image_loss import check_device_link
     from mlir_offload.toolchain.ptx import ptx_isa_for
 
     for target in targets:
@@ -270,3 +271,5 @@ def _check_archs(targets: Sequence[Target], releases: Releases, cuda: CudaToolki
                 ptx_isa_for(target.arch, major, cuda)
         elif target.kind is Kind.HIP:
             check_processor(target.arch, releases.consumer)
+        elif target.kind is Kind.SYCL:
+            check_device_link(target, releases.consumer)

@@ -28,6 +28,12 @@ def check_final(context: BuildContext) -> None:
         msg = f"-fno-gpu-rdc: LLVM {context.consumer} leaves device code in objects unlinked"
         hint = f"use LLVM {first_relocatable_link()} or newer, or link with mlir-offload"
         raise CompatibilityError(msg, hint=hint)
+    refused = load_abi(context.consumer).relocatable_link_without
+    target = next((target for target in context.targets if target.kind in refused), None)
+    if target is not None:
+        msg = f"-fno-gpu-rdc: LLVM {context.consumer} cannot link code for {target} object by object"
+        hint = f"link with mlir-offload, or leave {target} out of --offload-arch"
+        raise CompatibilityError(msg, hint=hint)
 
 
 def make_final(

@@ -98,7 +98,8 @@ def spirv_device_ir(
             *(_internal_variable(line) for name, line in module.globals if name not in dynamic),
             *calls.render(),
             *(function.render() for function in made),
-            *module.tail,
+            # By these the reader of LLVM would mark the kernels as NVIDIA's again.
+            *(line for line in module.tail if not line.startswith("!nvvm.annotations")),
             *((f"!{number} = !{{i32 {SUBGROUP_SIZE}}}",) if marked else ()),
             "",
         )
