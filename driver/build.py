@@ -274,3 +274,7 @@ def _check_archs(targets: Sequence[Target], releases: Releases, cuda: CudaToolki
             from mlir_offload.offload.amdgpu_processor import check_processor
 
             check_processor(target.arch, releases.consumer)
+        elif target.kind is Kind.SYCL:
+            from mlir_offload.offload.image_loss import check_device_link
+
+            check_device_link(target, releases.consumer)

@@ -200,11 +200,11 @@ def _quoted(words: Iterable[str]) -> str:
 
 
 def _archs() -> tuple[str, ...]:
-    """Return the architectures that some release of LLVM compiles for, and the two words."""
+    """Return the architectures that some release of LLVM compiles for, and the words for others."""
     rows = load_table("mlir_offload.toolchain", "nvptx")["llvm"]
     nvidia = dict.fromkeys(arch for row in rows for arch in row.get("arch", ()))
     newest = max(map(int, _releases()))
-    return ("host", "native", *nvidia, *known_processors(newest))
+    return ("host", "native", "spirv64", *nvidia, *known_processors(newest))
 
 
 def _releases() -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from mlir_offload.driver.device_link import device_link, make_cuda_directory
 from mlir_offload.driver.options import DeviceCode, Mode
 from mlir_offload.driver.relocatable_link import RelocatableLink, link_relocatable
 from mlir_offload.driver.runtime import host_runtime, memref_copy_objects
+from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.objects import read_objects
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.process import Command
@@ -25,10 +26,23 @@ from mlir_offload.toolchain.target import Kind, Target
 from mlir_offload.translate.target_attribute import TargetAttribute, attribute_for
 
 
+def check_final(context: BuildContext) -> None:
+    """Raise CompatibilityError where the release cannot link code for a device object by object."""
+    refused = load_abi(context.consumer).relocatable_link_without
+    target = next((target for target in context.targets if target.kind in refused), None)
+    if target is not None:
+        msg = (
+            f"-fno-gpu-rdc: LLVM {context.consumer} cannot link code for {target} object by object"
+        )
+        hint = f"link with mlir-offload, or leave {target} out of --offload-arch"
+        raise CompatibilityError(msg, hint=hint)
+
+
 def make_final(
     context: BuildContext, source: Path, made: Path, device: Sequence[DeviceModule], output: Path
 ) -> None:
     """Make the object `made` of a source, with these device modules, a final one."""
+    check_final(context)
     executor, runtime = context.executor, host_runtime(context)
     linked, whole = (made.with_suffix(end) for end in (".linked.o", ".whole.o"))
     directory = made.with_name("cuda")

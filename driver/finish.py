@@ -24,10 +24,12 @@ from mlir_offload.driver.members import (
 from mlir_offload.driver.options import as_operand
 from mlir_offload.driver.parallel import in_parallel
 from mlir_offload.driver.relocatable_link import RelocatableLink, link_relocatable
+from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.archive import iterate_members
 from mlir_offload.offload.collision import (
     Collision,
     LinkInput,
+    check_kinds,
     check_launches,
     check_targets,
     find_collisions,
@@ -69,6 +71,7 @@ def finish_collisions(
         return FinishedInputs({}, tuple(contents))
     distinct = _distinct(contents)
     collisions = find_collisions(distinct)
+    check_kinds(collisions, distinct, load_abi(context.consumer))
     check_targets(collisions, distinct)
     inputs = _read_inputs(context, distinct)
     chosen = objects_to_finish(collisions, inputs)

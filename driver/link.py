@@ -26,7 +26,7 @@ from mlir_offload.offload.anchor import (
     is_bitcode_target,
     targets_to_anchor,
 )
-from mlir_offload.offload.coverage import check_coverage
+from mlir_offload.offload.coverage import check_coverage, check_resolved
 from mlir_offload.offload.finding import raise_findings
 from mlir_offload.offload.kernel_layout import check_layouts
 from mlir_offload.offload.link_check import check_link, kind_notes
@@ -72,6 +72,8 @@ def link(context: BuildContext) -> Path:
     if linked.exists():
         name = str(context.options.output or "a.out")
         check_coverage(linked, contents, name=name)
+        if Kind.SYCL in runtime.kinds:
+            check_resolved(linked, name=name)
         if Kind.HIP in runtime.kinds:
             check_layouts(linked, finished.remaining, name=name)
     return linked

@@ -10,7 +10,7 @@ from mlir_offload.driver.compile_options import (
     Mode,
 )
 from mlir_offload.toolchain.errors import UsageError
-from mlir_offload.toolchain.target import HOST
+from mlir_offload.toolchain.target import HOST, SPIRV
 
 
 def consistent(options: CompileOptions) -> CompileOptions:
@@ -53,6 +53,8 @@ def _check_for_any(options: CompileOptions) -> None:
         what = "device bitcode"
     if options.has_gpu_cpp:
         what = "what clang makes of CUDA C++ and HIP C++"
+    if SPIRV in options.offload_archs:
+        what = f"code for {SPIRV}"
     if what:
         msg = f"--for-clang={ANY_CLANG} is for objects: {what} serves one release of LLVM only"
         raise UsageError(msg, hint="use -c, with --device-code=object or none")

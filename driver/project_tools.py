@@ -15,6 +15,7 @@ from mlir_offload.driver.releases import BUILD_ROLES, Releases, choose_releases
 from mlir_offload.driver.tool_watch import FileIdentity, ToolWatch
 from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for, identify_toolchain
 from mlir_offload.offload.amdgpu_processor import check_processor
+from mlir_offload.offload.image_loss import check_device_link
 from mlir_offload.toolchain.cuda import CudaToolkit
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.ptx import ptx_isa_for
@@ -100,5 +101,7 @@ class ToolFinder:
                     ptx_isa_for(target.arch, major, cuda)
             elif target.kind is Kind.HIP:
                 check_processor(target.arch, releases.consumer)
+            elif target.kind is Kind.SYCL:
+                check_device_link(target, releases.consumer)
         has_hip = any(target.kind is Kind.HIP for target in targets)
         return StepTools(flags, releases, cuda, choose_rocm_for(places, needed=has_hip))

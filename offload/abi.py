@@ -121,6 +121,7 @@ class OffloadAbi:
     reads_line_in_order: bool
     jobs_argument: str
     has_relocatable_link: bool
+    relocatable_link_without: tuple[str, ...]
 
     def kind_code(self, kind: Kind) -> int:
         """Return the number of an offload kind in containers and entries.
@@ -192,6 +193,7 @@ def load_abi(major: int) -> OffloadAbi:
         jobs_argument=row_of(wrapper["jobs"], major)["argument"],
         reads_line_in_order=row_of(wrapper["archives"], major)["in_order"],
         has_relocatable_link=row_of(wrapper["relocatable_link"], major)["links"],
+        relocatable_link_without=tuple(row_of(wrapper["relocatable_link"], major)["without"]),
     )
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from mlir_offload.offload.abi import OffloadAbi
     from mlir_offload.offload.objects import ObjectContents
     from mlir_offload.toolchain.byte_view import ByteView
 
@@ -98,6 +99,20 @@ def objects_to_finish(
         left.sort(key=lambda n: (n in own, bool(inputs[n].contents.member), n))
         chosen |= {number: collision for number in left[1:] if number in own}
     return chosen
+
+
+def check_kinds(
+    collisions: Iterable[Collision], objects: Sequence[ObjectContents], abi: OffloadAbi
+) -> None:
+    """Raise VerificationError where the release cannot link the device code of one object apart."""
+    for collision in collisions:
+        if collision.kind in abi.relocatable_link_without:
+            first, second = (objects[number].location for number in collision.objects[:2])
+            msg = (
+                f"kernel '{collision.kernel}' is defined here and in {second}; LLVM {abi.major} "
+                f"cannot keep two kernels of one name apart for kind {collision.kind}"
+            )
+            raise VerificationError(msg, hint="rename one of the kernels", location=first)
 
 
 def check_targets(collisions: Iterable[Collision], objects: Sequence[ObjectContents]) -> None:

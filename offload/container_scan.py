@@ -20,7 +20,9 @@ from mlir_offload.offload.fatbin import HEADER as FATBIN_HEADER
 from mlir_offload.offload.fatbin import MAGIC as FATBIN_MAGIC
 from mlir_offload.offload.fatbin import FatbinImage, iterate_fatbins
 from mlir_offload.offload.image import ImageKind
+from mlir_offload.offload.offload_section import bare_image, container_bytes
 from mlir_offload.offload.padding import skip_zeros
+from mlir_offload.offload.spirv import is_spirv
 from mlir_offload.toolchain.byte_view import CHUNK_BYTES, ByteView, FileSource
 from mlir_offload.toolchain.errors import MlirOffloadError, VerificationError
 from mlir_offload.toolchain.target import NVPTX_TRIPLE
@@ -48,8 +50,11 @@ def file_offset(view: ByteView) -> int | None:
 
 
 def scan_binaries(view: ByteView, report: Report) -> Iterator[FoundImage]:
-    """Return the images of LLVM's offload binaries, which follow one another."""
-    for piece in _containers(view, BINARY_MAGIC, _binary_bytes, report):
+    """Return the images of LLVM's offload binaries, and bare SPIR-V, which follow one another."""
+    for piece in _containers(view, BINARY_MAGIC, _binary_or_spirv_bytes, report):
+        if is_spirv(piece):
+            yield _bare(bare_image(piece))
+            continue
         if _is_compressed_binary(piece) and file_offset(piece) is None:
             report(_twice_compressed(piece))
             continue
@@ -132,13 +137,8 @@ def _distance(view: ByteView, magics: tuple[bytes, ...]) -> int:
     return view.size
 
 
-def _binary_bytes(view: ByteView) -> int:
-    magic, _, size, _, _ = view.unpack(BINARY_HEADER, 0, "header")
-    if magic != BINARY_MAGIC:
-        raise view.malformed(0, "magic", f"found {magic.hex()}, expected {BINARY_MAGIC.hex()}")
-    if not BINARY_HEADER.size <= size <= view.size:
-        raise view.malformed(8, "size", f"{size} is no size of a container here")
-    return int(size)
+def _binary_or_spirv_bytes(view: ByteView) -> int:
+    return bare_image(view).content.size if is_spirv(view) else container_bytes(view)
 
 
 def _fatbin_bytes(view: ByteView) -> int:
@@ -147,6 +147,20 @@ def _fatbin_bytes(view: ByteView) -> int:
         raise view.malformed(0, "magic", f"found {magic.hex()}, expected {FATBIN_MAGIC.hex()}")
     view.check(header_size, size, "size")
     return max(int(header_size + size), FATBIN_HEADER.size)
+
+
+def _bare(found: PackagedImage) -> FoundImage:
+    content = found.content
+    image = Image(
+        index=0,
+        form="",
+        size_bytes=content.size,
+        offset=file_offset(content),
+        kind=found.kind,
+        triple=found.triple,
+        arch=found.arch,
+    )
+    return FoundImage(image, lambda: content)
 
 
 def packaged(found: PackagedImage, piece: ByteView) -> FoundImage:

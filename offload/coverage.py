@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mlir_offload.offload.device_code import read_device_code
 from mlir_offload.offload.finding import Finding, listed, raise_findings
 from mlir_offload.offload.held_image import HeldImage, all_images, loaded_images
 from mlir_offload.offload.objects import ObjectContents, read_objects
+from mlir_offload.toolchain.errors import VerificationError
 from mlir_offload.toolchain.target import Kind
 
 if TYPE_CHECKING:
@@ -116,6 +118,19 @@ def coverage_findings(
         )
         for pairs in groups.values()
     )
+
+
+def check_resolved(linked: Path, *, name: str = "") -> None:
+    """Raise VerificationError where linked SPIR-V calls what it does not hold: the wrapper links it all the same."""
+    for item in read_objects(linked):
+        for image in item.images:
+            if image.kind == Kind.SYCL:
+                code = read_device_code(image.content)
+                if code is not None and code.undefined:
+                    what = ", ".join(f"'{function}'" for function in code.undefined[:3])
+                    msg = f"the kernels for {arch_name(image.arch)} call {what}, which nothing defines"
+                    hint = "name the file that defines it, compiled with -fgpu-rdc, or its --device-lib="
+                    raise VerificationError(msg, hint=hint, location=name or str(linked))
 
 
 def check_coverage(linked: Path, inputs: Sequence[ObjectContents], *, name: str = "") -> None:

@@ -10,6 +10,7 @@ from mlir_offload.offload.image import FORM_BYTES, ImageForm, image_form_of
 from mlir_offload.offload.packager import ImageArgument, packaged_image_kind
 from mlir_offload.toolchain.byte_view import ByteView
 from mlir_offload.toolchain.errors import CompatibilityError, UsageError
+from mlir_offload.toolchain.target import Target
 
 _HOST = "host"
 _OTHER = "other"
@@ -40,6 +41,17 @@ _CURES: Mapping[str, str] = {
     "spirv": "package LLVM bitcode",
     _HOST: "package LLVM bitcode, or a relocatable object as clang -c makes it",
 }
+
+
+def check_device_link(target: Target, major: int) -> None:
+    """Raise CompatibilityError where the linker wrapper of a release links no code for a target."""
+    device = _device_of(target.triple)
+    if not _linked_endings(device, major):
+        rows = offload_table()["linked_images"][device]
+        oldest = min(row["since"] for row in rows if row["forms"])
+        msg = f"--offload-arch={target}: the linker wrapper of LLVM {major} links no code for {device}"
+        hint = f"link with LLVM {oldest} or newer, or leave {target} out of --offload-arch"
+        raise CompatibilityError(msg, hint=hint)
 
 
 def check_image_argument(argument: ImageArgument, abi: OffloadAbi) -> None:

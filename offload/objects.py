@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlir_offload.offload.archive import ArchiveMember, is_archive, iterate_members
-from mlir_offload.offload.binary import PackagedImage, read_binary
+from mlir_offload.offload.binary import PackagedImage
 from mlir_offload.offload.elf import ELF_MAGIC, ElfFile, SectionType, read_elf
 from mlir_offload.offload.host_entry import HostEntry, read_entries
 from mlir_offload.offload.memref_copy import MEMREF_COPY
+from mlir_offload.offload.offload_section import read_section
 from mlir_offload.toolchain.byte_view import ByteView, open_view
 from mlir_offload.toolchain.errors import InputOutputError
 
@@ -136,7 +137,7 @@ def _sections(elf: ElfFile, name: str) -> tuple[ByteView, ...]:
 
 
 def _images(elf: ElfFile, section: str) -> tuple[PackagedImage, ...]:
-    return tuple(image for item in elf.named(section) for image in read_binary(elf.content(item)))
+    return tuple(image for item in elf.named(section) for image in read_section(elf.content(item)))
 
 
 def _runtime_symbols(elf: ElfFile) -> frozenset[str]:

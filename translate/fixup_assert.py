@@ -9,7 +9,10 @@ from mlir_offload.translate.rewriter import Expansion, Place, Rewriter
 
 
 def _expand_assert(rewriter: Rewriter, operation: Operation, place: Place) -> Iterator[str]:
-    """Print the message and stop where the condition is false: there is no `__assertfail`."""
+    """Print the message where the condition is false: there is no `__assertfail`.
+
+    AMD GPUs stop then; SPIR-V has no instruction that does.
+    """
     file, line = rewriter.file_and_line(place)
     message = string_attribute(operation.rest, "msg") or ""
     text = f"{file}:{line}: assertion failed: {message}\n".replace("%", "%%")
@@ -19,7 +22,8 @@ def _expand_assert(rewriter: Rewriter, operation: Operation, place: Place) -> It
     inner = place.inside
     yield f'{place.indent}"scf.if"({failed}) ({{'
     yield f'{inner.indent}"gpu.printf"() <{{format = "{escape(text)}"}}> : () -> (){place.location}'
-    yield f'{inner.indent}"llvm.intr.trap"() : () -> (){place.location}'
+    if rewriter.form.is_amdgpu:
+        yield f'{inner.indent}"llvm.intr.trap"() : () -> (){place.location}'
     yield f'{inner.indent}"scf.yield"() : () -> (){place.location}'
     yield f"{place.indent}}}, {{"
     yield f"{place.indent}}}) : (i1) -> (){place.location}"

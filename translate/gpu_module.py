@@ -48,7 +48,7 @@ class GpuModule:
 
     `needs` names what decides how it is lowered: `subgroup_reduce` where it reduces over a
     subgroup, `redux` where all of these may become one instruction of sm_80 and later, `division`
-    where it divides rounding up or down. `texts` are those of the other forms that were asked for,
+    where it divides rounding up or down, `bf16` where it has numbers of that type. `texts` are those of the other forms that were asked for,
     by the name of the form. `targets` are those that the program attaches to it.
     """
 

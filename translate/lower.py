@@ -133,7 +133,9 @@ def device_pipeline_command(
     if lowering.chip:
         pipeline = recipe.amdgpu_pipeline(needs=needs, chip=lowering.chip, debug=debug)
     else:
-        pipeline = recipe.device_pipeline(needs=needs, redux=lowering.redux, debug=debug)
+        pipeline = recipe.device_pipeline(
+            needs=needs, redux=lowering.redux, debug=debug, has_bf16=not lowering.spirv
+        )
     return _mlir_opt(llvm, pipeline, source, output)
 
 

@@ -25,6 +25,7 @@ class Recipe:
     device_module: tuple[str, ...]
     subgroup_reduce: str
     division: str
+    bf16: str
     host: tuple[str, ...]
     async_runtime: tuple[str, ...]
     debug: str
@@ -33,10 +34,16 @@ class Recipe:
         """Return the passes that bring every form of input to one."""
         return tuple(_filled(self.common, {"$nvgpu": self.nvgpu if uses_nvgpu else ""}))
 
-    def device_pipeline(self, *, needs: frozenset[str], redux: bool, debug: bool) -> str:
-        """Return the pipeline for a module that holds one `gpu.module` with these needs."""
+    def device_pipeline(
+        self, *, needs: frozenset[str], redux: bool, debug: bool, has_bf16: bool = True
+    ) -> str:
+        """Return the pipeline for a module that holds one `gpu.module` with these needs.
+
+        `has_bf16`: the device computes with numbers of that type.
+        """
         values = {
             "$division": self.division if "division" in needs else "",
+            "$bf16": self.bf16 if "bf16" in needs and not has_bf16 else "",
             "$redux": str(redux).lower(),
         }
         before = (self.subgroup_reduce,) if "subgroup_reduce" in needs and not redux else ()
@@ -99,6 +106,7 @@ def load_recipe(llvm_major: int) -> Recipe:
         device_module=tuple(row["device_module"]),
         subgroup_reduce=str(row["subgroup_reduce"]),
         division=str(row["division"]),
+        bf16=str(row["bf16"]),
         host=tuple(row["host"]),
         async_runtime=tuple(row["async"]),
         debug=str(row["debug"]),

@@ -28,6 +28,7 @@ from mlir_offload.translate.cpu_text import (
 )
 from mlir_offload.translate.device_ir import LINK_LIBRARY
 from mlir_offload.translate.hoisted_address import place_addresses
+from mlir_offload.translate.spirv_bfloat import without_bfloat
 from mlir_offload.translate.spirv_call import (
     SpirvFunction,
     atomic_function,
@@ -42,6 +43,8 @@ from mlir_offload.translate.spirv_printf import (
 )
 
 SUBGROUP_SIZE = 32
+# The back end drops a trap, and what follows it is code that is never reached.
+_LACKING = frozenset({"vprintf", "__assertfail", "llvm.trap", "llvm.debugtrap"})
 _DYNAMIC = re.compile(r"= (?:internal|external) addrspace\(3\) global \[0 x ")
 _DYNAMIC_PARAMETER = "%mo.dynamic"
 _HEAD = re.compile(
@@ -95,10 +98,15 @@ def spirv_device_ir(
             f'target datalayout = "{spirv_layout(llvm_major)}"',
             f'target triple = "{SPIRV_TRIPLE}"',
             *module.types,
-            *(_internal_variable(line) for name, line in module.globals if name not in dynamic),
+            *(
+                _internal_variable(without_bfloat(line))
+                for name, line in module.globals
+                if name not in dynamic
+            ),
             *calls.render(),
             *(function.render() for function in made),
-            *module.tail,
+            # By these the reader of LLVM would mark the kernels as NVIDIA's again.
+            *(line for line in module.tail if not line.startswith("!nvvm.annotations")),
             *((f"!{number} = !{{i32 {SUBGROUP_SIZE}}}",) if marked else ()),
             "",
         )
@@ -157,9 +165,9 @@ class _Calls:
         buffers = printf_buffers(function.body)
         body: list[str] = []
         for number, line in enumerate(function.body):
-            for made in self.printf.rewrite(line, buffers, number):
+            for made in self.printf.rewrite(without_bfloat(line), buffers, number):
                 body += self._atomic(made, number) if "atomicrmw f" in made else [self._call(made)]
-        return replace(function, body=tuple(body))
+        return replace(function, head=without_bfloat(function.head), body=tuple(body))
 
     def render(self) -> list[str]:
         """Return the definitions and declarations of all that is called."""
@@ -181,7 +189,7 @@ class _Calls:
         if found is not None:
             self._use(found)
             return _converted(line, match["callee"], symbol(found.symbol))
-        if name.startswith(("llvm.nvvm.", "__nv_")) or name in {"vprintf", "__assertfail"}:
+        if name.startswith(("llvm.nvvm.", "__nv_")) or name in _LACKING:
             raise _unsupported(f"a call of {name}")
         if name.startswith("llvm.") or "call spir_func " in match["head"]:
             self._declare(name)

@@ -19,7 +19,7 @@ _VPRINTF = re.compile(
 _FORMAT = re.compile(r"addrspacecast \(ptr addrspace\(1\) (@[^ ]+) to ")
 _TEXT = re.compile(r'\[\d+ x i8\] c"(?P<text>[^"]*)"')
 _BUFFER = re.compile(
-    r"^ *%mo\.stack\.(?P<name>[-\w$.]+) = alloca \{ (?P<types>.*) \}(?:, align \d+)?$"
+    r"^ *%mo\.stack\.(?P<name>[-\w$.]+) = alloca \{ ?(?P<types>.*?) ?\}(?:, align \d+)?$"
 )
 # OpenCL C has no `ll`; its `l` is 64 bits long.
 _LENGTH = re.compile(r"%(?:%|([-+ #0-9.*]*)ll(?=[diouxX]))")
@@ -39,9 +39,10 @@ class PrintfCalls:
         if match is None:
             return [line]
         text = self._format(match["format"])
-        types = buffers.get(match["buffer"].removeprefix("%"), ())
-        if match["buffer"] != "null" and not types:
+        buffer = match["buffer"].removeprefix("%")
+        if buffer != "null" and buffer not in buffers:
             raise _unknown("the arguments of printf are")
+        types = buffers.get(buffer, ())
         kind = f"{{ {', '.join(types)} }}"
         lines, arguments = [], [f"ptr addrspace(2) {text}"]
         for index, argument in enumerate(types):

@@ -232,6 +232,8 @@ def _has_functions(module: OperationText) -> bool:
 
 def _needs(lines: tuple[str, ...]) -> frozenset[str]:
     needs = {"division"} if any(map(_DIVISION.search, lines)) else set()
+    if any("bf16" in line for line in lines):
+        needs.add("bf16")
     # The others were expanded.
     if any('"gpu.subgroup_reduce"(' in line for line in lines):
         needs |= {"subgroup_reduce", "redux"}

@@ -67,6 +67,11 @@ _INTERNAL = re.compile(
     r"unable to execute command: (?:Segmentation fault|Aborted|Illegal instruction|Bus error)",
     re.IGNORECASE,
 )
+# What the SPIR-V back end says of code that it does not have, before it ends as if it had crashed.
+_REFUSED = re.compile(
+    r"error in backend: (?:.*requires the following SPIR-V extension|unable to legalize|"
+    r"Unable to meet SPIR-V requirements)"
+)
 # How a shell spells that a signal ended a program: 128 and its number. ptxas exits with 255 for
 # plain errors.
 _SIGNALLED = range(129, 160)
@@ -114,7 +119,7 @@ def _message(program: str, line: str) -> ToolMessage | None:
 def has_crashed(completed: Completed) -> bool:
     """Return whether the tool, or one that it ran, came to an end that is no fault of its input."""
     status = completed.returncode
-    if status in _ASKED_TO_STOP:
+    if status in _ASKED_TO_STOP or _REFUSED.search(completed.stderr):
         return False
     return status < 0 or status in _SIGNALLED or _INTERNAL.search(completed.stderr) is not None
 
