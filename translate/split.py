@@ -34,6 +34,7 @@ from mlir_offload.translate.hazard import (
     check_operations,
     check_top_level,
 )
+from mlir_offload.translate.host_memory import describe_launches
 from mlir_offload.translate.interface import interface_of
 from mlir_offload.translate.mlir_text import (
     Locations,
@@ -74,7 +75,7 @@ class SplitProgram:
         return bool(self.modules)
 
 
-def split_program(
+def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled)
     text: str,
     *,
     source_text: str,
@@ -82,13 +83,15 @@ def split_program(
     llvm_major: int,
     forms: Sequence[DeviceForm] = (NVVM_FORM,),
     keeps_functions: bool = False,
+    describes_memory: bool = False,
 ) -> SplitProgram:
     """Cut the normalised program in two.
 
     `source_text` is the file as its author wrote it (bytecode decoded as latin-1); `unit_id` is
     the name of that file, without its directory: a checkout elsewhere gives the same bytes. The
     first of the forms gives each device module its text. A module without kernels counts where it
-    `keeps_functions` for other files. Raises SourceError for what the lowering would drop or get
+    `keeps_functions` for other files. Launches tell of host memory where the program
+    `describes_memory`. Raises SourceError for what the lowering would drop or get
     wrong.
     """
     module = parse_module(text)
@@ -124,7 +127,7 @@ def split_program(
     for operation in module.operations:
         if operation.name != "gpu.module":
             check_declared_launches(operation.lines, declared, locations)
-    host_text, uses_runtime = _host(module, symbols, locations)
+    host_text, uses_runtime = _host(module, symbols, locations, describes_memory=describes_memory)
     return SplitProgram(
         host_text=host_text,
         modules=modules,
@@ -221,7 +224,11 @@ def _needs(lines: tuple[str, ...]) -> frozenset[str]:
 
 
 def _host(
-    module: ModuleText, symbols: dict[KernelKey, str], locations: Locations
+    module: ModuleText,
+    symbols: dict[KernelKey, str],
+    locations: Locations,
+    *,
+    describes_memory: bool,
 ) -> tuple[str, bool]:
     rewriter = AsyncRewriter(locations)
     lines: list[str] = []
@@ -237,6 +244,8 @@ def _host(
         uses_runtime = uses_runtime or any('"gpu.' in line for line in operation.lines)
         check_launches(operation.lines, symbols, locations)
         lines.extend(rename_launches(rewriter.rewrite(operation.lines), launched, symbols))
+    if describes_memory:
+        lines = describe_launches(lines)
     declared = {
         symbol_name(operation) for operation in module.operations if operation.name == "llvm.func"
     }

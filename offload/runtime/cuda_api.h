@@ -30,6 +30,13 @@ typedef struct cuda_config {
   unsigned attribute_count;
 } cuda_config;
 
+/* cudaPointerAttributes; CUDA 13 has reserved bytes behind them. */
+typedef struct cuda_pointer {
+  int type, device;
+  void *on_device, *on_host;
+  char reserved[104];
+} cuda_pointer;
+
 enum {
   CUDA_SUCCESS = 0,
   CUDA_INVALID_VALUE = 1,
@@ -61,6 +68,7 @@ enum {
 enum {
   CUDA_ATTRIBUTE_COMPUTE_MAJOR = 75,
   CUDA_ATTRIBUTE_COMPUTE_MINOR = 76,
+  CUDA_ATTRIBUTE_PAGEABLE_MEMORY = 88,
   CUDA_ATTRIBUTE_MAX_SHARED_OPTIN = 97,
   CUDA_FUNCTION_MAX_DYNAMIC_SHARED = 8,
   CUDA_LAUNCH_COOPERATIVE = 2,
@@ -97,6 +105,7 @@ int cudaMemsetAsync(void *, int byte, size_t, void *stream);
 int cudaHostRegister(void *, size_t, unsigned);
 int cudaHostUnregister(void *);
 int cudaHostGetDevicePointer(void **, void *, unsigned);
+int cudaPointerGetAttributes(cuda_pointer *, const void *);
 int cudaFuncSetAttribute(const void *, int attribute, int value);
 int cudaLaunchKernel(const void *, dim3 grid, dim3 block, void **params, size_t, void *stream);
 int cudaLaunchKernelExC(const cuda_config *, const void *, void **params);

@@ -59,7 +59,7 @@ int cudaGetDevice(int *current) { return *current = device, 0; }
 int cudaSetDevice(int index) { RECORD(cudaSetDevice, "%d", device = index); }
 int cudaDeviceGetAttribute(int *value, int attribute, int index) {
   (void)index;
-  *value = attribute == 75 ? 7 : attribute == 76 ? 5 : 65536;
+  *value = attribute == 75 ? 7 : attribute == 76 ? 5 : attribute == 88 ? 0 : 65536;
   return 0;
 }
 int cudaStreamCreateWithFlags(void **stream, unsigned flags) {
@@ -119,6 +119,10 @@ int cudaHostRegister(void *pointer, size_t size, unsigned flags) {
 int cudaHostUnregister(void *pointer) { return (void)pointer, 0; }
 int cudaHostGetDevicePointer(void **result, void *pointer, unsigned flags) {
   return (void)flags, *result = pointer, 0;
+}
+int cudaPointerGetAttributes(void *attributes, const void *pointer) {
+  (void)attributes, (void)pointer;
+  return 1;
 }
 int cudaFuncSetAttribute(const void *function, int attribute, int value) {
   (void)function;

@@ -131,6 +131,10 @@ int hipHostUnregister(void *pointer) { return (void)pointer, 0; }
 int hipHostGetDevicePointer(void **result, void *pointer, unsigned flags) {
   return (void)flags, *result = pointer, 0;
 }
+int hipPointerGetAttributes(void *attributes, const void *pointer) {
+  (void)attributes, (void)pointer;
+  return 1;
+}
 int hipFuncSetAttribute(const void *function, int attribute, int value) {
   (void)function;
   RECORD(hipFuncSetAttribute, "%d = %d", attribute, value);
