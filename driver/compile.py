@@ -10,7 +10,7 @@ from mlir_offload.driver.context import BuildContext
 from mlir_offload.driver.dependencies import clang_depfile_arguments
 from mlir_offload.driver.device import DeviceModule, compile_device
 from mlir_offload.driver.device_image import ImageFile, kernel_options, sanitize_option
-from mlir_offload.driver.normalize import normalized
+from mlir_offload.driver.normalize import normalized, works_on_host_memory
 from mlir_offload.driver.older import not_taken, older_text
 from mlir_offload.driver.options import GPU_CPP, MLIR_SUFFIXES, Mode
 from mlir_offload.driver.parallel import beside, in_parallel
@@ -160,7 +160,8 @@ def split_source(
     named = [f"--form={form}" for form in wanted]
     rdc = ("--rdc",) if context.options.gpu_rdc else ()
     fast = ("--fast-math",) if context.options.device_flags.fast_math else ()
-    chosen = (*maps, *named, *fast, *rdc)
+    memory = ("--describe-memory",) if works_on_host_memory(context, source) else ()
+    chosen = (*maps, *named, *fast, *memory, *rdc)
     arguments: list[str | Path] = [normalized(directory), *program, *chosen, "-o", parts]
     context.executor.step("split", arguments, decides=True)
     return load_split_files(parts)

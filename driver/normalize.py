@@ -13,6 +13,7 @@ from mlir_offload.translate.input_pipeline import (
     TENSOR_PIPELINE,
     InputPipeline,
     detect_pipeline,
+    load_pipeline,
     offloadable,
 )
 from mlir_offload.translate.lower import normalize_command
@@ -40,6 +41,13 @@ def normalize(context: BuildContext, source: Path, directory: Path) -> None:
         decides=True,
         diagnose=partial(condense, source=source),
     )
+
+
+def works_on_host_memory(context: BuildContext, source: Path) -> bool:
+    """Return whether the program's kernels are made of host code, which knows nothing of devices."""
+    given = context.options.pipeline
+    base = read_pipeline(given).base if given else detect_pipeline(source.read_bytes())
+    return load_pipeline(base, context.mlir.version.major).is_on_host_memory
 
 
 def choose_pipeline(context: BuildContext, source: Path, content: bytes) -> InputPipeline:

@@ -68,6 +68,7 @@ step.add_command(same_kernels)
     help="of a device module: nvvm32, rocdl64, ...",
 )
 @click.option("--fast-math", is_flag=True, help="let floating-point operations be inexact")
+@click.option("--describe-memory", is_flag=True, help="for launches on the host's own memory")
 @rdc_option
 @release_option
 @output_option
@@ -79,6 +80,7 @@ def _split(  # noqa: PLR0913 (one parameter for each option)
     forms: tuple[str, ...],
     *,
     fast_math: bool,
+    describe_memory: bool,
     rdc: bool,
     major: int,
     output: Path,
@@ -102,6 +104,7 @@ def _split(  # noqa: PLR0913 (one parameter for each option)
         llvm_major=major,
         forms=[parse_form(name) for name in forms],
         keeps_functions=rdc,
+        describes_memory=describe_memory,
     )
     write_split(split, output)
 

@@ -23,7 +23,7 @@ EXIT_STATUS = 70
 
 _DIRECTORY = Path(__file__).parent / "runtime"
 _ROOT_SOURCE = "runtime.c"
-_ALWAYS = ("error.c", "mgpu.c", "offload_entry.c", "sanitizer.c")
+_ALWAYS = ("error.c", "launch_memory.c", "mgpu.c", "offload_entry.c", "sanitizer.c")
 _OF_KIND = {
     Kind.CUDA: ("cuda.c", "cuda_error.c", "cuda_stream.c"),
     Kind.HIP: ("hip.c", "hip_error.c", "hip_stream.c"),

@@ -46,6 +46,7 @@ class NamedPipeline:
     passes: tuple[str, ...] = ()
     tensors: tuple[str, ...] = ()
     is_final: bool = field(default=False, kw_only=True)
+    is_on_host_memory: bool = field(default=False, kw_only=True)
 
 
 @functools.cache
@@ -68,6 +69,7 @@ def load_pipeline(name: str, llvm_major: int) -> NamedPipeline:
         tuple(row["passes"]),
         tuple(row.get("tensors", ())),
         is_final=bool(row.get("is_final", False)),
+        is_on_host_memory=bool(row.get("is_on_host_memory", False)),
     )
 
 

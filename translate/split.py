@@ -39,6 +39,7 @@ from mlir_offload.translate.hazard import (
     check_operations,
     check_top_level,
 )
+from mlir_offload.translate.host_memory import describe_launches
 from mlir_offload.translate.mlir_text import (
     Locations,
     ModuleText,
@@ -81,7 +82,7 @@ class SplitProgram:
         return bool(self.modules or self.binaries)
 
 
-def split_program(
+def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled)
     text: str,
     *,
     source_text: str,
@@ -89,13 +90,15 @@ def split_program(
     llvm_major: int,
     forms: Sequence[DeviceForm] = (NVVM_FORM,),
     keeps_functions: bool = False,
+    describes_memory: bool = False,
 ) -> SplitProgram:
     """Cut the normalised program in two.
 
     `source_text` is the file as its author wrote it (bytecode decoded as latin-1); `unit_id` is
     the name of that file, without its directory: a checkout elsewhere gives the same bytes. The
     first of the forms gives each device module its text. A module without kernels counts where it
-    `keeps_functions` for other files. Raises SourceError for what the lowering would drop or get
+    `keeps_functions` for other files. Launches tell of host memory where the program
+    `describes_memory`. Raises SourceError for what the lowering would drop or get
     wrong.
     """
     module = parse_module(text)
@@ -134,7 +137,7 @@ def split_program(
         if operation.name != "gpu.module":
             check_declared_launches(operation.lines, declared, locations)
             check_given_launches(operation.lines, binaries, locations)
-    host_text, uses_runtime = _host(module, symbols, locations)
+    host_text, uses_runtime = _host(module, symbols, locations, describes_memory=describes_memory)
     return SplitProgram(
         host_text=host_text,
         modules=modules,
@@ -241,7 +244,11 @@ def _needs(lines: tuple[str, ...]) -> frozenset[str]:
 
 
 def _host(
-    module: ModuleText, symbols: dict[KernelKey, str], locations: Locations
+    module: ModuleText,
+    symbols: dict[KernelKey, str],
+    locations: Locations,
+    *,
+    describes_memory: bool,
 ) -> tuple[str, bool]:
     rewriter = AsyncRewriter()
     lines: list[str] = []
@@ -257,6 +264,8 @@ def _host(
         uses_runtime = uses_runtime or any('"gpu.' in line for line in operation.lines)
         check_launches(operation.lines, symbols, locations)
         lines.extend(rename_launches(rewriter.rewrite(operation.lines), launched, symbols))
+    if describes_memory:
+        lines = describe_launches(lines)
     declared = {
         symbol_name(operation) for operation in module.operations if operation.name == "llvm.func"
     }

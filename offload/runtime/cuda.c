@@ -36,7 +36,7 @@ static void *cuda_allocate(uint64_t size_bytes, bool is_host_shared, void *strea
 
 /* Only memory of a device is freed in the order of a stream. */
 static bool is_device_memory(const void *pointer) {
-  cuda_pointer_attributes attributes;
+  cuda_pointer attributes;
   CUDA_CHECK(cudaPointerGetAttributes(&attributes, pointer), "cudaPointerGetAttributes",
              "freeing %p", pointer);
   return attributes.type == CUDA_MEMORY_TYPE_DEVICE;
@@ -117,6 +117,21 @@ static void *cuda_device_pointer(void *registered) {
   CUDA_CHECK(cudaHostGetDevicePointer(&pointer, registered, 0), "cudaHostGetDevicePointer",
              "looking for the device address of registered memory at %p", registered);
   return pointer;
+}
+
+/* Memory of the API: allocated or registered; all memory where the driver manages it for both. */
+static bool cuda_reaches(const void *pointer) {
+  int device = 0, is_pageable = 0;
+  cuda_pointer found = {0};
+  if (cudaGetDevice(&device) == CUDA_SUCCESS &&
+      cudaDeviceGetAttribute(&is_pageable, CUDA_ATTRIBUTE_PAGEABLE_MEMORY, device) ==
+          CUDA_SUCCESS &&
+      is_pageable)
+    return true;
+  if (cudaPointerGetAttributes(&found, pointer) == CUDA_SUCCESS)
+    return found.on_device == pointer;
+  cudaGetLastError(); /* asking is no error of the program's */
+  return false;
 }
 
 static dim3 to_dim3(const uint32_t *sizes) { return (dim3){sizes[0], sizes[1], sizes[2]}; }
@@ -208,6 +223,7 @@ const mo_backend mo_cuda = {
     .register_host = cuda_register_host,
     .unregister_host = cuda_unregister_host,
     .device_pointer = cuda_device_pointer,
+    .reaches = cuda_reaches,
     .launch = cuda_launch,
     .launch_configured = cuda_launch_configured,
 };

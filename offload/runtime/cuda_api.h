@@ -30,11 +30,12 @@ typedef struct cuda_config {
   unsigned attribute_count;
 } cuda_config;
 
-/* cudaPointerAttributes, larger from CUDA 13 on. */
-typedef struct cuda_pointer_attributes {
+/* cudaPointerAttributes; CUDA 13 has reserved bytes behind them. */
+typedef struct cuda_pointer {
   int type, device;
-  char rest[248];
-} cuda_pointer_attributes;
+  void *on_device, *on_host;
+  char reserved[104];
+} cuda_pointer;
 
 enum {
   CUDA_SUCCESS = 0,
@@ -67,6 +68,7 @@ enum {
 enum {
   CUDA_ATTRIBUTE_COMPUTE_MAJOR = 75,
   CUDA_ATTRIBUTE_COMPUTE_MINOR = 76,
+  CUDA_ATTRIBUTE_PAGEABLE_MEMORY = 88,
   CUDA_ATTRIBUTE_MAX_SHARED_OPTIN = 97,
   CUDA_FUNCTION_MAX_DYNAMIC_SHARED = 8,
   CUDA_LAUNCH_COOPERATIVE = 2,
@@ -101,13 +103,13 @@ int cudaMallocManaged(void **, size_t, unsigned);
 int cudaFree(void *);
 int cudaMallocAsync(void **, size_t, void *stream);
 int cudaFreeAsync(void *, void *stream);
-int cudaPointerGetAttributes(cuda_pointer_attributes *, const void *);
 int cudaMemGetInfo(size_t *free, size_t *total);
 int cudaMemcpyAsync(void *, const void *, size_t, int kind, void *stream);
 int cudaMemsetAsync(void *, int byte, size_t, void *stream);
 int cudaHostRegister(void *, size_t, unsigned);
 int cudaHostUnregister(void *);
 int cudaHostGetDevicePointer(void **, void *, unsigned);
+int cudaPointerGetAttributes(cuda_pointer *, const void *);
 int cudaFuncSetAttribute(const void *, int attribute, int value);
 int cudaLaunchKernel(const void *, dim3 grid, dim3 block, void **params, size_t, void *stream);
 int cudaLaunchKernelExC(const cuda_config *, const void *, void **params);

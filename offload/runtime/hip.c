@@ -80,6 +80,15 @@ static void *hip_device_pointer(void *registered) {
   return pointer;
 }
 
+/* Memory of the API: allocated or registered. */
+static bool hip_reaches(const void *pointer) {
+  hip_pointer found = {0};
+  if (hipPointerGetAttributes(&found, pointer) == HIP_SUCCESS)
+    return found.on_device == pointer;
+  hipGetLastError(); /* asking is no error of the program's */
+  return false;
+}
+
 static dim3 hip_dim3(const uint32_t *sizes) { return (dim3){sizes[0], sizes[1], sizes[2]}; }
 
 static int hip_start(const void *address, const mo_shape *shape, void *stream, void **params) {
@@ -138,6 +147,7 @@ const mo_backend mo_hip = {
     .register_host = hip_register_host,
     .unregister_host = hip_unregister_host,
     .device_pointer = hip_device_pointer,
+    .reaches = hip_reaches,
     .launch = hip_launch,
     .launch_configured = hip_launch_configured,
 };

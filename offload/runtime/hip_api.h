@@ -51,6 +51,13 @@ typedef struct hip_properties {
   char rest[3444];
 } hip_properties;
 
+/* hipPointerAttribute_t; what lies behind these members differs between releases. */
+typedef struct hip_pointer {
+  int type, device;
+  void *on_device, *on_host;
+  char rest[104];
+} hip_pointer;
+
 const char *hipGetErrorName(int);
 const char *hipGetErrorString(int);
 int hipGetLastError(void);
@@ -80,6 +87,7 @@ int hipMemsetD32Async(void *, int, size_t count, void *stream);
 int hipHostRegister(void *, size_t, unsigned);
 int hipHostUnregister(void *);
 int hipHostGetDevicePointer(void **, void *, unsigned);
+int hipPointerGetAttributes(hip_pointer *, const void *);
 int hipFuncSetAttribute(const void *, int attribute, int value);
 int hipLaunchKernel(const void *, dim3 grid, dim3 block, void **params, size_t, void *stream);
 int hipLaunchCooperativeKernel(const void *, dim3 grid, dim3 block, void **params, unsigned,

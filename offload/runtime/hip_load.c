@@ -91,6 +91,8 @@ FORWARD_STATUS(hipHostRegister, (void *pointer, size_t size, unsigned flags),
 FORWARD_STATUS(hipHostUnregister, (void *pointer), (pointer))
 FORWARD_STATUS(hipHostGetDevicePointer, (void **device, void *host, unsigned flags),
                (device, host, flags))
+FORWARD_STATUS(hipPointerGetAttributes, (hip_pointer * result, const void *pointer),
+               (result, pointer))
 FORWARD_STATUS(hipFuncSetAttribute, (const void *address, int attribute, int value),
                (address, attribute, value))
 FORWARD_STATUS(hipLaunchKernel,

@@ -305,9 +305,11 @@ static void set_dimensions(uint32_t *result, const int64_t *sizes, const char *w
 
 static void launch(const void *stub, mo_shape *shape, const int64_t *grid, const int64_t *block,
                    void *stream, void **params) {
+  if (mo_is_empty_loop(grid, block))
+    return;
   set_dimensions(shape->grid, grid, "a grid of");
   set_dimensions(shape->block, block, "blocks of");
-  active()->launch(stub, shape, stream, params);
+  mo_launch_kernel(active(), stub, shape, stream, params);
 }
 
 MO_CONTRACT void mgpuLaunchKernel(void *stub, int64_t grid_x, int64_t grid_y, int64_t grid_z,

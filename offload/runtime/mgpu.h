@@ -56,6 +56,9 @@ typedef struct mo_backend {
   void (*unregister_host)(void *pointer);
   void *(*device_pointer)(void *registered);
 
+  /* Whether kernels can use this address of the host; NULL: all of them. */
+  bool (*reaches)(const void *pointer);
+
   void (*launch)(const void *stub, const mo_shape *shape, void *stream, void **params);
   /* Returns false where another backend may have the configuration of the launch; NULL: only
    * launches from MLIR reach the kernels of this backend. */
@@ -73,6 +76,11 @@ MO_INTERNAL void mo_error(const char *format, ...) __attribute__((format(printf,
 MO_INTERNAL void mo_context(const char *format, ...) __attribute__((format(printf, 1, 2)));
 MO_INTERNAL MO_NORETURN void mo_cure(const char *format, ...) __attribute__((format(printf, 1, 2)));
 MO_INTERNAL void mo_context_of_launch(const void *stub, const mo_shape *shape);
+
+/* Launches that were described: see launch_memory.c. */
+MO_INTERNAL bool mo_is_empty_loop(const int64_t *grid, const int64_t *block);
+MO_INTERNAL void mo_launch_kernel(const mo_backend *backend, const void *stub, const mo_shape *shape,
+                                  void *stream, void **params);
 
 /* Returns the name under which the stub is registered, or NULL. */
 MO_INTERNAL const char *mo_kernel_name(const void *stub);

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE 1
 
 #include "error.c"
+#include "launch_memory.c"
 #include "mgpu.c"
 #include "offload_entry.c"
 #include "sanitizer.c"

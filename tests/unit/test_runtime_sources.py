@@ -60,6 +60,7 @@ def test_each_kind_adds_its_files(kinds: Collection[Kind], standin: bool, names:
     assert [path.name for path in sources] == [
         "runtime.c",
         "error.c",
+        "launch_memory.c",
         "mgpu.c",
         "offload_entry.c",
         "sanitizer.c",

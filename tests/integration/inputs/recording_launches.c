@@ -1,8 +1,9 @@
 /* A libcudart that writes down which kernels are registered with which fat binary, and what each
  * launch asks for: the kernel by the stub that it names, its shape and its arguments. Every kernel
  * takes a pointer and 32 bits; with RECORD_STREAMS only the stream of a launch is written, whatever
- * the kernel takes. Fat binaries are numbered in the order of their registration, and
- * written to files where RECORD_FATBINS names a directory. */
+ * the kernel takes. A program that has `launched` does itself what its kernels do. Fat binaries are
+ * numbered in the order of their registration, and written to files where RECORD_FATBINS names a
+ * directory. */
 #define cudaLaunchKernel cudaLaunchKernelOfRuntimeTests
 #define __cudaPopCallConfiguration __cudaPopCallConfigurationOfRuntimeTests
 #include "../runtime/recording_cudart.c"
@@ -69,6 +70,7 @@ int __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, void *st
   *(void **)stream = pushed.stream;
   return 0;
 }
+__attribute__((weak)) void launched(const char *kernel, void **params);
 int cudaLaunchKernel(const void *stub, dim3 grid, dim3 block, void **params, size_t shared,
                      void *stream) {
   if (getenv("RECORD_STREAMS")) {
@@ -76,7 +78,9 @@ int cudaLaunchKernel(const void *stub, dim3 grid, dim3 block, void **params, siz
     return 0;
   }
   for (int i = 0; i < kernel_count; ++i)
-    if (kernels[i].stub == stub)
+    if (kernels[i].stub == stub && launched)
+      launched(kernels[i].name, params);
+    else if (kernels[i].stub == stub)
       printf("%s of %d: grid %u %u block %u %u shared %zu: %s 0x%x\n", kernels[i].name,
              kernels[i].fatbin, grid.x, grid.y, block.x, block.y, shared, *(char **)params[0],
              *(unsigned *)params[1]);

@@ -59,7 +59,7 @@ int cudaGetDevice(int *current) { return *current = device, 0; }
 int cudaSetDevice(int index) { RECORD(cudaSetDevice, "%d", device = index); }
 int cudaDeviceGetAttribute(int *value, int attribute, int index) {
   (void)index;
-  *value = attribute == 75 ? 7 : attribute == 76 ? 5 : 65536;
+  *value = attribute == 75 ? 7 : attribute == 76 ? 5 : attribute == 88 ? 0 : 65536;
   return 0;
 }
 int cudaStreamCreateWithFlags(void **stream, unsigned flags) {
