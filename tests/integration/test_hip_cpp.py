@@ -73,8 +73,9 @@ def test_what_cannot_be_compiled_is_refused_with_its_cure(
     mlir_offload: list[str],
     tmp_path: Path,
 ) -> None:
-    command = (*mlir_offload, "--llvm=22", *options, INPUTS / "hip_both.hip")
-    assert said in run(*command, "-o", tmp_path / "x.o", status=status)
+    source, made = INPUTS / "hip_both.hip", tmp_path / "x.o"
+    told = run(*mlir_offload, "--llvm=22", *options, source, "-o", made, status=status)
+    assert said in told
 
 
 @pytest.mark.llvm(22)
@@ -93,7 +94,7 @@ def test_headers_that_clang_cannot_use_are_an_error_with_its_cure(
 ) -> None:
     source = tmp_path / "k.hip"
     source.write_text(text)
-    command = (*mlir_offload, "--llvm=22", "--offload-arch=gfx90a", *BARE, "-c", source)
-    told = run(*command, "-o", tmp_path / "k.o", status=3)
+    compiler = (*mlir_offload, "--llvm=22", "--offload-arch=gfx90a", *BARE)
+    told = run(*compiler, "-c", source, "-o", tmp_path / "k.o", status=3)
     assert said in told
     assert "-nogpuinc" in told
