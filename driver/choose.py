@@ -167,9 +167,17 @@ def _default_archs() -> tuple[str, ...]:
 
 
 def _gpus() -> tuple[str, ...]:
-    from mlir_offload.toolchain.gpu import probe_gpus
+    from mlir_offload.toolchain.gpu import probe_amd_gpus, probe_gpus
 
-    return tuple(dict.fromkeys(probe_gpus()))
+    amd = probe_amd_gpus()
+    return tuple(dict.fromkeys((*probe_gpus(), *(amd.archs if amd.is_open else ()))))
+
+
+def _closed_amd_gpus() -> str:
+    from mlir_offload.toolchain.gpu import probe_amd_gpus
+
+    amd = probe_amd_gpus()
+    return "" if amd.is_open else ", ".join(dict.fromkeys(amd.archs))
 
 
 def _native_archs() -> tuple[str, ...]:
@@ -177,5 +185,9 @@ def _native_archs() -> tuple[str, ...]:
     if not gpus:
         msg = "--offload-arch=native: this machine has no GPU that its driver can use"
         hint = "name the architecture (sm_90, gfx90a), or use --offload-arch=host"
+        amd = _closed_amd_gpus()
+        if amd:
+            msg += f"; it has {amd}, but /dev/kfd cannot be opened"
+            hint = f"become a member of the group of /dev/kfd (render); or {hint}"
         raise ToolchainError(msg, hint=hint)
     return gpus

@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from mlir_offload.offload.float8 import FLOAT8
 from mlir_offload.offload.interface import InterfaceFunction
 from mlir_offload.offload.interface_type import (
+    Element,
     InterfaceType,
     MemrefType,
     ScalarType,
@@ -62,6 +64,22 @@ typedef struct mlir_{name} {{
   uint16_t bits;
 }} mlir_{name};
 #endif
+#endif
+"""
+_FLOAT8_STRUCT = """
+#ifndef MLIR_{upper}
+#define MLIR_{upper}
+typedef struct mlir_{name} {{
+  uint8_t bits;
+}} mlir_{name};
+#endif
+"""
+_VECTOR_STRUCT = """
+#ifndef {upper}
+#define {upper}
+typedef struct {name} {{
+  {c_type} at{lanes};{gap}
+}} __attribute__((aligned({align}))) {name};
 #endif
 """
 _COMPLEX_STRUCT = """
@@ -158,17 +176,36 @@ def _types(functions: Iterable[InterfaceFunction]) -> Iterator[InterfaceType]:
 
 def _numbers(types: Iterable[InterfaceType]) -> Iterator[str]:
     """Yield the definitions of the numbers that C has no common type for."""
-    used = {
-        item.element.spelling
+    elements = {
+        item.element.spelling: item.element
         for item in types
         if isinstance(item, ScalarType | MemrefType | UnrankedType)
     }
+    used = {element.number.spelling for element in elements.values()}
     for name, (condition, native) in _HALVES.items():
         if name in used:
             yield _HALF.format(name=name, upper=name.upper(), condition=condition, native=native)
     for name, c_type in (("f32", "float"), ("f64", "double")):
         if f"complex<{name}>" in used:
             yield _COMPLEX_STRUCT.format(name=name, upper=name.upper(), c_type=c_type)
+    for name in sorted(used.intersection(FLOAT8)):
+        yield _FLOAT8_STRUCT.format(name=name, upper=name.upper())
+    yield from (_vector(element) for _, element in sorted(elements.items()) if element.lanes)
+
+
+def _vector(element: Element) -> str:
+    number = element.number
+    row = element.row_bytes // number.size_bytes
+    lanes = "".join(f"[{count}]" for count in (*element.lanes[:-1], row))
+    gap = f" /* {element.lanes[-1]} of each {row} count */" if row > element.lanes[-1] else ""
+    return _VECTOR_STRUCT.format(
+        upper=element.c_type.upper(),
+        name=element.c_type,
+        c_type=number.c_type,
+        lanes=lanes,
+        gap=gap,
+        align=element.align_bytes,
+    )
 
 
 def _struct_name(memref: MemrefType) -> str:

@@ -6,7 +6,7 @@ import ctypes
 import functools
 import weakref
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mlir_offload.offload.foreign_array import ForeignArray, find_foreign_array, row_by_row
@@ -46,7 +46,7 @@ def describe_array(
 
     Raises ArgumentTypeError or ArgumentValueError where the function must not get the array.
     """
-    array = _checked_array(memref, value, where)
+    array = _with_vectors(_checked_array(memref, value, where), memref, where)
     size = memref.element.size_bytes
     if isinstance(memref, UnrankedType):
         inner = _descriptor(array.address, 0, array.shape, _in_elements(array, size, where))
@@ -72,16 +72,46 @@ def _checked_array(memref: MemrefType | UnrankedType, value: object, where: str)
     if array is None:
         msg = f"{wanted}, not {type(value).__name__}"
         raise ArgumentTypeError(msg, hint="pass a NumPy array, or another one with a buffer")
-    if not array.holds(memref.element):
-        msg = f"{wanted}: its elements are {memref.element.spelling}, not {array.type_name}"
+    number = memref.element.number
+    if not array.holds(number):
+        msg = f"{wanted}: its elements are {number.spelling}, not {array.type_name}"
         raise ArgumentTypeError(msg, hint="convert the array, for example by .astype(...)")
     if array.is_read_only:
         msg = f"{wanted}: the array is read-only, and the function may write to it"
         raise ArgumentValueError(msg, hint="pass a copy")
-    if array.address % memref.element.size_bytes and not memref.element.is_complex:
+    alignment = memref.element.align_bytes
+    if array.address % alignment:
         msg = f"{wanted}: the array begins at an address that is no multiple of its element's size"
-        raise ArgumentValueError(msg, hint="pass a copy")
+        hint = f"pass memory that begins at a multiple of {alignment} bytes, such as a copy"
+        raise ArgumentValueError(msg, hint=hint)
     return array
+
+
+def _with_vectors(
+    array: ForeignArray, memref: MemrefType | UnrankedType, where: str
+) -> ForeignArray:
+    """Return the array with its last dimensions taken for the lanes of the memref's vectors."""
+    element = memref.element
+    count = len(element.lanes)
+    if not count:
+        return array
+    shape, strides = array.shape[-count:], array.strides[-count:]
+    fits = shape == element.lanes and all(
+        size == 1 or stride == wanted
+        for size, stride, wanted in zip(shape, strides, element.lane_strides, strict=True)
+    )
+    if not fits:
+        msg = (
+            f"{where} is {memref.spelling}: the last dimensions of the array have shape {shape} and "
+            f"strides {strides}, not {element.lanes} and {element.lane_strides}"
+        )
+        raise ArgumentValueError(msg, hint="give it a dimension more for each one of the vector")
+    return replace(
+        array,
+        shape=array.shape[:-count],
+        strides=array.strides[:-count],
+        item_bytes=element.size_bytes,
+    )
 
 
 def _check_shape(memref: MemrefType, array: ForeignArray, where: str) -> None:
@@ -151,23 +181,24 @@ class Returned:
         np = load_numpy()
         allocated, aligned, offset = _unsigned(words[0]), _unsigned(words[1]), words[2]
         shape, strides = words[3 : 3 + rank], words[3 + rank : 3 + 2 * rank]
-        size = element.size_bytes
-        kind = "u" if element.kinds == "V" else element.kinds[0]
+        size, number = element.size_bytes, element.number
+        kind = "u" if element.dtype else element.kinds[0]
+        lane_strides = element.lane_strides if element.lanes else ()
         owner = self._owner(allocated)
         memory = _Memory(
             {
                 "version": 3,
-                "shape": tuple(shape),
-                "strides": tuple(stride * size for stride in strides),
-                "typestr": f"{'|' if size == 1 else '<'}{kind}{size}",
+                "shape": (*shape, *element.lanes),
+                "strides": (*(stride * size for stride in strides), *lane_strides),
+                "typestr": f"{'|' if number.size_bytes == 1 else '<'}{kind}{number.size_bytes}",
                 "data": (aligned + offset * size, allocated == _CONSTANT),
             }
         )
         memory.owner = owner  # type: ignore[attr-defined]  # lives as long as the array
         if 0 in shape:
-            return np.empty(tuple(shape), memory.__array_interface__["typestr"])
+            return np.empty((*shape, *element.lanes), memory.__array_interface__["typestr"])
         array = np.asarray(memory)
-        return _as_bfloat16(array) if element.kinds == "V" else array
+        return _as_named(array, element.dtype) if element.dtype else array
 
     def _owner(self, allocated: int) -> object:
         """Return what the memory lives by: an argument, or an object that frees it with itself."""
@@ -214,13 +245,14 @@ def load_numpy() -> Any:
     return np
 
 
-def _as_bfloat16(array: Any) -> Any:
-    """Return the array as bfloat16 where ml_dtypes has that type, else as its bits."""
+def _as_named(array: Any, dtype: str) -> Any:
+    """Return the array as what ml_dtypes has for the type, else as its bits."""
     try:
         import ml_dtypes
     except ImportError:
         return array
-    return array.view(ml_dtypes.bfloat16)
+    found = getattr(ml_dtypes, dtype, None)
+    return array if found is None else array.view(found)
 
 
 def needs_numpy(types: Iterable[object]) -> bool:

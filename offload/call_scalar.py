@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mlir_offload.offload.call_memref import ArgumentTypeError, ArgumentValueError
+from mlir_offload.offload.float8 import encode_float8, float8_values
 from mlir_offload.offload.interface_type import Element, ScalarType
 
 _INTEGERS: dict[int, type[Any]] = {
@@ -16,7 +17,7 @@ _INTEGERS: dict[int, type[Any]] = {
     4: ctypes.c_int32,
     8: ctypes.c_int64,
 }
-_UNSIGNED: dict[int, type[Any]] = {4: ctypes.c_uint32, 8: ctypes.c_uint64}
+_UNSIGNED: dict[int, type[Any]] = {1: ctypes.c_uint8, 4: ctypes.c_uint32, 8: ctypes.c_uint64}
 _FLOATS: dict[int, type[Any]] = {4: ctypes.c_float, 8: ctypes.c_double}
 _FORMATS = {"f16": "<e", "f32": "<f", "f64": "<d", "complex<f32>": "<2f", "complex<f64>": "<2d"}
 _INTEGER_LETTERS = {1: "b", 2: "h", 4: "i", 8: "q"}
@@ -68,9 +69,11 @@ def _float(element: Element, number: float, where: str) -> Any:
     if element.size_bytes in _FLOATS:
         return _FLOATS[element.size_bytes](number)
     try:
+        if element.size_bytes == 1:
+            return ctypes.c_uint8(encode_float8(element.spelling, number))
         bits = _bfloat16_bits(number) if element.kinds == "V" else struct.pack("<e", number)
     except OverflowError as error:
-        msg = f"{where} is {element.spelling}: {number} is too large"
+        msg = f"{where} is {element.spelling}: {number} is too large or too small"
         raise ArgumentValueError(msg) from error
     return RawFloat.from_buffer_copy(bits + b"\0\0")
 
@@ -90,9 +93,9 @@ def _wrong_type(scalar: ScalarType, value: object, where: str) -> ArgumentTypeEr
 
 def result_type(element: Element) -> type[Any]:
     """Return the type by which ctypes takes a number that is returned in a register."""
-    if element.kinds in {"f", "V"}:
+    if element.kinds in {"f", "V"} and element.size_bytes > 1:
         return _FLOATS.get(element.size_bytes, RawFloat)
-    integers = _UNSIGNED if element.kinds == "u" else _INTEGERS
+    integers = _UNSIGNED if element.kinds in {"u", "V"} else _INTEGERS
     return integers[element.size_bytes]
 
 
@@ -100,11 +103,15 @@ def take_register(element: Element, value: Any) -> object:
     """Return the number that came back in a register."""
     if isinstance(value, RawFloat):
         return take_bytes(element, bytes(value)[:2])
+    if element.kinds == "V":
+        return take_bytes(element, bytes([value & 0xFF]))
     return bool(value & 1) if element.kinds == "b" else value
 
 
 def take_bytes(element: Element, content: bytes) -> object:
     """Return the number that stands in memory."""
+    if element.kinds == "V" and element.size_bytes == 1:
+        return float8_values(element.spelling)[content[0]]
     if element.kinds == "V":
         return struct.unpack("<f", b"\0\0" + content)[0]
     if element.spelling in _FORMATS:

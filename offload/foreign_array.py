@@ -40,9 +40,10 @@ class ForeignArray:
         """Return whether its elements are those of MLIR."""
         if self.item_bytes != element.size_bytes:
             return False
-        # Without ml_dtypes the bits of bfloat16 are kept as unsigned numbers.
-        is_bits = element.spelling == "bf16" and self.kind == "u"
-        return is_bits or self.kind in element.kinds
+        if element.dtype:
+            # Without ml_dtypes the bits are kept as unsigned numbers.
+            return self.kind == "u" or self.type_name == element.dtype
+        return self.kind in element.kinds
 
 
 def find_foreign_array(value: object) -> ForeignArray | None:
@@ -78,8 +79,8 @@ def _of_interface(value: object, interface: dict[str, Any]) -> ForeignArray:
         raise TypeError(msg)
     shape, size = tuple(interface["shape"]), int(match[3])
     name = str(getattr(value, "dtype", interface["typestr"]))
-    # Any structure of two bytes would be `V2`, too.
-    kind = "?" if match[2] == "V" and name != "bfloat16" else match[2]
+    # Any structure of that size would be `V`, too: only the name tells numbers.
+    kind = match[2]
     strides = interface.get("strides") or row_by_row(shape, size)
     return ForeignArray(data[0], shape, tuple(strides), kind, size, bool(data[1]), value, name)
 

@@ -46,9 +46,11 @@ from mlir_offload.toolchain.errors import (
     UsageError,
     VerificationError,
 )
+from mlir_offload.toolchain.target import DEVICE_WORDS, Kind
 
-# The words of mlir_offload_set_device (runtime/mlir_offload.h), which ends the process for others.
-_DEVICE = re.compile(r"host|cuda(?::[0-9]{1,9})?")
+_GPUS = [word for kind, word in DEVICE_WORDS.items() if kind is not Kind.OPENMP]
+# mlir_offload_set_device ends the process for other words.
+_DEVICE = re.compile(rf"host|(?:{'|'.join(_GPUS)})(?::[0-9]{{1,9}})?")
 _WORD_BYTES = 8
 
 
@@ -151,16 +153,15 @@ class Library(Mapping[str, Function]):
         return f"<library {self.path.name}: {', '.join(self._functions) or 'no functions'}>"
 
     def set_device(self, device: str) -> None:
-        """Choose the device of the calling thread: "host", "cuda" or "cuda:1".
+        """Choose the device of the calling thread: "host", "cuda", "cuda:1" or "hip".
 
         Raises UsageError for another word. A device that is not there ends the process at the next
         call, as every error of the runtime does.
         """
         if _DEVICE.fullmatch(device) is None:
             msg = f"unknown device '{device}'"
-            raise UsageError(
-                msg, hint="write 'cuda', 'cuda:N' (N counts the GPUs from 0) or 'host'"
-            )
+            words = ", ".join(f"'{word}', '{word}:N'" for word in _GPUS)
+            raise UsageError(msg, hint=f"write {words} (N counts the GPUs from 0) or 'host'")
         self._runtime("mlir_offload_set_device")(device.encode())
 
     def call_on_stream(self, stream: int, entry: Any, given: Sequence[Any]) -> Any:

@@ -1,13 +1,30 @@
-"""The NVIDIA GPUs of this machine, asked of the driver's own library."""
+"""The GPUs of this machine: NVIDIA's asked of the driver's own library, AMD's of the kernel."""
 
 from __future__ import annotations
 
 import ctypes
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 _LIBRARY = "libcuda.so.1"
 # CUdevice_attribute of cuda.h.
 _COMPUTE_CAPABILITY_MAJOR = 75
 _COMPUTE_CAPABILITY_MINOR = 76
+# The compute interface of the amdgpu driver (linux/kfd_sysfs.h): a node for each processor.
+_KFD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
+_KFD_DEVICE = Path("/dev/kfd")
+_GFX_VERSION = re.compile(r"^gfx_target_version (\d{5,6})$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class AmdGpus:
+    """The AMD GPUs of a machine, in the order of the HIP runtime, and whether programs may use them."""
+
+    archs: tuple[str, ...]
+    is_open: bool
 
 
 def probe_gpus() -> tuple[str, ...]:
@@ -59,3 +76,35 @@ def _attribute(driver: ctypes.CDLL, ordinal: int, attribute: int) -> int | None:
     if driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, device) != 0:
         return None
     return value.value
+
+
+def probe_amd_gpus(nodes: Path | None = None, device: Path | None = None) -> AmdGpus:
+    """Return the AMD GPUs that the kernel lists, as LLVM names them (`gfx90a`); never raises.
+
+    A container sees those of the machine, whether or not it was given them: `/dev/kfd` tells.
+    """
+    archs = tuple(_amd_archs(nodes or _KFD_NODES))
+    return AmdGpus(archs, os.access(device or _KFD_DEVICE, os.R_OK | os.W_OK))
+
+
+def _amd_archs(nodes: Path) -> Iterator[str]:
+    try:
+        folders = sorted((path for path in nodes.iterdir() if path.name.isdecimal()), key=_number)
+    except OSError:
+        return
+    for folder in folders:
+        try:
+            text = (folder / "properties").read_text(encoding="ascii", errors="replace")
+        except OSError:
+            # Of another user.
+            continue
+        match = _GFX_VERSION.search(text)
+        # A CPU is version 0.
+        if match is not None:
+            major, rest = divmod(int(match[1]), 10_000)
+            minor, stepping = divmod(rest, 100)
+            yield f"gfx{major}{minor:x}{stepping:x}"
+
+
+def _number(path: Path) -> int:
+    return int(path.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
@@ -16,7 +16,7 @@ from mlir_offload.toolchain.cuda import (
     probe_cuda,
 )
 from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
-from mlir_offload.toolchain.gpu import probe_gpus
+from mlir_offload.toolchain.gpu import AmdGpus, probe_amd_gpus, probe_gpus
 from mlir_offload.toolchain.llvm import (
     LlvmInstallation,
     LlvmToolchain,
@@ -94,6 +94,7 @@ class Inventory:
     gpus: tuple[str, ...]
     default_llvm: LlvmToolchain | None = None
     default_cuda: CudaToolkit | None = None
+    amd_gpus: AmdGpus = field(default_factory=lambda: AmdGpus((), is_open=False))
 
 
 def take_inventory(runner: Runner, places: SearchPlaces) -> Inventory:
@@ -109,6 +110,7 @@ def take_inventory(runner: Runner, places: SearchPlaces) -> Inventory:
             lambda: choose_llvm(tuple(llvm), places.llvm, lambda i: llvm[i].toolchain)
         ),
         default_cuda=_or_none(lambda: choose_cuda(tuple(cuda), places.cuda, lambda i: cuda[i])),
+        amd_gpus=probe_amd_gpus(),
     )
 
 
@@ -147,10 +149,16 @@ def _rows(inventory: Inventory) -> Iterator[InventoryRow]:
         yield InventoryRow(Part.ROCM, missing=(Missing("ROCm device libraries", "hip", cure),))
     for number, arch in enumerate(inventory.gpus):
         yield InventoryRow(Part.GPU, version=arch, source=f"cuda:{number}", is_default=number == 0)
-    if not inventory.gpus:
+    amd = inventory.amd_gpus
+    for number, arch in enumerate(amd.archs):
+        is_first = number == 0 and not inventory.gpus
+        problem = "" if amd.is_open else f"{arch}: /dev/kfd cannot be opened (group render)"
         yield InventoryRow(
-            Part.GPU, problem="no NVIDIA GPU with a working driver: programs run on the CPU"
+            Part.GPU, arch, source=f"hip:{number}", problem=problem, is_default=is_first
         )
+    if not inventory.gpus and not amd.archs:
+        problem = "no NVIDIA GPU with a working driver, no AMD GPU: programs run on the CPU"
+        yield InventoryRow(Part.GPU, problem=problem)
 
 
 def _llvm_row(probed: ProbedLlvm, default: LlvmToolchain | None) -> InventoryRow:

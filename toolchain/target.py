@@ -20,6 +20,10 @@ class Kind(StrEnum):
     SYCL = "sycl"
 
 
+DEVICE_WORDS = {Kind.CUDA: "cuda", Kind.HIP: "hip", Kind.OPENMP: "host"}
+"""What MLIR_OFFLOAD_DEVICE and mlir_offload_set_device call the devices of a kind (runtime/mgpu.c)."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Target:
     """What a device image is made for: offload kind, target triple, architecture."""

@@ -88,7 +88,7 @@ def render_header_of(
         if item.function.problem:
             msg = f"@{item.function.name} cannot be declared in C: {item.function.problem}"
             hint = (
-                "pass numbers, memrefs of numbers or !gpu.async.token, "
+                "pass numbers, memrefs of numbers or of vectors of them, or !gpu.async.token; "
                 "or take llvm.emit_c_interface away"
             )
             raise SourceError(msg, hint=hint, location=item.location)

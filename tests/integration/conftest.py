@@ -11,8 +11,6 @@ from mlir_offload.driver.choose import choose_toolkit, places_for
 from mlir_offload.toolchain.process import ProcessRunner
 
 INPUTS = Path(__file__).parent / "inputs"
-
-
 RECORDER = Path(__file__).parent / "runtime" / "recording_gpu.c"
 DEBIAN_LIBRARIES = Path("/usr/lib/x86_64-linux-gnu/amdgcn/bitcode")
 

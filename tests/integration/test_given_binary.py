@@ -11,8 +11,6 @@ from support.cuda_tools import cuda_directory
 
 from mlir_offload.offload.objects import read_objects
 
-HERE = Path(__file__).parent
-DEBIAN_LIBRARIES = Path("/usr/lib/x86_64-linux-gnu/amdgcn/bitcode")
 FORMS = ("llvm", "isa", "bin", "fatbin")
 MODULE = """\
 module attributes {{gpu.container_module}} {{
@@ -118,22 +116,18 @@ def test_kernels_in_every_form_are_launched_beside_those_of_a_module(
 
 
 @pytest.mark.llvm(22)
-@pytest.mark.skipif(not DEBIAN_LIBRARIES.is_dir(), reason="no rocm-device-libs")
-def test_so_are_those_for_amd_gpus(mlir_offload: list[str], tmp_path: Path) -> None:
+def test_so_are_those_for_amd_gpus(
+    mlir_offload: list[str], rocm_recorder: Path, tmp_path: Path
+) -> None:
     root = tmp_path / "rocm"
-    (root / "amdgcn").mkdir(parents=True)
-    (root / "amdgcn" / "bitcode").symlink_to(DEBIAN_LIBRARIES)
-    (root / "llvm").mkdir()
+    (root / "llvm").mkdir(parents=True)
     (root / "llvm" / "bin").symlink_to("/usr/lib/llvm-22/bin")
-    (root / "lib").mkdir()
-    library = root / "lib" / "libamdhip64.so"
-    flags = ("-shared", "-fPIC", "-w", "-Wl,-soname,libamdhip64.so")
-    run("cc", *flags, HERE / "runtime" / "recording_hip.c", "-o", library)
+    (root / "amdgcn").symlink_to(rocm_recorder / "amdgcn")
     source, app = tmp_path / "p.mlir", tmp_path / "app"
     # The code object version of its assembly is not that of the kernels compiled here.
     given = [line for line in binaries(22, "rocdl.target", "gfx90a", root) if "@isa" not in line]
     source.write_text(program(given, ("own", "llvm", "bin", "fatbin")))
-    run(*mlir_offload, "--llvm=22", f"--rocm-path={root}", source, "-o", app)
+    run(*mlir_offload, "--llvm=22", f"--rocm-path={rocm_recorder}", source, "-o", app)
     calls = run("env", "HIP_RECORD_ARGUMENTS=84", app).splitlines()
     launched = [line.split()[1] for line in calls if line.startswith("hipLaunchKernel")]
     assert launched == ["own", "llvm", "bin", "fatbin"]

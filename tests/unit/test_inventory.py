@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from mlir_offload.driver.choose import choose_targets
 from mlir_offload.toolchain import gpu
 from mlir_offload.toolchain.errors import ToolchainError
+from mlir_offload.toolchain.gpu import AmdGpus
 from mlir_offload.toolchain.inventory import (
     Inventory,
     InventoryRow,
@@ -123,6 +125,50 @@ def test_gpus_are_listed_in_the_order_of_cuda() -> None:
         ("sm_90", "cuda:0", True),
         ("sm_80", "cuda:1", False),
     ]
+
+
+def test_amd_gpus_are_listed_in_the_order_of_hip() -> None:
+    amd = AmdGpus(("gfx90a", "gfx1100"), is_open=True)
+    rows = inventory_rows(Inventory((), (), (), (), amd_gpus=amd))
+    gpus = [row for row in rows if row.part is Part.GPU]
+    assert [(row.version, row.source, row.is_default, row.problem) for row in gpus] == [
+        ("gfx90a", "hip:0", True, ""),
+        ("gfx1100", "hip:1", False, ""),
+    ]
+
+
+@pytest.fixture
+def kfd(tmp_path: Path) -> Path:
+    """Return the nodes of a machine with a CPU and four GPUs, one of which another user has."""
+    versions = ("0", "90010", "90402", "100300", "120001")
+    for number, version in enumerate(versions):
+        node = tmp_path / str(8 + number)
+        node.mkdir()
+        (node / "properties").write_text(f"simd_count 4\ngfx_target_version {version}\n")
+    (tmp_path / "13").mkdir()
+    (tmp_path / "generation_id").touch()
+    return tmp_path
+
+
+def test_the_kernel_tells_the_amd_gpus(kfd: Path) -> None:
+    found = gpu.probe_amd_gpus(kfd, Path("/dev/null"))
+    assert found == AmdGpus(("gfx90a", "gfx942", "gfx1030", "gfx1201"), is_open=True)
+    assert gpu.probe_amd_gpus(kfd / "absent", kfd / "absent") == AmdGpus((), is_open=False)
+
+
+@pytest.mark.parametrize("device", ["/dev/null", "/dev/absent"])
+def test_native_is_every_gpu_that_can_be_opened(
+    device: str, kfd: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "_LIBRARY", "libcuda-absent.so.1")
+    monkeypatch.setattr(gpu, "_KFD_NODES", kfd)
+    monkeypatch.setattr(gpu, "_KFD_DEVICE", Path(device))
+    if device == "/dev/null":
+        found = {target.arch for target in choose_targets(["native"])}
+        assert found == {"gfx90a", "gfx942", "gfx1030", "gfx1201"}
+        return
+    with pytest.raises(ToolchainError, match="has gfx90a, gfx942, gfx1030, gfx1201, but /dev/kfd"):
+        choose_targets(["native"])
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from mlir_offload.offload.runtime import (
     runtime_sources,
 )
 from mlir_offload.toolchain.errors import ToolchainError
-from mlir_offload.toolchain.target import Kind
+from mlir_offload.toolchain.target import DEVICE_WORDS, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -159,3 +159,10 @@ def test_cuda_without_its_runtime_library_is_refused() -> None:
 def test_the_header_tells_the_exit_status() -> None:
     header = (runtime_include_directory() / "mlir_offload.h").read_text(encoding="utf-8")
     assert f"#define MLIR_OFFLOAD_EXIT_STATUS {EXIT_STATUS}\n" in header
+
+
+def test_the_words_for_devices_are_those_of_the_runtime() -> None:
+    source = (runtime_include_directory() / "mgpu.c").read_text()
+    names = re.search(r"names\[\] = \{([^}]*)\}", source)
+    assert names is not None
+    assert re.findall(r'"(\w+)"', names[1]) == list(DEVICE_WORDS.values())

@@ -53,8 +53,27 @@ static void memrefs(void) {
   _mlir_ciface_odd_name_x();
 }
 
+static void small_numbers_and_vectors(void) {
+  mlir_f8E4M3FN two = {0x40};
+  CHECK(_mlir_ciface_quarter(two).bits == 0x40);
+  mlir_f8E5M2 bits[2] = {{0x41}, {0}};
+  mlir_memref_1d_f8E5M2 quarters = mlir_memref_1d_f8E5M2_of(bits, 2), same;
+  _mlir_ciface_quarters(&same, &quarters);
+  CHECK(same.aligned == bits && bits[1].bits == 0x41);
+
+  mlir_vector_4xf32 data[2] = {{{1, 2, 3, 4}}, {{0}}};
+  mlir_memref_1d_vector_4xf32 vectors = mlir_memref_1d_vector_4xf32_of(data, 2);
+  mlir_memref_1d_vector_3xi16 made;
+  _mlir_ciface_vectors(&made, &vectors);
+  CHECK(data[1].at[0] == 2 && data[1].at[3] == 8);
+  CHECK(sizeof(mlir_vector_3xi16) == 8 && made.sizes[0] == 2);
+  CHECK(made.aligned[1].at[0] == 1 && made.aligned[1].at[2] == 3);
+  free(made.allocated);
+}
+
 int main(void) {
   numbers();
+  small_numbers_and_vectors();
   memrefs();
   return 0;
 }

@@ -6,6 +6,29 @@ func.func @half(%h: f16) -> f16 attributes {llvm.emit_c_interface} {
 func.func @bhalf(%h: bf16) -> bf16 attributes {llvm.emit_c_interface} {
   return %h : bf16
 }
+func.func @quarter(%q: f8E4M3FN) -> f8E4M3FN attributes {llvm.emit_c_interface} {
+  return %q : f8E4M3FN
+}
+func.func @quarters(%x: memref<2xf8E5M2>) -> memref<2xf8E5M2> attributes {llvm.emit_c_interface} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %v = memref.load %x[%c0] : memref<2xf8E5M2>
+  memref.store %v, %x[%c1] : memref<2xf8E5M2>
+  return %x : memref<2xf8E5M2>
+}
+func.func @vectors(%x: memref<?xvector<4xf32>>) -> memref<?xvector<3xi16>> attributes {llvm.emit_c_interface} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %v = memref.load %x[%c0] : memref<?xvector<4xf32>>
+  %s = arith.addf %v, %v : vector<4xf32>
+  memref.store %s, %x[%c1] : memref<?xvector<4xf32>>
+  %m = memref.alloc(%c2) : memref<?xvector<3xi16>>
+  %k = arith.constant dense<[1, 2, 3]> : vector<3xi16>
+  memref.store %k, %m[%c0] : memref<?xvector<3xi16>>
+  memref.store %k, %m[%c1] : memref<?xvector<3xi16>>
+  return %m : memref<?xvector<3xi16>>
+}
 func.func @flip(%b: i1) -> i1 attributes {llvm.emit_c_interface} {
   %t = arith.constant true
   %r = arith.xori %b, %t : i1

@@ -61,6 +61,27 @@ def arrays() -> None:
     library["odd-name.x"]()
 
 
+def small_numbers() -> None:
+    assert library.quarter(2) == 2.0
+    assert library.quarter(-0.3) == -0.3125
+    assert math.isnan(library.quarter(float("nan")))
+    bits = np.array([0x41, 0], np.uint8)
+    assert library.quarters(bits).view(np.uint8).tolist() == [0x41, 0x41]
+    refused(ValueError, "q is f8E4M3FN: 500.0 is too large", lambda: library.quarter(500))
+    refused(TypeError, "f8E5M2, not float16", lambda: library.quarters(np.zeros(2, np.float16)))
+
+
+def vectors() -> None:
+    x = np.zeros((2, 4), np.float32)
+    x[0] = [1, 2, 3, 4]
+    made = library.vectors(x)
+    assert x[1].tolist() == [2, 4, 6, 8]
+    assert (made.tolist(), made.strides) == ([[1, 2, 3], [1, 2, 3]], (8, 2))
+    refused(ValueError, "have shape (3,)", lambda: library.vectors(np.zeros((2, 3), np.float32)))
+    refused(ValueError, "strides (8,)", lambda: library.vectors(np.zeros((2, 8), "f4")[:, ::2]))
+    refused(ValueError, "has shape ()", lambda: library.vectors(np.zeros(4, np.float32)))
+
+
 def refused(error: type[Exception], words: str, call: object) -> None:
     with pytest.raises(error, match=re.escape(words)):
         call()  # type: ignore[operator]
@@ -99,6 +120,8 @@ def wrong_calls() -> None:
 numbers()
 results()
 arrays()
+small_numbers()
+vectors()
 wrong_calls()
 assert str(library.first.__signature__) == "(x)"
 assert "trunc(b: i64) -> i8" in str(library.trunc.__doc__)
