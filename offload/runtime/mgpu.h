@@ -70,6 +70,10 @@ MO_INTERNAL void mo_context(const char *format, ...) __attribute__((format(print
 MO_INTERNAL MO_NORETURN void mo_cure(const char *format, ...) __attribute__((format(printf, 1, 2)));
 MO_INTERNAL void mo_context_of_launch(const void *stub, const mo_shape *shape);
 
+/* Makes the device of the thread current. Ends the program where it is of another kind, which has no
+ * such call. */
+MO_INTERNAL void mo_require_kind(const char *name, const char *call);
+
 /* Returns the name under which the stub is registered, or NULL. */
 MO_INTERNAL const char *mo_kernel_name(const void *stub);
 
@@ -78,6 +82,9 @@ MO_INTERNAL void mo_parallel_for(uint64_t count, mo_range body, void *argument);
 
 #ifdef MLIR_OFFLOAD_STANDIN
 MO_INTERNAL int mo_standin_count_devices(void);
+#else
+/* Returns whether the program or library brings code for the CPU. */
+MO_INTERNAL bool mo_has_images(void);
 #endif
 
 #endif
