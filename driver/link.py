@@ -33,9 +33,9 @@ from mlir_offload.offload.link_check import check_link, kind_notes
 from mlir_offload.offload.objects import ObjectContents, read_objects
 from mlir_offload.offload.runtime import runtime_link_arguments
 from mlir_offload.offload.sparse_runtime import (
-    is_sparse,
     sparse_compile_command,
     sparse_link_arguments,
+    sparse_parts,
 )
 from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.process import Command, Completed
@@ -178,14 +178,18 @@ def _runtime_arguments(context: BuildContext, runtime: HostRuntime) -> tuple[str
 def _sparse_arguments(
     context: BuildContext, contents: Sequence[ObjectContents], runtime: HostRuntime
 ) -> tuple[str, ...]:
-    """Compile the runtime's part for sparse matrices where it is called; return how to link it."""
+    """Compile the runtime's parts for sparse matrices that are called; return how to link them."""
     symbols = frozenset().union(*(item.runtime_symbols for item in contents))
-    if not is_sparse(symbols, runtime.kinds) or context.cuda is None:
+    parts = sparse_parts(symbols, runtime.kinds)
+    if context.cuda is None:
         return ()
-    libraries = sparse_link_arguments(context.cuda.root)
-    output = context.workspace / "sparse.o"
-    context.executor.tool(sparse_compile_command(context.llvm.tool("clang"), output), output)
-    return (str(output), *libraries)
+    arguments: list[str] = []
+    for part in parts:
+        output = context.workspace / Path(part.source).with_suffix(".o")
+        command = sparse_compile_command(context.llvm.tool("clang"), part, output)
+        context.executor.tool(command, output)
+        arguments += (str(output), *sparse_link_arguments(part, context.cuda.root))
+    return tuple(arguments)
 
 
 def _language_arguments(inputs: Sequence[Path]) -> tuple[str, ...]:

@@ -1,9 +1,10 @@
-"""The runtime's part for sparse matrices, over cuSPARSE: linked where a program calls it."""
+"""The runtime's parts for sparse matrices, over cuSPARSE and cuSPARSELt: linked where a program calls them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,46 +15,69 @@ from mlir_offload.toolchain.target import Kind
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-SPARSE_SOURCE = Path(__file__).parent / "runtime" / "sparse.c"
-_LIBRARY = "libcusparse.so"
 _LIBRARY_FOLDERS = ("lib64", "lib", "targets/x86_64-linux/lib")
-_STRUCTURED = re.compile(r"mgpuCu[sS]parseLt|mgpu(?:Create|Destroy)CuSparseLt")
-_SPARSE = re.compile(
-    r"mgpu(?:(?:Create|Destroy)(?:DnVec|DnMat|Coo|CooAoS|Csr|Csc|Bsr|SpMat)|Sp[MG]\w+|SDDMM\w*|SetCsrPointers)"
+# Packages of their own, beside any toolkit.
+_SYSTEM_FOLDERS = (Path("/usr/lib/x86_64-linux-gnu"), Path("/usr/lib64"))
+
+
+@dataclass(frozen=True, slots=True)
+class SparsePart:
+    """A part of the runtime: its C source, the library that it calls, and who brings that."""
+
+    source: str
+    library: str
+    functions: re.Pattern[str]
+    package: str
+
+
+_PARTS = (
+    SparsePart(
+        "sparse.c",
+        "libcusparse.so",
+        re.compile(
+            r"mgpu(?:(?:Create|Destroy)(?:DnVec|DnMat|Coo|CooAoS|Csr|Csc|Bsr|SpMat)|Sp[MG]\w+|SDDMM\w*|SetCsrPointers)"
+        ),
+        "cuSPARSE (libcusparse-dev, or 'pip install nvidia-cusparse')",
+    ),
+    SparsePart(
+        "sparse_lt.c",
+        "libcusparseLt.so",
+        re.compile(r"mgpu(?:Create|Destroy)?Cu[sS]parseLt\w+"),
+        "cuSPARSELt (libcusparselt-dev, or 'pip install nvidia-cusparselt-cu13')",
+    ),
 )
 
 
-def is_sparse(symbols: Iterable[str], kinds: Collection[Kind]) -> bool:
-    """Say whether the symbols that objects leave to the runtime are those for sparse matrices.
+def sparse_parts(symbols: Iterable[str], kinds: Collection[Kind]) -> tuple[SparsePart, ...]:
+    """Return the parts that hold what objects leave to the runtime.
 
     Raises VerificationError for what no runtime of the program's kinds has.
     """
     names = sorted(symbols)
-    structured = next(filter(_STRUCTURED.match, names), None)
-    if structured:
-        msg = f"the program calls {structured}: matrices of the form '2 of 4' need cuSPARSELt"
-        hint = "define the mgpu* functions for cuSPARSELt in a library of your own; they are not part of the runtime"
-        raise VerificationError(msg, hint=hint)
-    called = next(filter(_SPARSE.fullmatch, names), None)
-    if called and Kind.CUDA not in kinds:
+    parts = tuple(part for part in _PARTS if any(map(part.functions.fullmatch, names)))
+    if parts and Kind.CUDA not in kinds:
+        called = next(filter(parts[0].functions.fullmatch, names))
         msg = f"the program calls {called}: sparse matrices are lowered to cuSPARSE, for NVIDIA GPUs only"
         hint = "compile for an NVIDIA GPU as well, with --offload-arch=sm_NN"
         raise VerificationError(msg, hint=hint)
-    return called is not None
+    return parts
 
 
-def sparse_compile_command(clang: Path, output: Path) -> Command:
-    """Return the command that compiles this part of the runtime."""
-    flags = ("-std=c11", "-O0", "-fPIC", "-w", "-c", str(SPARSE_SOURCE))
+def sparse_compile_command(clang: Path, part: SparsePart, output: Path) -> Command:
+    """Return the command that compiles a part of the runtime."""
+    source = Path(__file__).parent / "runtime" / part.source
+    flags = ("-std=c11", "-O0", "-fPIC", "-w", "-c", str(source))
     return Command((str(clang), *flags, "-o", str(output)))
 
 
-def sparse_link_arguments(cuda_root: Path) -> tuple[str, ...]:
-    """Return the libraries to name after its object. Raises ToolchainError without cuSPARSE."""
-    for folder in _LIBRARY_FOLDERS:
-        library = cuda_root / folder / _LIBRARY
-        if library.is_file():
-            return str(library), f"-Wl,-rpath,{library.parent}"
-    msg = f"the program uses sparse matrices, and {cuda_root} has no {_LIBRARY}"
-    hint = "install cuSPARSE (libcusparse-dev) into this toolkit, or name another with --cuda-path="
+def sparse_link_arguments(part: SparsePart, cuda_root: Path) -> tuple[str, ...]:
+    """Return the libraries to name after its object. Raises ToolchainError without them."""
+    own = tuple(cuda_root / folder for folder in _LIBRARY_FOLDERS)
+    for folder in (*own, *_SYSTEM_FOLDERS):
+        # The wheels lack the plain name.
+        for library in (folder / part.library, *sorted(folder.glob(f"{part.library}.*"))):
+            if library.is_file():
+                return str(library), f"-Wl,-rpath,{folder}"
+    msg = f"the program uses sparse matrices, and {cuda_root} has no {part.library}"
+    hint = f"install {part.package} into this toolkit, or name another with --cuda-path="
     raise ToolchainError(msg, hint=hint)

@@ -24,7 +24,9 @@ void __sanitizer_finish_switch_fiber(void *fake_stack, const void **bottom, size
 #ifdef MO_TSAN
 /* For ThreadSanitizer each work-item is a thread of its own, though one thread runs them in turn
  * (sanitizer/tsan_interface.h). What this file does itself is not instrumented. */
+#ifndef MO_NO_SYNC
 #define MO_NO_SYNC 1u
+#endif
 void *__tsan_get_current_fiber(void);
 void *__tsan_create_fiber(unsigned flags);
 void __tsan_destroy_fiber(void *fiber);

@@ -162,6 +162,15 @@ static const mo_backend *active(void) {
   return mo_bound.backend;
 }
 
+void mo_require_kind(const char *name, const char *call) {
+  const mo_backend *backend = active();
+  if (!strcmp(backend->name, name))
+    return;
+  mo_error("%s is for devices of kind '%s', and the device is of kind '%s'", call, name,
+           backend->name);
+  mo_cure("choose another device, by MLIR_OFFLOAD_DEVICE=%s or mlir_offload_set_device", name);
+}
+
 MO_PUBLIC void mlir_offload_set_stream(void *stream) { mlir_offload_thread_1()->stream = stream; }
 
 MO_PUBLIC void *mlir_offload_get_stream(void) { return mlir_offload_thread_1()->stream; }

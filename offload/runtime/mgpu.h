@@ -81,6 +81,9 @@ MO_INTERNAL void mo_context_of_launch(const void *stub, const mo_shape *shape);
 MO_INTERNAL bool mo_is_empty_loop(const int64_t *grid, const int64_t *block);
 MO_INTERNAL void mo_launch_kernel(const mo_backend *backend, const void *stub, const mo_shape *shape,
                                   void *stream, void **params);
+/* Makes the device of the thread current. Ends the program where it is of another kind, which has no
+ * such call. */
+MO_INTERNAL void mo_require_kind(const char *name, const char *call);
 
 /* Returns the name under which the stub is registered, or NULL. */
 MO_INTERNAL const char *mo_kernel_name(const void *stub);
@@ -92,6 +95,9 @@ MO_INTERNAL void mo_parallel_for(uint64_t count, mo_range body, void *argument);
 
 #ifdef MLIR_OFFLOAD_STANDIN
 MO_INTERNAL int mo_standin_count_devices(void);
+#else
+/* Returns whether the program or library brings code for the CPU. */
+MO_INTERNAL bool mo_has_images(void);
 #endif
 
 #endif

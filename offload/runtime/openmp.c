@@ -16,7 +16,9 @@ enum { MOST_ITEMS_PER_BLOCK = 1024, ALIGNMENT = 64 };
 static int host_count_devices(void) { return mo_standin_count_devices(); }
 #else
 int omp_get_num_devices(void);
-static int host_count_devices(void) { return omp_get_num_devices(); }
+/* libomptarget crashes when it is asked before it was given an image (seen with 22.1.8). Without kernels
+ * the CPU serves all the same. */
+static int host_count_devices(void) { return mo_has_images() ? omp_get_num_devices() : 1; }
 #endif
 
 MO_NORETURN static void cure_libomptarget(void) {

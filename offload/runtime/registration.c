@@ -23,6 +23,9 @@ typedef struct copied_registration {
 
 static pthread_mutex_t mo_copies_lock = PTHREAD_MUTEX_INITIALIZER;
 static copied_registration *mo_copies;
+static bool mo_is_registered; /* by a constructor, before the code that asks */
+
+bool mo_has_images(void) { return mo_is_registered; }
 
 typedef void registration_function(image_descriptor *);
 
@@ -81,6 +84,7 @@ static copied_registration *copy_filtered(image_descriptor *original) {
 
 void __tgt_register_lib(image_descriptor *descriptor) {
   copied_registration *copied = copy_filtered(descriptor);
+  mo_is_registered = true;
   if (copied) {
     pthread_mutex_lock(&mo_copies_lock);
     copied->next = mo_copies;

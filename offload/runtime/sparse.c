@@ -2,6 +2,7 @@
  * program calls them. What is used of cuSPARSE (11 to 13) is declared here, so that no CUDA headers
  * are needed: all of it is plain C on the binary level.
  */
+#include <pthread.h>
 #include <stddef.h>
 
 #include "mgpu.h"
@@ -13,7 +14,9 @@ enum { REAL_32 = 0, REAL_64 = 1, COMPLEX_32 = 4, COMPLEX_64 = 5, INTEGER_32 = 10
 typedef void *handle_t;
 
 int cusparseCreate(handle_t *);
+int cusparseDestroy(handle_t);
 int cusparseSetStream(handle_t, void *stream);
+const char *cusparseGetErrorName(int);
 const char *cusparseGetErrorString(int);
 int cusparseCreateDnVec(void **, int64_t size, void *values, int type);
 int cusparseDestroyDnVec(void *);
@@ -61,25 +64,41 @@ int cudaGetDevice(int *);
 static void check(int status, const char *call) {
   if (!status)
     return;
-  mo_error("%s failed: %s", call, cusparseGetErrorString(status));
+  mo_error("%s failed: %s (%s)", call, cusparseGetErrorName(status),
+           cusparseGetErrorString(status));
   mo_cure("check the sizes and types of the matrices; CUDA must be of one release in all its parts");
 }
 
-#define CHECKED(call, ...) check(call(__VA_ARGS__), #call)
+#define CHECKED(call, ...) (mo_require_kind("cuda", #call), check(call(__VA_ARGS__), #call))
 
 /* A handle belongs to a device and is not safe for use by two threads at once. */
 enum { MAX_DEVICES = 64 };
+static _Thread_local handle_t handles[MAX_DEVICES];
+static pthread_key_t mo_thread_end;
+
+static void destroy_handles(void *unused) {
+  (void)unused;
+  for (int i = 0; i < MAX_DEVICES; ++i)
+    if (handles[i])
+      cusparseDestroy(handles[i]);
+}
+
+static void make_key(void) { pthread_key_create(&mo_thread_end, destroy_handles); }
 
 static handle_t handle_for(void *stream) {
-  static _Thread_local handle_t handles[MAX_DEVICES];
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
   int device = 0;
+  mo_require_kind("cuda", "cusparseCreate");
   cudaGetDevice(&device);
   if (device < 0 || device >= MAX_DEVICES) {
     mo_error("sparse operations on device %d", device);
     mo_cure("choose a device below %d", MAX_DEVICES);
   }
-  if (!handles[device])
+  if (!handles[device]) {
+    pthread_once(&once, make_key);
+    pthread_setspecific(mo_thread_end, handles); /* any value but NULL */
     CHECKED(cusparseCreate, &handles[device]);
+  }
   CHECKED(cusparseSetStream, handles[device], stream);
   return handles[device];
 }

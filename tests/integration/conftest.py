@@ -35,9 +35,16 @@ def rocm_recorder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def gpu_recorders(tmp_path_factory: pytest.TempPathFactory, rocm_recorder: Path) -> tuple[str, str]:
-    """Return the options for runtimes of both GPU vendors that record the calls."""
+    """Return the options for runtimes of both GPU vendors that record the calls.
+
+    NVIDIA's libraries for sparse matrices are in its one, too.
+    """
     root = _cuda_tools(tmp_path_factory.mktemp("cuda"))
-    _compile("-shared", "-fPIC", RECORDER, "-o", root / "lib64" / "libcudart.so")
+    library = root / "lib64" / "libcudart.so"
+    source = RECORDER.with_name("recording_sparse.c")
+    _compile("-shared", "-fPIC", "-Wl,-soname,libcudart.so", source, "-o", library)
+    for name in ("libcusparse.so", "libcusparseLt.so.0"):
+        (root / "lib64" / name).symlink_to(library)
     return f"--cuda-path={root}", f"--rocm-path={rocm_recorder}"
 
 

@@ -30,7 +30,7 @@ def test_cpp_and_mlir_launch_the_kernels_of_each_other(
     compiler = (*mlir_offload, f"--llvm={major}", f"--rocm-path={rocm_recorder}")
     sources = (INPUTS / "hip_both.hip", INPUTS / "hip_both.mlir")
     run(*compiler, "--offload-arch=gfx90a,gfx1030", *BARE, *sources, "-o", app)
-    made = run("env", "HIP_RECORD_ARGUMENTS=848", app).splitlines()
+    made = run("env", "RECORD_ARGUMENTS=scale=848 shift=848", app).splitlines()
     launches = [line.split(" on ")[0] for line in made if line.startswith("hipLaunchKernel")]
     assert launches == [
         "hipLaunchKernel scale grid 2 1 1 block 32 1 1 shared 16",

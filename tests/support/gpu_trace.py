@@ -69,6 +69,6 @@ def _holds_the_host(call: str) -> bool:
 
 def _stream_of(call: str) -> str:
     if "StreamSynchronize" in call or "StreamWaitEvent" in call:
-        return _WORD.findall(call)[1]
+        return str(_WORD.findall(call)[1])
     found = _ON_STREAM.search(call)
     return str(found[1]) if found else ""

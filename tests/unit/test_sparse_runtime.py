@@ -6,35 +6,41 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.offload.sparse_runtime import is_sparse, sparse_link_arguments
+from mlir_offload.offload.sparse_runtime import sparse_link_arguments, sparse_parts
 from mlir_offload.toolchain.errors import ToolchainError, VerificationError
 from mlir_offload.toolchain.target import Kind
 
 
 @pytest.mark.parametrize(
-    ("symbol", "expected"),
-    [("mgpuCreateCsr", True), ("mgpuSpMVBufferSize", True), ("mgpuSpGEMMCopy", True), ("mgpuMemcpy", False)],
-)  # fmt: skip
-def test_only_sparse_operations_need_the_library(symbol: str, expected: bool) -> None:  # noqa: FBT001
-    assert is_sparse({symbol, "mgpuLaunchKernel"}, {Kind.CUDA}) is expected
+    ("symbols", "sources"),
+    [
+        (["mgpuCreateCsr"], ["sparse.c"]),
+        (["mgpuSpMVBufferSize"], ["sparse.c"]),
+        (["mgpuSpGEMMCopy", "mgpuMemcpy"], ["sparse.c"]),
+        (["mgpuMemcpy", "mgpuLaunchKernel"], []),
+        (["mgpuCuSparseLtSpMM"], ["sparse_lt.c"]),
+        (["mgpuCusparseLtCreate2To4SpMat", "mgpuCreateCuSparseLtDnMat"], ["sparse_lt.c"]),
+        (["mgpuDestroyCuSparseLtDnMat", "mgpuDestroySpMat"], ["sparse.c", "sparse_lt.c"]),
+    ],
+)
+def test_only_sparse_operations_need_the_libraries(symbols: list[str], sources: list[str]) -> None:
+    assert [part.source for part in sparse_parts(symbols, {Kind.CUDA})] == sources
 
 
-def test_sparse_matrices_without_a_gpu_of_nvidia_are_refused() -> None:
+@pytest.mark.parametrize("symbol", ["mgpuSpMV", "mgpuCuSparseLtSpMM"])
+def test_sparse_matrices_without_a_gpu_of_nvidia_are_refused(symbol: str) -> None:
     with pytest.raises(
-        VerificationError, match="mgpuSpMV: sparse matrices are lowered to cuSPARSE"
+        VerificationError, match=f"{symbol}: sparse matrices are lowered to cuSPARSE"
     ):
-        is_sparse({"mgpuSpMV"}, {Kind.OPENMP, Kind.HIP})
+        sparse_parts({symbol}, {Kind.OPENMP, Kind.HIP})
 
 
-def test_cusparselt_is_refused_by_its_name() -> None:
-    with pytest.raises(VerificationError, match="need cuSPARSELt"):
-        is_sparse({"mgpuCuSparseLtSpMM"}, {Kind.CUDA})
-
-
-def test_cusparse_is_found_in_the_toolkit_or_asked_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["libcusparse.so", "libcusparse.so.12"])
+def test_the_library_is_found_in_the_toolkit_or_asked_for(tmp_path: Path, name: str) -> None:
+    (part,) = sparse_parts({"mgpuSpMV"}, {Kind.CUDA})
     with pytest.raises(ToolchainError, match=r"has no libcusparse\.so"):
-        sparse_link_arguments(tmp_path)
-    library = tmp_path / "lib64" / "libcusparse.so"
+        sparse_link_arguments(part, tmp_path)
+    library = tmp_path / "lib64" / name
     library.parent.mkdir()
     library.touch()
-    assert sparse_link_arguments(tmp_path)[0] == str(library)
+    assert sparse_link_arguments(part, tmp_path)[0] == str(library)

@@ -5,6 +5,7 @@ gpu.module @kernels {
   gpu.func @left(%x: memref<64xf32>, %a: f32) kernel attributes {known_block_size = array<i32: 64, 1, 1>} {
     %i = gpu.thread_id x
     %old = memref.load %x[%i] : memref<64xf32>
+    gpu.barrier
     %new = arith.mulf %old, %a : f32
     memref.store %new, %x[%i] : memref<64xf32>
     gpu.return
