@@ -187,7 +187,7 @@ def test_device_libraries_go_by_the_chip(tmp_path: Path) -> None:
     assert choose_code_object(22, rocm, "gfx90a") == 6
     assert choose_code_object(19, rocm, "gfx90a") == 5
     assert choose_code_object(22, rocm, "gfx90a", 5) == 5
-    with pytest.raises(CompatibilityError, match="version 4: LLVM 22 with .* makes 5 and 6"):
+    with pytest.raises(CompatibilityError, match=r"version 4: LLVM 22 with .* makes 5 and 6"):
         choose_code_object(22, rocm, "gfx90a", 4)
     names = [path.stem for path in device_libraries(rocm, "gfx90a:xnack-", 6, MATH)]
     assert names == [

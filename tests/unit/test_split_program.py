@@ -293,9 +293,8 @@ def test_launch_bounds_that_nothing_would_heed_are_refused(
     attribute: str, major: int, complaint: str
 ) -> None:
     text = module(gpu_module().replace("{gpu.kernel", f"{{{attribute}, gpu.kernel"))
-    options = {"source_text": SOURCE, "unit_id": "p.mlir"}
     if not complaint:
-        assert split_program(text, **options, llvm_major=major).modules
+        assert split_program(text, source_text=SOURCE, unit_id="p", llvm_major=major).modules
         return
     with pytest.raises(SourceError, match=complaint):
-        split_program(text, **options, llvm_major=major)
+        split_program(text, source_text=SOURCE, unit_id="p", llvm_major=major)
