@@ -134,7 +134,7 @@ class _Calls:
         if replacement is None and self._is_open:
             replacement = foreign_function(self._module, callee)
         if replacement is None:
-            raise self._unsupported(source_name_of(callee), line)
+            raise self._missing(callee, line)
         self.used[replacement.name] = replacement
         if replacement.sync.value > self._own[caller].value:
             self._own[caller] = replacement.sync
@@ -177,6 +177,15 @@ class _Calls:
             for callee in callees
             for sync in ([waits[callee]] if callee in waits else [Sync.WARP])
         ]
+
+    def _missing(self, callee: str, line: str) -> SourceError:
+        if callee.startswith("llvm.") or callee not in dict(self._module.declarations):
+            return self._unsupported(source_name_of(callee), line)
+        return SourceError(
+            f"device function @{callee} is declared, but not defined",
+            hint="define it, compile with -fgpu-rdc where another file does, or name its library: --device-lib=",
+            location=_location(self._module, line),
+        )
 
     def _unsupported(self, what: str, line: str) -> SourceError:
         return SourceError(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable
+from math import prod
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.gpu_module import is_declared_kernel, is_kernel
@@ -13,6 +15,9 @@ from mlir_offload.translate.mlir_text import (
     symbol_name,
 )
 from mlir_offload.translate.pipelines import Refusal, Side, load_refusals
+
+_BLOCK_SIZE = re.compile(r"\bknown_block_size = array<i32: (\d+), (\d+), (\d+)>")
+_MOST_THREADS = 1024
 
 
 def check_top_level(operations: Iterable[OperationText], locations: Locations) -> None:
@@ -69,6 +74,23 @@ def check_device_functions(module: OperationText, locations: Locations) -> None:
             msg = f"device function @{name} is declared, but not defined"
             hint = f"define it in the gpu.module, or declare it with 'llvm.func @{name}(...)'"
             raise SourceError(msg, location=locations.of(operation.lines[-1]), hint=hint)
+
+
+def check_launch_bounds(
+    module: OperationText, locations: Locations, faults: Collection[str]
+) -> None:
+    """Raise SourceError for a block that no device runs, and for a bound that a release drops."""
+    for operation in module.body:
+        location = locations.of(operation.lines[-1])
+        text = f"{operation.lines[0]} {operation.lines[-1]}"
+        size = _BLOCK_SIZE.search(text)
+        if size is not None and prod(map(int, size.groups())) > _MOST_THREADS:
+            msg = f"known_block_size of @{symbol_name(operation)}: {prod(map(int, size.groups()))} threads"
+            hint = f"a block has at most {_MOST_THREADS} threads"
+            raise SourceError(msg, hint=hint, location=location)
+        if "waves_per_eu" in faults and "rocdl.waves_per_eu = " in text:
+            msg = f"this release of LLVM drops rocdl.waves_per_eu of @{symbol_name(operation)}"
+            raise SourceError(msg, hint="lower with LLVM 22, or leave it out", location=location)
 
 
 def check_operations(

@@ -36,6 +36,7 @@ from mlir_offload.translate.gpu_module import (
 )
 from mlir_offload.translate.hazard import (
     check_device_functions,
+    check_launch_bounds,
     check_operations,
     check_top_level,
 )
@@ -196,6 +197,7 @@ def _gpu_module(
     rules: _DeviceRules,
 ) -> GpuModule:
     check_device_functions(operation, rules.locations)
+    check_launch_bounds(operation, rules.locations, rules.faults)
     for dialect in dict.fromkeys(form.dialect for form in rules.forms):
         check_operations(operation.lines, "device", rules.locations, dialect=dialect)
     name = symbol_name(operation)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from support.cuda_tools import cuda_root, cuda_tool
+
+from mlir_offload.offload.fatbin import read_fatbins
+from mlir_offload.offload.objects import read_objects
 
 INPUTS = Path(__file__).parent / "inputs" / "rdc"
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
@@ -15,15 +20,23 @@ RECORDERS = (
     Path(__file__).parent / "runtime" / "recording_cudart.c",
     Path(__file__).parent / "inputs" / "recording_registration.c",
 )
-EVERY_RELEASE = [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (19, 22)]
+SETUP = """\
+from setuptools import Extension, setup
+
+kernels = Extension("kernels", ["module.c"], extra_objects=["rdc.o"], libraries=["m"])
+setup(name="kernels", version="1", ext_modules=[kernels])
+"""
+MODULE = "void go(float *);\nfloat run(float x) { go(&x); return x; }\n"
 
 
-@pytest.mark.parametrize("major", EVERY_RELEASE)
-def test_a_final_object_is_linked_by_gcc_and_runs_on_every_device(
-    major: int, mlir_offload: list[str], tmp_path: Path
+@pytest.mark.parametrize("form", ["object", "bitcode"])
+@pytest.mark.llvm(22)
+def test_a_final_object_is_linked_by_gcc_and_keeps_ptx(
+    form: str, mlir_offload: list[str], tmp_path: Path
 ) -> None:
     cuda_tool("ptxas")
-    options = [f"--llvm={major}", "-c", "-fno-gpu-rdc", "--offload-arch=sm_80,sm_90,host"]
+    form = f"--device-code={form}"
+    options = ["-c", "-fno-gpu-rdc", "-g", form, "--offload-arch=sm_80,sm_90,host"]
     _run(*mlir_offload, *options, EXAMPLES / "square.mlir", "-o", "square.o", cwd=tmp_path)
     recorder = ["-shared", "-fPIC", "-w", *RECORDERS, "-o", "libcudart.so"]
     _run("gcc", *recorder, cwd=tmp_path)
@@ -36,36 +49,61 @@ def test_a_final_object_is_linked_by_gcc_and_runs_on_every_device(
     assert [shown.count(f"sm_{arch}: cubin") for arch in (80, 90)] == [1, 1]
     # The PTX of the newest GPU alone: newer ones run it.
     assert [shown.count(f"sm_{arch}: PTX") for arch in (80, 90)] == [0, 1]
-    symbols = _run(f"/usr/lib/llvm-{major}/bin/llvm-nm", "square.o", cwd=tmp_path)
+    (contents,) = read_objects(tmp_path / "square.o")
+    (ptx,) = (part for part in read_fatbins(contents.fatbins[0]) if part.kind == "ptx")
+    # With the lines of the program.
+    assert b".loc" in ptx.content.whole()
+    symbols = _run("/usr/lib/llvm-22/bin/llvm-nm", "square.o", cwd=tmp_path)
     assert " T mgpu" not in symbols
     assert " W mlir_offload_set_stream" in symbols
 
 
+@pytest.mark.parametrize("major", [16, pytest.param(22, marks=pytest.mark.llvm(22))])
 @pytest.mark.llvm(22)
-def test_two_final_objects_for_other_devices_share_a_program(
-    mlir_offload: list[str], tmp_path: Path
+def test_final_objects_for_other_devices_meet_in_a_library_and_a_program(
+    major: int, mlir_offload: list[str], tmp_path: Path
 ) -> None:
     cuda_tool("ptxas")
+    release = ["--llvm=22", f"--for-clang={major}", "-c", "-fPIC", "-fno-gpu-rdc"]
     for name, archs in (("scale", "host"), ("shift", "sm_90,host")):
-        options = ["-c", "-fno-gpu-rdc", f"--offload-arch={archs}", "-o", f"{name}.o"]
+        options = [*release, f"--offload-arch={archs}", "-o", f"{name}.o"]
         _run(*mlir_offload, *options, EXAMPLES / "make" / f"{name}.mlir", cwd=tmp_path)
     _run("gcc", "-shared", "-fPIC", "-w", *RECORDERS, "-o", "libcudart.so", cwd=tmp_path)
-    link = [
-        "scale.o",
-        "shift.o",
-        EXAMPLES / "make" / "main.c",
-        "-L.",
-        "-lcudart",
-        "-lm",
-        "-Wl,-rpath,.",
-    ]
+    libraries = ["-L.", "-lcudart", "-lm", "-Wl,-rpath,."]
+    _run("ar", "rcs", "libscale.a", "scale.o", cwd=tmp_path)
+    _run("gcc", "-shared", "shift.o", *libraries, "-o", "libshift.so", cwd=tmp_path)
+    main = EXAMPLES / "make" / "main.c"
+    link = [main, "-L.", "-lscale", "-lshift", *libraries]
     _run("gcc", *link, "-o", "app", cwd=tmp_path)
+    _run("gcc", main, "scale.o", "shift.o", *libraries, "-o", "both", cwd=tmp_path)
 
-    assert "ok" in _run("./app", cwd=tmp_path, MLIR_OFFLOAD_DEVICE="host")
+    for program in ("./app", "./both"):
+        assert "ok" in _run(program, cwd=tmp_path, MLIR_OFFLOAD_DEVICE="host")
 
 
-@pytest.mark.parametrize("form", ["bitcode", "object"])
-@pytest.mark.parametrize("major", EVERY_RELEASE)
+@pytest.mark.llvm(22)
+def test_setuptools_builds_an_extension_with_a_final_object(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    options = ["-c", "-fPIC", "-fno-gpu-rdc", "--offload-arch=host", "-o", "rdc.o"]
+    _run(*mlir_offload, *options, INPUTS / "alone.mlir", cwd=tmp_path)
+    (tmp_path / "setup.py").write_text(SETUP)
+    (tmp_path / "module.c").write_text(MODULE)
+    _run(sys.executable, "setup.py", "-q", "build_ext", "--inplace", cwd=tmp_path)
+
+    (extension,) = tmp_path.glob("kernels.*.so")
+    run = ctypes.CDLL(str(extension)).run
+    run.argtypes, run.restype = (ctypes.c_float,), ctypes.c_float
+    assert run(21.0) == 42.0
+
+
+@pytest.mark.parametrize(
+    ("major", "form"),
+    [
+        pytest.param(19, "bitcode", marks=pytest.mark.llvm(19)),
+        pytest.param(22, "object", marks=pytest.mark.llvm(22)),
+    ],
+)
 def test_a_device_function_is_called_from_mlir_and_from_cuda(
     major: int, form: str, mlir_offload: list[str], tmp_path: Path
 ) -> None:
@@ -76,6 +114,32 @@ def test_a_device_function_is_called_from_mlir_and_from_cuda(
     _run(*mlir_offload, *options, *bare, *files, "-o", "app", cwd=tmp_path)
 
     assert "kernel run(" in _run(*mlir_offload, "inspect", tmp_path / "app")
+
+
+@pytest.mark.llvm(22)
+def test_on_the_cpu_a_function_elsewhere_may_wait_where_its_caller_says_so(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    kernel = (INPUTS / "kernel.mlir").read_text()
+    files = [INPUTS / name for name in ("library.mlir", "neighbour.mlir", "main.c")]
+    options = ["--offload-arch=host", "-fgpu-rdc", "-o", "app", "kernel.mlir", *files]
+    (tmp_path / "kernel.mlir").write_text(kernel)
+    done = subprocess.run(
+        [*mlir_offload, *map(str, options)],
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert "kernel.mlir: error: no file has the device function 'thrice' for the CPU" in done.stderr
+    assert "has to be declared 'convergent'" in done.stderr
+    declared = kernel.replace(
+        "@thrice(f32) -> f32\n", "@thrice(f32) -> f32 attributes {convergent}\n"
+    )
+    (tmp_path / "kernel.mlir").write_text(declared)
+    _run(*mlir_offload, *options, cwd=tmp_path)
+
+    assert _run("./app", cwd=tmp_path) == "4 2 8 6\n"
 
 
 @pytest.mark.llvm(22)

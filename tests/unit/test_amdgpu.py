@@ -12,6 +12,8 @@ from mlir_offload.offload.annotate import annotate_host
 from mlir_offload.offload.stub import HostKernel
 from mlir_offload.toolchain.amdgpu import (
     amdgpu_layout,
+    check_features,
+    check_target_ids,
     load_code_objects,
     normalize_target_id,
     wavefront_size,
@@ -75,6 +77,45 @@ def test_a_wavefront_has_the_size_of_the_generation(arch: str, threads: int) -> 
 
 def test_features_stand_once_and_in_order() -> None:
     assert normalize_target_id("gfx90a:xnack-:sramecc+:xnack-") == "gfx90a:sramecc+:xnack-"
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("gfx1100", ["+wavefrontsize32", "-wavefrontsize64", "-mno-wavefrontsize64", "-mcumode"]),
+        ("gfx90a", ["+wavefrontsize64", "-wavefrontsize32", "-mwavefrontsize64"]),
+        ("gfx90a:xnack+", ["+xnack", "+dot7-insts", "-O3"]),
+        ("gfx90a:sramecc-:xnack-", ["-xnack", "-sramecc"]),
+    ],
+)
+def test_features_of_the_target_are_taken(target: str, words: list[str]) -> None:
+    check_features(target, words)
+
+
+@pytest.mark.parametrize(
+    ("target", "word", "hint"),
+    [
+        ("gfx1100", "+wavefrontsize64", "leave"),
+        ("gfx1030", "-mwavefrontsize64", "leave"),
+        ("gfx90a", "-mno-wavefrontsize64", "leave"),
+        ("gfx90a", "+xnack", "--offload-arch=gfx90a:xnack+"),
+        ("gfx90a:xnack+", "-xnack", "--offload-arch=gfx90a:xnack-"),
+        ("gfx90a:xnack+", "-sramecc", "--offload-arch=gfx90a:sramecc-"),
+    ],
+)
+def test_code_with_other_features_than_its_target_is_refused(
+    target: str, word: str, hint: str
+) -> None:
+    with pytest.raises(CompatibilityError, match=target) as error:
+        check_features(target, ["-O2", word])
+    assert hint in error.value.hint
+
+
+def test_a_gpu_fits_one_of_the_target_ids_of_a_program_at_most() -> None:
+    check_target_ids(["gfx90a:xnack+", "gfx90a:xnack-", "gfx1100", "gfx906", "gfx906"])
+    for other in ("gfx90a", "gfx90a:sramecc+", "gfx90a:sramecc+:xnack+"):
+        with pytest.raises(UsageError, match="do not go into one program"):
+            check_target_ids(["gfx90a:xnack+", other])
 
 
 def test_a_processor_is_known_from_its_release_on_until_it_is_dropped() -> None:
@@ -145,6 +186,9 @@ def test_device_libraries_go_by_the_chip(tmp_path: Path) -> None:
     assert rocm is not None
     assert choose_code_object(22, rocm, "gfx90a") == 6
     assert choose_code_object(19, rocm, "gfx90a") == 5
+    assert choose_code_object(22, rocm, "gfx90a", 5) == 5
+    with pytest.raises(CompatibilityError, match=r"version 4: LLVM 22 with .* makes 5 and 6"):
+        choose_code_object(22, rocm, "gfx90a", 4)
     names = [path.stem for path in device_libraries(rocm, "gfx90a:xnack-", 6, MATH)]
     assert names == [
         "ocml",

@@ -278,3 +278,23 @@ def test_reductions_decide_what_a_module_needs() -> None:
     assert split(module(gpu_module(uniform))).modules[0].needs == {"subgroup_reduce", "redux"}
     assert split(module(gpu_module(uniform, other))).modules[0].needs == frozenset()
     assert '"gpu.subgroup_reduce"' not in split(module(gpu_module(uniform, other))).modules[0].text
+
+
+@pytest.mark.parametrize(
+    ("attribute", "major", "complaint"),
+    [
+        ("known_block_size = array<i32: 64, 8, 4>", 22, "@k: 2048 threads"),
+        ("known_block_size = array<i32: 64, 8, 2>", 22, ""),
+        ("rocdl.waves_per_eu = 8 : i32", 19, "drops rocdl.waves_per_eu of @k"),
+        ("rocdl.waves_per_eu = 8 : i32", 22, ""),
+    ],
+)
+def test_launch_bounds_that_nothing_would_heed_are_refused(
+    attribute: str, major: int, complaint: str
+) -> None:
+    text = module(gpu_module().replace("{gpu.kernel", f"{{{attribute}, gpu.kernel"))
+    if not complaint:
+        assert split_program(text, source_text=SOURCE, unit_id="p", llvm_major=major).modules
+        return
+    with pytest.raises(SourceError, match=complaint):
+        split_program(text, source_text=SOURCE, unit_id="p", llvm_major=major)

@@ -38,6 +38,26 @@ def test_a_flag_that_would_not_be_heeded_is_refused() -> None:
         read_targets('targets = [#nvvm.target<flags = {unsafe = "x"}>]', "a.mlir:1:1")
 
 
+@pytest.mark.parametrize(
+    ("field", "complaint"),
+    [
+        ('triple = "amdgcn-mesa-mesa3d"', "triple amdgcn-mesa-mesa3d"),
+        ('abi = "latest"', "abi latest"),
+    ],
+)
+def test_a_field_that_would_not_be_heeded_is_refused(field: str, complaint: str) -> None:
+    with pytest.raises(SourceError, match=complaint):
+        read_targets(f"targets = [#rocdl.target<{field}>]", "a.mlir:1:1")
+
+
+def test_the_version_and_the_wavefront_of_an_amd_target_are_read() -> None:
+    fields = 'triple = "amdgcn-amd-amdhsa", features = "+xnack,+cumode", abi = "500", flags = {no_wave64}'
+    (read,) = read_targets(f"targets = [#rocdl.target<{fields}>]", "")
+
+    assert read.code_object == 5
+    assert read.all_features == ("+xnack", "+cumode", "-wavefrontsize64")
+
+
 def test_what_is_attached_decides_for_its_own_kind() -> None:
     assert served_targets([ON_90], [SM_80, SM_90, HOST]) == (SM_90, HOST)
     assert served_targets([TargetAttribute(Kind.CUDA)], [SM_80]) == (SM_80,)
