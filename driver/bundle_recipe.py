@@ -9,14 +9,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path, PurePath
 
 from mlir_offload.offload.abi import fatbinary_without_image, known_majors, load_abi
 from mlir_offload.offload.binary_layout import ENTRY, HEADER, MAGIC
 from mlir_offload.offload.image import ImageKind
 from mlir_offload.offload.mob_manifest import MobDevice, MobManifest
-from mlir_offload.offload.runtime import runtime_compile_command
+from mlir_offload.offload.runtime import runtime_compile_command, runtime_include_directory
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.ptx import ptx_isa_for
 from mlir_offload.toolchain.target import Kind, Target
@@ -146,7 +145,7 @@ class Recipe:
         """Return the call that compiles the device runtime for the CPU: to bitcode, or to an object."""
         made = _CPU_RUNTIME if self._takes_library else _CPU_RUNTIME_OBJECT
         argv = cpu_runtime_command(clang, Path(made), opt_level=self.manifest.opt_level).argv
-        shipped = str(files("mlir_offload.offload").joinpath("runtime", "cpu_device.c"))
+        shipped = str(runtime_include_directory() / "cpu_device.c")
         words = [f"{RUNTIME}/cpu_device.c" if word == shipped else word for word in argv]
         if not self._takes_library:
             unoptimised = words.index("-disable-llvm-passes")

@@ -89,13 +89,14 @@ def _split(  # noqa: PLR0913 (one parameter for each option)
     from mlir_offload.driver.split_file import write_split
     from mlir_offload.translate.device_form import parse_form
     from mlir_offload.translate.fast_math import with_fast_math
-    from mlir_offload.translate.prefix_map import map_locations, parse_prefix_map
     from mlir_offload.translate.split import split_program
 
     written = _bytes_as_text(program)
-    text = map_locations(
-        read_text(source), [parse_prefix_map(item, "--prefix-map") for item in maps]
-    )
+    text = read_text(source)
+    if maps:
+        from mlir_offload.translate.prefix_map import map_locations, parse_prefix_map
+
+        text = map_locations(text, [parse_prefix_map(item, "--prefix-map") for item in maps])
     text = with_fast_math(text) if fast_math else text
     split = split_program(
         text,

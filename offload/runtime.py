@@ -51,7 +51,7 @@ RUNTIME_KINDS = frozenset(_OF_KIND)
 
 
 def runtime_include_directory() -> Path:
-    """Return the directory of `mlir_offload.h`, what C and C++ programs may call."""
+    """Return the directory of the C sources and of `mlir_offload.h`, what C and C++ programs may call."""
     return _DIRECTORY
 
 

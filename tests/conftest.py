@@ -26,6 +26,9 @@ def mlir_offload() -> list[str]:
 def _own_modules() -> None:
     """Let child processes import the packages of this tree, and choose nothing by environment."""
     os.environ["PYTHONPATH"] = str(ROOT / ".importroot")
+    # As for users, what is imported has been compiled before: else each call would do it for 0.1 s.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = str(ROOT / ".pytest_cache" / "compiled")
     for name in list(os.environ):
         if name.startswith(("MLIR_OFFLOAD_", "CCACHE_")) or name in {"CUDA_PATH", "CUDA_HOME"}:
             del os.environ[name]

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Protocol
 
+from mlir_offload.offload.runtime import runtime_include_directory
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.process import Command
 from mlir_offload.translate.cpu_assemble import (
@@ -135,7 +135,7 @@ def cpu_runtime_command(
 
     It is optimised with the image, which takes what it needs of it.
     """
-    source = files("mlir_offload.offload").joinpath("runtime", "cpu_device.c")
+    source = runtime_include_directory() / "cpu_device.c"
     unoptimised = ("-Xclang", "-disable-llvm-passes")
     options = (f"-O{max(1, opt_level)}", *unoptimised, *_march(march), "-fPIC", *extra)
     argv = (str(llvm.tool("clang")), "-c", "-emit-llvm", *options, str(source), "-o", str(output))

@@ -69,21 +69,24 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An operation that no pass of the recipe lowers, and what to write instead."""
+    """An operation that no pass of the recipe lowers, and what to write instead.
+
+    The patterns are compiled, by `re`, when such an operation is met: few programs have any.
+    """
 
     where: Side
     operation: str
     dialect: str
-    pattern: re.Pattern[str] | None
-    unless: re.Pattern[str] | None
+    pattern: str
+    unless: str
     message: str
     hint: str
 
     def applies(self, text: str) -> bool:
         """Say whether the operation with this generic text is meant."""
-        if self.unless is not None and self.unless.search(text):
+        if self.unless and re.search(self.unless, text):
             return False
-        return self.pattern is None or self.pattern.search(text) is not None
+        return not self.pattern or re.search(self.pattern, text) is not None
 
 
 @functools.cache
@@ -133,8 +136,8 @@ def load_refusals(where: Side) -> tuple[Refusal, ...]:
             where=where,
             operation=operation,
             dialect=str(row.get("dialect", "")),
-            pattern=_pattern(row.get("pattern")),
-            unless=_pattern(row.get("unless")),
+            pattern=row.get("pattern", ""),
+            unless=row.get("unless", ""),
             message=str(row["message"]).replace("{operation}", operation),
             hint=str(row["hint"]),
         )
@@ -146,10 +149,6 @@ def load_refusals(where: Side) -> tuple[Refusal, ...]:
 
 def _listed(value: str | Sequence[str]) -> Sequence[str]:
     return [value] if isinstance(value, str) else value
-
-
-def _pattern(text: str | None) -> re.Pattern[str] | None:
-    return re.compile(text) if text else None
 
 
 def _filled(passes: Iterable[str], values: Mapping[str, str]) -> list[str]:

@@ -1,6 +1,8 @@
 """Tell what the driver itself costs: the time in which none of its tools runs, and its processor time.
 
-Times of a loaded machine say little: what is given is the least of several runs, and the median.
+Times of a loaded machine say little: what is given is the least of several runs, and the median, of
+calls that take turns. The driver is installed as from a wheel, in an environment of its own. What it
+cannot do without, Python with the modules of its library that any such program loads, is told beside.
 
 usage: python tests/bench/own_cost.py [--runs N] [--llvm PREFIX] [--cuda PATH]
 """
@@ -10,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import shlex
 import shutil
 import statistics
@@ -18,8 +21,10 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterable
+import venv
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -29,18 +34,24 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "docs" / "examples" / "saxpy.mlir"
 FOUR = "--offload-arch=sm_80,sm_86,sm_89,sm_90"
 ONE = "--offload-arch=sm_90"
+PYTHON = {
+    "python -c pass": "pass",
+    "python, its library": "import dataclasses, pathlib, re, shutil, subprocess, tempfile, threading",
+}
 # The driver as it is, that tells at its end when each program ran and what it used itself.
 OBSERVED = """\
 import json, os, resource, sys, time
 from mlir_offload.driver.cli import main
 from mlir_offload.toolchain.process import ProcessRunner
 ran, run = [], ProcessRunner.run
+def now():
+    return time.monotonic(), time.process_time()
 def noting(self, *given, **named):
-    start = time.monotonic()
+    start = now()
     try:
         return run(self, *given, **named)
     finally:
-        ran.append((start, time.monotonic()))
+        ran.append((start, now()))
 ProcessRunner.run = noting
 leave = os._exit
 def noting_end(status):
@@ -57,22 +68,33 @@ main()
 
 @dataclass(frozen=True)
 class Cost:
-    """One call, in seconds: all of it, what none of its programs ran in, processor time, programs."""
+    """One call, in seconds: all of it, what none of its programs ran in, processor time, programs.
+
+    `busy` is the processor time of the driver while none of its programs ran.
+    """
 
     wall: float
     alone: float
+    busy: float
     own: float
     children: float
     programs: int
 
 
-def covered(intervals: Iterable[tuple[float, float]]) -> float:
-    """Return the time that lies in any of the intervals."""
-    total, reached = 0.0, 0.0
+# When something was, and how much processor time the driver had used by then.
+Moment = tuple[float, float]
+
+
+def covered(intervals: Iterable[tuple[Moment, Moment]]) -> Moment:
+    """Return the time that lies in any of the intervals, and what the driver used in them."""
+    wall = busy = 0.0
+    reached = (0.0, 0.0)
     for start, end in sorted(intervals):
-        total += max(0.0, end - max(start, reached))
-        reached = max(reached, end)
-    return total
+        begin = max(start, reached)
+        if end > begin:
+            wall, busy = wall + end[0] - begin[0], busy + end[1] - begin[1]
+            reached = end
+    return wall, busy
 
 
 def observe(work: Path, words: Iterable[str]) -> Cost:
@@ -84,19 +106,36 @@ def observe(work: Path, words: Iterable[str]) -> Cost:
     )
     wall = time.monotonic() - begin
     ran, own, children = json.loads(notes.read_text())
-    return Cost(wall, wall - covered(ran), own, children, len(ran))
+    beside, busy_beside = covered((tuple(start), tuple(end)) for start, end in ran)
+    return Cost(wall, wall - beside, own - busy_beside, own, children, len(ran))
 
 
-def install(work: Path) -> None:
-    """Lay the packages as a wheel does: what finds an editable install takes 15 ms of each start."""
+def install(work: Path) -> Path:
+    """Lay the packages as a wheel does and return Python: an editable install starts 15 ms later."""
+    environment = work / "environment"
+    venv.create(environment, symlinks=True)
+    own = {"base": str(environment), "platbase": str(environment)}
+    site = Path(sysconfig.get_path("purelib", vars=own))
     for package in (ROOT / ".importroot" / "mlir_offload").iterdir():
         copy = shutil.copytree if package.is_dir() else shutil.copy
-        copy(package, work / "site" / "mlir_offload" / package.name)
-    packages = sysconfig.get_path("purelib")
-    os.environ["PYTHONPATH"] = f"{work / 'site'}:{packages}"
-    # Without -S Python reads the files there that begin an editable install.
-    (work / "mlir-offload").write_text(f"#!{sys.executable} -S\n{OBSERVED}")
-    (work / "mlir-offload").chmod(0o755)
+        copy(package, site / "mlir_offload" / package.name)
+    (site / "required.pth").write_text(sysconfig.get_path("purelib"))
+    python = environment / "bin" / "python"
+    program = work / "mlir-offload"
+    program.write_text(f"#!{python}\n{OBSERVED}")
+    program.chmod(0o755)
+    return python
+
+
+def observe_python(python: Path, code: str) -> Cost:
+    """Return what Python takes for a line of code."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    begin = time.monotonic()
+    subprocess.run([python, "-c", code], check=True)
+    wall = time.monotonic() - begin
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    own = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Cost(wall, wall, own, own, 0.0, 0)
 
 
 def calls(llvm: Path, cuda: Path) -> dict[str, tuple[str, ...]]:
@@ -111,6 +150,16 @@ def calls(llvm: Path, cuda: Path) -> dict[str, tuple[str, ...]]:
     }
 
 
+def row(costs: Sequence[Cost]) -> Iterator[str]:
+    for part in ("alone", "busy", "own", "children", "programs", "wall"):
+        values = [getattr(cost, part) for cost in costs]
+        least = min(values)
+        if isinstance(least, int):
+            yield str(least)
+        else:
+            yield f"{1000 * least:.0f} ({1000 * statistics.median(values):.0f})"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=9, help="counted runs of each (default: 9)")
@@ -119,23 +168,33 @@ def main() -> None:
     options = parser.parse_args()
     # Users have compiled modules; a shell that forbids writing them would be measured instead.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ.pop("PYTHONPATH", None)
     work = Path(tempfile.mkdtemp(prefix="mlir-offload-bench-"))
-    install(work)
     os.environ["CCACHE_DIR"] = str(work / "cache")
     table = Table(title=f"the driver's own cost in ms: least (median) of {options.runs}")
-    for heading in ("call", "alone", "its processor time", "its programs'", "programs", "wall"):
+    for heading in (
+        "call",
+        "alone",
+        "of that busy",
+        "busy in all",
+        "its programs",
+        "number",
+        "wall",
+    ):
         table.add_column(heading, justify="left" if heading == "call" else "right")
     try:
-        for name, words in calls(options.llvm, options.cuda).items():
-            costs = [observe(work, words) for _ in range(options.runs + 1)][1:]
-            parts = ("alone", "own", "children", "programs", "wall")
-            values = [[getattr(cost, part) for cost in costs] for part in parts]
-            row = [
-                str(least) if isinstance(least := min(part), int)
-                else f"{1000 * least:.0f} ({1000 * statistics.median(part):.0f})"
-                for part in values
-            ]  # fmt: skip
-            table.add_row(name, *row)
+        python = install(work)
+        observed = {
+            name: partial(observe_python, python, code) for name, code in PYTHON.items()
+        } | {
+            name: partial(observe, work, words)
+            for name, words in calls(options.llvm, options.cuda).items()
+        }
+        rounds = [
+            {name: look() for name, look in observed.items()} for _ in range(options.runs + 1)
+        ]
+        for name in observed:
+            table.add_row(name, *row([costs[name] for costs in rounds[1:]]))
     finally:
         shutil.rmtree(work)
     Console().print(table)

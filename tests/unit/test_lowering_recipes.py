@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from mlir_offload.toolchain.errors import CompatibilityError
@@ -75,3 +77,6 @@ def test_every_refusal_says_what_to_do(side: str) -> None:
 
     assert refusals
     assert all(refusal.message and refusal.hint for refusal in refusals)
+    for refusal in refusals:
+        re.compile(refusal.pattern)
+        re.compile(refusal.unless)

@@ -1,0 +1,121 @@
+"""What a call loads, and when: each module costs every start of the compiler."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from mlir_offload.driver import preload
+from mlir_offload.toolchain.target import Kind
+
+SAXPY = Path(__file__).resolve().parents[2] / "docs" / "examples" / "saxpy.mlir"
+# The driver as it is, that tells what is loaded when its first program starts, and in the end.
+OBSERVED = """\
+import os, sys
+from mlir_offload.driver.cli import main
+from mlir_offload.toolchain.process import ProcessRunner
+loaded, run, leave = [], ProcessRunner.run, os._exit
+def noting(self, *given, **named):
+    loaded.append(sorted(sys.modules))
+    return run(self, *given, **named)
+def noting_end(status):
+    loaded.append(sorted(sys.modules))
+    import json
+    with open(os.environ["LOADED"], "w") as file:
+        json.dump([loaded[0], loaded[-1]], file)
+    leave(status)
+ProcessRunner.run, os._exit = noting, noting_end
+main()
+"""
+# For files of users, for pages and messages, for other verbs.
+NEVER = {
+    *("yaml", "rich", "llvmlite", "msgpack", "zstandard", "lz4", "tomllib", "ctypes", "asyncio"),
+    *("concurrent.futures", "importlib.metadata", "importlib.resources"),
+    *("mlir_offload.driver.message", "mlir_offload.driver.option_table"),
+}
+# What reads and judges files that the call does not make.
+READERS = frozenset(
+    f"mlir_offload.{name}"
+    for name in (
+        "toolchain.bitstream",
+        "toolchain.skew_rule",
+        "offload.contents",
+        "offload.skew_check",
+        "offload.interface",
+        "driver.refused",
+    )
+)
+LINKING = frozenset(("mlir_offload.driver.link", "mlir_offload.offload.coverage"))
+OTHER_KINDS = frozenset(
+    f"mlir_offload.{name}"
+    for name in ("toolchain.rocm", "driver.hip_image", "driver.cpu_image", "translate.cpu")
+)
+# A compilation comes to these while its first programs run.
+LATER = {"click", "json", "hashlib", "mlir_offload.driver.compile", "mlir_offload.driver.steps"}
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The modules that were there when the first program started, and in the end."""
+
+    at_first: frozenset[str]
+    at_last: frozenset[str]
+
+
+def loaded_by(arguments: Sequence[str], directory: Path) -> Loaded:
+    notes = directory / "loaded.json"
+    # An editable install finds modules by others of its own, which -S leaves out.
+    path = os.pathsep.join((os.environ["PYTHONPATH"], sysconfig.get_path("purelib")))
+    environment = {**os.environ, "LOADED": str(notes), "PYTHONPATH": path}
+    call = [sys.executable, "-S", "-c", OBSERVED, *arguments]
+    # The first of two calls reads the tables of YAML, and keeps them.
+    for _ in range(2):
+        subprocess.run(call, cwd=directory, env=environment, check=True, capture_output=True)
+    first, last = json.loads(notes.read_text())
+    return Loaded(frozenset(first), frozenset(last))
+
+
+@pytest.mark.llvm(22)
+@pytest.mark.parametrize("ends_at", ["-c", "link"])
+def test_a_compilation_loads_what_it_needs_and_no_more(ends_at: str, tmp_path: Path) -> None:
+    architecture = "sm_90" if ends_at == "-c" else "host"
+    words = ("-c",) if ends_at == "-c" else ()
+    loaded = loaded_by(
+        ("--llvm=22", f"--offload-arch={architecture}", str(SAXPY), "-o", "k", *words), tmp_path
+    )
+
+    others = OTHER_KINDS | LINKING if ends_at == "-c" else {"mlir_offload.toolchain.rocm"}
+    assert (NEVER | READERS | others) & loaded.at_last == set()
+    assert LATER & loaded.at_first == set()
+    assert loaded.at_last >= LATER
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("build", "--help"), ("--cmake-dir",)], ids=" ".join
+)
+def test_what_compiles_nothing_loads_no_compiler(
+    arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    loaded = loaded_by(arguments, tmp_path)
+
+    compiler = {"mlir_offload.driver.build", "mlir_offload.driver.compile"}
+    assert (compiler | {"click", "yaml", "rich"}) & loaded.at_last == set()
+
+
+def test_what_is_loaded_early_exists() -> None:
+    tables = (preload._OF_KIND, preload._LINK_OF_KIND)
+    of_kinds = [name for table in tables for names in table.values() for name in names]
+    always = (*preload._ALWAYS, *preload._LAUNCHED, *preload._LATE, *preload._LINK)
+
+    assert set(preload._OF_KIND) == set(Kind) - {Kind.SYCL}
+    for name in (*always, *of_kinds):
+        importlib.import_module(name)
