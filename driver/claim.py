@@ -119,12 +119,13 @@ def claimed_directory(parent: Path) -> Iterator[Path]:
 def _make_directory(parent: Path, prefix: str) -> tuple[Path, int]:
     while True:
         path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        # Where there are no locks, nobody can take it for a thing that is left.
-        if _lock(descriptor) is not _Lock.ANOTHERS and _is_at(descriptor, path):
-            return path, descriptor
-        # Who removes what is left was quicker than our lock.
-        os.close(descriptor)
+        # Who removes what is left may be quicker than we open it, or lock it.
+        with contextlib.suppress(FileNotFoundError):
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            # Where there are no locks, nobody can take it for a thing that is left.
+            if _lock(descriptor) is not _Lock.ANOTHERS and _is_at(descriptor, path):
+                return path, descriptor
+            os.close(descriptor)
 
 
 def _sweep(parent: Path, prefix: str) -> None:

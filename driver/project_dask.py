@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _REMOTE = frozenset({DEVICE, JOIN})
 # Enough that no worker waits for us; each costs a thread that sleeps.
 _STEPS_PER_THREAD = 2
+_RETRIES = 2
 _FEWEST_LANES, _MOST_LANES = 8, 256
 
 
@@ -72,7 +73,8 @@ class ClusterEngine:
             return StoredEnd(0, "", is_reused=True), ""
         try:
             # pure=False: a step that failed is not remembered by the scheduler.
-            future = self.client.submit(run_on_worker, stored, pure=False)
+            # What is repeated is a step that was ended together with its worker.
+            future = self.client.submit(run_on_worker, stored, pure=False, retries=_RETRIES)
             end, place = future.result()
         except Exception as error:
             # Whatever the cluster raises is no error of the step: those come as values.

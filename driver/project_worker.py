@@ -5,6 +5,7 @@ It is loaded by the worker's Python; it needs this package and the tools, and no
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from mlir_offload.driver.workspace import open_workspace
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError
 from mlir_offload.toolchain.process import Command, ProcessRunner, describe_status
 
+# The exit status of a step that was told to end.
+_INTERRUPTED = 130
 # A place in the arguments where a file of the worker is put: {0} is the output.
 _PLACE = "\0{}\0"
 
@@ -32,12 +35,16 @@ class StoredStep:
 class StoredEnd:
     """How a step ended on a worker. What it made is in the store, if the exit status is 0.
 
-    A failure is a value, not an exception: the cluster repeats a step only where a worker is lost.
+    A failure is a value, not an exception, so that the cluster does not repeat it.
     """
 
     exit_status: int
     message: str
     is_reused: bool = False
+
+
+class StepInterruptedError(Exception):
+    """Somebody ended the step from outside, as SLURM does with all of a job: it is worth repeating."""
 
 
 def numbered(number: int) -> str:
@@ -46,7 +53,10 @@ def numbered(number: int) -> str:
 
 
 def run_stored(step: StoredStep, directory: str) -> StoredEnd:
-    """Run a step in a new directory below one of the worker; put what it made into the store."""
+    """Run a step in a new directory below one of the worker; put what it made into the store.
+
+    Raises StepInterruptedError where it was told to end.
+    """
     store = StepStore(Path(step.store))
     if store.has(step.key):
         return StoredEnd(0, "", is_reused=True)
@@ -67,6 +77,8 @@ def _run(step: StoredStep, store: StepStore, directory: Path) -> StoredEnd:
         arguments.append(word)
     command = Command((*own_program(), *arguments), (("TMPDIR", str(directory)),))
     completed = ProcessRunner().run(command)
+    if completed.returncode in {_INTERRUPTED, -signal.SIGTERM}:
+        raise StepInterruptedError(describe_status(completed.returncode))
     if completed.returncode < 0:
         status = describe_status(completed.returncode)
         message = f"{completed.stderr}{status}: {command}\n"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mlir_offload.toolchain.llvm import LlvmInstallation, inspect_llvm
 from mlir_offload.toolchain.llvm_tools import load_llvm_table
+from mlir_offload.toolchain.tool import is_program
 from mlir_offload.toolchain.wish import Wish, first_wish
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def _cuda_roots(places: SearchPlaces) -> Iterator[tuple[Path, str]]:
 
     table = load_cuda_table()
     for folder in places.path:
-        if (folder / "ptxas").is_file():
+        if is_program(folder / "ptxas"):
             yield (folder / "ptxas").resolve().parent.parent, _PATH
     for root in expand(places.root, table.places):
         yield root, str(root)

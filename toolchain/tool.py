@@ -25,7 +25,8 @@ class ProbedVersion:
 
 def is_program(path: Path) -> bool:
     """Say whether the path is a file that this user may start."""
-    return path.is_file() and os.access(path, os.X_OK)
+    # Path.is_file would raise in a folder that this user may not enter.
+    return os.path.isfile(path) and os.access(path, os.X_OK)  # noqa: PTH113
 
 
 def probe_version(runner: Runner, program: Path, pattern: re.Pattern[str]) -> ProbedVersion:

@@ -1,6 +1,6 @@
 """Time the verb build: what costs nothing to do, many modules, two processors, and a Dask cluster.
 
-usage: python tests/bench/build.py [--part noop|plan|jobs|dask] [--directory DIR]
+usage: python tests/bench/build.py [--part noop|plan|jobs|dask|loss] [--directory DIR]
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / ".importroot"), str(ROOT / "tests")]
 
-from support.project import digests, write_project  # noqa: E402
+from support.project import counting_launcher, digests, started, write_project  # noqa: E402
 
 from mlir_offload.driver.project_dask import run_on_worker  # noqa: E402
 from mlir_offload.driver.project_file import read_project  # noqa: E402 (found by the line above)
@@ -36,6 +37,7 @@ ARCHS = "sm_75, sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_120"
 MANIFEST = "archs: [{archs}]\nflags: --device-code=bitcode\nmodules: ['m*.mlir']\n"
 RUNS = 3
 MANY, FEW = 1000, 100
+COMPILES, FATAL = 64, 20
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,34 @@ def measure_dask(folder: Path) -> None:
     )
 
 
+def measure_loss(folder: Path) -> None:
+    from integration.test_project_dask import cluster_in
+
+    manifest = MANIFEST.format(archs=ARCHS)
+    local = write_project(folder / "local", manifest, 8)
+    timed(local, "-j2")
+    place = folder / "cluster"
+    place.mkdir()
+    launcher = str(counting_launcher(place, place / "pid", FATAL))
+    with cluster_in(place) as cluster:
+        workers = [
+            cluster.start_worker(name, MLIR_OFFLOAD_LAUNCHER=launcher)
+            for name in ("first", "second")
+        ]
+        (place / "pid").write_text(str(workers[0].pid))
+        project = write_project(folder / "project", manifest, 8)
+        run = timed(project, f"--scheduler={cluster.address}", f"--store={folder / 'store'}")
+        assert workers[0].wait() == -signal.SIGKILL
+    begun = len(started(place))
+    # What the lost worker was doing, at most one step.
+    assert COMPILES <= begun <= COMPILES + 1, begun
+    assert digests(project / "build", ".o", ".images") == digests(local / "build", ".o", ".images")
+    say(
+        f"{COMPILES} device compiles, one of 2 Dask workers killed in number {FATAL}:"
+        f" {run.seconds:.1f} s, {begun} begun; equal bytes"
+    )
+
+
 def task_costs_ms(address: str, folder: Path) -> tuple[float, float]:
     """Return what a task costs where nothing is to be compiled: of many at once, and one by one."""
     from distributed import Client
@@ -167,6 +197,7 @@ PARTS = {
     "plan": measure_plan,
     "jobs": measure_jobs,
     "dask": measure_dask,
+    "loss": measure_loss,
 }
 
 

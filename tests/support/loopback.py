@@ -13,7 +13,7 @@ from pathlib import Path
 
 # Below those that the system hands out: no connection of another program takes one meanwhile.
 _FIRST_PORT, _PORTS, _APART = 10_000, 20_000, 37
-_LONGEST_S = 60
+_LONGEST_S = 120
 _tried = count()
 
 

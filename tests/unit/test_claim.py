@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,26 @@ def test_directories_of_killed_processes_go_and_those_of_living_ones_stay(tmp_pa
         other.send_signal(signal.SIGCONT)
         assert other.wait() == 0
     assert names(tmp_path) == [foreign.name]
+
+
+def test_a_directory_that_is_swept_before_it_is_held_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = tempfile.mkdtemp
+    taken: list[str] = []
+
+    def make_and_lose(prefix: str, dir: Path) -> str:  # noqa: A002 (mkdtemp's own name)
+        made = make(prefix=prefix, dir=dir)
+        if not taken:
+            taken.append(made)
+            Path(made).rmdir()
+        return made
+
+    monkeypatch.setattr(tempfile, "mkdtemp", make_and_lose)
+    with claimed_directory(tmp_path) as place:
+        assert place.is_dir()
+        assert [str(place)] != taken
+    assert names(tmp_path) == []
 
 
 def test_without_locks_all_is_as_unique_as_ever(

@@ -67,6 +67,13 @@ def test_the_usual_place_is_found_once_although_it_is_a_link(tmp_path: Path) -> 
     assert toolkit.libdevice == root / "nvvm/libdevice/libdevice.10.bc"
 
 
+def test_a_folder_on_path_that_cannot_be_looked_into_is_skipped(tmp_path: Path) -> None:
+    install(tmp_path / "usr/local/cuda-13.0")
+    # As with a folder of another user, the system tells no more than that it will not look.
+    places = SearchPlaces(path=(tmp_path / ("too long" * 100),), root=tmp_path)
+    assert len(find_cuda(places)) == 1
+
+
 def test_the_newest_of_several_numbered_folders_comes_first(tmp_path: Path) -> None:
     for version in ("9.2", "12.9", "13.0"):
         install(tmp_path / f"usr/local/cuda-{version}")
