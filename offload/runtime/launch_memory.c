@@ -67,7 +67,7 @@ static mo_extent extent_of(const mo_described *item, void **params) {
                      aligned + (last + 1) * item->element_bytes);
 }
 
-/* Adds a extent to others that do not overlap; returns how many there are then. */
+/* Adds an extent to others that do not overlap; returns how many there are then. */
 static int add_extent(mo_extent *extents, int count, mo_extent added) {
   for (int i = 0; i < count; ++i)
     if (extents[i].first < added.end && added.first < extents[i].end) {
@@ -96,7 +96,7 @@ static int extents_to_copy(const mo_backend *backend, const mo_described *items,
 /* Kernels may count on the alignment of the host's memory. */
 static void copy_to_device(const mo_backend *backend, mo_extent *extent, void *stream) {
   uint64_t size_bytes = (uint64_t)(extent->end - extent->first);
-  extent->memory = backend->allocate(size_bytes + ALIGNMENT_OF_COPIES, false);
+  extent->memory = backend->allocate(size_bytes + ALIGNMENT_OF_COPIES, false, stream);
   extent->on_device = extent->memory + ((uintptr_t)extent->first - (uintptr_t)extent->memory) %
                                          ALIGNMENT_OF_COPIES;
   backend->copy(extent->on_device, extent->first, size_bytes, stream);
@@ -111,7 +111,7 @@ static void copy_changes_back(const mo_backend *backend, const mo_extent *extent
   if (memcmp(copy, extent->first, size_bytes))
     memcpy(extent->first, copy, size_bytes);
   free(copy);
-  backend->release(extent->memory);
+  backend->release(extent->memory, stream);
 }
 
 static char *on_device(const mo_extent *extents, int count, char *pointer) {
