@@ -60,20 +60,29 @@ static void sycl_set32(void *target, uint32_t value, size_t count, void *stream)
   sycl_fill(target, &value, sizeof value, count, stream);
 }
 
+static bool reaches_host(const mo_sycl_place *place) {
+  uint64_t capabilities = 0;
+  SYCL_CHECK(mo_cl.clGetDeviceInfo(place->device, CL_DEVICE_SHARED_SYSTEM_MEM_CAPABILITIES,
+                                   sizeof capabilities, &capabilities, NULL),
+             "clGetDeviceInfo", "asking whether a device reaches host memory");
+  return capabilities != 0;
+}
+
 /* OpenCL cannot register memory that is there already: the device reaches all of it, or none. */
 static void sycl_register_host(void *pointer, uint64_t size_bytes) {
   mo_sycl_place place = mo_sycl_place_of_memory(NULL);
-  uint64_t capabilities = 0;
-  SYCL_CHECK(mo_cl.clGetDeviceInfo(place.device, CL_DEVICE_SHARED_SYSTEM_MEM_CAPABILITIES,
-                                   sizeof capabilities, &capabilities, NULL),
-             "clGetDeviceInfo", "registering host memory");
-  if (capabilities)
+  if (reaches_host(&place))
     return;
   mo_error("host memory cannot be registered on this device: it does not reach the host's memory");
   mo_context("while registering %llu bytes of host memory at %p", (unsigned long long)size_bytes,
              pointer);
   mo_sycl_context_of_device();
   mo_cure("allocate the memory by gpu.alloc host_shared, or copy it by gpu.memcpy");
+}
+
+static bool sycl_reaches(const void *pointer) {
+  mo_sycl_place place = mo_sycl_place_of_memory(NULL);
+  return reaches_host(&place) || holds(&place, pointer);
 }
 
 static void sycl_unregister_host(void *pointer) { (void)pointer; }
@@ -101,5 +110,6 @@ const mo_backend mo_sycl = {
     .register_host = sycl_register_host,
     .unregister_host = sycl_unregister_host,
     .device_pointer = sycl_device_pointer,
+    .reaches = sycl_reaches,
     .launch = mo_sycl_launch,
 };

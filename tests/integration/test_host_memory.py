@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
+from support.opencl import opencl_environment
 
 INPUTS = Path(__file__).parent / "inputs"
 SOURCES = (INPUTS / "host_memory.mlir", INPUTS / "host_memory.c")
@@ -24,9 +26,10 @@ def separate_memory(cuda_recorder: Path, tmp_path_factory: pytest.TempPathFactor
     return root
 
 
-def run(*argv: object) -> str:
+def run(*argv: object, **environment: str) -> str:
     words = [str(word) for word in argv]
-    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    env = os.environ | environment
+    done = subprocess.run(words, check=False, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -55,3 +58,14 @@ def test_the_cpu_works_on_the_memory_itself(
     run(*mlir_offload, *flags, *SOURCES, "-o", program)
 
     assert run(program) == ""
+
+
+@pytest.mark.llvm(22)
+def test_an_opencl_device_gets_memory_that_it_reaches(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    program = tmp_path / "program"
+    flags = ("--llvm=22", "--pipeline=linalg", "--offload-arch=spirv64")
+    run(*mlir_offload, *flags, *SOURCES, "-o", program)
+
+    assert run(program, **opencl_environment()) == ""

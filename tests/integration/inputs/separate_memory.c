@@ -1,12 +1,16 @@
 /* A libcudart whose device has memory of its own: it copies, and says which addresses it can reach. */
 #define cudaMalloc recordedMalloc
+#define cudaMallocAsync recordedMallocAsync
 #define cudaFree recordedFree
+#define cudaFreeAsync recordedFreeAsync
 #define cudaMemcpyAsync recordedMemcpyAsync
 #define cudaHostRegister recordedHostRegister
 #define cudaPointerGetAttributes recordedPointerGetAttributes
 #include "recording_launches.c"
 #undef cudaMalloc
+#undef cudaMallocAsync
 #undef cudaFree
+#undef cudaFreeAsync
 #undef cudaMemcpyAsync
 #undef cudaHostRegister
 #undef cudaPointerGetAttributes
@@ -52,12 +56,17 @@ int cudaFree(void *pointer) {
     }
   return 1;
 }
+int cudaMallocAsync(void **pointer, size_t size, void *stream) {
+  return (void)stream, cudaMalloc(pointer, size);
+}
+int cudaFreeAsync(void *pointer, void *stream) { return (void)stream, cudaFree(pointer); }
 int cudaMemcpyAsync(void *target, const void *source, size_t size, int kind, void *stream) {
   (void)kind, (void)stream;
   memcpy(target, source, size);
   return 0;
 }
 int cudaPointerGetAttributes(void **attributes, const void *pointer) {
+  *(int *)attributes = 2;
   attributes[1] = on_device(pointer) ? (void *)pointer : NULL;
   return 0;
 }
