@@ -31,7 +31,9 @@ def check_final(context: BuildContext) -> None:
     refused = load_abi(context.consumer).relocatable_link_without
     target = next((target for target in context.targets if target.kind in refused), None)
     if target is not None:
-        msg = f"-fno-gpu-rdc: LLVM {context.consumer} cannot link code for {target} object by object"
+        msg = (
+            f"-fno-gpu-rdc: LLVM {context.consumer} cannot link code for {target} object by object"
+        )
         hint = f"link with mlir-offload, or leave {target} out of --offload-arch"
         raise CompatibilityError(msg, hint=hint)
 

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 _VALIDATOR = "spirv-val"
 # What the back end says before it ends with a stack dump; what the validator says.
-_REASON = re.compile(r"(?:error in backend|LLVM ERROR|^error): (?:line \d+: )?(?P<reason>.+)", re.MULTILINE)
+_REASON = re.compile(
+    r"(?:error in backend|LLVM ERROR|^error): (?:line \d+: )?(?P<reason>.+)", re.MULTILINE
+)
 
 
 def make_sycl_image(  # noqa: PLR0913, PLR0917 (what it is made of, and how)

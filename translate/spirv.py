@@ -98,7 +98,11 @@ def spirv_device_ir(
             f'target datalayout = "{spirv_layout(llvm_major)}"',
             f'target triple = "{SPIRV_TRIPLE}"',
             *module.types,
-            *(_internal_variable(without_bfloat(line)) for name, line in module.globals if name not in dynamic),
+            *(
+                _internal_variable(without_bfloat(line))
+                for name, line in module.globals
+                if name not in dynamic
+            ),
             *calls.render(),
             *(function.render() for function in made),
             # By these the reader of LLVM would mark the kernels as NVIDIA's again.
@@ -120,9 +124,7 @@ def spirv_bitcode_command(
 ) -> Command:
     """Return the command that optimises a device module to bitcode, for code generation at link."""
     linked = (
-        word
-        for library in libraries
-        for word in ("-Xclang", LINK_LIBRARY, "-Xclang", str(library))
+        word for library in libraries for word in ("-Xclang", LINK_LIBRARY, "-Xclang", str(library))
     )
     # At -O0 pointers stay in structs, where the back end loses what they point to.
     level = f"-O{max(1, opt_level)}"
@@ -308,7 +310,9 @@ def _check_no_dynamic(function: Function, dynamic: Iterable[str]) -> None:
     for name in dynamic:
         if any(symbol(name) in line for line in function.body):
             msg = f"function '{function.name}' uses dynamic shared memory, which only kernels have for spirv64"
-            hint = "take gpu.dynamic_shared_memory in the kernel, and pass the memref to the function"
+            hint = (
+                "take gpu.dynamic_shared_memory in the kernel, and pass the memref to the function"
+            )
             raise SourceError(msg, hint=hint)
 
 

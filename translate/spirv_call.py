@@ -49,7 +49,9 @@ class SpirvFunction:
     uses_subgroup: bool = False
 
 
-def find_spirv_function(name: str, result: str, parameters: tuple[str, ...]) -> SpirvFunction | None:
+def find_spirv_function(
+    name: str, result: str, parameters: tuple[str, ...]
+) -> SpirvFunction | None:
     """Return what stands for a function that device code calls by its name with these types."""
     if name.startswith("__nv_"):
         return _math(name.removeprefix("__nv_"), result, parameters)

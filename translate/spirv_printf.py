@@ -18,7 +18,9 @@ _VPRINTF = re.compile(
 )
 _FORMAT = re.compile(r"addrspacecast \(ptr addrspace\(1\) (@[^ ]+) to ")
 _TEXT = re.compile(r'\[\d+ x i8\] c"(?P<text>[^"]*)"')
-_BUFFER = re.compile(r"^ *%mo\.stack\.(?P<name>[-\w$.]+) = alloca \{ ?(?P<types>.*?) ?\}(?:, align \d+)?$")
+_BUFFER = re.compile(
+    r"^ *%mo\.stack\.(?P<name>[-\w$.]+) = alloca \{ ?(?P<types>.*?) ?\}(?:, align \d+)?$"
+)
 # OpenCL C has no `ll`; its `l` is 64 bits long.
 _LENGTH = re.compile(r"%(?:%|([-+ #0-9.*]*)ll(?=[diouxX]))")
 _BYTE = re.compile(r"\\[0-9A-Fa-f]{2}")
