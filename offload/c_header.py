@@ -231,7 +231,7 @@ def _stream_variant(
     keeps = result != "void"
     name = f"{_identifier(function.name)}_on_stream"
     return (
-        f"\n/* The same, its GPU work in order on a stream (a cudaStream_t, a hipStream_t). */\n"
+        f"\n/* The same, its GPU work in order on a stream (cudaStream_t, hipStream_t, cl_command_queue). */\n"
         f"static inline {_Parameter(result, name)}({given}) {{\n"
         f"  void *{before} = mlir_offload_get_stream();\n"
         f"  mlir_offload_set_stream({stream});\n"

@@ -38,6 +38,8 @@ MO_INTERNAL void mo_sycl_set_device(int index);
 /* Adds to an error what OpenCL devices there are that cannot be used. */
 MO_INTERNAL void mo_sycl_context_of_unusable(void);
 MO_INTERNAL int mo_sycl_device_index(void);
+/* Returns N of "sycl:N"; -1 for a part of a device that a caller has made. */
+MO_INTERNAL int mo_sycl_number_of(cl_device_id device);
 /* The device that the thread last used; NULL: none yet. */
 MO_INTERNAL cl_device_id mo_sycl_used_device(void);
 /* Returns the place of the thread's device; its queue is NULL. */

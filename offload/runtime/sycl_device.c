@@ -115,16 +115,23 @@ void mo_sycl_set_device(int index) { mo_sycl_index = index; }
 int mo_sycl_device_index(void) { return mo_sycl_index; }
 cl_device_id mo_sycl_used_device(void) { return mo_sycl_used; }
 
+int mo_sycl_number_of(cl_device_id device) {
+  int number = mo_sycl_device_count;
+  while (number-- && mo_sycl_devices[number].raw != device)
+    ;
+  return number;
+}
+
 /* Makes the platform's context where there is none yet. Needs the lock. */
 static void make_context(mo_sycl_platform *platform) {
   cl_device_id devices[MOST_DEVICES];
   unsigned count = 0;
   int status;
+  if (platform->context)
+    return;
   for (int i = 0; i < mo_sycl_device_count; ++i)
     if (mo_sycl_devices[i].platform == platform)
       devices[count++] = mo_sycl_devices[i].raw;
-  if (platform->context)
-    return;
   platform->context = mo_cl.clCreateContext(NULL, count, devices, NULL, NULL, &status);
   SYCL_CHECK(status, "clCreateContext", "starting OpenCL");
 }

@@ -89,7 +89,11 @@ void mo_sycl_context_of_device(void) {
     return;
   mo_sycl_device_text(device, CL_DEVICE_NAME, name, sizeof name);
   mo_sycl_device_text(device, CL_DRIVER_VERSION, driver, sizeof driver);
-  mo_context("device: sycl:%d (%s, driver %s)", mo_sycl_device_index(), name, driver);
+  int number = mo_sycl_number_of(device);
+  if (number < 0)
+    mo_context("device: a part of %s, driver %s", name, driver);
+  else
+    mo_context("device: sycl:%d (%s, driver %s)", number, name, driver);
 }
 
 MO_NORETURN static void cure_sycl_memory(void) {

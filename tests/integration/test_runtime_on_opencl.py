@@ -221,6 +221,11 @@ def test_a_callers_queue_brings_its_device_and_its_context(built: Built) -> None
     ]
 
 
+def test_an_error_on_a_callers_queue_names_its_device(built: Built) -> None:
+    failed = built.error("callers-stream", OPENCL_RECORD_FAIL="clBuildProgram=-11")
+    assert "\n  device: sycl:2 (device 0, driver 9.0)\n" in failed
+
+
 def test_work_that_names_no_stream_gets_a_queue_that_the_end_waits_for(built: Built) -> None:
     calls = built.calls("no-stream")
     assert "clEnqueueMemFillINTEL 32 bytes of 4-byte values on 2" in calls
