@@ -26,7 +26,7 @@ _REASON = re.compile(
 )
 
 
-def make_sycl_image(  # noqa: PLR0913, PLR0917 (what it is made of, and how)
+def make_sycl_image(
     context: BuildContext,
     source: Path,
     lowered: Path,

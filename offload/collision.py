@@ -14,10 +14,10 @@ from mlir_offload.toolchain.errors import VerificationError
 from mlir_offload.toolchain.target import Kind
 
 if TYPE_CHECKING:
-    from mlir_offload.offload.abi import OffloadAbi
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from mlir_offload.offload.abi import OffloadAbi
     from mlir_offload.offload.objects import ObjectContents
     from mlir_offload.toolchain.byte_view import ByteView
 

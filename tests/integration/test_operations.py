@@ -83,6 +83,7 @@ def test_every_variant_of_an_operation_has_a_program(release: int, enumeration: 
 def test_what_a_gpu_has_is_compiled(
     release: int, target: str, form: str, mlir_offload: list[str], tmp_path: Path
 ) -> None:
+    del form
     cases = [case for case in cases_of(release) if target in case.targets]
     source = tmp_path / "operations.mlir"
     source.write_text(program_of(cases))
