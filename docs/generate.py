@@ -77,13 +77,13 @@ def operations_page() -> str:
         "# Operations of the gpu dialect",
         (
             f"Generated from docs/ops.yaml. With LLVM {checked}, tests/integration/test_operations.py "
-            "compiles every row for `cuda` and `hip`, and compares results on the CPU for the operations "
-            "that are rewritten here. Where a device has none of it, the error is shown, which names the "
-            "line; on the CPU the file. There is no lowering to SPIR-V yet."
+            "compiles every row for `cuda`, `hip` and, with 22, `spirv64`, and compares results on the CPU "
+            "for the operations that are rewritten here. Where a device has none of it, the error is shown, "
+            "which names the line; on the CPU the file."
         ),
     ]
     for group in table["groups"]:
-        head = ("operation", "with", "LLVM", "cuda", "hip", "host (CPU)", "how")
+        head = ("operation", "with", "LLVM", "cuda", "hip", "spirv64", "host (CPU)", "how")
         parts += [f"## {group['title']}", _table(head, map(_operation_row, group["rows"])).rstrip()]
     return "\n\n".join(parts) + "\n"
 
@@ -94,14 +94,17 @@ def _operation_row(row: Row) -> tuple[str, ...]:
     shown = [text for text in variants if text != ", ".join(row["op"]) and " : " not in text]
     written = "; ".join(filter(None, (row.get("variant", ""), *shown)))
     release = f"to {row['until']}" if "until" in row else f"from {row.get('since', 19)}"
-    linked = row.get("linked", ("cuda", "hip", "cpu"))
+    devices = ("cuda", "hip", "spirv", "cpu")
+    linked = row.get("linked", devices)
     verdicts = (
-        f"no: {row[target]}"
+        "-"
+        if target == "spirv" and "until" in row
+        else f"no: {row[target]}"
         if target in row
         else "yes"
         if target in linked
         else "no: refused at link"
-        for target in ("cuda", "hip", "cpu")
+        for target in devices
     )
     names = ", ".join(f"`{name}`" for name in row["op"])
     return names, written.replace("|", "\\|"), release, *verdicts, row.get("how", "")

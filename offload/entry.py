@@ -92,8 +92,8 @@ def entry_section(kind: Kind, abi: OffloadAbi, triple: str = "") -> str:
     """
     section = dict(abi.entry.sections).get(kind.value)
     if section is None:
-        msg = f"the linker wrapper makes the entries of kind {kind} itself"
-        raise CompatibilityError(msg, hint="leave them out of the host module")
+        msg = f"LLVM {abi.major} has no entries of kind {kind}"
+        raise CompatibilityError(msg, hint="link with a newer release of LLVM")
     if _MACHO.search(triple):
         msg = f"LLVM cannot register device code on {triple}: Mach-O has no section named {section}"
         raise CompatibilityError(msg, hint="compile for a host with ELF or COFF objects")

@@ -180,9 +180,11 @@ class _Calls:
         if match is None:
             return line
         if " asm " in match["head"]:
-            raise _unsupported("inline assembly")
+            what = "inline assembly"
+            raise _unsupported(what)
         if match["callee"].startswith("%"):
-            raise _unsupported("a call of a function whose name is not known")
+            what = "a call of a function whose name is not known"
+            raise _unsupported(what)
         name = callee_name(match["callee"])
         types = _argument_types(match["rest"])
         found = find_spirv_function(name, _result_type(match["type"]), types)
@@ -190,7 +192,8 @@ class _Calls:
             self._use(found)
             return _converted(line, match["callee"], symbol(found.symbol))
         if name.startswith(("llvm.nvvm.", "__nv_")) or name in _LACKING:
-            raise _unsupported(f"a call of {name}")
+            what = f"a call of {name}"
+            raise _unsupported(what)
         if name.startswith("llvm.") or "call spir_func " in match["head"]:
             self._declare(name)
             return line
@@ -219,7 +222,8 @@ class _Calls:
         match = _ATOMIC.match(line)
         found = atomic_function(match["operation"], match["type"]) if match else None
         if match is None or found is None:
-            raise _unsupported(f"atomicrmw {' '.join(line.split()[3:4])} of this type")
+            what = f"atomicrmw {' '.join(line.split()[3:4])} of this type"
+            raise _unsupported(what)
         self._use(found)
         address, lines = match["address"], []
         if match["space"] != "4":

@@ -10,6 +10,7 @@ from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.cpu_text import DeviceModule, split_list, symbol
 from mlir_offload.translate.spirv_pointer import GENERIC
 
+_ARGUMENTS, _ONE_FORMAT = "the arguments of printf are", "the format of printf is"
 PRINTF = "_Z6printfPU3AS2Kcz"
 PRINTF_DECLARATION = f"declare spir_func i32 @{PRINTF}(ptr addrspace(2), ...) nounwind"
 _VPRINTF = re.compile(
@@ -41,7 +42,7 @@ class PrintfCalls:
         text = self._format(match["format"])
         buffer = match["buffer"].removeprefix("%")
         if buffer != "null" and buffer not in buffers:
-            raise _unknown("the arguments of printf are")
+            raise _unknown(_ARGUMENTS)
         types = buffers.get(buffer, ())
         kind = f"{{ {', '.join(types)} }}"
         lines, arguments = [], [f"ptr addrspace(2) {text}"]
@@ -63,7 +64,7 @@ class PrintfCalls:
         globals_ = {symbol(name): line for name, line in self.module.globals}
         found = _TEXT.search(globals_.get(reference[1], "")) if reference else None
         if reference is None or found is None:
-            raise _unknown("the format of printf is")
+            raise _unknown(_ONE_FORMAT)
         text = _LENGTH.sub(_without_length, found["text"])
         size = len(_BYTE.sub(".", text))
         name = f"@mo.format.{len(self.formats)}"

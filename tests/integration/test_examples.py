@@ -1,11 +1,13 @@
-"""Every example compiled, run on the CPU, and linked for two GPUs, with every release that lowers."""
+"""Every example compiled, linked for several GPUs, run on the CPU and on an OpenCL device."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
+from support.opencl import opencl_environment
 
 from mlir_offload.offload.coverage import held_kernels
 from mlir_offload.offload.objects import read_objects
@@ -19,6 +21,7 @@ EXAMPLES = [
 RELEASES = [
     pytest.param(major, marks=pytest.mark.llvm(major), id=f"llvm{major}") for major in (19, 22)
 ]
+ARCHS = {19: ("sm_80", "sm_90"), 22: ("sm_80", "sm_90", "spirv64")}
 # These are called from C, or hold nothing for a GPU.
 WITH_MAIN_IN_C = {"square": "main.c"}
 WITHOUT_KERNELS = {"plain"}
@@ -47,25 +50,20 @@ def test_an_example_runs_on_the_cpu_and_finds_its_result_right(
 
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_links_for_two_gpus_with_every_kernel_in_both_images(
+def test_an_example_links_for_several_gpus_and_runs_on_an_opencl_device(
     mlir_offload: list[str], tmp_path: Path, example: Path, release: int
 ) -> None:
-    program = tmp_path / "program"
-    subprocess.run(
-        [
-            *mlir_offload,
-            f"--llvm={release}",
-            "--offload-arch=sm_80,sm_90",
-            *inputs_of(example),
-            "-o",
-            program,
-        ],
-        check=True,
-    )
+    program, archs = tmp_path / "program", ARCHS[release]
+    flags = (f"--llvm={release}", f"--offload-arch={','.join(archs)}", *inputs_of(example))
+    subprocess.run([*mlir_offload, *flags, "-o", program], check=True)
     held = [kernel for item in read_objects(program) for kernel in held_kernels(item)]
-    by_arch = {
-        arch: {kernel.kernel for kernel in held if kernel.arch == arch}
-        for arch in ("sm_80", "sm_90")
-    }
-    assert by_arch["sm_80"] == by_arch["sm_90"]
-    assert bool(by_arch["sm_80"]) == (example.stem not in WITHOUT_KERNELS)
+    by_arch = [{kernel.kernel for kernel in held if kernel.arch == arch} for arch in archs]
+    assert all(kernels == by_arch[0] for kernels in by_arch)
+    assert bool(by_arch[0]) == (example.stem not in WITHOUT_KERNELS)
+    if "spirv64" in archs:
+        environment = {**os.environ, **opencl_environment(), "MLIR_OFFLOAD_DEVICE": "sycl"}
+        result = subprocess.run(
+            [program], env=environment, capture_output=True, text=True, check=False
+        )
+        assert (result.returncode, result.stderr) == (0, "")
+        assert "ok" in result.stdout

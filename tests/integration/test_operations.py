@@ -18,6 +18,17 @@ from mlir_offload.translate.split import split_program
 
 INPUTS = Path(__file__).parent / "inputs"
 RELEASES = [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (19, 22)]
+# What each release compiles for, and the form of a module for it.
+GPUS = [
+    pytest.param(major, target, form, marks=pytest.mark.llvm(major))
+    for major in (19, 22)
+    for target, form, since in (
+        ("cuda", "nvvm32", 19),
+        ("hip", "rocdl64", 19),
+        ("spirv", "spirv32", 22),
+    )
+    if since <= major
+]
 PRINTING = ("--mlir-print-op-generic", "--mlir-print-debuginfo", "--split-input-file")
 _CANDIDATE = re.compile(rb"\0(gpu\.[a-z_0-9]+)(?=\0)")
 ENUMERATIONS = ("shuffle_mode", "all_reduce_op", "dim", "mma_element_wise")
@@ -68,11 +79,11 @@ def test_every_variant_of_an_operation_has_a_program(release: int, enumeration: 
     assert set(match[1].split(", ")) <= words
 
 
-@pytest.mark.parametrize("release", RELEASES)
-@pytest.mark.parametrize("target", ["cuda", "hip"])
+@pytest.mark.parametrize(("release", "target", "form"), GPUS)
 def test_what_a_gpu_has_is_compiled(
-    release: int, target: str, mlir_offload: list[str], tmp_path: Path
+    release: int, target: str, form: str, mlir_offload: list[str], tmp_path: Path
 ) -> None:
+    del form
     cases = [case for case in cases_of(release) if target in case.targets]
     source = tmp_path / "operations.mlir"
     source.write_text(program_of(cases))
@@ -88,8 +99,7 @@ def refused_cases(release: int, target: str) -> Iterator[tuple[Case, str]]:
             yield case, message
 
 
-@pytest.mark.parametrize("release", RELEASES)
-@pytest.mark.parametrize(("target", "form"), [("cuda", "nvvm32"), ("hip", "rocdl64")])
+@pytest.mark.parametrize(("release", "target", "form"), GPUS)
 def test_what_a_gpu_lacks_is_refused_at_its_line(release: int, target: str, form: str) -> None:
     refused = list(refused_cases(release, target))
     text = "\n// -----\n".join(program_of([case]) for case, _ in refused)

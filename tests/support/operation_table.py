@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 
 TABLE = Path(__file__).resolve().parents[2] / "docs" / "ops.yaml"
-TARGETS = {"cuda": "sm_90", "hip": "gfx90a", "cpu": "host"}
+TARGETS = {"cuda": "sm_90", "hip": "gfx90a", "spirv": "spirv64", "cpu": "host"}
 _TYPES = ("i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64")
 _BUFFERS = ", ".join(f"%{kind}: memref<?x{kind}>" for kind in _TYPES)
 _KERNEL = (

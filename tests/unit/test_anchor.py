@@ -17,6 +17,7 @@ from mlir_offload.toolchain.version import ToolVersion
 LLVM = LlvmToolchain(Path("/llvm"), ToolVersion(22, 1, 0), (("clang", Path("/llvm/bin/clang")),))
 GPU = Target(Kind.CUDA, "nvptx64-nvidia-cuda", "sm_90")
 AMD = Target(Kind.HIP, "amdgcn-amd-amdhsa", "gfx90a:xnack+")
+INTEL = Target(Kind.SYCL, "spirv64-unknown-unknown", "spirv64")
 CPU = Target(Kind.OPENMP, "x86_64-pc-linux-gnu", "host")
 
 
@@ -47,7 +48,7 @@ def test_targets_of_library_members_alone_are_anchored() -> None:
     line = [contents("", GPU), contents("m.o", GPU, CPU, AMD)]
     assert targets_to_anchor(line, abi) == (AMD, CPU)
     assert targets_to_anchor([contents("", GPU, CPU), contents("m.o", GPU, CPU)], abi) == ()
-    assert targets_to_anchor([contents("m.o", GPU, kind="sycl")], abi) == ()
+    assert targets_to_anchor([contents("m.o", INTEL)], abi) == (INTEL,)
 
 
 @pytest.mark.parametrize(("major", "anchored"), [(15, ()), (16, (GPU,)), (19, ()), (22, ())])
@@ -63,6 +64,7 @@ def test_an_object_is_no_anchor_where_only_those_before_the_library_count(
     [
         (GPU, {"--target=nvptx64-nvidia-cuda", "-march=sm_90", "-emit-llvm"}),
         (AMD, {"--target=amdgcn-amd-amdhsa", "-mcpu=gfx90a:xnack+", "-emit-llvm"}),
+        (INTEL, {"--target=spirv64-unknown-unknown", "-emit-llvm"}),
         (replace(AMD, kind=Kind.OPENMP), {"-mcpu=gfx90a:xnack+", "-emit-llvm"}),
     ],
 )

@@ -130,11 +130,12 @@ def test_the_triple_of_a_module_is_read_or_empty() -> None:
     assert target_triple("define void @f() {\n") == ""
 
 
-def test_entries_of_kind_sycl_are_left_to_the_wrapper() -> None:
-    with pytest.raises(CompatibilityError, match="makes the entries of kind sycl itself"):
-        entry_section(Kind.SYCL, load_abi(22))
-    with pytest.raises(CompatibilityError, match="registers no entry of type kernel and kind sycl"):
-        register_entries("", [replace(KERNEL, kind=Kind.SYCL)], load_abis("22"))
+def test_entries_of_kind_sycl_stand_beside_those_of_other_kinds() -> None:
+    assert entry_section(Kind.SYCL, load_abi(22)) == entry_section(Kind.CUDA, load_abi(22))
+    with pytest.raises(CompatibilityError, match="LLVM 19 has no entries of kind sycl"):
+        entry_section(Kind.SYCL, load_abi(19))
+    with pytest.raises(CompatibilityError, match="registers no entry of type global and kind sycl"):
+        register_entries("", [replace(GLOBAL, kind=Kind.SYCL)], load_abis("22"))
 
 
 @pytest.mark.parametrize("major", ["15", "19"])

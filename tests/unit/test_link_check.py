@@ -148,11 +148,9 @@ def test_a_member_that_the_linker_may_leave_out_is_not_asked_for_archs() -> None
     assert len(check(item, replace(member, is_whole=True))) == 2
 
 
-def test_variables_and_kinds_that_the_wrapper_registers_itself_need_no_image() -> None:
+def test_variables_need_no_image() -> None:
     variable = HostEntry("cuda", "v", 4, section=ARRAY_19[0], fields=5)
-    sycl = HostEntry("sycl", "k", 0, section=ARRAY_22[0], fields=9)
     assert check(replace(contents("a.o"), entries=(variable,))) == []
-    assert check(replace(contents("a.o"), entries=(sycl,)), major=22) == []
 
 
 def ours(name: str, *kinds: str) -> ObjectContents:
