@@ -77,8 +77,8 @@ def operations_page() -> str:
         "# Operations of the gpu dialect",
         (
             f"Generated from docs/ops.yaml. With LLVM {checked}, tests/integration/test_operations.py "
-            "compiles every row for `cuda` and `hip`, and compares results on the CPU for the operations "
-            "that are rewritten here. Where a device has none of it, the error is shown, which names the "
+            "compiles every row for `cuda` and `hip`; test_operation_results.py beside it runs all that the "
+            "CPU has, and compares the results of every thread. Where a device has none of it, the error is shown, which names the "
             "line; on the CPU the file. There is no lowering to SPIR-V yet, and no runtime for cuSPARSELt."
         ),
     ]
