@@ -77,9 +77,9 @@ def operations_page() -> str:
         "# Operations of the gpu dialect",
         (
             f"Generated from docs/ops.yaml. With LLVM {checked}, tests/integration/test_operations.py "
-            "compiles every row for `cuda`, `hip` and, with 22, `spirv64`, and compares results on the CPU "
-            "for the operations that are rewritten here. Where a device has none of it, the error is shown, "
-            "which names the line; on the CPU the file."
+            "compiles every row for `cuda`, `hip` and, with 22, `spirv64`; test_operation_results.py beside it "
+            "runs all that the CPU has, and compares the results of every thread. Where a device has none of "
+            "it, the error is shown, which names the line; on the CPU the file."
         ),
     ]
     for group in table["groups"]:

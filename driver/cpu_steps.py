@@ -64,6 +64,9 @@ def _cpu_ir(  # noqa: PLR0913 (one parameter for each option)
         from mlir_offload.translate.sanitizer import without_races_at
 
         text = without_races_at(text, benign)
+    if not made.needs_prepare:
+        # Of an earlier program in a directory that -save-temps names.
+        unsplit(output).unlink(missing_ok=True)
     write_text(unsplit(output) if made.needs_prepare else output, text)
 
 

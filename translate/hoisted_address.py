@@ -13,6 +13,9 @@ _CONSTANT_OPERATION = re.compile(
     r"(?P<flags>(?: [a-z]+(?:\([^()]*\))?)*) ?$"
 )
 _ADDRESS = re.compile(r"%mo\.e\d+\b")
+_PHI = re.compile(r"\s*%\S+ = phi ")
+# What stands before a value of a phi; a constant array has no blank there.
+_INCOMING = "[ "
 _NAMED_TYPE = re.compile(r"%[-\w.$]+ $")
 _CAST_OPERATIONS = frozenset({"addrspacecast", "bitcast", "inttoptr", "ptrtoint", "trunc"})
 
@@ -97,13 +100,21 @@ class _Entry:
 
     def _aggregate(self, line: str, start: int, end: int) -> tuple[int, str]:
         """Build `{ ptr, i64 } { ptr %x, i64 0 }` member by member."""
-        named = _NAMED_TYPE.search(line[:start])
-        type_ = named[0].strip() if named else line[_opening(line, start - 2) : start - 1]
+        type_ = _aggregate_type(line, start)
         value = "poison"
         for index, member in enumerate(split_list(line[start + 1 : end])):
             text = f"insertvalue {type_} {value}, {member}, {index}"
             value = self._value(text, text)
         return start, value
+
+
+def _aggregate_type(line: str, start: int) -> str:
+    """Return the type of the constant that opens there: it stands before it, in a phi before all."""
+    phi = _PHI.match(line)
+    if phi and line[:start].endswith(_INCOMING):
+        return line[phi.end() : phi.end() + type_end(line[phi.end() :])]
+    named = _NAMED_TYPE.search(line[:start])
+    return named[0].strip() if named else line[_opening(line, start - 2) : start - 1]
 
 
 def _innermost_constant(line: str) -> int | None:
@@ -130,6 +141,10 @@ def _opens_constant(line: str, start: int) -> bool:
     before = line[:start]
     if line[start] == "(":
         return _CONSTANT_OPERATION.search(before) is not None
+    if line.startswith(_INCOMING, start):
+        return False
+    if before.endswith(_INCOMING):
+        return _PHI.match(line) is not None
     return before.endswith(("} ", "] ")) or _NAMED_TYPE.search(before) is not None
 
 

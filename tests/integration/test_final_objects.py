@@ -49,3 +49,33 @@ def _run(mlir_offload: list[str], major: int, folder: Path, archs: str) -> str:
         [app], env={"MLIR_OFFLOAD_DEVICE": "host"}, capture_output=True, text=True, check=True
     )
     return done.stdout
+
+
+STRIDED = """func.func @main() -> i32 {
+  %c1 = arith.constant 1 : index
+  %seven = arith.constant 7 : i32
+  %a = memref.alloca() : memref<2x2xi32>
+  %b = memref.alloca() : memref<2xi32>
+  memref.store %seven, %a[%c1, %c1] : memref<2x2xi32>
+  %column = memref.subview %a[0, 1] [2, 1] [1, 1] : memref<2x2xi32> to memref<2xi32, strided<[2], offset: 1>>
+  memref.copy %column, %b : memref<2xi32, strided<[2], offset: 1>> to memref<2xi32>
+  %v = memref.load %b[%c1] : memref<2xi32>
+  return %v : i32
+}
+"""
+
+
+@pytest.mark.llvm(22)
+@pytest.mark.parametrize("flags", [(), ("-c", "-fno-gpu-rdc")], ids=["linked", "final"])
+def test_a_program_without_kernels_copies_strided_memory(
+    flags: tuple[str, ...], mlir_offload: list[str], tmp_path: Path
+) -> None:
+    source, made = tmp_path / "copy.mlir", tmp_path / "made"
+    source.write_text(STRIDED)
+    subprocess.run([*mlir_offload, "--offload-arch=host", *flags, source, "-o", made], check=True)
+    if flags:
+        made.rename(tmp_path / "copy.o")
+        clang = "/usr/lib/llvm-22/bin/clang"
+        subprocess.run([clang, tmp_path / "copy.o", "-o", made], check=True)
+
+    assert subprocess.run([made], check=False).returncode == 7

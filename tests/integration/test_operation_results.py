@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 from support.operation_probe import Probe, expected_of, text_of
 from support.operation_results import PROBES
+from support.operation_table import TABLE, TARGETS
 
 from mlir_offload.offload.runtime import EXIT_STATUS
 
@@ -72,6 +74,22 @@ def test_every_thread_gets_what_the_dialect_defines(built: Built, probe: Probe) 
         )
     }
     assert {name: threads for name, threads in wrong.items() if threads} == {}
+
+
+@pytest.mark.parametrize("release", [19, 22])
+def test_every_operation_that_the_cpu_has_is_run(release: int) -> None:
+    text = HOST.read_text() + "".join(text_of(probe, release) for probe in PROBES)
+    rows = [row for group in yaml.safe_load(TABLE.read_text())["groups"] for row in group["rows"]]
+    wanted = {
+        name
+        for row in rows
+        if row.get("since", 19) <= release <= row.get("until", release)
+        and "cpu" not in row
+        and "cpu" in row.get("linked", TARGETS)
+        for name in row["op"]
+    }
+    # The end of a module before LLVM 20, which is never written.
+    assert wanted - {"module_end"} <= set(re.findall(r"\bgpu\.(\w+)", text))
 
 
 LEFT = {

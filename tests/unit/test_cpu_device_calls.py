@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from mlir_offload.driver.cpu_steps import unsplit
+from mlir_offload.driver.steps import run_step
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.cpu import KernelMode, cpu_device_ir
 from mlir_offload.translate.cpu_intrinsics import find_replacement
@@ -148,3 +152,18 @@ def test_calls_of_unknown_functions_through_pointers_need_fibers() -> None:
     source = cpu_device_ir(module("call void %0(float %1)"), kernels=("k",))
     assert source.kernels[0].mode is KernelMode.FIBERS
     assert "call void %v0(ptr %mo.c, float %v1)" in source.text
+
+
+def test_a_kernel_that_needs_no_opt_leaves_no_text_for_it_of_an_earlier_one(tmp_path: Path) -> None:
+    lowered, made = tmp_path / "k.ll", tmp_path / "k.host.ll"
+    step = ("cpu-ir", lowered, "--kernel", "k", "-o", made)
+    barrier = "declare void @llvm.nvvm.barrier0()"
+    lowered.write_text(module("call void @llvm.nvvm.barrier0()", declaration=barrier))
+    run_step(list(map(str, step)))
+    assert unsplit(made).exists()
+
+    lowered.write_text(module("store float %1, ptr %0, align 4"))
+    run_step(list(map(str, step)))
+
+    assert not unsplit(made).exists()
+    assert "@k.item" in made.read_text()

@@ -117,3 +117,14 @@ def test_difference_of_two_addresses_is_computed() -> None:
 )
 def test_every_pointer_is_in_one_address_space(line: str, plain: str) -> None:
     assert without_address_spaces(line) == plain
+
+
+def test_descriptor_constants_of_a_phi_have_its_type() -> None:
+    lines = placed(
+        "%2 = phi { ptr addrspace(3), [1 x i64] } [ { ptr addrspace(3) @rest, [1 x i64] [i64 7] }, %1 ]"
+    )
+    assert lines[2:5] == [
+        "%mo.e1 = insertvalue { ptr, [1 x i64] } poison, ptr %mo.e0, 0",
+        "%mo.e2 = insertvalue { ptr, [1 x i64] } %mo.e1, [1 x i64] [i64 7], 1",
+        "%v2 = phi { ptr, [1 x i64] } [ %mo.e2, %v1 ]",
+    ]
