@@ -17,7 +17,7 @@ from mlir_offload.driver.normalize import normalize
 from mlir_offload.driver.older import older_text
 from mlir_offload.driver.options import MLIR_SUFFIXES
 from mlir_offload.driver.parallel import beside, in_parallel
-from mlir_offload.driver.split_file import ModuleFile, SplitFiles
+from mlir_offload.driver.split_file import ModuleFile, SplitFiles, refuse_objects
 from mlir_offload.toolchain.target import Kind, Target
 from mlir_offload.translate.device import needs_libdevice
 from mlir_offload.translate.lower import lowering_for
@@ -57,6 +57,7 @@ def lower_unit(context: BuildContext, number: int, source: Path) -> LoweredUnit:
     directory = context.workspace / str(number)
     normalize(context, source, directory)
     split = split_source(context, source, directory)
+    refuse_objects(split, source, "a bundle")
     tasks = [partial(_lower_device, context, source, module) for module in split.modules]
     made, host = beside(
         partial(in_parallel, tasks), partial(lower_host, context, source, split, directory)

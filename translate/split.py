@@ -51,7 +51,7 @@ from mlir_offload.translate.mlir_text import (
 from mlir_offload.translate.pipelines import load_faults
 from mlir_offload.translate.target_attribute import TargetAttribute, read_targets
 from mlir_offload.translate.unit import unit_of
-from mlir_offload.translate.variant import find_variants
+from mlir_offload.translate.variant import find_variants, kinds_left
 
 _DIVISION = re.compile(r'"arith\.(?:ceildiv[us]i|floordivsi)"\(')
 
@@ -117,15 +117,19 @@ def split_program(
         for name, operation in device.items()
     }
     variants = find_variants(device, kernels, attached, locations)
+    leaves = kinds_left(variants, attached)
     symbols = assign_symbols(
         kernels, named=named, unit_of=unit, declared=(*declared, *given), variants=variants
     )
     rules = _DeviceRules(locations, load_faults(llvm_major), tuple(forms))
     modules = tuple(
-        _attached(
-            _gpu_module(module, device[name], symbols, rules),
-            attached[name],
-            locations.of(device[name].lines[-1]),
+        replace(
+            _attached(
+                _gpu_module(module, device[name], symbols, rules),
+                attached[name],
+                locations.of(device[name].lines[-1]),
+            ),
+            leaves=leaves.get(name, frozenset()),
         )
         for name in device
         if kernels[name] or (keeps_functions and _has_functions(device[name]))
