@@ -61,10 +61,10 @@ class SplitProgram:
     """The parts of a program, each ready for its pipeline.
 
     `host_text` has a `gpu.binary` in place of each `gpu.module` and of each `gpu.binary` with code,
-    whose object is its own name: the bytes that `mgpuModuleLoad` gets. `uses_runtime` says whether the host calls the GPU runtime
-    at all, which it may do without a kernel. `declared` are the kernels that it launches and that
-    other files define. `interface` is the JSON of the functions for callers in C and Python.
-    `binaries` hold device code that is made already.
+    whose object is its own name: the bytes that `mgpuModuleLoad` gets. `uses_runtime` says whether
+    the host calls the GPU runtime at all, which it may do without a kernel. `declared` are the
+    kernels that it launches and that other files define. `interface` is the JSON of the functions
+    for callers in C and Python. `binaries` hold device code that is made already.
     """
 
     host_text: str
