@@ -29,6 +29,7 @@ from mlir_offload.driver.releases import Releases
 from mlir_offload.driver.report import show, show_note
 from mlir_offload.driver.workspace import check_output, open_workspace
 from mlir_offload.offload.abi import ANY_CONSUMER
+from mlir_offload.offload.amdgpu_processor import check_processor
 from mlir_offload.offload.mob_manifest import LlvmRequirement
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.llvm import choose_llvm, llvm_probe
@@ -111,16 +112,15 @@ def _make_context(
     named = options.for_clang.isdecimal()
     releases = Releases(llvm, llvm, int(options.for_clang) if named else llvm.version.major)
     for target in targets:
-        if target.kind not in {Kind.CUDA, Kind.OPENMP}:
-            msg = (
-                f"--offload-arch={target}: a bundle holds kernels for NVIDIA GPUs and the CPU only"
-            )
-            where = "where ROCm is" if target.kind is Kind.HIP else "there"
-            raise UsageError(msg, hint=f"compile with -c, and link the object {where}")
-        if target.kind is Kind.CUDA:
-            # What LLVM does not know is said before any work is done.
-            for major in {llvm.version.major, releases.consumer}:
+        if target.kind is Kind.SYCL:
+            msg = f"--offload-arch={target}: a bundle holds kernels for GPUs of NVIDIA and AMD and the CPU"
+            raise UsageError(msg, hint="compile with -c, and link the object there")
+        # What LLVM does not know is said before any work is done.
+        for major in {llvm.version.major, releases.consumer}:
+            if target.kind is Kind.CUDA:
                 ptx_isa_for(target.arch, major, None)
+            elif target.kind is Kind.HIP:
+                check_processor(target.arch, major)
     executor = Executor(
         runner,
         show,
@@ -138,13 +138,13 @@ def _with_consumer(context: BuildContext) -> tuple[BuildContext, LlvmRequirement
     """Return the context for the releases that are to link, and which those are.
 
     Where the user names none, as many as can be: the entries of the release that lowers, or those
-    for any release where newer ones have others.
+    for any release where newer ones have others; the number of kind hip goes with no others.
     """
     producer = context.mlir.version.major
     if context.options.for_clang:
         return context, llvm_requirement(context.for_clang, producer)
     own = llvm_requirement(str(producer), producer)
-    if own.last is None:
+    if own.last is None or context.targets_of(Kind.HIP):
         return context, own
     options = replace(context.options, for_clang=ANY_CONSUMER)
     return replace(context, options=options), llvm_requirement(ANY_CONSUMER, producer)
@@ -152,6 +152,7 @@ def _with_consumer(context: BuildContext) -> tuple[BuildContext, LlvmRequirement
 
 def _library(context: BuildContext, runner: Runner, units: Sequence[LoweredUnit]) -> Path | None:
     """Return libdevice, where a kernel calls it. Raises ToolchainError where it is not here."""
-    if not any(device.needs_libdevice for unit in units for device in unit.devices):
+    devices = [device for unit in units for device in unit.devices]
+    if not any(device.needs_libdevice for device in devices if device.kind is Kind.CUDA):
         return None
     return choose_toolkit(places_for(cuda_path=context.options.cuda_path), runner).libdevice

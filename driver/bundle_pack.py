@@ -10,7 +10,7 @@ from mlir_offload.driver import __version__
 from mlir_offload.driver.bundle_readme import render_readme
 from mlir_offload.driver.bundle_recipe import IMAGES, RUNTIME, Recipe
 from mlir_offload.driver.bundle_requirement import cuda_requirement
-from mlir_offload.driver.bundle_unit import LoweredDevice, LoweredUnit
+from mlir_offload.driver.bundle_unit import ENDINGS, LoweredDevice, LoweredUnit
 from mlir_offload.driver.context import BuildContext
 from mlir_offload.offload.device_bitcode import llvm_major, read_device_bitcode
 from mlir_offload.offload.kernel import DeviceKernel
@@ -32,7 +32,6 @@ from mlir_offload.toolchain.target import Kind, host_triple
 from mlir_offload.translate.device import nvptx_device_ir
 
 _LIBDEVICE = "lib/libdevice.bc"
-_ENDINGS = {Kind.CUDA: "nvptx", Kind.OPENMP: "cpu"}
 
 
 def pack_bundle(
@@ -90,7 +89,7 @@ def _pack_unit(
     members[host] = unit.host.read_bytes()
     devices = []
     for index, device in enumerate(unit.devices):
-        file = f"device/{stem}.{index}.{_ENDINGS[device.kind]}.ll"
+        file = f"device/{stem}.{index}.{ENDINGS[device.kind]}.ll"
         members[file] = device.path.read_bytes()
         kernels = _kernels(context, device)
         needs = device.needs_libdevice
@@ -104,8 +103,11 @@ def _kernels(context: BuildContext, device: LoweredDevice) -> tuple[DeviceKernel
     major = context.mlir.version.major
     if (in_process_llvm_major() or 0) < major:
         return tuple(DeviceKernel(name) for name in names)
-    text = device.lowered.read_text(encoding="utf-8", errors="surrogateescape")
-    ready = nvptx_device_ir(text, kernels=names, llvm_major=major)
+    # Of code for the CPU the arguments are told by what it was made from.
+    from_ready = device.kind is Kind.HIP
+    path = device.path if from_ready else device.lowered
+    text = path.read_text(encoding="utf-8", errors="surrogateescape")
+    ready = text if from_ready else nvptx_device_ir(text, kernels=names, llvm_major=major)
     code = read_device_bitcode(memory_view(write_bitcode_in_process(ready)))
     return tuple(code.kernel(name) or DeviceKernel(name) for name in names)
 

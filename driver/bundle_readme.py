@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mlir_offload.driver.bundle_recipe import Recipe, plain_cuda_limit, plain_library_limit
 from mlir_offload.offload.mob_manifest import MobManifest
+from mlir_offload.offload.runtime import loads_hip
 from mlir_offload.toolchain.target import Kind
 
 _README = """\
@@ -37,7 +38,10 @@ The same as a script, for any directory, with objects and libraries of your own:
 """
 _FILES = (
     ("host/", "host modules, as LLVM IR: kernels registered, launches resolved"),
-    ("device/", "device modules, as LLVM IR; `.nvptx.ll` for NVIDIA GPUs, `.cpu.ll` for the CPU"),
+    (
+        "device/",
+        "device modules, as LLVM IR; `.nvptx.ll` for NVIDIA GPUs, `.amdgpu.ll` for AMD GPUs, `.cpu.ll` for the CPU",
+    ),
     ("runtime/", "the runtime, in C; `mlir_offload.h` is for your own code"),
     ("lib/", "NVIDIA's libdevice, under NVIDIA's licence"),
 )
@@ -83,6 +87,8 @@ def _needs(recipe: Recipe) -> list[str]:
         needs += _cuda_needs(manifest)
     if manifest.needs_libdevice:
         needs.append("libdevice, which is part of CUDA: kernels call its math functions")
+    if Kind.HIP in recipe.kinds:
+        needs += _rocm_needs(recipe)
     if Kind.OPENMP in recipe.kinds:
         needs.append(
             "for the CPU nothing else: the code is made for the CPU of the machine that links"
@@ -91,6 +97,17 @@ def _needs(recipe: Recipe) -> list[str]:
     library = plain_library_limit(manifest)
     if library is not None:
         needs.append(f"with clang alone LLVM {library} or newer: older ones do not link libdevice")
+    return needs
+
+
+def _rocm_needs(recipe: Recipe) -> list[str]:
+    when = "to run on an AMD GPU" if loads_hip(recipe.kinds) else "to link"
+    needs = [f"the HIP runtime, libamdhip64.so, {when}; `ROCM_PATH` names ROCm"]
+    if recipe.manifest.needs_rocm_libraries:
+        needs.append(
+            "ROCm's device libraries, with clang alone those of ROCm 5 or 6: kernels call them;"
+            " `HIP_DEVICE_LIB_PATH` names their directory"
+        )
     return needs
 
 

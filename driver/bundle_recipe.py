@@ -15,11 +15,17 @@ from mlir_offload.offload.abi import fatbinary_without_image, known_majors, load
 from mlir_offload.offload.binary_layout import ENTRY, HEADER, MAGIC
 from mlir_offload.offload.image import ImageKind
 from mlir_offload.offload.mob_manifest import MobDevice, MobManifest
-from mlir_offload.offload.runtime import runtime_compile_command, runtime_include_directory
+from mlir_offload.offload.runtime import (
+    loads_hip,
+    runtime_compile_command,
+    runtime_include_directory,
+)
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.ptx import ptx_isa_for
+from mlir_offload.toolchain.rocm import DeviceMath, common_code_object, device_library_names
 from mlir_offload.toolchain.target import Kind, Target
 from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.translate.amdgpu import AmdgpuCodegen, amdgpu_image_command
 from mlir_offload.translate.cpu import cpu_image_command, cpu_runtime_command
 from mlir_offload.translate.device import (
     DeviceCodegen,
@@ -32,8 +38,11 @@ IMAGES = "images.s"
 _CPU_RUNTIME = "cpu_device.bc"
 _CPU_RUNTIME_OBJECT = "cpu_device.o"
 _CUDA = "${CUDA_PATH:-/usr/local/cuda}"
-# What stands for it until the words are written for the shell.
-_CUDA_PLACE = "@CUDA@"
+_ROCM = "${ROCM_PATH:-/opt/rocm}"
+_ROCM_LIBRARIES = f"${{HIP_DEVICE_LIB_PATH:-{_ROCM}/amdgcn/bitcode}}"
+# What stands for them until the words are written for the shell.
+_CUDA_PLACE, _ROCM_PLACE = "@CUDA@", "@ROCM@"
+_PLACES = {_CUDA_PLACE: _CUDA, _ROCM_PLACE: _ROCM_LIBRARIES}
 _IMAGE = """\
 .Lstart{n}:
   .long 0x{magic:08x}, 1
@@ -58,7 +67,7 @@ _IMAGE = """\
 _SCRIPT = """\
 #!/bin/sh
 # Links {name} with clang alone: sh link.sh -o {name} [objects, libraries, options of clang]
-# CLANG names the clang, CUDA_PATH the CUDA toolkit.
+# CLANG names the clang, CUDA_PATH the CUDA toolkit, ROCM_PATH ROCm, HIP_DEVICE_LIB_PATH its device libraries.
 set -e
 d=$(dirname "$0")
 : "${{CLANG:=clang}}"
@@ -77,7 +86,7 @@ class RecipeImage:
     def file(self) -> str:
         """Return the name of the object, beside the other things in the bundle."""
         stem = PurePath(self.device.file).name.split(".")
-        return f"{'.'.join(stem[:2])}.{self.target.arch}.o"
+        return f"{'.'.join(stem[:2])}.{self.target.arch.replace(':', '.')}.o"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +146,8 @@ class Recipe:
         for image in self.images:
             if image.target.kind is Kind.CUDA:
                 yield _cuda_call(self.manifest, clang, image)
+            elif image.target.kind is Kind.HIP:
+                yield _hip_call(self.manifest, clang, image)
             else:
                 library = Path(_CPU_RUNTIME) if self._takes_library else None
                 yield _cpu_call(self.manifest, clang, image, library)
@@ -178,6 +189,8 @@ class Recipe:
             line = f'PATH="{_CUDA}/bin:$PATH" {line}'
             cuda = f'--cuda-path="{_CUDA}" -L"{_CUDA}/lib64" -lcudart_static -lrt'
             libraries = f"{cuda} {libraries}"
+        if Kind.HIP in self.kinds and not loads_hip(self.kinds):
+            libraries = f'-L"{_ROCM}/lib" -Wl,-rpath,"{_ROCM}/lib" -lamdhip64 {libraries}'
         return f"{line} {output} {libraries}"
 
     def _shell(self, words: Sequence[str], clang: str, place: str) -> str:
@@ -234,23 +247,41 @@ def _cuda_call(manifest: MobManifest, clang: LlvmToolchain, image: RecipeImage) 
     return (*command.argv, f"--cuda-path={_CUDA_PLACE}")
 
 
+def _hip_call(manifest: MobManifest, clang: LlvmToolchain, image: RecipeImage) -> tuple[str, ...]:
+    major, arch = manifest.llvm.first, image.target.arch
+    libraries: tuple[Path, ...] = ()
+    if image.device.needs_libdevice:
+        version = common_code_object(major)
+        names = device_library_names(arch, version, DeviceMath())
+        libraries = tuple(Path(f"{_ROCM_PLACE}/{name}.bc") for name in names)
+    level, debug = manifest.opt_level, manifest.debug
+    codegen = AmdgpuCodegen(arch, level, debug=debug, libraries=libraries)
+    source, output = Path(image.device.file), Path(image.file)
+    return amdgpu_image_command(clang, source, output, codegen).argv
+
+
 def _runtime_definitions(recipe: Recipe) -> tuple[str, ...]:
     """Return what the runtime is told of the program; it brings what replaces libomptarget."""
-    gpus = {image.target.arch for image in recipe.images if image.target.kind is Kind.CUDA}
+    archs: dict[Kind, list[str]] = {}
+    for kind in (Kind.CUDA, Kind.HIP):
+        archs[kind] = sorted({i.target.arch for i in recipe.images if i.target.kind is kind})
     command = runtime_compile_command(
         Path("clang"),
         Path("runtime.o"),
         kinds=recipe.kinds,
-        archs={Kind.CUDA: sorted(gpus)},
+        archs=archs,
         standin=True,
     )
     return tuple(word for word in command.argv if word.startswith("-D"))
 
 
 def _quoted(word: str) -> str:
-    """Return a word for the shell, the directory of CUDA put in."""
-    head, found, tail = word.partition(_CUDA_PLACE)
-    return f'{head}"{_CUDA}"{tail}' if found else shlex.quote(word)
+    """Return a word for the shell, the directories of CUDA and ROCm put in."""
+    for mark, place in _PLACES.items():
+        head, found, tail = word.partition(mark)
+        if found:
+            return f'{head}"{place}"{tail}'
+    return shlex.quote(word)
 
 
 def plain_library_limit(manifest: MobManifest) -> int | None:

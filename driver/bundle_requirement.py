@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlir_offload.driver.choose import choose_toolkit
+from mlir_offload.driver.choose import choose_rocm_for, choose_toolkit
 from mlir_offload.offload.abi import (
     ANY_CONSUMER,
     OffloadAbi,
@@ -14,9 +14,10 @@ from mlir_offload.offload.abi import (
     known_majors,
     load_abi,
 )
+from mlir_offload.offload.amdgpu_processor import check_processor
 from mlir_offload.offload.finding import Finding
 from mlir_offload.offload.mob_manifest import LlvmRequirement, MobManifest
-from mlir_offload.offload.runtime import runtime_digest
+from mlir_offload.offload.runtime import loads_hip, runtime_digest
 from mlir_offload.toolchain.cuda import CudaToolkit
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError, ToolchainError
 from mlir_offload.toolchain.llvm import (
@@ -28,6 +29,7 @@ from mlir_offload.toolchain.llvm import (
 from mlir_offload.toolchain.llvm_tools import Role, load_llvm_table
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.ptx import first_cuda_for, ptx_isa_for
+from mlir_offload.toolchain.rocm import RocmInstallation, choose_code_object, load_rocm_table
 from mlir_offload.toolchain.search import SearchPlaces, find_llvm
 from mlir_offload.toolchain.target import Kind, Target, host_triple
 from mlir_offload.translate.device import links_library_into_ir
@@ -70,6 +72,7 @@ class LinkTools:
 
     llvm: LlvmToolchain | None
     cuda: CudaToolkit | None
+    rocm: RocmInstallation | None
     findings: tuple[Finding, ...]
 
 
@@ -94,10 +97,50 @@ def find_link_tools(
         except ToolchainError as error:
             if links:
                 findings.append(_finding(needing[0][0], error))
+    rocm = _find_rocm(bundles, places, findings, links=links)
     for path, manifest in bundles:
         findings += _host_findings(path, manifest)
         findings += _cuda_findings(path, manifest, llvm, cuda)
-    return LinkTools(llvm, cuda, tuple(findings))
+        findings += _hip_findings(path, manifest, llvm, rocm)
+    return LinkTools(llvm, cuda, rocm, tuple(findings))
+
+
+def _find_rocm(
+    bundles: Sequence[tuple[Path, MobManifest]],
+    places: SearchPlaces,
+    findings: list[Finding],
+    *,
+    links: bool,
+) -> RocmInstallation | None:
+    """Return the ROCm installation; one error where a program for AMD GPUs alone lacks its runtime."""
+    kinds = {target.kind for _, manifest in bundles for target in manifest.targets}
+    needing = [path for path, one in bundles if any(t.kind is Kind.HIP for t in one.targets)]
+    try:
+        rocm = choose_rocm_for(places, needed=bool(needing))
+    except ToolchainError as error:
+        findings.append(_finding(needing[0], error))
+        return None
+    if needing and links and not loads_hip(kinds) and (rocm is None or rocm.runtime is None):
+        message = "there is no HIP runtime (libamdhip64.so) to link with"
+        hint = f"apt install {load_rocm_table().runtime_package}, or name a ROCm folder with --rocm-path="
+        findings.append(Finding(message, str(needing[0]), hint, ToolchainError))
+    return rocm
+
+
+def _hip_findings(
+    path: Path, manifest: MobManifest, llvm: LlvmToolchain | None, rocm: RocmInstallation | None
+) -> Iterator[Finding]:
+    for target in manifest.targets:
+        if target.kind is Kind.HIP and llvm is not None:
+            try:
+                check_processor(target.arch, llvm.version.major)
+                choose_code_object(llvm.version.major, rocm, target.arch)
+            except MlirOffloadError as error:
+                yield _finding(path, error)
+    if manifest.needs_rocm_libraries and (rocm is None or rocm.bitcode is None):
+        message = "kernels call ROCm's device libraries, which are not here"
+        hint = f"apt install {load_rocm_table().package}, or name a ROCm folder with --rocm-path="
+        yield Finding(message, str(path), hint, ToolchainError)
 
 
 def _find_llvm(

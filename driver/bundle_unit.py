@@ -17,10 +17,15 @@ from mlir_offload.driver.normalize import normalize
 from mlir_offload.driver.older import older_text
 from mlir_offload.driver.options import MLIR_SUFFIXES
 from mlir_offload.driver.parallel import beside, in_parallel
-from mlir_offload.driver.split_file import ModuleFile, SplitFiles
+from mlir_offload.driver.split_file import ModuleFile, SplitFiles, refuse_objects
+from mlir_offload.toolchain.rocm import common_code_object
 from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.translate.amdgpu import needs_device_libraries
 from mlir_offload.translate.device import needs_libdevice
 from mlir_offload.translate.lower import lowering_for
+
+ENDINGS = {Kind.CUDA: "nvptx", Kind.HIP: "amdgpu", Kind.OPENMP: "cpu"}
+"""What the files of device modules end in, and for GPUs the steps that prepare them begin with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +40,9 @@ class LoweredDevice:
 
     @property
     def needs_libdevice(self) -> bool:
-        """Say whether a kernel calls NVIDIA's libdevice."""
-        if self.kind is not Kind.CUDA:
-            return False
-        return needs_libdevice(self.path.read_text(encoding="utf-8"))
+        """Say whether a kernel calls the device library of the vendor."""
+        asks = {Kind.CUDA: needs_libdevice, Kind.HIP: needs_device_libraries}.get(self.kind)
+        return asks is not None and asks(self.path.read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,7 @@ def lower_unit(context: BuildContext, number: int, source: Path) -> LoweredUnit:
     directory = context.workspace / str(number)
     normalize(context, source, directory)
     split = split_source(context, source, directory)
+    refuse_objects(split, source, "a bundle")
     tasks = [partial(_lower_device, context, source, module) for module in split.modules]
     made, host = beside(
         partial(in_parallel, tasks), partial(lower_host, context, source, split, directory)
@@ -85,18 +90,22 @@ def _prepared(
     lowered: Path,
     targets: Sequence[Target],
 ) -> Iterator[LoweredDevice]:
-    for kind in (Kind.CUDA, Kind.OPENMP):
+    consumer = context.consumer
+    for kind in (Kind.CUDA, Kind.HIP, Kind.OPENMP):
         own = tuple(target for target in targets if target.kind is kind)
         if not own:
             continue
-        if kind is Kind.CUDA:
-            text = older_text(context, lowered, context.consumer, str(source))
-            path = lowered.with_suffix(".nvptx.ll")
-            release = ("--llvm", str(context.consumer))
-            context.executor.step("nvptx-ir", (text, *kernel_options(module), *release, "-o", path))
+        if kind is not Kind.OPENMP:
+            text = older_text(context, lowered, consumer, str(source))
+            path = lowered.with_suffix(f".{ENDINGS[kind]}.ll")
+            form = ["--llvm", str(consumer)]
+            if kind is Kind.HIP:
+                form += ["--code-object", str(common_code_object(consumer))]
+            step = f"{ENDINGS[kind]}-ir"
+            context.executor.step(step, (text, *kernel_options(module), *form, "-o", path))
         else:
             text = cpu_ir(context, source, module, lowered)
-            path = older_text(context, text, context.consumer, str(source))
+            path = older_text(context, text, consumer, str(source))
         yield LoweredDevice(path, kind, own, module, lowered)
 
 

@@ -138,7 +138,17 @@ def _make_context(
     fitted = _with_flags(options, [bundle.manifest for bundle in bundles])
     time = choose_source_time()
     releases = Releases(tools.llvm, tools.llvm, tools.llvm.version.major)
-    return BuildContext(fitted, releases, tools.cuda, (), executor, workspace, "", source_time=time)
+    return BuildContext(
+        fitted,
+        releases,
+        tools.cuda,
+        (),
+        executor,
+        workspace,
+        "",
+        source_time=time,
+        rocm=tools.rocm,
+    )
 
 
 def _with_flags(options: CompileOptions, manifests: Sequence[MobManifest]) -> CompileOptions:
@@ -194,6 +204,10 @@ def _make_image(
         return finish_cpu_image(context, text, image_file(context, text, target))
     kernels = tuple(Kernel(kernel.name, kernel.name) for kernel in device.kernels)
     module = ModuleFile(text, GpuModule("", kernels, "", frozenset()))
+    if target.kind is Kind.HIP:
+        from mlir_offload.driver.hip_image import make_module_image
+
+        return make_module_image(context, bundle.path, module, text, target)
     return make_cuda_image(context, bundle.path, module, text, target)
 
 

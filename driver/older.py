@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,9 @@ from mlir_offload.toolchain.process import Completed, tool_failed
 if TYPE_CHECKING:
     from mlir_offload.toolchain.llvm import LlvmToolchain
     from mlir_offload.translate.device import DeviceCodegen
+
+_NOT_SELECTED = re.compile(r"Cannot select: intrinsic %(llvm\.[\w.]+)")
+_ARCH = re.compile(r"-m(?:arch|cpu)=")
 
 
 def older_text(
@@ -68,6 +72,12 @@ def check_older_bitcode(
 def not_taken(context: BuildContext, failed: Completed) -> MlirOffloadError:
     """Return the error of the clang that links; where another release wrote its input, it says so."""
     error = tool_failed(failed)
+    missing = _NOT_SELECTED.search(failed.stderr)
+    if missing is not None:
+        archs = [word.partition("=")[2] for word in failed.command.argv if _ARCH.match(word)]
+        msg = f"{archs[0] if archs else 'the target'} has no instruction for {missing[1]}"
+        hint = "some are for one architecture only, as sm_90a: attach that chip to the gpu.module, or choose it"
+        return CompatibilityError(msg, hint=hint)
     lowered = context.mlir.version.major
     if lowered <= context.llvm.version.major:
         return error

@@ -38,7 +38,7 @@ from mlir_offload.driver.options import GPU_CPP, CompileOptions, parse_arguments
 from mlir_offload.driver.project_parts import pack_device, pack_host, unpack_parts
 from mlir_offload.driver.releases import BUILD_ROLES, choose_releases
 from mlir_offload.driver.report import show
-from mlir_offload.driver.split_file import SplitFiles, load_split_files
+from mlir_offload.driver.split_file import SplitFiles, load_split_files, refuse_objects
 from mlir_offload.driver.tool_watch import ToolWatch
 from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for
 from mlir_offload.driver.workspace import make_directory, open_output, open_workspace, publish
@@ -187,7 +187,8 @@ def _make_context(
 def _split(step: _Step) -> None:
     context, directory = step.context, step.context.workspace / "program"
     normalize(context, step.source, directory)
-    split_source(context, step.source, directory, step.given.forms)
+    split = split_source(context, step.source, directory, step.given.forms)
+    refuse_objects(split, step.source, "a step of a project")
     step.tools.check()
     device = step.output.with_suffix(DEVICE_PART)
     pack_device(directory / "split", device, keeps_locations=context.options.debug)

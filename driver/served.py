@@ -20,7 +20,8 @@ def targets_for(context: BuildContext, module: ModuleFile) -> tuple[Target, ...]
             for target in context.targets
             if any(one.image.serves(target) for one in module.objects)
         )
-    return served_targets(module.module.targets, context.targets)
+    left = (target for target in context.targets if target.kind not in module.module.leaves)
+    return served_targets(module.module.targets, left)
 
 
 def served_modules(

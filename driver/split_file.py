@@ -10,6 +10,7 @@ from typing import Any
 from mlir_offload.offload.given_image import GivenImage
 from mlir_offload.offload.host_module import render_kernel_heads
 from mlir_offload.offload.image import ImageForm
+from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind
 from mlir_offload.translate.device_form import DeviceForm
 from mlir_offload.translate.given_binary import GivenBinary
@@ -117,7 +118,19 @@ def _write_module(module: GpuModule, number: int, directory: Path) -> dict[str, 
         "kernels": [{"name": kernel.name, "symbol": kernel.symbol} for kernel in module.kernels],
         "needs": sorted(module.needs),
         "targets": [asdict(target) for target in module.targets],
+        "leaves": sorted(module.leaves),
     }
+
+
+def refuse_objects(split: SplitFiles, source: Path, taker: str) -> None:
+    """Raise SourceError for a `gpu.binary` where only what is still to be compiled has a place."""
+    given = next((module for module in split.modules if module.objects), None)
+    if given is not None:
+        msg = (
+            f"{given.title} holds device code that is made already, for which {taker} has no place"
+        )
+        hint = "give the gpu.module that it was made from, or compile the file with mlir-offload -c"
+        raise SourceError(msg, hint=hint, location=str(source))
 
 
 def _write_binary(binary: GivenBinary, number: int, directory: Path) -> dict[str, Any]:
@@ -159,7 +172,14 @@ def _read_module(row: dict[str, Any], directory: Path) -> ModuleFile:
     text = path.read_text(encoding="utf-8", errors="surrogateescape")
     others = tuple((name, directory / file) for name, file in row["others"].items())
     targets = tuple(map(_read_target, row["targets"]))
-    module = GpuModule(row["name"], kernels, text, frozenset(row["needs"]), targets=targets)
+    module = GpuModule(
+        row["name"],
+        kernels,
+        text,
+        frozenset(row["needs"]),
+        targets=targets,
+        leaves=frozenset(map(Kind, row["leaves"])),
+    )
     return ModuleFile(path, module, others)
 
 

@@ -307,13 +307,18 @@ def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
 
 
 def _finished(text: str) -> FinishedCode:
-    """Read one `--finished=` argument."""
+    """Read one `--finished=` argument. Raises UsageError where a key is missing."""
     from mlir_offload.offload.finished_code import FinishedCode
 
     words = [word.partition("=")[::2] for word in _FINISHED_PARTS.split(text)]
     values = dict(words)
     kernels = tuple(value for key, value in words if key == "kernel")
-    return FinishedCode(Kind(values["kind"]), Path(values["file"]).read_bytes(), kernels)
+    try:
+        kind, file = Kind(values["kind"]), values["file"]
+    except (KeyError, ValueError) as error:
+        msg = f"--finished={text}: missing or wrong: {error}"
+        raise UsageError(msg, hint="write kind=cuda|hip,file=FILE,kernel=NAME,...") from error
+    return FinishedCode(kind, Path(file).read_bytes(), kernels)
 
 
 def _image_argument(text: str) -> ImageArgument:

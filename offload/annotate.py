@@ -69,7 +69,8 @@ def annotate_host(  # noqa: PLR0913 (the parts of one module)
 
     A kernel has one address for all kinds, that of its stub or handle. `variables` are the entries of device
     globals; the module holds their shadows. `declared` are kernels that another file defines, and
-    registers. `finished` is code that is linked already; nothing else registers its kernels. Raises SourceError where a launch names a kernel that is in neither.
+    registers. `finished` is code that is linked already; nothing else registers its kernels. Raises
+    SourceError where a launch names a kernel that is in none of these.
     """
     addresses = {kernel: _foreign_address(kernel, kinds, location) for kernel in declared}
     foreign = "".join(render_foreign(kernel, kinds) for kernel in declared)

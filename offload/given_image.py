@@ -102,7 +102,7 @@ def read_given(
     """
     form = _form(content, kind)
     if form not in _FORMS[kind, word]:
-        msg = f"it is said to hold {word}, but holds a {form}"
+        msg = f"what is said to be {word} is of the form: {form}"
         raise VerificationError(msg, hint="make it again with --gpu-module-to-binary")
     image, kernels = _read(content, kind, form, chip)
     known = {*image.archs, image.ptx}

@@ -14,9 +14,10 @@ from typing import Any
 
 from mlir_offload.offload.json_field import JsonField
 from mlir_offload.offload.kernel import DeviceKernel, KernelParameter
+from mlir_offload.toolchain.amdgpu import TARGET_ID
 from mlir_offload.toolchain.byte_view import ByteView
 from mlir_offload.toolchain.errors import CompatibilityError, VerificationError
-from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target
+from mlir_offload.toolchain.target import AMDGPU_TRIPLE, NVPTX_TRIPLE, Kind, Target
 
 FORMAT = "mlir-offload bundle"
 VERSION = 1
@@ -26,7 +27,12 @@ _LARGEST = 16 << 20
 _DIMENSIONS = 3
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _RELEASE = re.compile(r"(\d{1,3})\.(\d{1,3})")
-_ARCHS = {Kind.CUDA: re.compile(r"sm_\d{2,3}[af]?"), Kind.OPENMP: re.compile(r"host")}
+_ARCHS = {
+    Kind.CUDA: re.compile(r"sm_\d{2,3}[af]?"),
+    Kind.HIP: TARGET_ID,
+    Kind.OPENMP: re.compile(r"host"),
+}
+_TRIPLES = {Kind.CUDA: NVPTX_TRIPLE, Kind.HIP: AMDGPU_TRIPLE}
 # Names that are shown, and that files get: nothing that a terminal or a directory would heed.
 _NAME = re.compile(r"[A-Za-z0-9_]{1,200}")
 _SOURCE = re.compile(r"(?!\.+$)[^/\x00-\x1f\x7f]{1,255}")
@@ -59,7 +65,10 @@ class LlvmRequirement:
 
 @dataclass(frozen=True, slots=True)
 class MobDevice:
-    """LLVM IR of a device module, ready for the targets of one kind, and the kernels that it defines."""
+    """LLVM IR of a device module, ready for the targets of one kind, and the kernels that it defines.
+
+    `needs_libdevice`: they call the vendor's device library, NVIDIA's or ROCm's.
+    """
 
     file: str
     kind: Kind
@@ -117,7 +126,15 @@ class MobManifest:
     @property
     def needs_libdevice(self) -> bool:
         """Say whether a kernel calls NVIDIA's libdevice and the bundle does not hold it."""
-        return not self.libdevice and any(device.needs_libdevice for device in self.devices)
+        return not self.libdevice and self._calls_library(Kind.CUDA)
+
+    @property
+    def needs_rocm_libraries(self) -> bool:
+        """Say whether a kernel calls ROCm's device libraries, which no bundle holds."""
+        return self._calls_library(Kind.HIP)
+
+    def _calls_library(self, kind: Kind) -> bool:
+        return any(device.needs_libdevice for device in self.devices if device.kind is kind)
 
 
 def digest(content: bytes) -> str:
@@ -292,7 +309,7 @@ def _read_device(value: JsonField, host_triple: str) -> MobDevice:
     if name not in kinds:
         value["kind"].fail(f"not one of {', '.join(kinds)}")
     kind = kinds[name]
-    triple = NVPTX_TRIPLE if kind is Kind.CUDA else host_triple
+    triple = _TRIPLES.get(kind, host_triple)
     archs = [arch.text(_ARCHS[kind]) for arch in value["archs"].items()]
     return MobDevice(
         value["file"].text(),

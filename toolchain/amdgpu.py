@@ -11,7 +11,8 @@ from typing import Any
 from mlir_offload.toolchain.errors import CompatibilityError, UsageError
 from mlir_offload.toolchain.tables import load_table
 
-_TARGET_ID = re.compile(r"(gfx(?:\d+(?:-\d+)*-generic|\d{1,2}[0-9a-f]{2}))((?::[a-z0-9]+[+-])*)")
+TARGET_ID = re.compile(r"(gfx(?:\d+(?:-\d+)*-generic|\d{1,2}[0-9a-f]{2}))((?::[a-z0-9]+[+-])*)")
+"""The form of an AMD GPU with features: `gfx90a:sramecc+:xnack-`."""
 _GENERATION = re.compile(r"gfx(\d+)(?:-[\d-]*generic|[0-9a-f]{2})")
 # A feature as LLVM spells it, or as clang's own option.
 _FEATURE = re.compile(r"(-m(?:no-)?|[+-])(wavefrontsize(?:32|64)|xnack|sramecc)")
@@ -27,7 +28,7 @@ class CodeObjects:
 
 def is_target_id(name: str) -> bool:
     """Return whether a word has the form of an AMD GPU with features: `gfx90a:sramecc+:xnack-`."""
-    return _TARGET_ID.fullmatch(name) is not None
+    return TARGET_ID.fullmatch(name) is not None
 
 
 def normalize_target_id(name: str) -> str:

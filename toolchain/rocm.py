@@ -40,6 +40,7 @@ class RocmTable:
     abi_version: str
     abi_without_library: int
     isa_version: str
+    common_code_object: int
     runtime_directories: tuple[str, ...]
     runtime_names: tuple[str, ...]
     runtime_package: str
@@ -94,6 +95,7 @@ def parse_rocm_table(table: Mapping[str, Any]) -> RocmTable:
         abi_version=str(table["abi_version"]),
         abi_without_library=int(table["abi_without_library"]),
         isa_version=str(table["isa_version"]),
+        common_code_object=int(table["common_code_object"]),
         runtime_directories=tuple(runtime["directories"]),
         runtime_names=tuple(runtime["names"]),
         runtime_package=str(runtime["package"]),
@@ -203,6 +205,12 @@ def _common_versions(llvm_major: int, rocm: RocmInstallation | None) -> Sequence
     raise CompatibilityError(msg, hint="install another release of ROCm, or take another LLVM")
 
 
+def common_code_object(llvm_major: int) -> int:
+    """Return a code object version that a release and those after it write, and every ROCm since 5 serves."""
+    written = load_code_objects(llvm_major).versions
+    return min(written[-1], load_rocm_table().common_code_object)
+
+
 def device_libraries(
     rocm: RocmInstallation, target_id: str, code_object: int, math: DeviceMath
 ) -> tuple[Path, ...]:
@@ -211,6 +219,20 @@ def device_libraries(
     That with the number of the processor is left out where the installation is older than the
     GPU: most functions do not ask for it. Raises ToolchainError where one is missing.
     """
+    wanted = _wanted_libraries(target_id, code_object, math, has_abi=bool(rocm.abi_versions))
+    found = [_required(rocm, name, is_optional=is_optional) for name, is_optional in wanted]
+    return tuple(path for path in found if path is not None)
+
+
+def device_library_names(target_id: str, code_object: int, math: DeviceMath) -> tuple[str, ...]:
+    """Return what ROCm 5 and 6 call these libraries, without their endings."""
+    return tuple(name for name, _ in _wanted_libraries(target_id, code_object, math, has_abi=True))
+
+
+def _wanted_libraries(
+    target_id: str, code_object: int, math: DeviceMath, *, has_abi: bool
+) -> list[tuple[str, bool]]:
+    """Return the names of the libraries, each with whether an installation may lack it."""
     table = load_rocm_table()
     settings = {
         "wavefrontsize64": wavefront_size(target_id) == 64,  # noqa: PLR2004 (in its name)
@@ -221,17 +243,15 @@ def device_libraries(
     }
     abi = table.abi_version.format(version=100 * code_object)
     isa = table.isa_version.format(processor=processor_of(target_id).removeprefix("gfx"))
-    wanted = [
+    return [
         *((name, False) for name in table.libraries),
         *(
             (f"oclc_{name}_{'on' if settings[name] else 'off'}", is_optional)
             for name, is_optional in table.controls
         ),
-        (abi, not rocm.abi_versions),
+        (abi, not has_abi),
         (isa, True),
     ]
-    found = [_required(rocm, name, is_optional=is_optional) for name, is_optional in wanted]
-    return tuple(path for path in found if path is not None)
 
 
 def _required(rocm: RocmInstallation, name: str, *, is_optional: bool) -> Path | None:

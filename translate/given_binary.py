@@ -60,9 +60,11 @@ class GivenBinary:
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """Return the kernels of its objects, each once: they keep their names."""
-        names = dict.fromkeys(kernel.name for one in self.objects for kernel in one.kernels)
-        return tuple(Kernel(name, name) for name in names)
+        """Return the kernels that every object has, whichever GPU runs: they keep their names."""
+        first, *others = self.objects
+        names = [kernel.name for kernel in first.kernels]
+        held = [{kernel.name for kernel in one.kernels} for one in others]
+        return tuple(Kernel(name, name) for name in names if all(name in one for one in held))
 
     def signature(self, kernel: str) -> tuple[str, ...]:
         """Return the types of a kernel's parameters, as the object tells that knows most of them."""
@@ -191,13 +193,25 @@ def check_given_launches(
             continue
         types = launch_types(line)
         given = _sizes(types)
-        for one in binaries[key[0]].objects:
+        objects = binaries[key[0]].objects
+        for one in objects:
             kernel = next((item for item in one.kernels if item.name == key[1]), None)
-            if kernel is None or kernel.parameters is None or given is None:
+            if kernel is None:
+                raise _not_in_object(key, objects, one, locations.of(line))
+            if kernel.parameters is None or given is None:
                 continue
             taken = tuple(item.size_bytes for item in explicit_parameters(kernel.parameters))
             if taken != given:
                 raise _other_arguments(key[1], one, types, (given, taken), locations.of(line))
+
+
+def _not_in_object(
+    key: KernelKey, objects: Sequence[GivenObject], lacking: GivenObject, location: str
+) -> SourceError:
+    module, kernel = map(render_symbol, key)
+    msg = f"kernel {kernel} is not in the code for {lacking.image.made_for} of gpu.binary {module}"
+    held = dict.fromkeys(item.name for one in objects for item in one.kernels)
+    return SourceError(msg, hint=f"kernels in it: {', '.join(held) or 'none'}", location=location)
 
 
 def _other_arguments(

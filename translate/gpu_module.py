@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.toolchain.target import Kind
 from mlir_offload.translate.gpu_operation import POINTER, parse_gpu_operation
 from mlir_offload.translate.mlir_text import (
     SYMBOL,
@@ -48,8 +49,9 @@ class GpuModule:
 
     `needs` names what decides how it is lowered: `subgroup_reduce` where it reduces over a
     subgroup, `redux` where all of these may become one instruction of sm_80 and later, `division`
-    where it divides rounding up or down, `bf16` where it has numbers of that type. `texts` are those of the other forms that were asked for,
-    by the name of the form. `targets` are those that the program attaches to it.
+    where it divides rounding up or down, `bf16` where it has numbers of that type. `texts` are those
+    of the other forms that were asked for, by the name of the form. `targets` are those that the
+    program attaches to it; `leaves` the kinds of device that a variant of it serves.
     """
 
     name: str
@@ -58,6 +60,7 @@ class GpuModule:
     needs: frozenset[str]
     texts: tuple[tuple[str, str], ...] = ()
     targets: tuple[TargetAttribute, ...] = ()
+    leaves: frozenset[Kind] = frozenset()
 
 
 def kernel_names(module: OperationText) -> tuple[str, ...]:

@@ -52,7 +52,7 @@ from mlir_offload.translate.mlir_text import (
 from mlir_offload.translate.pipelines import load_faults
 from mlir_offload.translate.target_attribute import TargetAttribute, read_targets
 from mlir_offload.translate.unit import unit_of
-from mlir_offload.translate.variant import find_variants
+from mlir_offload.translate.variant import find_variants, kinds_left
 
 _C_INTERFACE = "llvm.emit_c_interface"
 _DIVISION = re.compile(r'"arith\.(?:ceildiv[us]i|floordivsi)"\(')
@@ -62,11 +62,11 @@ _DIVISION = re.compile(r'"arith\.(?:ceildiv[us]i|floordivsi)"\(')
 class SplitProgram:
     """The parts of a program, each ready for its pipeline.
 
-    `host_text` has a `gpu.binary` in place of each `gpu.module` and `gpu.binary`, whose object is its own name: the
-    bytes that `mgpuModuleLoad` gets. `uses_runtime` says whether the host calls the GPU runtime
-    at all, which it may do without a kernel. `declared` are the kernels that it launches and that
-    other files define. `interface` is the JSON of the functions for callers in C and Python.
-    `binaries` hold device code that is made already.
+    `host_text` has a `gpu.binary` in place of each `gpu.module` and of each `gpu.binary` with code,
+    whose object is its own name: the bytes that `mgpuModuleLoad` gets. `uses_runtime` says whether
+    the host calls the GPU runtime at all, which it may do without a kernel. `declared` are the
+    kernels that it launches and that other files define. `interface` is the JSON of the functions
+    for callers in C and Python. `binaries` hold device code that is made already.
     """
 
     host_text: str
@@ -121,15 +121,19 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
         for name, operation in device.items()
     }
     variants = find_variants(device, kernels, attached, locations)
+    leaves = kinds_left(variants, attached)
     symbols = assign_symbols(
         kernels, named=named, unit_of=unit, declared=(*declared, *given), variants=variants
     )
     rules = _DeviceRules(locations, load_faults(llvm_major), tuple(forms))
     modules = tuple(
-        _attached(
-            _gpu_module(module, device[name], symbols, rules),
-            attached[name],
-            locations.of(device[name].lines[-1]),
+        replace(
+            _attached(
+                _gpu_module(module, device[name], symbols, rules),
+                attached[name],
+                locations.of(device[name].lines[-1]),
+            ),
+            leaves=leaves.get(name, frozenset()),
         )
         for name in device
         if kernels[name] or (keeps_functions and _has_functions(device[name]))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.toolchain.target import Kind
 from mlir_offload.translate.mlir_text import Locations, OperationText, render_symbol, symbol_name
 from mlir_offload.translate.target_attribute import TargetAttribute, are_variants
 
@@ -45,6 +46,22 @@ def find_variants(
                 hint = "give both the same parameters, or other names"
                 raise SourceError(msg, hint=hint, location=locations.of(function.lines[-1]))
     return frozenset(shared)
+
+
+def kinds_left(
+    variants: frozenset[str], attached: Mapping[str, Sequence[TargetAttribute]]
+) -> dict[str, frozenset[Kind]]:
+    """Return for each variant the kinds of device that another one serves.
+
+    A kind that none is attached to, such as the CPU, is served by the first.
+    """
+    ordered = [name for name in attached if name in variants]
+    own = {name: {target.kind for target in attached[name]} for name in ordered}
+    chosen = set().union(*own.values())
+    return {
+        name: frozenset((chosen if name == ordered[0] else set(Kind)) - own[name])
+        for name in ordered
+    }
 
 
 def symbol_of(operation: OperationText) -> str:

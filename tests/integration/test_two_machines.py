@@ -16,6 +16,7 @@ from mlir_offload.offload.contents import all_images
 from mlir_offload.offload.contents_reader import read_contents
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
+INPUTS = Path(__file__).parent / "inputs"
 OK = "matmul: ok, 128 x 128\n"
 PLAIN = """\
 define i32 @answer() {
@@ -233,3 +234,44 @@ def test_what_a_bundle_cannot_be_is_said(tmp_path: Path, words: tuple[str, ...],
     )
     assert done.returncode in {2, 7}
     assert said in done.stderr
+
+
+@pytest.mark.llvm(22)
+@pytest.mark.parametrize("way", ["mlir-offload", "clang alone"])
+def test_a_bundle_for_amd_gpus_is_linked_where_rocm_is(
+    way: str, hip_recorder: Path, tmp_path: Path
+) -> None:
+    maker, machine = lowering_machine(tmp_path / "a", 22), linking_machine(tmp_path / "b", 22)
+    shutil.copy(INPUTS / "hip_program.mlir", maker.home)
+    archs = "--offload-arch=gfx90a,gfx1030"
+    maker.mlir_offload("bundle", archs, "hip_program.mlir", "-o", "p.mob")
+    bundle = moved(maker.home / "p.mob", machine)
+    if way == "mlir-offload":
+        machine.mlir_offload("link", f"--rocm-path={hip_recorder}", bundle.name, "-o", "program")
+    else:
+        machine.run("tar", "xf", bundle.name)
+        script = ("sh", "hip_program/link.sh", "-o", "program")
+        machine.run(*script, ROCM_PATH=str(hip_recorder))
+    calls = machine.run("./program", HIP_RECORD_ARGUMENTS="848").stdout.splitlines()
+    assert calls[0].startswith("__hipRegisterFatBinary 48495046 version 1")
+    assert len([call for call in calls if call.startswith("hipLaunchKernel scale ")]) == 1
+    images = all_images(read_contents(machine.home / "program"))
+    found = {image.arch: image.code for image in images if image.code is not None}
+    assert sorted(found) == ["gfx1030", "gfx90a"]
+    assert all(code.kernel("scale") and code.undefined == () for code in found.values())
+
+
+@pytest.mark.llvm(22)
+def test_what_rocm_lacks_is_told_before_anything_is_compiled(
+    hip_recorder: Path, tmp_path: Path
+) -> None:
+    maker, machine = lowering_machine(tmp_path / "a", 22), linking_machine(tmp_path / "b", 22)
+    shutil.copy(INPUTS / "hip_program.mlir", maker.home)
+    maker.mlir_offload("bundle", "--offload-arch=gfx90a", "hip_program.mlir", "-o", "p.mob")
+    bundle = moved(maker.home / "p.mob", machine)
+    alone = tmp_path / "rocm"
+    (alone / "lib").mkdir(parents=True)
+    (alone / "lib" / "libamdhip64.so").symlink_to(hip_recorder / "lib" / "libamdhip64.so")
+    said = machine.mlir_offload("link", f"--rocm-path={alone}", bundle.name, status=3).stderr
+    assert "kernels call ROCm's device libraries, which are not here" in said
+    assert "apt install rocm-device-libs" in said

@@ -121,8 +121,12 @@ def test_a_launch_with_other_arguments_is_refused(types: str, hint: str) -> None
     ("objects", "handler", "message"),
     [
         ((ptx("sm_80", chip="sm_90"),), "", "said to be for sm_90, but is for sm_80 and newer"),
-        (('#gpu.object<#nvvm.target, offload = "x">',), "", "said to hold offload, but holds"),
-        (('#gpu.object<#nvvm.target, "BC\\C0\\DE">',), "", "to hold fatbin, but holds a LLVM bit"),
+        (('#gpu.object<#nvvm.target, offload = "x">',), "", "said to be offload is of the form"),
+        (
+            ('#gpu.object<#nvvm.target, "BC\\C0\\DE">',),
+            "",
+            "said to be fatbin is of the form: LLVM bit",
+        ),
         (
             ('#gpu.object<#spirv.target_env<#x>, bin = "x">',),
             "",
@@ -143,6 +147,13 @@ def test_what_cannot_serve_is_refused(objects: tuple[str, ...], handler: str, me
         split(*objects, handler=handler)
     assert caught.value.location == "p.mlir:3:4"
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("objects", [(ptx(name="other"),), (ptx(), ptx("sm_90", "other"))])
+def test_a_kernel_that_is_launched_is_in_every_object(objects: tuple[str, ...]) -> None:
+    with pytest.raises(SourceError, match=r"kernel @k is not in the code for sm_[89]0") as caught:
+        split(*objects, more=launch("!llvm.ptr, f32, i32"))
+    assert "other" in caught.value.hint
 
 
 def test_kernels_of_one_name_in_two_of_them_are_refused() -> None:

@@ -119,7 +119,7 @@ def changed(path: str, value: object) -> Any:
         ("format", "zip", "format is 'zip'"),
         ("units", {}, "units is {}: not an array"),
         ("units.0", [], r"units\[0\] is \[\]: not an object"),
-        ("units.0.devices.0.kind", "hip", r"units\[0\].devices\[0\].kind is 'hip'"),
+        ("units.0.devices.0.kind", "sycl", r"units\[0\].devices\[0\].kind is 'sycl'"),
         ("units.0.devices.0.archs.0", "sm_90;rm", r"archs\[0\] is 'sm_90;rm'"),
         ("units.0.devices.0.kernels.0.parameters.1.size", -4, "size is -4"),
         ("units.0.devices.0.kernels.0.required_threads", [1], "not three numbers"),
