@@ -11,6 +11,12 @@
 /* The exit status of a program that the runtime stopped after an error. */
 #define MLIR_OFFLOAD_EXIT_STATUS 70
 
+/* Threads. Any number of threads may at the same time call these functions, functions of MLIR, and
+ * kernels' stubs (<<<>>>), from the first use on, and while others end. Stream and device are settings
+ * of the calling thread, which a new thread has not. One buffer, stream or event may be used by
+ * several threads as the GPU's own API allows it; sharing a stream or a token adds order. The program
+ * must not unload a library, or fork and go on with a GPU in the child, while its code runs. */
+
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -115,22 +115,28 @@ void mo_pool_check_at_exit(mo_stream_pool *pool) {
 }
 
 /* Returns a free stream of the device that has no work left, for work behind other work would
- * wait for it without need; or the one with the fewest holders if there are enough of them, or
- * NULL. Needs the lock. */
+ * wait for it without need; or the next one in turn of those with the fewest holders if there are
+ * enough of them, or NULL. Needs the lock. */
 static mo_pooled *reusable_stream(mo_stream_pool *pool, int device) {
-  size_t count = 0;
+  size_t count = 0, turn = pool->turn;
   mo_pooled *shared = NULL;
   for (size_t i = 0; i < pool->handle_count; ++i) {
-    mo_pooled *stream = pool->handles[i];
+    size_t number = (pool->turn + i) % pool->handle_count;
+    mo_pooled *stream = pool->handles[number];
     if (stream->is_event || stream->device != device)
       continue;
     if (!stream->references && pool->api->query_stream(stream->raw) == 0)
       return stream;
-    if (!shared || stream->references < shared->references)
+    if (!shared || stream->references < shared->references) {
       shared = stream;
+      turn = number + 1;
+    }
     ++count;
   }
-  return count < STREAMS_PER_DEVICE ? NULL : shared;
+  if (count < STREAMS_PER_DEVICE)
+    return NULL;
+  pool->turn = turn;
+  return shared;
 }
 
 void *mo_pool_create_stream(mo_stream_pool *pool) {

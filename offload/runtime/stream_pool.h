@@ -35,6 +35,7 @@ typedef struct mo_stream_pool {
   mo_pooled **handles; /* in order of creation */
   mo_pooled **slots;   /* open addressing by the API's handle */
   size_t handle_count, slot_count, cursor;
+  size_t turn; /* where the next stream to share is looked for */
 } mo_stream_pool;
 
 #define MO_STREAM_POOL(functions) \

@@ -25,7 +25,6 @@ INPUTS = Path(__file__).parent / "runtime"
 RUNNER = ProcessRunner()
 MAJOR = 22
 CLANG = Path(f"/usr/lib/llvm-{MAJOR}/bin/clang")
-KINDS = (Kind.CUDA,)
 pytestmark = pytest.mark.llvm(MAJOR)
 
 
@@ -33,16 +32,18 @@ def _run(*argv: object) -> Completed:
     return run_checked(RUNNER, Command(tuple(str(word) for word in argv)))
 
 
-def _link(directory: Path, cudart: Path) -> Path:
+def _link(directory: Path, gpu_runtime: Path, kind: Kind = Kind.CUDA) -> Path:
     runtime, host, program = (directory / name for name in ("runtime.o", "host.o", "program"))
     command = runtime_compile_command(
-        CLANG, runtime, kinds=KINDS, archs={Kind.CUDA: ("sm_80", "sm_90")}, standin=False
+        CLANG, runtime, kinds=(kind,), archs={Kind.CUDA: ("sm_80", "sm_90")}, standin=False
     )
     run_checked(RUNNER, command)
     include = f"-I{runtime_include_directory()}"
     source = INPUTS / "cuda_program.c"
     _run(CLANG, "-fPIC", f"-DLLVM_MAJOR={MAJOR}", include, "-c", source, "-o", host)
-    libraries = runtime_link_arguments(KINDS, cudart=cudart, libomptarget=None)
+    libraries = runtime_link_arguments(
+        (kind,), cudart=gpu_runtime, libamdhip=gpu_runtime, libomptarget=None
+    )
     _run(CLANG, host, runtime, "-o", program, *libraries)
     return program
 
@@ -181,6 +182,15 @@ def test_streams_are_made_once_and_used_again(recorded: Path) -> None:
     assert _count(_calls(recorded, "reuse"), "cudaStreamCreateWithFlags") == 3
 
 
+def test_streams_with_work_left_are_shared_in_turn_beyond_a_limit(recorded: Path) -> None:
+    calls = _calls(recorded, "share", CUDA_RECORD_FAIL="cudaStreamQuery=600")
+    assert _count(calls, "cudaStreamCreateWithFlags") == 32
+    used = [call.split()[-1] for call in calls if call.startswith("cudaEventRecord")]
+    # One of them is held all the time.
+    assert len(set(used[:31])) == 31
+    assert used[31:62] == used[:31]
+
+
 def test_a_callers_stream_is_used_and_never_destroyed(recorded: Path) -> None:
     calls = _calls(recorded, "callers-stream")
     assert calls[1:5] == [
@@ -190,6 +200,16 @@ def test_a_callers_stream_is_used_and_never_destroyed(recorded: Path) -> None:
         "cudaStreamSynchronize 0xca11",
     ]
     assert not any("Destroy" in call for call in calls)
+
+
+def test_a_cooperative_launch_is_hips_own_call(recorded: Path, tmp_path: Path) -> None:
+    library = tmp_path / "libamdhip64.so"
+    flags = ("-DHIP", "-w", "-shared", "-fPIC", "-Wl,-soname,libamdhip64.so")
+    _run(CLANG, *flags, INPUTS / "recording_gpu.c", "-o", library)
+    calls = _calls(_link(tmp_path, library, Kind.HIP), "cooperative", RECORD_UNKNOWN="1")
+    shape = "grid 8 1 1 block 32 1 1 shared 0 on s1"
+    assert f"hipLaunchCooperativeKernel unknown {shape}" in calls
+    assert "cudaLaunchKernelExC grid 8 block 32 shared 0" in _calls(recorded, "cooperative")
 
 
 def test_streams_stay_with_their_device(recorded: Path) -> None:

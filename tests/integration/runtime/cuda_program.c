@@ -25,6 +25,21 @@ static void launch_all_ways(void) {
   mlir_offload_launch_stub((void *)stub_saxpy, own);
 }
 
+static void launch_cooperatively(void) {
+  void *own[] = {&argument};
+  mgpuLaunchKernelCooperative((void *)stub_saxpy, 8, 1, 1, 0, 0, 0, 32, 1, 1, 0, stream, own, NULL);
+}
+
+/* More streams than there may be, each given up with work left. */
+static void share_streams(void) {
+  for (int i = 0; i < 96; ++i) {
+    void *taken = mgpuStreamCreate();
+    if (i >= 31)
+      mgpuEventRecord(mgpuEventCreate(), taken);
+    mgpuStreamDestroy(taken);
+  }
+}
+
 static void use_memory(void) {
   char *memory = mgpuMemAlloc(64, stream, false), host[64];
   mgpuMemFree(mgpuMemAlloc(32, NULL, true), NULL);
@@ -109,6 +124,10 @@ int main(int count, char **arguments) {
     forget_streams();
   if (!strcmp(part, "forget-events"))
     forget_events();
+  if (!strcmp(part, "cooperative"))
+    launch_cooperatively();
+  if (!strcmp(part, "share"))
+    share_streams();
   if (!strcmp(part, "reuse"))
     reuse_streams();
   if (!strcmp(part, "callers-stream"))

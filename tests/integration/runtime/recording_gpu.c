@@ -6,6 +6,7 @@
  *
  * RECORD_FAIL names a call and the status that it returns, as in "cudaMalloc=2"; RECORD_DEVICES is the number
  * of GPUs; RECORD_ARGUMENTS tells the sizes of the arguments of kernels, as in "scale=848 fill=84";
+ * RECORD_UNKNOWN lets kernels be launched that nobody registered;
  * RECORD_SHARED the bytes of dynamic shared memory that a kernel has without asking for more. With RECORD_QUIET
  * nothing is written, memory is not touched, and any kernel may be launched.
  */
@@ -403,15 +404,17 @@ static int launch(const char *call, const void *handle, dim3 grid, dim3 block, v
   BEGIN;
   size_t kernel = kernel_of(handle);
   int is_quiet = getenv("RECORD_QUIET") != NULL; /* kernels need no registration then */
+  int is_unknown = kernel == kernel_count && !getenv("RECORD_UNKNOWN");
+  const char *name = kernel == kernel_count ? "unknown" : kernels[kernel].name;
   int status = is_quiet ? status_of(call)
-               : kernel == kernel_count ? UNKNOWN_KERNEL
+               : is_unknown ? UNKNOWN_KERNEL
                : shared > kernels[kernel].most_shared ? INVALID
                                                        : status_of(call);
   work_on(stream);
-  if (!is_quiet && kernel < kernel_count) {
-    printf("%s %s grid %u %u %u block %u %u %u shared %zu%s on %s", call, kernels[kernel].name, grid.x, grid.y,
+  if (!is_quiet && !is_unknown) {
+    printf("%s %s grid %u %u %u block %u %u %u shared %zu%s on %s", call, name, grid.x, grid.y,
            grid.z, block.x, block.y, block.z, shared, attributes, STREAM(stream));
-    print_arguments(kernels[kernel].name, params);
+    print_arguments(name, params);
     printf(device ? " @%d" : "", device);
     printf(status ? " failed %d\n" : "\n", status);
   }
