@@ -10,7 +10,13 @@ from functools import cached_property
 from pathlib import PurePosixPath
 
 from mlir_offload.driver.inputs import CPP_SUFFIXES
-from mlir_offload.driver.options import COMPILED_SUFFIXES, CUDA_SUFFIX, MLIR_SUFFIXES
+from mlir_offload.driver.options import (
+    COMPILED_SUFFIXES,
+    CUDA_SUFFIX,
+    MLIR_SUFFIXES,
+    CompileOptions,
+    parse_arguments,
+)
 from mlir_offload.driver.project_file import (
     LinkTarget,
     Project,
@@ -147,7 +153,8 @@ class _VariantPlan:
         tools = self.tools.tools(self._flags(module.setting.flags), targets)
         plan = _ModulePlan(self.variant.name, module.path, self._place(module.path), tools, targets)
         yield plan.split()
-        yield from (plan.device(target) for target in targets)
+        if not plan.options.makes_final_objects:
+            yield from (plan.device(target) for target in targets)
         yield plan.join()
 
     def _place(self, path: PurePosixPath) -> PurePosixPath:
@@ -259,6 +266,11 @@ class _ModulePlan:
     tools: StepTools
     targets: tuple[Target, ...]
 
+    @property
+    def options(self) -> CompileOptions:
+        """Return what the flags of the module ask for."""
+        return parse_arguments(("-c", str(self.path), *self.tools.flags))
+
     def split(self) -> ProjectStep:
         identity = self.tools.identity(None)
         forms = forms_of(self.targets)
@@ -285,7 +297,7 @@ class _ModulePlan:
             self.path,
             self.variant,
             (*arguments, *self.tools.flags, *about),
-            (self._device,),
+            (self._device, *self._libraries(target)),
             (output,),
             identity,
             arch=str(target),
@@ -293,9 +305,13 @@ class _ModulePlan:
         )
 
     def join(self) -> ProjectStep:
-        identity = self.tools.identity(None)
-        output = beside(self.place, ".o")
-        images = tuple(self._images(target) for target in self.targets)
+        """Return the step that makes the object; a final one takes the device code as it is made."""
+        output, is_final = beside(self.place, ".o"), self.options.makes_final_objects
+        identity = self.tools.identity_of(self.targets if is_final else ())
+        images = () if is_final else tuple(map(self._images, self.targets))
+        libraries = dict.fromkeys(
+            path for target in self.targets if is_final for path in self._libraries(target)
+        )
         archs = ",".join(map(str, self.targets))
         files = (f"--device={self._device}", *(f"--images={image}" for image in images))
         arguments = ("--join-step", "-c", str(self._host), "-o", str(output), *files)
@@ -305,11 +321,16 @@ class _ModulePlan:
             self.path,
             self.variant,
             (*arguments, *about, *self.tools.flags, f"--toolchain-id={identity}"),
-            (self._host, self._device, *images),
+            (self._host, self._device, *images, *libraries),
             (output,),
             identity,
             retold=("-c", operand(self.path), about[1], *self.tools.flags, "-o"),
         )
+
+    def _libraries(self, target: Target) -> Iterator[PurePosixPath]:
+        for library in self.options.device_flags.libraries:
+            if library.serves(target):
+                yield PurePosixPath(library.path)
 
     @property
     def _host(self) -> PurePosixPath:
