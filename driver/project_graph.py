@@ -28,6 +28,7 @@ from mlir_offload.driver.project_tools import StepTools, ToolFinder
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.target import Kind, Target
 from mlir_offload.translate.device_form import NVVM_FORM, forms_of
+from mlir_offload.translate.target_attribute import libraries_in_source
 
 SPLIT, DEVICE, JOIN = "split", "device", "join"
 SOURCE, LINK, ARCHIVE = "source", "link", "archive"
@@ -151,7 +152,10 @@ class _VariantPlan:
     def _module(self, module: ProjectModule) -> Iterator[ProjectStep]:
         targets = self._targets(module.setting.archs)
         tools = self.tools.tools(self._flags(module.setting.flags), targets)
-        plan = _ModulePlan(self.variant.name, module.path, self._place(module.path), tools, targets)
+        source = self.project.root / module.path
+        attached = libraries_in_source(source.read_bytes()) if source.is_file() else ()
+        place = self._place(module.path)
+        plan = _ModulePlan(self.variant.name, module.path, place, tools, targets, attached)
         yield plan.split()
         if not plan.options.makes_final_objects:
             yield from (plan.device(target) for target in targets)
@@ -265,6 +269,7 @@ class _ModulePlan:
     place: PurePosixPath
     tools: StepTools
     targets: tuple[Target, ...]
+    attached: tuple[str, ...]
 
     @property
     def options(self) -> CompileOptions:
@@ -328,6 +333,9 @@ class _ModulePlan:
         )
 
     def _libraries(self, target: Target) -> Iterator[PurePosixPath]:
+        """Yield the device libraries that the images for a target may have in them."""
+        if target.kind is not Kind.OPENMP:
+            yield from (self.path.parent / name for name in self.attached)
         for library in self.options.device_flags.libraries:
             if library.serves(target):
                 yield PurePosixPath(library.path)
