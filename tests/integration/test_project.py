@@ -11,6 +11,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from support.cuda_tools import cuda_tool
 from support.project import counting_launcher, digests, run_in, started, write_project
 
 from mlir_offload.offload.objects import read_objects
@@ -240,6 +241,7 @@ modules:
 
 
 def test_a_project_makes_every_form_of_device_code(mlir_offload: list[str], tmp_path: Path) -> None:
+    cuda_tool("ptxas")
     inputs = Path(__file__).parent / "inputs" / "rdc"
     folder = write_project(tmp_path, FORMS, modules=0)
     for name, source in (("final", "alone"), ("kernel", "kernel"), ("variants", "variants")):
