@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from mlir_offload.driver.context import BuildContext
@@ -17,7 +18,7 @@ from mlir_offload.driver.device_image import ImageFile
 from mlir_offload.driver.device_link import device_link, make_cuda_directory
 from mlir_offload.driver.options import DeviceCode, Mode
 from mlir_offload.driver.relocatable_link import RelocatableLink, link_relocatable
-from mlir_offload.driver.runtime import host_runtime, memref_copy_objects
+from mlir_offload.driver.runtime import compile_runtime, host_runtime, memref_copy_objects
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.objects import read_objects
 from mlir_offload.toolchain.errors import CompatibilityError
@@ -51,7 +52,10 @@ def make_final(
     link = device_link(context, runtime, directory)
     contained: tuple[Path, ...] = ()
     if context.options.mode is Mode.OBJECT:
-        context.wait_for(runtime.object)
+        if runtime.object in context.pending:
+            context.wait_for(runtime.object)
+        else:
+            executor.once(runtime.object, partial(compile_runtime, context, runtime))
         contained = (runtime.object, *_memref_copy(context, made))
     link_relocatable(context, RelocatableLink((made, *contained), linked, link))
     executor.step("detach", (linked, "-o", whole if contained else output))

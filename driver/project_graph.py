@@ -10,7 +10,13 @@ from functools import cached_property
 from pathlib import PurePosixPath
 
 from mlir_offload.driver.inputs import CPP_SUFFIXES
-from mlir_offload.driver.options import COMPILED_SUFFIXES, GPU_CPP, MLIR_SUFFIXES
+from mlir_offload.driver.options import (
+    COMPILED_SUFFIXES,
+    GPU_CPP,
+    MLIR_SUFFIXES,
+    CompileOptions,
+    parse_arguments,
+)
 from mlir_offload.driver.project_file import (
     LinkTarget,
     Project,
@@ -22,6 +28,7 @@ from mlir_offload.driver.project_tools import StepTools, ToolFinder
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.target import Kind, Target
 from mlir_offload.translate.device_form import NVVM_FORM, forms_of
+from mlir_offload.translate.target_attribute import libraries_in_source
 
 SPLIT, DEVICE, JOIN = "split", "device", "join"
 SOURCE, LINK, ARCHIVE = "source", "link", "archive"
@@ -146,9 +153,13 @@ class _VariantPlan:
     def _module(self, module: ProjectModule) -> Iterator[ProjectStep]:
         targets = self._targets(module.setting.archs)
         tools = self.tools.tools(self._flags(module.setting.flags), targets)
-        plan = _ModulePlan(self.variant.name, module.path, self._place(module.path), tools, targets)
+        source = self.project.root / module.path
+        attached = libraries_in_source(source.read_bytes()) if source.is_file() else ()
+        place = self._place(module.path)
+        plan = _ModulePlan(self.variant.name, module.path, place, tools, targets, attached)
         yield plan.split()
-        yield from (plan.device(target) for target in targets)
+        if not plan.options.makes_final_objects:
+            yield from (plan.device(target) for target in targets)
         yield plan.join()
 
     def _place(self, path: PurePosixPath) -> PurePosixPath:
@@ -258,6 +269,12 @@ class _ModulePlan:
     place: PurePosixPath
     tools: StepTools
     targets: tuple[Target, ...]
+    attached: tuple[str, ...]
+
+    @property
+    def options(self) -> CompileOptions:
+        """Return what the flags of the module ask for."""
+        return parse_arguments(("-c", str(self.path), *self.tools.flags))
 
     def split(self) -> ProjectStep:
         identity = self.tools.identity(None)
@@ -285,7 +302,7 @@ class _ModulePlan:
             self.path,
             self.variant,
             (*arguments, *self.tools.flags, *about),
-            (self._device,),
+            (self._device, *self._libraries(target)),
             (output,),
             identity,
             arch=str(target),
@@ -293,9 +310,13 @@ class _ModulePlan:
         )
 
     def join(self) -> ProjectStep:
-        identity = self.tools.identity(None)
-        output = beside(self.place, ".o")
-        images = tuple(self._images(target) for target in self.targets)
+        """Return the step that makes the object; a final one takes the device code as it is made."""
+        output, is_final = beside(self.place, ".o"), self.options.makes_final_objects
+        identity = self.tools.identity_of(self.targets if is_final else ())
+        images = () if is_final else tuple(map(self._images, self.targets))
+        libraries = dict.fromkeys(
+            path for target in self.targets if is_final for path in self._libraries(target)
+        )
         archs = ",".join(map(str, self.targets))
         files = (f"--device={self._device}", *(f"--images={image}" for image in images))
         arguments = ("--join-step", "-c", str(self._host), "-o", str(output), *files)
@@ -305,11 +326,19 @@ class _ModulePlan:
             self.path,
             self.variant,
             (*arguments, *about, *self.tools.flags, f"--toolchain-id={identity}"),
-            (self._host, self._device, *images),
+            (self._host, self._device, *images, *libraries),
             (output,),
             identity,
             retold=("-c", operand(self.path), about[1], *self.tools.flags, "-o"),
         )
+
+    def _libraries(self, target: Target) -> Iterator[PurePosixPath]:
+        """Yield the device libraries that the images for a target may have in them."""
+        if target.kind is not Kind.OPENMP:
+            yield from (self.path.parent / name for name in self.attached)
+        for library in self.options.device_flags.libraries:
+            if library.serves(target):
+                yield PurePosixPath(library.path)
 
     @property
     def _host(self) -> PurePosixPath:

@@ -38,9 +38,10 @@ from mlir_offload.driver.options import GPU_CPP, CompileOptions, parse_arguments
 from mlir_offload.driver.project_parts import pack_device, pack_host, unpack_parts
 from mlir_offload.driver.releases import BUILD_ROLES, choose_releases
 from mlir_offload.driver.report import show
+from mlir_offload.driver.served import served_modules, targets_for
 from mlir_offload.driver.split_file import SplitFiles, load_split_files, refuse_objects
 from mlir_offload.driver.tool_watch import ToolWatch
-from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for
+from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for, identify_kinds
 from mlir_offload.driver.workspace import make_directory, open_output, open_workspace, publish
 from mlir_offload.offload.host_module import kernel_signatures, render_kernel_heads
 from mlir_offload.toolchain.byte_copy import copy_view
@@ -161,6 +162,8 @@ def _make_context(
     kind = targets[0].kind if len(targets) == 1 and not given.images else None
     kind = GPU_CPP.get(options.inputs[0].suffix, kind)
     identity = identify_for(kind, releases, cuda, rocm)
+    if given.device is not None and not given.images:
+        identity = identify_kinds(kinds, releases, cuda, rocm)
     tools.add(identity.files)
     found = str(identity)
     if given.toolchain_id and found != given.toolchain_id:
@@ -174,7 +177,7 @@ def _make_context(
         targets,
         Executor(runner, show, workspace),
         workspace,
-        "",
+        os.pathsep.join(map(str, places.path)),
         rocm=rocm,
     )
     launcher = choose_launcher(options, os.environ)
@@ -226,11 +229,15 @@ def _write_container(step: _Step, module: DeviceModule, output: Path) -> None:
 
 def _join(step: _Step) -> None:
     context, given = step.context, step.given
-    if given.device is None or len(given.images) != len(context.targets):
+    is_final = context.options.makes_final_objects
+    if given.device is None or len(given.images) != (0 if is_final else len(context.targets)):
         msg = "--join-step takes --device=FILE and an --images=FILE for each architecture"
         raise UsageError(msg)
     split = _unpack(context, (given.device, step.source))
-    device = _read_device(context, split, given.images)
+    if is_final:
+        device = make_images(context, step.program, split.modules)
+    else:
+        device = _read_device(context, step.program, split, given.images)
     host = make_host_ir(context, step.program, split, context.workspace)
     made = context.workspace / "host.o"
     finish_object(context, step.program, split, device, host, made)
@@ -244,17 +251,18 @@ def _unpack(context: BuildContext, files: Sequence[Path]) -> SplitFiles:
 
 
 def _read_device(
-    context: BuildContext, split: SplitFiles, files: Sequence[Path]
+    context: BuildContext, program: Path, split: SplitFiles, files: Sequence[Path]
 ) -> tuple[DeviceModule, ...]:
     """Bring every image to a file of its own, in the order in which the compiler makes them."""
     modules = []
-    for number, module in enumerate(split.modules):
+    for module in served_modules(context, program, split.modules):
         heads = module.path.with_suffix(".kernels.ll")
         images = []
         for target in ordered_targets(context, module):
             file = files[context.targets.index(target)]
             image = image_file(context, module.path, target)
-            _take_image(file, number, len(split.modules), image.path, heads)
+            served = [item for item in split.modules if target in targets_for(context, item)]
+            _take_image(file, served.index(module), len(served), image.path, heads)
             images.append(as_made(image))
         modules.append(DeviceModule(module, heads, tuple(images)))
     return tuple(modules)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from mlir_offload.driver.choose import (
@@ -13,7 +14,12 @@ from mlir_offload.driver.choose import (
 from mlir_offload.driver.options import CompileOptions, parse_arguments
 from mlir_offload.driver.releases import BUILD_ROLES, Releases, choose_releases
 from mlir_offload.driver.tool_watch import FileIdentity, ToolWatch
-from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for, identify_toolchain
+from mlir_offload.driver.toolchain_id import (
+    RememberingRunner,
+    identify_for,
+    identify_kinds,
+    identify_toolchain,
+)
 from mlir_offload.offload.amdgpu_processor import check_processor
 from mlir_offload.offload.image_loss import check_device_link
 from mlir_offload.toolchain.cuda import CudaToolkit
@@ -37,6 +43,11 @@ class StepTools:
     def identity(self, kind: Kind | None) -> str:
         """Return the identity of the tools for a kind of images; None is for host code."""
         return str(identify_for(kind, self.releases, self.cuda, self.rocm))
+
+    def identity_of(self, targets: Iterable[Target]) -> str:
+        """Return the identity of the tools for images of several targets, and for host code."""
+        kinds = {target.kind for target in targets}
+        return str(identify_kinds(kinds, self.releases, self.cuda, self.rocm))
 
     @property
     def whole_identity(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -63,11 +63,21 @@ def identify_for(
     Images for the CPU are for the processor of this machine. Raises ToolchainError where a library
     of a tool is not found.
     """
+    return identify_kinds(() if kind is None else (kind,), releases, cuda, rocm)
+
+
+def identify_kinds(
+    kinds: Collection[Kind],
+    releases: Releases,
+    cuda: CudaToolkit | None,
+    rocm: RocmInstallation | None = None,
+) -> ToolchainIdentity:
+    """Return the identity of what makes images of several kinds, and host code, as above."""
     return identify_toolchain(
         releases,
-        cuda if kind is Kind.CUDA else None,
-        rocm if kind is Kind.HIP else None,
-        with_processor=kind is Kind.OPENMP,
+        cuda if Kind.CUDA in kinds else None,
+        rocm if Kind.HIP in kinds else None,
+        with_processor=Kind.OPENMP in kinds,
     )
 
 

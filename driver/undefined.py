@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from mlir_offload.offload.device_symbols import read_device_symbols
 from mlir_offload.offload.objects import ObjectContents
-from mlir_offload.toolchain.errors import MlirOffloadError
+from mlir_offload.toolchain.errors import MlirOffloadError, VerificationError
 from mlir_offload.toolchain.target import Kind
 from mlir_offload.translate.cpu_foreign import source_name
 
@@ -27,7 +28,10 @@ def explain_undefined(
 ) -> None:
     """Let the error of a link say which file calls a device function that no other has for its GPU."""
     names = dict.fromkeys(_NAME.findall(stderr))
-    found = next(_missing(contents, tuple(names)), None) if names else None
+    found = None
+    # What the tool said of a damaged image says more.
+    with contextlib.suppress(VerificationError):
+        found = next(_missing(contents, tuple(names)), None) if names else None
     if found is None:
         return
     name, arch, location = found

@@ -33,6 +33,8 @@ _ABI = re.compile(r"[1-9]00")
 _SOURCE_CHIP = re.compile(
     rb'#(?:nvvm|rocdl)\.target<[^>"]*(?:"[^"]*"[^>"]*)*?chip = "((?:sm_|gfx)[\w-]+)"'
 )
+_SOURCE_LINK = re.compile(rb"\blink = \[([^\]]*)\]")
+_SOURCE_STRING = re.compile(rb'"([^"\\]*)"')
 # What looks like a comment in a string is none; in bytecode texts end with NUL.
 _COMMENT = re.compile(rb'("(?:[^"\\\n]++|\\.)*+")|//[^\n\0]*')
 
@@ -202,3 +204,10 @@ def chips_in_source(content: bytes) -> tuple[str, ...]:
     """Return the chips that a program, as text, attaches to its modules."""
     found = _SOURCE_CHIP.findall(_COMMENT.sub(rb"\1", content))
     return tuple(dict.fromkeys(name.decode() for name in found))
+
+
+def libraries_in_source(content: bytes) -> tuple[str, ...]:
+    """Return the libraries that a program, as text, attaches to its modules."""
+    lists = _SOURCE_LINK.findall(_COMMENT.sub(rb"\1", content))
+    found = [name for names in lists for name in _SOURCE_STRING.findall(names)]
+    return tuple(dict.fromkeys(name.decode(errors="surrogateescape") for name in found))

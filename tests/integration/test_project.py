@@ -11,7 +11,10 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from support.cuda_tools import cuda_tool
 from support.project import counting_launcher, digests, run_in, started, write_project
+
+from mlir_offload.offload.objects import read_objects
 
 pytestmark = pytest.mark.llvm(22)
 SCHEMA = Path(__file__).resolve().parents[2] / "driver" / "data" / "project.schema.json"
@@ -226,3 +229,51 @@ def test_a_wrong_command_line_is_an_error_of_usage(
     assert done.returncode == 2
     assert message in done.stderr
     assert not (folder / "build").exists()
+
+
+FORMS = """\
+archs: [sm_80, sm_90]
+modules:
+  - {file: final.mlir, archs: [sm_90, host], flags: -fno-gpu-rdc -g}
+  - variants.mlir
+  - {file: kernel.mlir, archs: sm_80, flags: --device-lib=library.bc}
+"""
+
+
+def test_a_project_makes_every_form_of_device_code(mlir_offload: list[str], tmp_path: Path) -> None:
+    cuda_tool("ptxas")
+    inputs = Path(__file__).parent / "inputs" / "rdc"
+    folder = write_project(tmp_path, FORMS, modules=0)
+    for name, source in (("final", "alone"), ("kernel", "kernel"), ("variants", "variants")):
+        text = (inputs / f"{source}.mlir").read_text()
+        (folder / f"{name}.mlir").write_text(text)
+    write_library(folder, 3)
+    steps = ran(folder, mlir_offload)
+    assert "join final.mlir" in steps
+    assert not [step for step in steps if step.startswith("device") and "final" in step]
+    flags = ["--offload-arch=sm_90,host", "-fno-gpu-rdc", "-g", "-o", "alone.o"]
+    assert run_in(folder, [*mlir_offload, "-c", "final.mlir", *flags]).returncode == 0
+    made = folder / "build" / "default"
+    assert (made / "final.mlir.o").read_bytes() == (folder / "alone.o").read_bytes()
+    # One module for each GPU, with equal kernels.
+    (contents,) = read_objects(made / "variants.mlir.o")
+    assert sorted(image.arch for image in contents.images) == ["sm_80", "sm_90"]
+
+    write_library(folder, 4)
+    changed = {name for name in steps if "final" not in name and "split" not in name}
+    assert ran(folder, mlir_offload) == changed
+
+
+def write_library(folder: Path, factor: int) -> None:
+    source = f"float twice(float x) {{ return 2 * x; }}\nfloat thrice(float x) {{ return {factor} * x; }}\n"
+    target = (
+        "--target=nvptx64-nvidia-cuda",
+        "-march=sm_80",
+        "-nogpulib",
+        "-c",
+        "-emit-llvm",
+        "-O2",
+    )
+    clang = ["/usr/lib/llvm-22/bin/clang", "-Wno-unknown-cuda-version", *target, "-x", "c", "-"]
+    argv = [*clang, "-o", str(folder / "library.bc")]
+    subprocess.run(argv, input=source, text=True, check=True)

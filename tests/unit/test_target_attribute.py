@@ -11,6 +11,7 @@ from mlir_offload.translate.target_attribute import (
     are_variants,
     attribute_for,
     chips_in_source,
+    libraries_in_source,
     read_targets,
     served_targets,
 )
@@ -74,3 +75,9 @@ def test_chips_are_found_in_a_text_but_not_in_its_comments() -> None:
     text = b'// #nvvm.target<chip = "sm_70">\n[#nvvm.target<features = "+ptx80", chip = "sm_90">, #rocdl.target<chip = "gfx90a">]'
 
     assert chips_in_source(text) == ("sm_90", "gfx90a")
+
+
+def test_libraries_are_found_in_a_text_but_not_in_its_comments() -> None:
+    text = b'// link = ["no.bc"]\n#nvvm.target<link = ["a.bc", "d/b.bc"]>, #rocdl.target<link = ["a.bc"]>'
+
+    assert libraries_in_source(text) == ("a.bc", "d/b.bc")
