@@ -39,10 +39,15 @@ class StepTools:
     releases: Releases
     cuda: CudaToolkit | None
     rocm: RocmInstallation | None = None
+    # Each of thousands of steps asks.
+    _identities: dict[Kind | None, str] = field(default_factory=dict, compare=False)
 
     def identity(self, kind: Kind | None) -> str:
         """Return the identity of the tools for a kind of images; None is for host code."""
-        return str(identify_for(kind, self.releases, self.cuda, self.rocm))
+        if kind not in self._identities:
+            found = identify_for(kind, self.releases, self.cuda, self.rocm)
+            self._identities[kind] = str(found)
+        return self._identities[kind]
 
     def identity_of(self, targets: Iterable[Target]) -> str:
         """Return the identity of the tools for images of several targets, and for host code."""
