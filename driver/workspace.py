@@ -53,6 +53,12 @@ def check_output(output: Path) -> None:
         msg = f"cannot write {output}: it is a directory"
         raise InputOutputError(msg, hint=f"name a file, for example -o {output / 'a.out'}")
     parent = output.parent
+    if output.exists() and not output.is_file():
+        # A device such as /dev/null takes the bytes; its directory need not be ours to write.
+        if not os.access(output, os.W_OK):
+            msg = f"cannot write {output}: permission denied"
+            raise InputOutputError(msg, hint="choose another place with -o")
+        return
     if not parent.is_dir():
         msg = f"cannot write {output}: there is no directory {parent}"
         raise InputOutputError(msg, hint=f"make it first: mkdir -p {parent}")

@@ -46,7 +46,7 @@ if [ -n "$missing" ]; then
     command -v sudo >/dev/null || { say "not root and no sudo: install these packages first"; exit 3; }
   fi
   export DEBIAN_FRONTEND=noninteractive
-  # The tests start nginx by themselves, on a port of their own; as a service nobody needs it.
+  # The tests start their servers by themselves, on ports of their own; as services nobody needs them.
   policy=/usr/sbin/policy-rc.d
   if [ ! -e "$policy" ]; then
     printf '#!/bin/sh\nexit 101\n' | $as_root tee "$policy" >/dev/null

@@ -19,7 +19,7 @@ from mlir_offload.driver.option_table import find_option, load_verbs
 
 ROOT = Path(__file__).resolve().parents[2]
 CI = ROOT / "docs" / "ci"
-FILES = ("github.yml", "gitlab.yml", "Dockerfile")
+FILES = ("github.yml", "gitlab.yml", "Dockerfile", "bazel/BUILD")
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,8 @@ def scripts(name: str) -> list[str]:
     if name == "Dockerfile":
         parser = DockerfileParser(fileobj=io.BytesIO((CI / name).read_bytes()))
         return [line["value"] for line in parser.structure if line["instruction"] == "RUN"]
+    if name == "bazel/BUILD":
+        return re.findall(r'cmd = "(.*)"', (CI / name).read_text())
     content = yaml.safe_load((CI / name).read_text())
     if name == "github.yml":
         steps = (step for job in content["jobs"].values() for step in job["steps"])
@@ -55,7 +57,7 @@ def test_the_shell_in_a_file_is_shell(name: str) -> None:
         subprocess.run(["sh", "-n"], input=script, text=True, check=True)
 
 
-@pytest.mark.parametrize("name", ["github.yml", "gitlab.yml"])
+@pytest.mark.parametrize("name", ["github.yml", "gitlab.yml", "bazel/BUILD"])
 def test_the_options_in_a_file_are_those_of_the_compiler(name: str) -> None:
     calls = [
         line for script in scripts(name) for line in script.splitlines() if "mlir-offload -" in line

@@ -132,6 +132,33 @@ def test_a_killed_worker_costs_only_the_steps_that_it_ran(
         assert len(started(tmp_path)) == count
 
 
+def test_a_step_that_is_ended_from_outside_is_repeated(
+    local: dict[str, str], tmp_path: Path, mlir_offload: list[str]
+) -> None:
+    project = write_project(tmp_path / "project", MANIFEST.replace("sm_75, sm_80, ", ""), modules=1)
+    launcher = tmp_path / "ending"
+    os.mkfifo(tmp_path / "never")
+    # The first one ends the step that started it, and waits for its own end.
+    launcher.write_text(
+        f"""#!/bin/sh
+if mkdir '{tmp_path}/ended' 2>/dev/null; then
+  kill -TERM "$PPID"
+  read line <'{tmp_path}/never'
+fi
+exec "$@"
+"""
+    )
+    launcher.chmod(0o755)
+    with cluster_in(tmp_path) as cluster:
+        tools = {"MLIR_OFFLOAD_LLVM": "22", "MLIR_OFFLOAD_LAUNCHER": str(launcher)}
+        cluster.start_worker("worker", **tools)
+        done = cluster.build(project, mlir_offload, MLIR_OFFLOAD_LLVM="22")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "ended").is_dir()
+    image = "default/m0.mlir.sm_90.images"
+    assert digests(project / "build", ".images") == {image: local[image]}
+
+
 @pytest.mark.llvm(19)
 def test_a_worker_with_other_tools_is_refused_by_name(
     tmp_path: Path, mlir_offload: list[str]

@@ -16,8 +16,8 @@ from support.slurm import slurm_cluster
 
 pytestmark = pytest.mark.llvm(22)
 MANUAL = Path(__file__).resolve().parents[2] / "docs" / "many-machines.md"
-MANIFEST = "archs: [sm_75, sm_80, sm_90]\nflags: --device-code=bitcode\nmodules: ['m*.mlir']\n"
-MODULES, ARCHS = 1, 3
+MANIFEST = "archs: [sm_80, sm_90]\nflags: --device-code=bitcode\nmodules: ['m*.mlir']\n"
+MODULES, ARCHS = 1, 2
 ENDINGS = (".o", ".images")
 LLVM = {"MLIR_OFFLOAD_LLVM": "22"}
 # Which job and which step of it ran what; the job in which image FATAL begins is cancelled.

@@ -55,9 +55,9 @@ def redis(place: Path) -> Iterator[Store]:
     link.symlink_to(program)
     port = free_port()
     words = (link, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", place)
-    with running(words) as process:
-        wait_for_port(port, process)
-        yield Store(f"redis://127.0.0.1:{port}", process.pid)
+    with running(words) as server:
+        wait_for_port(port, server)
+        yield Store(f"redis://127.0.0.1:{port}", server.process.pid)
 
 
 @contextlib.contextmanager
@@ -71,9 +71,9 @@ def nginx(place: Path) -> Iterator[Store]:
     place.chmod(0o755)
     configuration = place / "nginx.conf"
     configuration.write_text(_NGINX.format(place=place, port=port))
-    with running((program, "-e", "stderr", "-p", place, "-c", configuration)) as process:
-        wait_for_port(port, process)
-        yield Store(f"http://127.0.0.1:{port}/cache/|layout=bazel", process.pid)
+    with running((program, "-e", "stderr", "-p", place, "-c", configuration)) as server:
+        wait_for_port(port, server)
+        yield Store(f"http://127.0.0.1:{port}/cache/|layout=bazel", server.process.pid)
 
 
 @contextlib.contextmanager

@@ -6,10 +6,13 @@ import contextlib
 import os
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import IO
 
 # Below those that the system hands out: no connection of another program takes one meanwhile.
 _FIRST_PORT, _PORTS, _APART = 10_000, 20_000, 37
@@ -25,38 +28,53 @@ def free_port() -> int:
             return port
 
 
+@dataclass(frozen=True)
+class Server:
+    """A running server, and the file that holds what it says."""
+
+    process: subprocess.Popen[bytes]
+    log: IO[bytes]
+
+    def said(self) -> str:
+        """Return what it has said until now."""
+        self.log.seek(0)
+        return self.log.read().decode(errors="replace")
+
+
 @contextlib.contextmanager
 def running(
     words: Sequence[str | Path], environment: Mapping[str, str] | None = None
-) -> Iterator[subprocess.Popen[str]]:
+) -> Iterator[Server]:
     """Run a server; kill it in the end, also where it was stopped."""
-    process = subprocess.Popen(
-        [str(word) for word in words],
-        env={**os.environ, **(environment or {})},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+    # A file, not a pipe: that might fill, or be held open by what the server has started.
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(
+            [str(word) for word in words],
+            env={**os.environ, **(environment or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            yield Server(process, log)
+        finally:
+            process.kill()
+            process.wait()
 
 
-def wait_for_port(port: int, process: subprocess.Popen[str]) -> None:
+def wait_for_port(port: int, server: Server) -> None:
     """Return when the server takes connections."""
-    for _ in attempts(process):
+    for _ in attempts(server):
         with contextlib.suppress(OSError):
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
             return
 
 
-def attempts(process: subprocess.Popen[str]) -> Iterator[int]:
+def attempts(server: Server) -> Iterator[int]:
     """Yield until the caller is content; fail where the server ends or takes too long."""
     deadline = time.monotonic() + _LONGEST_S
     for number in count():
-        assert process.poll() is None, process.communicate()[0]
-        assert time.monotonic() < deadline, f"no answer from {process.args!r}"
+        assert server.process.poll() is None, server.said()
+        assert time.monotonic() < deadline, f"no answer from {server.process.args!r}"
         yield number
         time.sleep(0.02)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -87,3 +88,15 @@ def test_a_device_takes_the_output_as_it_comes() -> None:
     with open_output(Path(os.devnull)) as descriptor:
         assert os.write(descriptor, b"bytes") == 5
     assert not Path(os.devnull).is_file()
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_a_device_needs_no_directory_that_can_be_written(
+    is_ours: bool,  # noqa: FBT001 (a parameter of the test)
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As it is for every user but root.
+    monkeypatch.setattr(os, "access", lambda path, _: is_ours and path == Path(os.devnull))
+    refusal = contextlib.nullcontext() if is_ours else pytest.raises(InputOutputError)
+    with refusal:
+        check_output(Path(os.devnull))
