@@ -30,8 +30,8 @@ _ATOMICS = {
     "fsub": "%s = fsub T %f, %v",
     "fmax": "%s = call T @llvm.maxnum.M(T %f, T %v)",
     "fmin": "%s = call T @llvm.minnum.M(T %f, T %v)",
-    "fmaximum": "%s = call T @mo.maximum.M(T %f, T %v)",
-    "fminimum": "%s = call T @mo.minimum.M(T %f, T %v)",
+    "fmaximum": "%s = call spir_func T @mo.maximum.M(T %f, T %v)",
+    "fminimum": "%s = call spir_func T @mo.minimum.M(T %f, T %v)",
 }
 _ATOMIC_BITS = {"float": ("i32", "f32"), "double": ("i64", "f64")}
 

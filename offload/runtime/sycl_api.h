@@ -58,6 +58,8 @@ enum {
   CL_KERNEL_WORK_GROUP_SIZE = 0x11B0,
   CL_KERNEL_COMPILE_WORK_GROUP_SIZE = 0x11B1,
   CL_KERNEL_LOCAL_MEM_SIZE = 0x11B2,
+  CL_KERNEL_SUB_GROUP_COUNT_FOR_NDRANGE = 0x2034,
+  CL_KERNEL_COMPILE_SUB_GROUP_SIZE_INTEL = 0x410A,
   CL_EVENT_COMMAND_EXECUTION_STATUS = 0x11D3,
   CL_EVENT_CONTEXT = 0x11D4,
 
@@ -92,6 +94,8 @@ enum {
   FUNCTION(int, clSetKernelExecInfo, (cl_kernel, unsigned, size_t, const void *))                \
   FUNCTION(int, clGetKernelWorkGroupInfo,                                                        \
            (cl_kernel, cl_device_id, unsigned, size_t, void *, size_t *))                        \
+  FUNCTION(int, clGetKernelSubGroupInfo,                                                         \
+           (cl_kernel, cl_device_id, unsigned, size_t, const void *, size_t, void *, size_t *))  \
   FUNCTION(int, clEnqueueNDRangeKernel,                                                          \
            (cl_command_queue, cl_kernel, unsigned, const size_t *, const size_t *,               \
             const size_t *, unsigned, const cl_event *, cl_event *))                             \

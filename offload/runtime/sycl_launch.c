@@ -235,6 +235,31 @@ static void refuse_form(const void *stub, const mo_shape *shape) {
   mo_cure("launch the kernel without clusters and grid barriers, or run it on an NVIDIA GPU");
 }
 
+/* Kernels count on subgroups that are numbered along x, then y, then z. OpenCL leaves that to the
+ * device: one for CPUs forms them along x alone. */
+static void check_subgroups(const launch_request *request, cl_kernel kernel,
+                            const size_t local[3]) {
+  cl_device_id device = request->place.device;
+  size_t size = 0, count = 0, threads = local[0] * local[1] * local[2];
+  if (threads == local[0])
+    return;
+  mo_cl.clGetKernelSubGroupInfo(kernel, device, CL_KERNEL_COMPILE_SUB_GROUP_SIZE_INTEL, 0, NULL,
+                                sizeof size, &size, NULL);
+  if (!size)
+    return;
+  int status = mo_cl.clGetKernelSubGroupInfo(kernel, device, CL_KERNEL_SUB_GROUP_COUNT_FOR_NDRANGE,
+                                             3 * sizeof *local, local, sizeof count, &count, NULL);
+  if (status != CL_SUCCESS)
+    stop_launch(request, status, "clGetKernelSubGroupInfo");
+  size_t wanted = (threads + size - 1) / size;
+  if (count == wanted)
+    return;
+  mo_error("the device makes %zu subgroups of a block that has %zu", count, wanted);
+  mo_context_of_launch(request->stub, request->shape);
+  mo_sycl_context_of_device();
+  mo_cure("launch blocks of one dimension, or with a multiple of %zu threads along x", size);
+}
+
 void mo_sycl_launch(const void *stub, const mo_shape *shape, void *stream, void **params) {
   size_t global[3], local[3];
   refuse_form(stub, shape);
@@ -245,6 +270,7 @@ void mo_sycl_launch(const void *stub, const mo_shape *shape, void *stream, void 
   launch_request request = {stub, shape, mo_sycl_place_of(stream)};
   built_kernel *kernel = find_kernel(&request);
   pthread_mutex_lock(&kernel->lock);
+  check_subgroups(&request, kernel->raw, local);
   set_arguments(&request, kernel, params);
   int status = mo_cl.clEnqueueNDRangeKernel(request.place.queue, kernel->raw, 3, NULL, global,
                                             local, 0, NULL, NULL);
