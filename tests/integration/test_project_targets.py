@@ -88,4 +88,4 @@ def test_cuda_cpp_and_mlir_launch_the_kernels_of_each_other(
     manifest.write_text(manifest.read_text().replace("sm_90", "host"))
     done = run_in(folder, [*mlir_offload, "build"])
     assert done.returncode == 2
-    assert "cuda_caller.cu is compiled for GPUs only" in done.stderr
+    assert "cuda_caller.cu is compiled for GPUs of kind cuda only" in done.stderr

@@ -70,7 +70,7 @@ KNOWN["bundle"] = (
     | EVERYWHERE - OF_COMPILER
 )
 KNOWN["link"] = (
-    {"-c", "-shared", "-L", "-l", "-Wl,", "-fuse-ld=", "-ftime-report"}
+    {"-c", "-shared", "-L", "-l", "-Wl,", "-fuse-ld=", "-ftime-report", "--rocm-path="}
     | {*options._LINK_FLAGS}
     | CODE
     | TEMPS
