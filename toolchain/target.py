@@ -20,7 +20,7 @@ class Kind(StrEnum):
     SYCL = "sycl"
 
 
-DEVICE_WORDS = {Kind.CUDA: "cuda", Kind.HIP: "hip", Kind.OPENMP: "host"}
+DEVICE_WORDS = {Kind.CUDA: "cuda", Kind.HIP: "hip", Kind.SYCL: "sycl", Kind.OPENMP: "host"}
 """What MLIR_OFFLOAD_DEVICE and mlir_offload_set_device call the devices of a kind (runtime/mgpu.c)."""
 
 

@@ -116,6 +116,6 @@ def test_what_is_loaded_early_exists() -> None:
     of_kinds = [name for table in tables for names in table.values() for name in names]
     always = (*preload._ALWAYS, *preload._LAUNCHED, *preload._LATE, *preload._LINK)
 
-    assert set(preload._OF_KIND) == set(Kind) - {Kind.SYCL}
+    assert set(preload._OF_KIND) == set(Kind)
     for name in (*always, *of_kinds):
         importlib.import_module(name)
