@@ -13,7 +13,6 @@ from mlir_offload.driver.device_image import ImageFile
 from mlir_offload.driver.device_link import device_link, make_cuda_directory, ptx_feature
 from mlir_offload.driver.finish import FinishedInputs, finish_collisions
 from mlir_offload.driver.inputs import CPP_SUFFIXES
-from mlir_offload.driver.link_error import diagnose_link
 from mlir_offload.driver.link_line import parse_link_line
 from mlir_offload.driver.options import as_operand
 from mlir_offload.driver.report import show_note
@@ -86,6 +85,7 @@ def _diagnose(
     completed: Completed,
 ) -> MlirOffloadError:
     """Return the error for a link that failed; only then all that is known of releases is loaded."""
+    from mlir_offload.driver.link_error import diagnose_link
     from mlir_offload.driver.refused import diagnose_refused
 
     failed = partial(diagnose_link, finished.apart, finished.remaining)
