@@ -176,12 +176,14 @@ class _Calls:
         return [*formats, *declared, *self.external.values(), *(f.text for f in self.used.values())]
 
     def _call(self, line: str) -> str:
-        match = CALL.match(line) if "call " in line else None
-        if match is None:
+        if "call " not in line:
             return line
-        if " asm " in match["head"]:
+        if " asm " in line:
             what = "inline assembly"
             raise _unsupported(what)
+        match = CALL.match(line)
+        if match is None:
+            return line
         if match["callee"].startswith("%"):
             what = "a call of a function whose name is not known"
             raise _unsupported(what)

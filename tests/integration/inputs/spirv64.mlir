@@ -140,7 +140,8 @@ module attributes {gpu.container_module} {
     return
   }
 
-  func.func @main() -> i32 {
+  // With an argument the block is 2 x 32 instead of 32 x 2.
+  func.func @main(%argc: i32, %argv: !llvm.ptr) -> i32 {
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %c2 = arith.constant 2 : index
@@ -149,6 +150,10 @@ module attributes {gpu.container_module} {
     %i0 = arith.constant 0 : i32
     %true = arith.constant true
     %half = arith.constant 1.5 : f16
+    %i1 = arith.constant 1 : i32
+    %is_high = arith.cmpi sgt, %argc, %i1 : i32
+    %width = arith.select %is_high, %c2, %c32 : index
+    %height = arith.select %is_high, %c32, %c2 : index
     %values = gpu.alloc host_shared (%c64) : memref<?xf32>
     %counts = gpu.alloc host_shared (%c1) : memref<?xi32>
     memref.store %i0, %counts[%c0] : memref<?xi32>
@@ -161,7 +166,7 @@ module attributes {gpu.container_module} {
     gpu.launch_func @kernels::@numbers blocks in (%c1, %c1, %c1) threads in (%c64, %c1, %c1)
         args(%values : memref<?xf32>, %half : f16)
     func.call @show(%values) : (memref<?xf32>) -> ()
-    gpu.launch_func @kernels::@lanes blocks in (%c1, %c1, %c1) threads in (%c32, %c2, %c1)
+    gpu.launch_func @kernels::@lanes blocks in (%c1, %c1, %c1) threads in (%width, %height, %c1)
         args(%values : memref<?xf32>)
     func.call @show(%values) : (memref<?xf32>) -> ()
     %count = memref.load %counts[%c0] : memref<?xi32>
