@@ -1,4 +1,4 @@
-/* Launches of kernels that the compiler made of host code (--pipeline=linalg), on the host's own memory.
+/* Launches of kernels that the compiler made of host code (--pipeline=linalg), on the host's memory.
  *
  * What the device cannot reach is copied to it for the launch, and back what the kernel changed. Between
  * launches the host's memory is the only one that counts. Memrefs that overlap share a copy.
@@ -33,8 +33,8 @@ static void *allocated(void *pointer, const char *what) {
 MO_CONTRACT void mgpuDescribeMemRef(int32_t param, int32_t rank, int64_t element_bytes) {
   if (mo_next.count == mo_next.room) {
     mo_next.room = 2 * mo_next.room + 8;
-    mo_next.items =
-        allocated(realloc(mo_next.items, mo_next.room * sizeof *mo_next.items), "launching a kernel");
+    mo_next.items = allocated(realloc(mo_next.items, mo_next.room * sizeof *mo_next.items),
+                              "launching a kernel");
   }
   mo_next.items[mo_next.count++] = (mo_described){param, rank, element_bytes};
 }
@@ -83,7 +83,7 @@ static int add_extent(mo_extent *extents, int count, mo_extent added) {
 }
 
 static int extents_to_copy(const mo_backend *backend, const mo_described *items, int count,
-                          void **params, mo_extent *extents) {
+                           void **params, mo_extent *extents) {
   int found = 0;
   for (int i = 0; i < count; ++i) {
     mo_extent extent = extent_of(&items[i], params);
@@ -97,8 +97,8 @@ static int extents_to_copy(const mo_backend *backend, const mo_described *items,
 static void copy_to_device(const mo_backend *backend, mo_extent *extent, void *stream) {
   uint64_t size_bytes = (uint64_t)(extent->end - extent->first);
   extent->memory = backend->allocate(size_bytes + ALIGNMENT_OF_COPIES, false, stream);
-  extent->on_device = extent->memory + ((uintptr_t)extent->first - (uintptr_t)extent->memory) %
-                                         ALIGNMENT_OF_COPIES;
+  uintptr_t distance = (uintptr_t)extent->first - (uintptr_t)extent->memory;
+  extent->on_device = extent->memory + distance % ALIGNMENT_OF_COPIES;
   backend->copy(extent->on_device, extent->first, size_bytes, stream);
 }
 
@@ -166,8 +166,8 @@ bool mo_is_empty_loop(const int64_t *grid, const int64_t *block) {
   return true;
 }
 
-void mo_launch_kernel(const mo_backend *backend, const void *stub, const mo_shape *shape, void *stream,
-               void **params) {
+void mo_launch_kernel(const mo_backend *backend, const void *stub, const mo_shape *shape,
+                      void *stream, void **params) {
   int count;
   mo_described *items = take_described(&count);
   if (count && backend->reaches)
