@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlir_offload.offload.image_loss import links_device
 from mlir_offload.toolchain.cuda import CudaToolkit
 from mlir_offload.toolchain.errors import CompatibilityError, UsageError
 from mlir_offload.toolchain.inventory import Inventory
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.llvm_tools import Role
 from mlir_offload.toolchain.ptx import supported_archs
-from mlir_offload.toolchain.target import Kind, parse_offload_arch, sm_number
+from mlir_offload.toolchain.target import SPIRV, Kind, parse_offload_arch, sm_number
 
 # What every release that has the kind knows; it decides nothing else.
 _AMD_ARCH = "gfx90a"
@@ -75,7 +76,10 @@ class _Choice:
 
 
 def plan_combinations(inventory: Inventory, kinds: Sequence[Kind]) -> tuple[Combination, ...]:
-    """Return every combination of the kinds, those of the newest releases first."""
+    """Return every combination of the kinds, those of the newest releases first.
+
+    Releases that link no code at all for a target are no combination.
+    """
     releases = _releases(inventory)
     return tuple(
         Combination(
@@ -90,6 +94,7 @@ def plan_combinations(inventory: Inventory, kinds: Sequence[Kind]) -> tuple[Comb
         for kind in kinds
         for choice in _CHOICES[kind](inventory, releases)
         for producer, consumer in _pairs(releases)
+        if links_device(parse_offload_arch(choice.arch), consumer.version.major)
     )
 
 
@@ -183,9 +188,19 @@ def _hip_choices(inventory: Inventory, _: Sequence[LlvmToolchain]) -> Iterator[_
         yield _Choice(Sdk(name, libs.root, "--rocm-path="), _AMD_ARCH, number == 0)
 
 
+def _spirv_choices(_: Inventory, __: Sequence[LlvmToolchain]) -> Iterator[_Choice]:
+    yield _Choice(None, SPIRV, is_default=True)
+
+
 _CHOICES: Mapping[Kind, Callable[[Inventory, Sequence[LlvmToolchain]], Iterator[_Choice]]] = {
     Kind.OPENMP: _host_choices,
     Kind.CUDA: _cuda_choices,
     Kind.HIP: _hip_choices,
+    Kind.SYCL: _spirv_choices,
 }
-_EXAMPLES: Mapping[Kind, str] = {Kind.OPENMP: _HOST, Kind.CUDA: "sm_80", Kind.HIP: _AMD_ARCH}
+_EXAMPLES: Mapping[Kind, str] = {
+    Kind.OPENMP: _HOST,
+    Kind.CUDA: "sm_80",
+    Kind.HIP: _AMD_ARCH,
+    Kind.SYCL: SPIRV,
+}

@@ -170,7 +170,7 @@ class Bench:
             return Trial(Verdict.LOSES, lost, exit_status=VerificationError.exit_status)
         if combination.kind is not Kind.OPENMP and not self.has_gpu:
             return Trial(Verdict.LINKS, "not run: there is no such GPU here")
-        if combination.kind is Kind.HIP:
+        if combination.kind in {Kind.HIP, Kind.SYCL}:
             return Trial(Verdict.LINKS, "not run")
         ran = self._run((str(output),), folder, OMP_TARGET_OFFLOAD="MANDATORY")
         if ran.returncode == 0 and ran.stdout == _RIGHT:

@@ -43,10 +43,15 @@ _CURES: Mapping[str, str] = {
 }
 
 
+def links_device(target: Target, major: int) -> bool:
+    """Return whether the linker wrapper of a release links any code for a target."""
+    return bool(_linked_endings(_device_of(target.triple), major))
+
+
 def check_device_link(target: Target, major: int) -> None:
     """Raise CompatibilityError where the linker wrapper of a release links no code for a target."""
-    device = _device_of(target.triple)
-    if not _linked_endings(device, major):
+    if not links_device(target, major):
+        device = _device_of(target.triple)
         rows = offload_table()["linked_images"][device]
         oldest = min(row["since"] for row in rows if row["forms"])
         msg = f"--offload-arch={target}: the linker wrapper of LLVM {major} links no code for {device}"
