@@ -73,7 +73,7 @@ def link(context: BuildContext) -> Path:
         check_coverage(linked, contents, name=name)
         if Kind.SYCL in runtime.kinds:
             check_resolved(linked, name=name)
-        if Kind.HIP in runtime.kinds:
+        if not {Kind.HIP, Kind.SYCL}.isdisjoint(runtime.kinds):
             check_layouts(linked, finished.remaining, name=name)
     return linked
 

@@ -1,4 +1,4 @@
-"""Whether the linked code of AMD GPUs takes its arguments from where the host puts them."""
+"""Whether the linked code of AMD GPUs, and SPIR-V, takes its arguments from where the host puts them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _Layout = tuple[tuple[int, int], ...]
 _HIP = Kind.HIP.value
+_KINDS = frozenset((_HIP, Kind.SYCL.value))
 
 
 def check_layouts(linked: Path, inputs: Sequence[ObjectContents], *, name: str = "") -> None:
@@ -33,7 +34,7 @@ def layout_findings(
     linked: Path, inputs: Sequence[ObjectContents], *, name: str = ""
 ) -> tuple[Finding, ...]:
     """Return the kernels whose parameters differ, each as a finding about the linked file."""
-    if not any(image.kind == _HIP for item in inputs for image in item.images):
+    if not any(image.kind in _KINDS for item in inputs for image in item.images):
         return ()
     before = _layouts(_packaged(inputs))
     after = _layouts(_linked(read_objects(linked)))
@@ -52,11 +53,16 @@ def layout_findings(
 def _packaged(inputs: Iterable[ObjectContents]) -> Iterator[tuple[str, ByteView]]:
     for item in inputs:
         if item.is_relocatable:
-            yield from ((image.arch, image.content) for image in item.images if image.kind == _HIP)
+            yield from _of_kinds(item)
+
+
+def _of_kinds(item: ObjectContents) -> Iterator[tuple[str, ByteView]]:
+    return ((image.arch, image.content) for image in item.images if image.kind in _KINDS)
 
 
 def _linked(contents: Iterable[ObjectContents]) -> Iterator[tuple[str, ByteView]]:
     for item in contents:
+        yield from _of_kinds(item)
         for section in item.hip_fatbins:
             for bundle in read_bundles(section):
                 for part in bundle.images:

@@ -210,7 +210,9 @@ class _Calls:
         if name.startswith("llvm."):
             self.used.setdefault(name, SpirvFunction(name, line))
         else:
-            self.external.setdefault(name, _DECLARATION.sub("declare spir_func ", line))
+            self.external.setdefault(
+                name, _convergent(_DECLARATION.sub("declare spir_func ", line))
+            )
 
     def _use(self, function: SpirvFunction) -> None:
         self.uses_subgroup = self.uses_subgroup or function.uses_subgroup
@@ -289,7 +291,13 @@ def _kernel(function: Function, dynamic: frozenset[str], size: str) -> Function:
     body = (*placed.body[:position], *entry, *placed.body[position:])
     made = replace(placed, body=body).with_parameters(tuple(parameters))
     head = _HEAD.sub("define spir_kernel ", _UNNAMED.sub("", made.head), count=1)
-    return replace(made, head=f"{head}{size}")
+    return replace(made, head=f"{_convergent(head)}{size}")
+
+
+def _convergent(head: str) -> str:
+    """Return a function's head with the attribute of one that may wait for other threads."""
+    end = closing(head, head.index("(", head.index("@"))) + 1
+    return f"{head[:end]} convergent{head[end:]}"
 
 
 def _dynamic_address(_: str) -> tuple[str, ...]:
@@ -309,7 +317,7 @@ def _helper(function: Function, *, keeps_functions: bool) -> Function:
     linkage = _HEAD.match(head)
     is_internal = linkage is not None and re.search(r"\b(?:internal|private)\b", linkage[0])
     word = "define " if keeps_functions and not is_internal else "define internal "
-    return replace(function, head=_HEAD.sub(f"{word}spir_func ", head, count=1))
+    return replace(function, head=_convergent(_HEAD.sub(f"{word}spir_func ", head, count=1)))
 
 
 def _check_no_dynamic(function: Function, dynamic: Iterable[str]) -> None:

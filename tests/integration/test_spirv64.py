@@ -16,6 +16,7 @@ from support.opencl import opencl_environment
 
 from mlir_offload.offload.coverage import held_kernels
 from mlir_offload.offload.device_code import read_device_code
+from mlir_offload.offload.kernel_layout import layout_findings
 from mlir_offload.offload.objects import read_objects
 from mlir_offload.offload.spirv import read_spirv
 from mlir_offload.toolchain.byte_view import open_view
@@ -119,26 +120,26 @@ def test_device_code_of_a_static_library_is_linked(mlir_offload: list[str], tmp_
 
 
 def test_an_image_is_packaged_and_takes_its_arguments_as_those_that_clang_makes(
-    mlir_offload: list[str], tmp_path: Path
+    mlir_offload: list[str], tmp_path: Path, for_all: Path
 ) -> None:
-    source = tmp_path / "saxpy.mlir"
+    source = tmp_path / "lanes.mlir"
     source.write_text(
         "module attributes {gpu.container_module} { gpu.module @m {"
-        "gpu.func @saxpy(%a: f32, %x: !llvm.ptr, %n: i32, %b: i8, %d: f64) kernel { gpu.return } } }"
+        "gpu.func @lanes(%a: f32, %x: !llvm.ptr, %n: i32, %b: i8, %d: f64) kernel { gpu.return } } }"
     )
-    made = built(mlir_offload, tmp_path / "saxpy.o", "--offload-arch=spirv64", "-c", source)
+    made = built(mlir_offload, tmp_path / "lanes.o", "--offload-arch=spirv64", "-c", source)
     (contents,) = read_objects(made)
     (image,) = contents.images
     (tmp_path / "empty.cpp").write_text("")
     said = run(f"{CLANG}++", "-fsycl", "-###", tmp_path / "empty.cpp").stderr
     assert f"triple={image.triple},arch=generic,kind={image.kind}" in said
     (tmp_path / "image.bc").write_bytes(image.data)
-    (tmp_path / "saxpy.cl").write_text(
-        "kernel void saxpy(float a, global float *x, int n, char b, double d) {}"
+    (tmp_path / "lanes.cl").write_text(
+        "kernel void lanes(float a, global float *x, int n, char b, double d) {}"
     )
     flags = ("--target=spirv64-unknown-unknown", "-c", "-O1")
     parameters = []
-    for name, words in (("image.bc", ("-x", "ir")), ("saxpy.cl", ())):
+    for name, words in (("image.bc", ("-x", "ir")), ("lanes.cl", ())):
         code = tmp_path / f"{name}.spv"
         done = run(CLANG, *flags, "-Wno-override-module", *words, tmp_path / name, "-o", code)
         assert done.returncode == 0, done.stderr
@@ -146,6 +147,9 @@ def test_an_image_is_packaged_and_takes_its_arguments_as_those_that_clang_makes(
             (kernel,) = read_spirv(view).kernels
         parameters.append((kernel.name, kernel.parameters))
     assert parameters[0] == parameters[1]
+    # The link of a program checks that: it would have made other parameters of this object's kernel.
+    (finding,) = layout_findings(for_all, [contents])
+    assert "kernel 'lanes' for spirv64 takes its arguments at 0:8, 8:8" in finding.message
 
 
 def test_linked_spirv_is_valid_and_complete(for_all: Path, tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_stack_variables_stand_at_the_entry() -> None:
 def test_dynamic_shared_memory_is_the_last_parameter() -> None:
     body = "  store i8 1, ptr addrspace(3) getelementptr (i8, ptr addrspace(3) @__dynamic_shmem__0, i64 4)"
     text = kernel(body)
-    assert text.splitlines()[0].endswith("ptr addrspace(3) %mo.dynamic) {")
+    assert text.splitlines()[0].endswith("ptr addrspace(3) %mo.dynamic) convergent {")
     assert "= getelementptr i8, ptr addrspace(3) %mo.e0, i64 4" in text
     assert "__dynamic_shmem__" not in made(body)
 
@@ -145,7 +145,9 @@ def test_the_size_of_subgroups_is_told_where_it_counts(body: str, rdc: bool, mar
 def test_functions_are_kept_for_other_files_on_request_only() -> None:
     rest = "define float @f(ptr %0) {\n  ret float 0.0\n}\n"
     assert "define internal spir_func float @f(ptr addrspace(4) %v0)" in made("", rest=rest)
-    assert "define spir_func float @f(ptr addrspace(4) %v0)" in made("", rest=rest, rdc=True)
+    assert "define spir_func float @f(ptr addrspace(4) %v0) convergent {" in made(
+        "", rest=rest, rdc=True
+    )
 
 
 @pytest.mark.parametrize(
