@@ -13,9 +13,9 @@ from typing import Any
 import yaml
 
 from mlir_offload.driver.explain import render_rules
-from mlir_offload.driver.manual import render_manual
+from mlir_offload.driver.option.manual import render_manual
 from mlir_offload.offload.abi import offload_table
-from mlir_offload.offload.bundle_writer import bundle_table
+from mlir_offload.offload.container.bundle_writer import bundle_table
 
 PAGE = Path(__file__).parent / "formats.md"
 OPERATIONS = Path(__file__).parent / "ops.md"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from mlir_offload.driver.choose import choose_toolkit, places_for
-from mlir_offload.driver.report import report, show_error
-from mlir_offload.driver.skew_message import counted, is_error, message_of
-from mlir_offload.offload.skew_check import SkewFinding, check_file
+from mlir_offload.driver.compile.choose import choose_toolkit, places_for
+from mlir_offload.driver.message.report import report, show_error
+from mlir_offload.driver.message.skew import counted, is_error, message_of
+from mlir_offload.offload.skew.check import SkewFinding, check_file
 from mlir_offload.toolchain.cuda import CudaToolkit
 from mlir_offload.toolchain.cuda_driver import load_drivers
 from mlir_offload.toolchain.errors import (
@@ -25,7 +25,7 @@ from mlir_offload.toolchain.llvm_tools import Role
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.rocm import choose_rocm
 from mlir_offload.toolchain.search import SearchPlaces, find_llvm, find_rocm
-from mlir_offload.toolchain.skew import Consumer
+from mlir_offload.toolchain.skew.fact import Consumer
 
 _DAMAGED = "BC005"
 

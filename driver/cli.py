@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from mlir_offload import toolchain
-from mlir_offload.driver.configured import configured
 from mlir_offload.driver.interrupt import interruptible
-from mlir_offload.driver.message_options import MessageOptions, take_message_options
-from mlir_offload.driver.report import report, show, show_error
+from mlir_offload.driver.message.options import MessageOptions, take_message_options
+from mlir_offload.driver.message.report import report, show, show_error
+from mlir_offload.driver.option.configured import configured
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError
 from mlir_offload.toolchain.process import ProcessRunner
 
@@ -116,7 +116,7 @@ def _is_to_be_packed(error: MlirOffloadError) -> bool:
 def _pack(
     arguments: tuple[str, ...], runner: ProcessRunner, error: MlirOffloadError | None = None
 ) -> None:
-    from mlir_offload.driver.reproduce import pack_call
+    from mlir_offload.driver.record.reproduce import pack_call
 
     pack_call(arguments, runner, error)
 
@@ -129,7 +129,7 @@ def _finish(status: int) -> int:
 def _expanded(arguments: tuple[str, ...]) -> tuple[str, ...]:
     if arguments[:1] == ("step",) or not any(word.startswith("@") for word in arguments):
         return arguments
-    from mlir_offload.driver.response_file import expand_arguments
+    from mlir_offload.driver.option.response_file import expand_arguments
 
     return expand_arguments(arguments)
 
@@ -156,7 +156,7 @@ def _dispatch(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
         return _toolchain_id(arguments, runner)
     if verb:
         return _VERBS[verb](arguments[1:], runner)
-    from mlir_offload.driver.build import build
+    from mlir_offload.driver.compile.verb import build
 
     build(arguments, runner)
     return 0
@@ -169,8 +169,8 @@ def _asks_for_help(first: str, others: tuple[str, ...]) -> bool:
 
 
 def _help(verb: str) -> int:
-    from mlir_offload.driver.help import render_help
-    from mlir_offload.driver.option_table import load_verbs
+    from mlir_offload.driver.option.help import render_help
+    from mlir_offload.driver.option.table import load_verbs
 
     verbs = load_verbs()
     sys.stdout.write(render_help(verbs.get(verb, verbs[""])))
@@ -178,14 +178,14 @@ def _help(verb: str) -> int:
 
 
 def _version(runner: ProcessRunner) -> int:
-    from mlir_offload.driver.help import render_version
+    from mlir_offload.driver.option.help import render_version
 
     sys.stdout.write(render_version(runner))
     return 0
 
 
 def _completion(shell: str) -> int:
-    from mlir_offload.driver.completion import render_completion
+    from mlir_offload.driver.option.completion import render_completion
 
     sys.stdout.write(render_completion(shell))
     return 0
@@ -193,14 +193,14 @@ def _completion(shell: str) -> int:
 
 # A verb is loaded when it is called: the others need not wait for it.
 def _step(arguments: Sequence[str], _: ProcessRunner) -> int:
-    from mlir_offload.driver.steps import run_step
+    from mlir_offload.driver.step.command import run_step
 
     run_step(arguments)
     return 0
 
 
 def _hermetic(name: str, arguments: Sequence[str], runner: ProcessRunner) -> int:
-    from mlir_offload.driver.image_step import STEPS
+    from mlir_offload.driver.step.image import STEPS
 
     return STEPS[name](arguments, runner)
 
@@ -212,25 +212,25 @@ def _toolchain_id(arguments: Sequence[str], runner: ProcessRunner) -> int:
 
 
 def _project_step(name: str, arguments: Sequence[str], runner: ProcessRunner) -> int:
-    from mlir_offload.driver.project_step import run_project_step
+    from mlir_offload.driver.project.step import run_project_step
 
     return run_project_step((name, *arguments), runner)
 
 
 def _build(arguments: Sequence[str], runner: ProcessRunner) -> int:
-    from mlir_offload.driver.project import build_project
+    from mlir_offload.driver.project.verb import build_project
 
     return build_project(arguments, runner)
 
 
 def _bundle(arguments: Sequence[str], runner: ProcessRunner) -> int:
-    from mlir_offload.driver.bundle import bundle
+    from mlir_offload.driver.bundle.verb import bundle
 
     return bundle(arguments, runner)
 
 
 def _link(arguments: Sequence[str], runner: ProcessRunner) -> int:
-    from mlir_offload.driver.link_bundle import link_bundles
+    from mlir_offload.driver.bundle.link import link_bundles
 
     return link_bundles(arguments, runner)
 
@@ -242,7 +242,7 @@ def _toolchains(arguments: Sequence[str], runner: ProcessRunner) -> int:
 
 
 def _doctor(arguments: Sequence[str], runner: ProcessRunner) -> int:
-    from mlir_offload.driver.doctor import run_doctor
+    from mlir_offload.driver.doctor.verb import run_doctor
 
     return run_doctor(arguments, runner)
 
@@ -254,13 +254,13 @@ def _run(arguments: Sequence[str], runner: ProcessRunner) -> int:
 
 
 def _package(arguments: Sequence[str], runner: ProcessRunner) -> int:
-    from mlir_offload.driver.package import package
+    from mlir_offload.driver.package.verb import package
 
     return package(arguments, runner)
 
 
 def _inspect(arguments: Sequence[str], runner: ProcessRunner) -> int:
-    from mlir_offload.driver.inspect import run_inspect
+    from mlir_offload.driver.inspect.verb import run_inspect
 
     return run_inspect(arguments, runner)
 

@@ -9,8 +9,8 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from mlir_offload.toolchain.errors import UsageError
-from mlir_offload.toolchain.identity import Severity
-from mlir_offload.toolchain.skew_rule import Rule, load_rules
+from mlir_offload.toolchain.skew.identity import Severity
+from mlir_offload.toolchain.skew.rule import Rule, load_rules
 
 _WIDTH = 80
 _PLACE = re.compile(r"\{(\w+)\}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mlir_offload.driver.build import build_in
-from mlir_offload.driver.options import Mode, parse_arguments
+from mlir_offload.driver.compile.verb import build_in
+from mlir_offload.driver.option.command_line import Mode, parse_arguments
 from mlir_offload.driver.workspace import open_workspace
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.process import Command, ProcessRunner

@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlir_offload.driver.choose import choose_rocm_for, choose_toolkit, places_of
+from mlir_offload.driver.compile.choose import choose_rocm_for, choose_toolkit, places_of
+from mlir_offload.driver.compile.releases import BUILD_ROLES, Releases, choose_releases
 from mlir_offload.driver.file_identity import content_identity, program_identities
 from mlir_offload.driver.memo import Memo, user_cache
-from mlir_offload.driver.options import CompileOptions, read_arguments
-from mlir_offload.driver.releases import BUILD_ROLES, Releases, choose_releases
+from mlir_offload.driver.option.command_line import CompileOptions, read_arguments
 from mlir_offload.driver.tool_watch import FileIdentity
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolchainError, UsageError
 from mlir_offload.toolchain.llvm import LlvmToolchain
@@ -160,15 +160,19 @@ def own_identity() -> str:
     # In a checkout too the packages lie side by side.
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 (quick)
     digest = hashlib.sha256()
-    for package in _PACKAGES:
-        for folder in ("", "data", "runtime"):
-            place = os.path.join(root, package, folder)  # noqa: PTH118
-            for name in sorted(os.listdir(place)) if os.path.isdir(place) else ():  # noqa: PTH112, PTH208
-                if name.endswith(_SOURCES):
-                    with open(os.path.join(place, name), "rb") as stream:  # noqa: PTH118, PTH123
-                        content = hashlib.sha256(stream.read()).hexdigest()
-                    digest.update(f"{package}/{folder}/{name} {content}\n".encode())
+    for name in own_sources(root):
+        with open(os.path.join(root, name), "rb") as stream:  # noqa: PTH118, PTH123
+            digest.update(f"{name} {hashlib.sha256(stream.read()).hexdigest()}\n".encode())
     return f"sha256:{digest.hexdigest()}"
+
+
+def own_sources(root: str) -> Iterator[str]:
+    """Return the sources of the package in a fixed order, named from the folder that holds it."""
+    for package in _PACKAGES:
+        for place, folders, names in os.walk(os.path.join(root, package)):  # noqa: PTH118
+            folders[:] = sorted(name for name in folders if name != "__pycache__")
+            folder = os.path.relpath(place, root)
+            yield from (f"{folder}/{name}" for name in sorted(names) if name.endswith(_SOURCES))
 
 
 @cache

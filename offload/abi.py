@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from mlir_offload.offload.container.string_order import CONTAINERS
 from mlir_offload.offload.image import ImageForm
-from mlir_offload.offload.string_order import CONTAINERS
 from mlir_offload.toolchain.errors import CompatibilityError, UsageError
 from mlir_offload.toolchain.tables import load_table
 

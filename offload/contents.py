@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mlir_offload.offload.interface import InterfaceFunction
-from mlir_offload.offload.kernel import DeviceCode
+from mlir_offload.offload.device.kernel import DeviceCode
+from mlir_offload.offload.interface.function import InterfaceFunction
 
 
 class ProblemKind(StrEnum):

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Thread
 
-from mlir_offload.offload.archive import ArchiveMember, iterate_members
-from mlir_offload.offload.compression import inflation_limit
-from mlir_offload.offload.container_scan import (
+from mlir_offload.offload.container.archive import ArchiveMember, iterate_members
+from mlir_offload.offload.container.compression import inflation_limit
+from mlir_offload.offload.container.scan import (
     FoundImage,
     file_offset,
     scan_binaries,
@@ -23,22 +23,22 @@ from mlir_offload.offload.container_scan import (
     scan_fatbins,
 )
 from mlir_offload.offload.contents import Image, Part, Problem, ProblemKind
-from mlir_offload.offload.device_bitcode import llvm_major
-from mlir_offload.offload.device_code import hash_kernels, read_device_code
+from mlir_offload.offload.device.bitcode import llvm_major
+from mlir_offload.offload.device.code import hash_kernels, read_device_code
+from mlir_offload.offload.device.kernel import DeviceCode
 from mlir_offload.offload.elf import read_elf
 from mlir_offload.offload.file_form import FileForm, file_form
-from mlir_offload.offload.host_contents import (
+from mlir_offload.offload.host.contents import (
     elf_name,
     explained,
     offload_sections,
     producers,
     section_images,
 )
-from mlir_offload.offload.host_entry import read_entries
-from mlir_offload.offload.host_module_bitcode import read_host_bitcode
-from mlir_offload.offload.host_text import HostText
-from mlir_offload.offload.interface import read_interface
-from mlir_offload.offload.kernel import DeviceCode
+from mlir_offload.offload.host.module_bitcode import read_host_bitcode
+from mlir_offload.offload.host.object_entry import read_entries
+from mlir_offload.offload.host.text import HostText
+from mlir_offload.offload.interface.function import read_interface
 from mlir_offload.toolchain.byte_view import CHUNK_BYTES, ByteView, open_view
 from mlir_offload.toolchain.errors import (
     CompatibilityError,
@@ -200,8 +200,8 @@ class _Reader:
 
     def _mob(self, part: Part, view: ByteView, _: Problems, depth: int) -> Part:
         """Return what a bundle for another machine holds, where it is what its manifest says."""
-        from mlir_offload.offload.mob_archive import read_archive
-        from mlir_offload.offload.mob_manifest import read_manifest
+        from mlir_offload.offload.container.mob_archive import read_archive
+        from mlir_offload.offload.container.mob_manifest import read_manifest
 
         members = read_archive(view)
         manifest = read_manifest(members, view.location)

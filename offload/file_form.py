@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable
 from enum import StrEnum
 
-from mlir_offload.offload.archive import ARCHIVE_MAGIC, THIN_MAGIC
-from mlir_offload.offload.binary_layout import MAGIC as BINARY_MAGIC
-from mlir_offload.offload.bundle import is_bundle
+from mlir_offload.offload.container.archive import ARCHIVE_MAGIC, THIN_MAGIC
+from mlir_offload.offload.container.binary_layout import MAGIC as BINARY_MAGIC
+from mlir_offload.offload.container.bundle import is_bundle
+from mlir_offload.offload.container.fatbin import is_fatbin
+from mlir_offload.offload.container.mob_archive import is_tar
 from mlir_offload.offload.elf import ELF_MAGIC, Machine
-from mlir_offload.offload.fatbin import is_fatbin
-from mlir_offload.offload.mob_archive import is_tar
 from mlir_offload.toolchain.byte_view import ByteView
 
 _HEAD_BYTES = 1 << 16

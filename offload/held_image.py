@@ -14,8 +14,8 @@ from mlir_offload.toolchain.errors import VerificationError
 from mlir_offload.toolchain.target import Kind
 
 if TYPE_CHECKING:
-    from mlir_offload.offload.binary import PackagedImage
-    from mlir_offload.offload.fatbin import FatbinImage
+    from mlir_offload.offload.container.binary import PackagedImage
+    from mlir_offload.offload.container.fatbin import FatbinImage
     from mlir_offload.offload.objects import ObjectContents
 
 _HIP_PREFIX = "hip"
@@ -37,8 +37,8 @@ def loaded_images(item: ObjectContents) -> Iterator[HeldImage]:
 
     Raises VerificationError where an image or its container is damaged.
     """
-    from mlir_offload.offload.bundle import read_bundles
-    from mlir_offload.offload.fatbin import read_fatbins
+    from mlir_offload.offload.container.bundle import read_bundles
+    from mlir_offload.offload.container.fatbin import read_fatbins
 
     for fatbin in item.fatbins:
         for image in read_fatbins(fatbin):
@@ -78,7 +78,7 @@ def told_kernels(view: ByteView) -> frozenset[str] | None:
     Raises VerificationError where the image is damaged, unless it is bitcode: of that there may be
     more than this reader knows, and the device link reads it yet.
     """
-    from mlir_offload.offload.device_code import image_kernels
+    from mlir_offload.offload.device.code import image_kernels
 
     head = view.head(_MAGIC_BYTES)
     if is_bitcode(head):
@@ -90,8 +90,8 @@ def told_kernels(view: ByteView) -> frozenset[str] | None:
 
 def _is_text(view: ByteView) -> bool:
     """Return whether it is PTX or SPIR-V."""
-    from mlir_offload.offload.ptx_image import is_ptx
-    from mlir_offload.offload.spirv import is_spirv
+    from mlir_offload.offload.device.ptx_image import is_ptx
+    from mlir_offload.offload.device.spirv import is_spirv
 
     return is_ptx(view) or is_spirv(view)
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlir_offload.offload.archive import ArchiveMember, is_archive, iterate_members
-from mlir_offload.offload.binary import PackagedImage
+from mlir_offload.offload.container.archive import ArchiveMember, is_archive, iterate_members
+from mlir_offload.offload.container.binary import PackagedImage
+from mlir_offload.offload.container.offload_section import read_section
 from mlir_offload.offload.elf import ELF_MAGIC, ElfFile, SectionType, read_elf
-from mlir_offload.offload.host_entry import HostEntry, read_entries
+from mlir_offload.offload.host.object_entry import HostEntry, read_entries
 from mlir_offload.offload.memref_copy import MEMREF_COPY
-from mlir_offload.offload.offload_section import read_section
 from mlir_offload.toolchain.byte_view import ByteView, open_view
 from mlir_offload.toolchain.errors import InputOutputError
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from mlir_offload.offload.host_module import next_metadata_number
+from mlir_offload.offload.host.module import next_metadata_number
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.tables import load_table

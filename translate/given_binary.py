@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mlir_offload.offload.given_image import (
+from mlir_offload.offload.device.given_image import (
     GivenImage,
     explicit_parameters,
     parameter_types,
     read_given,
 )
-from mlir_offload.offload.kernel import DeviceKernel
+from mlir_offload.offload.device.kernel import DeviceKernel
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
 from mlir_offload.translate.declared import POINTER_HINT, launch_types
 from mlir_offload.translate.gpu_module import Kernel, KernelKey, launched_kernel

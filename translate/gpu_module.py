@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind
-from mlir_offload.translate.gpu_operation import POINTER, parse_gpu_operation
+from mlir_offload.translate.host.gpu_operation import POINTER, parse_gpu_operation
 from mlir_offload.translate.mlir_text import (
     SYMBOL,
     Locations,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from mlir_offload.translate.cpu_text import Function, closing, split_list, symbol, type_end
+from mlir_offload.translate.cpu.text import Function, closing, split_list, symbol, type_end
 
 _CONSTANT_OPERATION = re.compile(
     r"\b(?P<op>getelementptr|addrspacecast|bitcast|ptrtoint|inttoptr|trunc|add|sub|mul|shl|xor)"

@@ -35,7 +35,7 @@ from mlir_offload.translate.mlir_text import (
     split_signature,
 )
 from mlir_offload.translate.pipelines import load_printing, load_recipe
-from mlir_offload.translate.spirv_call import spirv_operations
+from mlir_offload.translate.spirv.call import spirv_operations
 
 if TYPE_CHECKING:
     from mlir_offload.translate.gpu_module import GpuModule

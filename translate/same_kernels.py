@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from math import prod
 from typing import TYPE_CHECKING
 
-from mlir_offload.offload.host_module import kernel_signatures
-from mlir_offload.offload.ptx_image import read_ptx
+from mlir_offload.offload.device.ptx_image import read_ptx
+from mlir_offload.offload.host.module import kernel_signatures
 from mlir_offload.toolchain.errors import CompatibilityError
-from mlir_offload.translate.downgrade_kernel import read_bounds
+from mlir_offload.translate.downgrade.kernel import read_bounds
 
 if TYPE_CHECKING:
-    from mlir_offload.offload.kernel import DeviceKernel
+    from mlir_offload.offload.device.kernel import DeviceKernel
     from mlir_offload.toolchain.byte_view import ByteView
 
 _INTRINSIC = re.compile(r"llvm\.")

@@ -8,15 +8,20 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.translate.async_chain import AsyncRewriter
 from mlir_offload.translate.declared import (
     DeclaredKernel,
     check_declared_launches,
     read_declared,
 )
-from mlir_offload.translate.device_form import NVVM_FORM, DeviceForm
-from mlir_offload.translate.fast_math import with_fast_math
-from mlir_offload.translate.fixup import expand_device_operations
+from mlir_offload.translate.fixup.device_form import NVVM_FORM, DeviceForm
+from mlir_offload.translate.fixup.fast_math import with_fast_math
+from mlir_offload.translate.fixup.hazard import (
+    check_device_functions,
+    check_launch_bounds,
+    check_operations,
+    check_top_level,
+)
+from mlir_offload.translate.fixup.text import expand_device_operations
 from mlir_offload.translate.given_binary import (
     GivenBinary,
     check_given_launches,
@@ -34,13 +39,8 @@ from mlir_offload.translate.gpu_module import (
     rename_kernels,
     rename_launches,
 )
-from mlir_offload.translate.hazard import (
-    check_device_functions,
-    check_launch_bounds,
-    check_operations,
-    check_top_level,
-)
-from mlir_offload.translate.host_memory import describe_launches
+from mlir_offload.translate.host.async_chain import AsyncRewriter
+from mlir_offload.translate.host.memory import describe_launches
 from mlir_offload.translate.mlir_text import (
     Locations,
     ModuleText,
@@ -156,7 +156,7 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
 
 def _interface(module: ModuleText, source_text: str) -> str:
     """Return the functions for callers in C; few programs have them, and the others wait for less."""
-    from mlir_offload.translate.interface import interface_of
+    from mlir_offload.translate.host.interface import interface_of
 
     return interface_of(module, source_text)
 

@@ -12,7 +12,7 @@ from mlir_offload.driver import __version__
 from mlir_offload.toolchain.errors import MlirOffloadError
 
 if TYPE_CHECKING:
-    from mlir_offload.offload.library import Library
+    from mlir_offload.offload.interface.library import Library
 
 __all__ = ["MlirOffloadError", "__version__", "load"]
 
@@ -22,6 +22,6 @@ def load(path: str | os.PathLike[str]) -> Library:
 
     Raises MlirOffloadError where it is not one, or has no functions for callers.
     """
-    from mlir_offload.offload.library import load as load_library
+    from mlir_offload.offload.interface.library import load as load_library
 
     return load_library(path)

@@ -22,14 +22,14 @@ sys.path[:0] = [str(ROOT / ".importroot"), str(ROOT / "tests")]
 
 from support.project import counting_launcher, digests, started, write_project  # noqa: E402
 
-from mlir_offload.driver.project_dask import run_on_worker  # noqa: E402
-from mlir_offload.driver.project_file import read_project  # noqa: E402 (found by the line above)
-from mlir_offload.driver.project_graph import ProjectStep, plan_project  # noqa: E402
-from mlir_offload.driver.project_run import ProjectRun, StepEnd  # noqa: E402
-from mlir_offload.driver.project_state import open_state  # noqa: E402
-from mlir_offload.driver.project_store import StepStore  # noqa: E402
-from mlir_offload.driver.project_tools import ToolFinder  # noqa: E402
-from mlir_offload.driver.project_worker import StoredStep  # noqa: E402
+from mlir_offload.driver.project.dask import run_on_worker  # noqa: E402
+from mlir_offload.driver.project.file import read_project  # noqa: E402 (found by the line above)
+from mlir_offload.driver.project.graph import ProjectStep, plan_project  # noqa: E402
+from mlir_offload.driver.project.run import ProjectRun, StepEnd  # noqa: E402
+from mlir_offload.driver.project.state import open_state  # noqa: E402
+from mlir_offload.driver.project.store import StepStore  # noqa: E402
+from mlir_offload.driver.project.tools import ToolFinder  # noqa: E402
+from mlir_offload.driver.project.worker import StoredStep  # noqa: E402
 from mlir_offload.toolchain.process import ProcessRunner  # noqa: E402
 
 COMMAND = [sys.executable, "-m", "mlir_offload.driver", "build"]

@@ -15,11 +15,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from mlir_offload.driver.choose import places_for
+from mlir_offload.driver.compile.choose import places_for
 from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.process import Command, ProcessRunner, run_checked
 from mlir_offload.toolchain.search import find_llvm
-from mlir_offload.translate.cpu import (
+from mlir_offload.translate.cpu.module import (
     cpu_device_ir,
     cpu_image_command,
     cpu_prepare_command,

@@ -20,8 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 from mlir_offload.offload.objects import read_objects
-from mlir_offload.offload.skew_check import check_file, check_objects
-from mlir_offload.toolchain.skew import Consumer
+from mlir_offload.offload.skew.check import check_file, check_objects
+from mlir_offload.toolchain.skew.fact import Consumer
 
 KERNEL = """
 #define __global__ __attribute__((global))

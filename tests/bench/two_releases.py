@@ -21,7 +21,7 @@ sys.path[:0] = [str(ROOT / ".importroot"), str(ROOT / "tests")]
 from support.cuda_tools import cuda_root  # noqa: E402
 from support.ptx_shape import ADDRESS_OPERATIONS, lost_facts, ptx_of, shape  # noqa: E402
 
-from mlir_offload.translate.downgrade import downgrade  # noqa: E402
+from mlir_offload.translate.downgrade.text import downgrade  # noqa: E402
 
 FOLDERS = ("docs/examples", "tests/integration/inputs")
 PAIRS = ("22:19", "19:16", "22:16")

@@ -18,18 +18,18 @@ import atheris
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / ".importroot"))
 
 with atheris.instrument_imports(include=["mlir_offload"]):
-    from mlir_offload.offload.archive import iterate_members
-    from mlir_offload.offload.binary import read_binary
-    from mlir_offload.offload.bundle import read_bundles
+    from mlir_offload.offload.container.archive import iterate_members
+    from mlir_offload.offload.container.binary import read_binary
+    from mlir_offload.offload.container.bundle import read_bundles
+    from mlir_offload.offload.container.fatbin import read_fatbins
+    from mlir_offload.offload.container.mob_archive import read_archive
+    from mlir_offload.offload.container.mob_manifest import read_manifest
     from mlir_offload.offload.contents_reader import read_contents_of
-    from mlir_offload.offload.device_code import read_device_code
+    from mlir_offload.offload.device.code import read_device_code
     from mlir_offload.offload.elf import read_elf
-    from mlir_offload.offload.fatbin import read_fatbins
     from mlir_offload.offload.health import diagnosed
-    from mlir_offload.offload.host_entry import read_entries
-    from mlir_offload.offload.mob_archive import read_archive
-    from mlir_offload.offload.mob_manifest import read_manifest
-    from mlir_offload.toolchain.bitcode import read_bitcode_modules
+    from mlir_offload.offload.host.object_entry import read_entries
+    from mlir_offload.toolchain.bitcode.module import read_bitcode_modules
     from mlir_offload.toolchain.byte_view import ByteView, memory_view
 from mlir_offload.toolchain.errors import MlirOffloadError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.driver.choose import choose_toolkit, places_for
+from mlir_offload.driver.compile.choose import choose_toolkit, places_for
 from mlir_offload.toolchain.process import ProcessRunner
 
 INPUTS = Path(__file__).parent / "inputs"

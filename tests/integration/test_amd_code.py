@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.offload.device_code import read_device_code
+from mlir_offload.offload.device.code import read_device_code
 from mlir_offload.offload.elf import read_elf
 from mlir_offload.offload.objects import read_objects
 from mlir_offload.toolchain.byte_view import ByteView

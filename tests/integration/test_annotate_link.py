@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.annotate import annotate_host
-from mlir_offload.offload.coverage import check_coverage
-from mlir_offload.offload.host_module import kernel_signatures
+from mlir_offload.offload.container.packager import serialize_binary
+from mlir_offload.offload.host.annotate import annotate_host
+from mlir_offload.offload.host.module import kernel_signatures
+from mlir_offload.offload.host.stub import HostKernel
 from mlir_offload.offload.image import DeviceImage, image_kind_of
+from mlir_offload.offload.link.coverage import check_coverage
 from mlir_offload.offload.llvm_ir import (
     assemble_command,
     in_process_llvm_major,
@@ -21,8 +23,6 @@ from mlir_offload.offload.llvm_ir import (
     write_bitcode_in_process,
 )
 from mlir_offload.offload.objects import read_objects
-from mlir_offload.offload.packager import serialize_binary
-from mlir_offload.offload.stub import HostKernel
 from mlir_offload.toolchain.errors import ToolFailedError, VerificationError
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.process import Command, Completed, ProcessRunner, run_checked

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.offload.device_code import image_kernels
+from mlir_offload.offload.device.code import image_kernels
 from mlir_offload.offload.objects import read_objects
 
 SOURCE = Path(__file__).parent / "inputs" / "arch_features.mlir"

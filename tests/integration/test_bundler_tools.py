@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.offload.bundle import (
+from mlir_offload.offload.container.bundle import (
     FAT_BINARY_ALIGN,
     BundledImage,
     read_bundles,
     section_image,
     serialize_bundle,
 )
-from mlir_offload.offload.bundle_writer import (
+from mlir_offload.offload.container.bundle_writer import (
     compressed_version,
     fat_binary_images,
     serialize_compressed_bundle,

@@ -16,8 +16,8 @@ from support.sarif import SARIF_SUBSET
 from support.skew_cases import CASES, NVPTX, function
 
 from mlir_offload.driver import cli
-from mlir_offload.driver.message_json import schema_text
-from mlir_offload.toolchain.skew_rule import load_rules
+from mlir_offload.driver.message.json import schema_text
+from mlir_offload.toolchain.skew.rule import load_rules
 
 pytestmark = [pytest.mark.llvm(16), pytest.mark.llvm(22)]
 

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from dockerfile_parse import DockerfileParser
 
-from mlir_offload.driver.option_table import find_option, load_verbs
+from mlir_offload.driver.option.table import find_option, load_verbs
 
 ROOT = Path(__file__).resolve().parents[2]
 CI = ROOT / "docs" / "ci"

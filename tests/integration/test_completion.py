@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.driver.completion import render_completion
-from mlir_offload.driver.option_table import load_verbs
+from mlir_offload.driver.option.completion import render_completion
+from mlir_offload.driver.option.table import load_verbs
 
 # What is typed, what must be offered, and what must not.
 CASES = {

@@ -10,7 +10,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from mlir_offload.toolchain.process import Command, Completed, ProcessRunner, run_checked
-from mlir_offload.translate.cpu import (
+from mlir_offload.translate.cpu.module import (
     KernelMode,
     cpu_device_ir,
     cpu_image_command,

@@ -18,7 +18,7 @@ import pytest
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.process import Command, ProcessRunner, run_checked
 from mlir_offload.toolchain.version import ToolVersion
-from mlir_offload.translate.cpu import (
+from mlir_offload.translate.cpu.module import (
     CpuDeviceSource,
     KernelMode,
     cpu_device_ir,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.offload.mangling import find_stub_symbol
+from mlir_offload.offload.host.mangling import find_stub_symbol
 
 INPUTS = Path(__file__).parent / "inputs"
 RELEASES = [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (19, 22)]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.cuda_tools import cuda_root, cuda_tool
 
-from mlir_offload.offload.fatbin import read_fatbins
+from mlir_offload.offload.container.fatbin import read_fatbins
 from mlir_offload.offload.objects import read_objects
 
 INPUTS = Path(__file__).parent / "inputs" / "rdc"

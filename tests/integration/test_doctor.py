@@ -15,10 +15,10 @@ import jsonschema
 import pytest
 from support.cuda_tools import cuda_root, cuda_tool
 
-from mlir_offload.driver.doctor_examination import Examination
-from mlir_offload.driver.doctor_json import schema_text
-from mlir_offload.driver.doctor_plan import Combination, Sdk
-from mlir_offload.driver.doctor_trial import Bench, Cell, MadeObject, Verdict
+from mlir_offload.driver.doctor.examination import Examination
+from mlir_offload.driver.doctor.json import schema_text
+from mlir_offload.driver.doctor.plan import Combination, Sdk
+from mlir_offload.driver.doctor.trial import Bench, Cell, MadeObject, Verdict
 from mlir_offload.toolchain.cuda import CudaToolkit, inspect_cuda, probe_cuda
 from mlir_offload.toolchain.inventory import Inventory, take_inventory
 from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe

@@ -12,7 +12,7 @@ import pytest
 from support.browser import browse, console, needs_browser
 from support.doctor import report
 
-from mlir_offload.driver.doctor_html import render_html
+from mlir_offload.driver.doctor.html import render_html
 
 ATTACK = "<script>document.title='owned'</script>\"'><img src=x onerror=\"document.title='owned'\">"
 MEASURE = """<script>

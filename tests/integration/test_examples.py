@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.opencl import opencl_environment
 
-from mlir_offload.offload.coverage import held_kernels
+from mlir_offload.offload.link.coverage import held_kernels
 from mlir_offload.offload.objects import read_objects
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.driver.choose import choose_toolkit, places_for
-from mlir_offload.offload.fatbin import FatbinImage, read_fatbins
+from mlir_offload.driver.compile.choose import choose_toolkit, places_for
+from mlir_offload.offload.container.fatbin import FatbinImage, read_fatbins
 from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.cuda import CudaToolkit
 from mlir_offload.toolchain.errors import ToolchainError

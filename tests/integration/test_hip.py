@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.offload.bundle import read_bundles
-from mlir_offload.offload.device_code import read_device_code
-from mlir_offload.offload.kernel import DeviceCode
+from mlir_offload.offload.container.bundle import read_bundles
+from mlir_offload.offload.device.code import read_device_code
+from mlir_offload.offload.device.kernel import DeviceCode
 from mlir_offload.offload.objects import read_objects
 from mlir_offload.offload.runtime import EXIT_STATUS
 

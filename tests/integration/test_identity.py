@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from support.cuda_tools import cuda_root, cuda_tool
 
-from mlir_offload.offload.cuda_identity import CudaIdentity, identify_cuda
-from mlir_offload.offload.llvm_identity import LlvmIdentity, identify_llvm
-from mlir_offload.offload.runtime_identity import identify_libomptarget, identify_rocm
+from mlir_offload.offload.skew.cuda_identity import CudaIdentity, identify_cuda
+from mlir_offload.offload.skew.llvm_identity import LlvmIdentity, identify_llvm
+from mlir_offload.offload.skew.runtime_identity import identify_libomptarget, identify_rocm
 from mlir_offload.toolchain.cuda import CudaToolkit, inspect_cuda, probe_cuda
-from mlir_offload.toolchain.identity import Evidence, ToolIdentity
 from mlir_offload.toolchain.llvm import inspect_llvm, probe_every_tool
 from mlir_offload.toolchain.process import ProcessRunner
 from mlir_offload.toolchain.rocm import RocmInstallation
 from mlir_offload.toolchain.search import find_rocm, search_places
+from mlir_offload.toolchain.skew.identity import Evidence, ToolIdentity
 
 RUNNER = ProcessRunner()
 RELEASES = {15: "15.0.6", 16: "16.0.6", 19: "19.1.7", 22: "22.1.8"}

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from support.browser import browse, console, needs_browser
 
-from mlir_offload.driver.inspect_html import render_html
+from mlir_offload.driver.inspect.html import render_html
 from mlir_offload.offload.contents import Container, Entry, Image, Part, Problem, ProblemKind
-from mlir_offload.offload.kernel import DeviceCode, DeviceKernel, KernelParameter
+from mlir_offload.offload.device.kernel import DeviceCode, DeviceKernel, KernelParameter
 
 ATTACK = "<script>document.title='owned'</script>\"'><img src=x onerror=\"document.title='owned'\">"
 MEASURE = """<script>

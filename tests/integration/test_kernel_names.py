@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from mlir_offload.offload.container.fatbin import read_fatbins
 from mlir_offload.offload.elf import read_elf
-from mlir_offload.offload.fatbin import read_fatbins
 from mlir_offload.offload.objects import read_objects
 from mlir_offload.toolchain.byte_view import memory_view
 

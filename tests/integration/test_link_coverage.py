@@ -10,15 +10,15 @@ from support.hostile import spliced, survives, truncations
 from support.link_inputs import CUDA, LinkInputs
 
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.coverage import (
+from mlir_offload.offload.image import DeviceImage
+from mlir_offload.offload.link.check import check_link
+from mlir_offload.offload.link.coverage import (
     check_coverage,
     expected_kernels,
     held_kernels,
     missing_kernels,
     unregistered_kernels,
 )
-from mlir_offload.offload.image import DeviceImage
-from mlir_offload.offload.link_check import check_link
 from mlir_offload.offload.objects import ObjectContents, read_objects
 from mlir_offload.toolchain.errors import CompatibilityError, ToolFailedError, VerificationError
 from mlir_offload.toolchain.target import Kind

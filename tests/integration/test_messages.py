@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 from support.sarif import SARIF_SUBSET
 
-from mlir_offload.driver.message_json import schema_text
+from mlir_offload.driver.message.json import schema_text
 
 pytestmark = pytest.mark.llvm(22)
 

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.binary import read_binary
-from mlir_offload.offload.image import DeviceImage, ImageKind
-from mlir_offload.offload.packager import (
+from mlir_offload.offload.container.binary import read_binary
+from mlir_offload.offload.container.packager import (
     ImageRecord,
     image_argument,
     packaged_image_kind,
     record_parts,
     serialize_binary,
 )
+from mlir_offload.offload.image import DeviceImage, ImageKind
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.target import Kind, Target
 

@@ -10,10 +10,10 @@ from pathlib import Path, PurePosixPath
 import pytest
 from support.browser import browse, console, needs_browser
 
-from mlir_offload.driver.project_graph import ProjectStep
-from mlir_offload.driver.project_page import render_page
-from mlir_offload.driver.project_report import BuildRecord
-from mlir_offload.driver.project_run import StepOutcome, StepResult
+from mlir_offload.driver.project.graph import ProjectStep
+from mlir_offload.driver.project.page import render_page
+from mlir_offload.driver.project.report import BuildRecord
+from mlir_offload.driver.project.run import StepOutcome, StepResult
 
 ATTACK = "<script>document.title='owned'</script>\"'><img src=x onerror=\"document.title='owned'\">"
 OPTIONS = ("--window-size=1280,900", "--dump-dom")

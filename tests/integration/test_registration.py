@@ -13,20 +13,20 @@ from support.clang_entries import PROGRAMS, parse_registration, recorded, run_cl
 from support.cuda_tools import cuda_root
 
 from mlir_offload.offload.abi import load_abi, load_abis
-from mlir_offload.offload.annotate import annotate_host, embed_binary
-from mlir_offload.offload.entry import (
+from mlir_offload.offload.container.packager import serialize_binary
+from mlir_offload.offload.host.annotate import annotate_host, embed_binary
+from mlir_offload.offload.host.entry import (
     EntryType,
     OffloadEntry,
     kernel_address,
     render_kernel_handle,
 )
-from mlir_offload.offload.fatbinary_adapter import CudaTools, write_cuda_directory
+from mlir_offload.offload.host.registration import append_entries
+from mlir_offload.offload.host.stub import HostKernel
 from mlir_offload.offload.image import DeviceImage, image_kind_of
-from mlir_offload.offload.link_check import check_entry_layout
+from mlir_offload.offload.link.check import check_entry_layout
+from mlir_offload.offload.link.fatbinary_adapter import CudaTools, write_cuda_directory
 from mlir_offload.offload.objects import read_objects
-from mlir_offload.offload.packager import serialize_binary
-from mlir_offload.offload.registration import append_entries
-from mlir_offload.offload.stub import HostKernel
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.process import Command, ProcessRunner, run_checked
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target, host_triple

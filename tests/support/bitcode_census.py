@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from mlir_offload.toolchain.bitcode import outer_blocks, read_bitcode_modules, unwrapped
-from mlir_offload.toolchain.bitcode_code import BlockId
-from mlir_offload.toolchain.bitstream import BitStream, Block, BlockReader
+from mlir_offload.toolchain.bitcode.bitstream import BitStream, Block, BlockReader
+from mlir_offload.toolchain.bitcode.code import BlockId
+from mlir_offload.toolchain.bitcode.module import outer_blocks, read_bitcode_modules, unwrapped
 from mlir_offload.toolchain.byte_view import ByteView
 
 _MAX_DEPTH = 32

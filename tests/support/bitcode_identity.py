@@ -11,7 +11,7 @@ from pathlib import Path
 from support.bitcode_census import read_bitcode_census
 from support.bitcode_corpus import tool
 
-from mlir_offload.toolchain.bitcode import read_bitcode
+from mlir_offload.toolchain.bitcode.module import read_bitcode
 from mlir_offload.toolchain.byte_view import memory_view
 
 _RECORD = re.compile(r"^( *)<(/?)([A-Za-z]\w*)(.*)", re.MULTILINE)

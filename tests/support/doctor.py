@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mlir_offload.driver.doctor_plan import Combination, Sdk
-from mlir_offload.driver.doctor_report import DoctorReport, Installation
-from mlir_offload.driver.doctor_trial import Cell, Trial, Verdict
-from mlir_offload.toolchain.identity import Evidence, Fact, Severity, ToolFinding, ToolIdentity
+from mlir_offload.driver.doctor.plan import Combination, Sdk
+from mlir_offload.driver.doctor.report import DoctorReport, Installation
+from mlir_offload.driver.doctor.trial import Cell, Trial, Verdict
 from mlir_offload.toolchain.llvm import LlvmToolchain
+from mlir_offload.toolchain.skew.identity import Evidence, Fact, Severity, ToolFinding, ToolIdentity
 from mlir_offload.toolchain.target import Kind
 from mlir_offload.toolchain.version import ToolVersion
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mlir_offload.offload.binary import PackagedImage
-from mlir_offload.offload.host_entry import HostEntry
+from mlir_offload.offload.container.binary import PackagedImage
+from mlir_offload.offload.host.object_entry import HostEntry
 from mlir_offload.offload.image import ImageKind
 from mlir_offload.offload.objects import ObjectContents
 from mlir_offload.toolchain.byte_view import memory_view

@@ -10,18 +10,18 @@ from pathlib import Path
 from support.cuda_tools import cuda_root
 
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.anchor import (
+from mlir_offload.offload.container.packager import serialize_binary
+from mlir_offload.offload.host.annotate import annotate_host
+from mlir_offload.offload.host.stub import HostKernel
+from mlir_offload.offload.image import DeviceImage, image_kind_of
+from mlir_offload.offload.link.anchor import (
     empty_image_command,
     is_bitcode_target,
     render_anchor,
     targets_to_anchor,
 )
-from mlir_offload.offload.annotate import annotate_host
-from mlir_offload.offload.fatbinary_adapter import CudaTools, write_cuda_directory
-from mlir_offload.offload.image import DeviceImage, image_kind_of
+from mlir_offload.offload.link.fatbinary_adapter import CudaTools, write_cuda_directory
 from mlir_offload.offload.objects import ObjectContents
-from mlir_offload.offload.packager import serialize_binary
-from mlir_offload.offload.stub import HostKernel
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.process import Command, Completed, ProcessRunner, run_checked
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target, host_triple

@@ -11,8 +11,8 @@ from support.bitcode_corpus import RELEASES
 from support.skew_corpus import Case, Module
 from support.skew_verdict import Outcome, judge
 
-from mlir_offload.offload.skew_check import Consumer, check_file
-from mlir_offload.toolchain.identity import Severity
+from mlir_offload.offload.skew.check import Consumer, check_file
+from mlir_offload.toolchain.skew.identity import Severity
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "skew" / "matrix.csv"
 _HEAD = ("module", "target", "producer", "form", *map(str, RELEASES))

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.anchor import empty_image_command, render_anchor, targets_to_anchor
-from mlir_offload.offload.binary import PackagedImage
+from mlir_offload.offload.container.binary import PackagedImage
+from mlir_offload.offload.link.anchor import empty_image_command, render_anchor, targets_to_anchor
 from mlir_offload.offload.objects import ObjectContents
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.llvm import LlvmToolchain

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.annotate import annotate_host, resolve_launches
-from mlir_offload.offload.host_module import (
+from mlir_offload.offload.host.annotate import annotate_host, resolve_launches
+from mlir_offload.offload.host.module import (
     escape_blob,
     extend_used_list,
     global_name,
@@ -15,7 +15,7 @@ from mlir_offload.offload.host_module import (
     string_constants,
     unescape,
 )
-from mlir_offload.offload.stub import HostKernel, render_stub
+from mlir_offload.offload.host.stub import HostKernel, render_stub
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind
 

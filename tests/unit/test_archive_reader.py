@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from support.hostile import bit_flips, spliced, survives, truncations
 
-from mlir_offload.offload.archive import is_archive, iterate_members
+from mlir_offload.offload.container.archive import is_archive, iterate_members
 from mlir_offload.offload.objects import read_objects
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import InputOutputError, VerificationError

@@ -10,19 +10,19 @@ from support.bitcode_census import read_bitcode_census
 from support.bitcode_corpus import RELEASES, assemble, compile_bitcode, tool
 from support.cuda_tools import cuda_root
 
-from mlir_offload.toolchain.bitcode import BitcodeModule, read_bitcode, read_bitcode_modules
-from mlir_offload.toolchain.bitcode_attribute import FUNCTION_PLACE
-from mlir_offload.toolchain.bitcode_code import AttributeForm, AttributeKind
-from mlir_offload.toolchain.bitcode_constant import ConstantTable
-from mlir_offload.toolchain.bitcode_global import (
+from mlir_offload.toolchain.bitcode.attribute import FUNCTION_PLACE
+from mlir_offload.toolchain.bitcode.code import AttributeForm, AttributeKind
+from mlir_offload.toolchain.bitcode.constant import ConstantTable
+from mlir_offload.toolchain.bitcode.global_value import (
     BitcodeAlias,
     BitcodeFunction,
     BitcodeVariable,
     load_conventions,
     parse_conventions,
 )
-from mlir_offload.toolchain.bitcode_metadata import MetadataTable, NodeNumber
-from mlir_offload.toolchain.bitcode_type import quoted_name
+from mlir_offload.toolchain.bitcode.metadata import MetadataTable, NodeNumber
+from mlir_offload.toolchain.bitcode.module import BitcodeModule, read_bitcode, read_bitcode_modules
+from mlir_offload.toolchain.bitcode.type import quoted_name
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import VerificationError
 

@@ -13,11 +13,11 @@ from support.bitcode_corpus import CASES, RELEASES, analyze, compile_bitcode, di
 from support.cuda_tools import cuda_root
 from support.llvm_text import TextModule, read_text
 
-from mlir_offload.toolchain.bitcode import BitcodeModule, read_bitcode
-from mlir_offload.toolchain.bitcode_body import function_bodies
-from mlir_offload.toolchain.bitcode_constant import ConstantTable
-from mlir_offload.toolchain.bitcode_global import BitcodeFunction
-from mlir_offload.toolchain.bitcode_reference import ReferenceGraph
+from mlir_offload.toolchain.bitcode.body import function_bodies
+from mlir_offload.toolchain.bitcode.constant import ConstantTable
+from mlir_offload.toolchain.bitcode.global_value import BitcodeFunction
+from mlir_offload.toolchain.bitcode.module import BitcodeModule, read_bitcode
+from mlir_offload.toolchain.bitcode.reference import ReferenceGraph
 from mlir_offload.toolchain.byte_view import ByteView, memory_view
 
 LLVM = [pytest.param(release, marks=pytest.mark.llvm(release)) for release in RELEASES]

@@ -20,12 +20,12 @@ from support.hostile import (
     truncations,
 )
 
-from mlir_offload.offload.device_bitcode import read_device_bitcode
-from mlir_offload.offload.host_bitcode import embedded_objects, offload_entries
-from mlir_offload.toolchain.bitcode import read_bitcode_modules
-from mlir_offload.toolchain.bitcode_constant import ConstantTable
-from mlir_offload.toolchain.bitcode_hash import CodeHash
-from mlir_offload.toolchain.bitcode_metadata import MetadataTable
+from mlir_offload.offload.device.bitcode import read_device_bitcode
+from mlir_offload.offload.host.bitcode import embedded_objects, offload_entries
+from mlir_offload.toolchain.bitcode.constant import ConstantTable
+from mlir_offload.toolchain.bitcode.hash import CodeHash
+from mlir_offload.toolchain.bitcode.metadata import MetadataTable
+from mlir_offload.toolchain.bitcode.module import read_bitcode_modules
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import VerificationError
 

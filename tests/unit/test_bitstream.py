@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.bit_writer import BitWriter, array, blob, fixed, literal, vbr
 from support.bit_writer import char6 as char6_field
 
-from mlir_offload.toolchain.bit_array import (
+from mlir_offload.toolchain.bitcode.bit_array import (
     char6,
     fixed_numbers,
     sextets,
@@ -18,7 +18,13 @@ from mlir_offload.toolchain.bit_array import (
     vbr6_numbers,
     vbr_numbers,
 )
-from mlir_offload.toolchain.bitstream import BitStream, Block, BlockReader, Record, outer_block
+from mlir_offload.toolchain.bitcode.bitstream import (
+    BitStream,
+    Block,
+    BlockReader,
+    Record,
+    outer_block,
+)
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import VerificationError
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.driver.build import _check_archs
-from mlir_offload.driver.choose import choose_toolkit_for
-from mlir_offload.driver.options import parse_arguments
-from mlir_offload.driver.releases import Releases
+from mlir_offload.driver.compile.choose import choose_toolkit_for
+from mlir_offload.driver.compile.releases import Releases
+from mlir_offload.driver.compile.verb import _check_archs
+from mlir_offload.driver.option.command_line import parse_arguments
 from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.process import ProcessRunner

@@ -22,7 +22,7 @@ from support.hostile import (
 )
 
 from mlir_offload.offload.abi import check_rows
-from mlir_offload.offload.bundle import (
+from mlir_offload.offload.container.bundle import (
     FAT_BINARY_ALIGN,
     Bundle,
     BundledImage,
@@ -32,7 +32,7 @@ from mlir_offload.offload.bundle import (
     section_image,
     serialize_bundle,
 )
-from mlir_offload.offload.bundle_writer import (
+from mlir_offload.offload.container.bundle_writer import (
     bundle_table,
     compressed_version,
     fat_binary_images,

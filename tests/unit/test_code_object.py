@@ -19,15 +19,15 @@ from support.hostile import (
     truncations,
 )
 
-from mlir_offload.offload.amdgpu_metadata import parse_metadata
-from mlir_offload.offload.code_object import (
+from mlir_offload.offload.device.amdgpu_metadata import parse_metadata
+from mlir_offload.offload.device.code_object import (
     code_object_kernel_names,
     hash_code_object_kernels,
     load_processors,
     parse_processors,
     read_code_object,
 )
-from mlir_offload.offload.kernel import DeviceCode, KernelParameter
+from mlir_offload.offload.device.kernel import DeviceCode, KernelParameter
 from mlir_offload.toolchain.byte_view import memory_view, open_view
 from mlir_offload.toolchain.errors import VerificationError
 

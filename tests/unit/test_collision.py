@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from support.hostile import bit_flips, extreme_fields, spliced, survives
 
-from mlir_offload.offload.collision import (
+from mlir_offload.offload.host.object_entry import HostEntry
+from mlir_offload.offload.host.stub import HostKernel, render_stub
+from mlir_offload.offload.link.collision import (
     Collision,
     KernelStubs,
     LinkInput,
@@ -18,9 +20,7 @@ from mlir_offload.offload.collision import (
     objects_to_finish,
     read_stubs,
 )
-from mlir_offload.offload.host_entry import HostEntry
 from mlir_offload.offload.objects import ObjectContents
-from mlir_offload.offload.stub import HostKernel, render_stub
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import VerificationError
 from mlir_offload.toolchain.process import Command, ProcessRunner, run_checked

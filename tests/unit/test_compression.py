@@ -8,7 +8,7 @@ import lz4.block
 import pytest
 import zstandard
 
-from mlir_offload.offload.compression import (
+from mlir_offload.offload.container.compression import (
     LEAST_LIMIT_BYTES,
     deflate,
     deflate_zlib,

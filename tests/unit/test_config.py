@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.driver.config import PROJECT_FILE, SETTINGS, find_files, load_config
-from mlir_offload.driver.configured import configured
-from mlir_offload.driver.message_options import take_message_options
-from mlir_offload.driver.options import parse_arguments
+from mlir_offload.driver.message.options import take_message_options
+from mlir_offload.driver.option.command_line import parse_arguments
+from mlir_offload.driver.option.config import PROJECT_FILE, SETTINGS, find_files, load_config
+from mlir_offload.driver.option.configured import configured
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
 
 

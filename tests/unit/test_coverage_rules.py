@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 from support.link_contents import ARRAY_22, bitcode, contents
 
-from mlir_offload.offload import coverage
-from mlir_offload.offload.coverage import (
+from mlir_offload.offload.held_image import HeldImage
+from mlir_offload.offload.host.object_entry import HostEntry
+from mlir_offload.offload.link import coverage
+from mlir_offload.offload.link.coverage import (
     ExpectedKernels,
     check_coverage,
     expected_kernels,
     uncovered_kernels,
     unregistered_kernels,
 )
-from mlir_offload.offload.held_image import HeldImage
-from mlir_offload.offload.host_entry import HostEntry
 from mlir_offload.offload.objects import ObjectContents
 from mlir_offload.toolchain.errors import VerificationError
 

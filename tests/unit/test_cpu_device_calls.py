@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.driver.cpu_steps import unsplit
-from mlir_offload.driver.steps import run_step
+from mlir_offload.driver.step.command import run_step
+from mlir_offload.driver.step.cpu import unsplit
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.translate.cpu import KernelMode, cpu_device_ir
-from mlir_offload.translate.cpu_intrinsics import find_replacement
-from mlir_offload.translate.cpu_replacement import Sync
+from mlir_offload.translate.cpu.intrinsics import find_replacement
+from mlir_offload.translate.cpu.module import KernelMode, cpu_device_ir
+from mlir_offload.translate.cpu.replacement import Sync
 
 
 def module(call: str, *, declaration: str = "", tail: str = "") -> str:

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.translate.cpu import KernelMode, cpu_device_ir
+from mlir_offload.translate.cpu.module import KernelMode, cpu_device_ir
 
 LIBRARY = """\
 @tile = internal addrspace(3) global [4 x float] undef

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from mlir_offload.translate.cpu_kernel import RegionKernel
-from mlir_offload.translate.cpu_region import split_at_barriers
-from mlir_offload.translate.cpu_text import Function, parse_device_module
-from mlir_offload.translate.cpu_uniform import find_uniform, is_pure
-from mlir_offload.translate.cpu_values import parse_blocks, result_type
-from mlir_offload.translate.cpu_variant import Choice, Cut, Leaf
+from mlir_offload.translate.cpu.kernel import RegionKernel
+from mlir_offload.translate.cpu.region import split_at_barriers
+from mlir_offload.translate.cpu.text import Function, parse_device_module
+from mlir_offload.translate.cpu.uniform import find_uniform, is_pure
+from mlir_offload.translate.cpu.values import parse_blocks, result_type
+from mlir_offload.translate.cpu.variant import Choice, Cut, Leaf
 
 TID = "call i32 @mo.read.ptx.sreg.tid.x(ptr %mo.c)"
 BARRIER = "call void @mo.barrier(ptr %mo.c)"

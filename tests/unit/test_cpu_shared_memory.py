@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from mlir_offload.translate.cpu_shared import (
+from mlir_offload.translate.cpu.shared import (
     lay_out_shared,
     place_shared,
     size_of,
     without_address_spaces,
 )
-from mlir_offload.translate.cpu_text import parse_device_module
+from mlir_offload.translate.cpu.text import parse_device_module
 
 MODULE = """\
 @small = internal addrspace(3) global [3 x i8] undef, align 1

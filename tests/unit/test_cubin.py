@@ -16,9 +16,9 @@ from support.hostile import (
     truncations,
 )
 
-from mlir_offload.offload.cubin import cubin_kernel_names, hash_cubin_kernels, read_cubin
-from mlir_offload.offload.kernel import DeviceCode, DeviceKernel, KernelParameter
-from mlir_offload.offload.ptx_image import read_ptx
+from mlir_offload.offload.device.cubin import cubin_kernel_names, hash_cubin_kernels, read_cubin
+from mlir_offload.offload.device.kernel import DeviceCode, DeviceKernel, KernelParameter
+from mlir_offload.offload.device.ptx_image import read_ptx
 from mlir_offload.toolchain.byte_view import memory_view, open_view
 from mlir_offload.toolchain.errors import VerificationError
 

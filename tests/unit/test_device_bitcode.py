@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from support.bitcode_corpus import RELEASES, assemble, compile_bitcode, tool
 
-from mlir_offload.offload.device_bitcode import llvm_major, read_device_bitcode
-from mlir_offload.offload.host_bitcode import embedded_objects, offload_entries
-from mlir_offload.offload.kernel import DeviceCode, KernelParameter
-from mlir_offload.toolchain.bitcode import read_bitcode
-from mlir_offload.toolchain.bitcode_constant import ConstantTable
+from mlir_offload.offload.device.bitcode import llvm_major, read_device_bitcode
+from mlir_offload.offload.device.kernel import DeviceCode, KernelParameter
+from mlir_offload.offload.host.bitcode import embedded_objects, offload_entries
+from mlir_offload.toolchain.bitcode.constant import ConstantTable
+from mlir_offload.toolchain.bitcode.module import read_bitcode
 from mlir_offload.toolchain.byte_view import memory_view
 
 LLVM = [pytest.param(release, marks=pytest.mark.llvm(release)) for release in RELEASES]

@@ -7,8 +7,8 @@ import pytest
 from support.cuda_tools import assemble
 from support.hostile import bit_flips, extreme_fields, spliced, survives, truncations
 
-from mlir_offload.offload.device_code import hash_kernels, image_kernels, read_device_code
-from mlir_offload.offload.host_image import read_host_image
+from mlir_offload.offload.device.code import hash_kernels, image_kernels, read_device_code
+from mlir_offload.offload.device.host_image import read_host_image
 from mlir_offload.toolchain.byte_view import memory_view, open_view
 from mlir_offload.toolchain.errors import VerificationError
 

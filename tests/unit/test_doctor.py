@@ -14,12 +14,12 @@ import jsonschema
 import pytest
 from support.doctor import release, report
 
-from mlir_offload.driver.doctor_examination import Examination, exit_status
-from mlir_offload.driver.doctor_json import render_json, schema_text
-from mlir_offload.driver.doctor_machine import Machine, machine_findings
-from mlir_offload.driver.doctor_plan import Combination, known_kinds, plan_combinations
-from mlir_offload.driver.doctor_report import show_report, summary
-from mlir_offload.driver.doctor_trial import Bench, Cell, MadeObject, Trial, Verdict
+from mlir_offload.driver.doctor.examination import Examination, exit_status
+from mlir_offload.driver.doctor.json import render_json, schema_text
+from mlir_offload.driver.doctor.machine import Machine, machine_findings
+from mlir_offload.driver.doctor.plan import Combination, known_kinds, plan_combinations
+from mlir_offload.driver.doctor.report import show_report, summary
+from mlir_offload.driver.doctor.trial import Bench, Cell, MadeObject, Trial, Verdict
 from mlir_offload.toolchain.cuda import CudaToolkit
 from mlir_offload.toolchain.errors import ToolFailedError
 from mlir_offload.toolchain.inventory import Inventory, ProbedLlvm
@@ -291,7 +291,7 @@ def test_an_older_ptxas_first_on_the_path_is_found(
 def test_a_driver_older_than_the_toolkit_is_found(
     driver: tuple[int, int] | None, severity: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = "mlir_offload.driver.doctor_machine.probe_cuda_driver"
+    place = "mlir_offload.driver.doctor.machine.probe_cuda_driver"
     monkeypatch.setattr(place, lambda: driver)
     found = machine_findings(machine(inventory(22, cuda=(toolkit("/cuda", (13, 1)),)), {}))
     assert [str(f.severity) for f in found if f.rule == "ENV003"] == (

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from support.link_contents import bitcode, contents, ptx
 
-from mlir_offload.offload import duplicate
-from mlir_offload.offload.binary import PackagedImage
-from mlir_offload.offload.duplicate import check_duplicates, find_duplicates
+from mlir_offload.offload.container.binary import PackagedImage
+from mlir_offload.offload.link import duplicate
+from mlir_offload.offload.link.duplicate import check_duplicates, find_duplicates
 from mlir_offload.offload.objects import ObjectContents
 from mlir_offload.toolchain.errors import VerificationError
 

@@ -8,16 +8,16 @@ from support.clang_entries import RELEASES, parse_registration, recorded
 
 from mlir_offload.offload.abi import any_exceptions, load_abi, load_abis, offload_table
 from mlir_offload.offload.consumer import check_form, check_kinds
-from mlir_offload.offload.entry import (
+from mlir_offload.offload.host.entry import (
     EntryType,
     OffloadEntry,
     entry_section,
     kernel_address,
     render_kernel_handle,
 )
-from mlir_offload.offload.host_module import target_triple
+from mlir_offload.offload.host.module import target_triple
+from mlir_offload.offload.host.registration import append_entries, register_entries
 from mlir_offload.offload.image import ImageForm
-from mlir_offload.offload.registration import append_entries, register_entries
 from mlir_offload.toolchain.errors import CompatibilityError, SourceError, UsageError
 from mlir_offload.toolchain.target import Kind
 

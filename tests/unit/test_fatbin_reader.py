@@ -18,7 +18,7 @@ from support.hostile import (
     truncations,
 )
 
-from mlir_offload.offload.fatbin import FatbinImage, is_fatbin, read_fatbins
+from mlir_offload.offload.container.fatbin import FatbinImage, is_fatbin, read_fatbins
 from mlir_offload.toolchain.byte_view import memory_view, open_view
 from mlir_offload.toolchain.errors import CompatibilityError, VerificationError
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlir_offload.offload.fatbinary_adapter import (
+from mlir_offload.offload.link.fatbinary_adapter import (
     CudaTools,
     fatbinary_script,
     needs_adapter,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from mlir_offload.translate.async_chain import AsyncRewriter
+from mlir_offload.translate.host.async_chain import AsyncRewriter
 
 TOKEN = "!gpu.async.token"  # noqa: S105 (a type)
 LOC = "loc(#loc1)"

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from mlir_offload.translate.fixup import expand_device_operations
+from mlir_offload.translate.fixup.text import expand_device_operations
 from mlir_offload.translate.mlir_text import Locations
 
 LOCATIONS = Locations({"loc1": '"p.mlir":7:3'})

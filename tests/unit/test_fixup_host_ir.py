@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlir_offload.translate.host import fix_host_ir
+from mlir_offload.translate.host.module import fix_host_ir
 
 LAUNCH = """\
   %3 = alloca %0, align 8

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from mlir_offload.offload.float8 import FLOAT8, encode_float8, float8_values
+from mlir_offload.offload.interface.float8 import FLOAT8, encode_float8, float8_values
 
 # Numbers of NaNs and infinities.
 SPECIAL = {"f8E5M2": (6, 2), "f8E4M3": (14, 2), "f8E3M4": (30, 2), "f8E4M3FN": (2, 0)}

@@ -13,8 +13,8 @@ from mlir_offload.offload.contents import (
     ProblemKind,
     all_problems,
 )
+from mlir_offload.offload.device.kernel import DeviceCode, DeviceKernel
 from mlir_offload.offload.health import diagnosed
-from mlir_offload.offload.kernel import DeviceCode, DeviceKernel
 
 OBJECT = "ELF relocatable object, x86-64"
 PROGRAM = "ELF executable, x86-64"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlir_offload.translate.host_memory import describe_launches, element_bytes
+from mlir_offload.translate.host.memory import describe_launches, element_bytes
 
 LAUNCH = (
     '    "gpu.launch_func"({0}) <{{kernel = @m::@k, operandSegmentSizes = array<i32: {1}, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, {2}, 0>}}>'

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.toolchain.identity import (
+from mlir_offload.toolchain.skew.identity import (
     Signature,
     ToolIdentity,
     llvm_findings,
     parse_signature,
     problem_findings,
 )
-from mlir_offload.toolchain.ir_feature import (
+from mlir_offload.toolchain.skew.ir_feature import (
     expected_ir_features,
     load_ir_features,
     parse_ir_features,

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from support.hostile import survives, truncations
 
-from mlir_offload.driver.image_container import (
+from mlir_offload.driver.step.image_container import (
     StepImage,
     image_libraries,
     unpack_image,
     write_image,
 )
-from mlir_offload.offload.binary import read_binary
-from mlir_offload.offload.host_module import kernel_signatures, render_kernel_heads
+from mlir_offload.offload.container.binary import read_binary
+from mlir_offload.offload.host.module import kernel_signatures, render_kernel_heads
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import VerificationError
 from mlir_offload.toolchain.target import parse_offload_arch

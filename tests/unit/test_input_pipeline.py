@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.driver.pipeline_file import read_pipeline
+from mlir_offload.driver.option.pipeline_file import read_pipeline
 from mlir_offload.toolchain.errors import MlirOffloadError, UsageError
 from mlir_offload.translate.input_pipeline import (
     InputPipeline,

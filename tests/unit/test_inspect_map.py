@@ -7,9 +7,9 @@ from itertools import combinations
 
 import pytest
 
-from mlir_offload.driver.inspect_map import Box, Cell, Role, layout, part_cell
+from mlir_offload.driver.inspect.map import Box, Cell, Role, layout, part_cell
 from mlir_offload.offload.contents import Container, Image, Part
-from mlir_offload.offload.kernel import DeviceCode, DeviceKernel
+from mlir_offload.offload.device.kernel import DeviceCode, DeviceKernel
 
 
 def leaves(boxes: list[Box]) -> list[Box]:

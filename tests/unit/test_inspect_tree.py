@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlir_offload.driver.inspect_tree import (
+from mlir_offload.driver.inspect.tree import (
     kernel_facts,
     parameter_list,
     shown,
@@ -12,7 +12,7 @@ from mlir_offload.driver.inspect_tree import (
     tree_lines,
 )
 from mlir_offload.offload.contents import Container, Entry, Image, Part, Problem, ProblemKind
-from mlir_offload.offload.kernel import DeviceCode, DeviceKernel, KernelParameter
+from mlir_offload.offload.device.kernel import DeviceCode, DeviceKernel, KernelParameter
 
 
 def text(part: Part) -> str:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from support.hostile import assert_bounded, bit_flips, spliced, survives, truncations
 
-from mlir_offload.offload.c_header import HeaderFunction, render_header
 from mlir_offload.offload.elf import ElfFile, read_elf
-from mlir_offload.offload.interface import (
+from mlir_offload.offload.interface.c_header import HeaderFunction, render_header
+from mlir_offload.offload.interface.function import (
     INTERFACE_SECTION,
     InterfaceArgument,
     InterfaceFunction,
@@ -18,7 +18,7 @@ from mlir_offload.offload.interface import (
     read_interface,
     serialize_interface,
 )
-from mlir_offload.offload.interface_type import (
+from mlir_offload.offload.interface.type import (
     InexpressibleType,
     MemrefType,
     ScalarType,
@@ -29,8 +29,8 @@ from mlir_offload.offload.interface_type import (
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import SourceError, VerificationError
 from mlir_offload.toolchain.process import Command, ProcessRunner, run_checked
-from mlir_offload.translate.host import fix_host_ir
-from mlir_offload.translate.interface import render_header_of
+from mlir_offload.translate.host.interface import render_header_of
+from mlir_offload.translate.host.module import fix_host_ir
 
 CLANG = "/usr/lib/llvm-22/bin/clang"
 RUNNER = ProcessRunner()

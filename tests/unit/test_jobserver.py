@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.driver.choose import choose_slots
+from mlir_offload.driver.compile.choose import choose_slots
 from mlir_offload.driver.jobserver import Jobserver, JobSlots, find_jobserver
-from mlir_offload.driver.options import parse_arguments
+from mlir_offload.driver.option.command_line import parse_arguments
 from mlir_offload.driver.parallel import in_parallel
 
 # Long enough that only a deadlock can reach it.

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.driver.launcher import Launcher, choose_launcher
-from mlir_offload.driver.options import parse_arguments
+from mlir_offload.driver.option.command_line import parse_arguments
+from mlir_offload.driver.step.launcher import Launcher, choose_launcher
 from mlir_offload.toolchain.errors import ToolchainError, UsageError
 
 CCACHE = Launcher(("ccache",), uses_ccache=True)

@@ -14,10 +14,10 @@ from support.link_contents import (
 )
 
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.finding import Finding, raise_findings
-from mlir_offload.offload.host_entry import HostEntry
+from mlir_offload.offload.host.object_entry import HostEntry
 from mlir_offload.offload.image import ImageKind
-from mlir_offload.offload.link_check import check_link, kind_notes
+from mlir_offload.offload.link.check import check_link, kind_notes
+from mlir_offload.offload.link.finding import Finding, raise_findings
 from mlir_offload.offload.objects import ObjectContents
 from mlir_offload.toolchain.errors import CompatibilityError, VerificationError
 

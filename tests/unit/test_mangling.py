@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlir_offload.offload.mangling import find_stub_symbol, stub_symbol
+from mlir_offload.offload.host.mangling import find_stub_symbol, stub_symbol
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ import jsonschema
 import pytest
 from support.sarif import SARIF_SUBSET
 
-from mlir_offload.driver.journal import ToolRun
-from mlir_offload.driver.message import (
+from mlir_offload.driver.message.form import (
     Message,
     Place,
     error_class,
@@ -19,11 +18,12 @@ from mlir_offload.driver.message import (
     parse_place,
     tool_messages,
 )
-from mlir_offload.driver.message_github import render_github
-from mlir_offload.driver.message_json import render_json, render_output, schema_text
-from mlir_offload.driver.message_options import Color
-from mlir_offload.driver.message_sarif import render_sarif
-from mlir_offload.driver.report import wants_color
+from mlir_offload.driver.message.github import render_github
+from mlir_offload.driver.message.json import render_json, render_output, schema_text
+from mlir_offload.driver.message.options import Color
+from mlir_offload.driver.message.report import wants_color
+from mlir_offload.driver.message.sarif import render_sarif
+from mlir_offload.driver.record.journal import ToolRun
 from mlir_offload.toolchain import errors
 from mlir_offload.toolchain.process import Command, Completed
 from mlir_offload.translate.tool_message import Severity

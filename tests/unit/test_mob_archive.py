@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support.hostile import assert_bounded, bit_flips, spliced, survives, truncations
 
-from mlir_offload.offload.mob_archive import MobMember, read_archive, serialize_archive
+from mlir_offload.offload.container.mob_archive import MobMember, read_archive, serialize_archive
 from mlir_offload.toolchain.byte_view import ByteView, memory_view
 from mlir_offload.toolchain.errors import VerificationError
 

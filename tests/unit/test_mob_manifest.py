@@ -11,10 +11,9 @@ import jsonschema
 import pytest
 from support.hostile import bit_flips, survives
 
-from mlir_offload.driver.bundle_recipe import Recipe
-from mlir_offload.driver.bundle_requirement import llvm_requirement
-from mlir_offload.offload.kernel import DeviceKernel, KernelParameter
-from mlir_offload.offload.mob_manifest import (
+from mlir_offload.driver.bundle.recipe import Recipe
+from mlir_offload.driver.bundle.requirement import llvm_requirement
+from mlir_offload.offload.container.mob_manifest import (
     MANIFEST,
     LlvmRequirement,
     MobDevice,
@@ -24,6 +23,7 @@ from mlir_offload.offload.mob_manifest import (
     read_manifest,
     render_manifest,
 )
+from mlir_offload.offload.device.kernel import DeviceKernel, KernelParameter
 from mlir_offload.toolchain.byte_view import ByteView, memory_view
 from mlir_offload.toolchain.errors import CompatibilityError, VerificationError
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target

@@ -20,8 +20,8 @@ from support.hostile import (
 from support.offload_binary import Image, compressed, write
 
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.binary import PackagedImage, read_binary
-from mlir_offload.offload.packager import ImageRecord, image_argument, record_parts
+from mlir_offload.offload.container.binary import PackagedImage, read_binary
+from mlir_offload.offload.container.packager import ImageRecord, image_argument, record_parts
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import VerificationError
 

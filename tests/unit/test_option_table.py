@@ -10,15 +10,19 @@ from pathlib import Path
 import click
 import pytest
 
-from mlir_offload.driver import configured, message_options, options, package, project
 from mlir_offload.driver.check import check
-from mlir_offload.driver.completion import render_completion
-from mlir_offload.driver.doctor import doctor
+from mlir_offload.driver.doctor.verb import doctor
 from mlir_offload.driver.extract import extract
-from mlir_offload.driver.help import render_help
-from mlir_offload.driver.inspect import inspect
-from mlir_offload.driver.manual import render_manual
-from mlir_offload.driver.option_table import Verb, find_option, load_verbs
+from mlir_offload.driver.inspect.verb import inspect
+from mlir_offload.driver.message import options as message_options
+from mlir_offload.driver.option import command_line as options
+from mlir_offload.driver.option import configured
+from mlir_offload.driver.option.completion import render_completion
+from mlir_offload.driver.option.help import render_help
+from mlir_offload.driver.option.manual import render_manual
+from mlir_offload.driver.option.table import Verb, find_option, load_verbs
+from mlir_offload.driver.package import verb as package
+from mlir_offload.driver.project import verb as project
 from mlir_offload.driver.toolchains import toolchains
 from mlir_offload.toolchain.errors import UsageError
 

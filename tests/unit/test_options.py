@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.driver.options import CompileOptions, Mode, parse_arguments
+from mlir_offload.driver.option.command_line import CompileOptions, Mode, parse_arguments
 from mlir_offload.toolchain.errors import UsageError
 
 

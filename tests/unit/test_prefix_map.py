@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlir_offload.driver.options import parse_arguments
+from mlir_offload.driver.option.command_line import parse_arguments
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.translate.device import with_file_times
 from mlir_offload.translate.prefix_map import (

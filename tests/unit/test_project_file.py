@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from mlir_offload.driver.project_file import Setting, TargetKind, read_project
+from mlir_offload.driver.project.file import Setting, TargetKind, read_project
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
 
 FULL = """\

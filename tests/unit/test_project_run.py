@@ -13,10 +13,10 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from mlir_offload.driver.project_file import Project, Setting
-from mlir_offload.driver.project_graph import ProjectGraph, ProjectStep
-from mlir_offload.driver.project_run import ProjectRun, StepEnd, StepOutcome, StepResult
-from mlir_offload.driver.project_state import (
+from mlir_offload.driver.project.file import Project, Setting
+from mlir_offload.driver.project.graph import ProjectGraph, ProjectStep
+from mlir_offload.driver.project.run import ProjectRun, StepEnd, StepOutcome, StepResult
+from mlir_offload.driver.project.state import (
     FileStamps,
     ProjectState,
     depfile_inputs,

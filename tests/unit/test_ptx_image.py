@@ -9,9 +9,9 @@ import pytest
 from support.cuda_tools import assemble, cuda_tool
 from support.hostile import assert_bounded, bit_flips, spliced, survives, truncations
 
-from mlir_offload.offload.cubin import read_cubin
-from mlir_offload.offload.kernel import DeviceCode, DeviceKernel, KernelParameter
-from mlir_offload.offload.ptx_image import is_ptx, ptx_kernel_names, read_ptx
+from mlir_offload.offload.device.cubin import read_cubin
+from mlir_offload.offload.device.kernel import DeviceCode, DeviceKernel, KernelParameter
+from mlir_offload.offload.device.ptx_image import is_ptx, ptx_kernel_names, read_ptx
 from mlir_offload.toolchain.byte_view import memory_view, open_view
 from mlir_offload.toolchain.errors import VerificationError
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlir_offload.driver.response_file import expand_arguments, fit, quote_word, split_words
+from mlir_offload.driver.option.response_file import expand_arguments, fit, quote_word, split_words
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, UsageError
 from mlir_offload.toolchain.process import Command, ProcessRunner
 
@@ -96,7 +96,7 @@ def test_a_bad_response_file_is_an_error_that_names_it(
     message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("mlir_offload.driver.response_file._MAX_BYTES", 1 << 12)
+    monkeypatch.setattr("mlir_offload.driver.option.response_file._MAX_BYTES", 1 << 12)
     (tmp_path / "self").write_text("-c @self")
     (tmp_path / "nul").write_bytes(b"a\0")
     (tmp_path / "one").write_text("@two")

@@ -10,14 +10,14 @@ import pytest
 from support.bitcode_corpus import assemble, tool
 from support.skew_cases import AMDGPU, CASES, NVPTX, function
 
-from mlir_offload.toolchain.bitcode import read_bitcode
-from mlir_offload.toolchain.bitcode_skew import check_module
+from mlir_offload.toolchain.bitcode.module import read_bitcode
+from mlir_offload.toolchain.bitcode.skew import check_module
 from mlir_offload.toolchain.byte_view import memory_view
-from mlir_offload.toolchain.identity import Severity
 from mlir_offload.toolchain.rocm import RocmInstallation
-from mlir_offload.toolchain.skew import Consumer, Skew
-from mlir_offload.toolchain.skew_rule import load_rules
-from mlir_offload.toolchain.text_skew import check_text
+from mlir_offload.toolchain.skew.fact import Consumer, Skew
+from mlir_offload.toolchain.skew.identity import Severity
+from mlir_offload.toolchain.skew.rule import load_rules
+from mlir_offload.toolchain.skew.text import check_text
 
 RELEASES = range(15, 23)
 INSTALLED = tuple(release for release in (15, 16, 19) if Path(tool(release, "llvm-dis")).exists())
@@ -167,7 +167,7 @@ def test_an_attribute_in_a_form_that_is_unknown_is_told() -> None:
     # range and initializes came with their forms; a known attribute in a new form is for later.
     from dataclasses import replace
 
-    from mlir_offload.toolchain.bitcode_attribute import Attribute, AttributeGroup
+    from mlir_offload.toolchain.bitcode.attribute import Attribute, AttributeGroup
 
     module = read_bitcode(memory_view(bitcode_of("declare void @f() nounwind\n")))
     group = AttributeGroup(0, {18: Attribute(9, 18)})

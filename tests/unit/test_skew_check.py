@@ -13,11 +13,11 @@ from support.offload_binary import MAGIC, Image, write
 from support.skew_cases import BARRIER, BOUNDED, CASES, NVPTX, function
 
 from mlir_offload.offload.objects import read_objects
-from mlir_offload.offload.skew_check import SkewFinding, check_file, check_objects, check_view
+from mlir_offload.offload.skew.check import SkewFinding, check_file, check_objects, check_view
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.cuda import CudaToolkit
-from mlir_offload.toolchain.identity import Severity
-from mlir_offload.toolchain.skew import Consumer
+from mlir_offload.toolchain.skew.fact import Consumer
+from mlir_offload.toolchain.skew.identity import Severity
 from mlir_offload.toolchain.version import ToolVersion
 
 CUBINS = Path(__file__).resolve().parents[1] / "golden" / "cubin"

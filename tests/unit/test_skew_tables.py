@@ -13,16 +13,16 @@ import pytest
 from support.bitcode_corpus import assemble
 
 from mlir_offload.driver.explain import render_rules
-from mlir_offload.toolchain.bitcode import read_bitcode
+from mlir_offload.toolchain.bitcode.module import read_bitcode
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.cuda_driver import load_drivers, parse_drivers
 from mlir_offload.toolchain.errors import UsageError
-from mlir_offload.toolchain.intrinsics import load_intrinsics, parse_intrinsics
 from mlir_offload.toolchain.ptx import load_nvptx_table
-from mlir_offload.toolchain.skew_limits import load_limits, parse_limits
-from mlir_offload.toolchain.skew_rule import load_rules, parse_rules, rule_said
+from mlir_offload.toolchain.skew.intrinsics import load_intrinsics, parse_intrinsics
+from mlir_offload.toolchain.skew.limits import load_limits, parse_limits
+from mlir_offload.toolchain.skew.rule import load_rules, parse_rules, rule_said
+from mlir_offload.toolchain.skew.text import load_constructs, parse_constructs
 from mlir_offload.toolchain.tables import load_table
-from mlir_offload.toolchain.text_skew import load_constructs, parse_constructs
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("driver", "offload", "toolchain", "translate")
@@ -36,7 +36,7 @@ def table(name: str) -> Table:
 
 
 def test_each_rule_is_used_and_each_name_in_the_code_is_a_rule() -> None:
-    sources = [path for folder in PACKAGES for path in (ROOT / folder).glob("*.py")]
+    sources = [path for folder in PACKAGES for path in (ROOT / folder).rglob("*.py")]
     named = {name for path in sources for name in NAME.findall(path.read_text(encoding="utf-8"))}
     said = {rule.name for rule in load_rules().values() if rule.said}
     assert named <= set(load_rules())

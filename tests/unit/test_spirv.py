@@ -15,8 +15,8 @@ from support.hostile import (
     truncations,
 )
 
-from mlir_offload.offload.kernel import DeviceCode, DeviceKernel
-from mlir_offload.offload.spirv import is_spirv, read_spirv, spirv_kernel_names
+from mlir_offload.offload.device.kernel import DeviceCode, DeviceKernel
+from mlir_offload.offload.device.spirv import is_spirv, read_spirv, spirv_kernel_names
 from mlir_offload.toolchain.byte_view import memory_view, open_view
 from mlir_offload.toolchain.errors import VerificationError
 

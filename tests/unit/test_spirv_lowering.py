@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from mlir_offload.offload.spirv_image import check_spirv_kernels
+from mlir_offload.offload.device.spirv_image import check_spirv_kernels
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import CompatibilityError, SourceError, VerificationError
 from mlir_offload.toolchain.target import Kind, Target, parse_offload_arch
-from mlir_offload.translate.spirv import spirv_device_ir
+from mlir_offload.translate.spirv.module import spirv_device_ir
 
 HEAD = """\
 source_filename = "LLVMDialectModule"
@@ -180,7 +180,7 @@ def test_code_without_the_kernels_is_refused(expected: dict[str, tuple[str, ...]
 
 
 def test_no_release_before_22_links_it() -> None:
-    from mlir_offload.offload.image_loss import check_device_link
+    from mlir_offload.offload.link.image_loss import check_device_link
 
     target = parse_offload_arch("spirv64")
     check_device_link(target, 22)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import os
 import subprocess
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.driver import preload
+from mlir_offload.driver.compile import preload
 from mlir_offload.toolchain.target import Kind
 
 SAXPY = Path(__file__).resolve().parents[2] / "docs" / "examples" / "saxpy.mlir"
@@ -40,27 +41,38 @@ main()
 NEVER = {
     *("yaml", "rich", "llvmlite", "msgpack", "zstandard", "lz4", "tomllib", "ctypes", "asyncio"),
     *("concurrent.futures", "importlib.metadata", "importlib.resources"),
-    *("mlir_offload.driver.message", "mlir_offload.driver.option_table"),
+    *("mlir_offload.driver.message.form", "mlir_offload.driver.option.table"),
 }
 # What reads and judges files that the call does not make.
 READERS = frozenset(
     f"mlir_offload.{name}"
     for name in (
-        "toolchain.bitstream",
-        "toolchain.skew_rule",
+        "toolchain.bitcode.bitstream",
+        "toolchain.skew.rule",
         "offload.contents",
-        "offload.skew_check",
-        "offload.interface",
-        "driver.refused",
+        "offload.skew.check",
+        "offload.interface.function",
+        "driver.link.refused",
     )
 )
-LINKING = frozenset(("mlir_offload.driver.link", "mlir_offload.offload.coverage"))
+LINKING = frozenset(("mlir_offload.driver.link.program", "mlir_offload.offload.link.coverage"))
 OTHER_KINDS = frozenset(
     f"mlir_offload.{name}"
-    for name in ("toolchain.rocm", "driver.hip_image", "driver.cpu_image", "translate.cpu")
+    for name in (
+        "toolchain.rocm",
+        "driver.compile.hip_image",
+        "driver.compile.cpu_image",
+        "translate.cpu.module",
+    )
 )
 # A compilation comes to these while its first programs run.
-LATER = {"click", "json", "hashlib", "mlir_offload.driver.compile", "mlir_offload.driver.steps"}
+LATER = {
+    "click",
+    "json",
+    "hashlib",
+    "mlir_offload.driver.compile.source",
+    "mlir_offload.driver.step.command",
+}
 
 
 @dataclass(frozen=True)
@@ -107,8 +119,15 @@ def test_what_compiles_nothing_loads_no_compiler(
 ) -> None:
     loaded = loaded_by(arguments, tmp_path)
 
-    compiler = {"mlir_offload.driver.build", "mlir_offload.driver.compile"}
+    compiler = {"mlir_offload.driver.compile.verb", "mlir_offload.driver.compile.source"}
     assert (compiler | {"click", "yaml", "rich"}) & loaded.at_last == set()
+
+
+def test_what_is_not_loaded_exists() -> None:
+    own = {
+        name for name in READERS | LINKING | OTHER_KINDS | NEVER | LATER if "mlir_offload" in name
+    }
+    assert [name for name in sorted(own) if importlib.util.find_spec(name) is None] == []
 
 
 def test_what_is_loaded_early_exists() -> None:

@@ -11,11 +11,14 @@ import pytest
 
 from mlir_offload.driver.file_identity import content_identity, program_identities
 from mlir_offload.driver.memo import Memo, user_cache
-from mlir_offload.driver.toolchain_id import RememberingRunner, ToolchainIdentity
+from mlir_offload.driver.toolchain_id import RememberingRunner, ToolchainIdentity, own_sources
 from mlir_offload.toolchain.errors import InputOutputError, ToolchainError
 from mlir_offload.toolchain.process import Command, Completed
 
 LLVM = Path("/usr/lib/llvm-22/bin")
+
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -151,3 +154,14 @@ def test_an_identity_depends_on_every_file(tmp_path: Path, memo: Memo) -> None:
     assert re.fullmatch(r"[0-9a-f]{32}", before)
     (tmp_path / "b").write_text("c")
     assert identity() != before
+
+
+def test_every_source_of_ours_belongs_to_the_toolchain() -> None:
+    kinds = {".py", ".yaml", ".c", ".h"}
+    sources = {
+        str(path.relative_to(ROOT))
+        for folder in ("driver", "offload", "toolchain", "translate")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in kinds and "__pycache__" not in path.parts
+    }
+    assert sorted(own_sources(str(ROOT))) == sorted(sources)

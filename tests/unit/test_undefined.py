@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.link_contents import contents, image
 
-from mlir_offload.driver.link_error import diagnose_link
+from mlir_offload.driver.link.error import diagnose_link
 from mlir_offload.offload.objects import ObjectContents
 from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.process import Command, Completed

@@ -15,7 +15,7 @@ from mlir_offload.toolchain.process import Command, ProcessRunner
 from mlir_offload.toolchain.target import parse_offload_arch
 from mlir_offload.translate.diagnostics import check_source, condense
 from mlir_offload.translate.gpu_module import GpuModule
-from mlir_offload.translate.host import check_host, fix_host_ir
+from mlir_offload.translate.host.module import check_host, fix_host_ir
 from mlir_offload.translate.lower import (
     device_pipeline_command,
     host_pipeline_command,

@@ -12,8 +12,8 @@ from support.operation_table import cases_of, program_of
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.llvm import LlvmToolchain
-from mlir_offload.translate.cpu_rewrite import rewrite_functions
-from mlir_offload.translate.cpu_text import parse_device_module
+from mlir_offload.translate.cpu.rewrite import rewrite_functions
+from mlir_offload.translate.cpu.text import parse_device_module
 
 MESSAGE = "is not supported on the CPU"
 

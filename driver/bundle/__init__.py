@@ -1,0 +1,1 @@
+"""The verbs `bundle` and `link`: lowered here, linked on another machine."""

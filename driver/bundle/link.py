@@ -1,0 +1,268 @@
+"""Link bundles that were made on another machine: check first, compile, link, check again."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from mlir_offload.driver.bundle.requirement import find_link_tools
+from mlir_offload.driver.compile.choose import choose_slots, choose_source_time, places_of
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.cpu_image import compile_device_runtime, finish_cpu_image
+from mlir_offload.driver.compile.cuda_image import make_cuda_image
+from mlir_offload.driver.compile.image import ImageFile, image_file
+from mlir_offload.driver.compile.releases import Releases
+from mlir_offload.driver.compile.source import host_command
+from mlir_offload.driver.compile.split_file import ModuleFile
+from mlir_offload.driver.compile.verb import build_with
+from mlir_offload.driver.jobserver import JobSlots
+from mlir_offload.driver.message.report import show
+from mlir_offload.driver.option.command_line import (
+    CompileOptions,
+    Mode,
+    as_operand,
+    parse_arguments,
+)
+from mlir_offload.driver.option.inputs import check_input
+from mlir_offload.driver.option.table import check_spelled
+from mlir_offload.driver.parallel import in_parallel
+from mlir_offload.driver.step.execute import Executor
+from mlir_offload.driver.workspace import check_output, make_directory, open_workspace
+from mlir_offload.offload.container.mob_archive import read_archive
+from mlir_offload.offload.container.mob_manifest import (
+    MobDevice,
+    MobManifest,
+    MobUnit,
+    read_manifest,
+)
+from mlir_offload.offload.link.finding import raise_findings
+from mlir_offload.toolchain.byte_copy import copy_view
+from mlir_offload.toolchain.byte_view import open_view
+from mlir_offload.toolchain.errors import UsageError
+from mlir_offload.toolchain.process import Command, Runner
+from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.translate.gpu_module import GpuModule, Kernel
+
+SUFFIX = ".mob"
+_VERB = "link"
+
+
+@dataclass(frozen=True, slots=True)
+class UnpackedBundle:
+    """A bundle whose content was found to be what its manifest says, and the directory of its files."""
+
+    path: Path
+    manifest: MobManifest
+    directory: Path
+
+
+def link_bundles(arguments: Sequence[str], runner: Runner) -> int:
+    """Run `mlir-offload link`; return its exit status.
+
+    Raises VerificationError for a damaged bundle, one error with all that is missing here, and what
+    a link raises.
+    """
+    options = parse_arguments(arguments)
+    check_spelled(_VERB, options.spelled)
+    _check_inputs(options)
+    with (
+        contextlib.closing(choose_slots(options)) as slots,
+        open_workspace(options.save_temps) as workspace,
+    ):
+        bundles = [
+            _unpack(path, workspace / f"bundle{number}")
+            for number, path in enumerate(_bundles(options))
+        ]
+        if options.mode is Mode.OBJECT:
+            _check_objects(options, [unit for one in bundles for unit in one.manifest.units])
+        context = _make_context(slots, options, bundles, workspace, runner)
+        made = {bundle.path: _compile_bundle(context, bundle) for bundle in bundles}
+        if options.mode is Mode.OBJECT:
+            _place_objects(context, [pair for pairs in made.values() for pair in pairs])
+        else:
+            objects = {path: [item for _, item in pairs] for path, pairs in made.items()}
+            _link(slots, _with_objects(context.options, objects), context, runner)
+    return 0
+
+
+def _bundles(options: CompileOptions) -> tuple[Path, ...]:
+    return tuple(dict.fromkeys(path for path in options.inputs if path.suffix == SUFFIX))
+
+
+def _check_inputs(options: CompileOptions) -> None:
+    if not _bundles(options):
+        msg = "link needs a bundle (.mob)"
+        raise UsageError(
+            msg, hint="objects alone are linked by 'mlir-offload FILE.o... -o PROGRAM'"
+        )
+    others = [path for path in options.inputs if path.suffix != SUFFIX]
+    if options.mode is Mode.OBJECT and others:
+        msg = f"link -c makes objects of bundles: {others[0]} is none"
+        raise UsageError(msg, hint="leave it out, or link without -c")
+    for path in others:
+        check_input(path)
+    if options.output is not None:
+        check_output(options.output)
+
+
+def _unpack(path: Path, directory: Path) -> UnpackedBundle:
+    """Check a bundle and write its files into a directory. Raises VerificationError."""
+    with open_view(path) as view:
+        members = read_archive(view)
+        manifest = read_manifest(members, str(path))
+        for name, content in members.items():
+            file = directory / name
+            make_directory(file.parent)
+            with file.open("wb") as stream:
+                copy_view(content, stream.fileno())
+    return UnpackedBundle(path, manifest, directory)
+
+
+def _make_context(
+    slots: JobSlots,
+    options: CompileOptions,
+    bundles: Sequence[UnpackedBundle],
+    workspace: Path,
+    runner: Runner,
+) -> BuildContext:
+    """Choose the tools. Raises one error with all that is missing or does not fit."""
+    manifests = [(bundle.path, bundle.manifest) for bundle in bundles]
+    links = options.mode is Mode.LINK
+    tools = find_link_tools(manifests, places_of(options), runner, links=links)
+    raise_findings(tools.findings)
+    if tools.llvm is None:
+        msg = "no LLVM was found, and no reason why"
+        raise AssertionError(msg)
+    executor = Executor(
+        runner,
+        show,
+        workspace,
+        slots=slots,
+        verbose=options.verbose,
+        dry_run=options.dry_run,
+        sources={bundle.directory: bundle.path for bundle in bundles},
+    )
+    fitted = _with_flags(options, [bundle.manifest for bundle in bundles])
+    time = choose_source_time()
+    releases = Releases(tools.llvm, tools.llvm, tools.llvm.version.major)
+    return BuildContext(
+        fitted,
+        releases,
+        tools.cuda,
+        (),
+        executor,
+        workspace,
+        "",
+        source_time=time,
+        rocm=tools.rocm,
+    )
+
+
+def _with_flags(options: CompileOptions, manifests: Sequence[MobManifest]) -> CompileOptions:
+    """Return the options with what the bundles were made with, unless the user says otherwise."""
+    given = {key for key, _ in options.spelled}
+    level = max(manifest.opt_level for manifest in manifests)
+    return replace(
+        options,
+        opt_level=options.opt_level if any(k.startswith("-O") for k in given) else level,
+        debug=options.debug or ("-g0" not in given and any(m.debug for m in manifests)),
+        pic=options.pic or any(manifest.pic for manifest in manifests),
+    )
+
+
+def _compile_bundle(context: BuildContext, bundle: UnpackedBundle) -> list[tuple[str, Path]]:
+    """Return an object for each source of a bundle, with the name of the source."""
+    if any(target.kind is Kind.OPENMP for target in bundle.manifest.targets):
+        compile_device_runtime(context)
+    library = bundle.directory / bundle.manifest.libdevice if bundle.manifest.libdevice else None
+    context = replace(context, libdevice=library)
+    tasks = [partial(_compile_unit, context, bundle, unit) for unit in bundle.manifest.units]
+    objects = in_parallel(tasks)
+    sources = [unit.source for unit in bundle.manifest.units]
+    return list(zip(sources, objects, strict=True))
+
+
+def _compile_unit(context: BuildContext, bundle: UnpackedBundle, unit: MobUnit) -> Path:
+    """Compile the images of one host module and the module with them inside."""
+    tasks = [
+        partial(_make_image, context, bundle, device, target)
+        for device in unit.devices
+        for target in device.targets
+    ]
+    images = in_parallel(tasks)
+    host = bundle.directory / unit.host
+    output = host.with_suffix(".o")
+    embedded: tuple[str, ...] = ()
+    if images:
+        binary = host.with_suffix(".offload")
+        release = ("--for-clang", str(context.consumer))
+        named = [image.argument for image in images]
+        context.executor.step("package", (*named, *release, "-o", binary))
+        embedded = ("-Xclang", f"-fembed-offload-object={binary}")
+    context.executor.tool(host_command(context, host, output, *embedded), output)
+    return output
+
+
+def _make_image(
+    context: BuildContext, bundle: UnpackedBundle, device: MobDevice, target: Target
+) -> ImageFile:
+    text = bundle.directory / device.file
+    if target.kind is Kind.OPENMP:
+        return finish_cpu_image(context, text, image_file(context, text, target))
+    kernels = tuple(Kernel(kernel.name, kernel.name) for kernel in device.kernels)
+    module = ModuleFile(text, GpuModule("", kernels, "", frozenset()))
+    if target.kind is Kind.HIP:
+        from mlir_offload.driver.compile.hip_image import make_module_image
+
+        return make_module_image(context, bundle.path, module, text, target)
+    return make_cuda_image(context, bundle.path, module, text, target)
+
+
+def _check_objects(options: CompileOptions, units: Sequence[MobUnit]) -> None:
+    """Refuse objects that would take each other's place."""
+    names = [_object_name(unit.source) for unit in units]
+    if options.output is not None and len(names) > 1:
+        msg = f"-o names one file, but the bundles hold {len(names)} host modules"
+        raise UsageError(msg, hint="leave -o out: each object gets the name of its source")
+    twice = sorted({str(name) for name in names if names.count(name) > 1})
+    if twice:
+        msg = f"two host modules would both become {twice[0]}"
+        raise UsageError(msg, hint="link without -c, or give the sources other names")
+
+
+def _object_name(source: str) -> Path:
+    return Path(Path(source).stem + ".o")
+
+
+def _place_objects(context: BuildContext, made: Sequence[tuple[str, Path]]) -> None:
+    for source, item in made:
+        context.executor.place(item, context.options.output or _object_name(source))
+
+
+def _with_objects(options: CompileOptions, objects: dict[Path, list[Path]]) -> CompileOptions:
+    """Return the options of the link, with objects in the place of the bundles."""
+    operands = {as_operand(str(path)): made for path, made in objects.items()}
+    items = [
+        word
+        for item in options.link_items
+        for word in (map(str, operands[item]) if item in operands else (item,))
+    ]
+    inputs = [made for path in options.inputs for made in objects.get(path, [path])]
+    return replace(options, link_items=tuple(items), inputs=tuple(inputs))
+
+
+def _link(slots: JobSlots, options: CompileOptions, context: BuildContext, runner: Runner) -> None:
+    """Link by the way of every other link."""
+    if options.dry_run:
+        # Nothing was made that could be looked into.
+        output = ("-o", str(options.output or "a.out"))
+        shared = ("-shared",) if options.shared else ()
+        words = ("mlir-offload", *shared, *options.link_items, *output)
+        context.executor.note(Command(words))
+        return
+    directory = context.workspace / "link"
+    make_directory(directory)
+    build_with(slots, replace(options, llvm=str(context.llvm.prefix)), directory, runner)

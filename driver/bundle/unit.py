@@ -1,0 +1,131 @@
+"""Lower one source for a bundle: to LLVM IR for the host and for each device, no further."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.cpu_image import cpu_ir
+from mlir_offload.driver.compile.device import lower_module, ordered_targets
+from mlir_offload.driver.compile.image import kernel_options
+from mlir_offload.driver.compile.normalize import normalize
+from mlir_offload.driver.compile.older import older_text
+from mlir_offload.driver.compile.source import lower_host, split_source
+from mlir_offload.driver.compile.split_file import ModuleFile, SplitFiles, refuse_objects
+from mlir_offload.driver.option.command_line import MLIR_SUFFIXES
+from mlir_offload.driver.parallel import beside, in_parallel
+from mlir_offload.toolchain.rocm import common_code_object
+from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.translate.amdgpu import needs_device_libraries
+from mlir_offload.translate.device import needs_libdevice
+from mlir_offload.translate.lower import lowering_for
+
+ENDINGS = {Kind.CUDA: "nvptx", Kind.HIP: "amdgpu", Kind.OPENMP: "cpu"}
+"""What the files of device modules end in, and for GPUs the steps that prepare them begin with."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredDevice:
+    """LLVM IR of a module for the targets of one kind; `lowered` is what it was made from."""
+
+    path: Path
+    kind: Kind
+    targets: tuple[Target, ...]
+    module: ModuleFile
+    lowered: Path
+
+    @property
+    def needs_libdevice(self) -> bool:
+        """Say whether a kernel calls the device library of the vendor."""
+        asks = {Kind.CUDA: needs_libdevice, Kind.HIP: needs_device_libraries}.get(self.kind)
+        return asks is not None and asks(self.path.read_text(encoding="utf-8"))
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredUnit:
+    """What one source became; `host` is the annotated host module."""
+
+    source: Path
+    host: Path
+    devices: tuple[LoweredDevice, ...] = ()
+
+
+def lower_unit(context: BuildContext, number: int, source: Path) -> LoweredUnit:
+    """Lower a source; LLVM IR stays as it is."""
+    if source.suffix not in MLIR_SUFFIXES:
+        return LoweredUnit(source, source)
+    directory = context.workspace / str(number)
+    normalize(context, source, directory)
+    split = split_source(context, source, directory)
+    refuse_objects(split, source, "a bundle")
+    tasks = [partial(_lower_device, context, source, module) for module in split.modules]
+    made, host = beside(
+        partial(in_parallel, tasks), partial(lower_host, context, source, split, directory)
+    )
+    devices = tuple(device for lowered in made for device in lowered)
+    return LoweredUnit(source, _annotate(context, source, split, devices, host), devices)
+
+
+def _lower_device(
+    context: BuildContext, source: Path, module: ModuleFile
+) -> tuple[LoweredDevice, ...]:
+    """Lower a module once for all targets that share the text."""
+    groups = groupby(ordered_targets(context, module), key=partial(lowering_for, module.module))
+    found: list[LoweredDevice] = []
+    for lowering, group in groups:
+        targets = tuple(group)
+        lowered = lower_module(context, source, module, lowering, targets[0])
+        found += _prepared(context, source, module, lowered, targets)
+    return tuple(found)
+
+
+def _prepared(
+    context: BuildContext,
+    source: Path,
+    module: ModuleFile,
+    lowered: Path,
+    targets: Sequence[Target],
+) -> Iterator[LoweredDevice]:
+    consumer = context.consumer
+    for kind in (Kind.CUDA, Kind.HIP, Kind.OPENMP):
+        own = tuple(target for target in targets if target.kind is kind)
+        if not own:
+            continue
+        if kind is not Kind.OPENMP:
+            text = older_text(context, lowered, consumer, str(source))
+            path = lowered.with_suffix(f".{ENDINGS[kind]}.ll")
+            form = ["--llvm", str(consumer)]
+            if kind is Kind.HIP:
+                form += ["--code-object", str(common_code_object(consumer))]
+            step = f"{ENDINGS[kind]}-ir"
+            context.executor.step(step, (text, *kernel_options(module), *form, "-o", path))
+        else:
+            text = cpu_ir(context, source, module, lowered)
+            path = older_text(context, text, consumer, str(source))
+        yield LoweredDevice(path, kind, own, module, lowered)
+
+
+def _annotate(
+    context: BuildContext,
+    source: Path,
+    split: SplitFiles,
+    devices: Sequence[LoweredDevice],
+    host: Path,
+) -> Path:
+    """Register the kernels; the images are put in where they are compiled."""
+    output = host.with_name("host.annotated.ll")
+    kinds = dict.fromkeys(device.kind for device in devices)
+    arguments: list[str | Path] = [f"--kind={kind}" for kind in kinds]
+    for module in split.modules:
+        lowered = next(device.lowered for device in devices if device.module is module)
+        arguments += ["--device", lowered, *kernel_options(module)]
+    arguments += [f"--declared={kernel}" for kernel in split.declared]
+    release = ("--for-clang", context.for_clang)
+    context.executor.step(
+        "annotate", (host, *arguments, "--location", source, *release, "-o", output)
+    )
+    return older_text(context, output, context.consumer, str(source))

@@ -1,0 +1,158 @@
+"""Make a bundle: all that another machine needs to compile and link a program that was lowered here."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from mlir_offload.driver.bundle.pack import pack_bundle
+from mlir_offload.driver.bundle.requirement import llvm_requirement
+from mlir_offload.driver.bundle.unit import LoweredUnit, lower_unit
+from mlir_offload.driver.compile.choose import (
+    choose_slots,
+    choose_source_time,
+    choose_targets,
+    choose_toolkit,
+    places_for,
+)
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.releases import Releases
+from mlir_offload.driver.jobserver import JobSlots
+from mlir_offload.driver.message.report import show, show_note
+from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions, parse_arguments
+from mlir_offload.driver.option.inputs import check_input
+from mlir_offload.driver.option.table import check_spelled
+from mlir_offload.driver.parallel import in_parallel
+from mlir_offload.driver.step.execute import Executor
+from mlir_offload.driver.workspace import check_output, open_workspace
+from mlir_offload.offload.abi import ANY_CONSUMER
+from mlir_offload.offload.container.mob_manifest import LlvmRequirement
+from mlir_offload.offload.device.amdgpu_processor import check_processor
+from mlir_offload.toolchain.errors import UsageError
+from mlir_offload.toolchain.llvm import choose_llvm, llvm_probe
+from mlir_offload.toolchain.llvm_tools import Role
+from mlir_offload.toolchain.process import Runner
+from mlir_offload.toolchain.ptx import ptx_isa_for
+from mlir_offload.toolchain.search import find_llvm
+from mlir_offload.toolchain.target import Kind
+from mlir_offload.translate.prefix_map import PrefixMap
+
+_VERB = "bundle"
+_WITH_LIBRARIES = "--with-device-libs"
+_SUFFIXES = MLIR_SUFFIXES | {".ll", ".bc"}
+
+
+def bundle(arguments: Sequence[str], runner: Runner) -> int:
+    """Run `mlir-offload bundle`; return its exit status.
+
+    Raises UsageError, SourceError for what is wrong in a program, ToolchainError without MLIR.
+    """
+    options = parse_arguments([word for word in arguments if word != _WITH_LIBRARIES])
+    check_spelled(_VERB, options.spelled)
+    output = _checked_output(options)
+    options = replace(
+        options,
+        offload_archs=options.offload_archs or _default_archs(),
+        prefix_maps=(*_without_places(options), *options.prefix_maps),
+    )
+    with (
+        contextlib.closing(choose_slots(options)) as slots,
+        open_workspace(options.save_temps) as workspace,
+    ):
+        context = _make_context(slots, options, workspace, runner)
+        context, requirement = _with_consumer(context)
+        tasks = [partial(lower_unit, context, *pair) for pair in enumerate(options.inputs)]
+        units = in_parallel(tasks)
+        made = workspace / "bundle.mob"
+        if not options.dry_run:
+            library = _library(context, runner, units) if _WITH_LIBRARIES in arguments else None
+            made.write_bytes(pack_bundle(context, units, requirement, library))
+        context.executor.place(made, output)
+    return 0
+
+
+def _checked_output(options: CompileOptions) -> Path:
+    """Return where the bundle goes, when the inputs are what a bundle is made of."""
+    for path in options.inputs:
+        check_input(path)
+        if path.suffix not in _SUFFIXES:
+            msg = f"{path}: a bundle holds what was lowered from MLIR, not {path.suffix} files"
+            raise UsageError(msg, hint="give it to 'mlir-offload link' beside the bundle")
+    if options.output is None:
+        msg = "bundle needs an output"
+        raise UsageError(msg, hint=f"add -o {options.inputs[0].stem}.mob")
+    check_output(options.output)
+    return options.output
+
+
+def _default_archs() -> tuple[str, ...]:
+    """Return the one device that every machine has: what this one has says nothing of the other."""
+    show_note("no --offload-arch=: for the CPU of the machine that links (--offload-arch=host)")
+    return ("host",)
+
+
+def _without_places(options: CompileOptions) -> tuple[PrefixMap, ...]:
+    """Return maps that take the directories of the sources out of debug information."""
+    here = f"{Path.cwd()}/"
+    parents = [f"{path.parent}/" for path in options.inputs if path.is_absolute()]
+    return tuple(PrefixMap(place, "") for place in dict.fromkeys((here, *parents)))
+
+
+def _make_context(
+    slots: JobSlots, options: CompileOptions, workspace: Path, runner: Runner
+) -> BuildContext:
+    """Choose the release that lowers; the one that links is not here."""
+    places = places_for(options.llvm, options.cuda_path)
+    roles = (Role.LOWER,)
+    llvm = choose_llvm(find_llvm(places), places.llvm, llvm_probe(runner), roles=roles)
+    targets = choose_targets(options.offload_archs)
+    named = options.for_clang.isdecimal()
+    releases = Releases(llvm, llvm, int(options.for_clang) if named else llvm.version.major)
+    for target in targets:
+        if target.kind is Kind.SYCL:
+            msg = f"--offload-arch={target}: a bundle holds kernels for GPUs of NVIDIA and AMD and the CPU"
+            raise UsageError(msg, hint="compile with -c, and link the object there")
+        # What LLVM does not know is said before any work is done.
+        for major in {llvm.version.major, releases.consumer}:
+            if target.kind is Kind.CUDA:
+                ptx_isa_for(target.arch, major, None)
+            elif target.kind is Kind.HIP:
+                check_processor(target.arch, major)
+    executor = Executor(
+        runner,
+        show,
+        workspace,
+        slots=slots,
+        verbose=options.verbose,
+        dry_run=options.dry_run,
+        sources={workspace / str(n): path for n, path in enumerate(options.inputs)},
+    )
+    time = choose_source_time()
+    return BuildContext(options, releases, None, targets, executor, workspace, "", source_time=time)
+
+
+def _with_consumer(context: BuildContext) -> tuple[BuildContext, LlvmRequirement]:
+    """Return the context for the releases that are to link, and which those are.
+
+    Where the user names none, as many as can be: the entries of the release that lowers, or those
+    for any release where newer ones have others; the number of kind hip goes with no others.
+    """
+    producer = context.mlir.version.major
+    if context.options.for_clang:
+        return context, llvm_requirement(context.for_clang, producer)
+    own = llvm_requirement(str(producer), producer)
+    if own.last is None or context.targets_of(Kind.HIP):
+        return context, own
+    options = replace(context.options, for_clang=ANY_CONSUMER)
+    return replace(context, options=options), llvm_requirement(ANY_CONSUMER, producer)
+
+
+def _library(context: BuildContext, runner: Runner, units: Sequence[LoweredUnit]) -> Path | None:
+    """Return libdevice, where a kernel calls it. Raises ToolchainError where it is not here."""
+    devices = [device for unit in units for device in unit.devices]
+    if not any(device.needs_libdevice for device in devices if device.kind is Kind.CUDA):
+        return None
+    return choose_toolkit(places_for(cuda_path=context.options.cuda_path), runner).libdevice

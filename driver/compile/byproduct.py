@@ -1,0 +1,100 @@
+"""What a build writes beside its outputs, and what becomes of older outputs when it fails."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.option.command_line import GPU_CPP, MLIR_SUFFIXES, CompileOptions
+from mlir_offload.driver.option.inputs import all_outputs
+from mlir_offload.driver.record.dependencies import (
+    STANDARD_STREAM,
+    compiled_objects,
+    depfile_arguments,
+    plan_depfiles,
+)
+from mlir_offload.driver.record.depfile import DepfileRequest
+from mlir_offload.driver.workspace import check_output, publish
+from mlir_offload.toolchain.errors import MlirOffloadError
+
+if TYPE_CHECKING:
+    from mlir_offload.driver.record.compile_commands import CompileEntry
+
+
+def check_outputs(options: CompileOptions) -> None:
+    """Raise InputOutputError where a file that the build is to write cannot be written."""
+    named = [path for path in (options.compile_commands, options.manifest) if path]
+    for output in (*all_outputs(options), *depfile_places(options), *named):
+        check_output(output)
+
+
+def depfile_places(options: CompileOptions) -> tuple[Path, ...]:
+    """Return the dependency files that are written, but for standard output."""
+    files = (planned.file for planned in plan_depfiles(options))
+    return tuple(Path(file) for file in files if file != STANDARD_STREAM)
+
+
+@contextlib.contextmanager
+def withdrawn_on_failure(options: CompileOptions) -> Iterator[None]:
+    """Remove older outputs where a new one cannot be made, as clang does: nobody takes one for it."""
+    try:
+        yield
+    except MlirOffloadError:
+        if not options.dry_run:
+            for output in all_outputs(options):
+                _withdraw(output)
+        raise
+
+
+def _withdraw(output: Path) -> None:
+    with contextlib.suppress(OSError):
+        if output.is_file():
+            output.unlink()
+
+
+def write_compile_commands(context: BuildContext) -> None:
+    """Write how each source is compiled, whether or not it can be."""
+    options = context.options
+    if options.compile_commands is None or options.dry_run:
+        return
+    from mlir_offload.driver.record.compile_commands import render_entries
+
+    alone = replace(context, options=replace(options, depfile=DepfileRequest()))
+    entries = [
+        _compile_entry(alone, source, output) for output, source in compiled_objects(options)
+    ]
+    made = context.workspace / "compile_commands.json"
+    made.write_text(render_entries(entries, Path.cwd()), encoding="utf-8")
+    publish(made, options.compile_commands)
+
+
+def _compile_entry(context: BuildContext, source: Path, output: Path) -> CompileEntry:
+    from mlir_offload.driver.record.compile_commands import CompileEntry, mlir_entry
+
+    if source.suffix in MLIR_SUFFIXES:
+        return mlir_entry(context.options, source, output)
+    if source.suffix in GPU_CPP:
+        from mlir_offload.driver.compile.gpu_cpp import gpu_cpp_command
+
+        return CompileEntry(str(source), str(output), gpu_cpp_command(context, source, output).argv)
+    from mlir_offload.driver.compile.source import host_command
+
+    return CompileEntry(str(source), str(output), host_command(context, source, output).argv)
+
+
+def write_depfiles(context: BuildContext) -> None:
+    """Write the dependency files in the workspace and bring each to its place."""
+    for number, planned in enumerate(plan_depfiles(context.options)):
+        made = context.workspace / f"rule{number}.d"
+        arguments = depfile_arguments(
+            context.options, planned, context.dependencies, context.compiled
+        )
+        context.executor.step("depfile", ("-o", made, *arguments))
+        if planned.file == STANDARD_STREAM:
+            context.executor.print_file(made)
+        else:
+            context.executor.place(made, Path(planned.file))

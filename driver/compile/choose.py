@@ -1,0 +1,193 @@
+"""Decide with which tools and for which targets to build."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mlir_offload.driver.jobserver import JobSlots, find_jobserver
+from mlir_offload.driver.message.report import show_note
+from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions, DeviceCode, Mode
+from mlir_offload.toolchain.errors import ToolchainError, UsageError
+from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
+from mlir_offload.toolchain.llvm_tools import Role
+from mlir_offload.toolchain.process import Runner
+from mlir_offload.toolchain.search import SearchPlaces, find_cuda, find_llvm, search_places
+from mlir_offload.toolchain.target import HOST, Target, parse_offload_arch
+
+if TYPE_CHECKING:
+    from mlir_offload.toolchain.cuda import CudaToolkit
+    from mlir_offload.toolchain.rocm import RocmInstallation
+
+_NATIVE = "native"
+# The end of the year 9999: what clang takes.
+_LAST_SECOND = 253402300799
+# Ours, and those that clang reads.
+_DECIDING = (
+    "CCC_OVERRIDE_OPTIONS",
+    "CPATH",
+    "CPLUS_INCLUDE_PATH",
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "C_INCLUDE_PATH",
+    "LIBRARY_PATH",
+    "MLIR_OFFLOAD_FOR_CLANG",
+    "MLIR_OFFLOAD_LLVM",
+    "ROCM_PATH",
+    "SOURCE_DATE_EPOCH",
+)
+
+
+def places_for(
+    llvm: str = "", cuda_path: str = "", rocm_path: str = "", *, for_clang: str = ""
+) -> SearchPlaces:
+    """Return where to look: options first, then the environment, which is read here only."""
+    return search_places(
+        os.environ,
+        sys.path,
+        llvm=llvm,
+        for_clang=for_clang,
+        cuda_path=cuda_path,
+        rocm_path=rocm_path,
+    )
+
+
+def places_of(options: CompileOptions) -> SearchPlaces:
+    """Return where to look for what this command line asks for."""
+    consumer = "" if options.is_for_any_clang else options.for_clang
+    return places_for(options.llvm, options.cuda_path, options.rocm_path, for_clang=consumer)
+
+
+def choose_source_time() -> int:
+    """Return the time that stands for every time that is written: SOURCE_DATE_EPOCH, else 1.
+
+    Raises UsageError where the variable holds no time.
+    """
+    text = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if not text:
+        return 1
+    if not (text.isascii() and text.isdecimal() and int(text) <= _LAST_SECOND):
+        msg = f"SOURCE_DATE_EPOCH is '{text}': not a number of seconds since 1970"
+        raise UsageError(msg, hint="set it to what 'git log -1 --format=%ct' prints, for example")
+    return int(text)
+
+
+def build_environment() -> tuple[tuple[str, str], ...]:
+    """Return the variables that are set and that decide what is built, in alphabetical order."""
+    return tuple((name, os.environ[name]) for name in _DECIDING if name in os.environ)
+
+
+def choose_slots(options: CompileOptions) -> JobSlots:
+    """Return how many programs may run at once. Must be called before a file is opened.
+
+    A jobserver that is announced and out of reach allows one: who announced it counts this process.
+    """
+    found = find_jobserver(os.environ)
+    is_lost = found.is_announced and found.server is None
+    return JobSlots(1 if is_lost else options.jobs, found.server)
+
+
+def choose_release(options: CompileOptions, places: SearchPlaces, runner: Runner) -> LlvmToolchain:
+    """Return the LLVM release that lowers, where there is MLIR to lower, and links.
+
+    Raises ToolchainError naming what is missing and the package to install.
+    """
+    roles = {Role.LINK}
+    if any(path.suffix in MLIR_SUFFIXES for path in options.inputs):
+        roles.add(Role.LOWER)
+    ordered = [role for role in (Role.LOWER, Role.LINK) if role in roles]
+    return choose_llvm(find_llvm(places), places.llvm, llvm_probe(runner), roles=ordered)
+
+
+def choose_toolkit(places: SearchPlaces, runner: Runner) -> CudaToolkit:
+    """Return the CUDA toolkit. Raises ToolchainError naming what is missing and its cure."""
+    from mlir_offload.toolchain.cuda import choose_cuda, cuda_probe
+
+    try:
+        return choose_cuda(find_cuda(places), places.cuda, cuda_probe(runner))
+    except ToolchainError as error:
+        error.hint += "; or compile for the CPU with --offload-arch=host"
+        raise
+
+
+def choose_toolkit_for(
+    options: CompileOptions, places: SearchPlaces, runner: Runner, *, needed: bool
+) -> CudaToolkit | None:
+    """Return the CUDA toolkit, or None where there is none and bitcode can be made without."""
+    if not needed:
+        return None
+    try:
+        return choose_toolkit(places, runner)
+    except ToolchainError:
+        makes_bitcode = options.mode is not Mode.LINK and options.device_code is DeviceCode.BITCODE
+        if places.cuda is not None or not makes_bitcode:
+            raise
+        return None
+
+
+def choose_rocm_for(places: SearchPlaces, *, needed: bool) -> RocmInstallation | None:
+    """Return the ROCm installation, None where there is none: not every program needs its libraries.
+
+    Raises ToolchainError where the user named one that is not there.
+    """
+    if not needed:
+        return None
+    from mlir_offload.toolchain.rocm import choose_rocm
+    from mlir_offload.toolchain.search import find_rocm
+
+    found = find_rocm(places)
+    return choose_rocm(found, places.rocm) if found or places.rocm else None
+
+
+def choose_targets(names: Sequence[str]) -> tuple[Target, ...]:
+    """Return the targets that `--offload-arch=` names; the GPU here, else the CPU, if it does not.
+
+    Says what it chose where the user did not. Raises UsageError for an unknown architecture,
+    ToolchainError for `native` without a GPU.
+    """
+    if not names:
+        names = _default_archs()
+    resolved: list[str] = []
+    for name in names:
+        resolved.extend(_native_archs() if name == _NATIVE else (name,))
+    targets = {parse_offload_arch(name) for name in resolved}
+    # The order of the images is not that of the options: equal builds give equal bytes.
+    return tuple(sorted(targets, key=lambda target: (target.kind, target.triple, target.arch)))
+
+
+def _default_archs() -> tuple[str, ...]:
+    gpus = _gpus()
+    if gpus:
+        show_note(f"compiling for the GPU of this machine (--offload-arch={','.join(gpus)})")
+        return gpus
+    show_note("no GPU found; compiling for the CPU (--offload-arch=host)")
+    return (HOST,)
+
+
+def _gpus() -> tuple[str, ...]:
+    from mlir_offload.toolchain.gpu import probe_amd_gpus, probe_gpus
+
+    amd = probe_amd_gpus()
+    return tuple(dict.fromkeys((*probe_gpus(), *(amd.archs if amd.is_open else ()))))
+
+
+def _closed_amd_gpus() -> str:
+    from mlir_offload.toolchain.gpu import probe_amd_gpus
+
+    amd = probe_amd_gpus()
+    return "" if amd.is_open else ", ".join(dict.fromkeys(amd.archs))
+
+
+def _native_archs() -> tuple[str, ...]:
+    gpus = _gpus()
+    if not gpus:
+        msg = "--offload-arch=native: this machine has no GPU that its driver can use"
+        hint = "name the architecture (sm_90, gfx90a), or use --offload-arch=host"
+        amd = _closed_amd_gpus()
+        if amd:
+            msg += f"; it has {amd}, but /dev/kfd cannot be opened"
+            hint = f"become a member of the group of /dev/kfd (render); or {hint}"
+        raise ToolchainError(msg, hint=hint)
+    return gpus

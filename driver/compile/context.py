@@ -1,0 +1,86 @@
+"""What one call of the compiler works with: its options, tools, targets and executor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mlir_offload.driver.record.dependencies import DependencyLog
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from mlir_offload.driver.compile.releases import Releases
+    from mlir_offload.driver.option.command_line import CompileOptions
+    from mlir_offload.driver.parallel import Task
+    from mlir_offload.driver.step.execute import Executor
+    from mlir_offload.driver.step.launcher import LaunchedSteps
+    from mlir_offload.offload.objects import ObjectContents
+    from mlir_offload.toolchain.cuda import CudaToolkit
+    from mlir_offload.toolchain.llvm import LlvmToolchain
+    from mlir_offload.toolchain.rocm import RocmInstallation
+    from mlir_offload.toolchain.target import Kind, Target
+
+
+@dataclass(frozen=True, slots=True)
+class BuildContext:
+    """The decisions that hold for every input of one call.
+
+    `releases` is who lowers, compiles and links; `search_path` is PATH as the user has it; `source_time` what is written for a time; `given` is what
+    the objects and libraries of a link hold, `linked` what shared libraries do, which had their
+    device link; `compiled` tells the file that each source is compiled to; `pending` what was
+    started early, by the file that it makes; `dependencies` which further files were read for a
+    source; `launched` how steps are started under a launcher, where there is one.
+    """
+
+    options: CompileOptions
+    releases: Releases
+    cuda: CudaToolkit | None
+    targets: tuple[Target, ...]
+    executor: Executor
+    workspace: Path
+    search_path: str
+    source_time: int = 1
+    given: tuple[ObjectContents, ...] = ()
+    linked: tuple[ObjectContents, ...] = ()
+    compiled: Mapping[Path, Path] = field(default_factory=dict)
+    pending: dict[Path, Task[None]] = field(default_factory=dict)
+    launched: LaunchedSteps | None = None
+    rocm: RocmInstallation | None = None
+    dependencies: DependencyLog = field(default_factory=DependencyLog)
+    libdevice: Path | None = None
+
+    @property
+    def llvm(self) -> LlvmToolchain:
+        """Return the LLVM whose clang compiles here, and links."""
+        return self.releases.llvm
+
+    @property
+    def mlir(self) -> LlvmToolchain:
+        """Return the LLVM that lowers MLIR."""
+        return self.releases.mlir
+
+    @property
+    def consumer(self) -> int:
+        """Return the LLVM release that links what is written: its major number."""
+        return self.releases.consumer
+
+    @property
+    def host_reader(self) -> int:
+        """Return the LLVM release that reads the IR of host code: the user's, or the clang here."""
+        return self.consumer if self.options.emit_llvm else self.llvm.version.major
+
+    @property
+    def for_clang(self) -> str:
+        """Return who links what is written, as `--for-clang=` of a step spells it."""
+        return self.options.for_clang if self.options.is_for_any_clang else str(self.consumer)
+
+    def targets_of(self, kind: Kind) -> tuple[Target, ...]:
+        """Return the targets of one offload kind."""
+        return tuple(target for target in self.targets if target.kind is kind)
+
+    def wait_for(self, file: Path) -> None:
+        """Return when a file that was started early is there; raise what went wrong on the way."""
+        if file in self.pending:
+            self.pending[file].result()

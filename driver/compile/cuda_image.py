@@ -1,0 +1,185 @@
+"""Device images for NVIDIA GPUs: bitcode for the link, or a cubin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.image import (
+    ImageFile,
+    image_file,
+    is_bitcode,
+    kernel_options,
+    rdc_option,
+    user_libraries,
+)
+from mlir_offload.driver.compile.older import (
+    check_older_bitcode,
+    not_taken,
+    older_text,
+    with_libraries,
+)
+from mlir_offload.driver.compile.split_file import ModuleFile
+from mlir_offload.driver.message.report import show_note
+from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
+from mlir_offload.toolchain.target import Target
+from mlir_offload.translate.target_attribute import TargetAttribute, attribute_for
+
+if TYPE_CHECKING:
+    from mlir_offload.toolchain.cuda import CudaToolkit
+    from mlir_offload.toolchain.llvm import LlvmToolchain
+    from mlir_offload.translate.device import DeviceCodegen
+
+CUDA_HINT = "pip install 'mlir-offload[cuda]', or name a toolkit with --cuda-path="
+
+
+def make_cuda_image(
+    context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
+) -> ImageFile:
+    """Make bitcode or a cubin, as asked; the latter too where the release that links cannot take it."""
+    if not is_bitcode(context):
+        return _make_cubin(context, source, module, lowered, target)
+    try:
+        return _make_bitcode(context, source, module, lowered, target)
+    except CompatibilityError as error:
+        can_make_cubin = context.cuda is not None and context.mlir.has("clang")
+        if context.options.wanted_device_code or not can_make_cubin:
+            raise
+        show_note(f"{error.message}; {target} gets finished code instead (--device-code=object)")
+        return _make_cubin(context, source, module, lowered, target)
+
+
+def _make_bitcode(
+    context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
+) -> ImageFile:
+    """Make bitcode by the clang of the release that links."""
+    from mlir_offload.translate.device import nvptx_bitcode_command
+
+    # Whether it can be is known then, in a dry run too.
+    older = older_text(context, lowered, context.consumer, str(source), decides=True)
+    image = image_file(context, lowered, target)
+    code = _NvptxCode(context, source, module, older, image, context.llvm)
+    ready, codegen, libdevice = code.prepare()
+    command = nvptx_bitcode_command(context.llvm, ready, image.path, codegen, libdevice)
+    context.executor.tool(command, image.path, diagnose=partial(not_taken, context))
+    if older != lowered:
+        check_older_bitcode(context, lowered, image.path, replace(codegen, libraries=()))
+    return image
+
+
+def _make_cubin(
+    context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
+) -> ImageFile:
+    """Make a cubin, by the clang of the release that lowers where there is one."""
+    from mlir_offload.translate.device import cubin_command, nvptx_assembly_command
+
+    executor, cuda = context.executor, context.cuda
+    llvm = context.mlir if context.mlir.has("clang") else context.llvm
+    text = older_text(context, lowered, llvm.version.major, str(source))
+    image = ImageFile(lowered.with_suffix(f".{target.arch}.o"), target)
+    ready, codegen, libdevice = _NvptxCode(context, source, module, text, image, llvm).prepare()
+    assembly = assembly_file(image)
+    command = nvptx_assembly_command(llvm, ready, assembly, codegen, libdevice)
+    executor.tool(command, assembly, diagnose=partial(not_taken, context))
+    if context.options.debug:
+        timed = assembly.with_suffix(".timed.s")
+        executor.step("ptx-time", (assembly, "--time", str(context.source_time), "-o", timed))
+        assembly = timed
+    if cuda is None:
+        msg = "a cubin is made by ptxas, and no CUDA toolkit was found"
+        raise ToolchainError(msg, hint=CUDA_HINT)
+    executor.tool(cubin_command(cuda, assembly, image.path, codegen), image.path)
+    return image
+
+
+def prepared_file(image: ImageFile) -> Path:
+    """Return the LLVM IR that an image for CUDA is made of."""
+    return image.path.with_suffix(".ll")
+
+
+def assembly_file(image: ImageFile) -> Path:
+    """Return the PTX that an image for CUDA is assembled from."""
+    return image.ptx or image.path.with_suffix(".s")
+
+
+@dataclass(frozen=True, slots=True)
+class _NvptxCode:
+    """A device module on its way to NVPTX code of one release of LLVM, which reads `text`."""
+
+    context: BuildContext
+    source: Path
+    module: ModuleFile
+    text: Path
+    image: ImageFile
+    llvm: LlvmToolchain
+
+    def prepare(self) -> tuple[Path, DeviceCodegen, Path | None]:
+        """Return what clang compiles, how, and libdevice where it is linked in then."""
+        attached = attribute_for(self.module.module.targets, self.image.target)
+        codegen, libdevice = codegen_for(
+            self.context, self.source, self.image.target, self.text, attached, self.llvm
+        )
+        wanted = (*codegen.libraries, *((libdevice,) if libdevice else ()))
+        ready, left = with_libraries(self.context, self.llvm, self._marked(attached), wanted)
+        if left:
+            return ready, codegen, libdevice
+        return ready, replace(codegen, libraries=()), None
+
+    def _marked(self, attached: TargetAttribute | None) -> Path:
+        """Return the module with its target, its kernels marked."""
+        options, ready = self.context.options, prepared_file(self.image)
+        flushes = options.device_flags.ftz or (attached is not None and "ftz" in attached.flags)
+        release = ("--llvm", str(self.llvm.version.major))
+        chosen = (*rdc_option(self.context), *(("--ftz",) if flushes else ()), *release)
+        kernels = kernel_options(self.module)
+        self.context.executor.step("nvptx-ir", (self.text, *kernels, *chosen, "-o", ready))
+        return ready
+
+
+def codegen_for(
+    context: BuildContext,
+    source: Path,
+    target: Target,
+    module: Path,
+    attached: TargetAttribute | None = None,
+    llvm: LlvmToolchain | None = None,
+) -> tuple[DeviceCodegen, Path | None]:
+    """Return how code of a module is generated for a GPU of NVIDIA's, and libdevice if it calls it.
+
+    What is attached to the module comes before what the command line says.
+    """
+    from mlir_offload.toolchain.ptx import ptx_isa_for
+    from mlir_offload.translate.device import DeviceCodegen, needs_libdevice
+
+    options = context.options
+    own = attached or TargetAttribute(target.kind)
+    libraries = user_libraries(context, source, target, own.link)
+    codegen = DeviceCodegen(
+        target.arch,
+        ptx_isa_for(target.arch, (llvm or context.llvm).version.major, context.cuda),
+        options.opt_level if own.opt_level < 0 else own.opt_level,
+        debug=options.debug,
+        libraries=libraries,
+        arguments=(*own.feature_arguments, *options.device_flags.device_opt),
+        ptxas_arguments=options.device_flags.ptxas_arguments,
+    )
+    if not needs_libdevice(module.read_text(encoding="utf-8")) and not _call_libdevice(libraries):
+        return codegen, None
+    library = context.libdevice or _libdevice(context.cuda, source)
+    context.dependencies.add(source, library, is_system=True)
+    return codegen, library
+
+
+def _call_libdevice(libraries: Sequence[Path]) -> bool:
+    return any(b"__nv_" in path.read_bytes() for path in libraries)
+
+
+def _libdevice(cuda: CudaToolkit | None, source: Path) -> Path:
+    if cuda is None or cuda.libdevice is None:
+        msg = "a kernel calls math functions of libdevice, which is part of the CUDA toolkit"
+        raise ToolchainError(msg, hint=CUDA_HINT, location=str(source))
+    return cuda.libdevice

@@ -1,0 +1,155 @@
+"""Compile device modules: lowered to LLVM IR once, then an image for each target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.cuda_image import make_cuda_image
+from mlir_offload.driver.compile.image import ImageFile, rdc_option
+from mlir_offload.driver.compile.served import targets_for
+from mlir_offload.driver.compile.split_file import ModuleFile
+from mlir_offload.driver.parallel import beside, in_parallel
+from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.translate.diagnostics import condense
+from mlir_offload.translate.fixup.device_form import form_of
+from mlir_offload.translate.lower import (
+    DeviceLowering,
+    device_pipeline_command,
+    lowering_for,
+    translate_command,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceModule:
+    """What becomes of one device module: LLVM IR that tells the kernels' types, and images.
+
+    `finished` are those that no device link takes, one for each kind.
+    """
+
+    module: ModuleFile
+    ir: Path
+    images: tuple[ImageFile, ...]
+    finished: tuple[ImageFile, ...] = ()
+
+
+def compile_device(
+    context: BuildContext, source: Path, modules: Sequence[ModuleFile]
+) -> tuple[DeviceModule, ...]:
+    """Compile every device module for every target, side by side."""
+    tasks = [partial(_compile_module, context, source, module) for module in modules]
+    return tuple(in_parallel(tasks))
+
+
+def _compile_module(context: BuildContext, source: Path, module: ModuleFile) -> DeviceModule:
+    """Lower the module once for all targets that share the text, then make the images."""
+    if module.objects:
+        from mlir_offload.driver.compile.given_image import make_given_images
+
+        return DeviceModule(module, module.path, *make_given_images(context, source, module))
+    groups = groupby(ordered_targets(context, module), key=partial(lowering_for, module.module))
+    results = in_parallel(
+        [
+            partial(_compile_group, context, source, module, lowering, tuple(targets))
+            for lowering, targets in groups
+        ]
+    )
+    images = tuple(image for _, made in results for image in made)
+    return DeviceModule(module, results[0][0], images)
+
+
+def ordered_targets(context: BuildContext, module: ModuleFile) -> list[Target]:
+    """Return the targets in the order of their images: those that share a lowered text together."""
+    return sorted(targets_for(context, module), key=partial(lowering_for, module.module))
+
+
+def _compile_group(
+    context: BuildContext,
+    source: Path,
+    module: ModuleFile,
+    lowering: DeviceLowering,
+    targets: tuple[Target, ...],
+) -> tuple[Path, list[ImageFile]]:
+    lowered, _ = beside(
+        partial(lower_module, context, source, module, lowering, targets[0]),
+        partial(_compile_device_runtime, context, targets),
+    )
+    make = {
+        Kind.CUDA: make_cuda_image,
+        Kind.HIP: _make_hip_image,
+        Kind.SYCL: _make_sycl_image,
+        Kind.OPENMP: _make_cpu_image,
+    }
+    images = in_parallel(
+        [partial(make[target.kind], context, source, module, lowered, target) for target in targets]
+    )
+    return lowered, images
+
+
+def lower_module(
+    context: BuildContext,
+    source: Path,
+    module: ModuleFile,
+    lowering: DeviceLowering,
+    target: Target,
+) -> Path:
+    """Lower a module to LLVM IR with the intrinsics of the target's kind of device."""
+    executor, llvm = context.executor, context.mlir
+    stem = f"{module.path.stem}{lowering.suffix}"
+    low, alone, text = (
+        module.path.with_name(stem + end) for end in (".low.mlir", ".alone.mlir", ".ll")
+    )
+    diagnose = partial(condense, source=source)
+    command = device_pipeline_command(
+        llvm,
+        module.text_for(form_of(target)),
+        low,
+        module=module.module,
+        lowering=lowering,
+        debug=context.options.debug,
+    )
+    executor.tool(command, low, decides=True, diagnose=diagnose)
+    executor.step(
+        "unwrap",
+        (low, "--triple", lowering.triple, *rdc_option(context), "-o", alone),
+        decides=True,
+    )
+    executor.tool(translate_command(llvm, alone, text), text, decides=True, diagnose=diagnose)
+    return text
+
+
+# What is for one kind of device is loaded for that kind only.
+def _compile_device_runtime(context: BuildContext, targets: Sequence[Target]) -> None:
+    if any(target.kind is Kind.OPENMP for target in targets):
+        from mlir_offload.driver.compile.cpu_image import compile_device_runtime
+
+        compile_device_runtime(context)
+
+
+def _make_cpu_image(
+    context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
+) -> ImageFile:
+    from mlir_offload.driver.compile.cpu_image import make_cpu_image
+
+    return make_cpu_image(context, source, module, lowered, target)
+
+
+def _make_hip_image(
+    context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
+) -> ImageFile:
+    from mlir_offload.driver.compile.hip_image import make_module_image
+
+    return make_module_image(context, source, module, lowered, target)
+
+
+def _make_sycl_image(
+    context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
+) -> ImageFile:
+    from mlir_offload.driver.compile.sycl_image import make_module_image
+
+    return make_module_image(context, source, module, lowered, target)

@@ -1,0 +1,161 @@
+"""Device images of what a program brings along: the objects of a `gpu.binary`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.cuda_image import CUDA_HINT, make_cuda_image
+from mlir_offload.driver.compile.hip_image import make_module_image
+from mlir_offload.driver.compile.image import ImageFile
+from mlir_offload.driver.compile.served import targets_for
+from mlir_offload.driver.compile.split_file import ModuleFile, ObjectFile
+from mlir_offload.driver.parallel import in_parallel
+from mlir_offload.offload.image import ImageForm
+from mlir_offload.offload.link.fatbinary_adapter import cubin_argument
+from mlir_offload.toolchain.errors import CompatibilityError, SourceError, ToolchainError
+from mlir_offload.toolchain.process import Command
+from mlir_offload.toolchain.target import Kind, Target, sm_number
+from mlir_offload.translate.device import DeviceCodegen, cubin_command
+
+if TYPE_CHECKING:
+    from mlir_offload.toolchain.cuda import CudaToolkit
+
+
+def make_given_images(
+    context: BuildContext, source: Path, module: ModuleFile
+) -> tuple[tuple[ImageFile, ...], tuple[ImageFile, ...]]:
+    """Return the images that the device link takes, and the finished ones that it would lose.
+
+    Raises SourceError where objects of both sorts serve one kind of device, CompatibilityError for
+    an object that this release cannot read.
+    """
+    targets = targets_for(context, module)
+    chosen = [(target, _object_for(module, target)) for target in targets]
+    linked: list[ImageFile] = []
+    finished: list[ImageFile] = []
+    for kind in dict.fromkeys(target.kind for target in targets):
+        own = [pair for pair in chosen if pair[0].kind is kind]
+        sorts = {one.image.is_linked for _, one in own}
+        if len(sorts) > 1:
+            msg = (
+                f"{module.title} holds linked code for some GPUs, and code to be linked for others"
+            )
+            hint = "make all objects in one form, by one --gpu-module-to-binary"
+            raise SourceError(msg, hint=hint, location=str(source))
+        if sorts == {True}:
+            finished.append(_fat_binary(context, source, module, kind, own))
+        else:
+            tasks = [partial(_make_image, context, source, module, *pair) for pair in own]
+            linked += in_parallel(tasks)
+    return tuple(linked), tuple(finished)
+
+
+def _object_for(module: ModuleFile, target: Target) -> ObjectFile:
+    """Return the object that serves a target: one made for it rather than PTX of an older GPU."""
+    fitting = [one for one in module.objects if one.image.serves(target)]
+
+    def fitness(one: ObjectFile) -> tuple[bool, int]:
+        return target.arch in one.image.archs, sm_number(one.image.ptx) if one.image.ptx else 0
+
+    return max(fitting, key=fitness)
+
+
+def _make_image(
+    context: BuildContext, source: Path, module: ModuleFile, target: Target, given: ObjectFile
+) -> ImageFile:
+    form = given.image.form
+    if form is ImageForm.BITCODE:
+        lowered = _disassembled(context, source, module, given)
+        if target.kind is Kind.HIP:
+            return make_module_image(context, source, module, lowered, target)
+        return make_cuda_image(context, source, module, lowered, target)
+    if form not in {ImageForm.PTX, ImageForm.AMDGPU_ASSEMBLY}:
+        return ImageFile(given.path, target)
+    name = f"{given.path.stem}.{target.arch.replace(':', '.')}.o"
+    if form is ImageForm.PTX:
+        image = ImageFile(given.path.with_name(name), target, ptx=given.path)
+        # What is known of its lines came with it.
+        codegen = DeviceCodegen(
+            target.arch,
+            0,
+            context.options.opt_level,
+            ptxas_arguments=context.options.device_flags.ptxas_arguments,
+        )
+        command = cubin_command(_cuda(context, source), given.path, image.path, codegen)
+    else:
+        image = ImageFile(given.path.with_name(name), target)
+        clang = str(context.llvm.tool("clang"))
+        flags = (f"--target={target.triple}", f"-mcpu={target.arch}", "-c", "-x", "assembler")
+        command = Command((clang, *flags, str(given.path), "-o", str(image.path)))
+    context.executor.tool(command, image.path)
+    return image
+
+
+def _disassembled(
+    context: BuildContext, source: Path, module: ModuleFile, given: ObjectFile
+) -> Path:
+    """Return the bitcode as the text of the release that lowers, as if that had lowered it."""
+    release = context.mlir.version.major
+    if given.image.producer > release:
+        msg = (
+            f"{module.title} holds bitcode of LLVM {given.image.producer}, which LLVM {release} "
+            "may misread"
+        )
+        hint = f"build with --llvm={given.image.producer}, or make it again with LLVM {release}"
+        raise CompatibilityError(msg, hint=hint, location=str(source))
+    text = given.path.with_name(f"{given.path.name}.ll")
+    command = Command((str(context.mlir.tool("llvm-dis")), str(given.path), "-o", str(text)))
+    make = partial(context.executor.tool, command, text, decides=True)
+    return context.executor.once(text, make)
+
+
+def _cuda(context: BuildContext, source: Path) -> CudaToolkit:
+    if context.cuda is None:
+        msg = (
+            "a program that holds PTX or cubins is compiled with a CUDA toolkit, and none was found"
+        )
+        raise ToolchainError(msg, hint=CUDA_HINT, location=str(source))
+    return context.cuda
+
+
+def _fat_binary(
+    context: BuildContext,
+    source: Path,
+    module: ModuleFile,
+    kind: Kind,
+    chosen: Sequence[tuple[Target, ObjectFile]],
+) -> ImageFile:
+    """Return linked objects of a kind as its runtime loads them: one that is a container as it is."""
+    objects = tuple(dict.fromkeys(one for _, one in chosen))
+    containers = [
+        one for one in objects if one.image.form in {ImageForm.FATBINARY, ImageForm.BUNDLE}
+    ]
+    target = chosen[0][0]
+    if len(objects) == 1 and containers:
+        return ImageFile(objects[0].path, target)
+    if containers:
+        msg = f"{module.title} holds several fat binaries, of which a program registers one"
+        hint = (
+            "make one for all GPUs, or objects of the form bin: --gpu-module-to-binary=format=bin"
+        )
+        raise SourceError(msg, hint=hint, location=str(source))
+    output = module.path.with_name(f"{module.path.stem}.{kind}.fatbin")
+    if kind is Kind.HIP:
+        images = [_hip_argument(one, target) for target, one in chosen]
+        context.executor.step(
+            "hip-fat-binary", (*images, "--for-clang", str(context.consumer), "-o", output)
+        )
+    else:
+        cuda = _cuda(context, source)
+        images = [cubin_argument(cuda.version, target.arch, one.path) for target, one in chosen]
+        words = (str(cuda.fatbinary), "-64", f"--create={output}", *images)
+        context.executor.tool(Command(words), output)
+    return ImageFile(output, target)
+
+
+def _hip_argument(given: ObjectFile, target: Target) -> str:
+    return f"--image=file={given.path},triple={target.triple},arch={target.arch},kind={target.kind}"

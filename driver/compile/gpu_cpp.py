@@ -1,0 +1,116 @@
+"""C++ with kernels among the sources: they and those of MLIR can launch each other."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.option.command_line import GPU_CPP, DeviceCode
+from mlir_offload.driver.record.dependencies import clang_depfile_arguments
+from mlir_offload.toolchain.errors import MlirOffloadError, ToolchainError, UsageError
+from mlir_offload.toolchain.process import Command, Completed, tool_failed
+from mlir_offload.toolchain.target import Kind
+
+_MISSING_HEADER = re.compile(
+    r"__clang_cuda_runtime_wrapper\.h:\d+:\d+: fatal error: '([^']+)' file not found"
+)
+# What clang says for want of HIP's headers and of ROCm's device libraries, and the constant that its
+# releases from 22 on do not define, which the headers of ROCm 5 use.
+_MISSING_HIP = re.compile(
+    r"error: cannot find (?:HIP runtime|ROCm device library)|'hip/[\w/.]+' file not found"
+)
+_OLD_HIP = "undeclared identifier '__AMDGCN_WAVEFRONT_SIZE'"
+
+
+@dataclass(frozen=True, slots=True)
+class _Language:
+    """What a language is called, and how to ask for a GPU that it is for."""
+
+    name: str
+    hint: str
+
+
+_LANGUAGES = {
+    Kind.CUDA: _Language("CUDA C++", "name an architecture of NVIDIA's with --offload-arch=sm_NN"),
+    Kind.HIP: _Language("HIP C++", "name an architecture of AMD's with --offload-arch=gfxNNN"),
+}
+
+
+def compile_gpu_cpp(context: BuildContext, source: Path, output: Path) -> None:
+    """Compile CUDA C++ or HIP C++ by the consumer's clang, as relocatable device code (`-fgpu-rdc`).
+
+    Raises UsageError where no GPU of the kind is compiled for, ToolchainError where clang and the
+    headers of the vendor do not fit together.
+    """
+    command = gpu_cpp_command(context, source, output)
+    context.executor.tool(command, output, diagnose=partial(_not_compiled, context))
+
+
+def gpu_cpp_command(context: BuildContext, source: Path, output: Path) -> Command:
+    """Return the call of clang. Raises UsageError where there is no GPU for it among the targets."""
+    options, kind = context.options, GPU_CPP[source.suffix]
+    archs = [f"--offload-arch={target.arch}" for target in context.targets_of(kind)]
+    if not archs:
+        language = _LANGUAGES[kind]
+        vendor = " of AMD's" if kind is Kind.HIP else ""
+        msg = f"{language.name} is compiled for GPUs{vendor} only"
+        raise UsageError(msg, hint=language.hint, location=str(source))
+    argv = (
+        *(str(context.llvm.tool("clang")), "-c", f"-O{options.opt_level}"),
+        *("-fno-gpu-rdc" if options.makes_final_objects else "-fgpu-rdc", "--offload-new-driver"),
+        *archs,
+        *(_hip_arguments(context) if kind is Kind.HIP else _cuda_arguments(context)),
+        *(("-foffload-lto",) if options.device_code is DeviceCode.BITCODE else ()),
+        *(("-g",) if options.debug else ()),
+        *(("-fPIC",) if options.pic or options.shared else ()),
+        *clang_depfile_arguments(options, source, output),
+        *(*options.gpu_cpp_arguments, *options.compiler_arguments, str(source), "-o", str(output)),
+    )
+    return Command(argv)
+
+
+def _cuda_arguments(context: BuildContext) -> tuple[str, ...]:
+    path = (f"--cuda-path={context.cuda.root}",) if context.cuda else ()
+    return ("-Wno-unknown-cuda-version", *path)
+
+
+def _hip_arguments(context: BuildContext) -> tuple[str, ...]:
+    """Return where ROCm lies, and the code object version: all that are linked have one."""
+    from mlir_offload.toolchain.rocm import choose_code_object
+
+    rocm = context.rocm
+    versions = {
+        choose_code_object(context.consumer, rocm, target.arch)
+        for target in context.targets_of(Kind.HIP)
+    }
+    bitcode = (f"--rocm-device-lib-path={rocm.bitcode}",) if rocm and rocm.bitcode else ()
+    path = (f"--rocm-path={rocm.root}",) if rocm else ()
+    return (*path, *bitcode, f"-mcode-object-version={max(versions)}")
+
+
+def _not_compiled(context: BuildContext, failed: Completed) -> MlirOffloadError:
+    """Return the error for a compilation that failed: clang includes headers that may be lacking."""
+    missing = _MISSING_HEADER.search(failed.stderr)
+    if missing is not None:
+        version = f" {context.cuda.version}" if context.cuda else ""
+        return ToolchainError(
+            f"clang of LLVM {context.consumer} includes {missing[1]}, which this CUDA{version} lacks",
+            hint="install the headers of all of CUDA (cuRAND's too), or another release of LLVM or "
+            "CUDA; or declare what you use yourself and give -nocudainc",
+        )
+    if _OLD_HIP in failed.stderr:
+        return ToolchainError(
+            f"the HIP headers are older than clang of LLVM {context.consumer} takes",
+            hint="install those of ROCm 6 or newer, or link with an older LLVM; or declare what you "
+            "use yourself and give -nogpuinc",
+        )
+    if _MISSING_HIP.search(failed.stderr):
+        return ToolchainError(
+            f"clang of LLVM {context.consumer} finds no complete HIP: headers and device libraries",
+            hint="apt install libamdhip64-dev rocm-device-libs, or name a ROCm folder with "
+            "--rocm-path=; or give -nogpuinc and -nogpulib, and declare what you use yourself",
+        )
+    return tool_failed(failed)

@@ -1,0 +1,72 @@
+"""Check what the user hands in against the tools that are to read it, before anything is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlir_offload.driver.message.report import report
+from mlir_offload.driver.option.command_line import Mode
+from mlir_offload.toolchain.errors import CompatibilityError
+
+if TYPE_CHECKING:
+    from mlir_offload.driver.compile.context import BuildContext
+    from mlir_offload.offload.skew.check import SkewFinding
+
+_IR_SUFFIXES = frozenset({".ll", ".bc"})
+_BITCODE = b"BC\xc0\xde"
+# What this link does otherwise than the linker wrapper alone: it has an adapter for fatbinary.
+_CURED = frozenset({"NV007"})
+
+
+def guard_inputs(context: BuildContext) -> None:
+    """Raise CompatibilityError for what a tool of this call would refuse or misread.
+
+    What is not an error is said. What this call makes itself is read by the release that wrote it.
+    """
+    paths = tuple(_ir_files(context))
+    has_images = any(item.images for item in context.given)
+    if paths or has_images:
+        _say(_findings(context, paths))
+
+
+def _ir_files(context: BuildContext) -> Iterator[Path]:
+    """Return the inputs that are LLVM IR, whatever their names are."""
+    for path in context.compiled:
+        if path.suffix in _IR_SUFFIXES:
+            yield path
+    if context.options.mode is Mode.LINK:
+        for path in context.options.inputs:
+            if path not in context.compiled and _is_bitcode(path):
+                yield path
+
+
+def _is_bitcode(path: Path) -> bool:
+    with path.open("rb") as stream:
+        return stream.read(len(_BITCODE)) == _BITCODE
+
+
+def _findings(context: BuildContext, paths: Iterable[Path]) -> Iterator[SkewFinding]:
+    from mlir_offload.offload.skew.check import check_file, check_objects
+    from mlir_offload.toolchain.skew.fact import Consumer
+
+    consumer = Consumer(context.consumer, context.cuda)
+    for path in paths:
+        yield from check_file(path, consumer)
+    yield from check_objects(context.given, consumer)
+
+
+def _say(findings: Iterable[SkewFinding]) -> None:
+    """Say all that was found; the last error ends the call."""
+    from mlir_offload.driver.message.skew import counted, is_error, is_note, message_of
+
+    options = report().options
+    counting = [one for one in counted(findings, options) if one.rule not in _CURED]
+    errors = [one for one in counting if is_error(one)]
+    for one in counting:
+        if one not in errors[-1:] and (options.verbose or not is_note(one)):
+            report().add(message_of(one))
+    if errors:
+        last = errors[-1]
+        raise CompatibilityError(last.text, hint=last.hint, location=last.location, rule=last.rule)

@@ -1,0 +1,102 @@
+"""Device images on disk: their names, their form, and the libraries that their kernels may call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.split_file import ModuleFile
+from mlir_offload.driver.option.command_line import DeviceCode
+from mlir_offload.toolchain.amdgpu import lowering_chip
+from mlir_offload.toolchain.target import Kind, Target
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFile:
+    """A finished device image on disk; `ptx` is what it was assembled from where the user gave that."""
+
+    path: Path
+    target: Target
+    feature: str = ""
+    ptx: Path | None = None
+
+    @property
+    def argument(self) -> str:
+        """Return the image as the packager's `--image=` names it."""
+        target = self.target
+        words = f"file={self.path},triple={target.triple},arch={target.arch},kind={target.kind}"
+        return f"--image={words},feature={self.feature}" if self.feature else f"--image={words}"
+
+
+def kernel_options(module: ModuleFile) -> tuple[str, ...]:
+    """Return the options that tell a step the kernels of a module."""
+    return tuple(f"--kernel={kernel.symbol}" for kernel in module.module.kernels)
+
+
+def is_bitcode(context: BuildContext) -> bool:
+    """Return whether GPU code is left for the link to generate.
+
+    Bitcode is written by the release that links alone; where that is not installed, by none.
+    """
+    if not context.releases.is_consumer_here:
+        return False
+    return context.cuda is None or context.options.device_code is DeviceCode.BITCODE
+
+
+def image_file(context: BuildContext, beside: Path, target: Target) -> ImageFile:
+    """Return the image that is made for a target, its file beside another one."""
+    if target.kind is Kind.HIP:
+        is_code = context.options.device_code is DeviceCode.OBJECT
+        ending = "o" if is_code or not context.releases.is_consumer_here else "bc"
+        stem = beside.stem.removesuffix(f".{lowering_chip(target.arch)}")
+        name = f"{stem}.{target.arch.replace(':', '.')}.{ending}"
+        return ImageFile(beside.with_name(name), target)
+    if target.kind is Kind.SYCL:
+        stem = beside.stem.removesuffix(".spirv")
+        return ImageFile(beside.with_name(f"{stem}.{target.arch}.bc"), target)
+    from mlir_offload.toolchain.ptx import ptx_isa_for
+
+    if target.kind is Kind.CUDA and is_bitcode(context):
+        isa = ptx_isa_for(target.arch, context.consumer, context.cuda)
+        return ImageFile(beside.with_suffix(f".{target.arch}.bc"), target, f"+ptx{isa}")
+    return ImageFile(beside.with_suffix(f".{target.arch}.o"), target)
+
+
+def as_made(image: ImageFile) -> ImageFile:
+    """Return an image that a step of its own made, as what it is: bitcode, or finished code instead."""
+    if image.path.suffix != ".bc" or not image.path.exists():
+        return image
+    with image.path.open("rb") as stream:
+        if stream.read(4) == b"BC\xc0\xde":
+            return image
+    return ImageFile(image.path.rename(image.path.with_suffix(".o")), image.target)
+
+
+def user_libraries(
+    context: BuildContext, source: Path, target: Target, attached: Sequence[str] = ()
+) -> tuple[Path, ...]:
+    """Return the libraries of the user that kernels for a target may call, after a look into each.
+
+    `attached` are those of the module, which the program names from its own directory.
+    """
+    chosen = [item.path for item in context.options.device_flags.libraries if item.serves(target)]
+    chosen += [source.parent / name for name in attached]
+    if chosen:
+        from mlir_offload.offload.device.library import check_library
+
+        for path in chosen:
+            check_library(path, target, context.consumer)
+            context.dependencies.add(source, path)
+    return tuple(chosen)
+
+
+def rdc_option(context: BuildContext) -> tuple[str, ...]:
+    """Return how a step is told that other files may call the functions of a module."""
+    return ("--rdc",) if context.options.gpu_rdc else ()
+
+
+def sanitize_option(context: BuildContext) -> tuple[str, ...]:
+    """Return how a step is told of the sanitizer, if there is one."""
+    return (f"--sanitize={context.options.sanitizer}",) if context.options.sanitizer else ()

@@ -1,0 +1,64 @@
+"""The first step of each `.mlir` file, started before the rest of the compiler is even loaded."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.message.report import show_note
+from mlir_offload.driver.option.pipeline_file import read_pipeline
+from mlir_offload.translate.diagnostics import check_source, condense
+from mlir_offload.translate.input_pipeline import (
+    TENSOR_PIPELINE,
+    InputPipeline,
+    detect_pipeline,
+    load_pipeline,
+    offloadable,
+)
+from mlir_offload.translate.lower import normalize_command
+
+
+def normalized(directory: Path) -> Path:
+    """Return where the program in its one fixed layout is written."""
+    return directory / "normal.mlir"
+
+
+def normalize(context: BuildContext, source: Path, directory: Path) -> None:
+    """Bring a program of any form to one fixed layout, its kernels outlined.
+
+    Raises SourceError for what is wrong in the program, with its place in `source`.
+    """
+    content = check_source(source)
+    pipeline = choose_pipeline(context, source, content)
+    for path in pipeline.files:
+        context.dependencies.add(source, path)
+    context.executor.make_directory(directory)
+    output = normalized(directory)
+    context.executor.tool(
+        normalize_command(context.mlir, source, output, content=content, pipeline=pipeline),
+        output,
+        decides=True,
+        diagnose=partial(condense, source=source),
+    )
+
+
+def works_on_host_memory(context: BuildContext, source: Path) -> bool:
+    """Return whether the program's kernels are made of host code, which knows nothing of devices."""
+    given = context.options.pipeline
+    base = read_pipeline(given).base if given else detect_pipeline(source.read_bytes())
+    return load_pipeline(base, context.mlir.version.major).is_on_host_memory
+
+
+def choose_pipeline(context: BuildContext, source: Path, content: bytes) -> InputPipeline:
+    """Return the pipeline that the user named, or that the program needs; say so in that case."""
+    if context.options.pipeline:
+        return read_pipeline(context.options.pipeline)
+    name = detect_pipeline(content)
+    operation = offloadable(content)
+    if name == TENSOR_PIPELINE:
+        show_note(f"{source} works on tensors: lowering it with --pipeline={name}")
+    elif operation:
+        hint = f"--pipeline={TENSOR_PIPELINE} makes kernels of it"
+        show_note(f"{source} has no GPU code: {operation} runs on the host; {hint}")
+    return InputPipeline(name)

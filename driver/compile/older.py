@@ -1,0 +1,88 @@
+"""The steps between two releases of LLVM: text in the older one's form, and the check of what it made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError
+from mlir_offload.toolchain.process import Completed, tool_failed
+
+if TYPE_CHECKING:
+    from mlir_offload.toolchain.llvm import LlvmToolchain
+    from mlir_offload.translate.device import DeviceCodegen
+
+_NOT_SELECTED = re.compile(r"Cannot select: intrinsic %(llvm\.[\w.]+)")
+_ARCH = re.compile(r"-m(?:arch|cpu)=")
+
+
+def older_text(
+    context: BuildContext, text: Path, reader: int, location: str, *, decides: bool = False
+) -> Path:
+    """Return LLVM IR text that a release of LLVM reads: the text itself where it lowered too.
+
+    Raises CompatibilityError for a construct that has no form in that release.
+    """
+    if reader >= context.mlir.version.major:
+        return text
+    output = text.with_name(f"{text.stem}.for{reader}.ll")
+    arguments = (text, "--reader", str(reader), "--location", location, "-o", output)
+    make = partial(context.executor.step, "downgrade", arguments, decides=decides)
+    return context.executor.once(output, make)
+
+
+def with_libraries(
+    context: BuildContext, llvm: LlvmToolchain, source: Path, libraries: Sequence[Path]
+) -> tuple[Path, tuple[Path, ...]]:
+    """Return what clang compiles and what it links in: nothing where that was done before."""
+    from mlir_offload.translate.device import library_link_command, links_library_into_ir
+
+    if not libraries or links_library_into_ir(llvm.version.major):
+        return source, tuple(libraries)
+    linked = source.with_suffix(".linked.bc")
+    command = library_link_command(llvm, source, linked, libraries)
+    context.executor.tool(command, linked, diagnose=partial(not_taken, context))
+    return linked, ()
+
+
+def check_older_bitcode(
+    context: BuildContext, lowered: Path, image: Path, codegen: DeviceCodegen
+) -> None:
+    """Have the release that links generate code of the bitcode, and compare its kernels with the text's.
+
+    ptxas is asked too, where it is there: inline assembly may want a newer PTX than the release writes.
+    Raises CompatibilityError where it cannot, and where a kernel or a bound of its launches got lost.
+    """
+    from mlir_offload.translate.device import cubin_command, nvptx_assembly_command
+
+    assembly = image.with_suffix(".check.s")
+    command = nvptx_assembly_command(context.llvm, image, assembly, codegen, None)
+    context.executor.tool(command, assembly, diagnose=partial(not_taken, context))
+    context.executor.step("same-kernels", (lowered, assembly))
+    if context.cuda is not None and context.cuda.ptxas is not None:
+        cubin = assembly.with_suffix(".o")
+        assemble = cubin_command(context.cuda, assembly, cubin, codegen, ())
+        context.executor.tool(assemble, cubin, diagnose=partial(not_taken, context))
+
+
+def not_taken(context: BuildContext, failed: Completed) -> MlirOffloadError:
+    """Return the error of the clang that links; where another release wrote its input, it says so."""
+    error = tool_failed(failed)
+    missing = _NOT_SELECTED.search(failed.stderr)
+    if missing is not None:
+        archs = [word.partition("=")[2] for word in failed.command.argv if _ARCH.match(word)]
+        msg = f"{archs[0] if archs else 'the target'} has no instruction for {missing[1]}"
+        hint = "some are for one architecture only, as sm_90a: attach that chip to the gpu.module, or choose it"
+        return CompatibilityError(msg, hint=hint)
+    lowered = context.mlir.version.major
+    if lowered <= context.llvm.version.major:
+        return error
+    reason = next((line for line in failed.stderr.splitlines() if "error" in line.lower()), "")
+    reason = reason.partition("error: ")[2] or reason or error.message
+    msg = f"LLVM {context.consumer} does not take what LLVM {lowered} made of this file: {reason}"
+    hint = f"lower and link with one release, --llvm={context.consumer}; or make an object of the device code, --device-code=object"
+    return CompatibilityError(msg, hint=hint)

@@ -1,0 +1,117 @@
+"""The releases of LLVM in one build: the one that lowers MLIR, and the one whose clang links."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions, DeviceCode, Mode
+from mlir_offload.toolchain.errors import ToolchainError
+from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
+from mlir_offload.toolchain.llvm_tools import Role
+from mlir_offload.toolchain.search import SearchPlaces, find_llvm
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from mlir_offload.toolchain.process import Environment, Runner
+
+# What a build of a project, or a step of it, may need, whatever its inputs.
+BUILD_ROLES = (Role.LOWER, Role.LINK)
+
+
+@dataclass(frozen=True, slots=True)
+class Releases:
+    """Who lowers, whose clang compiles here, and who links: one release, unless two were asked for.
+
+    `llvm` is the release that links where it is installed; where it is not, an object is compiled by
+    the release that lowers, and `consumer` alone says for whom.
+    """
+
+    mlir: LlvmToolchain
+    llvm: LlvmToolchain
+    consumer: int
+
+    @property
+    def is_one(self) -> bool:
+        """Say whether one installation does all."""
+        return self.mlir == self.llvm and self.consumer == self.llvm.version.major
+
+    @property
+    def is_consumer_here(self) -> bool:
+        """Say whether the release that links is installed."""
+        return self.consumer == self.llvm.version.major
+
+    @property
+    def environment(self) -> Environment:
+        """Return the variables by which another call of the driver finds the same."""
+        if self.is_one:
+            return (("MLIR_OFFLOAD_LLVM", _place(self.llvm, "clang")),)
+        clang = _place(self.llvm, "clang") if self.is_consumer_here else str(self.consumer)
+        lowers = _place(self.mlir, "mlir-opt")
+        return (("MLIR_OFFLOAD_LLVM", lowers), ("MLIR_OFFLOAD_FOR_CLANG", clang))
+
+
+def _place(llvm: LlvmToolchain, name: str) -> str:
+    """Return what names an installation: its folder, or a program whose name tells the release.
+
+    A link to a program stands for the folder that it leads to: where names are plain, that is ours.
+    """
+    tool = llvm.tool(name)
+    return str(tool.parent if tool.name == name else tool)
+
+
+def choose_releases(
+    options: CompileOptions, places: SearchPlaces, runner: Runner, *, roles: Collection[Role] = ()
+) -> Releases:
+    """Return the releases that `--llvm=` and `--for-clang=` name; without the latter, one for all.
+
+    `roles` are those that are played; by default what the inputs ask for. Raises ToolchainError
+    naming what is missing and the package to install.
+    """
+    probe = llvm_probe(runner)
+    ordered = tuple(roles) or _roles(options)
+    wish = places.consumer
+    if wish is None or options.is_for_any_clang:
+        llvm = choose_llvm(find_llvm(places), places.llvm, probe, roles=ordered)
+        return Releases(llvm, llvm, llvm.version.major)
+    if Role.LOWER not in ordered:
+        llvm = choose_llvm(find_llvm(replace(places, llvm=wish)), wish, probe, roles=ordered)
+        return Releases(llvm, llvm, llvm.version.major)
+    mlir = choose_llvm(find_llvm(places), places.llvm, probe, roles=[Role.LOWER])
+    if wish.is_release and wish.admits(mlir.version) and mlir.can(Role.LINK):
+        return Releases(mlir, mlir, mlir.version.major)
+    try:
+        llvm = choose_llvm(find_llvm(replace(places, llvm=wish)), wish, probe, roles=[Role.LINK])
+    except ToolchainError as error:
+        if wish.major is None or options.mode is Mode.LINK:
+            raise
+        _check_without_consumer(options, wish.major, error)
+        return Releases(mlir, mlir, wish.major)
+    return Releases(mlir, llvm, llvm.version.major)
+
+
+def _roles(options: CompileOptions) -> tuple[Role, ...]:
+    lowers = any(path.suffix in MLIR_SUFFIXES for path in options.inputs)
+    return (Role.LOWER, Role.LINK) if lowers else (Role.LINK,)
+
+
+def _check_without_consumer(options: CompileOptions, major: int, missing: ToolchainError) -> None:
+    """Refuse what only the clang of the release that links writes: bitcode, and C++ with kernels.
+
+    Objects it links whoever compiled them, and LLVM IR in text needs no compiler.
+    """
+    from mlir_offload.offload.abi import load_abi
+
+    load_abi(major)
+    what = ""
+    if options.wanted_device_code is DeviceCode.BITCODE:
+        what = "device bitcode"
+    elif options.has_gpu_cpp:
+        what = "C++ with kernels"
+    elif options.mode is Mode.LLVM_BITCODE:
+        what = "bitcode"
+    if what:
+        msg = f"{missing.message}, and {what} for LLVM {major} is made by its own clang"
+        hint = f"{missing.hint}; or make an object with -c --device-code=object"
+        raise ToolchainError(msg, hint=hint)

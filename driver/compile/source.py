@@ -1,0 +1,261 @@
+"""From one `.mlir` file to one object: the steps and their order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.device import DeviceModule, compile_device
+from mlir_offload.driver.compile.image import ImageFile, kernel_options, sanitize_option
+from mlir_offload.driver.compile.normalize import normalized, works_on_host_memory
+from mlir_offload.driver.compile.older import not_taken, older_text
+from mlir_offload.driver.compile.served import served_modules
+from mlir_offload.driver.compile.split_file import ModuleFile, SplitFiles, load_split_files
+from mlir_offload.driver.option.command_line import GPU_CPP, MLIR_SUFFIXES, Mode
+from mlir_offload.driver.parallel import beside, in_parallel
+from mlir_offload.driver.record.dependencies import clang_depfile_arguments
+from mlir_offload.offload.llvm_ir import assemble_command, is_written_in_process
+from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
+from mlir_offload.toolchain.process import Command, Completed
+from mlir_offload.translate.diagnostics import condense
+from mlir_offload.translate.fixup.device_form import forms_of
+from mlir_offload.translate.host.module import check_host
+from mlir_offload.translate.lower import (
+    host_pipeline_command,
+    translate_command,
+)
+
+
+def compile_inputs(context: BuildContext) -> None:
+    """Compile every source to its object, side by side."""
+    in_parallel([partial(_compile, context, *pair) for pair in context.compiled.items()])
+
+
+def _compile(context: BuildContext, source: Path, output: Path) -> None:
+    if source.suffix in MLIR_SUFFIXES:
+        compile_mlir(context, source, output.parent, output)
+        return
+    context.executor.make_directory(output.parent)
+    if source.suffix in GPU_CPP:
+        from mlir_offload.driver.compile.gpu_cpp import compile_gpu_cpp
+
+        compile_gpu_cpp(context, source, output)
+        return
+    noted = clang_depfile_arguments(context.options, source, output)
+    context.executor.tool(host_command(context, source, output, *noted), output)
+
+
+def compile_mlir(context: BuildContext, source: Path, directory: Path, output: Path) -> None:
+    """Compile one `.mlir` file to `output`, all intermediate files in `directory`.
+
+    It has been normalised there, or is being so. Raises SourceError for what is wrong in the
+    program, with its place in `source`.
+    """
+    context.wait_for(normalized(directory))
+    split = split_source(context, source, directory)
+    device, host = beside(
+        partial(make_images, context, source, split.modules),
+        partial(make_host_ir, context, source, split, directory),
+    )
+    finish_object(context, source, split, device, host, output)
+
+
+def finish_object(
+    context: BuildContext,
+    source: Path,
+    split: SplitFiles,
+    device: tuple[DeviceModule, ...],
+    host: Path,
+    output: Path,
+) -> None:
+    """Make what the options ask for of the images and of the host module's LLVM IR.
+
+    Bitcode is what the consumer reads: written in process if llvmlite has its LLVM, else by its clang.
+    """
+    mode = context.options.mode
+    has_two = context.host_reader < context.mlir.version.major
+    in_process = mode is Mode.LLVM_BITCODE and is_written_in_process(context.consumer)
+    if (mode is Mode.LLVM_TEXT or in_process) and not has_two:
+        _annotate(context, source, split, device, host, output)
+        return
+    # clang reads the text as fast as bitcode, and writing bitcode first would cost more.
+    annotated = host.with_name("host.annotated.ll")
+    _annotate(context, source, split, device, host, annotated)
+    annotated = older_text(context, annotated, context.host_reader, str(source))
+    if mode is Mode.LLVM_TEXT:
+        context.executor.place(annotated, output)
+    elif mode is Mode.LLVM_BITCODE:
+        command = assemble_command(context.llvm, annotated, output)
+        context.executor.tool(command, output, diagnose=partial(not_taken, context))
+    else:
+        _make_linkable(context, source, annotated, device, output)
+
+
+def _make_linkable(
+    context: BuildContext,
+    source: Path,
+    annotated: Path,
+    device: tuple[DeviceModule, ...],
+    output: Path,
+) -> None:
+    if not context.options.makes_final_objects or context.options.mode is Mode.ASSEMBLY:
+        _make_object(context, annotated, output)
+        return
+    from mlir_offload.driver.link.final_object import add_memref_copy, make_final
+
+    made = annotated.with_name("host.o")
+    _make_object(context, annotated, made)
+    if device:
+        make_final(context, source, made, device, output)
+    elif context.options.mode is Mode.OBJECT:
+        add_memref_copy(context, made, output)
+    else:
+        context.executor.place(made, output)
+
+
+def make_images(
+    context: BuildContext, source: Path, modules: Sequence[ModuleFile]
+) -> tuple[DeviceModule, ...]:
+    """Compile every device module for every target, under the launcher where there is one."""
+    served = served_modules(context, source, modules)
+    if context.launched is None:
+        return compile_device(context, source, served)
+    from mlir_offload.driver.step.launched import launch_device
+
+    return launch_device(context, context.launched, source, served)
+
+
+def _make_object(context: BuildContext, annotated: Path, output: Path) -> None:
+    command = host_command(context, annotated, output)
+    diagnose = partial(not_taken, context)
+    compile_here = partial(context.executor.tool, command, output, diagnose=diagnose)
+    if context.launched is None or context.options.mode is Mode.ASSEMBLY:
+        compile_here()
+        return
+    from mlir_offload.driver.step.launched import launch_object
+
+    launch_object(context, context.launched, annotated, output, compile_here)
+
+
+def split_source(
+    context: BuildContext, source: Path, directory: Path, forms: Sequence[str] = ()
+) -> SplitFiles:
+    """Split a normalised program into its host module and its device modules.
+
+    Without forms those are in the forms for the targets.
+    """
+    parts = directory / "split"
+    program = (
+        "--from",
+        source,
+        "--unit-id",
+        source.name,
+        "--llvm",
+        str(context.mlir.version.major),
+    )
+    maps = [f"--prefix-map={prefix}" for prefix in context.options.prefix_maps]
+    wanted = forms or [form.name for form in forms_of(context.targets)]
+    named = [f"--form={form}" for form in wanted]
+    rdc = ("--rdc",) if context.options.gpu_rdc else ()
+    fast = ("--fast-math",) if context.options.device_flags.fast_math else ()
+    memory = ("--describe-memory",) if works_on_host_memory(context, source) else ()
+    chosen = (*maps, *named, *fast, *memory, *rdc)
+    arguments: list[str | Path] = [normalized(directory), *program, *chosen, "-o", parts]
+    context.executor.step("split", arguments, decides=True)
+    return load_split_files(parts)
+
+
+def make_host_ir(context: BuildContext, source: Path, split: SplitFiles, directory: Path) -> Path:
+    """Lower the host module, under the launcher where there is one."""
+    lower_here = partial(lower_host, context, source, split, directory)
+    if context.launched is None:
+        return lower_here()
+    from mlir_offload.driver.step.launched import launch_host_lowering
+
+    return launch_host_lowering(context, context.launched, split, directory / "host.ll", lower_here)
+
+
+def lower_host(context: BuildContext, source: Path, split: SplitFiles, directory: Path) -> Path:
+    """Lower the host module to LLVM IR, in a file of the directory."""
+    executor, llvm = context.executor, context.mlir
+    low, text = directory / "host.low.mlir", directory / "host.ll"
+    command = host_pipeline_command(
+        llvm, split.host, low, uses_async=split.uses_async, debug=context.options.debug
+    )
+    executor.tool(command, low, diagnose=partial(condense, source=source))
+    executor.tool(
+        translate_command(llvm, low, text), text, diagnose=partial(_not_lowered, low, source)
+    )
+    return text
+
+
+def _not_lowered(low: Path, source: Path, completed: Completed) -> MlirOffloadError:
+    """Return which operation mlir-translate stumbled over: it names neither that nor the place."""
+    try:
+        check_host(low.read_text(encoding="utf-8", errors="surrogateescape"))
+    except SourceError as error:
+        return error
+    return condense(completed, source=source)
+
+
+def _annotate(
+    context: BuildContext,
+    source: Path,
+    split: SplitFiles,
+    device: tuple[DeviceModule, ...],
+    host: Path,
+    output: Path,
+) -> None:
+    """Package the images and write the host module that carries them."""
+    executor, release = context.executor, context.for_clang
+    arguments: list[str | Path] = []
+    images = [image for module in device for image in module.images]
+    if images:
+        binary = host.with_name("images.offload")
+        named = [image.argument for image in images]
+        executor.step("package", (*named, "--for-clang", release, "-o", binary))
+        arguments += ["--binary", binary]
+    kinds = dict.fromkeys(target.kind for target in context.targets)
+    arguments += [f"--kind={kind}" for kind in kinds]
+    kernels: dict[str, None] = {}
+    for module in device:
+        arguments += ["--device", module.ir]
+        arguments += [_finished_option(module, image) for image in module.finished]
+        kernels |= dict.fromkeys(kernel_options(module.module))
+    arguments += kernels
+    arguments += [f"--declared={kernel}" for kernel in split.declared]
+    if split.interface is not None:
+        arguments += ["--interface", split.interface]
+    arguments += sanitize_option(context)
+    executor.step(
+        "annotate",
+        (host, *arguments, "--location", source, "--for-clang", release, "-o", output),
+    )
+
+
+def _finished_option(module: DeviceModule, image: ImageFile) -> str:
+    kernels = "".join(f",kernel={kernel.symbol}" for kernel in module.module.module.kernels)
+    return f"--finished=kind={image.target.kind},file={image.path}{kernels}"
+
+
+def host_command(context: BuildContext, source: Path, output: Path, *extra: str) -> Command:
+    """Return the command by which the consumer's clang compiles a host file, of any language."""
+    options = context.options
+    form = {
+        Mode.LLVM_BITCODE: ("-c", "-emit-llvm"),
+        Mode.LLVM_TEXT: ("-S", "-emit-llvm"),
+        Mode.ASSEMBLY: ("-S",),
+    }.get(options.mode, ("-c",))
+    flags = (
+        f"-O{options.opt_level}",
+        *(("-g",) if options.debug else ()),
+        *(("-fPIC",) if options.pic or options.shared else ()),
+        *((options.sanitizer.flag,) if options.sanitizer else ()),
+        # The triple and layout that mlir-translate leaves out are this clang's own.
+        *(("-Wno-override-module",) if source.suffix in {".ll", ".bc"} else ()),
+    )
+    arguments = options.compiler_arguments if source.suffix not in {".ll", ".bc"} else ()
+    clang = str(context.llvm.tool("clang"))
+    return Command((clang, *form, *flags, *arguments, *extra, str(source), "-o", str(output)))

@@ -1,0 +1,192 @@
+"""The result of a split on disk: what the steps after it need to know."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mlir_offload.offload.device.given_image import GivenImage
+from mlir_offload.offload.host.module import render_kernel_heads
+from mlir_offload.offload.image import ImageForm
+from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.toolchain.target import Kind
+from mlir_offload.translate.fixup.device_form import DeviceForm
+from mlir_offload.translate.given_binary import GivenBinary
+from mlir_offload.translate.gpu_module import GpuModule, Kernel
+from mlir_offload.translate.split import SplitProgram
+from mlir_offload.translate.target_attribute import TargetAttribute
+
+INTERFACE_FILE = "interface.json"
+_INDEX = "split.json"
+_ENDINGS = {ImageForm.BITCODE: "bc", ImageForm.PTX: "s", ImageForm.AMDGPU_ASSEMBLY: "s"}
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFile:
+    """An object of a `gpu.binary` in a file of its own."""
+
+    path: Path
+    image: GivenImage
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleFile:
+    """A device module and the files that hold its text for mlir-opt, in one form and in others.
+
+    One that is a `gpu.binary` has `objects` in the place of text; the path is that of the heads of
+    its kernels, as LLVM IR.
+    """
+
+    path: Path
+    module: GpuModule
+    others: tuple[tuple[str, Path], ...] = ()
+    objects: tuple[ObjectFile, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """Return what a message calls it."""
+        return f"gpu.{'binary' if self.objects else 'module'} @{self.module.name}"
+
+    def text_for(self, form: DeviceForm) -> Path:
+        """Return the file with the text in a form."""
+        return dict(self.others).get(form.name, self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitFiles:
+    """The host module and the device modules of one program, and the kernels it only declares.
+
+    `interface` holds the functions for callers in C and Python, where there are any.
+    """
+
+    host: Path
+    uses_async: bool
+    modules: tuple[ModuleFile, ...]
+    declared: tuple[str, ...] = ()
+    interface: Path | None = None
+
+
+def write_split(program: SplitProgram, directory: Path) -> None:
+    """Write the host text, one file per device module, and the index of them."""
+    directory.mkdir(parents=True, exist_ok=True)
+    _write(directory / "host.mlir", program.host_text)
+    rows = [
+        _write_module(module, number, directory) for number, module in enumerate(program.modules)
+    ]
+    binaries = [
+        _write_binary(binary, number, directory) for number, binary in enumerate(program.binaries)
+    ]
+    index = {
+        "binaries": binaries,
+        "uses_async": program.uses_async,
+        "modules": rows,
+        "declared": list(program.declared),
+        "has_interface": bool(program.interface),
+    }
+    if program.interface:
+        _write(directory / INTERFACE_FILE, program.interface)
+    _write(directory / _INDEX, json.dumps(index, indent=1))
+
+
+def load_split_files(directory: Path) -> SplitFiles:
+    """Read what `write_split` wrote."""
+    index = json.loads((directory / _INDEX).read_text(encoding="utf-8"))
+    texts = tuple(_read_module(row, directory) for row in index["modules"])
+    modules = (*texts, *(_read_binary(row, directory) for row in index["binaries"]))
+    return SplitFiles(
+        directory / "host.mlir",
+        bool(index["uses_async"]),
+        modules,
+        tuple(index["declared"]),
+        directory / INTERFACE_FILE if index["has_interface"] else None,
+    )
+
+
+def _write_module(module: GpuModule, number: int, directory: Path) -> dict[str, Any]:
+    # A module's name may hold any character: the file is named by its number.
+    file = f"device{number}.mlir"
+    _write(directory / file, module.text)
+    others = {name: f"device{number}.{name}.mlir" for name, _ in module.texts}
+    for name, text in module.texts:
+        _write(directory / others[name], text)
+    return {
+        "file": file,
+        "others": others,
+        "name": module.name,
+        "kernels": [{"name": kernel.name, "symbol": kernel.symbol} for kernel in module.kernels],
+        "needs": sorted(module.needs),
+        "targets": [asdict(target) for target in module.targets],
+        "leaves": sorted(module.leaves),
+    }
+
+
+def refuse_objects(split: SplitFiles, source: Path, taker: str) -> None:
+    """Raise SourceError for a `gpu.binary` where only what is still to be compiled has a place."""
+    given = next((module for module in split.modules if module.objects), None)
+    if given is not None:
+        msg = (
+            f"{given.title} holds device code that is made already, for which {taker} has no place"
+        )
+        hint = "give the gpu.module that it was made from, or compile the file with mlir-offload -c"
+        raise SourceError(msg, hint=hint, location=str(source))
+
+
+def _write_binary(binary: GivenBinary, number: int, directory: Path) -> dict[str, Any]:
+    rows = []
+    for index, given in enumerate(binary.objects):
+        # The packager tells what a file is by its ending.
+        file = f"binary{number}.object{index}.{_ENDINGS.get(given.image.form, 'o')}"
+        (directory / file).write_bytes(given.content)
+        rows.append({"file": file, **asdict(given.image)})
+    heads = f"binary{number}.kernels.ll"
+    signatures = {kernel.symbol: binary.signature(kernel.name) for kernel in binary.kernels}
+    _write(directory / heads, render_kernel_heads(signatures))
+    names = [kernel.name for kernel in binary.kernels]
+    return {"heads": heads, "name": binary.name, "kernels": names, "objects": rows}
+
+
+def _read_binary(row: dict[str, Any], directory: Path) -> ModuleFile:
+    objects = tuple(
+        ObjectFile(
+            directory / one["file"],
+            GivenImage(
+                Kind(one["kind"]),
+                ImageForm(one["form"]),
+                tuple(one["archs"]),
+                one["ptx"],
+                one["producer"],
+            ),
+        )
+        for one in row["objects"]
+    )
+    kernels = tuple(Kernel(name, name) for name in row["kernels"])
+    module = GpuModule(row["name"], kernels, "", frozenset())
+    return ModuleFile(directory / row["heads"], module, objects=objects)
+
+
+def _read_module(row: dict[str, Any], directory: Path) -> ModuleFile:
+    path = directory / row["file"]
+    kernels = tuple(Kernel(kernel["name"], kernel["symbol"]) for kernel in row["kernels"])
+    text = path.read_text(encoding="utf-8", errors="surrogateescape")
+    others = tuple((name, directory / file) for name, file in row["others"].items())
+    targets = tuple(map(_read_target, row["targets"]))
+    module = GpuModule(
+        row["name"],
+        kernels,
+        text,
+        frozenset(row["needs"]),
+        targets=targets,
+        leaves=frozenset(map(Kind, row["leaves"])),
+    )
+    return ModuleFile(path, module, others)
+
+
+def _read_target(row: dict[str, Any]) -> TargetAttribute:
+    lists = {"link": tuple(row["link"]), "flags": tuple(row["flags"])}
+    return TargetAttribute(**{**row, "kind": Kind(row["kind"]), **lists})
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", errors="surrogateescape")

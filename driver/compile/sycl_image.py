@@ -1,0 +1,83 @@
+"""Device images for what takes SPIR-V, as Intel GPUs do: bitcode, of which the link makes SPIR-V."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from functools import partial
+from typing import TYPE_CHECKING
+
+from mlir_offload.driver.compile.image import image_file, kernel_options, rdc_option, user_libraries
+from mlir_offload.driver.compile.older import older_text
+from mlir_offload.driver.option.compile_options import DeviceCode
+from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError, SourceError
+from mlir_offload.toolchain.process import Command, Completed, tool_failed
+from mlir_offload.translate.spirv.module import spirv_bitcode_command, spirv_code_command
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mlir_offload.driver.compile.context import BuildContext
+    from mlir_offload.driver.compile.image import ImageFile
+    from mlir_offload.driver.compile.split_file import ModuleFile
+    from mlir_offload.toolchain.target import Target
+
+_VALIDATOR = "spirv-val"
+# What the back end says before it ends with a stack dump; what the validator says.
+_REASON = re.compile(
+    r"(?:error in backend|LLVM ERROR|^error): (?:line \d+: )?(?P<reason>.+)", re.MULTILINE
+)
+
+
+def make_module_image(
+    context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
+) -> ImageFile:
+    """Make bitcode of a device module that was lowered.
+
+    SPIR-V is made of it once, to be looked into: the linker wrapper would say of what the back end
+    cannot compile no more than that the back end crashed. Raises SourceError for that.
+    """
+    _check_form(context)
+    executor, flags = context.executor, context.options.device_flags
+    made = image_file(context, lowered, target)
+    libraries = user_libraries(context, source, target)
+    options = (*kernel_options(module), *rdc_option(context))
+    image = made.path
+    ready, code = image.with_suffix(".ll"), image.with_suffix(".spv")
+    older = older_text(context, lowered, context.consumer, str(source))
+    release = ("--llvm", str(context.consumer), "--location", str(source))
+    executor.step("spirv-ir", (older, *options, *release, "-o", ready))
+    bitcode = spirv_bitcode_command(
+        context.llvm,
+        ready,
+        image,
+        opt_level=context.options.opt_level,
+        libraries=libraries,
+        arguments=flags.device_opt,
+    )
+    executor.tool(bitcode, image)
+    diagnose = partial(_not_compiled, source)
+    executor.tool(spirv_code_command(context.llvm, image, code), code, diagnose=diagnose)
+    kernels = tuple(option for option in options if option.startswith("--kernel="))
+    executor.step("spirv-check", (code, "--ir", lowered, *kernels, "--location", str(source)))
+    validator = shutil.which(_VALIDATOR, path=context.search_path or None)
+    if validator is not None:
+        executor.tool(Command((validator, str(code))), None, diagnose=diagnose)
+    return made
+
+
+def _check_form(context: BuildContext) -> None:
+    if context.options.wanted_device_code is DeviceCode.OBJECT:
+        msg = "--device-code=object: clang-linker-wrapper takes no SPIR-V, only bitcode"
+        hint = "leave the option out, or spirv64 out of --offload-arch"
+        raise CompatibilityError(msg, hint=hint)
+
+
+def _not_compiled(source: Path, failed: Completed) -> MlirOffloadError:
+    """Return the error for what the SPIR-V back end, or the validator, does not take."""
+    match = _REASON.search(failed.stderr)
+    if match is None:
+        return tool_failed(failed)
+    msg = f"a kernel cannot be compiled for spirv64: {match['reason']}"
+    hint = "rewrite it without that, or leave spirv64 out of --offload-arch"
+    return SourceError(msg, hint=hint, location=str(source))

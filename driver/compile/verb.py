@@ -1,0 +1,280 @@
+"""Compile every input and link: the main verb."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlir_offload.driver.compile.byproduct import (
+    check_outputs,
+    withdrawn_on_failure,
+    write_compile_commands,
+    write_depfiles,
+)
+from mlir_offload.driver.compile.choose import (
+    choose_rocm_for,
+    choose_slots,
+    choose_source_time,
+    choose_targets,
+    choose_toolkit_for,
+    places_of,
+)
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.guard import guard_inputs
+from mlir_offload.driver.compile.releases import choose_releases
+from mlir_offload.driver.jobserver import JobSlots
+from mlir_offload.driver.message.report import render_times, show, show_note
+from mlir_offload.driver.option.command_line import (
+    MLIR_SUFFIXES,
+    CompileOptions,
+    Mode,
+    parse_arguments,
+)
+from mlir_offload.driver.option.flag_check import check_flags
+from mlir_offload.driver.option.inputs import (
+    attached_archs,
+    check_input,
+    compiled_files,
+    final_outputs,
+    has_device_code,
+    read_given,
+)
+from mlir_offload.driver.parallel import Threads, beside, pool
+from mlir_offload.driver.step.execute import Executor
+from mlir_offload.driver.tool_watch import ToolWatch, tool_files
+from mlir_offload.driver.workspace import open_workspace
+from mlir_offload.toolchain.errors import MlirOffloadError
+from mlir_offload.toolchain.process import Command, Runner
+from mlir_offload.toolchain.target import HOST, Kind, Target
+
+if TYPE_CHECKING:
+    from mlir_offload.driver.compile.releases import Releases
+    from mlir_offload.driver.step.launcher import Launcher
+    from mlir_offload.toolchain.cuda import CudaToolkit
+
+
+def build(arguments: Sequence[str], runner: Runner) -> None:
+    """Do what the command line asks for. Raises MlirOffloadError; no output is written then."""
+    options = parse_arguments(arguments)
+    with open_workspace(options.save_temps) as workspace:
+        context = build_in(options, workspace, runner)
+        if (context.launched is not None or options.why_rebuilt) and not options.dry_run:
+            _explain(context)
+
+
+def build_in(options: CompileOptions, workspace: Path, runner: Runner) -> BuildContext:
+    """Do what the options ask for, with intermediate files in the workspace."""
+    slots = choose_slots(options)
+    with contextlib.closing(slots), _named_as_given(options):
+        return build_with(slots, options, workspace, runner)
+
+
+@contextlib.contextmanager
+def _named_as_given(options: CompileOptions) -> Iterator[None]:
+    """Let errors name the sources as the user did, whatever their locations are mapped to."""
+    try:
+        yield
+    except MlirOffloadError as error:
+        if options.prefix_maps:
+            from mlir_offload.translate.prefix_map import unmap_location
+
+            names = [str(path) for path in options.inputs]
+            error.location = unmap_location(error.location, names, options.prefix_maps)
+        raise
+
+
+def build_with(
+    slots: JobSlots, options: CompileOptions, workspace: Path, runner: Runner
+) -> BuildContext:
+    """Do what the options ask for, as many programs at once as the slots allow."""
+    for path in options.inputs:
+        check_input(path)
+    check_outputs(options)
+    context = _make_context(slots, options, workspace, runner)
+    write_compile_commands(context)
+    guard_inputs(context)
+    tools = ToolWatch()
+    for llvm in {context.mlir, context.llvm}:
+        tools.add_paths(tool_files(llvm, context.cuda, context.rocm))
+    with withdrawn_on_failure(options):
+        with tools.unchanged():
+            finished = _make(context)
+        # Before the outputs: what is newer than its sources has its dependencies at hand.
+        write_depfiles(context)
+        for made, output in zip(finished, final_outputs(options), strict=True):
+            context.executor.place(made, output)
+        if options.manifest is not None:
+            from mlir_offload.driver.record.manifest import write_manifest
+
+            write_manifest(context)
+    if options.time_report:
+        show(render_times(context.executor.times))
+    return context
+
+
+def _explain(context: BuildContext) -> None:
+    """Record what the outputs were made of; say what changed where the user wants to know."""
+    from mlir_offload.driver.record.why import explain_builds
+
+    for line in explain_builds(context, final_outputs(context.options)):
+        if context.options.why_rebuilt:
+            show_note(line)
+
+
+def _make(context: BuildContext) -> list[Path]:
+    """Return the finished files in the workspace, one for each output."""
+    with pool() as threads:
+        _start_early(context, threads)
+        # Those tools run while the rest of the compiler is being loaded.
+        from mlir_offload.driver.compile.preload import preload
+        from mlir_offload.driver.compile.source import compile_inputs
+
+        if context.options.header is not None:
+            from mlir_offload.driver.compile.header import make_header
+
+            header = make_header(context)
+            if context.options.mode is Mode.HEADER:
+                return [header]
+            # C and C++ of the same call may include it.
+            context.executor.place(header, context.options.header)
+        kinds = frozenset(target.kind for target in context.targets)
+        links = context.options.mode is Mode.LINK
+        preload(kinds, launched=context.launched is not None, links=links)
+        compile_inputs(context)
+        if links:
+            from mlir_offload.driver.link.program import link
+
+            return [link(context)]
+        return list(context.compiled.values())
+
+
+def _start_early(context: BuildContext, threads: Threads) -> None:
+    """Start what depends on nothing else: the first step of each `.mlir` file, and the runtime."""
+    from mlir_offload.driver.compile.normalize import normalize, normalized
+
+    for source, made in context.compiled.items():
+        if source.suffix in MLIR_SUFFIXES:
+            task = threads.submit(partial(normalize, context, source, made.parent))
+            context.pending[normalized(made.parent)] = task
+    if context.launched is not None:
+        threads.submit(partial(context.launched.prepare, context.targets))
+    makes_final = context.options.mode is Mode.OBJECT and context.options.makes_final_objects
+    if context.options.mode is Mode.LINK or makes_final:
+        from mlir_offload.driver.link.runtime import compile_runtime, host_runtime
+
+        runtime = host_runtime(context)
+        if runtime.kinds:
+            context.pending[runtime.object] = threads.submit(
+                partial(compile_runtime, context, runtime)
+            )
+
+
+def _make_context(
+    slots: JobSlots, options: CompileOptions, workspace: Path, runner: Runner
+) -> BuildContext:
+    """Choose tools and targets for the command line."""
+    places = places_of(options)
+    launcher = _launcher(options)
+    finder = runner if launcher is None else _remembering(runner)
+    contents = read_given(options)
+    given = tuple(item for item in contents if item.is_relocatable)
+    # Objects that call the runtime but bring no device code need a device all the same.
+    needs_device = (has_device_code(options) and options.mode is not Mode.HEADER) or (
+        any(item.calls_device for item in given) and not any(item.kinds for item in given)
+    )
+    archs = options.offload_archs or attached_archs(options)
+    archs = archs or ((HOST,) if options.sanitizer else ())
+    targets = choose_targets(archs) if needs_device else ()
+    kinds = {str(target.kind) for target in targets}.union(*(item.kinds for item in given))
+    (releases, cuda), _ = beside(
+        partial(
+            beside,
+            partial(choose_releases, options, places, finder),
+            partial(choose_toolkit_for, options, places, finder, needed=Kind.CUDA in kinds),
+        ),
+        # Loaded while the programs that say their release run.
+        partial(import_module, "mlir_offload.driver.compile.normalize"),
+    )
+    _check_archs(targets, releases, cuda)
+    check_flags(options, targets, given)
+    if not releases.is_consumer_here:
+        show_note(
+            f"LLVM {releases.consumer} is not installed: LLVM {releases.mlir.version.major} "
+            "compiles for it, device code included"
+        )
+    compiled = compiled_files(options, workspace)
+    executor = Executor(
+        runner,
+        show,
+        workspace,
+        slots=slots,
+        verbose=options.verbose,
+        dry_run=options.dry_run,
+        sources={made.parent: source for source, made in compiled.items()},
+    )
+    executor.note(Command(("mkdir", "-p", str(workspace))))
+    path = os.pathsep.join(map(str, places.path))
+    linked = tuple(item for item in contents if not item.is_relocatable)
+    context = BuildContext(
+        options,
+        releases,
+        cuda,
+        targets,
+        executor,
+        workspace,
+        path,
+        source_time=choose_source_time(),
+        given=given,
+        linked=linked,
+        compiled=compiled,
+        rocm=choose_rocm_for(places, needed=Kind.HIP in kinds),
+    )
+    return context if launcher is None else _launching(context, launcher)
+
+
+def _launcher(options: CompileOptions) -> Launcher | None:
+    """Return the launcher of the steps; without one, no code for it is loaded."""
+    names = {"MLIR_OFFLOAD_LAUNCHER", "MLIR_OFFLOAD_CACHE"}
+    if options.launcher is None and options.cache is None and names.isdisjoint(os.environ):
+        return None
+    from mlir_offload.driver.step.launcher import choose_launcher
+
+    return choose_launcher(options, os.environ)
+
+
+def _remembering(runner: Runner) -> Runner:
+    from mlir_offload.driver.toolchain_id import RememberingRunner
+
+    return RememberingRunner(runner)
+
+
+def _launching(context: BuildContext, launcher: Launcher) -> BuildContext:
+    from mlir_offload.driver.step.launcher import LaunchedSteps, step_program
+
+    program = step_program(launcher, context.workspace)
+    tools = (context.releases, context.cuda, context.rocm)
+    return replace(context, launched=LaunchedSteps(launcher, program, *tools))
+
+
+def _check_archs(targets: Sequence[Target], releases: Releases, cuda: CudaToolkit | None) -> None:
+    """Refuse what LLVM or ptxas does not know before any work is done."""
+    for target in targets:
+        if target.kind is Kind.CUDA:
+            from mlir_offload.toolchain.ptx import ptx_isa_for
+
+            for major in {releases.mlir.version.major, releases.consumer}:
+                ptx_isa_for(target.arch, major, cuda)
+        elif target.kind is Kind.HIP:
+            from mlir_offload.offload.device.amdgpu_processor import check_processor
+
+            check_processor(target.arch, releases.consumer)
+        elif target.kind is Kind.SYCL:
+            from mlir_offload.offload.link.image_loss import check_device_link
+
+            check_device_link(target, releases.consumer)

@@ -1,0 +1,1 @@
+"""The verb `doctor`: what is installed, tried for real."""

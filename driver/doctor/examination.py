@@ -1,0 +1,201 @@
+"""Find out all that `mlir-offload doctor` tells: identify every tool, try every combination."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from mlir_offload.driver.doctor.machine import Machine, machine_findings
+from mlir_offload.driver.doctor.plan import Combination, Sdk, plan_combinations
+from mlir_offload.driver.doctor.report import DoctorReport, Installation
+from mlir_offload.driver.doctor.trial import Bench, Cell, MadeObject, Verdict
+from mlir_offload.driver.parallel import limited_pool
+from mlir_offload.driver.project.progress import open_progress
+from mlir_offload.driver.workspace import open_workspace
+from mlir_offload.offload.skew.cuda_identity import identify_cuda
+from mlir_offload.offload.skew.llvm_identity import identify_llvm
+from mlir_offload.offload.skew.runtime_identity import (
+    identify_cuda_driver,
+    identify_libomptarget,
+    identify_rocm,
+)
+from mlir_offload.toolchain.cuda import CudaToolkit, UnusableCuda
+from mlir_offload.toolchain.errors import ToolchainError
+from mlir_offload.toolchain.inventory import Inventory, ProbedLlvm, inventory_rows
+from mlir_offload.toolchain.llvm import LlvmToolchain, probe_every_tool
+from mlir_offload.toolchain.process import Runner
+from mlir_offload.toolchain.rocm import RocmInstallation
+from mlir_offload.toolchain.skew.identity import ToolFinding, ToolIdentity, problem_findings
+from mlir_offload.toolchain.target import Kind
+
+_ObjectKey = tuple[Kind, LlvmToolchain, Sdk | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is known of one installation or library: its parts, and what is wrong with them."""
+
+    tools: tuple[ToolIdentity, ...]
+    findings: tuple[ToolFinding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What was found on this machine, and how much may be done to it at once.
+
+    `is_quick`: what the default combination does not use is neither identified nor tried.
+    """
+
+    runner: Runner
+    inventory: Inventory
+    jobs: int
+    limit_s: float
+    is_quick: bool = False
+
+    def report(self, kinds: Sequence[Kind]) -> DoctorReport:
+        """Identify the tools, try the combinations, look for accidents."""
+        planned = plan_combinations(self.inventory, kinds)
+        chosen = [one for one in planned if one.is_default or not self.is_quick]
+        with open_workspace() as folder:
+            known = self._identify(folder / "identity")
+            cells = self._try(chosen, folder / "cells")
+        native = Kind.CUDA if self.inventory.gpus else Kind.OPENMP
+        machine = Machine(self.runner, self.inventory, os.environ, self._releases())
+        return DoctorReport(
+            tuple(tool for one in known for tool in one.tools),
+            cells,
+            tuple(
+                dict.fromkeys(
+                    (*(f for one in known for f in one.findings), *machine_findings(machine))
+                )
+            ),
+            tuple(_to_install(self.inventory)),
+            exit_status(cells, native if native in kinds else None),
+            self.is_quick,
+        )
+
+    def _releases(self) -> tuple[LlvmToolchain, ...]:
+        releases = (probed.toolchain for probed in self._llvm())
+        return tuple(one for one in releases if isinstance(one, LlvmToolchain) and one.has("clang"))
+
+    def _llvm(self) -> list[ProbedLlvm]:
+        default = self.inventory.default_llvm
+        if self.is_quick and default is not None:
+            return [one for one in self.inventory.llvm if one.toolchain == default]
+        return list(self.inventory.llvm)
+
+    def _cuda(self) -> list[CudaToolkit | UnusableCuda]:
+        default = self.inventory.default_cuda
+        if self.is_quick and default is not None:
+            return [default]
+        return list(self.inventory.cuda)
+
+    def _identify(self, folder: Path) -> list[_Known]:
+        """Identify all installations at the same time."""
+        folder.mkdir()
+        tasks: list[Callable[[], _Known]] = [
+            *(partial(self._known_llvm, one, folder / f"llvm{n}") for n, one in enumerate(self._llvm())),
+            *(partial(self._known_cuda, one, folder / f"cuda{n}") for n, one in enumerate(self._cuda())),
+            *(partial(_known_rocm, libs) for libs in self.inventory.rocm),
+            _known_driver,
+        ]  # fmt: skip
+        with limited_pool(self.jobs) as threads:
+            return [future.result() for future in [threads.submit(task) for task in tasks]]
+
+    def _known_llvm(self, probed: ProbedLlvm, folder: Path) -> _Known:
+        installation = probed.installation
+        said = probed.tools or probe_every_tool(self.runner, installation)
+        identity = identify_llvm(self.runner, installation, said, folder)
+        library = getattr(probed.toolchain, "libomptarget", None)
+        if library is None:
+            return _Known(identity.tools, identity.findings)
+        runtime = identify_libomptarget(library, f"LLVM in {installation.prefix}")
+        return _Known(
+            (*identity.tools, runtime), (*identity.findings, *problem_findings([runtime]))
+        )
+
+    def _known_cuda(self, cuda: CudaToolkit | UnusableCuda, folder: Path) -> _Known:
+        version = cuda.version if isinstance(cuda, CudaToolkit) else None
+        identity = identify_cuda(self.runner, cuda.installation, version, folder)
+        return _Known(identity.tools, identity.findings)
+
+    def _try(self, combinations: Sequence[Combination], folder: Path) -> tuple[Cell, ...]:
+        """Try all combinations, several at the same time; say on a terminal how far it is."""
+        folder.mkdir()
+        jobs = max(1, self.jobs // max(1, len(combinations)))
+        has_gpu = bool(self.inventory.gpus)
+        bench = Bench(self.runner, folder, jobs, self.limit_s, has_gpu)
+        with (
+            open_progress(len(combinations), is_verbose=False) as progress,
+            limited_pool(self.jobs) as threads,
+        ):
+            # First of all, so that no trial waits for an object that waits for a thread.
+            made = {} if self.is_quick else _submit_objects(threads, bench, combinations)
+            futures = {
+                threads.submit(
+                    bench.try_combination, combination, number, made.get(_object_key(combination))
+                ): combination
+                for number, combination in enumerate(combinations)
+            }
+            for future in as_completed(futures):
+                if progress.advance is not None:
+                    progress.advance(futures[future].label)
+            return tuple(future.result() for future in futures)
+
+
+def _submit_objects(
+    threads: ThreadPoolExecutor, bench: Bench, combinations: Sequence[Combination]
+) -> dict[_ObjectKey, Future[MadeObject]]:
+    """Have each object compiled once, whoever links it."""
+    distinct = {_object_key(combination): combination for combination in combinations}
+    return {
+        key: threads.submit(bench.make_object, combination, number)
+        for number, (key, combination) in enumerate(distinct.items())
+    }
+
+
+def _object_key(combination: Combination) -> _ObjectKey:
+    return combination.kind, combination.producer, combination.sdk
+
+
+def _known_rocm(libs: RocmInstallation) -> _Known:
+    identity = identify_rocm(libs)
+    return _Known((identity,), problem_findings([identity]))
+
+
+def _known_driver() -> _Known:
+    return _Known((identify_cuda_driver(),), ())
+
+
+def _to_install(inventory: Inventory) -> Iterator[Installation]:
+    """Yield what is missing or broken, each command once."""
+    seen = set()
+    for row in inventory_rows(inventory):
+        for missing in row.missing:
+            if missing.cure not in seen:
+                seen.add(missing.cure)
+                part = f"{row.part} {row.version}".strip()
+                purpose = f"{missing.name} to {missing.role}"
+                yield Installation(part, purpose, missing.cure, missing.is_optional)
+
+
+def exit_status(cells: Sequence[Cell], native: Kind | None) -> int:
+    """Return 0 where the default combination works with every kind, else the first failure's status.
+
+    `native` is the kind that a build on this machine is for, None where that was not to be tried;
+    of the others it is no failure that an SDK is not there as a whole.
+    """
+    default = [cell for cell in cells if cell.combination.is_default]
+    kinds = {cell.combination.kind for cell in default}
+    if not default or (native is not None and native not in kinds):
+        return ToolchainError.exit_status
+    counted = (
+        cell.ours
+        for cell in default
+        if cell.combination.kind is native or cell.ours.verdict is not Verdict.INCOMPLETE
+    )
+    return next((trial.exit_status or 1 for trial in counted if not trial.verdict.is_good), 0)

@@ -1,0 +1,285 @@
+"""Try a combination for real: compile and link a small program, look into it, run it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+
+from mlir_offload.driver.doctor.plan import Combination
+from mlir_offload.driver.step.launcher import own_program
+from mlir_offload.offload.abi import load_abi
+from mlir_offload.offload.host.contents import layout_releases
+from mlir_offload.offload.link.coverage import held_kernels
+from mlir_offload.offload.link.fatbinary_adapter import needs_adapter
+from mlir_offload.offload.link.finding import listed
+from mlir_offload.offload.objects import ObjectContents, read_objects
+from mlir_offload.toolchain.errors import (
+    CompatibilityError,
+    MlirOffloadError,
+    ToolchainError,
+    ToolFailedError,
+    UsageError,
+    VerificationError,
+)
+from mlir_offload.toolchain.process import Command, Completed, Runner, describe_status, tool_failed
+from mlir_offload.toolchain.target import Kind, host_triple
+
+PROGRAM = Path(__file__).parents[1] / "data" / "doctor.mlir"
+# Results of a cache would tell nothing of the tools.
+_OWN = ("--message-format=json", "--no-config", "--no-cache")
+_MORE_TIME = "give it more time with --timeout=SECONDS"
+_KERNELS = frozenset({"decay", "sum"})
+_RIGHT = "doctor: right\n"
+
+
+class Verdict(StrEnum):
+    """What became of a trial."""
+
+    WORKS = "works"
+    LINKS = "links"
+    REFUSED = "refused"
+    INCOMPLETE = "incomplete"
+    FAILS = "fails"
+    LOSES = "loses kernels"
+    WRONG = "wrong result"
+    LATE = "too slow"
+
+    @property
+    def is_good(self) -> bool:
+        """Say whether the program is right, as far as it could be tried."""
+        return self in {Verdict.WORKS, Verdict.LINKS}
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What came out: the verdict, why, what to do about it, and the command that shows it again."""
+
+    verdict: Verdict
+    reason: str = ""
+    cure: str = ""
+    command: str = ""
+    exit_status: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A combination, what became of it with mlir-offload and with clang alone, and what it took.
+
+    `adapters` is what mlir-offload puts between tools that do not fit; `alone` is None where it
+    was not tried.
+    """
+
+    combination: Combination
+    ours: Trial
+    alone: Trial | None = None
+    adapters: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MadeObject:
+    """An object to be linked by clang alone, or why there is none."""
+
+    path: Path
+    failure: Trial | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Where and how trials are made: how many jobs each may use, how long each program may take."""
+
+    runner: Runner
+    folder: Path
+    jobs: int
+    limit_s: float
+    has_gpu: bool
+
+    def try_combination(
+        self, combination: Combination, number: int, made: Future[MadeObject] | None = None
+    ) -> Cell:
+        """Build the program with mlir-offload; link the object, where there is one, by clang alone."""
+        folder = self.folder / str(number)
+        folder.mkdir(parents=True)
+        ours = self._timed(partial(self._try_ours, combination, folder))
+        other = None
+        if made is not None:
+            other = self._timed(partial(self._try_alone, combination, folder, made.result()))
+        shutil.rmtree(folder, ignore_errors=True)
+        return Cell(combination, ours, other, _adapters(combination))
+
+    def make_object(self, combination: Combination, number: int) -> MadeObject:
+        """Compile the program to an object as its own release makes it."""
+        path = self.folder / f"object{number}.o"
+        words = (*self._words(combination, for_consumer=False), "-c", "-fPIC", str(PROGRAM))
+        failure = self._timed(partial(self._compile, words, path))
+        return MadeObject(path, failure if failure.exit_status else None)
+
+    def _compile(self, words: Sequence[str], output: Path) -> Trial:
+        argv = (*own_program(), *_OWN, *words, "-o", str(output))
+        completed = self._run(argv, self.folder)
+        return _refusal(completed) if completed.returncode else Trial(Verdict.LINKS)
+
+    def _timed(self, attempt: Callable[[], Trial]) -> Trial:
+        start = time.monotonic()
+        try:
+            trial = attempt()
+        except ToolFailedError as error:
+            status = error.exit_status
+            trial = Trial(Verdict.LATE, error.message, _MORE_TIME, error.command, status)
+        except (MlirOffloadError, OSError) as error:
+            trial = Trial(Verdict.FAILS, str(error), exit_status=ToolFailedError.exit_status)
+        return replace(trial, seconds=round(time.monotonic() - start, 3))
+
+    def _run(self, argv: Sequence[str], folder: Path, **environment: str) -> Completed:
+        command = Command(tuple(argv), tuple(environment.items()), cwd=folder, limit_s=self.limit_s)
+        return self.runner.run(command)
+
+    def _try_ours(self, combination: Combination, folder: Path) -> Trial:
+        output = folder / "program"
+        words = (*self._words(combination, for_consumer=True), str(PROGRAM), "-o")
+        completed = self._run((*own_program(), *_OWN, *words, str(output)), folder)
+        shown = " ".join(("mlir-offload", *words, "program"))
+        if completed.returncode != 0:
+            return replace(_refusal(completed), command=shown)
+        return replace(self._judge(combination, output, folder), command=shown)
+
+    def _words(self, combination: Combination, *, for_consumer: bool) -> tuple[str, ...]:
+        sdk = combination.sdk
+        return (
+            f"--llvm={combination.producer.prefix}",
+            *(
+                (f"--for-clang={combination.consumer.version.major}",)
+                if for_consumer and combination.is_mixed
+                else ()
+            ),
+            *((f"{sdk.option}{sdk.path}",) if sdk else ()),
+            f"--offload-arch={combination.arch}",
+            f"-j{self.jobs}",
+        )
+
+    def _judge(self, combination: Combination, output: Path, folder: Path) -> Trial:
+        """Look into what was linked, and run it where that is possible."""
+        if lost := _lost(combination, output):
+            return Trial(Verdict.LOSES, lost, exit_status=VerificationError.exit_status)
+        if combination.kind is not Kind.OPENMP and not self.has_gpu:
+            return Trial(Verdict.LINKS, "not run: there is no such GPU here")
+        if combination.kind in {Kind.HIP, Kind.SYCL}:
+            return Trial(Verdict.LINKS, "not run")
+        ran = self._run((str(output),), folder, OMP_TARGET_OFFLOAD="MANDATORY")
+        if ran.returncode == 0 and ran.stdout == _RIGHT:
+            return Trial(Verdict.WORKS)
+        said = next(iter((ran.stdout + ran.stderr).splitlines()), "nothing")
+        reason = f"the program ended with {describe_status(ran.returncode)} and said: {said}"
+        return Trial(Verdict.WRONG, reason, exit_status=VerificationError.exit_status)
+
+    def _try_alone(self, combination: Combination, folder: Path, made: MadeObject) -> Trial:
+        """Link the object by the other release's clang, unhelped."""
+        if made.failure is not None:
+            return made.failure
+        words = _alone_arguments(combination)
+        output = folder / "library.so"
+        completed = self._run((*words, str(made.path), "-o", str(output)), folder)
+        shown = " ".join((*words, "object.o", "-o", "library.so"))
+        if completed.returncode != 0:
+            reason = _complaint(completed)
+            return Trial(Verdict.FAILS, reason, command=shown, exit_status=completed.returncode)
+        lost = _lost(combination, output)
+        verdict = Verdict.LOSES if lost else Verdict.LINKS
+        return Trial(verdict, lost, command=shown)
+
+
+def _alone_arguments(combination: Combination) -> tuple[str, ...]:
+    consumer, sdk = combination.consumer, combination.sdk
+    abi = load_abi(consumer.version.major)
+    cuda = sdk.cuda if sdk else None
+    linker = ("-fuse-ld=lld",) if consumer.has("ld.lld") else ()
+    device = abi.cuda_path_arguments(cuda.root) if cuda else ()
+    if combination.kind is Kind.OPENMP:
+        device = (f"-Wl,--device-linker={host_triple()}=-lm",)
+    return (
+        *(str(consumer.tool("clang")), "--offload-link", "-shared", *linker),
+        *device,
+    )
+
+
+def _complaint(completed: Completed) -> str:
+    """Return what the first tool in trouble said: what stands before the wrapper's own complaint."""
+    lines = [line.strip() for line in completed.stderr.splitlines()]
+    first = next((line for line in lines if " fatal " in line), "")
+    return first or tool_failed(completed).message.partition(": ")[2]
+
+
+def _refusal(completed: Completed) -> Trial:
+    """Return what the driver's own error says."""
+    error = next(_errors(completed.stderr), {})
+    reason = str(error.get("message") or describe_status(completed.returncode))
+    verdicts = {
+        ToolchainError.exit_status: Verdict.INCOMPLETE,
+        CompatibilityError.exit_status: Verdict.REFUSED,
+        UsageError.exit_status: Verdict.REFUSED,
+        VerificationError.exit_status: Verdict.LOSES,
+    }
+    verdict = verdicts.get(completed.returncode, Verdict.FAILS)
+    return Trial(verdict, reason, str(error.get("hint", "")), exit_status=completed.returncode)
+
+
+def _errors(text: str) -> Iterator[dict[str, object]]:
+    """Yield the errors among messages as JSON; the last of several is the driver's own."""
+    for line in reversed(text.splitlines()):
+        try:
+            message = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(message, dict) and message.get("severity") == "error":
+            yield message
+
+
+def _lost(combination: Combination, output: Path) -> str:
+    """Say which kernels a linked file lacks or nothing registers; empty where all is there."""
+    contents = read_objects(output)
+    held = {
+        image.kernel
+        for item in contents
+        for image in held_kernels(item)
+        if image.kind == combination.kind and _is_for(image.arch, combination)
+    }
+    if lacking := sorted(_KERNELS - held):
+        return f"no device image for {combination.arch} has {listed(lacking)}"
+    unread = sorted(_KERNELS - _registered(contents, combination))
+    return f"the image is there, but nothing registers {listed(unread)}" if unread else ""
+
+
+def _is_for(arch: str, combination: Combination) -> bool:
+    """Say whether it is the architecture; a linked image for the CPU names none."""
+    return combination.kind is Kind.OPENMP or arch == combination.arch
+
+
+def _registered(contents: Sequence[ObjectContents], combination: Combination) -> set[str]:
+    """Return the kernels with an entry where, and as long as, the linking release reads it."""
+    major = combination.consumer.version.major
+    found = set()
+    for item in contents:
+        for entry in item.entries:
+            first, last = layout_releases(entry.section, entry.fields)
+            if entry.is_kernel and entry.kind == combination.kind and first <= major <= last:
+                found.add(entry.name)
+    return found
+
+
+def _adapters(combination: Combination) -> tuple[str, ...]:
+    """Return what mlir-offload does so that these tools fit together."""
+    major = combination.consumer.version.major
+    cuda = combination.sdk.cuda if combination.sdk else None
+    found = []
+    if combination.is_mixed:
+        found.append(f"--for-clang={major}")
+    if cuda is not None and needs_adapter(major, cuda.version):
+        found.append("fatbinary --image to --image3")
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""The verb `inspect`: what files hold of offloading."""

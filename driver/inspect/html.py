@@ -1,0 +1,290 @@
+"""One page that shows what files hold: a map by size and tables; it needs nothing else.
+
+What comes from the files is escaped, and the page's policy lets no script run but its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+from pathlib import Path
+from string import Template
+
+from mlir_offload.driver import __version__
+from mlir_offload.driver.inspect.map import Box, layout, part_cell
+from mlir_offload.driver.inspect.tree import TIMES, parameter_list, shown, size_text
+from mlir_offload.driver.workspace import open_output
+from mlir_offload.offload.contents import (
+    Entry,
+    Image,
+    Part,
+    Problem,
+    Section,
+    SourceKernel,
+    SourceModule,
+    nested_images,
+)
+from mlir_offload.offload.device.kernel import DeviceKernel
+from mlir_offload.toolchain.byte_copy import write_all
+
+_DATA = Path(__file__).parents[1] / "data"
+_ASPECT = 2.0
+_HUES = 8
+_FEW_ROWS = 12
+Row = Sequence[tuple[str, object]]
+"""The cells of a row: what is shown, already escaped, and what it is sorted by."""
+
+
+def write_html(parts: Sequence[Part], output: Path) -> None:
+    """Write the page. Raises InputOutputError where that fails."""
+    with open_output(output) as descriptor:
+        write_all(render_html(parts).encode(errors="replace"), descriptor)
+
+
+def render_html(parts: Sequence[Part]) -> str:
+    """Return the page for the files."""
+    script = (_DATA / "inspect.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    template = Template((_DATA / "inspect.html").read_text(encoding="utf-8"))
+    title = ", ".join(Path(part.name).name for part in parts)
+    every = [item for part in parts for item in _with_members(part)]
+    return template.substitute(
+        title=_safe(title),
+        policy=f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'",
+        style=(_DATA / "inspect.css").read_text(encoding="utf-8"),
+        script=script,
+        files="".join(map(_file_summary, parts)),
+        problems=_problems(every),
+        map="".join(_boxes(parts)),
+        legend="".join(_legend(every)),
+        tables="".join(_tables(every)),
+        generator=f"mlir-offload {__version__}",
+    )
+
+
+def _with_members(part: Part) -> Iterator[Part]:
+    yield part
+    for member in part.members:
+        yield from _with_members(member)
+
+
+def _safe(text: object) -> str:
+    return escape(shown(str(text)), quote=True)
+
+
+def _file_summary(part: Part) -> str:
+    every = list(_with_members(part))
+    images = [image for item in every for image in nested_images(item.images)]
+    names = {k.name for image in images if image.code for k in image.code.kernels}
+    archs = list(dict.fromkeys(image.arch for image in images if image.arch))
+    facts = (
+        ("format", part.form),
+        ("size", size_text(part.size_bytes)),
+        ("images", f"{len(images):,}"),
+        ("kernels", f"{len(names):,}"),
+        ("entries", f"{sum(len(item.entries) for item in every):,}"),
+        ("architectures", ", ".join(archs) or "none"),
+        *((("made by", "; ".join(part.producers)),) if part.producers else ()),
+    )
+    listed = "".join(f"<div><dt>{_safe(k)}</dt><dd>{_safe(v)}</dd></div>" for k, v in facts)
+    return f"<section class=file><h2>{_safe(part.name)}</h2><dl>{listed}</dl></section>"
+
+
+def _problems(parts: Iterable[Part]) -> str:
+    found = [
+        (part.name, problem)
+        for part in parts
+        for problem in (
+            *part.problems,
+            *(problem for image in nested_images(part.images) for problem in image.problems),
+        )
+    ]
+    if not found:
+        return "<p class=good>No problem was found.</p>"
+    rows = "".join(_problem(name, problem) for name, problem in found)
+    return f"<ul class=problems>{rows}</ul>"
+
+
+def _problem(name: str, problem: Problem) -> str:
+    hint = f"<br><small>{_safe(problem.hint)}</small>" if problem.hint else ""
+    return f"<li><b>{_safe(name)}</b>: {_safe(problem.message)}{hint}</li>"
+
+
+def _boxes(parts: Sequence[Part]) -> Iterator[str]:
+    colours = _colours(item for part in parts for item in _with_members(part))
+    for box in layout([part_cell(part) for part in parts], _ASPECT):
+        yield _box(box, colours)
+
+
+def _box(box: Box, colours: dict[str, int]) -> str:
+    cell = box.cell
+    colour = f" h{colours[cell.colour] % _HUES}" if cell.colour in colours else ""
+    place = f"--x:{_number(box.left)};--y:{_number(box.top)};--w:{_number(box.width)};--h:{_number(box.height)}"
+    text = _safe(cell.label)
+    return (
+        f'<div class="b {cell.role}{colour}" data-d={box.depth} style="{place}"'
+        f' title="{text}&#10;{_safe(cell.detail)}"><span>{text}</span></div>\n'
+    )
+
+
+def _number(value: float) -> str:
+    return f"{value * 100:.6f}".rstrip("0").rstrip(".")
+
+
+def _colours(parts: Iterable[Part]) -> dict[str, int]:
+    archs = (
+        image.arch or image.kind or "host" for part in parts for image in nested_images(part.images)
+    )
+    return {arch: number for number, arch in enumerate(dict.fromkeys(archs))}
+
+
+def _legend(parts: Iterable[Part]) -> Iterator[str]:
+    for arch, number in _colours(parts).items():
+        yield f'<li><i class="h{number % _HUES}"></i>{_safe(arch)}</li>'
+    yield "<li><i class=host></i>host</li>"
+
+
+def _tables(parts: Sequence[Part]) -> Iterator[str]:
+    images = [(part, image) for part in parts for image in nested_images(part.images)]
+    kernels = (
+        (kernel, image) for _, image in images if image.code for kernel in image.code.kernels
+    )
+    yield _table("Images", _IMAGE_COLUMNS, [_image_row(part, image) for part, image in images])
+    yield _table("Kernels", _KERNEL_COLUMNS, [_kernel_row(*pair) for pair in kernels])
+    yield _table(
+        "Entries",
+        ("entry", "kind", "what", "size", "flags", "section", "read by LLVM", "file"),
+        [_entry_row(entry, part) for part in parts for entry in part.entries],
+    )
+    modules = (module for part in parts for module in part.modules)
+    yield _table(
+        "Modules",
+        ("kernel", "module", "symbol", "parameters", "known_block_size", "targets"),
+        [_module_row(kernel, module) for module in modules for kernel in module.kernels],
+    )
+    yield _table(
+        "Sections",
+        ("section", "type", "offset", "size", "file"),
+        [_section_row(section, part) for part in parts for section in part.sections],
+    )
+
+
+_IMAGE_COLUMNS = (
+    *("#", "file", "kind", "arch", "format", "size"),
+    *("stored", "offset", "container", "made by", "kernels", "sha256"),
+)
+_KERNEL_COLUMNS = (
+    *("kernel", "arch", "image", "parameters", "threads"),
+    *("registers", "shared", "local", "code"),
+)
+
+
+def _module_row(kernel: SourceKernel, module: SourceModule) -> Row:
+    return (
+        _text(kernel.name),
+        _text(module.name),
+        _text(kernel.symbol),
+        _text(", ".join(kernel.parameter_types)),
+        _text(" ".join(map(str, kernel.known_block_size or ()))),
+        _text(", ".join(module.targets)),
+    )
+
+
+def _section_row(section: Section, part: Part) -> Row:
+    return (
+        _word(section.name),
+        _word(section.type),
+        _count(section.offset),
+        _size(section.size_bytes),
+        _text(part.name),
+    )
+
+
+def _image_row(part: Part, image: Image) -> Row:
+    container = image.container
+    code = image.code
+    return (
+        _count(image.index),
+        _text(part.name),
+        _word(image.kind),
+        _word(image.arch),
+        _word(image.form),
+        _size(image.size_bytes),
+        _size(image.stored_bytes),
+        _count(image.offset),
+        _text(f"{container.form} {container.version or ''}".strip() if container else ""),
+        _text(code.producer if code else ""),
+        _count(len(code.kernels) if code else None),
+        (f"<span class=hash>{_safe(image.sha256)}</span>", None),
+    )
+
+
+def _kernel_row(kernel: DeviceKernel, image: Image) -> Row:
+    threads = kernel.required_threads
+    limit = kernel.max_threads
+    shown_threads = TIMES.join(map(str, threads)) if threads else f"≤{limit}" if limit else ""
+    return (
+        _text(kernel.name),
+        _word(image.arch),
+        _count(image.index),
+        _text(parameter_list(kernel.parameters)),
+        (_safe(shown_threads), limit or 0),
+        _count(kernel.registers),
+        _size(kernel.shared_bytes),
+        _size(kernel.local_bytes),
+        _size(kernel.code_bytes),
+    )
+
+
+def _entry_row(entry: Entry, part: Part) -> Row:
+    releases = f"{entry.first_release} to {entry.last_release}" if entry.first_release else "none"
+    return (
+        _text(entry.name),
+        _word(entry.kind),
+        _word(entry.what),
+        _size(entry.size_bytes or None),
+        _text(" ".join(entry.flags)),
+        _word(entry.section),
+        _word(releases),
+        _text(part.name),
+    )
+
+
+def _text(value: object) -> tuple[str, object]:
+    return _safe(value), None
+
+
+def _word(value: object) -> tuple[str, object]:
+    return f"<span class=word>{_safe(value)}</span>", None
+
+
+def _count(value: int | None) -> tuple[str, object]:
+    return ("", -1) if value is None else (str(value), value)
+
+
+def _size(value: int | None) -> tuple[str, object]:
+    return ("", -1) if value is None else (size_text(value), value)
+
+
+def _table(title: str, headings: Sequence[str], rows: Sequence[Row]) -> str:
+    """Return a table, or nothing where it would be empty; cells with a number sort by it."""
+    if not rows:
+        return ""
+    head = "".join(f"<th scope=col><button type=button>{name}</button></th>" for name in headings)
+    body = "\n".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+    opened = " open" if title in {"Images", "Kernels"} or len(rows) <= _FEW_ROWS else ""
+    search = (
+        "<input type=search placeholder=Filter aria-label=Filter>" if len(rows) > _FEW_ROWS else ""
+    )
+    return (
+        f"<details{opened}><summary><h2>{title}</h2> <small>{len(rows):,}</small></summary>{search}"
+        f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>"
+        "</details>"
+    )
+
+
+def _cell(cell: tuple[str, object]) -> str:
+    text, key = cell
+    return f"<td>{text}" if key is None else f"<td class=n data-v={key}>{text}"

@@ -1,0 +1,180 @@
+"""The map of a file by size: what is drawn, and where; areas are to each other as the bytes are.
+
+Squarified treemaps: Bruls, Huizing, van Wijk, Data Visualization 2000.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mlir_offload.driver.inspect.tree import kernel_facts, size_text
+from mlir_offload.offload.contents import Image, Part
+from mlir_offload.offload.device.kernel import DeviceKernel
+
+# Boxes beyond that number in one image are one box: nobody could tell them apart.
+_MOST_KERNELS = 2000
+_HOST = "host"
+
+
+class Role(StrEnum):
+    """What a cell stands for."""
+
+    FILE = "file"
+    IMAGE = "image"
+    CODE = "code"
+    LEAF = "leaf"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Something that takes bytes: `weight` sets its share among its siblings.
+
+    `colour` is the architecture that it belongs to, empty for the host.
+    """
+
+    role: Role
+    label: str
+    detail: str
+    weight: float
+    colour: str = ""
+    below: tuple[Cell, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A cell and its place, in fractions of the map's width and height."""
+
+    cell: Cell
+    depth: int
+    left: float
+    top: float
+    width: float
+    height: float
+
+
+def part_cell(part: Part) -> Cell:
+    """Return a file with its images, members and all else."""
+    inner = [_image_cell(image, _stored(image, part.images)) for image in part.images]
+    inner += [part_cell(member) for member in part.members if member.size_bytes]
+    rest = part.size_bytes - sum(cell.weight for cell in inner)
+    if inner and rest > 0:
+        what = "other members and headers" if part.members else "host code, data, headers"
+        inner.append(Cell(Role.LEAF, what, size_text(int(rest)), rest))
+    role = Role.FILE if inner else Role.LEAF
+    detail = f"{part.form}, {size_text(part.size_bytes)}"
+    return Cell(role, part.name, detail, part.size_bytes, "", tuple(inner))
+
+
+def layout(cells: Sequence[Cell], aspect: float) -> Iterator[Box]:
+    """Return a box for each cell and all below it, the outer ones first.
+
+    `aspect` is the width of the map in its heights.
+    """
+    yield from _placed(cells, (0.0, 0.0, aspect, 1.0), aspect, 0)
+
+
+def _stored(image: Image, siblings: Sequence[Image]) -> float:
+    """Return the bytes of the file that an image takes; its share where all of them are compressed."""
+    if image.stored_bytes is not None:
+        return image.stored_bytes
+    container = image.container
+    if image.offset is not None or container is None:
+        return image.size_bytes
+    total = sum(other.size_bytes for other in siblings if other.container == container)
+    return container.size_bytes * image.size_bytes / total if total else 0.0
+
+
+def _image_cell(image: Image, weight: float) -> Cell:
+    colour = image.arch or image.kind or _HOST
+    inner = [_image_cell(nested, _stored(nested, image.images)) for nested in image.images]
+    kernels = image.code.kernels if image.code is not None else ()
+    code = sum(kernel.code_bytes or 0 for kernel in kernels)
+    if code:
+        inner.append(_kernels_cell(kernels, code, colour))
+    used = sum(cell.weight for cell in inner)
+    if inner and image.size_bytes > used:
+        rest = image.size_bytes - used
+        inner.append(
+            Cell(Role.LEAF, "symbols, constants, rest", size_text(int(rest)), rest, colour)
+        )
+    label = " ".join(word for word in (image.kind, image.arch) if word) or str(image.form)
+    detail = f"{image.form}, {size_text(image.size_bytes)}"
+    role = Role.IMAGE if inner else Role.LEAF
+    return Cell(role, label, detail, weight, colour, tuple(inner))
+
+
+def _kernels_cell(kernels: Sequence[DeviceKernel], code: int, colour: str) -> Cell:
+    ordered = sorted(kernels, key=lambda kernel: (-(kernel.code_bytes or 0), kernel.name))
+    cells = [
+        Cell(Role.LEAF, kernel.name, kernel_facts(kernel), kernel.code_bytes or 0, colour)
+        for kernel in ordered[:_MOST_KERNELS]
+        if kernel.code_bytes
+    ]
+    if left_out := ordered[_MOST_KERNELS:]:
+        rest = sum(kernel.code_bytes or 0 for kernel in left_out)
+        cells.append(
+            Cell(Role.LEAF, f"{len(left_out)} smaller kernels", size_text(rest), rest, colour)
+        )
+    count = "1 kernel" if len(kernels) == 1 else f"{len(kernels)} kernels"
+    return Cell(Role.CODE, count, f"{size_text(code)} of instructions", code, colour, tuple(cells))
+
+
+def _placed(
+    cells: Sequence[Cell], area: tuple[float, float, float, float], aspect: float, depth: int
+) -> Iterator[Box]:
+    for cell, place in _squarified(cells, area):
+        left, top, width, height = place
+        yield Box(cell, depth, left / aspect, top, width / aspect, height)
+        if cell.below:
+            yield from _placed(cell.below, place, aspect, depth + 1)
+
+
+def _squarified(
+    cells: Sequence[Cell], area: tuple[float, float, float, float]
+) -> Iterator[tuple[Cell, tuple[float, float, float, float]]]:
+    """Return the cells in rows along the shorter side, as near to squares as can be."""
+    left, top, width, height = area
+    ordered = sorted((cell for cell in cells if cell.weight > 0), key=lambda cell: -cell.weight)
+    total = sum(cell.weight for cell in ordered)
+    scale = width * height / total if total else 0.0
+    begin = 0
+    while begin < len(ordered):
+        side = min(width, height)
+        end = _row_end(ordered, begin, side, scale)
+        row = ordered[begin:end]
+        thickness = sum(cell.weight for cell in row) * scale / side if side else 0.0
+        offset = 0.0
+        for cell in row:
+            length = cell.weight * scale / thickness if thickness else 0.0
+            if width >= height:
+                yield cell, (left, top + offset, thickness, length)
+            else:
+                yield cell, (left + offset, top, length, thickness)
+            offset += length
+        if width >= height:
+            left, width = left + thickness, max(width - thickness, 0.0)
+        else:
+            top, height = top + thickness, max(height - thickness, 0.0)
+        begin = end
+
+
+def _row_end(ordered: Sequence[Cell], begin: int, side: float, scale: float) -> int:
+    """Return where the row ends: before the cell that would make the worst box longer."""
+    largest = ordered[begin].weight * scale
+    total, worst = 0.0, float("inf")
+    for end in range(begin, len(ordered)):
+        smallest = ordered[end].weight * scale
+        total += smallest
+        square = total * total
+        squared_side = side * side
+        ratio = (
+            max(squared_side * largest / square, square / (squared_side * smallest))
+            if squared_side
+            else 0.0
+        )
+        if ratio > worst:
+            return end
+        worst = ratio
+    return len(ordered)

@@ -1,0 +1,138 @@
+"""Say what files hold of offloading: as a tree, as JSON, as a page."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mlir_offload.driver.message.report import show_error
+from mlir_offload.offload.contents import Part, Problem, ProblemKind, all_problems
+from mlir_offload.offload.contents_reader import read_contents
+from mlir_offload.offload.file_form import FileForm
+from mlir_offload.offload.health import diagnosed
+from mlir_offload.toolchain.errors import MlirOffloadError, UsageError, VerificationError
+from mlir_offload.toolchain.process import Runner
+
+if TYPE_CHECKING:
+    from mlir_offload.driver.inspect.tree import Span
+
+_UNREADABLE = "unreadable"
+_STYLES = {"dim": "dim", "bold": "bold", "cyan": "cyan", "red": "bold red"}
+
+
+@click.command(context_settings={"help_option_names": ["--help", "-h"]})
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="print JSON, as --print-schema describes it")
+@click.option("--html", type=click.Path(path_type=Path), help="write a page that a browser shows")
+@click.option("--code-hashes", is_flag=True, help="show a hash of each kernel's code")
+@click.option("--print-schema", is_flag=True, help="print the JSON schema")
+@click.option("--llvm", default="", help="the LLVM release (22) or prefix that reads MLIR")
+@click.pass_obj
+def inspect(  # noqa: PLR0913 (one parameter for each option)
+    runner: Runner,
+    files: tuple[Path, ...],
+    html: Path | None,
+    llvm: str,
+    *,
+    as_json: bool,
+    code_hashes: bool,
+    print_schema: bool,
+) -> int:
+    """Show device images, kernels, entries and sections of FILES, and what is wrong with them.
+
+    The format is told by the content. Exit status 0 where all is well, 6 where something is wrong
+    in a file, 7 where a file cannot be read.
+    """
+    if print_schema:
+        from mlir_offload.driver.inspect.json import schema_text
+
+        _write(schema_text())
+        return 0
+    if not files:
+        msg = "inspect needs a file"
+        raise UsageError(msg, hint="name objects, libraries, programs, or device images")
+    read = [_read(path, llvm, runner, code_hashes=code_hashes) for path in files]
+    parts = [part for part, _ in read]
+    if html is not None:
+        from mlir_offload.driver.inspect.html import write_html
+
+        write_html(parts, html)
+    if as_json:
+        from mlir_offload.driver.inspect.json import render_json
+
+        _write(render_json(parts))
+    elif html is None:
+        _show_trees(parts)
+    return next((status for _, status in read if status), 0) or _status(parts)
+
+
+def run_inspect(arguments: Sequence[str], runner: Runner) -> int:
+    """Run `mlir-offload inspect`; return its exit status. Raises UsageError."""
+    try:
+        status = inspect.main(
+            list(arguments), prog_name="mlir-offload inspect", standalone_mode=False, obj=runner
+        )
+    except click.UsageError as error:
+        hint = "see 'mlir-offload inspect --help'"
+        raise UsageError(error.format_message(), hint=hint) from error
+    except BrokenPipeError:
+        # The reader has seen enough, as `head` does; the interpreter shall not try once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return int(status or 0)
+
+
+def _read(path: Path, llvm: str, runner: Runner, *, code_hashes: bool) -> tuple[Part, int]:
+    """Return what a file holds, and the exit status where it cannot be read at all."""
+    try:
+        contents = read_contents(path, with_hashes=True, with_code_hashes=code_hashes)
+        part = diagnosed(contents)
+        if part.form in (FileForm.MLIR, FileForm.MLIR_BYTECODE):
+            from mlir_offload.driver.inspect.mlir import with_modules
+
+            part = with_modules(part, path, llvm, runner)
+    except MlirOffloadError as error:
+        show_error(error)
+        problem = Problem(ProblemKind.UNREADABLE, error.message, error.hint)
+        return Part(str(path), _UNREADABLE, 0, None, problems=(problem,)), error.exit_status
+    return part, 0
+
+
+def _status(parts: Iterable[Part]) -> int:
+    is_bad = any(True for part in parts for _ in all_problems(part))
+    return VerificationError.exit_status if is_bad else 0
+
+
+def _show_trees(parts: Iterable[Part]) -> None:
+    from mlir_offload.driver.inspect.tree import tree_lines
+
+    # What cannot be read has had its error.
+    readable = (part for part in parts if part.form != _UNREADABLE)
+    lines = [line for part in readable for line in tree_lines(part)]
+    if sys.stdout.isatty():
+        _print_coloured(lines)
+    else:
+        _write("".join(f"{''.join(text for _, text in line)}\n" for line in lines))
+
+
+def _print_coloured(lines: Iterable[Sequence[Span]]) -> None:
+    """Print with the colours that the terminal has; rich knows, and heeds NO_COLOR."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    for line in lines:
+        spans = [(text, _STYLES.get(style, "")) for style, text in line]
+        console.print(Text.assemble(*spans), soft_wrap=True)
+
+
+def _write(text: str) -> None:
+    """Write to the standard output whatever its encoding is."""
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    sys.stdout.flush()

@@ -1,0 +1,50 @@
+"""Failures of a link whose cause the tools do not tell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from mlir_offload.driver.link.undefined import explain_undefined
+from mlir_offload.offload.objects import ObjectContents
+from mlir_offload.toolchain.errors import MlirOffloadError
+from mlir_offload.toolchain.process import Completed, tool_failed
+
+_NO_STUB = re.compile(r"undefined (?:reference|symbol).*__device_stub__")
+# clang lets the device code of CUDA C++ refer to a kernel that only its host code launches, as if it
+# were a plain function (seen with 19 and 22); device LTO does without.
+_NOT_GLOBAL = "not declared __global__ in all source files"
+_OTHER_CODE_OBJECT = "incompatible ABI version"
+_UNDEFINED = re.compile(r"undefined", re.IGNORECASE)
+
+
+def diagnose_link(
+    apart: Sequence[str], contents: Sequence[ObjectContents], failed: Completed
+) -> MlirOffloadError:
+    """Return the error for a link that failed; `apart` are objects whose device code is not in it."""
+    error = tool_failed(failed)
+    if _UNDEFINED.search(failed.stderr):
+        explain_undefined(error, contents, failed.stderr)
+    if _NOT_GLOBAL in failed.stderr:
+        error.hint = (
+            "compile the file that launches the kernel and the one that defines it with "
+            "--device-code=bitcode (clang: -foffload-lto)"
+        )
+    elif _NO_STUB.search(failed.stderr):
+        error.hint = (
+            "name the object that defines the kernel on the link line; for a kernel of MLIR that "
+            "other files launch, pass only integers, float, double and pointers"
+        )
+    elif _OTHER_CODE_OBJECT in failed.stderr:
+        error.hint = (
+            "objects for AMD GPUs link only where their code object version is one: compile HIP C++ "
+            "with -mcode-object-version=, and make a gpu.binary with #rocdl.target<abi = ...>, as the "
+            "calls of clang have it that -v shows"
+        )
+    elif apart and _UNDEFINED.search(failed.stderr):
+        error.hint = (
+            f"the device code of {', '.join(apart)} was linked apart, because other objects have "
+            "kernels of the same names: rename these where other files call its device functions, "
+            "or launch its kernels from CUDA C++"
+        )
+    return error

@@ -1,0 +1,207 @@
+"""Link the device code of an object on its own, where another object has kernels of the same names.
+
+The linker wrapper links all device images of a target into one; of two kernels with one name it
+keeps one, or fails. An object that is finished before has device images and a registration of its
+own, in which its names are free.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.link.device_link import DeviceLink
+from mlir_offload.driver.link.members import (
+    archive_command,
+    link_items_of,
+    member_content,
+    member_file,
+)
+from mlir_offload.driver.link.relocatable import RelocatableLink, link_relocatable
+from mlir_offload.driver.option.command_line import as_operand
+from mlir_offload.driver.parallel import in_parallel
+from mlir_offload.offload.abi import load_abi
+from mlir_offload.offload.container.archive import iterate_members
+from mlir_offload.offload.link.collision import (
+    Collision,
+    LinkInput,
+    check_kinds,
+    check_launches,
+    check_targets,
+    find_collisions,
+    objects_to_finish,
+    read_stubs,
+)
+from mlir_offload.offload.link.coverage import check_coverage
+from mlir_offload.offload.link.duplicate import check_duplicates
+from mlir_offload.offload.objects import ObjectContents, read_member
+from mlir_offload.toolchain.byte_view import open_view
+from mlir_offload.toolchain.errors import MlirOffloadError, VerificationError
+from mlir_offload.toolchain.process import Completed, tool_failed
+
+_DIRECTORY = "finish"
+# What a user hands to the device link holds for each device link.
+_DEVICE_OPTIONS = ("-Wl,--device-linker=", "-Wl,--device-compiler=")
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedInputs:
+    """Files that take the place of link items, the objects that are left, and where the others lie."""
+
+    replaced: Mapping[str, str]
+    remaining: tuple[ObjectContents, ...]
+    apart: tuple[str, ...] = ()
+
+
+def finish_collisions(
+    context: BuildContext, contents: Sequence[ObjectContents], device_link: DeviceLink
+) -> FinishedInputs:
+    """Finish all but one of the objects that define kernels of one name.
+
+    Raises VerificationError where an image lost a kernel, or where another file launches a kernel
+    that several objects define; ToolFailedError where the device code of an object does not link on
+    its own.
+    """
+    # Most links have none: nothing more is read then.
+    if not find_collisions(contents):
+        return FinishedInputs({}, tuple(contents))
+    distinct = _distinct(contents)
+    collisions = find_collisions(distinct)
+    check_kinds(collisions, distinct, load_abi(context.consumer))
+    check_targets(collisions, distinct)
+    inputs = _read_inputs(context, distinct)
+    chosen = objects_to_finish(collisions, inputs)
+    check_launches(collisions, inputs)
+    remaining = tuple(item for number, item in enumerate(distinct) if number not in chosen)
+    check_duplicates(remaining)
+    work = _Finish(context, device_link, inputs, chosen)
+    return FinishedInputs(
+        work.replace_objects() | work.replace_libraries(),
+        remaining,
+        tuple(distinct[number].location for number in sorted(chosen)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Finish:
+    """The steps that finish objects, and members of libraries in copies of these."""
+
+    context: BuildContext
+    device_link: DeviceLink
+    inputs: Sequence[LinkInput]
+    chosen: Mapping[int, Collision]
+
+    def replace_objects(self) -> dict[str, str]:
+        """Return the finished objects by the link items that they stand for."""
+        made = {}
+        tasks = []
+        for number in self.chosen:
+            item = self.inputs[number]
+            if not item.contents.member:
+                path = self._directory(number) / f"{item.file.stem}.o"
+                made[as_operand(str(item.contents.path))] = str(path)
+                tasks.append(partial(self._finish, number, item.file, path))
+                self.context.executor.make_directory(path.parent)
+        in_parallel(tasks)
+        return made
+
+    def replace_libraries(self) -> dict[str, str]:
+        """Return copies of libraries with finished members by the link items that they stand for."""
+        libraries: dict[Path, list[int]] = {}
+        for number in self.chosen:
+            if self.inputs[number].contents.member:
+                libraries.setdefault(self.inputs[number].file, []).append(number)
+        copies = in_parallel([partial(self._copy, *pair) for pair in libraries.items()])
+        return {
+            item: str(copy)
+            for path, copy in zip(libraries, copies, strict=True)
+            for item in link_items_of(self.context.options.link_items, path)
+        }
+
+    def _copy(self, library: Path, numbers: Sequence[int]) -> Path:
+        """Return a copy of a library in which these members are finished."""
+        executor, directory = self.context.executor, self._directory(numbers[0])
+        executor.step("members", (library, "-o", directory))
+        tasks = []
+        for number in numbers:
+            item = self.inputs[number]
+            member = member_file(directory, item.ordinal, item.contents.member)
+            tasks.append(partial(self._finish, number, member, member))
+        in_parallel(tasks)
+        copy = directory / library.name
+        executor.tool(archive_command(self.context.llvm.tool("llvm-ar"), directory, copy), copy)
+        return copy
+
+    def _finish(self, number: int, source: Path, output: Path) -> None:
+        """Link the device code of one object, and make the result safe to link with the others."""
+        executor, contents = self.context.executor, self.inputs[number].contents
+        linked = output.with_name(f"{output.stem}.linked.o")
+        own = (item for item in self.context.options.link_items if item.startswith(_DEVICE_OPTIONS))
+        link = RelocatableLink((source,), linked, self.device_link, tuple(own))
+        link_relocatable(self.context, link, partial(self._not_alone, number))
+        executor.step("detach", (linked, "-o", output))
+        if executor.dry_run:
+            return
+        try:
+            check_coverage(output, [replace(contents, member="")])
+        except VerificationError as error:
+            error.location = contents.location
+            raise
+
+    def _not_alone(self, number: int, failed: Completed) -> MlirOffloadError:
+        error, collision = tool_failed(failed), self.chosen[number]
+        other = next(other for other in collision.objects if other != number)
+        error.message = (
+            f"kernel '{collision.kernel}' is defined here and in "
+            f"{self.inputs[other].contents.location}, so the device code of this file has to be "
+            f"linked apart, which failed: {error.message}"
+        )
+        error.hint = "rename one of the kernels, or define in this file all that its kernels call"
+        error.location = self.inputs[number].contents.location
+        return error
+
+    def _directory(self, number: int) -> Path:
+        return self.context.workspace / _DIRECTORY / str(number)
+
+
+def _distinct(contents: Sequence[ObjectContents]) -> tuple[ObjectContents, ...]:
+    """Leave out what a library that is named twice on the link line shows again."""
+    return tuple({_identity(item): item for item in contents}.values())
+
+
+def _identity(item: ObjectContents) -> tuple[object, ...]:
+    """Return what tells a member from another one of the same name in its library."""
+    digest = hashlib.sha256()
+    for image in item.images if item.member else ():
+        for chunk in image.content.chunks():
+            digest.update(chunk)
+    return item.path, item.member, item.entries, digest.digest()
+
+
+def _read_inputs(context: BuildContext, contents: Sequence[ObjectContents]) -> list[LinkInput]:
+    """Return where the bytes of each object lie, and what its symbols tell of kernels."""
+    libraries = {
+        path: _read_library(path) for path in {item.path for item in contents if item.member}
+    }
+    inputs = []
+    for item in contents:
+        if item.member:
+            inputs.append(libraries[item.path][_identity(item)])
+            continue
+        file = context.compiled.get(item.path, item.path)
+        with open_view(file) as view:
+            inputs.append(LinkInput(item, file, read_stubs(view)))
+    return inputs
+
+
+def _read_library(path: Path) -> dict[tuple[object, ...], LinkInput]:
+    with open_view(path) as view:
+        return {
+            _identity(item): LinkInput(item, path, read_stubs(member_content(member)), ordinal)
+            for ordinal, member in enumerate(iterate_members(view))
+            for item in read_member(member, path)
+        }

@@ -1,0 +1,59 @@
+"""Libraries of which single members are replaced, in copies that the link takes instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from mlir_offload.driver.link.line import parse_link_line
+from mlir_offload.offload.container.archive import ArchiveMember, iterate_members
+from mlir_offload.toolchain.byte_view import ByteView, open_view
+from mlir_offload.toolchain.process import Command
+
+MEMBER_LIST = "members.txt"
+
+
+def link_items_of(link_items: Sequence[str], library: Path) -> Iterator[str]:
+    """Return the words of a link line that name a library, as a file or by `-l`."""
+    return (word.text for word in parse_link_line(link_items) if word.path == library)
+
+
+def member_content(member: ArchiveMember) -> ByteView:
+    """Return the bytes of a member, wherever they lie. Raises InputOutputError."""
+    if member.content is not None:
+        return member.content
+    with open_view(member.file or Path(member.name)) as view:
+        return view
+
+
+def member_file(directory: Path, ordinal: int, name: str) -> Path:
+    """Return where `write_members` puts a member: its own name, in a directory of its own."""
+    return directory / str(ordinal) / (Path(name).name or "member")
+
+
+def write_members(library: Path, directory: Path) -> None:
+    """Write every member of a library to a file, and the list of them in their order."""
+    paths = []
+    with open_view(library) as view:
+        for ordinal, member in enumerate(iterate_members(view)):
+            path = member_file(directory, ordinal, member.name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(member_content(member).whole())
+            paths.append(path)
+    write_member_list(paths, directory)
+
+
+def write_member_list(paths: Iterable[Path], directory: Path) -> None:
+    """Write the list of files that `archive_command` makes a library of."""
+    # llvm-ar reads quoted words, in which a backslash escapes.
+    quoted = (str(path).replace("\\", "\\\\").replace('"', '\\"') for path in paths)
+    text = "".join(f'"{path}"\n' for path in quoted)
+    (directory / MEMBER_LIST).write_text(text, encoding="utf-8", errors="surrogateescape")
+
+
+def archive_command(archiver: Path, directory: Path, output: Path) -> Command:
+    """Return the command that makes a library of the files that are listed.
+
+    `q` keeps members of equal names apart.
+    """
+    return Command((str(archiver), "qcs", str(output), f"@{directory / MEMBER_LIST}"))

@@ -1,0 +1,196 @@
+"""Link objects to a program or shared library, and check that no kernel was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.image import ImageFile
+from mlir_offload.driver.compile.source import host_command
+from mlir_offload.driver.link.device_link import device_link, make_cuda_directory, ptx_feature
+from mlir_offload.driver.link.finish import FinishedInputs, finish_collisions
+from mlir_offload.driver.link.line import parse_link_line
+from mlir_offload.driver.link.runtime import HostRuntime, host_runtime, memref_copy_objects
+from mlir_offload.driver.link.sanitizer import sanitizer_arguments
+from mlir_offload.driver.link.whole_archive import without_whole_archives
+from mlir_offload.driver.message.report import show_note
+from mlir_offload.driver.option.command_line import as_operand
+from mlir_offload.driver.option.inputs import CPP_SUFFIXES
+from mlir_offload.offload.abi import load_abi
+from mlir_offload.offload.device.kernel_layout import check_layouts
+from mlir_offload.offload.link.anchor import (
+    empty_image_command,
+    is_bitcode_target,
+    targets_to_anchor,
+)
+from mlir_offload.offload.link.check import check_link, kind_notes
+from mlir_offload.offload.link.coverage import check_coverage, check_resolved
+from mlir_offload.offload.link.finding import raise_findings
+from mlir_offload.offload.objects import ObjectContents, read_objects
+from mlir_offload.offload.runtime import runtime_link_arguments
+from mlir_offload.offload.sparse_runtime import (
+    sparse_compile_command,
+    sparse_link_arguments,
+    sparse_parts,
+)
+from mlir_offload.toolchain.errors import MlirOffloadError
+from mlir_offload.toolchain.process import Command, Completed
+from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind
+
+_LINKER = "lld"
+
+
+def link(context: BuildContext) -> Path:
+    """Link what the sources were compiled to and all else, check the result, and return its path.
+
+    Raises VerificationError where the result would lack a kernel: it is not kept then.
+    """
+    # Errors name the source, not the object in the workspace.
+    made = [
+        replace(item, path=source)
+        for source, path in context.compiled.items()
+        if path.exists()
+        for item in read_objects(path)
+    ]
+    contents = (*context.given, *made)
+    _check_inputs(context, contents)
+    runtime = host_runtime(context)
+    context.wait_for(runtime.object)
+    linked = context.workspace / "linked"
+    if Kind.CUDA in runtime.kinds:
+        make_cuda_directory(context)
+    finished = finish_collisions(context, contents, device_link(context, runtime))
+    anchor = _make_anchor(context, finished.remaining)
+    line = without_whole_archives(context, contents, _link_items(context, finished.replaced))
+    command = _link_command(context, (*map(str, anchor), *line), contents, runtime, linked)
+    diagnose = partial(_diagnose, context, contents, finished)
+    context.executor.tool(command, linked, diagnose=diagnose)
+    if linked.exists():
+        name = str(context.options.output or "a.out")
+        check_coverage(linked, contents, name=name)
+        if Kind.SYCL in runtime.kinds:
+            check_resolved(linked, name=name)
+        if not {Kind.HIP, Kind.SYCL}.isdisjoint(runtime.kinds):
+            check_layouts(linked, finished.remaining, name=name)
+    return linked
+
+
+def _diagnose(
+    context: BuildContext,
+    contents: Sequence[ObjectContents],
+    finished: FinishedInputs,
+    completed: Completed,
+) -> MlirOffloadError:
+    """Return the error for a link that failed; only then all that is known of releases is loaded."""
+    from mlir_offload.driver.link.error import diagnose_link
+    from mlir_offload.driver.link.refused import diagnose_refused
+
+    failed = partial(diagnose_link, finished.apart, finished.remaining)
+    return diagnose_refused(context, contents, failed, completed)
+
+
+def _check_inputs(context: BuildContext, contents: Sequence[ObjectContents]) -> None:
+    """Refuse what the link would lose, all of it in one error."""
+    raise_findings(check_link((*contents, *context.linked), load_abi(context.consumer)))
+    for note in kind_notes(contents):
+        show_note(note)
+
+
+def _make_anchor(context: BuildContext, contents: Sequence[ObjectContents]) -> tuple[Path, ...]:
+    """Return the object without which device code that only libraries have would be lost."""
+    executor, directory = context.executor, context.workspace / "anchor"
+    targets = targets_to_anchor(contents, load_abi(context.consumer))
+    if not targets:
+        return ()
+    executor.make_directory(directory)
+    images = []
+    for number, target in enumerate(targets):
+        path = directory / f"empty{number}.{'bc' if is_bitcode_target(target) else 'o'}"
+        is_ptx = target.triple == NVPTX_TRIPLE
+        feature = ptx_feature(context, (target.arch,)) if is_ptx else ""
+        executor.tool(empty_image_command(context.llvm, target, path, feature=feature), path)
+        images.append(ImageFile(path, target).argument)
+    binary, text, anchor = (directory / f"anchor.{ending}" for ending in ("offload", "ll", "o"))
+    executor.step("package", (*images, "--for-clang", str(context.consumer), "-o", binary))
+    executor.step("anchor", (binary, "-o", text))
+    executor.tool(host_command(context, text, anchor), anchor)
+    return (anchor,)
+
+
+def _link_items(context: BuildContext, finished: Mapping[str, str]) -> list[str]:
+    """Return the link line with what the sources were compiled to, and what was finished."""
+    made = {as_operand(str(path)): str(made) for path, made in context.compiled.items()}
+    made |= finished
+    items: Sequence[str] = context.options.link_items
+    if finished:
+        # A library may be named between options of one `-Wl,`.
+        items = [word.text for word in parse_link_line(items)]
+    return [made.get(item, item) for item in items]
+
+
+def _link_command(
+    context: BuildContext,
+    items: Sequence[str],
+    contents: Sequence[ObjectContents],
+    runtime: HostRuntime,
+    output: Path,
+) -> Command:
+    """Return the call of clang; it runs the linker wrapper only where there is device code."""
+    options = context.options
+    dry = options.dry_run
+    has_device = any(item.images for item in contents) or (dry and bool(context.targets))
+    has_runtime = any(item.calls_device or item.is_finished for item in contents) or (
+        dry and bool(context.targets)
+    )
+    # Host code of CUDA and HIP C++ calls their runtimes itself.
+    has_runtime = (has_runtime or options.has_gpu_cpp) and bool(runtime.kinds)
+    device = device_link(context, runtime)
+    arguments = [
+        *(("--offload-link",) if has_device else ()),
+        *(("-shared",) if options.shared else ()),
+        *(sanitizer_arguments(context, options.sanitizer) if options.sanitizer else ()),
+        *((f"-fuse-ld={_LINKER}",) if context.llvm.has(f"ld.{_LINKER}") else ()),
+        *items,
+        *(_runtime_arguments(context, runtime) if has_runtime else ()),
+        *(_sparse_arguments(context, contents, runtime) if has_runtime else ()),
+        *map(str, memref_copy_objects(context, contents, context.workspace)),
+        *(device.arguments if has_device else ()),
+        *(_language_arguments(options.inputs)),
+    ]
+    argv = (str(context.llvm.tool("clang")), *arguments, "-o", str(output))
+    return Command(argv, environment=device.environment if has_device else ())
+
+
+def _runtime_arguments(context: BuildContext, runtime: HostRuntime) -> tuple[str, ...]:
+    cuda = context.cuda
+    libraries = runtime_link_arguments(
+        runtime.kinds,
+        cudart=(cuda.cudart_static or cuda.cudart) if cuda else None,
+        libomptarget=context.llvm.libomptarget,
+        libamdhip=context.rocm.runtime if context.rocm else None,
+    )
+    return (str(runtime.object), *libraries)
+
+
+def _sparse_arguments(
+    context: BuildContext, contents: Sequence[ObjectContents], runtime: HostRuntime
+) -> tuple[str, ...]:
+    """Compile the runtime's parts for sparse matrices that are called; return how to link them."""
+    symbols = frozenset().union(*(item.runtime_symbols for item in contents))
+    parts = sparse_parts(symbols, runtime.kinds)
+    if context.cuda is None:
+        return ()
+    arguments: list[str] = []
+    for part in parts:
+        output = context.workspace / Path(part.source).with_suffix(".o")
+        command = sparse_compile_command(context.llvm.tool("clang"), part, output)
+        context.executor.tool(command, output)
+        arguments += (str(output), *sparse_link_arguments(part, context.cuda.root))
+    return tuple(arguments)
+
+
+def _language_arguments(inputs: Sequence[Path]) -> tuple[str, ...]:
+    return ("-lm", *(("-lstdc++",) if any(path.suffix in CPP_SUFFIXES for path in inputs) else ()))

@@ -1,0 +1,68 @@
+"""Which image of which input a link stopped at.
+
+The linker wrapper names neither the object nor the image that its bitcode reader stops at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.message.tool_rule import explained
+from mlir_offload.offload.container.binary import PackagedImage
+from mlir_offload.offload.image import is_bitcode
+from mlir_offload.offload.objects import ObjectContents
+from mlir_offload.offload.skew.check import image_name
+from mlir_offload.toolchain.errors import MlirOffloadError
+from mlir_offload.toolchain.process import Command, Completed
+
+_HEAD_BYTES = 4
+_MOST_IMAGES = 64
+
+
+def diagnose_refused(
+    context: BuildContext,
+    contents: Sequence[ObjectContents],
+    diagnose: Callable[[Completed], MlirOffloadError],
+    completed: Completed,
+) -> MlirOffloadError:
+    """Return the error for a link that failed, with the image that its bitcode reader stopped at."""
+    error = explained(diagnose(completed), completed, context.workspace)
+    if error.rule and not error.location:
+        for item, image in _bitcode_images(contents):
+            if _is_refused(context, image):
+                name = image_name(image.kind, image.triple, image.arch)
+                error.message = f"image {name}: {error.message}"
+                error.location = item.location
+                break
+    return error
+
+
+def _bitcode_images(
+    contents: Sequence[ObjectContents],
+) -> Iterator[tuple[ObjectContents, PackagedImage]]:
+    found = (
+        (item, image)
+        for item in contents
+        for image in item.images
+        if is_bitcode(image.content.head(_HEAD_BYTES))
+    )
+    return (pair for _, pair in zip(range(_MOST_IMAGES), found, strict=False))
+
+
+def _is_refused(context: BuildContext, image: PackagedImage) -> bool:
+    """Return whether the clang that links cannot read an image."""
+    path = context.workspace / "refused.bc"
+    path.write_bytes(image.content.whole())
+    return (
+        context.executor.runner.run(reader_command(context.llvm.tool("clang"), path)).returncode
+        != 0
+    )
+
+
+def reader_command(clang: Path, bitcode: Path) -> Command:
+    """Return the call of clang that does no more than read a module, and write it again."""
+    passes = ("-O0", "-Xclang", "-disable-llvm-passes", "-Wno-override-module")
+    form = ("-x", "ir", "-c", "-emit-llvm")
+    return Command((str(clang), *form, *passes, str(bitcode), "-o", f"{bitcode}.out"))

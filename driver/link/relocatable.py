@@ -1,0 +1,75 @@
+"""Link the device code of objects for good, into an object that any linker takes.
+
+`clang -r --offload-link` does that from LLVM 19 on. The wrappers before leave device code alone where
+they are told of -r; so they are not: what they take for the linker of a program links to an object.
+The names between which their registration code finds entries are made the object's own afterwards,
+as newer wrappers do: else each object of a program would register the kernels of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.link.device_link import DeviceLink
+from mlir_offload.offload.abi import load_abi
+from mlir_offload.toolchain.errors import MlirOffloadError
+from mlir_offload.toolchain.process import Command, Completed, tool_failed
+
+
+@dataclass(frozen=True, slots=True)
+class RelocatableLink:
+    """Objects whose device code is linked together, and the object that comes of it."""
+
+    inputs: tuple[Path, ...]
+    output: Path
+    device_link: DeviceLink
+    options: tuple[str, ...] = ()
+
+
+def link_relocatable(
+    context: BuildContext,
+    link: RelocatableLink,
+    diagnose: Callable[[Completed], MlirOffloadError] = tool_failed,
+) -> None:
+    """Link, and check that there is an output."""
+    executor, output = context.executor, link.output
+    if load_abi(context.consumer).has_relocatable_link:
+        linker = ("-fuse-ld=lld",) if context.llvm.has("ld.lld") else ()
+        executor.tool(_command(context, link, ("-r", *linker), output), output, diagnose=diagnose)
+        return
+    program, whole = output.with_suffix(".ld"), output.with_suffix(".whole.o")
+    objcopy = str(context.llvm.tool("llvm-objcopy"))
+    called: list[str | Path] = []
+    if context.llvm.has("ld.lld"):
+        called += ["--linker", context.llvm.tool("ld.lld")]
+    for number, source in enumerate(link.inputs):
+        bare = output.with_suffix(f".bare{number}.o")
+        argv = (objcopy, "--remove-section=.llvm.offloading", str(source), str(bare))
+        executor.tool(Command(argv), bare)
+        called += ["--replace", source.absolute(), bare.absolute()]
+    executor.step("relocatable-linker", (*called, "-o", program))
+    flags = (f"--ld-path={program.absolute()}", "-nostdlib")
+    executor.tool(_command(context, link, flags, whole), whole, diagnose=diagnose)
+    names = output.with_suffix(".names")
+    executor.step("registration-names", (whole, "-o", names))
+    executor.tool(Command((objcopy, f"@{names}", str(whole), str(output))), output)
+
+
+def _command(
+    context: BuildContext, link: RelocatableLink, flags: Sequence[str], output: Path
+) -> Command:
+    """Return the call of clang, with an output that has the same name in every workspace.
+
+    The wrapper makes the name of a section of it, which stays in the program.
+    """
+    workspace = context.workspace.absolute()
+    argv = (
+        *(str(context.llvm.tool("clang")), *flags, "--offload-link"),
+        *(str(path.absolute()) for path in link.inputs),
+        *(*link.device_link.arguments, *link.options),
+        *("-o", str(output.absolute().relative_to(workspace))),
+    )
+    return Command(argv, environment=link.device_link.environment, cwd=workspace)

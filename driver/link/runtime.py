@@ -1,0 +1,75 @@
+"""The host runtime of a link: which one it is, and its compilation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.option.command_line import Mode
+from mlir_offload.offload.memref_copy import MEMREF_COPY, memref_copy_compile_command
+from mlir_offload.offload.objects import ObjectContents
+from mlir_offload.offload.runtime import RUNTIME_KINDS, runtime_compile_command
+from mlir_offload.toolchain.target import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class HostRuntime:
+    """The object of the runtime, the kinds that it serves, the architectures of each kind of GPU."""
+
+    object: Path
+    kinds: frozenset[Kind]
+    gpus: tuple[tuple[Kind, tuple[str, ...]], ...]
+
+    def archs(self, kind: Kind) -> tuple[str, ...]:
+        """Return the architectures of a kind in the program."""
+        return dict(self.gpus).get(kind, ())
+
+
+def host_runtime(context: BuildContext) -> HostRuntime:
+    """Return the runtime that this link needs, if it turns out to need one."""
+    kinds = {target.kind for target in context.targets}
+    kinds |= {kind for kind in RUNTIME_KINDS for item in context.given if kind in item.kinds}
+    gpus = tuple((kind, _archs(context, kind)) for kind in (Kind.CUDA, Kind.HIP, Kind.SYCL))
+    return HostRuntime(context.workspace / "runtime.o", frozenset(kinds), gpus)
+
+
+def _archs(context: BuildContext, kind: Kind) -> tuple[str, ...]:
+    archs = {target.arch for target in context.targets_of(kind)}
+    archs |= {image.arch for item in context.given for image in item.images if image.kind == kind}
+    return tuple(sorted(archs))
+
+
+def memref_copy_objects(
+    context: BuildContext, contents: Sequence[ObjectContents], directory: Path
+) -> tuple[Path, ...]:
+    """Compile the runtime's part for strided copies where one of these objects calls it."""
+    if not any(MEMREF_COPY in item.runtime_symbols for item in contents):
+        return ()
+    output = directory / "memref_copy.o"
+    command = memref_copy_compile_command(
+        context.llvm.tool("clang"), output, _sanitizer_flags(context)
+    )
+    context.executor.tool(command, output)
+    return (output,)
+
+
+def _sanitizer_flags(context: BuildContext) -> tuple[str, ...]:
+    return (context.options.sanitizer.flag,) if context.options.sanitizer else ()
+
+
+def compile_runtime(context: BuildContext, runtime: HostRuntime) -> None:
+    """Compile the runtime by the consumer's clang: source has no skew between releases."""
+    command = runtime_compile_command(
+        context.llvm.tool("clang"),
+        runtime.object,
+        kinds=runtime.kinds,
+        archs=dict(runtime.gpus),
+        # A final object has all that it needs but the libraries of the GPU's vendor.
+        standin=context.llvm.libomptarget is None or context.options.mode is not Mode.LINK,
+        libamdhip=context.rocm.runtime if context.rocm else None,
+        extra=_sanitizer_flags(context),
+    )
+    # Only the link waits for it: the steps before that one go first.
+    context.executor.tool(replace(command, in_background=True), runtime.object)

@@ -1,0 +1,34 @@
+"""The library of a sanitizer, which a program and its images for the CPU share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.toolchain.errors import ToolchainError
+from mlir_offload.toolchain.process import Command, run_checked
+from mlir_offload.translate.sanitizer import Sanitizer
+
+
+def sanitizer_arguments(context: BuildContext, sanitizer: Sanitizer) -> tuple[str, ...]:
+    """Return what brings the library to a link, before all others: it takes the place of malloc.
+
+    Raises ToolchainError where there is none.
+    """
+    library = sanitizer_library(context, sanitizer)
+    return (str(library), f"-Wl,-rpath,{library.parent}")
+
+
+def sanitizer_library(context: BuildContext, sanitizer: Sanitizer) -> Path:
+    """Return the shared library of clang; GCC's AddressSanitizer serves clang's calls too."""
+    # GCC 12's ThreadSanitizer has no __tsan_memcpy, and libomp does not start under it.
+    others = ("libasan.so",) if sanitizer is Sanitizer.ADDRESS else ()
+    for name in (f"libclang_rt.{sanitizer.library}-{os.uname().machine}.so", *others):
+        command = Command((str(context.llvm.tool("clang")), f"-print-file-name={name}"))
+        found = Path(run_checked(context.executor.runner, command).stdout.strip())
+        # Clang prints the name as it is where it finds no such file.
+        if found.is_absolute() and found.exists():
+            return found.resolve()
+    msg = f"the library of {sanitizer.flag} was not found"
+    raise ToolchainError(msg, hint=f"apt install libclang-rt-{context.llvm.version.major}-dev")

@@ -1,0 +1,47 @@
+"""Libraries that are linked as a whole beside device code for the CPU: given to the linker as objects.
+
+The wrapper of LLVM 19 and newer hands such libraries to the device link of the CPU too, with the
+option, so that the host's objects in them would become part of the device image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlir_offload.driver.link.line import LinkItem, parse_link_line
+from mlir_offload.driver.link.members import member_file
+from mlir_offload.offload.container.archive import is_archive, iterate_members
+from mlir_offload.toolchain.byte_view import open_view
+from mlir_offload.toolchain.target import Kind
+
+if TYPE_CHECKING:
+    from mlir_offload.driver.compile.context import BuildContext
+    from mlir_offload.offload.objects import ObjectContents
+
+
+def without_whole_archives(
+    context: BuildContext, contents: Iterable[ObjectContents], items: Sequence[str]
+) -> Sequence[str]:
+    """Return the link line with the members of libraries that are taken as a whole, if it has to be."""
+    is_for_cpu = any(image.kind == Kind.OPENMP for item in contents for image in item.images)
+    words = parse_link_line(items) if is_for_cpu else ()
+    if not any(word.is_whole for word in words):
+        return items
+    return [item for number, word in enumerate(words) for item in _items_for(context, word, number)]
+
+
+def _items_for(context: BuildContext, word: LinkItem, number: int) -> Sequence[str]:
+    names = _member_names(word.path) if word.is_whole and word.path is not None else ()
+    if not names:
+        return (word.text,)
+    directory = context.workspace / f"members{number}"
+    context.executor.step("members", (str(word.path), "-o", directory))
+    return [str(member_file(directory, ordinal, name)) for ordinal, name in enumerate(names)]
+
+
+def _member_names(library: Path) -> tuple[str, ...]:
+    """Return the names of the members of a static library; none for another file."""
+    with open_view(library) as view:
+        return tuple(member.name for member in iterate_members(view)) if is_archive(view) else ()

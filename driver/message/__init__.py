@@ -1,0 +1,1 @@
+"""What is said to people and to machines: text, JSON, SARIF, GitHub annotations."""

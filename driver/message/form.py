@@ -1,0 +1,209 @@
+"""Messages in one form, whoever speaks: the compiler itself, or a tool that it ran."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+
+from mlir_offload.driver.record.journal import ToolRun
+from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError
+from mlir_offload.toolchain.process import Completed
+from mlir_offload.translate.tool_message import (
+    Severity,
+    ToolMessage,
+    parse_messages,
+    source_of_ptx,
+)
+
+PROGRAM = "mlir-offload"
+# What a tool does in a build. clang does several things: its arguments tell.
+_STAGES = {
+    "mlir-opt": "lower",
+    "mlir-translate": "translate",
+    "opt": "optimize",
+    "ptxas": "assemble",
+    "nvlink": "device-link",
+    "fatbinary": "device-link",
+    "clang-linker-wrapper": "device-link",
+    "clang-nvlink-wrapper": "device-link",
+    "ld": "link",
+    "ld.lld": "link",
+    "lld": "link",
+    "llvm-ar": "link",
+}
+_LINKING = frozenset({"link", "device-link"})
+_COMPILING = frozenset({"-c", "-S", "-emit-llvm", "-E"})
+_PLACE = re.compile(r"(?P<file>.+?)(?::(?P<line>\d+))?(?::(?P<column>\d+))?")
+_RELEASE = re.compile(r"-\d+(?:\.\d+)*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in a file, counted from 1; 0 where the line or the column is not known."""
+
+    file: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        """Return the place as compilers print it."""
+        column = f":{self.column}" if self.column else ""
+        return f"{self.file}:{self.line}{column}" if self.line else self.file
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message; what is not known is empty or None.
+
+    `command` is the shell line that runs the tool again, `tool_status` the tool's exit status
+    (negative: a signal), `error_class` and `status` what mlir-offload itself says and exits with.
+    `rule` is the rule of skew that is broken, `image` and `kernel` where in the file.
+    """
+
+    severity: Severity
+    text: str
+    place: Place | None = None
+    stage: str = ""
+    tool: str = PROGRAM
+    command: str = ""
+    tool_status: int | None = None
+    hint: str = ""
+    details: tuple[str, ...] = ()
+    error_class: str = ""
+    status: int | None = None
+    rule: str = ""
+    image: str = ""
+    kernel: str = ""
+
+
+def tool_stage(completed: Completed, tool: str) -> str:
+    """Return what a tool does in the build: lower, translate, compile, assemble, link..."""
+    name = _RELEASE.sub("", tool)
+    if name in _STAGES:
+        return _STAGES[name]
+    program = _RELEASE.sub("", completed.command.program)
+    if program.startswith("clang"):
+        return "compile" if _COMPILING.intersection(completed.command.argv) else "link"
+    return _STAGES.get(program, "")
+
+
+def tool_messages(run: ToolRun) -> tuple[Message, ...]:
+    """Return what a tool said, with the places of the user's files where they are known."""
+    completed = run.completed
+    return tuple(
+        Message(
+            said.severity,
+            said.text,
+            _place(run, said),
+            tool_stage(completed, said.tool),
+            said.tool,
+            rerun_command(completed),
+            completed.returncode,
+            details=said.details,
+        )
+        for said in parse_messages(completed.command.program, completed.stderr)
+    )
+
+
+def rerun_command(completed: Completed) -> str:
+    """Return the shell line that runs the tool again; its own directory for temporary files is gone."""
+    command = completed.command
+    kept = tuple(pair for pair in command.environment if pair[0] != "TMPDIR")
+    return str(replace(command, environment=kept))
+
+
+def _place(run: ToolRun, said: ToolMessage) -> Place | None:
+    """Return the place; that of an intermediate file becomes the user's file that it came from."""
+    if not said.file:
+        return None
+    if not _is_within(said.file, run.workspace):
+        return Place(said.file, said.line, said.column)
+    found = source_of_ptx(Path(said.file), said.line) if said.file.endswith(".s") else None
+    if found is not None:
+        return Place(*found)
+    source = _source_of(said.file, run)
+    return Place(str(source)) if source is not None else None
+
+
+def concerns_user(message: Message, run: ToolRun) -> bool:
+    """Return whether a message is about what the user wrote or gave, not about what was made of it."""
+    if (message.place is not None and message.place.line) or message.stage in _LINKING:
+        return True
+    argv = run.completed.command.argv
+    return any(str(source) in argv for source in run.sources.values())
+
+
+def _source_of(file: str, run: ToolRun) -> Path | None:
+    folders = PurePath(file).parents
+    return next((source for made, source in run.sources.items() if made in folders), None)
+
+
+def _is_within(file: str, directory: Path) -> bool:
+    return directory in PurePath(file).parents
+
+
+def failure_messages(error: MlirOffloadError, run: ToolRun | None) -> tuple[Message, ...]:
+    """Return the messages of a failure: the error itself, then what else its tool said.
+
+    The tool's own words for the error stand in it already and do not come twice.
+    """
+    if run is None:
+        return (_error_message(error),)
+    said = tool_messages(run)
+    main = next((m for m in said if _is_same(error, m)), None)
+    completed = run.completed
+    tool = main.tool if main else completed.command.program
+    message = Message(
+        Severity.ERROR,
+        error.message,
+        parse_place(error.location) or (main.place if main else None),
+        main.stage if main else tool_stage(completed, tool),
+        tool,
+        rerun_command(completed),
+        completed.returncode,
+        error.hint,
+        main.details if main else (),
+        error_class(error),
+        error.exit_status,
+        error.rule,
+    )
+    return (message, *(other for other in said if other is not main))
+
+
+def _is_same(error: MlirOffloadError, said: Message) -> bool:
+    if said.severity is not Severity.ERROR:
+        return False
+    return said.text in error.message or (
+        said.place is not None and str(said.place) == error.location
+    )
+
+
+def _error_message(error: MlirOffloadError) -> Message:
+    command = error.command if isinstance(error, ToolFailedError) else ""
+    return Message(
+        Severity.ERROR,
+        error.message,
+        parse_place(error.location),
+        tool=PurePath(shlex.split(command)[0]).name if command else PROGRAM,
+        command=command,
+        hint=error.hint,
+        error_class=error_class(error),
+        status=error.exit_status,
+        rule=error.rule,
+    )
+
+
+def parse_place(location: str) -> Place | None:
+    """Return the place that an error names as `file`, `file:line` or `file:line:column`."""
+    match = _PLACE.fullmatch(location)
+    if match is None:
+        return None
+    return Place(match["file"], int(match["line"] or 0), int(match["column"] or 0))
+
+
+def error_class(error: MlirOffloadError) -> str:
+    """Return the class of an error in one word: source, usage, toolchain, tool-failed..."""
+    words = re.findall(r"[A-Z][a-z]+", type(error).__name__.removesuffix("Error"))
+    return "-".join(words).lower()

@@ -1,0 +1,44 @@
+"""Messages as workflow commands of GitHub Actions, which shows them beside the lines they name."""
+
+from __future__ import annotations
+
+from mlir_offload.driver.message.form import PROGRAM, Message
+from mlir_offload.translate.tool_message import Severity
+
+_COMMANDS = {
+    Severity.ERROR: "error",
+    Severity.WARNING: "warning",
+    Severity.NOTE: "notice",
+}
+
+
+def render_github(message: Message) -> str:
+    """Return one line, as `::error file=k.mlir,line=2,col=8,title=mlir-opt (lower)::text`.
+
+    A remark has none: a workflow has no place for so many.
+    """
+    if message.severity is Severity.REMARK:
+        return ""
+    title = message.rule or message.tool
+    title = f"{title} ({message.stage})" if message.stage else title
+    place = message.place
+    parts = {
+        "file": place.file if place else "",
+        "line": str(place.line or "") if place else "",
+        "col": str(place.column or "") if place else "",
+        "title": title if title != PROGRAM else "",
+    }
+    properties = ",".join(f"{name}={_property(value)}" for name, value in parts.items() if value)
+    hint = (f"hint: {message.hint}",) if message.hint else ()
+    text = _data("\n".join((message.text, *message.details, *hint)))
+    command = _COMMANDS[message.severity]
+    return f"::{command} {properties}::{text}" if properties else f"::{command}::{text}"
+
+
+def _data(text: str) -> str:
+    """Return text as the runner of the workflow unescapes it."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,97 @@
+"""Messages as JSON: one object on each line, as data/message.schema.json describes it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from mlir_offload.driver.message.form import Message, Place
+from mlir_offload.translate.tool_message import Severity
+
+_SCHEMA = Path(__file__).parents[1] / "data" / "message.schema.json"
+
+
+def render_json(message: Message) -> str:
+    """Return one line of JSON; members that are not known are left out."""
+    place = message.place
+    members = {
+        "severity": str(message.severity),
+        "message": message.text,
+        "file": place.file if place else "",
+        "line": place.line if place else 0,
+        "column": place.column if place else 0,
+        "stage": message.stage,
+        "tool": message.tool,
+        "command": message.command,
+        "tool_status": message.tool_status,
+        "details": list(message.details),
+        "hint": message.hint,
+        "rule": message.rule,
+        "image": message.image,
+        "kernel": message.kernel,
+        "class": message.error_class,
+        "status": message.status,
+    }
+    # Zero says something of a status; of a line it says that there is none.
+    known = {
+        name: value
+        for name, value in members.items()
+        if value or (name.endswith("status") and value is not None)
+    }
+    # ASCII, so that a name that is no UTF-8 cannot make a line that is no JSON.
+    return json.dumps(known)
+
+
+def parse_message(line: str) -> Message | None:
+    """Return the message of a line that `render_json` wrote, None for any other line."""
+    try:
+        members = json.loads(line)
+        severity = Severity(members["severity"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    place = Place(members.get("file", ""), members.get("line", 0), members.get("column", 0))
+    return Message(
+        severity,
+        members["message"],
+        place if place.file else None,
+        members.get("stage", ""),
+        members.get("tool", ""),
+        members.get("command", ""),
+        members.get("tool_status"),
+        members.get("hint", ""),
+        tuple(members.get("details", ())),
+        members.get("class", ""),
+        members.get("status"),
+    )
+
+
+def parse_output(line: str) -> str:
+    """Return the text of a line that `render_output` wrote, else the line itself."""
+    try:
+        members = json.loads(line)
+    except (ValueError, RecursionError):
+        return line
+    is_output = isinstance(members, dict) and members.get("severity") == "output"
+    return str(members["message"]) if is_output else line
+
+
+def plain_text(text: str) -> str:
+    """Return what a step said, each message of JSON as one line of text."""
+    lines = []
+    for line in text.splitlines():
+        message = parse_message(line)
+        place = f"{message.place}: " if message and message.place else ""
+        lines.append(
+            f"{place}{message.severity}: {message.text}" if message else parse_output(line)
+        )
+    return "".join(f"{line}\n" for line in lines)
+
+
+def render_output(text: str) -> str:
+    """Return a line of JSON for what is no message: a step that -v shows, a table of times."""
+    return json.dumps({"severity": "output", "message": text, "tool": "mlir-offload"})
+
+
+def schema_text() -> str:
+    """Return the JSON schema of a line."""
+    return _SCHEMA.read_text(encoding="utf-8")

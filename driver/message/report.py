@@ -1,0 +1,252 @@
+"""Show errors, messages and notes in the form that was asked for: the only place that prints."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mlir_offload.driver.message.options import Color, MessageFormat, MessageOptions
+from mlir_offload.driver.record.journal import Journal, StepTime, ToolRun
+from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError
+
+if TYPE_CHECKING:
+    from mlir_offload.driver.message.form import Message
+
+_PROGRAM = "mlir-offload"
+# As clang has them.
+_COLORS = {
+    "error": "\033[0;1;31m",
+    "warning": "\033[0;1;35m",
+    "note": "\033[0;1;36m",
+    "remark": "\033[0;1;34m",
+}
+_BOLD, _PLAIN = "\033[1m", "\033[0m"
+
+
+@dataclass(slots=True)
+class Report:
+    """What one call has to say, and how."""
+
+    options: MessageOptions = field(default_factory=MessageOptions)
+    journal: Journal = field(default_factory=Journal)
+    has_color: bool = False
+    _messages: list[Message] = field(default_factory=list)
+    _seen: set[Message] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def start(self, options: MessageOptions, environment: Mapping[str, str]) -> None:
+        """Begin a call: forget the one before."""
+        self.options = options
+        self.journal = Journal()
+        self.has_color = wants_color(options.color, environment, is_terminal=sys.stderr.isatty())
+        self._messages.clear()
+        self._seen.clear()
+
+    @property
+    def stream_format(self) -> MessageFormat:
+        """Return the form of what goes to stderr."""
+        return MessageFormat.TEXT if self.options.file else self.options.format
+
+    def add(self, message: Message) -> None:
+        """Show a message, unless the same was said before, as for each of several devices."""
+        with self._lock:
+            if message in self._seen:
+                return
+            self._seen.add(message)
+            self._messages.append(message)
+        if not self._is_hidden(message):
+            text = _render(message, self.stream_format, has_color=self.has_color)
+            if text:
+                _print(text)
+
+    def keep(self, messages: Iterable[Message]) -> None:
+        """Keep messages for the file alone: on stderr they are said already, or not wanted."""
+        with self._lock:
+            fresh = [message for message in messages if message not in self._seen]
+            self._seen.update(fresh)
+            self._messages += fresh
+
+    def finish(self, status: int) -> None:
+        """Write what is written at the end of a call: a document, or the file of messages."""
+        form, file = self.options.format, self.options.file
+        if form is MessageFormat.SARIF:
+            from mlir_offload.driver.message.sarif import render_sarif
+
+            text = render_sarif(self._messages, status)
+        else:
+            rendered = (_render(message, form, has_color=False) for message in self._messages)
+            text = "\n".join(filter(None, rendered))
+        if file is not None:
+            from mlir_offload.driver.workspace import open_output
+
+            with open_output(file) as descriptor:
+                os.write(descriptor, f"{text}\n".encode() if text else b"")
+        elif form is MessageFormat.SARIF:
+            _print(text)
+
+    def _is_hidden(self, message: Message) -> bool:
+        """Say whether a person shall not see it: -q leaves errors, and remarks are for machines."""
+        if message.severity == "remark":
+            return self.stream_format is MessageFormat.TEXT
+        return self.options.quiet and message.severity != "error"
+
+
+@functools.cache
+def report() -> Report:
+    """Return the report of this process."""
+    return Report()
+
+
+def wants_color(color: Color, environment: Mapping[str, str], *, is_terminal: bool) -> bool:
+    """Return whether messages have colours: the option, NO_COLOR, CLICOLOR_FORCE, the terminal."""
+    if color is not Color.AUTO:
+        return color is Color.ALWAYS
+    if environment.get("NO_COLOR"):
+        return False
+    if environment.get("CLICOLOR_FORCE", "0") not in {"", "0"}:
+        return True
+    return is_terminal and environment.get("TERM") != "dumb"
+
+
+def render_error(error: MlirOffloadError, *, verbose: bool = False, has_color: bool = False) -> str:
+    """Return `location: error: message` with the cure below; what a tool said only if `verbose`."""
+    text = _ruled(error.message, error.rule)
+    lines = [_headline(error.location or _PROGRAM, "error", text, has_color=has_color)]
+    if error.hint:
+        lines.append(f"  hint: {error.hint}")
+    if verbose and isinstance(error, ToolFailedError):
+        lines.extend([f"  command: {error.command}", error.stderr.rstrip("\n")])
+    return "\n".join(lines)
+
+
+def _ruled(text: str, rule: str) -> str:
+    """Return the text with the name of its rule, as clang writes the option of a warning."""
+    return f"{text} [{rule}]" if rule else text
+
+
+def _headline(place: str, severity: str, text: str, *, has_color: bool) -> str:
+    if not has_color:
+        return f"{place}: {severity}: {text}"
+    return f"{_BOLD}{place}: {_COLORS[severity]}{severity}: {_PLAIN}{_BOLD}{text}{_PLAIN}"
+
+
+def _render(message: Message, form: MessageFormat, *, has_color: bool) -> str:
+    """Return a message in a form; nothing in one that makes a document of all."""
+    if form is MessageFormat.JSON:
+        from mlir_offload.driver.message.json import render_json
+
+        return render_json(message)
+    if form is MessageFormat.GITHUB:
+        from mlir_offload.driver.message.github import render_github
+
+        return render_github(message)
+    if form is MessageFormat.SARIF:
+        return ""
+    place = str(message.place or message.tool)
+    text = _ruled(message.text, message.rule)
+    head = _headline(place, message.severity, text, has_color=has_color)
+    hint = (f"  hint: {message.hint}",) if message.hint else ()
+    return "\n".join((head, *message.details, *hint))
+
+
+def render_times(times: Iterable[StepTime]) -> str:
+    """Return a line for each step: when it began and how long it took, in milliseconds."""
+    rows = [
+        f"{step.start_s * 1000:7.0f}  {step.duration_s * 1000:8.0f}  {step.label}"
+        for step in sorted(times, key=lambda step: step.start_s)
+    ]
+    return "\n".join(("  start      time  step (ms)", *rows))
+
+
+def speaks_to_people() -> bool:
+    """Say whether messages are text alone; SARIF and the like go into a file, if not to stderr."""
+    return report().options.format is MessageFormat.TEXT
+
+
+def show_step_messages(text: str) -> None:
+    """Show what a step said, which is text, or one message of JSON on each line."""
+    if speaks_to_people():
+        show(text)
+        return
+    from mlir_offload.driver.message.json import parse_message, parse_output
+
+    for line in text.splitlines():
+        message = parse_message(line)
+        if message is None:
+            show(parse_output(line))
+        else:
+            report().add(message)
+
+
+def show_error(error: MlirOffloadError) -> None:
+    """Show an error; to machines, also what else its tool said."""
+    from mlir_offload.driver.message.form import failure_messages
+
+    current = report()
+    failure = current.journal.failure_of(error)
+    messages = failure_messages(error, failure.run if failure else None)
+    if current.stream_format is MessageFormat.TEXT:
+        # A person gets the one error that counts, and the rest on request.
+        _print(render_error(error, verbose=current.options.verbose, has_color=current.has_color))
+        current.keep(messages)
+    else:
+        for message in messages:
+            current.add(message)
+
+
+def show_tool_messages(run: ToolRun) -> None:
+    """Show what a tool that succeeded has to say of the user's files, or of itself."""
+    from mlir_offload.driver.message.form import concerns_user, tool_messages
+
+    current = report()
+    for message in tool_messages(run):
+        is_for_machines = not concerns_user(message, run) or current.options.verbose
+        if current.stream_format is MessageFormat.TEXT and is_for_machines:
+            # The user did not write that file; -v has printed all anyway.
+            current.keep((message,))
+        else:
+            current.add(message)
+
+
+def show_note(text: str) -> None:
+    """Print a note on stderr."""
+    _show_own("note", text)
+
+
+def show_warning(text: str, location: str) -> None:
+    """Print a warning about a file on stderr."""
+    _show_own("warning", text, location)
+
+
+def _show_own(severity: str, text: str, location: str = "") -> None:
+    from mlir_offload.driver.message.form import Message, parse_place
+    from mlir_offload.translate.tool_message import Severity
+
+    report().add(Message(Severity(severity), text, parse_place(location)))
+
+
+def show(text: str) -> None:
+    """Print on stderr what is no message: steps, times, lists."""
+    form = report().stream_format
+    if form is MessageFormat.JSON:
+        from mlir_offload.driver.message.json import render_output
+
+        _print(render_output(text))
+    elif form is not MessageFormat.SARIF:
+        _print(text)
+
+
+def _print(text: str) -> None:
+    """Print in one write, so that lines of parallel steps do not mix."""
+    sys.stderr.write(_printable(text) + "\n")
+    sys.stderr.flush()
+
+
+def _printable(text: str) -> str:
+    """Return the text so that a path that is no UTF-8 cannot make printing fail."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

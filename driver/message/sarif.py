@@ -1,0 +1,105 @@
+"""Messages as one document of SARIF 2.1.0 (OASIS standard), for code scanning of forges and editors."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Any
+from urllib.parse import quote
+
+from mlir_offload.driver import __version__
+from mlir_offload.driver.message.form import PROGRAM, Message, Place
+from mlir_offload.toolchain.skew.rule import is_rule_name, load_rules
+from mlir_offload.translate.tool_message import Severity
+
+_SCHEMA = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
+# Section 3.27.10: a remark is what SARIF calls a note.
+_LEVELS = {
+    Severity.ERROR: "error",
+    Severity.WARNING: "warning",
+    Severity.NOTE: "note",
+    Severity.REMARK: "note",
+}
+_WARNING_FLAG = re.compile(r" \[(-W[^\]]+)\]$")
+
+
+def render_sarif(messages: Sequence[Message], status: int) -> str:
+    """Return the document of a whole run of mlir-offload that ended with an exit status."""
+    rules = list(dict.fromkeys(_rule(message) for message in messages))
+    run = {
+        "tool": {
+            "driver": {
+                "name": PROGRAM,
+                "version": __version__,
+                "rules": [_described(rule) for rule in rules],
+            }
+        },
+        "invocations": [{"executionSuccessful": status == 0, "exitCode": status}],
+        "results": [_result(message, rules) for message in messages],
+    }
+    document = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+    return json.dumps(document, indent=1)
+
+
+def _described(rule: str) -> dict[str, Any]:
+    """Return what is known of a rule: those of skew have a reason and a cure."""
+    if not is_rule_name(rule):
+        return {"id": rule}
+    found = load_rules()[rule]
+    help_text = f"{found.reason}\nCure: {found.cure}\nSource: {found.source}"
+    return {
+        "id": rule,
+        "name": found.title,
+        "shortDescription": {"text": found.title},
+        "fullDescription": {"text": found.reason},
+        "help": {"text": help_text},
+        "defaultConfiguration": {"level": _LEVELS[Severity(found.severity)]},
+    }
+
+
+def _rule(message: Message) -> str:
+    """Return what the message is an instance of: a rule, a class, a warning's flag, or its tool."""
+    if message.rule:
+        return message.rule
+    if message.error_class:
+        return f"{message.error_class}-error"
+    flag = _WARNING_FLAG.search(message.text)
+    return f"{message.tool}/{flag[1] if flag else message.severity}"
+
+
+def _result(message: Message, rules: Sequence[str]) -> dict[str, Any]:
+    rule = _rule(message)
+    text = f"{message.text}\nhint: {message.hint}" if message.hint else message.text
+    properties = {
+        "stage": message.stage,
+        "tool": message.tool,
+        "command": message.command,
+        "toolStatus": message.tool_status,
+        "image": message.image,
+        "kernel": message.kernel,
+    }
+    result = {
+        "ruleId": rule,
+        "ruleIndex": rules.index(rule),
+        "level": _LEVELS[message.severity],
+        "message": {"text": text},
+        "properties": {
+            name: value for name, value in properties.items() if value not in ("", None)
+        },
+    }
+    return result | ({"locations": [_location(message.place)]} if message.place else {})
+
+
+def _location(place: Place) -> dict[str, Any]:
+    """Return the location; a name is a URI reference, relative as the user gave it."""
+    path = PurePath(place.file)
+    uri = quote(str(path).encode("utf-8", "surrogateescape"), safe="/")
+    artifact = {"uri": f"file://{uri}" if path.is_absolute() else uri}
+    region = {"startLine": place.line, "startColumn": place.column}
+    known = {name: number for name, number in region.items() if number}
+    physical: dict[str, Any] = {"artifactLocation": artifact}
+    return {"physicalLocation": physical | ({"region": known} if known else {})}

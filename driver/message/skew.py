@@ -1,0 +1,51 @@
+"""How findings of skew are said, and which of them count: rules can be hidden, and raised to errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from mlir_offload.driver.message.form import Message, parse_place
+from mlir_offload.driver.message.options import MessageOptions
+from mlir_offload.offload.skew.check import SkewFinding
+from mlir_offload.toolchain.skew.identity import Severity as RuleSeverity
+from mlir_offload.translate.tool_message import Severity
+
+
+def counted(findings: Iterable[SkewFinding], options: MessageOptions) -> tuple[SkewFinding, ...]:
+    """Return the findings that are not hidden, each as severe as the command line wants it."""
+    return tuple(
+        replace(one, severity=_severity(one, options))
+        for one in findings
+        if one.rule not in options.hidden_rules
+    )
+
+
+def is_error(finding: SkewFinding) -> bool:
+    """Return whether a finding is an error."""
+    return finding.severity is RuleSeverity.ERROR
+
+
+def is_note(finding: SkewFinding) -> bool:
+    """Return whether a finding is a note, which a compilation does not say."""
+    return finding.severity is RuleSeverity.NOTE
+
+
+def message_of(finding: SkewFinding) -> Message:
+    """Return the message of a finding."""
+    return Message(
+        Severity(finding.severity),
+        finding.text,
+        parse_place(finding.location),
+        hint=finding.hint,
+        rule=finding.rule,
+        image=finding.image,
+        kernel=finding.kernel,
+    )
+
+
+def _severity(finding: SkewFinding, options: MessageOptions) -> RuleSeverity:
+    is_raised = finding.rule in options.error_rules or (
+        options.warnings_are_errors and finding.severity is RuleSeverity.WARNING
+    )
+    return RuleSeverity.ERROR if is_raised else finding.severity

@@ -1,0 +1,134 @@
+"""What one call of the compiler asks for, as one value."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlir_offload.driver.option.device_flags import DeviceFlags
+from mlir_offload.driver.record.depfile import DepfileRequest
+from mlir_offload.toolchain.target import Kind
+
+if TYPE_CHECKING:
+    from mlir_offload.translate.prefix_map import PrefixMap
+    from mlir_offload.translate.sanitizer import Sanitizer
+
+
+class Mode(Enum):
+    """The last stage that is wanted."""
+
+    LINK = "link"
+    OBJECT = "-c"
+    ASSEMBLY = "-S"
+    LLVM_TEXT = "-S -emit-llvm"
+    LLVM_BITCODE = "-c -emit-llvm"
+    HEADER = "--emit-header"
+
+
+class DeviceCode(Enum):
+    """The form of GPU code in an object: for device LTO at the link, or assembled already."""
+
+    BITCODE = "bitcode"
+    OBJECT = "object"
+
+
+ANY_CLANG = "any"
+MLIR_SUFFIXES = frozenset({".mlir", ".mlirbc"})
+GPU_CPP = {".cu": Kind.CUDA, ".hip": Kind.HIP}
+"""C++ with kernels: the kind that they are for, by the ending of the file."""
+COMPILED_SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cxx", *GPU_CPP, ".ll", ".bc", ".s"})
+LINKED_SUFFIXES = frozenset({".o", ".obj", ".a", ".so"})
+
+
+@dataclass(frozen=True, slots=True)
+class CompileOptions:
+    """What one call of the compiler asks for.
+
+    `link_items` holds inputs and linker options in the order of the command line, because a linker
+    reads archives in that order; `arguments` is the whole command line, `spelled` its options,
+    each with its value.
+    """
+
+    link_items: tuple[str, ...] = ()
+    inputs: tuple[Path, ...] = ()
+    output: Path | None = None
+    stop_after_compile: bool = False
+    assembly: bool = False
+    emit_llvm: bool = False
+    opt_level: int = 2
+    debug: bool = False
+    pic: bool = False
+    shared: bool = False
+    verbose: bool = False
+    dry_run: bool = False
+    time_report: bool = False
+    save_temps: Path | None = None
+    offload_archs: tuple[str, ...] = ()
+    pipeline: str = ""
+    device_flags: DeviceFlags = field(default_factory=DeviceFlags)
+    gpu_rdc: bool | None = None
+    wanted_device_code: DeviceCode | None = None
+    for_clang: str = ""
+    llvm: str = ""
+    cuda_path: str = ""
+    rocm_path: str = ""
+    jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
+    launcher: str | None = None
+    cache: bool | None = None
+    why_rebuilt: bool = False
+    compiler_arguments: tuple[str, ...] = ()
+    prefix_maps: tuple[PrefixMap, ...] = ()
+    depfile: DepfileRequest = field(default_factory=DepfileRequest)
+    compile_commands: Path | None = None
+    manifest: Path | None = None
+    header: Path | None = None
+    arguments: tuple[str, ...] = ()
+    spelled: tuple[tuple[str, str], ...] = ()
+    gpu_cpp_arguments: tuple[str, ...] = ()
+    sanitizer: Sanitizer | None = None
+
+    @property
+    def device_code(self) -> DeviceCode:
+        """Return the form of GPU code: bitcode in objects, so that a link optimises over files.
+
+        A call that links at once has nothing to gain from that, and links faster without, unless
+        kernels call functions of other files. Clang's code of C++ links with kernels of other
+        files as bitcode only; no bitcode is read by every release.
+        """
+        if self.wanted_device_code is not None:
+            return self.wanted_device_code
+        links_at_once = self.mode is Mode.LINK and not self.has_gpu_cpp and not self.gpu_rdc
+        is_final = links_at_once or self.is_for_any_clang or self.makes_final_objects
+        return DeviceCode.OBJECT if is_final else DeviceCode.BITCODE
+
+    @property
+    def makes_final_objects(self) -> bool:
+        """Return whether device code is linked object by object, so that any linker takes them."""
+        return self.gpu_rdc is False
+
+    @property
+    def has_gpu_cpp(self) -> bool:
+        """Return whether there is CUDA C++ or HIP C++ to compile."""
+        return any(path.suffix in GPU_CPP for path in self.inputs)
+
+    @property
+    def is_for_any_clang(self) -> bool:
+        """Return whether several releases of LLVM are to link the object."""
+        return self.for_clang == ANY_CLANG
+
+    @property
+    def mode(self) -> Mode:
+        """Return the last stage that is wanted."""
+        if self.emit_llvm:
+            return Mode.LLVM_TEXT if self.assembly else Mode.LLVM_BITCODE
+        if self.assembly:
+            return Mode.ASSEMBLY
+        if self.stop_after_compile:
+            return Mode.OBJECT
+        is_alone = self.header is not None and self.output is None and not self.shared
+        if is_alone and all(path.suffix in MLIR_SUFFIXES for path in self.inputs):
+            return Mode.HEADER
+        return Mode.LINK

@@ -1,0 +1,79 @@
+"""The command line with what files and the environment add to it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from mlir_offload.driver.option.config import (
+    find_files,
+    origin_arguments,
+    render_config,
+    settle,
+)
+
+_CONFIG, _NO_CONFIG, _PRINT = "--config=", "--no-config", "--print-config"
+# Words that say something at the beginning only, and to which no setting means anything.
+_ACTIONS = ("--version", "--help", "-h", "--completion=", "--cmake-dir", "--pkg-config-dir")
+# What the compiler itself takes, and the verb that compiles.
+_COMPILING = frozenset({"", "run"})
+_VERBS = frozenset(
+    ("build", "bundle", "extract", "inspect", "link", "package", "run", "step", "toolchains")
+)
+
+
+def configured(
+    arguments: Sequence[str], environment: Mapping[str, str], directory: Path
+) -> tuple[str, ...] | None:
+    """Return the arguments with those that nobody gave but a file or a variable; None: all is said.
+
+    Raises UsageError for a file or variable that is wrong, InputOutputError for one out of reach.
+    """
+    verb = _verb(arguments)
+    if verb.endswith("step") or (arguments and arguments[0].startswith(_ACTIONS)):
+        return tuple(arguments)
+    own, rest, behind = _split(arguments[1:] if verb else arguments)
+    files = find_files([word for word in own if word != _PRINT], environment, directory)
+    origins = settle(rest, environment, files)
+    if _PRINT in own:
+        sys.stdout.write(render_config(origins, files))
+        return None
+    added = tuple(origin_arguments(origins))
+    if added and verb not in _COMPILING:
+        added = _taken_by(verb, added)
+    return (*((verb,) if verb else ()), *added, *rest, *behind)
+
+
+def _verb(arguments: Sequence[str]) -> str:
+    """Return the verb; a step has the form of an option where a compiler cache is to run it."""
+    first = arguments[0] if arguments else ""
+    if first.endswith("-step") and first.startswith("--"):
+        return first
+    # The table of verbs would cost each compilation some milliseconds.
+    return first if first in _VERBS else ""
+
+
+def _split(arguments: Sequence[str]) -> tuple[list[str], list[str], tuple[str, ...]]:
+    """Return the options of configuration, the others, and what begins with `--`."""
+    at = list(arguments).index("--") if "--" in arguments else len(arguments)
+    own = [word for word in arguments[:at] if _is_own(word)]
+    rest = [word for word in arguments[:at] if not _is_own(word)]
+    return own, rest, tuple(arguments[at:])
+
+
+def _is_own(word: str) -> bool:
+    return word in {_NO_CONFIG, _PRINT} or word.startswith(_CONFIG)
+
+
+def known_options() -> tuple[str, ...]:
+    """Return the options of configuration, those with a value ending in `=`."""
+    return (_CONFIG, _NO_CONFIG, _PRINT)
+
+
+def _taken_by(verb: str, added: Sequence[str]) -> tuple[str, ...]:
+    """Return the options that a verb knows: a file speaks to all of them."""
+    from mlir_offload.driver.option.table import find_option, load_verbs
+
+    described = load_verbs()[verb]
+    return tuple(word for word in added if find_option(described, word) is not None)

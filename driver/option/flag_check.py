@@ -1,0 +1,45 @@
+"""Options for device code against what is compiled for and linked: what clashes, what has no effect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mlir_offload.driver.message.report import show_note
+from mlir_offload.driver.option.compile_options import CompileOptions
+from mlir_offload.driver.option.device_flags import ALL_PTX
+from mlir_offload.toolchain.errors import UsageError
+from mlir_offload.toolchain.target import Kind, Target
+
+if TYPE_CHECKING:
+    from mlir_offload.offload.objects import ObjectContents
+
+
+def check_flags(
+    options: CompileOptions, targets: Sequence[Target], given: Sequence[ObjectContents]
+) -> None:
+    """Raise UsageError where the options ask for what these devices do not have; note what is unused."""
+    if not targets and not given:
+        return
+    images = [image for item in given for image in item.images]
+    _check_ptx(options, targets)
+    amd = [target.arch for target in targets if target.kind is Kind.HIP]
+    amd += [image.arch for image in images if image.kind == Kind.HIP]
+    if amd:
+        from mlir_offload.toolchain.amdgpu import check_target_ids
+
+        check_target_ids(amd)
+    kinds = {str(target.kind) for target in targets}.union(image.kind for image in images)
+    if options.device_flags.ptxas_arguments and kinds and Kind.CUDA not in kinds:
+        show_note("-Xptxas and --maxrregcount= are for GPUs of NVIDIA: unused here")
+
+
+def _check_ptx(options: CompileOptions, targets: Sequence[Target]) -> None:
+    wanted = options.device_flags.ptx or ()
+    archs = {target.arch for target in targets}
+    missing = next((arch for arch in wanted if arch not in {ALL_PTX, *archs}), None)
+    if missing and targets:
+        msg = f"--cuda-include-ptx={missing}: nothing is compiled for {missing}"
+        raise UsageError(msg, hint=f"add {missing} to --offload-arch=")
+    if wanted and not options.makes_final_objects:
+        show_note("--cuda-include-ptx= is unused: without -fno-gpu-rdc NVIDIA's tools drop PTX")

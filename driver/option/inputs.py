@@ -1,0 +1,132 @@
+"""The files on the command line: what they are, and which files come of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlir_offload.driver.message.report import show_note
+from mlir_offload.driver.option.command_line import (
+    COMPILED_SUFFIXES,
+    GPU_CPP,
+    LINKED_SUFFIXES,
+    MLIR_SUFFIXES,
+    CompileOptions,
+    Mode,
+)
+from mlir_offload.toolchain.errors import InputOutputError, UsageError
+
+if TYPE_CHECKING:
+    from mlir_offload.offload.objects import ObjectContents
+
+# What is written in C++, and needs its library.
+CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx", *GPU_CPP})
+_OUTPUT_SUFFIX = {
+    Mode.LINK: ".o",
+    Mode.OBJECT: ".o",
+    Mode.ASSEMBLY: ".s",
+    Mode.LLVM_TEXT: ".ll",
+    Mode.LLVM_BITCODE: ".bc",
+    Mode.HEADER: ".h",
+}
+
+
+def check_input(path: Path) -> None:
+    """Raise InputOutputError or UsageError for what is no file that the compiler takes."""
+    if not path.exists():
+        msg = f"{path}: no such file"
+        raise InputOutputError(msg, hint="check the name and the current directory")
+    if path.is_dir():
+        msg = f"{path}: is a directory"
+        raise InputOutputError(msg, hint="name the files in it")
+    if path.suffix not in MLIR_SUFFIXES | COMPILED_SUFFIXES and not _is_linked(path):
+        msg = f"{path}: unknown kind of file"
+        raise UsageError(
+            msg, hint="inputs end in .mlir, .o, .a, .so, .c, .cpp, .cu, .hip, .ll or .bc"
+        )
+
+
+def has_device_code(options: CompileOptions) -> bool:
+    """Say whether a source may hold device code: MLIR, CUDA C++ or HIP C++."""
+    return any(path.suffix in MLIR_SUFFIXES | GPU_CPP.keys() for path in options.inputs)
+
+
+def attached_archs(options: CompileOptions) -> tuple[str, ...]:
+    """Return the GPUs that programs, as text, attach to their modules; the command line names none."""
+    from mlir_offload.translate.target_attribute import chips_in_source
+
+    archs: dict[str, None] = {}
+    for path in options.inputs:
+        if path.suffix in MLIR_SUFFIXES:
+            archs |= dict.fromkeys(chips_in_source(path.read_bytes()))
+    if archs:
+        show_note(f"compiling for what is attached: --offload-arch={','.join(archs)}")
+    return tuple(archs)
+
+
+def sources(options: CompileOptions) -> tuple[Path, ...]:
+    """Return the inputs that are compiled; the others go to the linker as they are."""
+    return tuple(path for path in options.inputs if not _is_linked(path))
+
+
+def all_outputs(options: CompileOptions) -> tuple[Path, ...]:
+    """Return the files that the user gets, the header beside an object or program included."""
+    outputs = final_outputs(options)
+    header = () if options.header is None else (options.header,)
+    return outputs if options.mode is Mode.HEADER else (*outputs, *header)
+
+
+def final_outputs(options: CompileOptions) -> tuple[Path, ...]:
+    """Return the files that the last stage makes, one for each source but in a link."""
+    if options.mode is Mode.HEADER and options.header is not None:
+        return (options.header,)
+    if options.mode is Mode.LINK:
+        return (options.output or Path("a.out"),)
+    if options.output is not None:
+        return (options.output,)
+    return tuple(Path(path.stem + _OUTPUT_SUFFIX[options.mode]) for path in sources(options))
+
+
+def compiled_files(options: CompileOptions, workspace: Path) -> dict[Path, Path]:
+    """Return for each source the file that its compilation makes, in a directory of its own."""
+    suffix = _OUTPUT_SUFFIX[options.mode]
+    return {
+        path: workspace / str(number) / f"{_plain(path.stem)}{suffix}"
+        for number, path in enumerate(sources(options))
+    }
+
+
+def read_given(options: CompileOptions) -> tuple[ObjectContents, ...]:
+    """Look for device code in the objects and libraries on the link line, each file once.
+
+    A shared library has had its device link: it registers its own kernels, with its own runtime.
+    """
+    if options.mode is not Mode.LINK:
+        return ()
+    from mlir_offload.driver.link.line import parse_link_line
+
+    wholes: dict[Path, bool] = {}
+    for item in parse_link_line(options.link_items):
+        if item.path is not None:
+            wholes[item.path] = wholes.get(item.path, False) or item.is_whole
+    compiled = frozenset(sources(options))
+    paths = [path for path in wholes if path not in compiled]
+    if not paths:
+        return ()
+    from mlir_offload.offload.objects import read_objects
+
+    return tuple(
+        replace(contents, is_whole=wholes[path] and bool(contents.member))
+        for path in paths
+        for contents in read_objects(path)
+    )
+
+
+def _is_linked(path: Path) -> bool:
+    """Say whether the file is for the linker; a library may bear a version, as libx.so.1 does."""
+    return path.suffix in LINKED_SUFFIXES or ".so." in path.name
+
+
+def _plain(stem: str) -> str:
+    return "".join(c if c.isalnum() and c.isascii() else "_" for c in stem)

@@ -1,0 +1,109 @@
+"""The manual page, in roff, from the same table as --help."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from mlir_offload.driver.option.config import PROJECT_FILE, SETTINGS
+from mlir_offload.driver.option.table import OptionGroup, Verb, load_verbs
+
+_HEAD = """\
+.\\" Made by docs/generate.py from driver/data/options.yaml.
+.TH MLIR\\-OFFLOAD 1 "" "mlir\\-offload" "User Commands"
+.SH NAME
+mlir\\-offload \\- compile MLIR programs with GPU kernels ahead of time
+.SH SYNOPSIS
+"""
+_DESCRIPTION = """\
+.SH DESCRIPTION
+.B mlir\\-offload
+makes an object, a program or a shared library of MLIR with kernels of the GPU dialect, as clang does of
+CUDA C++. It starts the mlir\\-opt, mlir\\-translate and clang that are installed. Options are spelled as
+clang spells them; those of the compiler come first, then those of each verb.
+"""
+_STATUS = (
+    ("0", "success"),
+    ("1", "the input program is wrong"),
+    ("2", "the command line or a configuration file is wrong"),
+    ("3", "a tool, library or SDK is missing"),
+    ("4", "parts exist but do not fit"),
+    ("5", "a tool failed"),
+    ("6", "the result does not hold what it must"),
+    ("7", "a file cannot be read or written"),
+    ("130", "interrupted"),
+)
+_SPECIAL = re.compile(r"[\\-]")
+
+
+def render_manual() -> str:
+    """Return the page."""
+    verbs = load_verbs()
+    usage = [
+        f".B {_roff(f'mlir-offload {verb.name}'.rstrip())}\n{_roff(line)}\n.br\n"
+        for verb in verbs.values()
+        for line in verb.usage
+    ]
+    compiler = verbs[""]
+    # Groups that every verb has are shown once.
+    return "".join(
+        (
+            _HEAD,
+            *usage,
+            _DESCRIPTION,
+            ".SH OPTIONS\n",
+            *map(_group, compiler.groups),
+            ".SH VERBS\n",
+            *(_verb(verb, compiler) for verb in verbs.values() if verb.name),
+            *_environment(),
+            *_files(),
+            ".SH EXIT STATUS\n",
+            *(_item(f".B {status}", meaning) for status, meaning in _STATUS),
+            ".SH SEE ALSO\n.BR clang (1)\n",
+        )
+    )
+
+
+def _verb(verb: Verb, compiler: Verb) -> str:
+    own = [group for group in verb.groups if group not in compiler.groups]
+    return f".SS mlir\\-offload {verb.name}\n{_text(verb.summary)}\n{''.join(map(_items, own))}"
+
+
+def _group(group: OptionGroup) -> str:
+    return f".SS {_roff(group.title.capitalize())}\n{_items(group)}"
+
+
+def _items(group: OptionGroup) -> str:
+    return "".join(
+        _item(f".B {_roff(', '.join(row.spelled(name) for name in row.names))}", row.help)
+        for row in group.rows
+    )
+
+
+def _item(head: str, text: str) -> str:
+    return f".TP\n{head}\n{_text(text)}\n"
+
+
+def _environment() -> Iterator[str]:
+    yield ".SH ENVIRONMENT\n"
+    for setting in SETTINGS:
+        for variable in setting.variables:
+            yield _item(f".B {_roff(variable)}", f"decides {setting.key} where no option does")
+    yield _item(".B MLIR_OFFLOAD_CONFIG", f"a file in place of {PROJECT_FILE}, or off")
+
+
+def _files() -> Iterator[str]:
+    keys = ", ".join(setting.key for setting in SETTINGS)
+    yield ".SH FILES\n"
+    yield _item(f".I {_roff(PROJECT_FILE)}", f"settings of a project, in TOML: {keys}")
+    yield _item(".I $XDG_CONFIG_HOME/mlir\\-offload/config.toml", "settings of a user")
+
+
+def _text(text: str) -> str:
+    """Return a line of text, which begins with no control character."""
+    escaped = _roff(text)
+    return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
+
+
+def _roff(text: str) -> str:
+    return _SPECIAL.sub(lambda found: {"\\": "\\e", "-": "\\-"}[found[0]], text)

@@ -1,0 +1,1 @@
+"""The verb `package`: device images made elsewhere."""

@@ -1,0 +1,93 @@
+"""The same graph for another executor: a file for Ninja or for make, run beside the manifest."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from mlir_offload.driver.project.graph import LINK, ProjectGraph, ProjectStep
+from mlir_offload.driver.project.report import write_text
+from mlir_offload.driver.step.launcher import own_program
+from mlir_offload.driver.workspace import make_directory
+from mlir_offload.toolchain.errors import UsageError
+
+_NAMES = {"ninja": "build.ninja", "make": "Makefile"}
+_HEAD = "# Made by mlir-offload build --emit={form}; run it in the directory of the manifest.\n"
+# No quoting lets a file name with one of these through every version of make.
+_MAKE_CANNOT = frozenset(" \t\n#%:=;\\$*?[]~|&")
+
+
+def emit_project(graph: ProjectGraph, form: str, output: Path | None) -> None:
+    """Write the build file, by default into the build directory.
+
+    Raises UsageError for a file name that the form cannot hold.
+    """
+    project = graph.project
+    place = output or project.root / project.directory / _NAMES[form]
+    if output is None:
+        make_directory(place.parent)
+    write_text(_HEAD.format(form=form) + "\n".join(_FORMS[form](graph)) + "\n", place)
+
+
+def _ninja(graph: ProjectGraph) -> Iterator[str]:
+    yield "ninja_required_version = 1.5"
+    yield f"mlir_offload = {_ninja_text(shlex.join(own_program()))}"
+    for rule, extra in (("step", ""), ("noting", "\n  depfile = $depfile\n  deps = gcc")):
+        yield f"rule {rule}"
+        # What a step leaves as it was makes nothing behind it run again.
+        yield f"  command = $mlir_offload $arguments\n  description = $label\n  restat = 1{extra}"
+    for step in graph.steps:
+        rule = "noting" if step.depfile else "step"
+        outputs, inputs = _ninja_paths(step.outputs), _ninja_paths(step.inputs)
+        yield f"build {outputs}: {rule} {inputs}"
+        yield f"  arguments = {_ninja_text(shlex.join(step.arguments))}"
+        yield f"  label = {_ninja_text(step.label)}"
+        if step.depfile:
+            yield f"  depfile = {_ninja_text(str(step.depfile))}"
+
+
+def _ninja_text(text: str) -> str:
+    return text.replace("$", "$$").replace("\n", " ")
+
+
+def _ninja_paths(paths: tuple[object, ...]) -> str:
+    return " ".join(_ninja_text(str(path)).replace(" ", "$ ").replace(":", "$:") for path in paths)
+
+
+def _make(graph: ProjectGraph) -> Iterator[str]:
+    yield f"MLIR_OFFLOAD := {_make_text(shlex.join(own_program()))}"
+    yield ".DELETE_ON_ERROR:"
+    yield ".PHONY: all"
+    yield f"all: {' '.join(_make_path(path) for step in graph.steps for path in step.outputs)}"
+    for step in graph.steps:
+        yield from _make_rule(step)
+
+
+def _make_rule(step: ProjectStep) -> Iterator[str]:
+    first, *others = step.outputs
+    yield f"{_make_path(first)}: {' '.join(map(_make_path, step.inputs))}"
+    # A link shares the slots of make, which has to be told so.
+    mark = "+" if step.kind == LINK else ""
+    yield "\t@mkdir -p $(@D)"
+    yield f"\t{mark}$(MLIR_OFFLOAD) {_make_text(shlex.join(step.arguments))}"
+    for output in others:
+        # Written by the rule above, and left alone by it where nothing in it changed.
+        yield f"{_make_path(output)}: {_make_path(first)} ;"
+    if step.depfile:
+        yield f"-include {_make_path(step.depfile)}"
+
+
+def _make_text(text: str) -> str:
+    return text.replace("$", "$$").replace("\n", " ")
+
+
+def _make_path(path: object) -> str:
+    text = str(path)
+    if not _MAKE_CANNOT.isdisjoint(text):
+        msg = f"make cannot take the file name '{text}'"
+        raise UsageError(msg, hint="rename the file, or use --emit=ninja")
+    return text
+
+
+_FORMS: Mapping[str, Callable[[ProjectGraph], Iterator[str]]] = {"ninja": _ninja, "make": _make}

@@ -1,0 +1,303 @@
+"""The manifest of a project, offload.yaml: what is compiled, for which devices, and what is linked.
+
+Every error names the line and the column; nothing is started before all of it has been read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path, PurePosixPath
+from typing import TypeVar
+
+from mlir_offload.driver.option.command_line import (
+    COMPILED_SUFFIXES,
+    LINKED_SUFFIXES,
+    MLIR_SUFFIXES,
+    CompileOptions,
+    read_arguments,
+)
+from mlir_offload.driver.project.yaml import NodeReader, YamlMapping, YamlNode, YamlScalar, compose
+from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, UsageError
+from mlir_offload.toolchain.target import parse_offload_arch
+
+T = TypeVar("T")
+_LARGEST_BYTES = 64 << 20
+_DEFAULT_VARIANT = "default"
+_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-")
+_PATTERN_CHARACTERS = frozenset("*?[")
+_ARCHIVE_SUFFIX = ".a"
+_NATIVE = "native"
+# What the steps decide themselves, and what belongs to a call and not to a project.
+_OWN_OPTIONS = (
+    ("output", "-o"),
+    ("stop_after_compile", "-c"),
+    ("assembly", "-S"),
+    ("emit_llvm", "-emit-llvm"),
+    ("shared", "-shared"),
+    ("dry_run", "-###"),
+    ("time_report", "-ftime-report"),
+    ("save_temps", "-save-temps"),
+    ("offload_archs", "--offload-arch="),
+    ("launcher", "--launcher="),
+    ("cache", "--cache"),
+)
+
+
+class TargetKind(Enum):
+    """What is made of the objects of a target."""
+
+    PROGRAM = "program"
+    SHARED = "shared"
+    STATIC = "static"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Architectures and flags that a project, a variant, a module or a target adds."""
+
+    archs: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way to build every module, such as release or debug."""
+
+    name: str
+    setting: Setting = field(default_factory=Setting)
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectModule:
+    """An `.mlir` file; without names of variants it belongs to all of them."""
+
+    path: PurePosixPath
+    setting: Setting = field(default_factory=Setting)
+    variants: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LinkTarget:
+    """A program or a library, and what it is linked of."""
+
+    name: str
+    kind: TargetKind
+    inputs: tuple[PurePosixPath, ...]
+    setting: Setting = field(default_factory=Setting)
+    variants: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A manifest that has been read. Paths are relative to `root`, the directory that it lies in."""
+
+    manifest: Path
+    directory: PurePosixPath
+    setting: Setting
+    variants: tuple[Variant, ...]
+    modules: tuple[ProjectModule, ...]
+    targets: tuple[LinkTarget, ...]
+
+    @property
+    def root(self) -> Path:
+        """Return the directory of the manifest, where all steps run."""
+        return self.manifest.parent
+
+
+def read_project(manifest: Path) -> Project:
+    """Read a manifest.
+
+    Raises UsageError with the place of what is wrong in it, InputOutputError where there is none.
+    """
+    try:
+        with manifest.open("rb") as stream:
+            text = stream.read(_LARGEST_BYTES + 1)
+    except OSError as error:
+        msg = f"cannot read {manifest}: {error.strerror}"
+        hint = "name the manifest of the project: mlir-offload build offload.yaml"
+        raise InputOutputError(msg, hint=hint) from error
+    if len(text) > _LARGEST_BYTES:
+        msg = f"a manifest of more than {_LARGEST_BYTES >> 20} MiB is not read"
+        raise UsageError(msg, location=str(manifest))
+    return _Reader(manifest, NodeReader(manifest)).project(compose(text, manifest))
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads a manifest, part by part."""
+
+    manifest: Path
+    yaml: NodeReader
+    _flag_options: dict[tuple[str, ...], CompileOptions] = field(default_factory=dict)
+
+    def project(self, node: YamlNode) -> Project:
+        known = dict.fromkeys(("directory", "archs", "flags", "variants", "modules", "targets"))
+        parts = self.yaml.mapping(node, "the manifest", known)
+        if "modules" not in parts:
+            self.yaml.fail(node, "the manifest names no modules", "add 'modules: [a.mlir]'")
+        variants = self._variants(parts.get("variants"))
+        names = tuple(variant.name for variant in variants)
+        modules = tuple(self._modules(parts["modules"], names))
+        paths = {module.path for module in modules}
+        return Project(
+            self.manifest,
+            self._directory(parts.get("directory")),
+            self._setting(parts),
+            variants,
+            modules,
+            tuple(self._targets(parts.get("targets"), names, paths)),
+        )
+
+    def _directory(self, node: YamlNode | None) -> PurePosixPath:
+        return PurePosixPath("build") if node is None else self._path(node, "the directory")
+
+    def _setting(self, parts: Mapping[str, YamlNode]) -> Setting:
+        archs = self._each(parts.get("archs"), "archs", self._arch)
+        return Setting(tuple(dict.fromkeys(archs)), self._flags(parts.get("flags")))
+
+    def _each(
+        self, node: YamlNode | None, what: str, read: Callable[[YamlNode, str], T]
+    ) -> list[T]:
+        return (
+            [] if node is None else [read(item, word) for item, word in self.yaml.words(node, what)]
+        )
+
+    def _arch(self, node: YamlNode, name: str) -> str:
+        if name != _NATIVE:
+            self._checked(node, lambda: parse_offload_arch(name))
+        return name
+
+    def _flags(self, node: YamlNode | None) -> tuple[str, ...]:
+        if node is None:
+            return ()
+        flags = tuple(word for _, word in self.yaml.words(node, "flags"))
+        # Ten thousand modules may well have the same few sets of flags.
+        if flags not in self._flag_options:
+            self._flag_options[flags] = self._checked(node, lambda: read_arguments(flags))
+        options, default = self._flag_options[flags], CompileOptions()
+        if options.inputs:
+            self.yaml.fail(node, f"'{options.inputs[0]}' is no flag", "name it in 'inputs'")
+        for name, spelling in _OWN_OPTIONS:
+            if getattr(options, name) != getattr(default, name):
+                hint = "use archs:" if name == "offload_archs" else "leave it out"
+                self.yaml.fail(node, f"{spelling} is no flag of a project", hint)
+        return flags
+
+    def _checked(self, node: YamlNode, read: Callable[[], T]) -> T:
+        try:
+            return read()
+        except MlirOffloadError as error:
+            self.yaml.fail(node, error.message, error.hint)
+
+    def _variants(self, node: YamlNode | None) -> tuple[Variant, ...]:
+        if node is None:
+            return (Variant(_DEFAULT_VARIANT),)
+        found = []
+        known = dict.fromkeys(("archs", "flags"))
+        for name, value in self.yaml.mapping(node, "variants").items():
+            if not self._is_name(name):
+                self.yaml.fail(value, f"'{name}' is no name of a variant", "use letters and digits")
+            is_empty = isinstance(value, YamlScalar) and value.is_null
+            parts = {} if is_empty else self.yaml.mapping(value, f"variant {name}", known)
+            found.append(Variant(name, self._setting(parts)))
+        if not found:
+            self.yaml.fail(node, "there is no variant", "name one, or leave 'variants' out")
+        return tuple(found)
+
+    @staticmethod
+    def _is_name(name: str) -> bool:
+        return _NAME_CHARACTERS.issuperset(name) and name.strip(".") != "" and name[0] != "-"
+
+    def _variant_names(self, node: YamlNode | None, known: tuple[str, ...]) -> tuple[str, ...]:
+        def read(item: YamlNode, name: str) -> str:
+            if name not in known:
+                self.yaml.fail(item, f"there is no variant '{name}'", f"known: {', '.join(known)}")
+            return name
+
+        return tuple(self._each(node, "variants", read))
+
+    def _modules(self, node: YamlNode, variants: tuple[str, ...]) -> Iterator[ProjectModule]:
+        seen: set[PurePosixPath] = set()
+        known = dict.fromkeys(("file", "archs", "flags", "variants"))
+        for item in self.yaml.items(node, "modules"):
+            parts = {"file": item}
+            if isinstance(item, YamlMapping):
+                parts = self.yaml.mapping(item, "a module", known)
+            if "file" not in parts:
+                self.yaml.fail(item, "the module names no file", "add 'file: a.mlir'")
+            setting = self._setting(parts)
+            names = self._variant_names(parts.get("variants"), variants)
+            for path in self._files(parts["file"]):
+                if path.suffix not in MLIR_SUFFIXES:
+                    self.yaml.fail(parts["file"], f"{path} is no .mlir file")
+                if path in seen:
+                    self.yaml.fail(parts["file"], f"{path} stands there twice")
+                seen.add(path)
+                yield ProjectModule(path, setting, names)
+
+    def _targets(
+        self, node: YamlNode | None, variants: tuple[str, ...], modules: set[PurePosixPath]
+    ) -> Iterator[LinkTarget]:
+        known = dict.fromkeys(("kind", "inputs", "flags", "variants"))
+        for name, value in ({} if node is None else self.yaml.mapping(node, "targets")).items():
+            if not self._is_name(name):
+                self.yaml.fail(value, f"'{name}' is no name of a file", "use letters and digits")
+            parts = self.yaml.mapping(value, f"target {name}", known)
+            if "inputs" not in parts:
+                self.yaml.fail(value, f"target {name} has no inputs", "add 'inputs: [a.mlir]'")
+            kind = self._kind(parts.get("kind"))
+            inputs = [
+                self._input(item, path, kind, modules)
+                for item in self.yaml.items(parts["inputs"], "inputs")
+                for path in self._files(item)
+            ]
+            if not inputs:
+                self.yaml.fail(parts["inputs"], f"target {name} has no inputs", "name some")
+            names = self._variant_names(parts.get("variants"), variants)
+            unique = tuple(dict.fromkeys(inputs))
+            yield LinkTarget(name, kind, unique, self._setting(parts), names)
+
+    def _kind(self, node: YamlNode | None) -> TargetKind:
+        if node is None:
+            return TargetKind.PROGRAM
+        name, known = self.yaml.text(node, "kind"), [kind.value for kind in TargetKind]
+        if name not in known:
+            hint = f"known are {', '.join(known)}"
+            self.yaml.fail(node, f"there is no kind '{name}' of target", hint)
+        return TargetKind(name)
+
+    def _input(
+        self, node: YamlNode, path: PurePosixPath, kind: TargetKind, modules: set[PurePosixPath]
+    ) -> PurePosixPath:
+        if path.suffix in MLIR_SUFFIXES and path not in modules:
+            self.yaml.fail(node, f"{path} is no module of this manifest", "add it to 'modules'")
+        if path.suffix not in MLIR_SUFFIXES | COMPILED_SUFFIXES | LINKED_SUFFIXES:
+            hint = "compile it by other means, and name the object"
+            self.yaml.fail(node, f"{path}: no kind of file that is compiled or linked here", hint)
+        if kind is TargetKind.STATIC and path.suffix in {_ARCHIVE_SUFFIX, ".so"}:
+            hint = "name both libraries where they are linked"
+            self.yaml.fail(node, f"a static library cannot hold the library {path}", hint)
+        return path
+
+    def _files(self, node: YamlNode) -> list[PurePosixPath]:
+        """Return the files that a name or a pattern stands for, in the order of their names."""
+        path = self._path(node, "a file")
+        if _PATTERN_CHARACTERS.isdisjoint(str(path)):
+            return [path]
+        root = self.manifest.parent
+        found = sorted(PurePosixPath(file.relative_to(root)) for file in root.glob(str(path)))
+        if not found:
+            self.yaml.fail(node, f"no file is called '{path}'", "write the pattern as for a shell")
+        return found
+
+    def _path(self, node: YamlNode, what: str) -> PurePosixPath:
+        path = PurePosixPath(self.yaml.text(node, what))
+        if path.is_absolute() or ".." in path.parts or not path.parts:
+            self.yaml.fail(
+                node,
+                f"'{path}' does not lie below the directory of the manifest",
+                "put the manifest above all that it names",
+            )
+        return path

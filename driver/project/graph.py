@@ -1,0 +1,363 @@
+"""The steps of a project as a graph: who reads what whom writes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import PurePosixPath
+
+from mlir_offload.driver.option.command_line import (
+    COMPILED_SUFFIXES,
+    GPU_CPP,
+    MLIR_SUFFIXES,
+    CompileOptions,
+    parse_arguments,
+)
+from mlir_offload.driver.option.inputs import CPP_SUFFIXES
+from mlir_offload.driver.project.file import (
+    LinkTarget,
+    Project,
+    ProjectModule,
+    TargetKind,
+    Variant,
+)
+from mlir_offload.driver.project.tools import StepTools, ToolFinder
+from mlir_offload.toolchain.errors import UsageError
+from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.translate.fixup.device_form import NVVM_FORM, forms_of
+from mlir_offload.translate.target_attribute import libraries_in_source
+
+SPLIT, DEVICE, JOIN = "split", "device", "join"
+SOURCE, LINK, ARCHIVE = "source", "link", "archive"
+_EXAMPLES = {Kind.CUDA: "sm_90", Kind.HIP: "gfx90a"}
+_FOLDERS = {TargetKind.PROGRAM: "bin", TargetKind.SHARED: "lib", TargetKind.STATIC: "lib"}
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectStep:
+    """One call of this driver; all paths are relative to the directory of the manifest.
+
+    `arguments` stand behind the driver's own command. Of the outputs those in `kept` may stay as
+    they are, whatever the inputs. `retold` is a call of the compiler that fails as this step does,
+    and names places in the program.
+    """
+
+    kind: str
+    module: PurePosixPath
+    variant: str
+    arguments: tuple[str, ...]
+    inputs: tuple[PurePosixPath, ...]
+    outputs: tuple[PurePosixPath, ...]
+    toolchain_id: str
+    arch: str = ""
+    depfile: PurePosixPath | None = None
+    kept: tuple[PurePosixPath, ...] = ()
+    retold: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """Return what the step is called in messages."""
+        words = (self.kind, self.arch, str(self.module), f"[{self.variant}]")
+        return " ".join(word for word in words if word)
+
+    @property
+    def signature(self) -> str:
+        """Return what differs when the step is another one, whatever its inputs hold."""
+        files = [*map(str, self.inputs), "", *map(str, self.outputs)]
+        text = json.dumps([self.arguments, files, self.toolchain_id])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class ProjectGraph:
+    """All steps, each behind those whose outputs it reads."""
+
+    project: Project
+    steps: tuple[ProjectStep, ...] = field(default_factory=tuple)
+
+    @cached_property
+    def makers(self) -> Mapping[PurePosixPath, int]:
+        """Return which step writes a file, by its number."""
+        return {output: number for number, step in enumerate(self.steps) for output in step.outputs}
+
+    def needs(self, number: int) -> frozenset[int]:
+        """Return the steps whose outputs a step reads."""
+        makers = (self.makers.get(path) for path in self.steps[number].inputs)
+        return frozenset(maker for maker in makers if maker is not None)
+
+
+def plan_project(project: Project, tools: ToolFinder, variants: Sequence[str] = ()) -> ProjectGraph:
+    """Return the steps of a project, or of some of its variants.
+
+    Raises UsageError for a variant that there is not, ToolchainError and CompatibilityError where
+    no tools can do them.
+    """
+    known = {variant.name: variant for variant in project.variants}
+    for name in variants:
+        if name not in known:
+            msg = f"there is no variant '{name}'"
+            raise UsageError(msg, hint=f"known are {', '.join(known)}")
+    chosen = [known[name] for name in variants] or list(project.variants)
+    steps = [step for variant in chosen for step in _VariantPlan(project, variant, tools).steps()]
+    graph = ProjectGraph(project, tuple(steps))
+    _check_outputs(graph)
+    return graph
+
+
+def _check_outputs(graph: ProjectGraph) -> None:
+    """Refuse two steps that write one file, such as the object of a module and a program."""
+    for number, step in enumerate(graph.steps):
+        for output in step.outputs:
+            other = graph.steps[graph.makers[output]]
+            if graph.makers[output] != number:
+                msg = f"{output} is made by two steps: {step.label}, {other.label}"
+                raise UsageError(
+                    msg, hint="give the target another name", location=str(graph.project.manifest)
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class _VariantPlan:
+    project: Project
+    variant: Variant
+    tools: ToolFinder
+
+    def steps(self) -> Iterator[ProjectStep]:
+        modules = [item for item in self.project.modules if self._has(item.variants)]
+        for module in modules:
+            yield from self._module(module)
+        compiled = {module.path for module in modules}
+        sources: set[PurePosixPath] = set()
+        for target in self.project.targets:
+            if self._has(target.variants):
+                for path in target.inputs:
+                    if path.suffix in COMPILED_SUFFIXES and path not in sources:
+                        sources.add(path)
+                        yield self._source(path)
+                is_static = target.kind is TargetKind.STATIC
+                inputs = self._objects(target, compiled)
+                yield self._archive(target, inputs) if is_static else self._link(target, inputs)
+
+    def _has(self, names: tuple[str, ...]) -> bool:
+        return not names or self.variant.name in names
+
+    def _flags(self, own: tuple[str, ...]) -> tuple[str, ...]:
+        return (*self.project.setting.flags, *self.variant.setting.flags, *own)
+
+    def _targets(self, own: tuple[str, ...]) -> tuple[Target, ...]:
+        return self.tools.targets(own or self.variant.setting.archs or self.project.setting.archs)
+
+    def _module(self, module: ProjectModule) -> Iterator[ProjectStep]:
+        targets = self._targets(module.setting.archs)
+        tools = self.tools.tools(self._flags(module.setting.flags), targets)
+        source = self.project.root / module.path
+        attached = libraries_in_source(source.read_bytes()) if source.is_file() else ()
+        place = self._place(module.path)
+        plan = _ModulePlan(self.variant.name, module.path, place, tools, targets, attached)
+        yield plan.split()
+        if not plan.options.makes_final_objects:
+            yield from (plan.device(target) for target in targets)
+        yield plan.join()
+
+    def _place(self, path: PurePosixPath) -> PurePosixPath:
+        return self.project.directory / self.variant.name / path
+
+    def _source(self, path: PurePosixPath) -> ProjectStep:
+        """Return the step for a file of another language; CUDA C++ and HIP C++ have device code."""
+        kind = GPU_CPP.get(path.suffix)
+        targets = tuple(target for target in self._targets(()) if target.kind is kind)
+        if kind is not None and not targets:
+            msg = f"{path} is compiled for GPUs of kind {kind} only, and variant {self.variant.name} names none"
+            hint = f"add such an architecture to 'archs', for example {_EXAMPLES[kind]}"
+            raise UsageError(msg, hint=hint, location=str(self.project.manifest))
+        tools = self.tools.tools(self._flags(()), targets)
+        place = self._place(path)
+        output, depfile = beside(place, ".o"), beside(place, ".d")
+        arguments = ("--source-step", "-c", operand(path), "-o", str(output))
+        archs = (f"--offload-arch={','.join(map(str, targets))}",) if targets else ()
+        identity = tools.identity(kind)
+        about = (*archs, f"--depfile={depfile}", f"--toolchain-id={identity}")
+        return ProjectStep(
+            SOURCE,
+            path,
+            self.variant.name,
+            (*arguments, *tools.flags, *about),
+            (path,),
+            (output,),
+            identity,
+            depfile=depfile,
+        )
+
+    def _objects(
+        self, target: LinkTarget, compiled: set[PurePosixPath]
+    ) -> tuple[PurePosixPath, ...]:
+        """Return what a target is linked of, by the places of its files."""
+        libraries = {item.name for item in self._libraries()}
+        return tuple(self._object(target, path, compiled, libraries) for path in target.inputs)
+
+    def _libraries(self) -> Iterator[LinkTarget]:
+        """Yield the targets that others may name: static libraries."""
+        for target in self.project.targets:
+            if target.kind is TargetKind.STATIC and self._has(target.variants):
+                yield target
+
+    def _object(
+        self,
+        target: LinkTarget,
+        path: PurePosixPath,
+        compiled: set[PurePosixPath],
+        libraries: set[str],
+    ) -> PurePosixPath:
+        if path.suffix in MLIR_SUFFIXES and path not in compiled:
+            msg = f"target {target.name} needs {path}, which variant {self.variant.name} leaves out"
+            hint = "give both the same 'variants'"
+            raise UsageError(msg, hint=hint, location=str(self.project.manifest))
+        if str(path) in libraries:
+            return self._output(TargetKind.STATIC, str(path))
+        is_made = path.suffix in MLIR_SUFFIXES | COMPILED_SUFFIXES
+        return beside(self._place(path), ".o") if is_made else path
+
+    def _output(self, kind: TargetKind, name: str) -> PurePosixPath:
+        return self.project.directory / self.variant.name / _FOLDERS[kind] / name
+
+    def _link(self, target: LinkTarget, inputs: tuple[PurePosixPath, ...]) -> ProjectStep:
+        tools = self.tools.tools(self._flags(target.setting.flags), ())
+        output = self._output(target.kind, target.name)
+        shared = ("-shared",) if target.kind is TargetKind.SHARED else ()
+        # The objects no longer tell of what language they are.
+        cpp = ("-lstdc++",) if self._has_cpp(target) else ()
+        arguments = (*map(operand, inputs), *shared, "-o", str(output), "-j1", *tools.flags, *cpp)
+        return ProjectStep(
+            LINK,
+            PurePosixPath(target.name),
+            self.variant.name,
+            arguments,
+            inputs,
+            (output,),
+            tools.whole_identity,
+        )
+
+    def _has_cpp(self, target: LinkTarget) -> bool:
+        parts = {item.name: item for item in self._libraries()}
+        linked = (target, *(parts[str(path)] for path in target.inputs if str(path) in parts))
+        return any(path.suffix in CPP_SUFFIXES for item in linked for path in item.inputs)
+
+    def _archive(self, target: LinkTarget, inputs: tuple[PurePosixPath, ...]) -> ProjectStep:
+        tools = self.tools.tools(self._flags(target.setting.flags), ())
+        output, identity = self._output(target.kind, target.name), tools.identity(None)
+        first, *others = inputs
+        arguments = ("--archive-step", "-c", operand(first), "-o", str(output), *tools.flags)
+        members = (f"--member={path}" for path in others)
+        return ProjectStep(
+            ARCHIVE,
+            PurePosixPath(target.name),
+            self.variant.name,
+            (*arguments, *members, f"--toolchain-id={identity}"),
+            inputs,
+            (output,),
+            identity,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _ModulePlan:
+    variant: str
+    path: PurePosixPath
+    place: PurePosixPath
+    tools: StepTools
+    targets: tuple[Target, ...]
+    attached: tuple[str, ...]
+
+    @property
+    def options(self) -> CompileOptions:
+        """Return what the flags of the module ask for."""
+        return parse_arguments(("-c", str(self.path), *self.tools.flags))
+
+    def split(self) -> ProjectStep:
+        identity = self.tools.identity(None)
+        forms = forms_of(self.targets)
+        named = () if forms == (NVVM_FORM,) else tuple(f"--form={form.name}" for form in forms)
+        arguments = ("--split-step", "-c", operand(self.path), "-o", str(self._host), *named)
+        return ProjectStep(
+            SPLIT,
+            self.path,
+            self.variant,
+            (*arguments, *self.tools.flags, f"--toolchain-id={identity}"),
+            (self.path,),
+            (self._host, self._device),
+            identity,
+            kept=(self._device,),
+        )
+
+    def device(self, target: Target) -> ProjectStep:
+        identity = self.tools.identity(target.kind)
+        output, arch = self._images(target), f"--offload-arch={target}"
+        arguments = ("--device-step", "-c", str(self._device), "-o", str(output), arch)
+        about = (f"--program={self.path}", f"--toolchain-id={identity}")
+        return ProjectStep(
+            DEVICE,
+            self.path,
+            self.variant,
+            (*arguments, *self.tools.flags, *about),
+            (self._device, *self._libraries(target)),
+            (output,),
+            identity,
+            arch=str(target),
+            retold=("-c", operand(self.path), arch, *self.tools.flags, "-o"),
+        )
+
+    def join(self) -> ProjectStep:
+        """Return the step that makes the object; a final one takes the device code as it is made."""
+        output, is_final = beside(self.place, ".o"), self.options.makes_final_objects
+        identity = self.tools.identity_of(self.targets if is_final else ())
+        images = () if is_final else tuple(map(self._images, self.targets))
+        libraries = dict.fromkeys(
+            path for target in self.targets if is_final for path in self._libraries(target)
+        )
+        archs = ",".join(map(str, self.targets))
+        files = (f"--device={self._device}", *(f"--images={image}" for image in images))
+        arguments = ("--join-step", "-c", str(self._host), "-o", str(output), *files)
+        about = (f"--program={self.path}", f"--offload-arch={archs}")
+        return ProjectStep(
+            JOIN,
+            self.path,
+            self.variant,
+            (*arguments, *about, *self.tools.flags, f"--toolchain-id={identity}"),
+            (self._host, self._device, *images, *libraries),
+            (output,),
+            identity,
+            retold=("-c", operand(self.path), about[1], *self.tools.flags, "-o"),
+        )
+
+    def _libraries(self, target: Target) -> Iterator[PurePosixPath]:
+        """Yield the device libraries that the images for a target may have in them."""
+        if target.kind is not Kind.OPENMP:
+            yield from (self.path.parent / name for name in self.attached)
+        for library in self.options.device_flags.libraries:
+            if library.serves(target):
+                yield PurePosixPath(library.path)
+
+    @property
+    def _host(self) -> PurePosixPath:
+        return beside(self.place, ".host")
+
+    @property
+    def _device(self) -> PurePosixPath:
+        return beside(self.place, ".device")
+
+    def _images(self, target: Target) -> PurePosixPath:
+        return beside(self.place, f".{target}.images")
+
+
+def beside(path: PurePosixPath, ending: str) -> PurePosixPath:
+    """Return a file whose name goes on: `a.mlir` and `a.c` have objects of their own."""
+    return path.with_name(path.name + ending)
+
+
+def operand(path: PurePosixPath) -> str:
+    """Return a path spelled so that it is no option and no response file."""
+    text = str(path)
+    return f"./{text}" if text.startswith(("-", "@")) else text

@@ -1,0 +1,73 @@
+"""What a person sees while a project is built: a bar on a terminal, else the failures alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from mlir_offload.driver.message.report import report, show, show_step_messages, speaks_to_people
+from mlir_offload.driver.project.graph import ProjectStep
+from mlir_offload.driver.project.run import StepOutcome, StepResult
+
+
+@dataclass(slots=True)
+class BuildProgress:
+    """Says what happens, above the bar where there is one."""
+
+    is_verbose: bool
+    say: Callable[[str], None] = show
+    tell: Callable[[str], None] = show_step_messages
+    advance: Callable[[str], None] | None = None
+    _running: dict[int, str] = field(default_factory=dict)
+
+    def started(self, step: ProjectStep) -> None:
+        """Tell that a step begins."""
+        self._running[id(step)] = step.label
+        if self.is_verbose:
+            self.say(shlex.join(("mlir-offload", *step.arguments)))
+
+    def ended(self, result: StepResult) -> None:
+        """Tell what became of a step; what a failed one said stands below its name."""
+        self._running.pop(id(result.step), None)
+        if result.outcome is StepOutcome.FAILED:
+            place = f" on {result.place}" if result.place else ""
+            self.say(f"mlir-offload: {result.step.label} failed{place}:")
+        if result.message.strip():
+            self.tell(result.message.rstrip("\n"))
+        if self.advance is not None:
+            self.advance(next(iter(self._running.values()), ""))
+
+
+@contextlib.contextmanager
+def open_progress(steps: int, *, is_verbose: bool) -> Iterator[BuildProgress]:
+    """Yield who tells of the progress; a bar is drawn on a terminal only."""
+    options = report().options
+    is_for_people = speaks_to_people() and not options.quiet
+    if not is_for_people or not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
+        yield BuildProgress(is_verbose)
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True, highlight=False, no_color=not report().has_color)
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=console, transient=True, refresh_per_second=5) as bar:
+        task = bar.add_task("", total=steps)
+
+        def advance(label: str) -> None:
+            bar.update(task, advance=1, description=escape(label))
+
+        def say(text: str) -> None:
+            console.print(text, markup=False, soft_wrap=True)
+
+        yield BuildProgress(is_verbose, say, say, advance)

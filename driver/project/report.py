@@ -1,0 +1,117 @@
+"""What a build did, for machines: a report, and a trace in the format of Chrome's trace viewer."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mlir_offload.driver import __version__
+from mlir_offload.driver.message.json import plain_text
+from mlir_offload.driver.project.run import StepOutcome, StepResult
+from mlir_offload.driver.workspace import open_output
+from mlir_offload.toolchain.byte_copy import write_all
+
+_REPORT_VERSION = 1
+_PROCESS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRecord:
+    """A build that has ended: when it began (seconds since 1970), how long it took, and its steps."""
+
+    manifest: Path
+    started: float
+    duration_s: float
+    lanes: int
+    results: tuple[StepResult, ...]
+
+    @property
+    def has_failed(self) -> bool:
+        """Return whether a step failed."""
+        return any(result.outcome is StepOutcome.FAILED for result in self.results)
+
+
+def write_report(record: BuildRecord, output: Path) -> None:
+    """Write the report; data/project.schema.json says what it holds."""
+    counts = Counter(result.outcome for result in record.results)
+    text = json.dumps(
+        {
+            "version": _REPORT_VERSION,
+            "generator": f"mlir-offload {__version__}",
+            "manifest": str(record.manifest),
+            "started": record.started,
+            "duration_s": round(record.duration_s, 6),
+            "lanes": record.lanes,
+            "succeeded": not record.has_failed,
+            "counts": {outcome.value: counts[outcome] for outcome in StepOutcome},
+            "steps": [_row(result) for result in record.results],
+        },
+        indent=1,
+    )
+    write_text(text + "\n", output)
+
+
+def _row(result: StepResult) -> dict[str, Any]:
+    step = result.step
+    return {
+        "kind": step.kind,
+        "module": str(step.module),
+        "variant": step.variant,
+        "arch": step.arch,
+        "outcome": result.outcome.value,
+        "start_s": round(result.start_s, 6),
+        "duration_s": round(result.duration_s, 6),
+        "lane": result.lane,
+        "place": result.place,
+        "exit_status": result.exit_status,
+        "message": plain_text(result.message),
+        "command": shlex.join(("mlir-offload", *step.arguments)),
+        "inputs": [str(path) for path in step.inputs],
+        "outputs": [str(path) for path in step.outputs],
+        "toolchain_id": step.toolchain_id,
+    }
+
+
+def write_trace(record: BuildRecord, output: Path) -> None:
+    """Write the steps that ran as complete events, one lane as one thread."""
+    ran = [result for result in record.results if is_timed(result)]
+    names = [
+        {
+            "name": "thread_name",
+            "ph": "M",
+            "pid": _PROCESS,
+            "tid": lane,
+            "args": {"name": f"lane {lane}"},
+        }
+        for lane in sorted({result.lane for result in ran})
+    ]
+    events = [
+        {
+            "name": result.step.label,
+            "cat": f"{result.step.kind},{result.outcome.value}",
+            "ph": "X",
+            "ts": round(result.start_s * 1e6),
+            "dur": round(result.duration_s * 1e6),
+            "pid": _PROCESS,
+            "tid": result.lane,
+            "args": {"outcome": result.outcome.value, "place": result.place},
+        }
+        for result in ran
+    ]
+    trace = {"traceEvents": [*names, *events], "displayTimeUnit": "ms"}
+    write_text(json.dumps(trace) + "\n", output)
+
+
+def is_timed(result: StepResult) -> bool:
+    """Say whether a step ran at all."""
+    return result.outcome in {StepOutcome.BUILT, StepOutcome.FAILED}
+
+
+def write_text(text: str, output: Path) -> None:
+    """Write a file, whole or not at all. Raises InputOutputError."""
+    with open_output(output) as descriptor:
+        write_all(text.encode("utf-8", "surrogateescape"), descriptor)

@@ -1,0 +1,287 @@
+"""What was built, and of what: a journal beside the outputs, which survives a kill at any moment.
+
+A step is recorded behind its outputs, in one line that is written at once. What is not recorded is
+built again; a line that is cut off counts for nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mlir_offload.driver.memo import replace_file
+from mlir_offload.driver.message.report import show_note
+from mlir_offload.driver.project.graph import ProjectStep
+from mlir_offload.driver.workspace import make_directory
+from mlir_offload.toolchain.byte_copy import write_all
+from mlir_offload.toolchain.errors import InputOutputError
+
+_JOURNAL, _LOCK = ".mlir-offload-state", ".mlir-offload-lock"
+_FORMAT = "mlir-offload state 2"
+# A file that was written just now may be written again within the same tick of its clock.
+_SETTLED_NS = 2_000_000_000
+_UNSETTLED = -1
+# The journal is written anew when most of its lines are replaced by later ones.
+_MOST_LINES_PER_STEP = 3
+_DEPFILE_WORD = re.compile(r"(?:\\.|\$\$|[^\\\s$]|\$|\\(?!\n))+")
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """A file as it was: time of change (-1 where it says nothing), size, hash of its content.
+
+    The time is that of the last change of any kind, which nobody can set back as that of the content.
+    """
+
+    changed_ns: int
+    size_bytes: int
+    digest: str
+
+
+@dataclass(slots=True)
+class FileStamps:
+    """The files of a project as they are now, each looked at once until it is forgotten."""
+
+    root: Path
+    _status: dict[str, os.stat_result | None] = field(default_factory=dict)
+    _digests: dict[str, str] = field(default_factory=dict)
+
+    def find(self, path: str) -> Stamp | None:
+        """Return the stamp of a file, None where there is none."""
+        status = self._stat(path)
+        if status is None:
+            return None
+        age_ns = time.time_ns() - status.st_ctime_ns
+        # A clock that was set back makes files of the future.
+        is_settled = age_ns > _SETTLED_NS
+        digest = self._digest(path)
+        if not digest:
+            return None
+        return Stamp(status.st_ctime_ns if is_settled else _UNSETTLED, status.st_size, digest)
+
+    def equals(self, path: str, stamp: Stamp) -> bool:
+        """Say whether a file is what it was."""
+        status = self._stat(path)
+        if status is None or status.st_size != stamp.size_bytes:
+            return False
+        return status.st_ctime_ns == stamp.changed_ns or self._digest(path) == stamp.digest
+
+    def changed_ns(self, path: str) -> int:
+        """Return when a file was changed, 0 where there is none."""
+        status = self._stat(path)
+        return status.st_ctime_ns if status else 0
+
+    def forget(self, paths: Iterable[object]) -> None:
+        """Look at these files again when next asked."""
+        for path in map(str, paths):
+            self._status.pop(path, None)
+            self._digests.pop(path, None)
+
+    def _stat(self, path: str) -> os.stat_result | None:
+        if path not in self._status:
+            try:
+                self._status[path] = os.stat(f"{self.root}/{path}" if path[:1] != "/" else path)  # noqa: PTH116
+            except OSError:
+                self._status[path] = None
+        return self._status[path]
+
+    def _digest(self, path: str) -> str:
+        """Return the hash of a file, nothing where it cannot be read."""
+        if path not in self._digests:
+            try:
+                with (self.root / path).open("rb") as stream:
+                    self._digests[path] = hashlib.file_digest(stream, "sha256").hexdigest()
+            except OSError:
+                self._digests[path] = ""
+        return self._digests[path]
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """A step that was done: its signature, and its files as they were then."""
+
+    signature: str
+    files: dict[str, Stamp]
+
+
+@dataclass(slots=True)
+class ProjectState:
+    """The records of a build directory, the files as they are, and the descriptor of its lock."""
+
+    directory: Path
+    stamps: FileStamps
+    lock: int = -1
+    _records: dict[str, StepRecord] = field(default_factory=dict)
+    _renewed: list[str] = field(default_factory=list)
+    _lines: int = 0
+
+    def load(self) -> None:
+        """Read the journal; what is no record in it counts for nothing."""
+        try:
+            text = (self.directory / _JOURNAL).read_text(encoding="utf-8", errors="surrogateescape")
+        except OSError:
+            return
+        lines = text.split("\n")
+        if lines[0] != _FORMAT:
+            return
+        for line in lines[1:]:
+            self._lines += 1
+            found = _parse(line)
+            if found is not None:
+                self._records[found[0]] = found[1]
+
+    def is_current(self, step: ProjectStep) -> bool:
+        """Say whether the outputs of a step are what it would make of its inputs."""
+        record = self._records.get(str(step.outputs[0]))
+        if record is None or record.signature != step.signature:
+            return False
+        if not all(self.stamps.equals(path, stamp) for path, stamp in record.files.items()):
+            return False
+        if any(
+            stamp.changed_ns != self.stamps.changed_ns(path) for path, stamp in record.files.items()
+        ):
+            self._renew(step, record)
+        return True
+
+    def _renew(self, step: ProjectStep, record: StepRecord) -> None:
+        """Remember the times of files that were compared by content, which takes longer."""
+        found = {path: self.stamps.find(path) or stamp for path, stamp in record.files.items()}
+        if found != record.files:
+            name = str(step.outputs[0])
+            self._records[name] = StepRecord(record.signature, found)
+            self._renewed.append(_render(name, self._records[name]) + "\n")
+
+    def close(self) -> None:
+        """Write down what was learnt of files that did not change."""
+        if self._renewed:
+            self._append("".join(self._renewed))
+            self._renewed.clear()
+
+    def inputs(self, step: ProjectStep) -> dict[str, Stamp | None]:
+        """Return the inputs of a step as they are before it runs."""
+        return {str(path): self.stamps.find(str(path)) for path in step.inputs}
+
+    def record(self, step: ProjectStep, inputs: dict[str, Stamp | None], started_ns: int) -> None:
+        """Write down a step that was done. What was changed meanwhile makes it run again."""
+        self.stamps.forget(step.outputs)
+        found = {**inputs}
+        for path in map(str, step.outputs):
+            found[path] = self.stamps.find(path)
+        for path in self._noted(step):
+            if path not in found:
+                found[path] = self._read_by(path, started_ns)
+        files = {path: stamp for path, stamp in found.items() if stamp is not None}
+        if len(files) != len(found):
+            return
+        name, record = str(step.outputs[0]), StepRecord(step.signature, files)
+        self._records[name] = record
+        self._append(_render(name, record) + "\n")
+
+    def _noted(self, step: ProjectStep) -> list[str]:
+        if step.depfile is None:
+            return []
+        try:
+            text = (self.stamps.root / step.depfile).read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            return []
+        return depfile_inputs(text)
+
+    def _read_by(self, path: str, started_ns: int) -> Stamp | None:
+        """Return the stamp of a file that a step has read, None where it changed since."""
+        status = self.stamps._stat(path)  # noqa: SLF001 (of this module)
+        return (
+            None if status is None or status.st_ctime_ns >= started_ns else self.stamps.find(path)
+        )
+
+    def _append(self, text: str) -> None:
+        journal = self.directory / _JOURNAL
+        try:
+            if self._lines == 0:
+                replace_file(journal, f"{_FORMAT}\n")
+            descriptor = os.open(journal, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+            try:
+                # The last line of a build that was killed may have no end.
+                size = os.fstat(descriptor).st_size
+                ends = size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"
+                line = text if ends else f"\n{text}"
+                write_all(line.encode("utf-8", "surrogateescape"), descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise _not_written(journal, error) from error
+        self._lines += 1
+
+    def compact(self) -> None:
+        """Write the journal anew where most of its lines count no more."""
+        if self._lines <= _MOST_LINES_PER_STEP * max(len(self._records), 100):
+            return
+        lines = [_FORMAT, *(_render(name, record) for name, record in self._records.items())]
+        journal = self.directory / _JOURNAL
+        try:
+            replace_file(journal, "\n".join(lines) + "\n")
+        except OSError as error:
+            raise _not_written(journal, error) from error
+
+
+def _not_written(path: Path, error: OSError) -> InputOutputError:
+    msg = f"cannot write {path}: {error.strerror}"
+    return InputOutputError(msg, hint="free some space, or choose another 'directory'")
+
+
+@contextlib.contextmanager
+def open_state(root: Path, directory: Path) -> Iterator[ProjectState]:
+    """Yield the state of a build directory, which one build at a time has for itself."""
+    import fcntl
+
+    make_directory(directory)
+    try:
+        descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise _not_written(directory / _LOCK, error) from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            show_note(f"waiting for another build in {directory}")
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        state = ProjectState(directory, FileStamps(root), descriptor)
+        state.load()
+        state.compact()
+        yield state
+        state.close()
+    finally:
+        os.close(descriptor)
+
+
+def depfile_inputs(text: str) -> list[str]:
+    """Return the prerequisites of a rule as clang writes it for make."""
+    _, _, rest = text.replace("\\\n", " ").partition(": ")
+    words = _DEPFILE_WORD.findall(rest)
+    return [re.sub(r"\\(.)", r"\1", word).replace("$$", "$") for word in words]
+
+
+def _render(name: str, record: StepRecord) -> str:
+    files = {
+        path: [stamp.changed_ns, stamp.size_bytes, stamp.digest]
+        for path, stamp in record.files.items()
+    }
+    return json.dumps([name, record.signature, files])
+
+
+def _parse(line: str) -> tuple[str, StepRecord] | None:
+    try:
+        row: Any = json.loads(line)
+        name, signature, rows = row
+        files = {path: Stamp(*stamp) for path, stamp in rows.items()}
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return None
+    is_text = isinstance(name, str) and isinstance(signature, str)
+    return (name, StepRecord(signature, files)) if is_text else None

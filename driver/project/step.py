@@ -1,0 +1,311 @@
+"""The steps of a project: each one process, its inputs files, its outputs whole or not there.
+
+`--split-step` takes a program apart, `--device-step` makes the images for one architecture,
+`--join-step` makes the object of the host module and the images, `--source-step` compiles a file of
+another language, `--archive-step` makes a static library of objects. Ninja and make run the same commands as we do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from mlir_offload.driver.compile.choose import choose_rocm_for, choose_toolkit_for, places_of
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.device import DeviceModule, ordered_targets
+from mlir_offload.driver.compile.gpu_cpp import compile_gpu_cpp
+from mlir_offload.driver.compile.image import as_made, image_file
+from mlir_offload.driver.compile.normalize import normalize
+from mlir_offload.driver.compile.releases import BUILD_ROLES, choose_releases
+from mlir_offload.driver.compile.served import served_modules, targets_for
+from mlir_offload.driver.compile.source import (
+    finish_object,
+    host_command,
+    make_host_ir,
+    make_images,
+    split_source,
+)
+from mlir_offload.driver.compile.split_file import SplitFiles, load_split_files, refuse_objects
+from mlir_offload.driver.compile.verb import build
+from mlir_offload.driver.link.members import archive_command, write_member_list
+from mlir_offload.driver.message.report import show
+from mlir_offload.driver.option.command_line import GPU_CPP, CompileOptions, parse_arguments
+from mlir_offload.driver.project.parts import pack_device, pack_host, unpack_parts
+from mlir_offload.driver.step.execute import Executor
+from mlir_offload.driver.step.image_container import (
+    StepImage,
+    read_images,
+    write_image,
+)
+from mlir_offload.driver.step.launcher import LaunchedSteps, choose_launcher, step_program
+from mlir_offload.driver.tool_watch import ToolWatch
+from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for, identify_kinds
+from mlir_offload.driver.workspace import make_directory, open_output, open_workspace, publish
+from mlir_offload.offload.host.module import kernel_signatures, render_kernel_heads
+from mlir_offload.toolchain.byte_copy import copy_view
+from mlir_offload.toolchain.byte_view import open_view
+from mlir_offload.toolchain.errors import (
+    CompatibilityError,
+    SourceError,
+    ToolFailedError,
+    UsageError,
+    VerificationError,
+)
+from mlir_offload.toolchain.process import Runner
+from mlir_offload.toolchain.target import Kind, parse_offload_arch
+
+_IDENTITY, _DEVICE, _IMAGES, _PROGRAM = "--toolchain-id=", "--device=", "--images=", "--program="
+_DEPFILE, _MEMBER, _FORM = "--depfile=", "--member=", "--form="
+HOST_PART, DEVICE_PART = ".host", ".device"
+
+
+@dataclass(slots=True)
+class _Given:
+    """What the steps take beside the options of the compiler."""
+
+    compiler: list[str] = field(default_factory=list)
+    images: list[Path] = field(default_factory=list)
+    members: list[Path] = field(default_factory=list)
+    device: Path | None = None
+    depfile: Path | None = None
+    program: str = ""
+    toolchain_id: str = ""
+    forms: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One call of a step, read and ready."""
+
+    context: BuildContext
+    source: Path
+    output: Path
+    given: _Given
+    tools: ToolWatch
+
+    @property
+    def program(self) -> Path:
+        """Return the file that the user wrote, which errors name."""
+        return Path(self.given.program or self.source)
+
+    def publish(self, made: Path) -> None:
+        """Bring what was made to its place, unless the tools changed meanwhile."""
+        self.tools.check()
+        publish(made, self.output)
+
+
+def run_project_step(arguments: Sequence[str], runner: Runner) -> int:
+    """Run the step that the first word names. Raises MlirOffloadError; no output is written then."""
+    given = _read(arguments[1:])
+    options = parse_arguments(given.compiler)
+    in_order = given.compiler[:4:2] == ["-c", "-o"]
+    if not in_order or len(options.inputs) != 1 or options.output is None:
+        msg = f"{arguments[0]} has one input and one output: -c IN -o OUT"
+        raise UsageError(msg)
+    make_directory(options.output.parent)
+    with open_workspace() as workspace:
+        tools = ToolWatch()
+        context = _make_context(options, given, workspace, runner, tools)
+        step = _Step(context, options.inputs[0], options.output, given, tools)
+        try:
+            _WORK[arguments[0]](step)
+        except (SourceError, ToolFailedError, VerificationError):
+            _retell(step, runner)
+            raise
+    return 0
+
+
+def _retell(step: _Step, runner: Runner) -> None:
+    """Fail as the compiler does, which names places in the program: the inputs of a step name none."""
+    if not step.given.program or not step.program.is_file():
+        return
+    again = step.context.workspace / "again.o"
+    # The first four words are -c IN -o OUT.
+    build(("-c", str(step.program), "-o", str(again), *step.given.compiler[4:]), runner)
+
+
+def _read(arguments: Sequence[str]) -> _Given:
+    given = _Given()
+    for word in arguments:
+        if word.startswith(_IDENTITY):
+            given.toolchain_id = word.removeprefix(_IDENTITY)
+        elif word.startswith(_DEVICE):
+            given.device = Path(word.removeprefix(_DEVICE))
+        elif word.startswith(_IMAGES):
+            given.images.append(Path(word.removeprefix(_IMAGES)))
+        elif word.startswith(_DEPFILE):
+            given.depfile = Path(word.removeprefix(_DEPFILE))
+        elif word.startswith(_MEMBER):
+            given.members.append(Path(word.removeprefix(_MEMBER)))
+        elif word.startswith(_FORM):
+            given.forms.append(word.removeprefix(_FORM))
+        elif word.startswith(_PROGRAM):
+            given.program = word.removeprefix(_PROGRAM)
+        else:
+            given.compiler.append(word)
+    return given
+
+
+def _make_context(
+    options: CompileOptions, given: _Given, workspace: Path, runner: Runner, tools: ToolWatch
+) -> BuildContext:
+    """Find the tools. Raises CompatibilityError where they are not those that were asked for."""
+    finder = RememberingRunner(runner)
+    places = places_of(options)
+    releases = choose_releases(options, places, finder, roles=BUILD_ROLES)
+    targets = tuple(parse_offload_arch(name) for name in options.offload_archs)
+    kinds = {target.kind for target in targets}
+    cuda = choose_toolkit_for(options, places, finder, needed=Kind.CUDA in kinds)
+    rocm = choose_rocm_for(places, needed=Kind.HIP in kinds)
+    kind = targets[0].kind if len(targets) == 1 and not given.images else None
+    kind = GPU_CPP.get(options.inputs[0].suffix, kind)
+    identity = identify_for(kind, releases, cuda, rocm)
+    if given.device is not None and not given.images:
+        identity = identify_kinds(kinds, releases, cuda, rocm)
+    tools.add(identity.files)
+    found = str(identity)
+    if given.toolchain_id and found != given.toolchain_id:
+        msg = f"the tools here are not those of the build: {found}, not {given.toolchain_id}"
+        hint = "install the same packages; 'mlir-offload --toolchain-id -v' lists what is there"
+        raise CompatibilityError(msg, hint=hint)
+    context = BuildContext(
+        options,
+        releases,
+        cuda,
+        targets,
+        Executor(runner, show, workspace),
+        workspace,
+        os.pathsep.join(map(str, places.path)),
+        rocm=rocm,
+    )
+    launcher = choose_launcher(options, os.environ)
+    if launcher is None:
+        return context
+    program = step_program(launcher, workspace)
+    return replace(context, launched=LaunchedSteps(launcher, program, releases, cuda, rocm))
+
+
+def _split(step: _Step) -> None:
+    context, directory = step.context, step.context.workspace / "program"
+    normalize(context, step.source, directory)
+    split = split_source(context, step.source, directory, step.given.forms)
+    refuse_objects(split, step.source, "a step of a project")
+    step.tools.check()
+    device = step.output.with_suffix(DEVICE_PART)
+    pack_device(directory / "split", device, keeps_locations=context.options.debug)
+    pack_host(directory / "split", step.output, keeps_locations=context.options.debug)
+
+
+def _device(step: _Step) -> None:
+    """Write the images of all modules, one container behind the other."""
+    context = step.context
+    if len(context.targets) != 1:
+        msg = "--device-step makes images for one --offload-arch="
+        raise UsageError(msg)
+    split = _unpack(context, (step.source,))
+    made = context.workspace / "images"
+    made.touch()
+    for module in make_images(context, step.program, split.modules):
+        container = context.workspace / "container"
+        _write_container(step, module, container)
+        with made.open("ab") as stream:
+            stream.write(container.read_bytes())
+    step.publish(made)
+
+
+def _write_container(step: _Step, module: DeviceModule, output: Path) -> None:
+    context = step.context
+    signatures = kernel_signatures(module.ir.read_text(encoding="utf-8"))
+    symbols = (kernel.symbol for kernel in module.module.module.kernels)
+    heads = render_kernel_heads({symbol: signatures[symbol] for symbol in symbols})
+    image = module.images[0]
+    with open_view(image.path) as view:
+        names = tuple(read.path.name for read in context.dependencies.of(step.program))
+        contained = StepImage(view, heads, names)
+        write_image(contained, image.target, context.consumer, output)
+
+
+def _join(step: _Step) -> None:
+    context, given = step.context, step.given
+    is_final = context.options.makes_final_objects
+    if given.device is None or len(given.images) != (0 if is_final else len(context.targets)):
+        msg = "--join-step takes --device=FILE and an --images=FILE for each architecture"
+        raise UsageError(msg)
+    split = _unpack(context, (given.device, step.source))
+    if is_final:
+        device = make_images(context, step.program, split.modules)
+    else:
+        device = _read_device(context, step.program, split, given.images)
+    host = make_host_ir(context, step.program, split, context.workspace)
+    made = context.workspace / "host.o"
+    finish_object(context, step.program, split, device, host, made)
+    step.publish(made)
+
+
+def _unpack(context: BuildContext, files: Sequence[Path]) -> SplitFiles:
+    directory = context.workspace / "split"
+    unpack_parts(files, directory)
+    return load_split_files(directory)
+
+
+def _read_device(
+    context: BuildContext, program: Path, split: SplitFiles, files: Sequence[Path]
+) -> tuple[DeviceModule, ...]:
+    """Bring every image to a file of its own, in the order in which the compiler makes them."""
+    modules = []
+    for module in served_modules(context, program, split.modules):
+        heads = module.path.with_suffix(".kernels.ll")
+        images = []
+        for target in ordered_targets(context, module):
+            file = files[context.targets.index(target)]
+            image = image_file(context, module.path, target)
+            served = [item for item in split.modules if target in targets_for(context, item)]
+            _take_image(file, served.index(module), len(served), image.path, heads)
+            images.append(as_made(image))
+        modules.append(DeviceModule(module, heads, tuple(images)))
+    return tuple(modules)
+
+
+def _take_image(file: Path, number: int, count: int, output: Path, heads: Path) -> None:
+    with open_view(file) as view:
+        images = read_images(view)
+        if len(images) != count:
+            reason = f"{len(images)} images for {count} device modules"
+            raise view.malformed(0, "images", reason)
+        with open_output(output) as descriptor:
+            copy_view(images[number].content, descriptor)
+        heads.write_text(images[number].kernels, encoding="utf-8")
+
+
+def _source(step: _Step) -> None:
+    context, made = step.context, step.context.workspace / "source.o"
+    depfile = step.given.depfile
+    notes = ("-MD", "-MF", str(depfile), "-MT", str(step.output)) if depfile else ()
+    options = context.options
+    noted = replace(options, compiler_arguments=(*options.compiler_arguments, *notes))
+    noting = replace(context, options=noted)
+    if step.source.suffix in GPU_CPP:
+        compile_gpu_cpp(noting, step.source, made)
+    else:
+        context.executor.tool(host_command(noting, step.source, made), made)
+    step.publish(made)
+
+
+def _archive(step: _Step) -> None:
+    context, made = step.context, step.context.workspace / "library.a"
+    write_member_list((step.source, *step.given.members), context.workspace)
+    context.executor.tool(
+        archive_command(context.llvm.tool("llvm-ar"), context.workspace, made), made
+    )
+    step.publish(made)
+
+
+_WORK: Mapping[str, Callable[[_Step], None]] = {
+    "--split-step": _split,
+    "--device-step": _device,
+    "--join-step": _join,
+    "--source-step": _source,
+    "--archive-step": _archive,
+}

@@ -1,0 +1,123 @@
+"""The tools of a project: found once for each set of flags, named by their content."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from mlir_offload.driver.compile.choose import (
+    choose_rocm_for,
+    choose_targets,
+    choose_toolkit_for,
+    places_of,
+)
+from mlir_offload.driver.compile.releases import BUILD_ROLES, Releases, choose_releases
+from mlir_offload.driver.option.command_line import CompileOptions, parse_arguments
+from mlir_offload.driver.tool_watch import FileIdentity, ToolWatch
+from mlir_offload.driver.toolchain_id import (
+    RememberingRunner,
+    identify_for,
+    identify_kinds,
+    identify_toolchain,
+)
+from mlir_offload.offload.device.amdgpu_processor import check_processor
+from mlir_offload.offload.link.image_loss import check_device_link
+from mlir_offload.toolchain.cuda import CudaToolkit
+from mlir_offload.toolchain.process import Runner
+from mlir_offload.toolchain.ptx import ptx_isa_for
+from mlir_offload.toolchain.rocm import RocmInstallation
+from mlir_offload.toolchain.target import Kind, Target
+
+_Places = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class StepTools:
+    """The tools for one set of flags."""
+
+    flags: tuple[str, ...]
+    releases: Releases
+    cuda: CudaToolkit | None
+    rocm: RocmInstallation | None = None
+    # Each of thousands of steps asks.
+    _identities: dict[Kind | None, str] = field(default_factory=dict, compare=False)
+
+    def identity(self, kind: Kind | None) -> str:
+        """Return the identity of the tools for a kind of images; None is for host code."""
+        if kind not in self._identities:
+            found = identify_for(kind, self.releases, self.cuda, self.rocm)
+            self._identities[kind] = str(found)
+        return self._identities[kind]
+
+    def identity_of(self, targets: Iterable[Target]) -> str:
+        """Return the identity of the tools for images of several targets, and for host code."""
+        kinds = {target.kind for target in targets}
+        return str(identify_kinds(kinds, self.releases, self.cuda, self.rocm))
+
+    @property
+    def whole_identity(self) -> str:
+        """Return the identity of all of them."""
+        return str(identify_toolchain(self.releases, self.cuda, self.rocm))
+
+    @property
+    def files(self) -> tuple[FileIdentity, ...]:
+        """Return the files that they are made of."""
+        return identify_toolchain(self.releases, self.cuda, self.rocm).files
+
+
+@dataclass(slots=True)
+class ToolFinder:
+    """Finds tools, and remembers what it has found."""
+
+    runner: Runner
+    watch: ToolWatch = field(default_factory=ToolWatch)
+    _releases: dict[_Places, Releases] = field(default_factory=dict)
+    _cuda: dict[tuple[_Places, bool], CudaToolkit | None] = field(default_factory=dict)
+    _options: dict[tuple[str, ...], CompileOptions] = field(default_factory=dict)
+    _targets: dict[tuple[str, ...], tuple[Target, ...]] = field(default_factory=dict)
+    _tools: dict[tuple[tuple[str, ...], tuple[Target, ...]], StepTools] = field(
+        default_factory=dict
+    )
+
+    def targets(self, archs: tuple[str, ...]) -> tuple[Target, ...]:
+        """Return the targets of architectures, those of this machine for `native` or none."""
+        if archs not in self._targets:
+            self._targets[archs] = choose_targets(archs)
+        return self._targets[archs]
+
+    def tools(self, flags: tuple[str, ...], targets: tuple[Target, ...]) -> StepTools:
+        """Return the tools for flags.
+
+        Raises ToolchainError where one is missing, CompatibilityError where it does not know a
+        target.
+        """
+        key = (flags, targets)
+        if key not in self._tools:
+            tools = self._tools[key] = self._find(flags, targets)
+            self.watch.add(tools.files)
+        return self._tools[key]
+
+    def _find(self, flags: tuple[str, ...], targets: tuple[Target, ...]) -> StepTools:
+        # Each object is compiled with -c, which decides what form its images have.
+        options = parse_arguments(("-c", "any.mlir", *flags))
+        finder = RememberingRunner(self.runner)
+        places = places_of(options)
+        key = (options.llvm, options.for_clang, options.cuda_path, options.rocm_path)
+        if key not in self._releases:
+            found = choose_releases(options, places, finder, roles=BUILD_ROLES)
+            self._releases[key] = found
+        needed = any(target.kind is Kind.CUDA for target in targets) or not targets
+        if (key, needed) not in self._cuda:
+            self._cuda[key, needed] = choose_toolkit_for(options, places, finder, needed=needed)
+        releases, cuda = self._releases[key], self._cuda[key, needed]
+        majors = {releases.mlir.version.major, releases.consumer}
+        for target in targets:
+            if target.kind is Kind.CUDA:
+                for major in majors:
+                    ptx_isa_for(target.arch, major, cuda)
+            elif target.kind is Kind.HIP:
+                check_processor(target.arch, releases.consumer)
+            elif target.kind is Kind.SYCL:
+                check_device_link(target, releases.consumer)
+        has_hip = any(target.kind is Kind.HIP for target in targets)
+        return StepTools(flags, releases, cuda, choose_rocm_for(places, needed=has_hip))

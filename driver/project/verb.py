@@ -1,0 +1,209 @@
+"""The verb `build`: bring all that a manifest names up to date."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from mlir_offload.driver.jobserver import JobSlots, find_jobserver
+from mlir_offload.driver.message.report import report, show
+from mlir_offload.driver.project.file import read_project
+from mlir_offload.driver.project.graph import ProjectGraph, plan_project
+from mlir_offload.driver.project.progress import open_progress
+from mlir_offload.driver.project.report import BuildRecord, write_report, write_trace
+from mlir_offload.driver.project.run import (
+    LocalEngine,
+    ProjectRun,
+    StepEngine,
+    StepOutcome,
+    StepResult,
+)
+from mlir_offload.driver.project.state import ProjectState, open_state
+from mlir_offload.driver.project.tools import ToolFinder
+from mlir_offload.driver.step.launcher import CACHE_VARIABLE, LAUNCHER_VARIABLE
+from mlir_offload.toolchain.errors import UsageError
+from mlir_offload.toolchain.process import Runner
+
+_MANIFEST = "offload.yaml"
+_PATH = click.Path(path_type=Path)
+
+
+@dataclass(frozen=True, slots=True)
+class BuildOptions:
+    """What one call of `build` asks for."""
+
+    manifest: Path
+    jobs: int | None
+    keeps_going: bool
+    variants: tuple[str, ...]
+    report: Path | None
+    trace: Path | None
+    timeline: Path | None
+    emit: str | None
+    output: Path | None
+    scheduler: str
+    store: Path | None
+    launcher: str | None
+    cache: bool | None
+    is_verbose: bool
+
+
+def build_project(arguments: Sequence[str], runner: Runner) -> int:
+    """Run `mlir-offload build`; return its exit status, that of the first step that failed.
+
+    Raises MlirOffloadError for what is wrong before any step runs.
+    """
+    # Before anything opens a file: see find_jobserver.
+    announcement = find_jobserver(os.environ)
+    options = parse_build_arguments(arguments)
+    if options is None:
+        return 0
+    _hand_on(options)
+    project = read_project(options.manifest)
+    tools = ToolFinder(runner)
+    graph = plan_project(project, tools, options.variants)
+    if options.emit:
+        from mlir_offload.driver.project.emit import emit_project
+
+        emit_project(graph, options.emit, options.output)
+        return 0
+    own_jobs = options.jobs or os.cpu_count() or 1
+    # A jobserver that was announced and cannot be reached leaves us the one slot that we have.
+    jobs = own_jobs if announcement.server or not announcement.is_announced else options.jobs or 1
+    slots = JobSlots(jobs, announcement.server)
+    with (
+        contextlib.closing(slots),
+        open_state(project.root, project.root / project.directory) as state,
+    ):
+        local = LocalEngine(project.root, runner, slots, state.lock)
+        with _engine(options, graph, local) as engine:
+            record = _run(options, graph, state, engine, tools)
+    return _conclude(options, record)
+
+
+def parse_build_arguments(arguments: Sequence[str]) -> BuildOptions | None:
+    """Return the options, None where help was asked for. Raises UsageError."""
+    try:
+        found = _command.main(list(arguments), "mlir-offload build", standalone_mode=False)
+    except click.ClickException as error:
+        raise UsageError(error.format_message(), hint="see 'mlir-offload build --help'") from error
+    return found if isinstance(found, BuildOptions) else None
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("manifest", type=_PATH, default=Path(_MANIFEST))
+@click.option("-j", "jobs", type=click.IntRange(1), help="steps to run at the same time")
+@click.option("-k", "--keep-going", "keeps_going", is_flag=True, help="do all that can be done")
+@click.option(
+    "--resume",
+    is_flag=True,
+    expose_value=False,
+    help="repeat only what is not there; every build does",
+)
+@click.option("--variant", "variants", multiple=True, help="build this one only; several times")
+@click.option("--report", type=_PATH, help="write what was done, as JSON")
+@click.option(
+    "--trace", type=_PATH, help="write when it was done, for Perfetto or chrome://tracing"
+)
+@click.option("--timeline", type=_PATH, help="write when it was done, as a page")
+@click.option("--emit", type=click.Choice(["ninja", "make"]), help="write a build file instead")
+@click.option("-o", "--output", type=_PATH, help="where --emit writes; - for the standard output")
+@click.option("--scheduler", default="", help="run steps on a Dask cluster: tcp://HOST:PORT")
+@click.option("--store", type=_PATH, help="a directory that this machine and the workers share")
+@click.option("--launcher", default=None, help="as for the compiler")
+@click.option("--cache/--no-cache", default=None, help="as for the compiler")
+@click.option("-v", "--verbose", "is_verbose", is_flag=True, help="show every step as a shell line")
+def _command(**values: object) -> BuildOptions:
+    """Bring all that MANIFEST names up to date (default: offload.yaml).
+
+    The steps are processes; what is up to date is known by content, flags and tools. An interrupted
+    build goes on where it was.
+    """
+    options = BuildOptions(**values)  # type: ignore[arg-type]  # click has checked them
+    if bool(options.scheduler) != bool(options.store):
+        msg = "--scheduler and --store belong together"
+        raise click.UsageError(msg)
+    if options.emit and options.scheduler:
+        msg = "--emit writes a build file and runs nothing"
+        raise click.UsageError(msg)
+    return options
+
+
+def _hand_on(options: BuildOptions) -> None:
+    """Tell the steps, which are processes of their own, under what they run."""
+    if options.launcher is not None:
+        os.environ[LAUNCHER_VARIABLE] = options.launcher
+    if options.cache is not None:
+        os.environ[CACHE_VARIABLE] = "on" if options.cache else "off"
+
+
+@contextlib.contextmanager
+def _engine(options: BuildOptions, graph: ProjectGraph, local: LocalEngine) -> Iterator[StepEngine]:
+    if not options.scheduler or options.store is None:
+        yield local
+        return
+    from mlir_offload.driver.project.dask import open_cluster
+
+    with open_cluster(options.scheduler, options.store, graph, local) as engine:
+        yield engine
+
+
+def _run(
+    options: BuildOptions,
+    graph: ProjectGraph,
+    state: ProjectState,
+    engine: StepEngine,
+    tools: ToolFinder,
+) -> BuildRecord:
+    started = time.time()
+    began = time.monotonic()
+    with open_progress(len(graph.steps), is_verbose=options.is_verbose) as progress:
+        notices = (progress.ended, progress.started)
+        run = ProjectRun(graph, state, engine, *notices, options.keeps_going, tools.watch)
+        results = run.run()
+    manifest = graph.project.manifest
+    return BuildRecord(manifest, started, time.monotonic() - began, engine.lanes, tuple(results))
+
+
+def _conclude(options: BuildOptions, record: BuildRecord) -> int:
+    """Write the reports, say what came of it, and return the exit status."""
+    if options.report:
+        write_report(record, options.report)
+    if options.trace:
+        write_trace(record, options.trace)
+    if options.timeline:
+        from mlir_offload.driver.project.page import write_page
+
+        write_page(record, options.timeline)
+    counts = Counter(result.outcome for result in record.results)
+    if not report().options.quiet:
+        show(f"mlir-offload: {_summary(counts)} in {record.duration_s:.1f} s")
+    failed = [result for result in record.results if result.outcome is StepOutcome.FAILED]
+    if not failed:
+        return 0
+    show(f"mlir-offload: error: {_naming(failed)}")
+    return min(failed, key=lambda result: result.start_s).exit_status
+
+
+def _summary(counts: Counter[StepOutcome]) -> str:
+    words = [f"{counts[StepOutcome.BUILT]} steps built", f"{counts[StepOutcome.CURRENT]} current"]
+    words += [f"{counts[name]} {name.value}" for name in _WRONG if counts[name]]
+    return ", ".join(words)
+
+
+_WRONG = (StepOutcome.FAILED, StepOutcome.SKIPPED)
+_FEW = 10
+
+
+def _naming(failed: Sequence[StepResult]) -> str:
+    labels = [result.step.label for result in failed[:_FEW]]
+    more = f" and {len(failed) - _FEW} more" if len(failed) > _FEW else ""
+    what = "a step failed" if len(failed) == 1 else f"{len(failed)} steps failed"
+    return f"{what}: {', '.join(labels)}{more}"

@@ -1,0 +1,54 @@
+"""Entries for compile_commands.json, by which editors and analysers know how a file is compiled."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlir_offload.driver.option.command_line import CompileOptions, Mode, as_operand
+
+_PROGRAM = "mlir-offload"
+# What does not tell how a file is compiled: outputs, the link, what is shown.
+_LEFT_OUT = re.compile(
+    r"-(?:o|M[A-Z]+|L|l|Wl,|shared|static|pthread|rdynamic|s|j|v|###|ftime-report|save-temps=?|-manifest=|-emit-header=)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CompileEntry:
+    """One compilation: the file, what comes of it, and the call that does it alone."""
+
+    file: str
+    output: str
+    arguments: tuple[str, ...]
+
+
+def mlir_entry(options: CompileOptions, source: Path, output: Path) -> CompileEntry:
+    """Return the entry of a `.mlir` file: the call of this compiler that makes its object."""
+    spelled = [key + value for key, value in options.spelled if not _LEFT_OUT.fullmatch(key)]
+    if options.mode is Mode.LINK:
+        spelled.append("-c")
+    program = shutil.which(_PROGRAM) or _PROGRAM
+    return CompileEntry(
+        str(source), str(output), (program, *spelled, as_operand(str(source)), "-o", str(output))
+    )
+
+
+def render_entries(entries: Sequence[CompileEntry], directory: Path) -> str:
+    """Return the entries as clang's `-MJ` writes them: one in a line, each with a comma behind."""
+    return "".join(
+        json.dumps(
+            {
+                "directory": str(directory),
+                "file": entry.file,
+                "output": entry.output,
+                "arguments": entry.arguments,
+            }
+        )
+        + ",\n"
+        for entry in entries
+    )

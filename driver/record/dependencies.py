@@ -1,0 +1,146 @@
+"""What the outputs of one call depend on, and the dependency files that say so."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mlir_offload.driver.option.command_line import GPU_CPP, MLIR_SUFFIXES, CompileOptions, Mode
+from mlir_offload.driver.option.inputs import final_outputs, sources
+from mlir_offload.driver.record.depfile import quote_for_make, read_prerequisites
+
+# What clang preprocesses, and writes a dependency file for.
+_PREPROCESSED = frozenset({".c", ".cc", ".cpp", ".cxx", *GPU_CPP})
+STANDARD_STREAM = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """A file that was read for a source; a system file is one that `-MMD` leaves out."""
+
+    path: Path
+    is_system: bool = False
+
+
+@dataclass(slots=True)
+class DependencyLog:
+    """The files beside a source itself that its compilation read, noted by whoever read them."""
+
+    _read: dict[Path, dict[Dependency, None]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, source: Path, path: Path, *, is_system: bool = False) -> None:
+        """Note that the compilation of `source` read the file: a pipeline, bitcode, a library."""
+        with self._lock:
+            self._read.setdefault(source, {})[Dependency(path, is_system)] = None
+
+    def of(self, source: Path) -> tuple[Dependency, ...]:
+        """Return what was noted for the source, in the order of the paths."""
+        with self._lock:
+            noted = list(self._read.get(source, ()))
+        return tuple(sorted(noted, key=lambda dependency: str(dependency.path)))
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedDepfile:
+    """A dependency file that is to be written: its name (`-`: standard output), targets, sources."""
+
+    file: str
+    targets: tuple[str, ...]
+    sources: tuple[Path, ...]
+
+
+def plan_depfiles(options: CompileOptions) -> tuple[PlannedDepfile, ...]:
+    """Return the dependency files of the call, named as clang names them.
+
+    Where one file serves several sources, because `-MF` or the output of a link names it, clang
+    leaves the rule of the last one; here the one rule holds all of them.
+    """
+    request, compiled = options.depfile, sources(options)
+    if not request.is_wanted or not compiled:
+        return ()
+    rules: list[tuple[Path, tuple[Path, ...]]]
+    if options.mode is Mode.HEADER:
+        rules = [(output, compiled) for output in final_outputs(options)]
+    else:
+        rules = [(output, (source,)) for output, source in compiled_objects(options)]
+    if options.mode is Mode.LINK and options.output is not None:
+        rules = [(options.output, compiled)]
+    if request.file:
+        return (_planned(options, request.file, (target for target, _ in rules), compiled),)
+    return tuple(
+        _planned(options, str(target.with_suffix(".d")), (target,), of) for target, of in rules
+    )
+
+
+def compiled_objects(options: CompileOptions) -> tuple[tuple[Path, Path], ...]:
+    """Return for each source what it is compiled to; where it is linked, what `-c` would make."""
+    compiled = sources(options)
+    if options.mode is Mode.LINK:
+        return tuple((Path(path.stem + ".o"), path) for path in compiled)
+    return tuple(zip(final_outputs(options), compiled, strict=True))
+
+
+def _planned(
+    options: CompileOptions, file: str, targets: Iterable[Path], of: tuple[Path, ...]
+) -> PlannedDepfile:
+    made = [*targets]
+    # What includes the header depends on it: a rule that makes both would be a circle.
+    if options.header is not None and all(path.suffix in MLIR_SUFFIXES for path in of):
+        made.append(options.header)
+    named = options.depfile.targets or tuple(map(quote_for_make, dict.fromkeys(map(str, made))))
+    return PlannedDepfile(file, named, of)
+
+
+def clang_depfile(output: Path) -> Path:
+    """Return where clang notes what it read for an object in the workspace."""
+    return output.with_suffix(".d")
+
+
+def clang_depfile_arguments(options: CompileOptions, source: Path, output: Path) -> tuple[str, ...]:
+    """Return the options by which clang notes what it includes, for a source that it preprocesses."""
+    is_wanted = options.depfile.is_wanted or options.manifest is not None
+    if not is_wanted or source.suffix not in _PREPROCESSED:
+        return ()
+    which = "-MD" if options.depfile.has_system_files else "-MMD"
+    return (which, "-MF", str(clang_depfile(output)), "-MT", "object")
+
+
+def read_dependencies(source: Path, output: Path, log: DependencyLog) -> tuple[Path, ...]:
+    """Return what was read for a source that has been compiled to `output`, besides itself."""
+    noted = [dependency.path for dependency in log.of(source)]
+    rule = clang_depfile(output)
+    if source.suffix in _PREPROCESSED and rule.exists():
+        text = rule.read_text(encoding="utf-8", errors="surrogateescape")
+        noted += map(Path, read_prerequisites(text))
+    return tuple(path for path in noted if path != source)
+
+
+def depfile_arguments(
+    options: CompileOptions,
+    planned: PlannedDepfile,
+    log: DependencyLog,
+    compiled: Mapping[Path, Path],
+) -> tuple[str, ...]:
+    """Return the arguments of the step that writes the rule."""
+    noted = (dependency for source in planned.sources for dependency in log.of(source))
+    others = [
+        str(dependency.path)
+        for dependency in noted
+        if options.depfile.has_system_files or not dependency.is_system
+    ]
+    from_clang = [
+        str(clang_depfile(compiled[source]))
+        for source in planned.sources
+        if source.suffix in _PREPROCESSED
+    ]
+    return (
+        *(f"--target={target}" for target in planned.targets),
+        *(f"--other={path}" for path in dict.fromkeys(others)),
+        *(f"--from-clang={path}" for path in from_clang),
+        *(("--phony",) if options.depfile.has_phony_targets else ()),
+        "--",
+        *map(str, planned.sources),
+    )

@@ -1,0 +1,269 @@
+"""Pack a call of the compiler into an archive from which it can be run again elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import platform
+import re
+import shlex
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+
+from mlir_offload.driver import __version__
+from mlir_offload.driver.message.report import render_error, report
+from mlir_offload.driver.record.journal import Failure, Journal, Step
+from mlir_offload.driver.record.reproduce_inputs import Call, read_call
+from mlir_offload.driver.workspace import open_output
+from mlir_offload.toolchain.errors import MlirOffloadError
+from mlir_offload.toolchain.process import Command, Runner
+
+_WORK = "work"
+# What else decides what comes out of the same command line. The values are as the user set them.
+_VARIABLES = (
+    *("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "SOURCE_DATE_EPOCH"),
+    *("CUDA_PATH", "CUDA_HOME", "ROCM_PATH", "LC_ALL", "LANG"),
+)
+_PREFIX = "MLIR_OFFLOAD_"
+_VERSION = re.compile(r"\b(?:version|release) \d")
+_ABSOLUTE = re.compile(r"(?<![\w.)}-])/(?:[^\s/:=,'\"]+/)+([^\s/:=,'\"]*)")
+_README = """\
+A call of mlir-offload, to be run again.
+
+  sh run.sh      runs the call; options such as --llvm=22 or --llvm=/opt/llvm may follow, and
+                 MLIR_OFFLOAD names the compiler where it is not on PATH
+{step}
+files/           what the call read, under the names it was given; a name that began with / lies
+                 below __root__, one with .. below __up__
+steps            the steps of the call as shell lines, as far as they led to its end; programs have
+                 their plain names, files in between lie in work/
+tools            the releases of the programs
+environment      variables that were set and matter
+{error}
+Response files and configuration files are written out in run.sh. {left_out}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entries:
+    """The files of an archive by name."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    programs: set[str] = field(default_factory=set)
+
+    def add_text(self, name: str, text: str) -> None:
+        self.files[name] = text.encode("utf-8", "surrogateescape")
+
+    def add_script(self, name: str, text: str) -> None:
+        self.add_text(name, text)
+        self.programs.add(name)
+
+
+def pack_call(
+    arguments: Sequence[str], runner: Runner, error: MlirOffloadError | None = None
+) -> None:
+    """Write the archive of a call where --reproduce= says, or for a crash beside the user's files.
+
+    The error says where. Raises InputOutputError where it cannot be written on request; a crash
+    goes on without.
+    """
+    current = report()
+    content = reproducer(arguments, current.journal, runner, os.environ, error)
+    wanted = current.options.reproduce
+    if wanted is not None:
+        _write(wanted, content)
+        written = str(wanted)
+    else:
+        digest = hashlib.sha256(content).hexdigest()[:12]
+        written = _write_somewhere(f"mlir-offload-crash-{digest}.tar", content)
+    if error is not None and written:
+        hint = f"the call is packed in {written}, to be run again elsewhere or reported"
+        error.hint = f"{error.hint}; {hint}" if error.hint else hint
+
+
+def _write_somewhere(name: str, content: bytes) -> str:
+    """Write into the current directory, else into that for temporary files; return where."""
+    for place in (Path(name), Path(tempfile.gettempdir(), name)):
+        with contextlib.suppress(MlirOffloadError, OSError):
+            _write(place, content)
+            return str(place)
+    return ""
+
+
+def _write(path: Path, content: bytes) -> None:
+    with open_output(path) as descriptor, open(descriptor, "wb", closefd=False) as stream:
+        stream.write(content)
+
+
+def reproducer(
+    arguments: Sequence[str],
+    journal: Journal,
+    runner: Runner,
+    environment: Mapping[str, str],
+    error: MlirOffloadError | None = None,
+) -> bytes:
+    """Return an archive of a call and its inputs; equal calls on equal files give equal bytes.
+
+    Files that cannot be read are left out: their absence may be why the call failed.
+    """
+    call = read_call(arguments)
+    failure = journal.failure_of(error) if error else None
+    entries = _Entries()
+    for name, path in call.files.items():
+        if path.is_file() and os.access(path, os.R_OK):
+            entries.files[f"files/{name}"] = path.read_bytes()
+    shown = _Shown(journal.workspace, call)
+    steps = _relevant_steps(journal.steps, failure)
+    entries.add_text("steps", "".join(f"{shown.line(step)}\n" for step in steps))
+    entries.add_text("tools", _tools(steps, runner))
+    variables = _variables(environment)
+    entries.add_text("environment", "".join(f"{k}={v}\n" for k, v in variables.items()))
+    entries.add_script("run.sh", _run_script(call, variables))
+    if failure is not None:
+        for path, content in failure.files.items():
+            entries.files[f"files/{shown.path(path)}"] = content
+        entries.add_script("step.sh", _step_script(shown, steps[-1]))
+    if error is not None:
+        entries.add_text("error", f"{shown.text(render_error(error))}\n")
+    entries.add_text("README", _readme(call, error=error, failure=failure))
+    return _tar(entries, call.directories)
+
+
+def _readme(call: Call, *, error: MlirOffloadError | None, failure: Failure | None) -> str:
+    step = "  sh step.sh     runs the program that failed, alone, on the file that it got"
+    left_out = (
+        f"Left out, because they name places: {' '.join(call.left_out)}" if call.left_out else ""
+    )
+    return _README.format(
+        step=step if failure else "",
+        error="error            what the call said" if error else "",
+        left_out=left_out,
+    )
+
+
+def _run_script(call: Call, variables: Mapping[str, str]) -> str:
+    exported = "".join(
+        f"export {name}={shlex.quote(value)}\n"
+        for name, value in variables.items()
+        if "/" not in value
+    )
+    words = [*((call.verb,) if call.verb else ()), '"$@"', shlex.join(call.arguments)]
+    return (
+        f'#!/bin/sh\ncd "$(dirname "$0")/files" || exit 2\n{exported}'
+        f"exec ${{MLIR_OFFLOAD:-mlir-offload}} {' '.join(words)}\n"
+    )
+
+
+def _step_script(shown: _Shown, step: Step) -> str:
+    folders = sorted({str(PurePath(shown.path(Path(word))).parent) for word in _outputs(step)})
+    made = f"mkdir -p {shlex.join(folders)}\n" if folders else ""
+    return f'#!/bin/sh\ncd "$(dirname "$0")/files" || exit 2\n{made}exec {shown.line(step)}\n'
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """How commands are written so that they name no place of this machine."""
+
+    workspace: Path | None
+    call: Call
+
+    def line(self, step: Step) -> str:
+        """Return a step as a shell line."""
+        variables = [
+            f"{name}={self.text(value)}" for name, value in step.environment if name != "TMPDIR"
+        ]
+        words = (PurePath(step.argv[0]).name, *map(self._word, step.argv[1:]))
+        return shlex.join(("env", *variables, *words) if variables else words)
+
+    def path(self, path: Path) -> str:
+        """Return the name of a file in the archive."""
+        return self._word(str(path))
+
+    def text(self, text: str) -> str:
+        """Return a text with the workspace as `work`, and without the directories of other files."""
+        if self.workspace is not None:
+            # With -save-temps the name may be a short word.
+            workspace = rf"(?<![\w./-]){re.escape(str(self.workspace))}(?![\w.-])"
+            text = re.sub(workspace, _WORK, text)
+        return _ABSOLUTE.sub(r"\1", text)
+
+    def _word(self, word: str) -> str:
+        return self.call.renamed.get(word) or self.text(word)
+
+
+def _relevant_steps(steps: Sequence[Step], failure: Failure | None) -> tuple[Step, ...]:
+    """Return steps in an order that does not depend on time: each behind those that it needs.
+
+    Of a failure, only those that led to it: what ran beside it is a matter of chance.
+    """
+    made = {output: step for step in steps for output in _outputs(step)}
+    roots = sorted(steps, key=lambda step: step.argv)
+    if failure is not None:
+        failed = failure.run.completed.command
+        roots = [step for step in steps if step.argv == failed.argv and step.status != 0][:1]
+    ordered: dict[Step, None] = {}
+    visited: set[Step] = set()
+    pending = [(step, False) for step in reversed(roots)]
+    while pending:
+        step, has_needs = pending.pop()
+        if has_needs:
+            ordered[step] = None
+        elif step not in visited:
+            visited.add(step)
+            pending.append((step, True))
+            pending += [(need, False) for need in _needs(step, made) if need is not step]
+    return tuple(ordered)
+
+
+def _outputs(step: Step) -> Iterator[str]:
+    return (word for flag, word in zip(step.argv, step.argv[1:], strict=False) if flag == "-o")
+
+
+def _needs(step: Step, made: Mapping[str, Step]) -> Iterator[Step]:
+    """Yield the steps that made what a step reads; some steps make a whole directory."""
+    for word in step.argv[1:]:
+        name = word.rpartition("=")[2].removeprefix("@")
+        for path in (name, *map(str, PurePath(name).parents)):
+            if path in made:
+                yield made[path]
+                break
+
+
+def _tools(steps: Iterable[Step], runner: Runner) -> str:
+    """Return what each program says of its release, in the order of their names."""
+    programs = {PurePath(step.argv[0]).name: step.argv[0] for step in steps}
+    programs.pop("mlir-offload", None)
+    own = f"mlir-offload {__version__}, Python {platform.python_version()}, {platform.machine()}"
+    said = [f"{name}: {_version(programs[name], runner)}" for name in sorted(programs)]
+    return "".join(f"{line}\n" for line in (own, *said))
+
+
+def _version(program: str, runner: Runner) -> str:
+    completed = runner.run(Command((program, "--version")))
+    lines = [line.strip() for line in completed.stdout.splitlines() if line.strip()]
+    return next((line for line in lines if _VERSION.search(line)), "says no release")
+
+
+def _variables(environment: Mapping[str, str]) -> dict[str, str]:
+    names = sorted(name for name in environment if name in _VARIABLES or name.startswith(_PREFIX))
+    return {name: environment[name] for name in names}
+
+
+def _tar(entries: _Entries, directories: Iterable[str]) -> bytes:
+    """Return the archive: no time, no owner, names in order, so that equal content is equal bytes."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name in sorted({"files", *(f"files/{directory}" for directory in directories)}):
+            folder = tarfile.TarInfo(f"reproduce/{name}")
+            folder.type, folder.mode = tarfile.DIRTYPE, 0o755
+            archive.addfile(folder)
+        for name, content in sorted(entries.files.items()):
+            info = tarfile.TarInfo(f"reproduce/{name}")
+            info.size, info.mode = len(content), 0o755 if name in entries.programs else 0o644
+            archive.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()

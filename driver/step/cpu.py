@@ -1,0 +1,149 @@
+"""Steps on device code for the CPU that run in process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mlir_offload.driver.step.group import (
+    PATH,
+    kernels_option,
+    located,
+    output_option,
+    rdc_option,
+    read_text,
+    sanitize_option,
+    source_argument,
+    step,
+    write_text,
+)
+
+if TYPE_CHECKING:
+    from mlir_offload.translate.cpu.module import CpuDeviceSource
+
+_libraries = click.option(
+    "--device-lib", "libraries", type=PATH, multiple=True, help="bitcode that kernels may call"
+)
+_location = click.option("--location", default="", help="the file that errors name")
+
+
+@step.command("cpu-ir")
+@source_argument
+@kernels_option
+@_libraries
+@rdc_option
+@_location
+@sanitize_option
+@click.option("--benign", multiple=True, metavar="LINE:COLUMN", help="no races are reported there")
+@click.option("--fibers", is_flag=True, help="a stack for each work-item, so that nothing is to do")
+@output_option
+def _cpu_ir(  # noqa: PLR0913 (one parameter for each option)
+    source: Path,
+    kernels: tuple[str, ...],
+    libraries: tuple[Path, ...],
+    location: str,
+    sanitize: str,
+    benign: tuple[str, ...],
+    *,
+    rdc: bool,
+    fibers: bool,
+    output: Path,
+) -> None:
+    """Rewrite the LLVM IR of a device module for the CPU.
+
+    A module whose kernels have barriers is not whole yet: it is written to OUTPUT.unsplit.ll, for
+    opt and cpu-split.
+    """
+    with located(location):
+        made = _cpu_source(source, kernels, libraries, sanitize, rdc=rdc, fibers=fibers)
+    text = made.text
+    if benign:
+        from mlir_offload.translate.sanitizer import without_races_at
+
+        text = without_races_at(text, benign)
+    if not made.needs_prepare:
+        # Of an earlier program in a directory that -save-temps names.
+        unsplit(output).unlink(missing_ok=True)
+    write_text(unsplit(output) if made.needs_prepare else output, text)
+
+
+@step.command("cpu-inline")
+@source_argument
+@output_option
+def _cpu_inline(source: Path, output: Path) -> None:
+    """Do in process what opt does between cpu-ir and cpu-split."""
+    from mlir_offload.offload.llvm_ir import inline_in_process
+
+    write_text(output, inline_in_process(read_text(source), location=str(source)))
+
+
+@step.command("cpu-split")
+@source_argument
+@click.option("--from", "device", type=PATH, required=True, help="what cpu-ir read")
+@kernels_option
+@_libraries
+@rdc_option
+@_location
+@sanitize_option
+@output_option
+def _cpu_split(  # noqa: PLR0913 (one parameter for each option)
+    source: Path,
+    device: Path,
+    kernels: tuple[str, ...],
+    libraries: tuple[Path, ...],
+    location: str,
+    sanitize: str,
+    *,
+    rdc: bool,
+    output: Path,
+) -> None:
+    """Split kernels at their barriers, in what opt made of the output of cpu-ir."""
+    from mlir_offload.translate.cpu.module import finish_cpu_ir
+
+    with located(location):
+        first = _cpu_source(device, kernels, libraries, sanitize, rdc=rdc)
+        write_text(output, finish_cpu_ir(read_text(source), first).text)
+
+
+def _cpu_source(
+    source: Path,
+    kernels: Sequence[str],
+    libraries: Sequence[Path],
+    sanitize: str,
+    *,
+    rdc: bool,
+    fibers: bool = False,
+) -> CpuDeviceSource:
+    from mlir_offload.translate.cpu.module import cpu_device_ir
+
+    attributes: tuple[str, ...] = ()
+    if sanitize:
+        from mlir_offload.translate.sanitizer import parse_sanitizer
+
+        sanitizer = parse_sanitizer(sanitize)
+        attributes, fibers = (sanitizer.attribute,), fibers or sanitizer.finds_races
+    return cpu_device_ir(
+        read_text(source),
+        kernels=kernels,
+        library=_defined(libraries),
+        keeps_functions=rdc,
+        attributes=attributes,
+        fibers_only=fibers,
+    )
+
+
+def _defined(libraries: Sequence[Path]) -> frozenset[str]:
+    """Return the functions that bitcode libraries define."""
+    if not libraries:
+        return frozenset()
+    from mlir_offload.offload.device.library import defined_functions
+
+    return frozenset(name for path in libraries for name in defined_functions(path))
+
+
+def unsplit(output: Path) -> Path:
+    """Return where cpu-ir writes a module that is yet to be split."""
+    return output.with_suffix(".unsplit.ll")

@@ -1,0 +1,224 @@
+"""Run the steps of a plan: each is a shell line, whether it is a program or runs in process."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from mlir_offload.driver.jobserver import JobSlots
+from mlir_offload.driver.message.report import report, show_tool_messages
+from mlir_offload.driver.record.journal import StepTime, ToolRun
+from mlir_offload.driver.workspace import make_directory, publish
+from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, ToolFailedError
+from mlir_offload.toolchain.process import Command, Completed, Runner, tool_failed
+
+Diagnose = Callable[[Completed], MlirOffloadError]
+
+_DISK_PROBLEMS = (
+    "No space left on device",
+    "Disk quota exceeded",
+    "Read-only file system",
+    "File too large",
+    "File size limit exceeded",
+)
+# Of a program, and as a shell or a driver tells it of one that it ran.
+_OVER_LIMIT = (-signal.SIGXFSZ, 128 + signal.SIGXFSZ)
+# Command lines of this length fit on every system.
+_SHORT = 1 << 16
+# First bytes by file ending. A tool that exits with 0 may still have left something else.
+_MAGIC = {".bc": (b"BC\xc0\xde",), ".o": (b"\x7fELF",), ".spv": (b"\x03\x02\x23\x07",)}
+
+
+class _Once:
+    """Work that is done once; who comes while it is under way waits for it."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work: Callable[[], None] | None = work
+        self._lock = threading.Lock()
+
+    def run(self) -> None:
+        with self._lock:
+            if self._work is not None:
+                self._work()
+                self._work = None
+
+
+@dataclass(slots=True)
+class Executor:
+    """Run or print steps.
+
+    In a dry run only the steps that decide which further steps there are run (`decides=True`),
+    inside the workspace; every step is printed. `sources` tells the user's file for a directory of
+    the workspace.
+    """
+
+    runner: Runner
+    show: Callable[[str], None]
+    temporary: Path
+    slots: JobSlots = field(default_factory=lambda: JobSlots(1))
+    verbose: bool = False
+    dry_run: bool = False
+    programs: set[str] = field(default_factory=set)
+    times: list[StepTime] = field(default_factory=list)
+    started: float = field(default_factory=time.monotonic)
+    sources: Mapping[Path, Path] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _fitted_commands: int = 0
+    _shared: dict[Path, _Once] = field(default_factory=dict)
+
+    def tool(
+        self,
+        command: Command,
+        output: Path | None,
+        *,
+        decides: bool = False,
+        diagnose: Diagnose = tool_failed,
+    ) -> None:
+        """Run a program that writes `output`, and check that it did.
+
+        Raises what `diagnose` makes of a failure, ToolFailedError for an output that is not there,
+        is empty or of another kind, in spite of exit status 0.
+        """
+        self._print(str(command))
+        if self.dry_run and not decides:
+            return
+        # The linker wrapper leaves files in TMPDIR when it fails: they go with the workspace.
+        private = replace(
+            command,
+            environment=(*command.environment, ("TMPDIR", str(self.temporary.absolute()))),
+            inherited=self.slots.inherited if command.shares_jobs else (),
+        )
+        self.programs.add(command.argv[0])
+        with self._slot(command), self._timed(command.program, output):
+            completed = self.runner.run(self._fitted(private))
+        if self.verbose and completed.stderr:
+            self._print_output(completed.stderr)
+        self._listen(completed, diagnose)
+        if output is not None:
+            check_made(completed, output)
+
+    def _listen(self, completed: Completed, diagnose: Diagnose) -> None:
+        """Pass on what a program said; raise the error of one that failed."""
+        run = ToolRun(completed, self.temporary, self.sources)
+        journal = report().journal
+        journal.note_tool(run)
+        if completed.returncode != 0:
+            from mlir_offload.driver.message.tool_rule import explained
+
+            error = _disk_problem(completed) or explained(
+                diagnose(completed), completed, self.temporary
+            )
+            journal.note_failure(error, run)
+            raise error
+        if completed.stderr:
+            show_tool_messages(run)
+
+    def _fitted(self, command: Command) -> Command:
+        """Return the command so that the system takes it; of our tools clang gets long lines."""
+        if not command.program.startswith("clang") or sum(map(len, command.argv)) < _SHORT:
+            return command
+        from mlir_offload.driver.option.response_file import fit
+
+        with self._lock:
+            self._fitted_commands += 1
+            number = self._fitted_commands
+        return fit(command, self.temporary / f"arguments{number}.rsp")
+
+    def _slot(self, command: Command) -> contextlib.AbstractContextManager[None]:
+        """Return the slot for a program; in the background it takes none, if there are several."""
+        is_free = command.in_background and self.slots.jobs > 1 and not self.slots.is_shared
+        return contextlib.nullcontext() if is_free else self.slots.slot()
+
+    def step(self, name: str, arguments: Sequence[str | Path], *, decides: bool = False) -> None:
+        """Run one of our own steps in process; it is printed as the command that does the same."""
+        argv = tuple(str(argument) for argument in arguments)
+        line = ("mlir-offload", "step", name, *argv)
+        self._print(shlex.join(line))
+        report().journal.note(line)
+        if not self.dry_run or decides:
+            with self._timed(f"step {name}", None):
+                from mlir_offload.driver.step.command import run_step
+
+                run_step((name, *argv))
+
+    def once(self, output: Path, make: Callable[[], None]) -> Path:
+        """Make a file that several parts of the build share, by the first that asks for it."""
+        with self._lock:
+            done = self._shared.setdefault(output, _Once(make))
+        done.run()
+        return output
+
+    def note(self, command: Command) -> None:
+        """Print a shell line that does what was done here, such as making a directory."""
+        self._print(str(command))
+
+    def make_directory(self, path: Path) -> None:
+        """Make a directory for intermediate files."""
+        self.note(Command(("mkdir", "-p", str(path))))
+        make_directory(path)
+
+    def place(self, made: Path, output: Path) -> None:
+        """Bring a finished file to its place."""
+        self.note(Command(("cp", str(made), str(output))))
+        if not self.dry_run:
+            publish(made, output)
+
+    def print_file(self, made: Path) -> None:
+        """Write a finished text to standard output."""
+        self.note(Command(("cat", str(made))))
+        if not self.dry_run:
+            sys.stdout.write(made.read_text(encoding="utf-8", errors="surrogateescape"))
+
+    @contextlib.contextmanager
+    def _timed(self, label: str, output: Path | None) -> Iterator[None]:
+        start = time.monotonic()
+        yield
+        name = f"{label} {output.name}" if output else label
+        self.times.append(StepTime(name, start - self.started, time.monotonic() - start))
+
+    def _print(self, line: str) -> None:
+        if self.verbose or self.dry_run:
+            self._print_output(line)
+
+    def _print_output(self, text: str) -> None:
+        self.show(text.rstrip("\n"))
+
+
+def _disk_problem(completed: Completed) -> InputOutputError | None:
+    """Return the error for a tool that could not write, which has nothing to do with its input."""
+    problem = next((text for text in _DISK_PROBLEMS if text in completed.stderr), None)
+    hint = "free some space, or set TMPDIR to a directory with more"
+    if completed.returncode in _OVER_LIMIT:
+        problem, hint = "it grew over the limit", "raise the limit: ulimit -f unlimited"
+    if problem is None:
+        return None
+    msg = f"{completed.command.program} could not write an intermediate file: {problem}"
+    return InputOutputError(msg, hint=hint)
+
+
+def check_made(completed: Completed, output: Path) -> None:
+    """Raise ToolFailedError unless `output` exists, is not empty and begins as its ending says."""
+    program = completed.command.program
+    try:
+        with output.open("rb") as stream:
+            start = stream.read(4)
+    except FileNotFoundError:
+        problem = f"{program} exited with status 0 but wrote no {output.name}"
+    else:
+        expected = _MAGIC.get(output.suffix, (start[:1],))
+        if start and start.startswith(expected):
+            return
+        problem = f"{program} exited with status 0 but {output.name} is {'of another kind' if start else 'empty'}"
+    raise ToolFailedError(
+        problem,
+        hint="run again with -v to see the command and its whole output",
+        command=str(completed.command),
+        stderr=completed.stderr,
+    )

@@ -1,0 +1,217 @@
+"""The hermetic steps: one input, one output, a process of its own, so that ccache can keep them.
+
+Each is a command of a compiler's form, `mlir-offload --image-step -x cpp-output -c IN -o OUT ...`.
+Where the tools are is found as for any other call; `--toolchain-id` says which they must be.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlir_offload.driver.compile.byproduct import withdrawn_on_failure
+from mlir_offload.driver.compile.choose import choose_rocm_for, choose_toolkit_for, places_of
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.releases import BUILD_ROLES, choose_releases
+from mlir_offload.driver.message.report import show
+from mlir_offload.driver.option.command_line import CompileOptions, parse_arguments
+from mlir_offload.driver.record.depfile import quote_for_make, render_rule
+from mlir_offload.driver.step.execute import Executor
+from mlir_offload.driver.tool_watch import ToolWatch
+from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for
+from mlir_offload.driver.workspace import check_output, open_workspace, publish
+from mlir_offload.toolchain.errors import CompatibilityError, InputOutputError, UsageError
+from mlir_offload.toolchain.process import Runner
+from mlir_offload.toolchain.target import Kind, parse_offload_arch
+
+_KERNEL, _NEEDS, _IDENTITY, _TIME = "--kernel=", "--needs=", "--toolchain-id=", "--time="
+_JOINED = (_KERNEL, _NEEDS, _IDENTITY, _TIME)
+_ASYNC = "--async"
+
+
+@dataclass(frozen=True, slots=True)
+class _StepOptions:
+    """What the steps take beside the options of the compiler."""
+
+    compiler: tuple[str, ...]
+    kernels: tuple[str, ...]
+    needs: tuple[str, ...]
+    toolchain_id: str
+    source_time: int
+    uses_async: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One call of a step, read and ready."""
+
+    context: BuildContext
+    source: Path
+    given: _StepOptions
+
+
+def run_image_step(arguments: Sequence[str], runner: Runner) -> int:
+    """Compile one device module for one architecture."""
+    return _run(arguments, runner, _image)
+
+
+def run_host_step(arguments: Sequence[str], runner: Runner) -> int:
+    """Lower one host module to LLVM IR."""
+    return _run(arguments, runner, _host)
+
+
+def run_object_step(arguments: Sequence[str], runner: Runner) -> int:
+    """Compile one annotated host module to an object."""
+    return _run(arguments, runner, _object)
+
+
+def _run(arguments: Sequence[str], runner: Runner, work: Callable[[_Step, Path], None]) -> int:
+    """Do the work in a directory of its own, then bring the output to its place.
+
+    Raises MlirOffloadError; no output is left then.
+    """
+    given = _read_options(arguments)
+    options = parse_arguments(given.compiler)
+    if len(options.inputs) != 1 or options.output is None or not options.stop_after_compile:
+        msg = "a step has one input and one output: -x cpp-output -c IN -o OUT"
+        raise UsageError(msg)
+    check_output(options.output)
+    with withdrawn_on_failure(options), open_workspace() as workspace:
+        source = _copy(options.inputs[0], workspace)
+        tools = ToolWatch()
+        step = _Step(_make_context(options, given, workspace, runner, tools), source, given)
+        made = workspace / "output"
+        with tools.unchanged():
+            work(step, made)
+        _write_depfile(step)
+        publish(made, options.output)
+    return 0
+
+
+def _write_depfile(step: _Step) -> None:
+    request, (source,) = step.context.options.depfile, step.context.options.inputs
+    output = step.context.options.output
+    if not request.is_wanted or output is None:
+        return
+    targets = request.targets or (quote_for_make(str(output)),)
+    others = [str(read.path) for read in step.context.dependencies.of(step.source)]
+    rule = render_rule(targets, [str(source)], others, phony=request.has_phony_targets)
+    Path(request.file or output.with_suffix(".d")).write_text(rule, encoding="utf-8")
+
+
+def _read_options(arguments: Sequence[str]) -> _StepOptions:
+    compiler: list[str] = []
+    own: dict[str, list[str]] = {name: [] for name in (*_JOINED, _ASYNC)}
+    for word in arguments:
+        name = next((name for name in _JOINED if word.startswith(name)), word)
+        if name in own:
+            own[name].append(word.removeprefix(name))
+        else:
+            compiler.append(word)
+    time = "".join(own[_TIME][-1:]) or "1"
+    if not (time.isascii() and time.isdecimal()):
+        msg = f"--time={time}: not a number of seconds since 1970"
+        raise UsageError(msg)
+    return _StepOptions(
+        tuple(compiler),
+        tuple(own[_KERNEL]),
+        tuple(own[_NEEDS]),
+        "".join(own[_IDENTITY][-1:]),
+        int(time),
+        uses_async=bool(own[_ASYNC]),
+    )
+
+
+def _copy(source: Path, workspace: Path) -> Path:
+    """Bring the input under a name that says nothing, so that no output can hold its name."""
+    try:
+        return Path(shutil.copyfile(source, workspace / "input.mlir"))
+    except OSError as error:
+        msg = f"cannot read {source}: {error.strerror}"
+        raise InputOutputError(msg, hint="check the name and the permissions") from error
+
+
+def _make_context(
+    options: CompileOptions,
+    given: _StepOptions,
+    workspace: Path,
+    runner: Runner,
+    tools: ToolWatch,
+) -> BuildContext:
+    """Find the tools. Raises CompatibilityError where they are not those that were asked for."""
+    runner = RememberingRunner(runner)
+    places = places_of(options)
+    releases = choose_releases(options, places, runner, roles=BUILD_ROLES)
+    targets = tuple(parse_offload_arch(name) for name in options.offload_archs)
+    kinds = {target.kind for target in targets}
+    cuda = choose_toolkit_for(options, places, runner, needed=Kind.CUDA in kinds)
+    rocm = choose_rocm_for(places, needed=Kind.HIP in kinds)
+    kind = targets[0].kind if targets else None
+    identity = identify_for(kind, releases, cuda, rocm)
+    tools.add(identity.files)
+    found = str(identity)
+    if given.toolchain_id and found != given.toolchain_id:
+        msg = f"the tools here are not those of the build: {found}, not {given.toolchain_id}"
+        hint = "install the same packages; 'mlir-offload --toolchain-id -v' lists what is there"
+        raise CompatibilityError(msg, hint=hint)
+    executor = Executor(runner, show, workspace)
+    time = given.source_time
+    return BuildContext(
+        options, releases, cuda, targets, executor, workspace, "", source_time=time, rocm=rocm
+    )
+
+
+# Each step loads what it needs only: a miss pays for it.
+def _image(step: _Step, output: Path) -> None:
+    from mlir_offload.driver.compile.device import compile_device
+    from mlir_offload.driver.compile.split_file import ModuleFile
+    from mlir_offload.driver.step.image_container import StepImage, write_image
+    from mlir_offload.offload.host.module import kernel_signatures, render_kernel_heads
+    from mlir_offload.toolchain.byte_view import open_view
+    from mlir_offload.translate.gpu_module import GpuModule, Kernel
+
+    context = step.context
+    if len(context.targets) != 1:
+        msg = "--image-step makes an image for one --offload-arch="
+        raise UsageError(msg)
+    text = step.source.read_text(encoding="utf-8", errors="surrogateescape")
+    kernels = tuple(Kernel(name, name) for name in step.given.kernels)
+    module = ModuleFile(step.source, GpuModule("", kernels, text, frozenset(step.given.needs)))
+    made = compile_device(context, step.source, [module])[0]
+    signatures = kernel_signatures(made.ir.read_text(encoding="utf-8"))
+    missing = sorted(set(step.given.kernels) - signatures.keys())
+    if missing:
+        msg = f"the input defines no kernel {missing[0]}"
+        raise UsageError(msg, hint="--kernel= names the kernels of the module")
+    heads = render_kernel_heads({name: signatures[name] for name in step.given.kernels})
+    image = made.images[0]
+    with open_view(image.path) as view:
+        names = tuple(read.path.name for read in context.dependencies.of(step.source))
+        contained = StepImage(view, heads, names)
+        write_image(contained, context.targets[0], context.consumer, output)
+
+
+def _host(step: _Step, output: Path) -> None:
+    from mlir_offload.driver.compile.source import lower_host
+    from mlir_offload.driver.compile.split_file import SplitFiles
+
+    split = SplitFiles(step.source, step.given.uses_async, ())
+    lower_host(step.context, step.source, split, step.context.workspace).replace(output)
+
+
+def _object(step: _Step, output: Path) -> None:
+    from mlir_offload.driver.compile.source import host_command
+
+    annotated = step.source.rename(step.source.with_suffix(".ll"))
+    made = step.context.workspace / "host.o"
+    step.context.executor.tool(host_command(step.context, annotated, made), made)
+    made.replace(output)
+
+
+STEPS: Mapping[str, Callable[[Sequence[str], Runner], int]] = {
+    "--image-step": run_image_step,
+    "--host-step": run_host_step,
+    "--object-step": run_object_step,
+}

@@ -1,0 +1,210 @@
+"""The steps of a build that run under a launcher, each as a command that ccache can keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.device import DeviceModule, compile_device, ordered_targets
+from mlir_offload.driver.compile.image import (
+    ImageFile,
+    as_made,
+    image_file,
+    is_bitcode,
+    kernel_options,
+)
+from mlir_offload.driver.compile.split_file import ModuleFile, SplitFiles
+from mlir_offload.driver.option.command_line import DeviceCode
+from mlir_offload.driver.parallel import in_parallel
+from mlir_offload.driver.step.image_container import image_libraries
+from mlir_offload.driver.step.launcher import LaunchedSteps
+from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError, VerificationError
+from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.translate.fixup.device_form import form_of
+from mlir_offload.translate.hermetic import hermetic_text
+
+T = TypeVar("T")
+# What a step runs, in another process.
+_PROGRAMS = {
+    Kind.CUDA: ("mlir-opt", "mlir-translate", "clang"),
+    Kind.HIP: ("mlir-opt", "mlir-translate", "clang"),
+    Kind.OPENMP: ("mlir-opt", "mlir-translate", "clang", "opt"),
+    Kind.SYCL: ("mlir-opt", "mlir-translate", "clang"),
+}
+
+
+def launch_device(
+    context: BuildContext, launched: LaunchedSteps, source: Path, modules: Sequence[ModuleFile]
+) -> tuple[DeviceModule, ...]:
+    """Compile every device module for every target, each pair by a step of its own."""
+    options = context.options
+    is_attached = any(module.module.targets or module.objects for module in modules)
+    # A final object keeps PTX, which a step does not give back.
+    if is_attached or options.makes_final_objects or not options.device_flags.is_hermetic:
+        return compile_device(context, source, modules)
+    tasks = [partial(_launch_module, context, launched, source, module) for module in modules]
+    return _launch(
+        lambda: tuple(in_parallel(tasks)),
+        lambda: compile_device(context, source, modules),
+        launched,
+    )
+
+
+def launch_host_lowering(
+    context: BuildContext,
+    launched: LaunchedSteps,
+    split: SplitFiles,
+    output: Path,
+    here: Callable[[], Path],
+) -> Path:
+    """Lower the host module to LLVM IR, which is all that `here` does."""
+    source = _hermetic_file(context, split.host)
+    uses_async = ("--async",) if split.uses_async else ()
+    arguments = (*_debug(context), *uses_async)
+
+    def launch() -> Path:
+        command = launched.command("--host-step", source, output, arguments, None)
+        context.executor.tool(command, output)
+        context.executor.programs.update(("mlir-opt", "mlir-translate"))
+        return output
+
+    return _launch(launch, here, launched)
+
+
+def launch_object(
+    context: BuildContext,
+    launched: LaunchedSteps,
+    source: Path,
+    output: Path,
+    here: Callable[[], None],
+) -> None:
+    """Compile the annotated host module to an object, which is all that `here` does."""
+    options = context.options
+    pic = ("-fPIC",) if options.pic or options.shared else ()
+    arguments = (f"-O{options.opt_level}", *_debug(context), *_sanitizer(context), *pic)
+    command = launched.command("--object-step", source, output, arguments, None)
+    _launch(partial(context.executor.tool, command, output), here, launched)
+    context.executor.programs.add("clang")
+
+
+def _launch(launch: Callable[[], T], here: Callable[[], object], launched: LaunchedSteps) -> T:
+    """Return what launched steps make; where one fails, say why as if there were no launcher.
+
+    Their input names no places in the program, so that what they say of them is worth nothing.
+    """
+    try:
+        return launch()
+    except (ToolFailedError, VerificationError) as error:
+        here()
+        raise _launcher_failed(error, launched) from error
+
+
+def _launcher_failed(error: MlirOffloadError, launched: LaunchedSteps) -> ToolFailedError:
+    msg = f"a step fails under the launcher '{launched.launcher.name}' only: {error.message}"
+    return ToolFailedError(
+        msg,
+        hint="look at the launcher's own setting, or build with --no-cache --launcher=",
+        command=getattr(error, "command", ""),
+        stderr=getattr(error, "stderr", ""),
+    )
+
+
+def _launch_module(
+    context: BuildContext, launched: LaunchedSteps, source: Path, module: ModuleFile
+) -> DeviceModule:
+    targets = ordered_targets(context, module)
+    files = dict.fromkeys(module.text_for(form_of(target)) for target in targets)
+    texts = {file: _hermetic_file(context, file) for file in files}
+    images = in_parallel(
+        [
+            partial(
+                _launch_image,
+                context,
+                launched,
+                module,
+                texts[module.text_for(form_of(target))],
+                target,
+            )
+            for target in targets
+        ]
+    )
+    if not context.executor.dry_run:
+        _note_libraries(context, source, images)
+    return DeviceModule(module, _kernel_heads(images[0]), tuple(images))
+
+
+def _launch_image(
+    context: BuildContext, launched: LaunchedSteps, module: ModuleFile, source: Path, target: Target
+) -> ImageFile:
+    executor = context.executor
+    image = image_file(context, module.path, target)
+    container = _container(image)
+    arguments = (
+        f"--offload-arch={target}",
+        f"-O{context.options.opt_level}",
+        *_debug(context),
+        *_sanitizer(context),
+        *_form(context, target),
+        *context.options.device_flags.arguments,
+        *(("-fgpu-rdc",) if context.options.gpu_rdc else ()),
+        *kernel_options(module),
+        *(f"--needs={need}" for need in sorted(module.module.needs)),
+    )
+    command = launched.command("--image-step", source, container, arguments, target.kind)
+    executor.tool(command, container)
+    executor.programs.update(_PROGRAMS[target.kind])
+    executor.step("unpack", (container, "--kernels", _kernel_heads(image), "-o", image.path))
+    return as_made(image)
+
+
+def _note_libraries(context: BuildContext, source: Path, images: Sequence[ImageFile]) -> None:
+    """Note the device libraries that are in the images, where they lie on this machine."""
+    names = {name for image in images for name in image_libraries(_container(image))}
+    libdevice = context.cuda.libdevice if context.cuda else None
+    if libdevice is not None and libdevice.name in names:
+        context.dependencies.add(source, libdevice, is_system=True)
+    if context.rocm is None or context.rocm.bitcode is None:
+        return
+    for library in (context.rocm.bitcode / name for name in sorted(names)):
+        if library.is_file():
+            context.dependencies.add(source, library, is_system=True)
+
+
+def _container(image: ImageFile) -> Path:
+    return image.path.with_suffix(".offload")
+
+
+def _kernel_heads(image: ImageFile) -> Path:
+    return image.path.with_suffix(".kernels.ll")
+
+
+def _form(context: BuildContext, target: Target) -> tuple[str, ...]:
+    if target.kind in {Kind.OPENMP, Kind.SYCL}:
+        return ()
+    if target.kind is Kind.HIP:
+        return (f"--device-code={context.options.device_code.value}",)
+    if is_bitcode(context):
+        return (f"--device-code={DeviceCode.BITCODE.value}",)
+    # The one time that is written, into line tables, must not be missed by a cache.
+    time = (f"--time={context.source_time}",) if context.options.debug else ()
+    return (f"--device-code={DeviceCode.OBJECT.value}", *time)
+
+
+def _debug(context: BuildContext) -> tuple[str, ...]:
+    return ("-g",) if context.options.debug else ()
+
+
+def _sanitizer(context: BuildContext) -> tuple[str, ...]:
+    return (context.options.sanitizer.flag,) if context.options.sanitizer else ()
+
+
+def _hermetic_file(context: BuildContext, source: Path) -> Path:
+    """Write the text that a step reads; its name tells ccache and distcc that it is ready to compile."""
+    text = source.read_text(encoding="utf-8", errors="surrogateescape")
+    hermetic = hermetic_text(text, keeps_locations=context.options.debug)
+    output = source.with_suffix(".i")
+    output.write_text(hermetic, encoding="utf-8", errors="surrogateescape")
+    return output

@@ -1,0 +1,175 @@
+"""Under which program the cacheable steps run: ccache, srun, or none."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlir_offload.driver.toolchain_id import identify_for
+from mlir_offload.toolchain.errors import ToolchainError, UsageError
+from mlir_offload.toolchain.process import Command, Environment
+
+if TYPE_CHECKING:
+    from mlir_offload.driver.compile.releases import Releases
+    from mlir_offload.driver.option.command_line import CompileOptions
+    from mlir_offload.toolchain.cuda import CudaToolkit
+    from mlir_offload.toolchain.rocm import RocmInstallation
+    from mlir_offload.toolchain.target import Kind, Target
+
+LAUNCHER_VARIABLE = "MLIR_OFFLOAD_LAUNCHER"
+CACHE_VARIABLE = "MLIR_OFFLOAD_CACHE"
+_CCACHE = "ccache"
+_OWN_NAME = "mlir-offload"
+_SWITCH = {"": None, "on": True, "1": True, "off": False, "0": False}
+# What ccache must not be told, because it would run another program or forget options.
+_FORCED = (("CCACHE_COMPILERTYPE", "other"), ("CCACHE_COMPILER", ""), ("CCACHE_IGNOREOPTIONS", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """What runs the steps of a build.
+
+    `words` stand before the driver's own command; where ccache stands there, set up by us
+    (`uses_ccache`), `behind` it stands what runs a step that is not in the cache.
+    """
+
+    words: tuple[str, ...]
+    behind: tuple[str, ...] = ()
+    uses_ccache: bool = False
+
+    @property
+    def name(self) -> str:
+        """Return the file name of its program."""
+        return Path(self.words[0]).name
+
+    def environment(self, toolchain_id: str, given: Mapping[str, str]) -> Environment:
+        """Return what a step adds to the environment for ccache.
+
+        What the user has set stays, unless a wrong result could come of it.
+        """
+        if not self.uses_ccache:
+            return ()
+        # The driver is a script, whose time of change says nothing of the tools that it calls. No
+        # step depends on its directory, not even with -g: places stand in its input.
+        wanted = (("CCACHE_COMPILERCHECK", f"string:{toolchain_id}"), ("CCACHE_NOHASHDIR", "1"))
+        return (*_FORCED, *((name, value) for name, value in wanted if name not in given))
+
+
+def choose_launcher(options: CompileOptions, environment: Mapping[str, str]) -> Launcher | None:
+    """Return the launcher that the options ask for, else the environment; None for none.
+
+    Raises ToolchainError where its program is not installed, UsageError for a wrong value.
+    """
+    source, words = _launcher_words(options, environment)
+    is_ccache = bool(words) and Path(words[0]).name == _CCACHE
+    cache = _wants_cache(options, environment)
+    if is_ccache and cache is False:
+        return None
+    if words:
+        _check_installed(words[0], source)
+    if not cache:
+        return Launcher(words) if words else None
+    _check_installed(_CCACHE, "--cache")
+    if is_ccache:
+        return Launcher(words, uses_ccache=True)
+    return Launcher((_CCACHE,), behind=words, uses_ccache=True)
+
+
+def _wants_cache(options: CompileOptions, environment: Mapping[str, str]) -> bool | None:
+    """Return whether ccache is to be used, None where nobody says."""
+    value = environment.get(CACHE_VARIABLE, "")
+    if value.lower() not in _SWITCH:
+        msg = f"{CACHE_VARIABLE}={value}: neither 'on' nor 'off'"
+        raise UsageError(msg, hint=f"set {CACHE_VARIABLE}=on or {CACHE_VARIABLE}=off")
+    return _SWITCH[value.lower()] if options.cache is None else options.cache
+
+
+def _launcher_words(
+    options: CompileOptions, environment: Mapping[str, str]
+) -> tuple[str, tuple[str, ...]]:
+    """Return where the launcher was named, and its words."""
+    given, source = options.launcher, "--launcher"
+    if given is None:
+        given, source = environment.get(LAUNCHER_VARIABLE, ""), LAUNCHER_VARIABLE
+    try:
+        return source, tuple(shlex.split(given))
+    except ValueError as error:
+        msg = f"{source}={given}: {error}"
+        raise UsageError(msg, hint="quote its words as for a shell") from error
+
+
+def _check_installed(program: str, source: str) -> None:
+    if shutil.which(program) is None:
+        msg = f"{source}: no program '{program}'"
+        is_ccache = Path(program).name == _CCACHE
+        hint = "apt install ccache" if is_ccache else "install it, or name its full path"
+        raise ToolchainError(msg, hint=hint)
+
+
+def step_program(launcher: Launcher, workspace: Path) -> tuple[str, ...]:
+    """Return the words that the command of a step begins with.
+
+    ccache takes one program as the compiler: where it takes more to start this driver, or a
+    launcher stands behind ccache, they go into a script in the workspace.
+    """
+    own = own_program()
+    if len(own) > 1 or launcher.behind:
+        script = workspace / _OWN_NAME
+        line = shlex.join((*launcher.behind, *own))
+        script.write_text(f'#!/bin/sh\nexec {line} "$@"\n', encoding="utf-8")
+        script.chmod(0o755)
+        own = (str(script.absolute()),)
+    return (*launcher.words, *own)
+
+
+def own_program() -> tuple[str, ...]:
+    """Return the command that starts this driver again."""
+    started = Path(sys.argv[0])
+    if started.name == _OWN_NAME and started.is_file() and os.access(started, os.X_OK):
+        return (str(started.absolute()),)
+    return (sys.executable, "-m", "mlir_offload.driver")
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchedSteps:
+    """How the steps of one call are started: the launcher, this driver, and the tools to use.
+
+    `program` is what step_program says. The tools are named in the environment, which is no part
+    of what ccache looks at, because equal tools may lie elsewhere on another machine.
+    """
+
+    launcher: Launcher
+    program: tuple[str, ...]
+    releases: Releases
+    cuda: CudaToolkit | None
+    rocm: RocmInstallation | None = None
+
+    def prepare(self, targets: Sequence[Target]) -> None:
+        """Find out early what the tools are, which is known from then on."""
+        for kind in (None, *dict.fromkeys(target.kind for target in targets)):
+            self.identity(kind)
+
+    def identity(self, kind: Kind | None) -> str:
+        """Return the identity of the tools for a kind of images; None is for host code."""
+        return str(identify_for(kind, self.releases, self.cuda, self.rocm))
+
+    def command(
+        self, step: str, source: Path, output: Path, arguments: Sequence[str], kind: Kind | None
+    ) -> Command:
+        """Return the command of a step."""
+        identity = self.identity(kind)
+        files = ("-x", "cpp-output", "-c", str(source), "-o", str(output))
+        argv = (*self.program, step, *files, *arguments, f"--toolchain-id={identity}")
+        tools = list(self.releases.environment)
+        if self.cuda is not None:
+            tools.append(("CUDA_PATH", str(self.cuda.root)))
+        if self.rocm is not None:
+            tools.append(("ROCM_PATH", str(self.rocm.root)))
+        cache = self.launcher.environment(identity, os.environ)
+        return Command(argv, (*tools, *cache))

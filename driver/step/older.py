@@ -1,0 +1,36 @@
+"""The steps between two releases of LLVM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.command("downgrade")
+@click.argument("source", type=_PATH)
+@click.option("--reader", type=int, required=True, help="the release of LLVM that reads it")
+@click.option("--location", default="", help="the file that errors name")
+@click.option("-o", "--output", type=_PATH, required=True)
+def downgrade_ir(source: Path, reader: int, location: str, output: Path) -> None:
+    """Write LLVM IR in the form that an older release of LLVM reads."""
+    from mlir_offload.translate.downgrade.text import downgrade
+
+    text = source.read_text(encoding="utf-8", errors="surrogateescape")
+    made = downgrade(text, reader=reader, location=location)
+    output.write_text(made, encoding="utf-8", errors="surrogateescape")
+
+
+@click.command("same-kernels")
+@click.argument("source", type=_PATH)
+@click.argument("assembly", type=_PATH)
+def same_kernels(source: Path, assembly: Path) -> None:
+    """Check that PTX has the kernels of LLVM IR, launched alike."""
+    from mlir_offload.toolchain.byte_view import open_view
+    from mlir_offload.translate.same_kernels import check_same_kernels
+
+    text = source.read_text(encoding="utf-8", errors="surrogateescape")
+    with open_view(assembly) as view:
+        check_same_kernels(text, view)

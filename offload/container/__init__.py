@@ -1,0 +1,1 @@
+"""Containers of device images: offload binaries, bundles, fat binaries, archives."""

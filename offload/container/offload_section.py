@@ -1,0 +1,81 @@
+"""The device images of a section `.llvm.offloading`: offload binaries, and bare SPIR-V where a link is done.
+
+The linker wrapper of LLVM 22 puts SPIR-V there as it is, between zeros that align it
+(`clang/tools/clang-linker-wrapper/OffloadWrapper.cpp`); the module tells its own end.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+from mlir_offload.offload.container.binary import PackagedImage, read_binary
+from mlir_offload.offload.container.binary_layout import HEADER, MAGIC
+from mlir_offload.offload.container.padding import skip_zeros
+from mlir_offload.offload.device.spirv import is_spirv
+from mlir_offload.offload.image import ImageKind
+from mlir_offload.toolchain.byte_view import CHUNK_BYTES, ByteView
+from mlir_offload.toolchain.target import SPIRV, SPIRV_TRIPLE, Kind
+
+_WORD = 4
+_HEADER_WORDS = 5
+_FIRST_CHUNK_BYTES = 1 << 12
+_STRINGS = (("triple", SPIRV_TRIPLE), ("arch", SPIRV))
+
+
+def read_section(view: ByteView) -> tuple[PackagedImage, ...]:
+    """Read every image of a section.
+
+    Raises VerificationError where something stands in it that is neither container nor SPIR-V.
+    """
+    found: list[PackagedImage] = []
+    offset = skip_zeros(view, 0)
+    while offset < view.size:
+        rest = view.part(offset, view.size - offset, "image")
+        if is_spirv(rest):
+            image = bare_image(rest)
+            found.append(image)
+            size = image.content.size
+        else:
+            size = container_bytes(rest)
+            found += read_binary(rest.part(0, size, "size"))
+        offset = skip_zeros(view, offset + size)
+    return tuple(found)
+
+
+def bare_image(view: ByteView) -> PackagedImage:
+    """Return the SPIR-V that a view begins with as an image of its own."""
+    content = view.part(0, _spirv_bytes(view), "image", form="device image")
+    return PackagedImage(Kind.SYCL.value, ImageKind.SPIRV, 0, _STRINGS, content)
+
+
+def container_bytes(view: ByteView) -> int:
+    """Return the size of the offload binary that a view begins with. Raises VerificationError."""
+    magic, _, size, _, _ = view.unpack(HEADER, 0, "header")
+    if magic != MAGIC:
+        raise view.malformed(0, "magic", f"found {magic.hex()}, expected {MAGIC.hex()}")
+    if not HEADER.size <= size <= view.size:
+        raise view.malformed(8, "size", f"{size} is no size of a container here")
+    return int(size)
+
+
+def _spirv_bytes(view: ByteView) -> int:
+    """Return where a module ends: no instruction is zero words long, as what aligns the next one is.
+
+    An instruction that has the number of words of a magic number ends it too: SPIR-V has none such.
+    """
+    view.check(0, _HEADER_WORDS * _WORD, "header")
+    magics = {int.from_bytes(view.head(_WORD), "little"), int.from_bytes(MAGIC, "little")}
+    place, start, words = _HEADER_WORDS, 0, array("I")
+    size = _FIRST_CHUNK_BYTES
+    while place * _WORD + _WORD <= view.size:
+        if place - start >= len(words):
+            start = place
+            count = min(size, (view.size - place * _WORD) // _WORD * _WORD)
+            words = array("I", view.read(place * _WORD, count, "instruction"))
+            size = min(2 * size, CHUNK_BYTES)
+        word = words[place - start]
+        if word >> 16 == 0 or word in magics:
+            break
+        place += word >> 16
+    view.check(0, place * _WORD, "instruction")
+    return place * _WORD

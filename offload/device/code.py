@@ -1,0 +1,118 @@
+"""Read any device image: its format is told from its content, whatever its name or container says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from mlir_offload.offload.device.kernel import DeviceCode
+from mlir_offload.offload.elf import ELF_MAGIC, Machine
+from mlir_offload.offload.image import is_bitcode
+from mlir_offload.toolchain.byte_view import ByteView
+
+_MACHINE = slice(18, 20)
+
+
+def _hash_none(_view: ByteView, _names: Collection[str]) -> dict[str, str]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    """How images of one format are read."""
+
+    read: Callable[[ByteView], DeviceCode]
+    names: Callable[[ByteView], tuple[str, ...]]
+    hash: Callable[[ByteView, Collection[str]], dict[str, str]] = _hash_none
+
+
+def read_device_code(view: ByteView) -> DeviceCode | None:
+    """Read what a device image says of itself; None where its format is not known.
+
+    Raises VerificationError where it is damaged.
+    """
+    found = _format_of(view)
+    return found.read(view) if found else None
+
+
+def image_kernels(view: ByteView) -> frozenset[str]:
+    """Return the names of the kernels in a device image, no more of which is read than they need.
+
+    Of an image for a host processor they are its global functions. Empty where the format is not
+    known. Raises VerificationError where the image is damaged.
+    """
+    found = _format_of(view)
+    return frozenset(found.names(view) if found else ())
+
+
+def hash_kernels(view: ByteView, names: Collection[str]) -> dict[str, str]:
+    """Return a SHA-256 of the code of those kernels that a device image defines.
+
+    Of one format, two are equal only where the code is, whatever else is in the images. PTX and SPIR-V
+    have no such hash: what their code means depends on what stands around it. Raises VerificationError
+    where the image is damaged.
+    """
+    found = _format_of(view)
+    return found.hash(view, frozenset(names)) if found else {}
+
+
+def _format_of(view: ByteView) -> _Format | None:
+    """Return how an image is read; a reader is loaded only where there is an image for it."""
+    head = view.head(_MACHINE.stop)
+    if head.startswith(ELF_MAGIC):
+        return _elf_format(int.from_bytes(head[_MACHINE], "little"))
+    if is_bitcode(head):
+        return _bitcode_format()
+    return _text_format(view)
+
+
+def _elf_format(machine: int) -> _Format | None:
+    if machine == Machine.CUDA:
+        from mlir_offload.offload.device import cubin
+
+        return _Format(cubin.read_cubin, cubin.cubin_kernel_names, cubin.hash_cubin_kernels)
+    if machine == Machine.AMDGPU:
+        from mlir_offload.offload.device import code_object
+
+        return _Format(
+            code_object.read_code_object,
+            code_object.code_object_kernel_names,
+            code_object.hash_code_object_kernels,
+        )
+    if machine in {Machine.X86_64, Machine.AARCH64}:
+        from mlir_offload.offload.device import host_image
+
+        return _Format(
+            host_image.read_host_image,
+            host_image.host_image_kernel_names,
+            host_image.hash_host_image_kernels,
+        )
+    return None
+
+
+def _bitcode_format() -> _Format:
+    from mlir_offload.offload.device.bitcode import read_device_bitcode
+
+    def names(view: ByteView) -> tuple[str, ...]:
+        return tuple(kernel.name for kernel in read_device_bitcode(view).kernels)
+
+    def hashes(view: ByteView, names: Collection[str]) -> dict[str, str]:
+        kernels = read_device_bitcode(view, with_hashes=True).kernels
+        return {
+            kernel.name: kernel.code_sha256
+            for kernel in kernels
+            if kernel.name in names and kernel.code_sha256
+        }
+
+    return _Format(read_device_bitcode, names, hashes)
+
+
+def _text_format(view: ByteView) -> _Format | None:
+    """Return how PTX or SPIR-V is read, which have no hash of their own."""
+    from mlir_offload.offload.device import ptx_image
+
+    if ptx_image.is_ptx(view):
+        return _Format(ptx_image.read_ptx, ptx_image.ptx_kernel_names)
+    from mlir_offload.offload.device import spirv
+
+    return _Format(spirv.read_spirv, spirv.spirv_kernel_names) if spirv.is_spirv(view) else None

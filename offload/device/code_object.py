@@ -1,0 +1,171 @@
+"""Read AMD code objects, relocatable or linked (hsaco), of code object version 2 to 6.
+
+The format is that of "ELF Code Object" in LLVM's AMDGPUUsage; of version 2, which LLVM 17 and later do
+not write, only the names and sizes of the kernels are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from mlir_offload.offload.device.amdgpu_metadata import AmdgpuMetadata, parse_metadata
+from mlir_offload.offload.device.code_hash import CodePiece, hash_code
+from mlir_offload.offload.device.kernel import DeviceCode, DeviceKernel
+from mlir_offload.offload.elf import ElfFile, ElfSymbol, Machine, read_elf
+from mlir_offload.offload.elf_note import iterate_notes, read_compiler
+from mlir_offload.toolchain.byte_view import ByteView
+from mlir_offload.toolchain.tables import load_table
+
+_FORM = "AMDGPU code object"
+_TRIPLES = {64: "amdgcn-amd-amdhsa", 65: "amdgcn-amd-amdpal", 66: "amdgcn-mesa-mesa3d"}
+_METADATA_OWNER = "AMDGPU"
+_METADATA_NOTE = 32  # NT_AMDGPU_METADATA
+_DESCRIPTOR_SUFFIX = ".kd"
+_DESCRIPTOR_BYTES = 64
+_OBJECT = 1  # STT_OBJECT
+_KERNEL_V2 = 10  # STT_AMDGPU_HSA_KERNEL
+# EI_ABIVERSION is the code object version less 2.
+_ABI_V2, _ABI_V3 = 0, 1
+_MACH = 0xFF
+# Features from version 4 on: two bits each, for unsupported, any, off, on.
+_FEATURES = (("sramecc", 10), ("xnack", 8))
+_SETTINGS = {2: "-", 3: "+"}
+_FEATURES_V3 = (("sramecc", 0x200), ("xnack", 0x100))
+
+
+@dataclass(slots=True)
+class _CodeObject:
+    """A code object with its symbols by name: functions, descriptors of kernels, what is missing."""
+
+    elf: ElfFile
+    functions: dict[str, ElfSymbol]
+    descriptors: dict[str, ElfSymbol]
+    undefined: tuple[str, ...]
+
+    @property
+    def is_v2(self) -> bool:
+        """Return whether the kernels have no descriptors of their own."""
+        return self.elf.abi_version == _ABI_V2
+
+
+def read_code_object(view: ByteView) -> DeviceCode:
+    """Read what an AMD code object says of itself and of its kernels.
+
+    Raises VerificationError where it is none, is damaged, or its metadata names a kernel that it does
+    not define.
+    """
+    code = _open(view)
+    metadata = _read_metadata(code.elf)
+    producer, major = read_compiler(code.elf)
+    return DeviceCode(
+        form=_FORM,
+        producer=producer,
+        llvm_major=major,
+        triple=_TRIPLES.get(code.elf.os_abi, ""),
+        arch=_arch(code.elf, metadata),
+        is_relocatable=code.elf.is_relocatable,
+        kernels=_kernels(code, metadata),
+        undefined=code.undefined,
+    )
+
+
+def code_object_kernel_names(view: ByteView) -> tuple[str, ...]:
+    """Return the kernels that a code object defines. Raises VerificationError where it is damaged."""
+    return tuple(_kernel_names(_open(view)))
+
+
+def hash_code_object_kernels(view: ByteView, names: Collection[str]) -> dict[str, str]:
+    """Return the SHA-256 of the code of those kernels that the code object defines."""
+    code = _open(view)
+    pieces = {
+        name: [CodePiece.of(code.elf, code.functions[name])]
+        for name in _kernel_names(code)
+        if name in names and name in code.functions
+    }
+    return hash_code(code.elf, pieces)
+
+
+def _open(view: ByteView) -> _CodeObject:
+    elf = read_elf(view.part(0, view.size, "content", form=_FORM))
+    if elf.machine != Machine.AMDGPU:
+        raise elf.view.malformed(18, "machine", f"found {elf.machine}, expected 224 (EM_AMDGPU)")
+    functions: dict[str, ElfSymbol] = {}
+    descriptors: dict[str, ElfSymbol] = {}
+    undefined: dict[str, None] = {}
+    for symbol in elf.symbols(".symtab" if elf.named(".symtab") else ".dynsym"):
+        if symbol.is_undefined:
+            if symbol.is_global and symbol.name:
+                undefined[symbol.name] = None
+        elif symbol.is_function or symbol.info & 0xF == _KERNEL_V2:
+            functions.setdefault(symbol.name, symbol)
+        elif symbol.info & 0xF == _OBJECT and symbol.name.endswith(_DESCRIPTOR_SUFFIX):
+            descriptors.setdefault(symbol.name, symbol)
+    return _CodeObject(elf, functions, descriptors, tuple(undefined))
+
+
+def _kernel_names(code: _CodeObject) -> list[str]:
+    if code.is_v2:
+        return [name for name, symbol in code.functions.items() if symbol.info & 0xF == _KERNEL_V2]
+    return [name.removesuffix(_DESCRIPTOR_SUFFIX) for name in code.descriptors]
+
+
+def _read_metadata(elf: ElfFile) -> AmdgpuMetadata | None:
+    for note in iterate_notes(elf):
+        if note.owner == _METADATA_OWNER and note.type == _METADATA_NOTE:
+            return parse_metadata(note.content)
+    return None
+
+
+def _kernels(code: _CodeObject, metadata: AmdgpuMetadata | None) -> tuple[DeviceKernel, ...]:
+    if code.is_v2 or metadata is None:
+        return tuple(
+            DeviceKernel(name, code_bytes=_code_bytes(code, name)) for name in _kernel_names(code)
+        )
+    kernels = []
+    for descriptor, kernel in metadata.kernels:
+        symbol = code.descriptors.get(descriptor)
+        if symbol is None or symbol.size != _DESCRIPTOR_BYTES:
+            raise code.elf.view.malformed(0, f"kernel descriptor {descriptor}", "it is not defined")
+        name = descriptor.removesuffix(_DESCRIPTOR_SUFFIX)
+        kernels.append(replace(kernel, name=name, code_bytes=_code_bytes(code, name)))
+    return tuple(kernels)
+
+
+def _code_bytes(code: _CodeObject, name: str) -> int | None:
+    symbol = code.functions.get(name)
+    return symbol.size if symbol else None
+
+
+def _arch(elf: ElfFile, metadata: AmdgpuMetadata | None) -> str:
+    """Return the processor, with the features that the code insists on, as `gfx90a:xnack-`."""
+    name = load_processors().get(elf.flags & _MACH)
+    if name is None:
+        # A processor newer than the table: the metadata spells it out.
+        known = metadata.target.partition("--")[2] if metadata else ""
+        return known or f"mach-{elf.flags & _MACH:#x}"
+    if elf.abi_version <= _ABI_V3:
+        found = (f":{key}+" for key, bit in _FEATURES_V3 if elf.flags & bit)
+        return name + ("" if elf.abi_version == _ABI_V2 else "".join(found))
+    settings = ((key, _SETTINGS.get(elf.flags >> shift & 3)) for key, shift in _FEATURES)
+    return name + "".join(f":{key}{sign}" for key, sign in settings if sign)
+
+
+@cache
+def load_processors() -> Mapping[int, str]:
+    """Return the processors of all releases by their number."""
+    return parse_processors(load_table("mlir_offload.offload", "amdgpu_mach"))
+
+
+def parse_processors(table: Mapping[str, Any]) -> Mapping[int, str]:
+    """Read the table; raise ValueError where a number is none, or stands for two processors."""
+    found: dict[int, str] = {}
+    for row in table["processors"]:
+        for name, code in row["codes"].items():
+            if type(code) is not int or not 0 < code <= _MACH or code in found:
+                msg = f"amdgpu_mach: {name} has the number {code}"
+                raise ValueError(msg)
+            found[code] = name
+    return found

@@ -1,0 +1,195 @@
+"""Device images that a program brings along: what they are, for which GPUs, and what their kernels take."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mlir_offload.offload.container.bundle import read_bundles
+from mlir_offload.offload.container.fatbin import read_fatbins
+from mlir_offload.offload.device.code import read_device_code
+from mlir_offload.offload.device.kernel import DeviceCode, DeviceKernel, KernelParameter
+from mlir_offload.offload.image import FORM_BYTES, ImageForm, image_form_of
+from mlir_offload.toolchain.amdgpu import processor_of
+from mlir_offload.toolchain.byte_view import memory_view
+from mlir_offload.toolchain.errors import VerificationError
+from mlir_offload.toolchain.target import Kind, Target, sm_number
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+_LINKED = frozenset(
+    (ImageForm.EXECUTABLE_CUBIN, ImageForm.FATBINARY, ImageForm.HSACO, ImageForm.BUNDLE)
+)
+# What the words of #gpu.object may stand for, by the kind of the target that it names.
+_FORMS = {
+    (Kind.CUDA, "offload"): {ImageForm.BITCODE},
+    (Kind.CUDA, "assembly"): {ImageForm.PTX},
+    (Kind.CUDA, "bin"): {ImageForm.EXECUTABLE_CUBIN, ImageForm.RELOCATABLE_CUBIN},
+    (Kind.CUDA, "fatbin"): {ImageForm.FATBINARY},
+    (Kind.HIP, "offload"): {ImageForm.BITCODE},
+    (Kind.HIP, "assembly"): {ImageForm.AMDGPU_ASSEMBLY},
+    (Kind.HIP, "bin"): {ImageForm.HSACO, ImageForm.AMDGPU_OBJECT},
+    (Kind.HIP, "fatbin"): {ImageForm.HSACO, ImageForm.BUNDLE},
+}
+_AMDGPU_TARGET = re.compile(rb'^[ \t]*\.amdgcn_target "amdgcn-amd-amdhsa--([^"\n]+)"', re.MULTILINE)
+_AMDGPU_KERNEL = re.compile(rb"^[ \t]*\.amdhsa_kernel ([^\s;]+)", re.MULTILINE)
+_WORD_BITS = (1, 8, 16, 32, 64)
+_PTX_INTEGERS = {f".{sign}{bits}": f"i{bits}" for sign in "us" for bits in _WORD_BITS[1:]}
+_IR_TYPES = {
+    **_PTX_INTEGERS,
+    **{f"i{bits}": f"i{bits}" for bits in _WORD_BITS},
+    ".f32": "float",
+    ".f64": "double",
+    "float": "float",
+    "double": "double",
+    "ptr": "ptr",
+    "global_buffer": "ptr",
+}
+# An unknown signature has one parameter that no C++ type is passed as.
+_OPAQUE = "[{} x i8]"
+
+
+@dataclass(frozen=True, slots=True)
+class GivenImage:
+    """What an image is and for which GPUs of a kind: `archs`, or any where there are none.
+
+    `ptx` is the oldest GPU that PTX in it is for: newer ones run it too. `producer` is the release
+    of LLVM that wrote bitcode, 0 where that is not known.
+    """
+
+    kind: Kind
+    form: ImageForm
+    archs: tuple[str, ...] = ()
+    ptx: str = ""
+    producer: int = 0
+
+    @property
+    def is_linked(self) -> bool:
+        """Return whether it is final: no device link takes it."""
+        return self.form in _LINKED
+
+    def serves(self, target: Target) -> bool:
+        """Return whether the target runs it, or what is compiled of it."""
+        if target.kind is not self.kind:
+            return False
+        if target.arch in self.archs or (self.ptx and runs_ptx(self.ptx, target.arch)):
+            return True
+        is_source = self.form in {ImageForm.BITCODE, ImageForm.AMDGPU_ASSEMBLY}
+        return is_source and (not self.archs or processor_of(target.arch) in self.archs)
+
+    @property
+    def made_for(self) -> str:
+        """Return the GPUs as a message names them."""
+        newer = f"{self.ptx} and newer" if self.ptx else ""
+        return (
+            ", ".join((*self.archs, *((newer,) if newer else ()))) or f"any GPU of kind {self.kind}"
+        )
+
+
+def runs_ptx(ptx: str, arch: str) -> bool:
+    """Return whether a GPU runs PTX for another one: an older one without features of its own."""
+    return ptx == arch or (ptx[-1:].isdigit() and sm_number(ptx) <= sm_number(arch))
+
+
+def read_given(
+    content: bytes, kind: Kind, chip: str, word: str
+) -> tuple[GivenImage, tuple[DeviceKernel, ...]]:
+    """Return what an image is that is said to be `word` code for a chip, and its kernels.
+
+    Raises VerificationError where it is something else, for another GPU, or damaged.
+    """
+    form = _form(content, kind)
+    if form not in _FORMS[kind, word]:
+        msg = f"what is said to be {word} is of the form: {form}"
+        raise VerificationError(msg, hint="make it again with --gpu-module-to-binary")
+    image, kernels = _read(content, kind, form, chip)
+    known = {*image.archs, image.ptx}
+    if chip and known != {""} and known and chip not in {*known, *map(processor_of, known)}:
+        msg = f"it is said to be for {chip}, but is for {image.made_for}"
+        raise VerificationError(msg, hint="make it again with --gpu-module-to-binary")
+    return image, kernels
+
+
+def parameter_types(kernel: DeviceKernel) -> tuple[str, ...]:
+    """Return the types of what the host passes, as LLVM spells them, as far as the image tells."""
+    if kernel.parameters is None:
+        return (_OPAQUE.format(0),)
+    return tuple(
+        _IR_TYPES.get(one.type) or _OPAQUE.format(one.size_bytes)
+        for one in explicit_parameters(kernel.parameters)
+    )
+
+
+def explicit_parameters(parameters: Sequence[KernelParameter]) -> tuple[KernelParameter, ...]:
+    """Return the parameters that the host passes, in the order of their places."""
+    return tuple(sorted((one for one in parameters if not one.is_hidden), key=_place))
+
+
+def _place(parameter: KernelParameter) -> int:
+    return parameter.offset
+
+
+def _form(content: bytes, kind: Kind) -> ImageForm:
+    form = image_form_of(content[:FORM_BYTES])
+    is_text = form is ImageForm.UNKNOWN and kind is Kind.HIP
+    return ImageForm.AMDGPU_ASSEMBLY if is_text and _AMDGPU_KERNEL.search(content) else form
+
+
+def _read(
+    content: bytes, kind: Kind, form: ImageForm, chip: str
+) -> tuple[GivenImage, tuple[DeviceKernel, ...]]:
+    if form is ImageForm.AMDGPU_ASSEMBLY:
+        names = dict.fromkeys(_AMDGPU_KERNEL.findall(content))
+        found = _AMDGPU_TARGET.search(content)
+        arch = found[1].decode(errors="replace") if found else chip
+        kernels = tuple(DeviceKernel(name.decode(errors="replace")) for name in names)
+        return GivenImage(kind, form, (arch,) if arch else ()), kernels
+    if form in {ImageForm.FATBINARY, ImageForm.BUNDLE}:
+        return _read_container(content, kind, form)
+    code = _code(content)
+    if form is ImageForm.BITCODE:
+        archs = (chip,) if chip else ()
+        return GivenImage(kind, form, archs, producer=code.llvm_major or 0), code.kernels
+    if form is ImageForm.PTX:
+        return GivenImage(kind, form, ptx=code.arch), code.kernels
+    return GivenImage(kind, form, (code.arch,)), code.kernels
+
+
+def _read_container(
+    content: bytes, kind: Kind, form: ImageForm
+) -> tuple[GivenImage, tuple[DeviceKernel, ...]]:
+    parts = list(_parts(content, form))
+    archs = tuple(dict.fromkeys(arch for arch, is_ptx, _ in parts if not is_ptx))
+    ptx = min((arch for arch, is_ptx, _ in parts if is_ptx), key=sm_number, default="")
+    return GivenImage(kind, form, archs, ptx), _common([code.kernels for _, _, code in parts])
+
+
+def _parts(content: bytes, form: ImageForm) -> Iterator[tuple[str, bool, DeviceCode]]:
+    """Yield the architecture of each image, whether that is PTX, and what it holds."""
+    view = memory_view(content)
+    if form is ImageForm.FATBINARY:
+        for image in read_fatbins(view):
+            yield image.arch, image.kind == "ptx", _code(image.content.whole())
+        return
+    for bundle in read_bundles(view):
+        for part in bundle.images:
+            if part.kind.startswith(Kind.HIP.value):
+                yield part.arch, False, _code(part.content.whole())
+
+
+def _common(images: Sequence[tuple[DeviceKernel, ...]]) -> tuple[DeviceKernel, ...]:
+    """Return the kernels that every image has: of the others no GPU could be sure."""
+    shared: Collection[str] = (
+        set.intersection(*({one.name for one in image} for image in images)) if images else ()
+    )
+    return tuple(one for one in (images[0] if images else ()) if one.name in shared)
+
+
+def _code(content: bytes) -> DeviceCode:
+    code = read_device_code(memory_view(content))
+    if code is None:
+        msg = "it holds an image of an unknown format"
+        raise VerificationError(msg, hint="make it again with --gpu-module-to-binary")
+    return code

@@ -1,0 +1,90 @@
+"""Whether the linked code of AMD GPUs, and SPIR-V, takes its arguments from where the host puts them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlir_offload.offload.container.bundle import read_bundles
+from mlir_offload.offload.device.code import read_device_code
+from mlir_offload.offload.link.finding import Finding, raise_findings
+from mlir_offload.offload.objects import ObjectContents, read_objects
+from mlir_offload.toolchain.target import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from mlir_offload.toolchain.byte_view import ByteView
+
+_Layout = tuple[tuple[int, int], ...]
+_HIP = Kind.HIP.value
+_KINDS = frozenset((_HIP, Kind.SYCL.value))
+
+
+def check_layouts(linked: Path, inputs: Sequence[ObjectContents], *, name: str = "") -> None:
+    """Raise VerificationError where a linked kernel has other parameters than the one before the link.
+
+    The host packs its arguments for the latter. Code objects of which that is not known are passed
+    over. Raises it too where a kernel has no descriptor or its metadata is damaged.
+    """
+    raise_findings(layout_findings(linked, inputs, name=name))
+
+
+def layout_findings(
+    linked: Path, inputs: Sequence[ObjectContents], *, name: str = ""
+) -> tuple[Finding, ...]:
+    """Return the kernels whose parameters differ, each as a finding about the linked file."""
+    if not any(image.kind in _KINDS for item in inputs for image in item.images):
+        return ()
+    before = _layouts(_packaged(inputs))
+    after = _layouts(_linked(read_objects(linked)))
+    return tuple(
+        Finding(
+            f"kernel '{kernel}' for {arch} takes its arguments at {_listed(after[arch, kernel])}, "
+            f"the host passes them at {_listed(layout)}",
+            name or str(linked),
+            "compile the file that defines it again",
+        )
+        for (arch, kernel), layout in before.items()
+        if after.get((arch, kernel), layout) != layout
+    )
+
+
+def _packaged(inputs: Iterable[ObjectContents]) -> Iterator[tuple[str, ByteView]]:
+    for item in inputs:
+        if item.is_relocatable:
+            yield from _of_kinds(item)
+
+
+def _of_kinds(item: ObjectContents) -> Iterator[tuple[str, ByteView]]:
+    return ((image.arch, image.content) for image in item.images if image.kind in _KINDS)
+
+
+def _linked(contents: Iterable[ObjectContents]) -> Iterator[tuple[str, ByteView]]:
+    for item in contents:
+        yield from _of_kinds(item)
+        for section in item.hip_fatbins:
+            for bundle in read_bundles(section):
+                for part in bundle.images:
+                    if part.kind.startswith(_HIP):
+                        yield part.arch, part.content
+
+
+def _layouts(images: Iterable[tuple[str, ByteView]]) -> dict[tuple[str, str], _Layout]:
+    """Return where each kernel of an architecture takes its arguments: offset and size of each.
+
+    Of several kernels of one name only the first is looked at: their objects are linked apart.
+    """
+    found: dict[tuple[str, str], _Layout] = {}
+    for arch, content in images:
+        code = read_device_code(content)
+        for kernel in code.kernels if code else ():
+            if kernel.parameters is not None:
+                explicit = (p for p in kernel.parameters if not p.is_hidden)
+                places = tuple((p.offset, p.size_bytes) for p in explicit)
+                found.setdefault((arch, kernel.name), places)
+    return found
+
+
+def _listed(layout: _Layout) -> str:
+    return ", ".join(f"{offset}:{size}" for offset, size in layout) or "nowhere"

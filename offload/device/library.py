@@ -1,0 +1,97 @@
+"""Bitcode libraries that kernels call, checked before any tool reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from mlir_offload.offload.device.bitcode import llvm_major, target_cpus
+from mlir_offload.offload.image import FORM_BYTES, ImageForm, image_form_of
+from mlir_offload.toolchain.bitcode.global_value import BitcodeFunction
+from mlir_offload.toolchain.bitcode.module import read_bitcode
+from mlir_offload.toolchain.byte_view import open_view
+from mlir_offload.toolchain.errors import CompatibilityError
+from mlir_offload.toolchain.target import Kind, Target, sm_number
+
+_LOCAL = frozenset({"internal", "private"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Library:
+    producer: str
+    triple: str
+    archs: tuple[str, ...]
+
+
+def check_library(path: Path, target: Target, consumer: int) -> None:
+    """Raise CompatibilityError where a library is not for the target, or not for this LLVM.
+
+    Raises InputOutputError where it cannot be read, VerificationError where it is damaged.
+    """
+    library = _read_library(path)
+    _check_producer(path, library.producer, consumer)
+    _check_triple(path, library.triple, target)
+    wrong = next((arch for arch in library.archs if not _fits(arch, target)), None)
+    if wrong is not None:
+        msg = f"{path} is made for {wrong}: kernels for {target} cannot call it"
+        hint = f"compile it for {target}, or give it for its own: --device-lib={wrong}={path}"
+        raise CompatibilityError(msg, hint=hint, location=str(path))
+
+
+@cache
+def _read_library(path: Path) -> _Library:
+    """Return what a library says of itself: it is asked for each device module and target."""
+    with open_view(path) as view:
+        form = image_form_of(view.head(FORM_BYTES))
+        if form is not ImageForm.BITCODE:
+            msg = f"{path} is no LLVM bitcode: it is {_article(form)}"
+            hint = "compile it with clang -c -emit-llvm for the device"
+            raise CompatibilityError(msg, hint=hint, location=str(path))
+        module = read_bitcode(view)
+        return _Library(module.producer, module.triple, tuple(target_cpus(module)))
+
+
+def defined_functions(path: Path) -> tuple[str, ...]:
+    """Return the functions that a library defines for others. Raises VerificationError as above."""
+    with open_view(path) as view:
+        symbols = read_bitcode(view).symbols
+    return tuple(
+        symbol.name
+        for symbol in symbols
+        if isinstance(symbol, BitcodeFunction)
+        and not symbol.is_declaration
+        and symbol.linkage not in _LOCAL
+    )
+
+
+def _check_producer(path: Path, producer: str, consumer: int) -> None:
+    made_by = llvm_major(producer)
+    if made_by is not None and made_by > consumer:
+        msg = f"{path} is bitcode of LLVM {made_by}, which LLVM {consumer} may misread"
+        hint = f"take one that LLVM {consumer} or older wrote, or build with --llvm={made_by}"
+        raise CompatibilityError(msg, hint=hint, location=str(path))
+
+
+def _check_triple(path: Path, triple: str, target: Target) -> None:
+    machine, wanted = triple.partition("-")[0], target.triple.partition("-")[0]
+    if machine and machine != wanted:
+        msg = f"{path} is bitcode for {triple}: kernels for {target} cannot call it"
+        hint = f"compile it with --target={target.triple}, or name whom it is for: --device-lib=KIND={path}"
+        raise CompatibilityError(msg, hint=hint, location=str(path))
+
+
+def _fits(arch: str, target: Target) -> bool:
+    """Say whether code for an architecture runs on the target: GPUs of NVIDIA's run older code."""
+    if target.kind is not Kind.CUDA:
+        return target.kind is not Kind.HIP or arch == target.arch.partition(":")[0]
+    try:
+        return sm_number(arch) <= sm_number(target.arch) and (
+            arch[-1].isdigit() or arch == target.arch
+        )
+    except ValueError:
+        return False
+
+
+def _article(form: ImageForm) -> str:
+    return f"{'an' if form[0] in 'aeiouAEIOU' else 'a'} {form}"

@@ -1,0 +1,1 @@
+"""What host code says of offloading: entries, registration, embedded images."""

@@ -1,0 +1,108 @@
+"""What a host module in bitcode holds for offloading: embedded images and entries."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mlir_offload.toolchain.bitcode.constant import ConstantTable
+from mlir_offload.toolchain.bitcode.global_value import BitcodeVariable
+from mlir_offload.toolchain.bitcode.module import BitcodeModule
+
+_IMAGE_SECTION = ".llvm.offloading"
+# On Windows a suffix orders the pieces of a section.
+_ENTRY_SECTION = re.compile(r"(?:\w+_offloading_entries|llvm_offload_entries)(?:\$O[A-Z])?")
+_MAX_FIELDS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedObject:
+    """The content of a variable in a section for images: offload binaries in a row."""
+
+    symbol: str
+    section: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class EntryMember:
+    """One member of an entry: a number, or the symbol that it points to.
+
+    `string` is the text of that symbol where it is a string, as the name of the entry is.
+    """
+
+    number: int | None = None
+    symbol: str | None = None
+    string: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BitcodeEntry:
+    """An offload entry as its variable initialises it; what each member means is up to its layout."""
+
+    symbol: str
+    section: str
+    members: tuple[EntryMember, ...]
+
+
+def embedded_objects(module: BitcodeModule, constants: ConstantTable) -> Iterator[EmbeddedObject]:
+    """Return the images that are embedded in a host module, each decoded when it is reached.
+
+    Several variables of the same content count as one.
+    """
+    seen = set()
+    for variable in module.variables:
+        if variable.section != _IMAGE_SECTION or variable.initializer in seen:
+            continue
+        seen.add(variable.initializer)
+        data = None if variable.initializer is None else constants.content(variable.initializer)
+        if data is not None:
+            yield EmbeddedObject(variable.name, variable.section, data)
+
+
+def offload_entries(module: BitcodeModule, constants: ConstantTable) -> tuple[BitcodeEntry, ...]:
+    """Return the offload entries of a host module.
+
+    Raises VerificationError where one has more members than any layout.
+    """
+    reader = _EntryReader(module, constants, {})
+    return tuple(
+        BitcodeEntry(variable.name, variable.section, reader.members(variable.initializer))
+        for variable in module.variables
+        if _ENTRY_SECTION.fullmatch(variable.section) and variable.initializer is not None
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _EntryReader:
+    module: BitcodeModule
+    constants: ConstantTable
+    strings: dict[int, str | None]
+
+    def members(self, initializer: int) -> tuple[EntryMember, ...]:
+        record = self.constants.record(initializer)
+        if record is not None and record.count > _MAX_FIELDS:
+            reason = f"an offload entry of {record.count} members"
+            raise record.malformed(reason)
+        return tuple(self._member(value) for value in self.constants.elements(initializer) or ())
+
+    def _member(self, value: int) -> EntryMember:
+        number = self.constants.integer(value)
+        if number is None and self.constants.is_null(value):
+            number = 0
+        if number is not None:
+            return EntryMember(number=number)
+        symbol = self.constants.symbol(value)
+        if symbol is None:
+            return EntryMember()
+        string = None
+        if isinstance(symbol, BitcodeVariable) and symbol.initializer is not None:
+            string = self._string(symbol.initializer)
+        return EntryMember(symbol=symbol.name, string=string)
+
+    def _string(self, value: int) -> str | None:
+        """Return the text of a constant, decoded once however many entries point to it."""
+        if value not in self.strings:
+            self.strings[value] = self.constants.string(value)
+        return self.strings[value]

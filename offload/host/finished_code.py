@@ -1,0 +1,156 @@
+"""Register device code that is linked already: what nvcc and hipcc write without relocatable code.
+
+The linker wrapper would lose such code, so that its registration is written into the host module, as
+clang writes it with `-fno-gpu-rdc` (clang/lib/CodeGen/CGCUDANV.cpp). Its entries lie in a section that no
+link reads again, as those of `clang -r --offload-link` do: they tell what is registered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mlir_offload.offload.host.entry import EntryPlace, OffloadEntry, entry_section, render_entry
+from mlir_offload.offload.host.module import (
+    escape_blob,
+    extend_used_list,
+    global_name,
+    global_symbols,
+)
+from mlir_offload.toolchain.target import Kind
+
+if TYPE_CHECKING:
+    from mlir_offload.offload.abi import OffloadAbi
+
+_SUFFIX_DIGITS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedCode:
+    """Linked code of a kind, as its runtime loads it (a fat binary, a bundle), and its kernels."""
+
+    kind: Kind
+    content: bytes
+    kernels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Runtime:
+    """How a runtime takes linked code: sections, the magic of the wrapper, its functions."""
+
+    section: str
+    wrapper_section: str
+    magic: int
+    align: int
+    prefix: str
+    functions: Mapping[str, str]
+
+
+_END = "RegisterFatBinaryEnd"
+_FUNCTIONS = {
+    "RegisterFatBinary": "ptr @{}(ptr)",
+    "RegisterFunction": "i32 @{}(ptr, ptr, ptr, ptr, i32, ptr, ptr, ptr, ptr, ptr)",
+    "UnregisterFatBinary": "void @{}(ptr)",
+}
+_CUDA_FUNCTIONS = {**_FUNCTIONS, _END: "void @{}(ptr)"}
+_RUNTIMES = {
+    Kind.CUDA: _Runtime(".nv_fatbin", ".nvFatBinSegment", 0x466243B1, 8, "__cuda", _CUDA_FUNCTIONS),
+    Kind.HIP: _Runtime(".hip_fatbin", ".hipFatBinSegment", 0x48495046, 4096, "__hip", _FUNCTIONS),
+}
+
+
+_REGISTRATION = """\
+
+@{name} = internal constant [{size} x i8] c"{content}", section "{section}", align {align}
+@{name}.wrapper = internal constant {{ i32, i32, ptr, ptr }} {{ i32 {magic}, i32 1, ptr @{name}, ptr null }}, section "{wrapper_section}", align 8
+@{name}.handle = internal global ptr null
+@{name}.start = internal global ptr @{name}.register, section "{constructors}", align 8
+{names}
+define internal void @{name}.register() {{
+  %handle = call ptr @{prefix}RegisterFatBinary(ptr @{name}.wrapper)
+  store ptr %handle, ptr @{name}.handle
+{calls}
+  %status = call i32 @atexit(ptr @{name}.unregister)
+  ret void
+}}
+
+define internal void @{name}.unregister() {{
+  %handle = load ptr, ptr @{name}.handle
+  call void @{prefix}UnregisterFatBinary(ptr %handle)
+  ret void
+}}
+"""
+# Not llvm.global_ctors: a module has one only, and that of the host may have it already.
+_CONSTRUCTORS = ".init_array.101"
+
+
+def register_finished(
+    text: str, codes: Sequence[FinishedCode], addresses: Mapping[str, str], abi: OffloadAbi
+) -> str:
+    """Return the host module with the code inside, registered when the program starts.
+
+    `addresses` are the host symbols that kernels are launched by.
+    """
+    if not codes:
+        return text
+    known = global_symbols(text)
+    for number, code in enumerate(codes):
+        name = f"__mo_finished.{number}"
+        text += _registration(name, code, addresses)
+        entries, symbols = _entries(name, code, addresses, abi)
+        text = extend_used_list(text + entries, "llvm.used", (f"{name}.start", *symbols))
+    runtimes = {code.kind: _RUNTIMES[code.kind] for code in codes}
+    declared = {"atexit": "i32 @{}(ptr)"}
+    for runtime in runtimes.values():
+        declared |= {runtime.prefix + name: form for name, form in runtime.functions.items()}
+    missing = (form.format(name) for name, form in declared.items() if name not in known)
+    return text + "".join(f"declare {form}\n" for form in missing)
+
+
+def _registration(name: str, code: FinishedCode, addresses: Mapping[str, str]) -> str:
+    runtime = _RUNTIMES[code.kind]
+    names, calls = [], []
+    for number, kernel in enumerate(code.kernels):
+        spelled = kernel.encode(errors="surrogateescape") + b"\0"
+        string = f"@{name}.kernel{number}"
+        names.append(
+            f'{string} = internal constant [{len(spelled)} x i8] c"{escape_blob(spelled)}"'
+        )
+        calls.append(
+            f"  %k{number} = call i32 @{runtime.prefix}RegisterFunction(ptr %handle, "
+            f"ptr {global_name(addresses[kernel])}, ptr {string}, ptr {string}, i32 -1, "
+            "ptr null, ptr null, ptr null, ptr null, ptr null)"
+        )
+    if _END in runtime.functions:
+        calls.append(f"  call void @{runtime.prefix}{_END}(ptr %handle)")
+    return _REGISTRATION.format(
+        name=name,
+        size=len(code.content),
+        content=escape_blob(code.content),
+        section=runtime.section,
+        wrapper_section=runtime.wrapper_section,
+        align=runtime.align,
+        magic=runtime.magic,
+        prefix=runtime.prefix,
+        constructors=_CONSTRUCTORS,
+        names="\n".join(names),
+        calls="\n".join(calls),
+    )
+
+
+def _entries(
+    name: str, code: FinishedCode, addresses: Mapping[str, str], abi: OffloadAbi
+) -> tuple[str, list[str]]:
+    """Return the entries, and their symbols: in a section that bears the digest of the code."""
+    digest = hashlib.sha256("\0".join(code.kernels).encode(errors="surrogateescape"))
+    digest.update(code.content)
+    section = f"{entry_section(code.kind, abi)}_{digest.hexdigest()[:_SUFFIX_DIGITS]}"
+    text, symbols = "", []
+    for index, kernel in enumerate(code.kernels):
+        symbol = f"{name}.entry{index}"
+        entry = OffloadEntry(code.kind, kernel, addresses[kernel], is_local=True)
+        text += render_entry(entry, abi, EntryPlace(symbol, f"{symbol}.name", section))
+        symbols.append(symbol)
+    return text, symbols

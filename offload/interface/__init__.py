@@ -1,0 +1,1 @@
+"""How C, C++ and Python call the functions of a program."""

@@ -1,0 +1,106 @@
+"""Arrays of other Python libraries, seen as memory: address, shape, strides, element.
+
+Three protocols tell them: `__cuda_array_interface__` (CuPy, PyTorch, Numba), `__array_interface__`
+(NumPy) and the buffer protocol (array, ctypes, memoryview). None needs the library itself.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mlir_offload.offload.interface.type import Element
+
+_TYPE = re.compile(r"([<>|=])([a-zA-Z])(\d{1,4})")
+_BUFFER_KINDS = {
+    **dict.fromkeys("bhilqn", "i"),
+    **dict.fromkeys("BHILQN", "u"),
+    **dict.fromkeys("efd", "f"),
+    "?": "b",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignArray:
+    """Memory of a caller; strides are in bytes. `owner` keeps it alive."""
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    kind: str
+    item_bytes: int
+    is_read_only: bool
+    owner: object
+    type_name: str
+
+    def holds(self, element: Element) -> bool:
+        """Return whether its elements are those of MLIR."""
+        if self.item_bytes != element.size_bytes:
+            return False
+        if element.dtype:
+            # Without ml_dtypes the bits are kept as unsigned numbers.
+            return self.kind == "u" or self.type_name == element.dtype
+        return self.kind in element.kinds
+
+
+def find_foreign_array(value: object) -> ForeignArray | None:
+    """Return the memory behind a value, or None where it is no array.
+
+    Raises TypeError for an array whose memory cannot be seen.
+    """
+    for protocol in ("__cuda_array_interface__", "__array_interface__"):
+        interface = getattr(value, protocol, None)
+        if isinstance(interface, dict):
+            return _of_interface(value, interface)
+    try:
+        view = memoryview(value)  # type: ignore[arg-type]  # it says whether it can
+    except TypeError:
+        return None
+    return _of_buffer(value, view)
+
+
+def row_by_row(shape: Sequence[int], item_bytes: int) -> tuple[int, ...]:
+    """Return the strides of an array without gaps, the last index the fastest."""
+    strides: list[int] = []
+    for size in reversed(shape):
+        strides.append(item_bytes)
+        item_bytes *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def _of_interface(value: object, interface: dict[str, Any]) -> ForeignArray:
+    match = _TYPE.fullmatch(interface["typestr"])
+    data = interface.get("data")
+    if match is None or match[1] == ">" or data is None or interface.get("mask") is not None:
+        msg = f"its elements ({interface['typestr']}) are not plain numbers of this machine"
+        raise TypeError(msg)
+    shape, size = tuple(interface["shape"]), int(match[3])
+    name = str(getattr(value, "dtype", interface["typestr"]))
+    # Any structure of that size would be `V`, too: only the name tells numbers.
+    kind = match[2]
+    strides = interface.get("strides") or row_by_row(shape, size)
+    return ForeignArray(data[0], shape, tuple(strides), kind, size, bool(data[1]), value, name)
+
+
+def _of_buffer(value: object, view: memoryview) -> ForeignArray:
+    kind = _BUFFER_KINDS.get(view.format.lstrip("@=<"))
+    if kind is None or view.format.startswith((">", "!")) or not view.c_contiguous:
+        msg = f"its memory (format {view.format}) is not numbers of this machine in a row"
+        raise TypeError(msg)
+    shape = view.shape or ()
+    address = 0
+    if view.nbytes and not view.readonly:
+        address = ctypes.addressof(ctypes.c_char.from_buffer(view))
+    return ForeignArray(
+        address,
+        shape,
+        row_by_row(shape, view.itemsize),
+        kind,
+        view.itemsize,
+        view.readonly,
+        view,
+        f"{type(value).__name__} of '{view.format}'",
+    )

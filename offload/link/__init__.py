@@ -1,0 +1,1 @@
+"""What a link of device code needs, and what it would lose."""

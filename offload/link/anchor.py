@@ -1,0 +1,76 @@
+"""An object that makes the linker wrapper take device code out of static libraries.
+
+The wrapper of every release skips the device code of a library member, without a word, unless an
+object on the link line has an image for the same target. The anchor has empty ones.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from mlir_offload.offload.host.annotate import embed_binary
+from mlir_offload.toolchain.process import Command
+from mlir_offload.toolchain.target import Kind, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from mlir_offload.offload.abi import OffloadAbi
+    from mlir_offload.offload.objects import ObjectContents
+    from mlir_offload.toolchain.llvm import LlvmToolchain
+
+_KINDS = frozenset(kind.value for kind in Kind)
+_HOST_ARCH = "host"
+# How clang takes the architecture for a GPU; SPIR-V has none.
+_GPU_OPTION = {"nvptx64": "-march=", "amdgcn": "-mcpu=", "spirv64": ""}
+
+
+def targets_to_anchor(inputs: Iterable[ObjectContents], abi: OffloadAbi) -> tuple[Target, ...]:
+    """Return the targets of library members that need an anchor with the wrapper of a release.
+
+    An object with an image for the target does as well, unless the release heeds only those that
+    stand before the library.
+    """
+    contents = tuple(inputs)
+    held = _targets(item for item in contents if not item.member)
+    offered = _targets(item for item in contents if item.member)
+    return tuple(sorted(offered if abi.reads_line_in_order else offered - held))
+
+
+def empty_image_command(
+    llvm: LlvmToolchain, target: Target, output: Path, *, feature: str = ""
+) -> Command:
+    """Return the command that makes an empty image: bitcode for a GPU, an object for the CPU.
+
+    `feature` is the PTX ISA (`+ptx83`); without it clang takes that of the CUDA that it finds by
+    itself, or one that is too old for the architecture.
+    """
+    flags: tuple[str, ...] = ("-fPIC",)
+    if is_bitcode_target(target):
+        option = _GPU_OPTION[target.triple.partition("-")[0]]
+        arch = (f"{option}{target.arch}",) if option else ()
+        flags = ("-emit-llvm", *arch, "-nogpulib", "-Wno-unknown-cuda-version")
+        flags += (f"--cuda-feature={feature}",) if feature else ()
+    head = (str(llvm.tool("clang")), f"--target={target.triple}", *flags)
+    return Command((*head, "-x", "c", "-c", os.devnull, "-o", str(output)))
+
+
+def is_bitcode_target(target: Target) -> bool:
+    """Return whether the empty image for a target is bitcode: that of a GPU, whatever the kind."""
+    return target.triple.partition("-")[0] in _GPU_OPTION
+
+
+def render_anchor(binary: bytes) -> str:
+    """Return the host module of an anchor, to be compiled by the consumer's clang."""
+    return embed_binary("", binary)
+
+
+def _targets(contents: Iterable[ObjectContents]) -> frozenset[Target]:
+    return frozenset(
+        Target(Kind(image.kind), image.triple, image.arch or _HOST_ARCH)
+        for item in contents
+        for image in item.images
+        if image.kind in _KINDS
+    )

@@ -1,0 +1,249 @@
+"""What can be known to be wrong with a link before it is made: each file that would lose kernels."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mlir_offload.offload.held_image import loaded_images, packaged_kernels
+from mlir_offload.offload.link.coverage import (
+    KernelImage,
+    arch_name,
+    compile_too,
+    registered_kernels,
+    uncovered_kernels,
+    unregistered_kernels,
+)
+from mlir_offload.offload.link.finding import Finding, listed, raise_findings
+from mlir_offload.offload.link.image_loss import find_loss
+from mlir_offload.toolchain.errors import CompatibilityError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from mlir_offload.offload.abi import OffloadAbi
+    from mlir_offload.offload.objects import ObjectContents
+
+
+def check_link(inputs: Iterable[ObjectContents], abi: OffloadAbi) -> tuple[Finding, ...]:
+    """Return what is wrong with objects, library members and linked files for a release's link.
+
+    What one release cannot read comes first: the rest may follow from it. Raises VerificationError
+    where an image that has to be looked into is damaged.
+    """
+    contents = tuple(inputs)
+    return (
+        *(finding for item in contents for finding in _unread(item, abi)),
+        *(finding for item in contents for finding in _linked_findings(item)),
+        *_missing_findings([item for item in contents if item.is_relocatable]),
+    )
+
+
+def kind_notes(inputs: Iterable[ObjectContents]) -> tuple[str, ...]:
+    """Return a note for each object without code for a kind of device that other objects have too.
+
+    Kernels of mlir-offload that are compiled for several kinds run on the one that the program finds.
+    Other kinds in a program, such as OpenMP beside CUDA C++, have kernels of their own.
+    """
+    objects = [item for item in inputs if item.runtime_symbols and not item.is_optional]
+    made = {item.location: _kinds_of_kernels(item) for item in objects}
+    several = frozenset().union(*(kinds for kinds in made.values() if len(kinds) > 1))
+    return tuple(
+        f"{name} has no device code of kind {' or '.join(sorted(several - kinds))}, which other"
+        " objects have: its kernels fail where the program chooses such a device"
+        for name, kinds in made.items()
+        if kinds & several and several - kinds
+    )
+
+
+def _kinds_of_kernels(item: ObjectContents) -> frozenset[str]:
+    """Return the kinds of the kernel that is registered for most of them."""
+    kinds: defaultdict[str, set[str]] = defaultdict(set)
+    for kind, kernel in registered_kernels(item):
+        kinds[kernel].add(kind)
+    ranked = sorted(kinds.values(), key=len)
+    return frozenset(ranked[-1] if ranked else ())
+
+
+def check_entry_layout(inputs: Iterable[ObjectContents], abi: OffloadAbi) -> None:
+    """Raise CompatibilityError for objects whose kernels this release would not register."""
+    raise_findings(finding for item in inputs for finding in layout_findings(item, abi))
+
+
+def _unread(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]:
+    """Return what the wrapper of this release would not read of an object."""
+    if item.is_relocatable:
+        yield from layout_findings(item, abi)
+        yield from loss_findings(item, abi)
+        yield from _half_linked_findings(item)
+
+
+def layout_findings(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]:
+    """Return whether a release would not register the kernels of an object; it links in silence.
+
+    An object for any release has an array more, which this release does not look for.
+    """
+    arrays = dict.fromkeys(
+        (entry.section, entry.fields) for entry in item.entries if not entry.is_finished
+    )
+    sections, members = {name for _, name in abi.entry.sections}, len(abi.entry.fields)
+    misread = [name for name, fields in arrays if name in sections and fields != members]
+    if arrays and sections.isdisjoint(name for name, _ in arrays):
+        misread = [name for name, _ in arrays]
+    if misread:
+        yield Finding(
+            f"its kernels are registered in {misread[0]}, which LLVM {abi.major} does not read",
+            item.location,
+            f"compile it again with LLVM {abi.major}, or link with the release that made it",
+            CompatibilityError,
+        )
+
+
+def loss_findings(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]:
+    """Return the images of an object that the wrapper of this release drops, or fails at."""
+    for image in item.images:
+        reason = find_loss(image, abi)
+        if reason:
+            target = f"{image.kind} image for {arch_name(image.arch)}"
+            yield Finding(
+                f"LLVM {abi.major} would not link its {target}: {reason}",
+                item.location,
+                f"compile it again with LLVM {abi.major}, or link with the release that made it",
+                CompatibilityError,
+            )
+
+
+def _half_linked_findings(item: ObjectContents) -> Iterator[Finding]:
+    """Return whether `clang -r --offload-link` of LLVM 18 or older made an object.
+
+    It links device code and registers it, but leaves entries and images for the next link, where
+    the second registration fails.
+    """
+    entries = set(registered_kernels(item))
+    if not entries or not (item.fatbins or item.hip_fatbins):
+        return
+    linked = {(image.kind, name) for image in loaded_images(item) for name in image.kernels or ()}
+    if entries & linked:
+        yield Finding(
+            "its device code is linked and registered, but its entries are left for another link",
+            item.location,
+            "make it with LLVM 19 or newer, or name the objects that it was made of",
+            CompatibilityError,
+        )
+
+
+def _linked_findings(item: ObjectContents) -> Iterator[Finding]:
+    """Return what a shared library or a finished object would launch in vain."""
+    lost = unregistered_kernels(item)
+    if lost:
+        names = listed([f"'{kernel}'" for kernel in dict.fromkeys(name for _, name in lost)])
+        option = " -shared" if ".so" in item.path.suffixes else ""
+        yield Finding(
+            f"nothing registers its kernels {names}: it was linked without its device code",
+            item.location,
+            f"link it again with mlir-offload{option}, or with clang --offload-link{option}",
+        )
+    uncovered = uncovered_kernels(item)
+    if uncovered:
+        yield Finding(
+            f"its device images lack kernels that it registers: {listed(uncovered)}",
+            item.location,
+            "compile all that is in it for the same architectures, and link it again",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Shortage:
+    """Kernels of one kind that an object registers, and the architectures that it has no image for."""
+
+    item: ObjectContents
+    kind: str
+    kernels: tuple[str, ...]
+    archs: tuple[str, ...]
+
+
+def _missing_findings(contents: Sequence[ObjectContents]) -> Iterator[Finding]:
+    """Return the objects whose kernels the images on the link line cannot cover.
+
+    An object's own image for an architecture is trusted here; the linked file is looked into.
+    """
+    offered = _archs(contents)
+    shortages = list(_shortages(contents, offered))
+    held = _kernels_of(contents, {(lack.kind, arch) for lack in shortages for arch in lack.archs})
+    for lack in shortages:
+        if lack.kind not in offered:
+            yield _without_image(lack)
+            continue
+        pairs = [
+            KernelImage(lack.kind, arch, kernel)
+            for arch in lack.archs
+            for kernel in _lacking(lack.kernels, held[lack.kind, arch])
+        ]
+        if pairs:
+            yield _for_other_archs(lack, pairs)
+
+
+def _shortages(
+    contents: Sequence[ObjectContents], offered: Mapping[str, frozenset[str]]
+) -> Iterator[_Shortage]:
+    objects = [item for item in contents if not item.is_optional]
+    needed = _archs(objects)
+    for item in objects:
+        own = _archs([item])
+        kernels: dict[str, list[str]] = defaultdict(list)
+        for kind, kernel in dict.fromkeys(registered_kernels(item)):
+            kernels[kind].append(kernel)
+        for kind, names in kernels.items():
+            archs = needed.get(kind) or offered.get(kind, frozenset())
+            lacking = sorted(archs - own.get(kind, frozenset()))
+            if lacking or not archs:
+                yield _Shortage(item, kind, tuple(names), tuple(lacking))
+
+
+def _archs(contents: Iterable[ObjectContents]) -> dict[str, frozenset[str]]:
+    """Return the architectures of the images to be linked, by kind."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for item in contents:
+        for image in item.images:
+            found[image.kind].add(image.arch)
+    return {kind: frozenset(archs) for kind, archs in found.items()}
+
+
+def _kernels_of(
+    contents: Iterable[ObjectContents], targets: Collection[tuple[str, str]]
+) -> dict[tuple[str, str], set[str] | None]:
+    """Return the kernels of all images of a target; None where one of them is not looked into."""
+    held: dict[tuple[str, str], set[str] | None] = {target: set() for target in targets}
+    for item in contents:
+        for image in item.images:
+            target = (image.kind, image.arch)
+            known = held.get(target)
+            if known is not None:
+                kernels = packaged_kernels(image)
+                held[target] = None if kernels is None else known | kernels
+    return held
+
+
+def _lacking(kernels: Iterable[str], held: Collection[str] | None) -> Iterator[str]:
+    return (kernel for kernel in kernels if held is not None and kernel not in held)
+
+
+def _without_image(lack: _Shortage) -> Finding:
+    quoted = [f"'{name}'" for name in lack.kernels]
+    return Finding(
+        f"it registers {listed(quoted)}, but no file on the link line has device code of kind {lack.kind}",
+        lack.item.location,
+        "name the object that has the device code too, or compile the file again as a whole",
+    )
+
+
+def _for_other_archs(lack: _Shortage, pairs: Sequence[KernelImage]) -> Finding:
+    own = _archs([lack.item]).get(lack.kind, frozenset())
+    lacking = sorted({pair.arch for pair in pairs})
+    return Finding(
+        f"other objects are made for {listed([arch_name(arch) for arch in lacking])},"
+        f" for which nothing has its kernels: {listed(pairs)}",
+        lack.item.location,
+        compile_too(lack.item, sorted(own), lacking),
+    )

@@ -1,0 +1,208 @@
+"""Kernels of one name in several objects of a link, of which one device link would keep only one."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mlir_offload.offload.elf import ElfFile, SectionType, read_elf
+from mlir_offload.offload.host.mangling import stub_symbol
+from mlir_offload.offload.host.stub import LOCAL_HANDLE_PREFIX, LOCAL_STUB_PREFIX
+from mlir_offload.toolchain.byte_view import memory_view
+from mlir_offload.toolchain.errors import VerificationError
+from mlir_offload.toolchain.target import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from mlir_offload.offload.abi import OffloadAbi
+    from mlir_offload.offload.objects import ObjectContents
+    from mlir_offload.toolchain.byte_view import ByteView
+
+_PUBLIC_PREFIX = "__device_stub__"
+_FINISHED_SECTION = ".llvm.offloading.relocatable"
+# Elf64_Ehdr.e_shoff, Elf64_Shdr.sh_type, Elf64_Sym.st_info.
+_SECTION_TABLE = 40
+_SECTION_BYTES, _SECTION_TYPE = 64, 4
+_SYMBOL_BYTES, _SYMBOL_INFO = 24, 4
+_GLOBAL, _WEAK = 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class KernelStubs:
+    """What the symbols of an object tell of kernels.
+
+    `own` are the kernels that mlir-offload made a stub for, `defined` and `launched` the public
+    stubs that are defined here, and those that another file has to define; `undefined` is all that
+    another file has to define, where a kernel's own name is that of its handle.
+    """
+
+    own: frozenset[str]
+    defined: frozenset[str]
+    launched: frozenset[str]
+    undefined: frozenset[str] = frozenset()
+
+    def launches(self, kernel: str, kind: str) -> bool:
+        """Return whether the object launches a kernel that another file has to define."""
+        by_handle = kind == Kind.HIP and kernel in self.undefined
+        return by_handle or stub_symbol(kernel) in self.launched
+
+
+@dataclass(frozen=True, slots=True)
+class LinkInput:
+    """An object on a link line: the file that its bytes lie in, its place there if it is a member."""
+
+    contents: ObjectContents
+    file: Path
+    stubs: KernelStubs
+    ordinal: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Collision:
+    """A kernel of one kind that several objects define, by their numbers on the link line."""
+
+    kind: str
+    kernel: str
+    objects: tuple[int, ...]
+
+
+def find_collisions(objects: Sequence[ObjectContents]) -> tuple[Collision, ...]:
+    """Return the kernels that several objects bring device code for."""
+    definers: dict[tuple[str, str], dict[int, None]] = {}
+    for number, item in enumerate(objects):
+        for entry in item.entries if item.is_relocatable else ():
+            if entry.is_kernel and not entry.is_finished:
+                definers.setdefault((entry.kind, entry.name), {})[number] = None
+    return tuple(
+        Collision(kind, kernel, tuple(numbers))
+        for (kind, kernel), numbers in definers.items()
+        if len(numbers) > 1
+    )
+
+
+def objects_to_finish(
+    collisions: Iterable[Collision], inputs: Sequence[LinkInput]
+) -> dict[int, Collision]:
+    """Return the objects whose device code must be linked apart from the others, each with why.
+
+    Of the objects that define a kernel one is left: one of another compiler's, which may well need
+    device functions of its neighbours; else an object rather than a member of a library. Kernels
+    that no object of ours defines are left to the one-definition rule of C++.
+    """
+    chosen: dict[int, Collision] = {}
+    for collision in collisions:
+        own = {n for n in collision.objects if collision.kernel in inputs[n].stubs.own}
+        left = [number for number in collision.objects if number not in chosen]
+        left.sort(key=lambda n: (n in own, bool(inputs[n].contents.member), n))
+        chosen |= {number: collision for number in left[1:] if number in own}
+    return chosen
+
+
+def check_kinds(
+    collisions: Iterable[Collision], objects: Sequence[ObjectContents], abi: OffloadAbi
+) -> None:
+    """Raise VerificationError where the release cannot link the device code of one object apart."""
+    for collision in collisions:
+        if collision.kind in abi.relocatable_link_without:
+            first, second = (objects[number].location for number in collision.objects[:2])
+            msg = (
+                f"kernel '{collision.kernel}' is defined here and in {second}; LLVM {abi.major} "
+                f"cannot keep two kernels of one name apart for kind {collision.kind}"
+            )
+            raise VerificationError(msg, hint="rename one of the kernels", location=first)
+
+
+def check_targets(collisions: Iterable[Collision], objects: Sequence[ObjectContents]) -> None:
+    """Raise VerificationError where kernels of one name are made for different architectures.
+
+    The check of the linked file could not tell whose kernel an architecture lacks.
+    """
+    for collision in collisions:
+        first, *others = (objects[number] for number in collision.objects)
+        ours = _targets(first, collision.kind)
+        for other in others:
+            theirs = _targets(other, collision.kind)
+            if ours != theirs:
+                msg = (
+                    f"kernel '{collision.kernel}' is made for {', '.join(ours)} here, and for "
+                    f"{', '.join(theirs)} in {other.location}"
+                )
+                hint = "compile both files with the same --offload-arch="
+                raise VerificationError(msg, hint=hint, location=first.location)
+
+
+def check_launches(collisions: Iterable[Collision], inputs: Sequence[LinkInput]) -> None:
+    """Raise VerificationError where a file launches a kernel that several other files define.
+
+    An object of another compiler's is no such file: its strong stub takes precedence.
+    """
+    for collision in collisions:
+        public = stub_symbol(collision.kernel)
+        definers = [inputs[n] for n in collision.objects if public in inputs[n].stubs.defined]
+        own = [item for item in definers if collision.kernel in item.stubs.own]
+        kernel, kind = collision.kernel, collision.kind
+        caller = next((item for item in inputs if item.stubs.launches(kernel, kind)), None)
+        if caller is not None and len(own) > 1 and len(own) == len(definers):
+            places = " and by ".join(item.contents.location for item in own[:2])
+            msg = f"kernel '{collision.kernel}' is launched here, and defined by {places}"
+            hint = "rename one of the kernels: nothing tells which one is meant"
+            raise VerificationError(msg, hint=hint, location=caller.contents.location)
+
+
+def read_stubs(view: ByteView) -> KernelStubs:
+    """Return what the symbols of an object say. Raises VerificationError where it is damaged."""
+    own, defined, undefined = set[str](), set[str](), set[str]()
+    for symbol in read_elf(view).symbols(".symtab"):
+        if not symbol.is_global:
+            if symbol.name.startswith(LOCAL_STUB_PREFIX):
+                own.add(symbol.name.removeprefix(LOCAL_STUB_PREFIX))
+        elif symbol.is_undefined:
+            undefined.add(symbol.name)
+        elif _PUBLIC_PREFIX in symbol.name:
+            defined.add(symbol.name)
+    launched = frozenset(name for name in undefined if _PUBLIC_PREFIX in name)
+    return KernelStubs(frozenset(own), frozenset(defined), launched, frozenset(undefined))
+
+
+def detach_object(data: bytes, *, location: str = "") -> bytes:
+    """Return an object that `clang -r --offload-link` made so that it leaves other objects alone.
+
+    Its device images get a section type by which a later run of the wrapper does not find them: it
+    would link the other images for the CPU against these. The public stubs of its kernels become
+    weak, so that other objects may have kernels of the same names.
+    """
+    elf = read_elf(memory_view(data, location=location))
+    result = bytearray(data)
+    (table,) = struct.unpack_from("<Q", data, _SECTION_TABLE)
+    for section in elf.named(_FINISHED_SECTION):
+        place = table + section.number * _SECTION_BYTES + _SECTION_TYPE
+        struct.pack_into("<I", result, place, SectionType.PROGBITS)
+    for place, info in _public_stubs(elf):
+        result[place] = _WEAK << 4 | info & 0xF
+    return bytes(result)
+
+
+def _public_stubs(elf: ElfFile) -> Iterator[tuple[int, int]]:
+    """Return place and value of `st_info` of the public stubs and handles that mlir-offload made."""
+    tables = [(section, tuple(elf.symbols_of(section))) for section in elf.named(".symtab")]
+    local = [symbol.name for _, symbols in tables for symbol in symbols if not symbol.is_global]
+    own = {
+        *(stub_symbol(name) for name in _kernels_with(LOCAL_STUB_PREFIX, local)),
+        *_kernels_with(LOCAL_HANDLE_PREFIX, local),
+    }
+    for section, symbols in tables:
+        for index, symbol in enumerate(symbols):
+            if symbol.name in own and symbol.info >> 4 == _GLOBAL and not symbol.is_undefined:
+                yield section.offset + index * _SYMBOL_BYTES + _SYMBOL_INFO, symbol.info
+
+
+def _kernels_with(prefix: str, symbols: Iterable[str]) -> Iterator[str]:
+    return (name.removeprefix(prefix) for name in symbols if name.startswith(prefix))
+
+
+def _targets(item: ObjectContents, kind: str) -> tuple[str, ...]:
+    archs = {image.arch or "host" for image in item.images if image.kind == kind}
+    return tuple(sorted(archs)) or ("no device",)

@@ -1,0 +1,226 @@
+"""Compare the kernels that the host registers with those that the device images of a file hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mlir_offload.offload.device.code import read_device_code
+from mlir_offload.offload.held_image import HeldImage, all_images, loaded_images
+from mlir_offload.offload.link.finding import Finding, listed, raise_findings
+from mlir_offload.offload.objects import ObjectContents, read_objects
+from mlir_offload.toolchain.errors import VerificationError
+from mlir_offload.toolchain.target import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+_REGISTERED_KINDS = frozenset(kind.value for kind in Kind)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class KernelImage:
+    """A kernel in the image of one kind and architecture (empty for the CPU)."""
+
+    kind: str
+    arch: str
+    kernel: str
+
+    def __str__(self) -> str:
+        """Return the kernel with the target as `--offload-arch=` spells it."""
+        return f"'{self.kernel}' for {arch_name(self.arch)}"
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedKernels:
+    """What a link must yield: kernels per kind, and the architectures of each kind.
+
+    Those of library members count if the linker takes the members.
+    """
+
+    kernels: frozenset[tuple[str, str]]
+    archs: frozenset[tuple[str, str]]
+    member_archs: frozenset[tuple[str, str]] = frozenset()
+
+
+def arch_name(arch: str) -> str:
+    """Return the architecture as `--offload-arch=` spells it: that of the CPU has no name."""
+    return arch or "host"
+
+
+def expected_kernels(inputs: Iterable[ObjectContents]) -> ExpectedKernels:
+    """Return what the files on a link line ask for.
+
+    Shared libraries and objects whose device code is linked already answer for themselves.
+    """
+    contents = [item for item in inputs if item.is_relocatable]
+    objects = [item for item in contents if not item.is_optional]
+    members = [item for item in contents if item.is_optional]
+    return ExpectedKernels(
+        frozenset(pair for item in objects for pair in registered_kernels(item)),
+        frozenset((image.kind, image.arch) for item in objects for image in item.images),
+        frozenset((image.kind, image.arch) for item in members for image in item.images),
+    )
+
+
+def registered_kernels(item: ObjectContents) -> Iterator[tuple[str, str]]:
+    """Return the kind and name of each kernel that the next link, or this file, registers."""
+    for entry in item.entries:
+        if entry.is_kernel and not entry.is_finished and entry.kind in _REGISTERED_KINDS:
+            yield entry.kind, entry.name
+
+
+def held_kernels(item: ObjectContents) -> frozenset[KernelImage]:
+    """Return the kernels that the images of a file hold, as far as they can be looked into."""
+    return frozenset(
+        KernelImage(image.kind, image.arch, kernel)
+        for image in all_images(item)
+        for kernel in image.kernels or ()
+    )
+
+
+def missing_kernels(linked: Path, expected: ExpectedKernels) -> tuple[KernelImage, ...]:
+    """Return each kernel that a linked file registers, or was to, and that an image of it lacks.
+
+    Raises VerificationError where the file holds device images that cannot be read.
+    """
+    contents = read_objects(linked)
+    images = tuple(image for item in contents for image in loaded_images(item))
+    kernels = expected.kernels | {pair for item in contents for pair in registered_kernels(item)}
+    found = frozenset((image.kind, image.arch) for image in images)
+    taken = expected.archs | (expected.member_archs & found)
+    needed = (
+        KernelImage(kind, arch, kernel)
+        for kind, kernel in kernels
+        for arch in _first_archs(kind, (taken, expected.member_archs, found))
+    )
+    return _not_held(needed, images)
+
+
+def coverage_findings(
+    linked: Path, inputs: Sequence[ObjectContents], *, name: str = ""
+) -> tuple[Finding, ...]:
+    """Return what the images of a linked file lack, by the input that should have brought it.
+
+    `name` is what the user calls the linked file.
+    """
+    origins = _registering(inputs)
+    groups: dict[str, list[KernelImage]] = {}
+    for pair in missing_kernels(linked, expected_kernels(inputs)):
+        origin = origins.get((pair.kind, pair.kernel))
+        groups.setdefault(origin.location if origin else "", []).append(pair)
+    return tuple(
+        Finding(
+            f"the device images lack kernels that the host registers: {listed(pairs)}",
+            name or str(linked),
+            _cure(pairs, origins.get((pairs[0].kind, pairs[0].kernel))),
+        )
+        for pairs in groups.values()
+    )
+
+
+def check_resolved(linked: Path, *, name: str = "") -> None:
+    """Raise VerificationError where linked SPIR-V calls what it does not hold: the wrapper links it all the same."""
+    for item in read_objects(linked):
+        for image in item.images:
+            if image.kind == Kind.SYCL:
+                code = read_device_code(image.content)
+                if code is not None and code.undefined:
+                    what = ", ".join(f"'{function}'" for function in code.undefined[:3])
+                    msg = f"the kernels for {arch_name(image.arch)} call {what}, which nothing defines"
+                    hint = "name the file that defines it, compiled with -fgpu-rdc, or its --device-lib="
+                    raise VerificationError(msg, hint=hint, location=name or str(linked))
+
+
+def check_coverage(linked: Path, inputs: Sequence[ObjectContents], *, name: str = "") -> None:
+    """Raise VerificationError where a device image lacks a kernel; it names them, and the cure."""
+    raise_findings(coverage_findings(linked, inputs, name=name))
+
+
+def unregistered_kernels(item: ObjectContents) -> tuple[tuple[str, str], ...]:
+    """Return the kind and name of each kernel with an entry that no image of the file stands behind.
+
+    Nothing registers them: the file was linked without the linker wrapper, or that dropped the
+    images. An object that is still to be linked has none.
+    """
+    entries = _answerable_kernels(item)
+    if not entries:
+        return ()
+    images = tuple(loaded_images(item))
+    opaque = {image.kind for image in images if image.kernels is None}
+    held = {(image.kind, kernel) for image in images for kernel in image.kernels or ()}
+    return tuple(sorted(pair for pair in entries - held if pair[0] not in opaque))
+
+
+def uncovered_kernels(item: ObjectContents) -> tuple[KernelImage, ...]:
+    """Return each kernel that only some of the images of a linked file hold."""
+    lost = frozenset(unregistered_kernels(item))
+    images = tuple(loaded_images(item)) if _answerable_kernels(item) else ()
+    needed = (
+        KernelImage(kind, image.arch, kernel)
+        for kind, kernel in _answerable_kernels(item) - lost
+        for image in images
+        if image.kind == kind
+    )
+    return _not_held(needed, images)
+
+
+def _answerable_kernels(item: ObjectContents) -> frozenset[tuple[str, str]]:
+    """Return the kernels that a file has to hold itself: those of a link that is done."""
+    return frozenset(
+        (entry.kind, entry.name)
+        for entry in item.entries
+        if entry.is_kernel
+        and entry.kind in _REGISTERED_KINDS
+        and (entry.is_finished or not item.is_relocatable)
+    )
+
+
+def _not_held(
+    needed: Iterable[KernelImage], images: Sequence[HeldImage]
+) -> tuple[KernelImage, ...]:
+    """Return the pairs that no image holds, in order; one that cannot be looked into may hold all."""
+    opaque = {(image.kind, image.arch) for image in images if image.kernels is None}
+    held = {
+        KernelImage(image.kind, image.arch, kernel)
+        for image in images
+        for kernel in image.kernels or ()
+    }
+    return tuple(
+        sorted(pair for pair in set(needed) - held if (pair.kind, pair.arch) not in opaque)
+    )
+
+
+def _first_archs(kind: str, choices: Sequence[frozenset[tuple[str, str]]]) -> tuple[str, ...]:
+    """Return the architectures of a kind in the first choice that has any."""
+    found = (tuple(arch for other, arch in choice if other == kind) for choice in choices)
+    return next((archs for archs in found if archs), ("",))
+
+
+def _registering(inputs: Iterable[ObjectContents]) -> dict[tuple[str, str], ObjectContents]:
+    """Return the file that registers each kernel; one with images before one without."""
+    found: dict[tuple[str, str], ObjectContents] = {}
+    for item in sorted(inputs, key=lambda item: not item.images):
+        for entry in item.entries:
+            found.setdefault((entry.kind, entry.name), item)
+    return found
+
+
+def _cure(pairs: Sequence[KernelImage], origin: ObjectContents | None) -> str:
+    if origin is None:
+        return "name the object that defines the kernel on the link line"
+    made = {(image.kind, image.arch) for image in origin.images}
+    lacking = sorted({pair.arch for pair in pairs if (pair.kind, pair.arch) not in made})
+    if lacking:
+        kinds = {pair.kind for pair in pairs}
+        return compile_too(origin, sorted(arch for kind, arch in made if kind in kinds), lacking)
+    arch = arch_name(pairs[0].arch)
+    return f"compile {origin.location} again; its image for {arch} lost the kernel"
+
+
+def compile_too(origin: ObjectContents, archs: Sequence[str], lacking: Sequence[str]) -> str:
+    """Return the cure for an object that was made for other architectures than it is needed for."""
+    made_for = ", ".join(map(arch_name, archs)) or "no device"
+    wanted = ",".join(map(arch_name, lacking))
+    return f"{origin.location} is made for {made_for}: compile it with --offload-arch={wanted} too"

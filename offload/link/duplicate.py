@@ -1,0 +1,101 @@
+"""Kernels that several files on a link line define, each differently.
+
+The device link takes one of them without a word where it links bitcode or looks into libraries, and
+every launch runs that one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mlir_offload.offload.held_image import is_equal, packaged_kernels
+from mlir_offload.offload.link.coverage import arch_name
+from mlir_offload.offload.link.finding import Finding, raise_findings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from mlir_offload.offload.container.binary import PackagedImage
+    from mlir_offload.offload.objects import ObjectContents
+
+_CPP_MANGLING = "_Z"
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateKernel:
+    """A kernel of one kind and architecture that two files define with different code."""
+
+    kind: str
+    arch: str
+    kernel: str
+    first: ObjectContents
+    second: ObjectContents
+
+
+def find_duplicates(inputs: Iterable[ObjectContents]) -> tuple[DuplicateKernel, ...]:
+    """Return the kernels that objects and library members to be linked define differently.
+
+    Each later definition is paired with the first. Kernels with C++ names are left to the
+    one-definition rule. Images are looked into only where two files register one name.
+    """
+    definers: dict[tuple[str, str], list[ObjectContents]] = defaultdict(list)
+    for item in inputs:
+        for kind in sorted(item.kinds if item.is_relocatable else ()):
+            for kernel in dict.fromkeys(item.kernels(kind)):
+                if not kernel.startswith(_CPP_MANGLING):
+                    definers[kind, kernel].append(item)
+    return tuple(
+        duplicate
+        for (kind, kernel), items in definers.items()
+        if len(items) > 1
+        for duplicate in _differing(kind, kernel, items)
+    )
+
+
+def check_duplicates(inputs: Iterable[ObjectContents]) -> None:
+    """Raise VerificationError where kernels of one name differ; it names both files of each.
+
+    A kernel that differs for several architectures is one fault.
+    """
+    archs: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
+    for item in find_duplicates(inputs):
+        key = (item.kind, item.kernel, item.first.location, item.second.location)
+        archs[key].append(arch_name(item.arch))
+    raise_findings(
+        tuple(
+            Finding(
+                f"kernel '{kernel}' is defined twice for {', '.join(names)}, here and in {second}",
+                first,
+                "rename one of the kernels, or make it private",
+            )
+            for (_, kernel, first, second), names in archs.items()
+        )
+    )
+
+
+def _differing(
+    kind: str, kernel: str, items: Sequence[ObjectContents]
+) -> Iterator[DuplicateKernel]:
+    first: dict[str, tuple[ObjectContents, list[PackagedImage]]] = {}
+    for item in items:
+        for arch, images in sorted(_images_with(kind, kernel, item).items()):
+            if arch not in first:
+                first[arch] = (item, images)
+                continue
+            other, theirs = first[arch]
+            # The code of a kernel may be the same and that of a function that it calls another.
+            if not any(is_equal(a.content, b.content) for a in images for b in theirs):
+                yield DuplicateKernel(kind, arch, kernel, other, item)
+
+
+def _images_with(kind: str, kernel: str, item: ObjectContents) -> dict[str, list[PackagedImage]]:
+    """Return per architecture the images that define the kernel, or may define it."""
+    found: dict[str, list[PackagedImage]] = defaultdict(list)
+    for image in item.images:
+        if image.kind == kind:
+            kernels = packaged_kernels(image)
+            if kernels is None or kernel in kernels:
+                found[image.arch].append(image)
+    return found

@@ -1,0 +1,151 @@
+"""A private CUDA directory for the linker wrapper: the tools in one place, `fatbinary` adapted.
+
+The wrapper of LLVM 21 and older calls `fatbinary --image=profile=sm_90,file=F`, which CUDA 12.9 and
+newer refuse; they want `--image3=kind=elf,sm=90,file=F`.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mlir_offload.offload.abi import fatbinary_lost_image_option, load_abi
+from mlir_offload.offload.device.ptxas_adapter import ptxas_script
+from mlir_offload.toolchain.errors import InputOutputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from mlir_offload.toolchain.version import ToolVersion
+
+_OLD_OPTION = "image"
+_SCRIPT = """\
+#!/bin/sh
+# Rewrites --image=profile=sm_N,file=F for a fatbinary that knows only --image3=kind=K,sm=N,file=F.
+for argument do
+  shift
+  case $argument in
+    --image=profile=sm_*,file=* | --image=profile=compute_*,file=*)
+      profile=${{argument#--image=profile=}}
+      file=${{profile#*,file=}}
+      profile=${{profile%%,file=*}}
+      case $profile in
+        sm_*) argument=--image3=kind=elf,sm=${{profile#sm_}},file=$file ;;
+        *) argument=--image3=kind=ptx,sm=${{profile#compute_}},file=$file ;;
+      esac ;;
+  esac
+  set -- "$@" "$argument"
+done
+exec {program} "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class CudaTools:
+    """The files of a CUDA installation that a device link needs, wherever they lie.
+
+    `source_time` is what ptxas is to take for the time of every source file, None for their own;
+    `ptxas_arguments` each call of it gets; `ptx` for an architecture goes into every fat binary.
+    """
+
+    version: ToolVersion
+    ptxas: Path
+    nvlink: Path
+    fatbinary: Path
+    libdevice: Path | None = None
+    source_time: int | None = field(default=None, kw_only=True)
+    ptxas_arguments: tuple[str, ...] = field(default=(), kw_only=True)
+    ptx: tuple[tuple[str, Path], ...] = field(default=(), kw_only=True)
+
+
+def cubin_argument(cuda: ToolVersion, arch: str, file: Path) -> str:
+    """Return how `fatbinary` of a CUDA release is told of a linked cubin."""
+    if fatbinary_lost_image_option((cuda.major, cuda.minor)):
+        return f"--image3=kind=elf,sm={arch.removeprefix('sm_')},file={file}"
+    return f"--image=profile={arch},file={file}"
+
+
+def needs_adapter(llvm_major: int, cuda: ToolVersion) -> bool:
+    """Return whether the wrapper of that LLVM release cannot call the `fatbinary` of that CUDA."""
+    old = load_abi(llvm_major).fatbinary_option == _OLD_OPTION
+    return old and fatbinary_lost_image_option((cuda.major, cuda.minor))
+
+
+def write_cuda_directory(directory: Path, tools: CudaTools, llvm_major: int) -> Path:
+    """Fill a directory that clang and its linker wrapper take for `--cuda-path`, and return it.
+
+    Tools are linked; those without permission to execute (as wheels may hold them) are copied.
+    Raises InputOutputError where a file cannot be written.
+    """
+    try:
+        _place_ptxas(directory / "bin", tools)
+        _place_tool(tools.nvlink, directory / "bin" / "nvlink")
+        _place_fatbinary(directory / "bin", tools, llvm_major)
+        _write_version(directory / "include", tools.version)
+        _place_libdevice(directory / "nvvm" / "libdevice", tools.libdevice)
+    except OSError as error:
+        msg = f"cannot write {error.filename or directory}: {error.strerror}"
+        raise InputOutputError(msg, location=str(directory)) from error
+    return directory
+
+
+def fatbinary_script(program: Path, ptx: Sequence[tuple[str, Path]] = ()) -> str:
+    """Return the text of the adapter, a plain `sh` script that ends in the real program."""
+    images = (f"--image3=kind=ptx,sm={arch.removeprefix('sm_')},file={path}" for arch, path in ptx)
+    words = " ".join(shlex.quote(word) for word in (str(program), *images))
+    return _SCRIPT.format(program=words)
+
+
+def _place_fatbinary(folder: Path, tools: CudaTools, llvm_major: int) -> None:
+    if not needs_adapter(llvm_major, tools.version) and not tools.ptx:
+        _place_tool(tools.fatbinary, folder / "fatbinary")
+        return
+    program = tools.fatbinary
+    if not os.access(program, os.X_OK):
+        program = folder / "fatbinary.bin"
+        _place_tool(tools.fatbinary, program)
+    _write_executable(folder / "fatbinary", fatbinary_script(program, tools.ptx))
+
+
+def _place_ptxas(folder: Path, tools: CudaTools) -> None:
+    program = folder / "ptxas"
+    _place_tool(tools.ptxas, program)
+    if tools.source_time is not None or tools.ptxas_arguments:
+        program = program.rename(folder / "ptxas.bin")
+        words = (str(program.absolute()), *tools.ptxas_arguments)
+        _write_executable(folder / "ptxas", ptxas_script(words, tools.source_time or 1))
+
+
+def _place_tool(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    if os.access(source, os.X_OK):
+        target.symlink_to(source.absolute())
+        return
+    shutil.copyfile(source, target)
+    target.chmod(0o755)
+
+
+def _write_executable(path: Path, text: str) -> None:
+    path.unlink(missing_ok=True)
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)
+
+
+def _write_version(folder: Path, version: ToolVersion) -> None:
+    """Write what clang reads the CUDA release from (clang/lib/Driver/ToolChains/Cuda.cpp)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    number = version.major * 1000 + version.minor * 10
+    (folder / "cuda.h").write_text(f"#define CUDA_VERSION {number}\n", encoding="utf-8")
+
+
+def _place_libdevice(folder: Path, libdevice: Path | None) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    if libdevice is not None:
+        target = folder / libdevice.name
+        target.unlink(missing_ok=True)
+        target.symlink_to(libdevice.absolute())

@@ -1,0 +1,1 @@
+"""Releases that do not fit: files against their readers, tools against what they say they are."""

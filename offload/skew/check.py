@@ -1,0 +1,188 @@
+"""Check a file, whatever it is, against what is to read it: all that does not fit, and where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mlir_offload.offload.abi import load_abi
+from mlir_offload.offload.container.scan import packaged
+from mlir_offload.offload.contents import Image, Part, all_problems
+from mlir_offload.offload.contents_reader import is_device_triple, visit_contents
+from mlir_offload.offload.file_form import FileForm, file_form
+from mlir_offload.offload.link.check import layout_findings, loss_findings
+from mlir_offload.offload.objects import ObjectContents, read_objects
+from mlir_offload.offload.skew.image import check_device_module, check_image
+from mlir_offload.toolchain.bitcode.module import read_bitcode_modules
+from mlir_offload.toolchain.bitcode.skew import check_module
+from mlir_offload.toolchain.byte_view import ByteView, open_view
+from mlir_offload.toolchain.errors import VerificationError
+from mlir_offload.toolchain.skew.fact import Consumer, Skew
+from mlir_offload.toolchain.skew.identity import Severity
+from mlir_offload.toolchain.skew.rule import load_rules
+from mlir_offload.toolchain.skew.text import check_text, text_triple
+
+__all__ = ["Consumer", "SkewFinding", "check_file", "check_view"]
+
+_OBJECTS = (FileForm.ARCHIVE, FileForm.THIN_ARCHIVE, FileForm.HOST_ELF)
+_OLDEST_ABI = 15
+# The names of all sections that hold images or entries have it.
+_OFFLOADING = "offload"
+
+
+@dataclass(frozen=True, slots=True)
+class SkewFinding:
+    """One thing in a file that its consumer would refuse or misread.
+
+    `location` is the file, with the member of a library and with the line where it is text; `image`
+    the device image that it is in (kind, triple, architecture), empty for the file itself; `kernel`
+    the function.
+    """
+
+    rule: str
+    severity: Severity
+    message: str
+    location: str
+    hint: str
+    image: str = ""
+    kernel: str = ""
+
+    @property
+    def text(self) -> str:
+        """Return the message with what it is about."""
+        about = [f"image {self.image}"] if self.image else []
+        about += [f"'{self.kernel}'"] if self.kernel else []
+        return f"{': '.join((*about, self.message))}"
+
+
+def check_file(path: Path, consumer: Consumer) -> tuple[SkewFinding, ...]:
+    """Return all that the consumer would refuse or misread in a file, each once.
+
+    Raises InputOutputError where the file cannot be read.
+    """
+    with open_view(path) as view:
+        found = [*check_view(view, consumer)]
+        if consumer.llvm >= _OLDEST_ABI and file_form(view) in _OBJECTS:
+            found += _object_findings(path, consumer)
+    return tuple(dict.fromkeys(found))
+
+
+def check_view(view: ByteView, consumer: Consumer) -> tuple[SkewFinding, ...]:
+    """Return what does not fit of the code in a view of a whole file, which is named as its location."""
+    check = _Check(consumer)
+    if file_form(view) is FileForm.BITCODE and check.bitcode(view):
+        return tuple(dict.fromkeys(check.found))
+    part = visit_contents(view, view.location, check.image, check.part)
+    return tuple(dict.fromkeys((*check.found, *_entries(part, consumer), *_damages(part))))
+
+
+def check_objects(objects: Iterable[ObjectContents], consumer: Consumer) -> tuple[SkewFinding, ...]:
+    """Return all that the consumer would refuse or misread in the images of objects, read already."""
+    found = [
+        _finding(skew, item.location, image_name(image.kind, image.triple, image.arch))
+        for item in objects
+        for image in item.images
+        for skew in check_image(
+            packaged(image, image.content).image, file_form(image.content), image.content, consumer
+        )
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+@dataclass(slots=True)
+class _Check:
+    """What has been found while the parts and images of a file are visited."""
+
+    consumer: Consumer
+    found: list[SkewFinding] = field(default_factory=list)
+
+    def bitcode(self, view: ByteView) -> bool:
+        """Check a file that is bitcode; return whether that is all: nothing is embedded in it.
+
+        It is read once so, as most files of bitcode are. One that is damaged is left to others.
+        """
+        try:
+            modules = read_bitcode_modules(view)
+            sections = {one.section for module in modules for one in module.variables}
+            if any(_OFFLOADING in section for section in sections):
+                return False
+            for module in modules:
+                is_device = is_device_triple(module.triple)
+                check = check_device_module if is_device else check_module
+                self._add(check(module, self.consumer), view.location, "")
+        except VerificationError:
+            return False
+        return True
+
+    def part(self, form: FileForm, view: ByteView) -> None:
+        """Check a file, or a member of a library, that is a module for the host."""
+        if form is FileForm.BITCODE:
+            for module in read_bitcode_modules(view):
+                # One for a device is visited as the image that it is.
+                if not is_device_triple(module.triple):
+                    self._add(check_module(module, self.consumer), view.location, "")
+        elif form is FileForm.LLVM_IR:
+            text = view.whole().decode(errors="replace")
+            if not is_device_triple(text_triple(text)):
+                self._add(check_text(text, self.consumer), view.location, "")
+
+    def image(self, image: Image, content: ByteView) -> None:
+        """Check a device image."""
+        skews = check_image(image, file_form(content), content, self.consumer)
+        # What lies there bare needs no name.
+        name = image_name(image.kind, image.triple, image.arch) if image.container else ""
+        self._add(skews, content.location, name)
+
+    def _add(self, skews: Iterable[Skew], location: str, image: str) -> None:
+        self.found += (_finding(skew, location, image) for skew in skews)
+
+
+def _object_findings(path: Path, consumer: Consumer) -> Iterator[SkewFinding]:
+    """Return what the linker wrapper would not read of objects, or lose."""
+    abi = load_abi(consumer.llvm)
+    try:
+        objects = [item for item in read_objects(path) if item.is_relocatable]
+    except VerificationError:
+        return  # which is a problem of the file, and said already
+    for item in objects:
+        for rule, findings in (
+            ("OF002", layout_findings(item, abi)),
+            ("OF008", loss_findings(item, abi)),
+        ):
+            for one in findings:
+                yield _finding(Skew(rule, {"what": one.message}), one.location, "")
+
+
+def _entries(part: Part, consumer: Consumer) -> Iterator[SkewFinding]:
+    """Return whether host modules in LLVM IR, members included, have entries of another release."""
+    for member in part.members:
+        yield from _entries(member, consumer)
+    if part.form not in (FileForm.BITCODE, FileForm.LLVM_IR) or consumer.llvm < _OLDEST_ABI:
+        return
+    read = {
+        (entry.kind, entry.name)
+        for entry in part.entries
+        if entry.first_release <= consumer.llvm <= entry.last_release
+    }
+    lost = (entry for entry in part.entries if (entry.kind, entry.name) not in read)
+    for section in dict.fromkeys(entry.section for entry in lost):
+        what = f"its kernels are registered in {section} in a form that LLVM {consumer.llvm} does not read"
+        yield _finding(Skew("OF002", {"what": what}), part.name, "")
+
+
+def _damages(part: Part) -> Iterator[SkewFinding]:
+    for problem in all_problems(part):
+        yield _finding(Skew("BC005", {"reason": problem.message}), part.name, "")
+
+
+def image_name(kind: str, triple: str, arch: str) -> str:
+    """Return how an image is told from others."""
+    return " ".join(word for word in (kind, triple, arch) if word)
+
+
+def _finding(skew: Skew, location: str, image: str) -> SkewFinding:
+    rule = load_rules()[skew.rule]
+    place = f"{location}:{skew.line}" if skew.line else location
+    message = rule.message.format(**skew.values)
+    return SkewFinding(rule.name, rule.severity, message, place, rule.cure, image, skew.function)

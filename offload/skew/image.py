@@ -1,0 +1,134 @@
+"""What does not fit of one device image: its bitcode or text, its architecture, its container."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+
+from mlir_offload.offload.abi import load_abi
+from mlir_offload.offload.contents import Image
+from mlir_offload.offload.device.amdgpu_processor import known_processors
+from mlir_offload.offload.device.code import read_device_code
+from mlir_offload.offload.device.code_object import load_processors
+from mlir_offload.offload.file_form import FileForm
+from mlir_offload.offload.link.fatbinary_adapter import needs_adapter
+from mlir_offload.offload.skew.ptx import check_made_by, check_ptx
+from mlir_offload.toolchain.bitcode.attribute import FUNCTION_PLACE
+from mlir_offload.toolchain.bitcode.module import BitcodeModule, read_bitcode_modules
+from mlir_offload.toolchain.bitcode.skew import check_module
+from mlir_offload.toolchain.byte_view import ByteView
+from mlir_offload.toolchain.ptx import load_nvptx_table, supported_archs
+from mlir_offload.toolchain.skew.fact import Consumer, Skew
+from mlir_offload.toolchain.skew.text import check_text, text_target_cpus
+from mlir_offload.toolchain.target import sm_number
+
+_BINARY = "offload binary"
+_NVIDIA, _AMD = "nvptx", "amdgcn"
+_DEVICES = (_NVIDIA, _AMD)
+_LIBDEVICE = "__nv_"
+_OLDEST_ABI = 15
+_SM = re.compile(r"sm_\d{1,4}[af]?")
+
+
+def check_image(
+    image: Image, form: FileForm, content: ByteView, consumer: Consumer
+) -> Iterator[Skew]:
+    """Return all that the consumer would refuse or misread in a device image."""
+    yield from _container(image, consumer)
+    is_packaged = image.container is not None and image.container.form == _BINARY
+    if form is FileForm.BITCODE:
+        for module in read_bitcode_modules(content):
+            yield from check_device_module(module, consumer, image.arch)
+            if is_packaged:
+                yield from _packaged_module(module)
+    elif form is FileForm.LLVM_IR:
+        if is_packaged:
+            yield Skew("BC007", {})
+        text = content.whole().decode(errors="replace")
+        yield from check_text(text, consumer)
+        yield from _archs([image.arch, *text_target_cpus(text)], image.triple, consumer)
+    elif form is FileForm.PTX:
+        yield from check_ptx(content, consumer)
+    elif form is FileForm.DEVICE_ELF:
+        code = read_device_code(content)
+        if code is not None and code.triple.startswith(_NVIDIA):
+            yield from check_made_by(code, consumer)
+
+
+def check_device_module(
+    module: BitcodeModule, consumer: Consumer, arch: str = ""
+) -> Iterator[Skew]:
+    """Return all that does not fit of a device module; `arch` is what its container says."""
+    yield from check_module(module, consumer)
+    yield from _archs([arch, *_target_cpus(module)], module.triple, consumer)
+
+
+def _container(image: Image, consumer: Consumer) -> Iterator[Skew]:
+    container = image.container
+    if container is None or container.form != _BINARY or consumer.llvm < _OLDEST_ABI:
+        return
+    known = load_abi(consumer.llvm).container_versions
+    if container.version not in known:
+        values: dict[str, object] = {"version": container.version, "consumer": consumer.llvm}
+        yield Skew("OF001", values | {"known": ", ".join(map(str, known))})
+    if image.triple.startswith(_NVIDIA) and consumer.cuda is not None:
+        cuda = consumer.cuda.version
+        if needs_adapter(consumer.llvm, cuda):
+            release = f"{cuda.major}.{cuda.minor}"
+            yield Skew("NV007", {"consumer": consumer.llvm, "cuda": release})
+
+
+def _packaged_module(module: BitcodeModule) -> Iterator[Skew]:
+    if not module.triple.startswith(_DEVICES):
+        return
+    if not module.data_layout:
+        yield Skew("DL001")
+    for function in module.functions:
+        if function.is_declaration and function.name.startswith(_LIBDEVICE):
+            yield Skew("NV012", {"name": function.name})
+
+
+def _target_cpus(module: BitcodeModule) -> Iterable[str]:
+    """Return what the functions of a module are compiled for."""
+    found: dict[str, None] = {}
+    for number in {function.attributes for function in module.functions}:
+        one = module.attributes[number].find(FUNCTION_PLACE, "target-cpu")
+        if one is not None and isinstance(one.value, str):
+            found[one.value] = None
+    return found
+
+
+def _archs(archs: Iterable[str], triple: str, consumer: Consumer) -> Iterator[Skew]:
+    """Report architectures that the back end does not know: it takes the oldest one instead."""
+    for arch in dict.fromkeys(arch.partition(":")[0] for arch in archs if arch):
+        values = {"arch": arch, "consumer": consumer.llvm}
+        if triple.startswith(_NVIDIA) and arch.startswith("sm_"):
+            if not _knows_sm(arch, consumer.llvm):
+                yield Skew("NV003", values)
+        elif triple.startswith(_AMD) and not _knows_processor(arch, consumer.llvm):
+            yield Skew("AM006", values)
+
+
+def _knows_sm(arch: str, release: int) -> bool:
+    table = load_nvptx_table()
+    known = dict(table.oldest_isa)
+    if release < _OLDEST_ABI:
+        return True
+    if arch in known:
+        return arch in supported_archs(release, None)
+    # What is older than the table LLVM has always known; no release is known to have what is newer.
+    is_named = _SM.fullmatch(arch) is not None
+    return is_named and sm_number(arch) < min(map(sm_number, known))
+
+
+def _knows_processor(arch: str, release: int) -> bool:
+    """Return whether a release has an AMD processor; one that no release has is newer than the table."""
+    is_known = arch in known_processors(release)
+    return is_known or arch not in _named_processors() or release < _OLDEST_ABI
+
+
+@cache
+def _named_processors() -> frozenset[str]:
+    """Return the AMD processors that some release has."""
+    return frozenset(load_processors().values())

@@ -1,0 +1,99 @@
+"""Abbreviations of a bitstream: in which bits a record keeps its operands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from mlir_offload.toolchain.bitcode.bit_array import VBR_BYTES, bits, vbr, vbr_at
+
+_MAX_WIDTH = 32
+
+
+class Encoding(IntEnum):
+    """How an operand is stored; LITERAL takes no bits."""
+
+    LITERAL = 0
+    FIXED = 1
+    VBR = 2
+    ARRAY = 3
+    CHAR6 = 4
+    BLOB = 5
+
+
+Field = tuple[Encoding, int]
+
+_ENCODINGS = {encoding.value: encoding for encoding in Encoding if encoding}
+_WITH_WIDTH = frozenset({Encoding.FIXED, Encoding.VBR})
+_CHAR6_BITS = 6
+_FIELD_BITS = 8 * VBR_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Abbreviation:
+    """The fields of a record: scalars, the first of which is its code, then perhaps an array.
+
+    `element` is what the array is of (BLOB: bytes that begin and end at 32 bits). `free_count` is
+    the number of operands that take no bits.
+    """
+
+    scalars: tuple[Field, ...]
+    element: Field | None
+    free_count: int
+
+
+def read_abbreviation(data: bytes, position: int, end: int) -> tuple[Abbreviation, int]:
+    """Return the abbreviation that is defined at a position in bits, and where it ends.
+
+    Raises ValueError where no reader could use it.
+    """
+    count, position = vbr_at(data, position, 5)
+    fields: list[Field] = []
+    word = left = 0
+    while len(fields) < count and position <= end:
+        if left < _FIELD_BITS:
+            left = 4 * _FIELD_BITS
+            word = bits(data, position, left)
+        field, used = _field(word)
+        fields.append(field)
+        word >>= used
+        left -= used
+        position += used
+    return _checked(fields), position
+
+
+def _field(word: int) -> tuple[Field, int]:
+    """Return the field that the lowest bits define, and how many they are."""
+    if word & 1:
+        value, used = vbr(word >> 1, 8)
+        return (Encoding.LITERAL, value), 1 + used
+    encoding = _ENCODINGS.get(word >> 1 & 7)
+    if encoding is None:
+        msg = f"an abbreviation with encoding {word >> 1 & 7}"
+        raise ValueError(msg)
+    if encoding not in _WITH_WIDTH:
+        return (encoding, _CHAR6_BITS), 4
+    width, used = vbr(word >> 4, 5)
+    if width > _MAX_WIDTH or (encoding is Encoding.VBR and width == 1):
+        msg = f"an abbreviation with a field of {width} bits"
+        raise ValueError(msg)
+    return ((encoding, width) if width else (Encoding.LITERAL, 0)), 4 + used
+
+
+def _checked(fields: list[Field]) -> Abbreviation:
+    element = None
+    if fields and fields[-1][0] is Encoding.BLOB:
+        element = fields.pop()
+    elif len(fields) > 1 and fields[-2][0] is Encoding.ARRAY:
+        element = fields.pop()
+        fields.pop()
+    kinds = [encoding for encoding, _ in fields]
+    if not fields or Encoding.ARRAY in kinds or Encoding.BLOB in kinds:
+        msg = "an abbreviation without a code, or with an array that is not its end"
+        raise ValueError(msg)
+    if element and element[0] in {Encoding.LITERAL, Encoding.ARRAY}:
+        msg = "an abbreviation with an array of nothing"
+        raise ValueError(msg)
+    # The code is a literal as a rule; the number of the abbreviation pays for that one.
+    free_count = kinds.count(Encoding.LITERAL) - 1
+    return Abbreviation(tuple(fields), element, max(0, free_count))

@@ -1,0 +1,247 @@
+"""Functions, variables and aliases of a bitcode module, as its records describe them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from mlir_offload.toolchain.bitcode.bitstream import Record
+from mlir_offload.toolchain.bitcode.code import ModuleCode, TypeCode
+from mlir_offload.toolchain.bitcode.type import TypeTable
+from mlir_offload.toolchain.tables import load_table
+
+# As LLVM's text writes what the numbers in records stand for; the numbers of some are obsolete.
+_LINKAGES = (
+    *("external", "weak", "appending", "internal", "linkonce", "external", "external"),
+    *("extern_weak", "common", "private", "weak_odr", "linkonce_odr", "available_externally"),
+    *("private", "private", "external", "weak", "weak_odr", "linkonce", "linkonce_odr"),
+)
+_VISIBILITIES = ("default", "hidden", "protected")
+_MAX_ALIGN_LOG = 33
+_EXPLICIT_TYPE = 2
+# From this version of modules on (LLVM 5) their names are in a table of the file.
+STRING_TABLE_VERSION = 2
+
+
+@dataclass(frozen=True, slots=True)
+class BitcodeFunction:
+    """A function; `type` and `attributes` are numbers in the tables of the module.
+
+    `linkage` and `visibility` are spelled as in LLVM's text.
+    """
+
+    name: str
+    type: int
+    calling_convention: int
+    linkage: str
+    visibility: str
+    section: str
+    is_declaration: bool
+    attributes: int
+
+    @property
+    def convention(self) -> str:
+        """Return the calling convention as LLVM's text names it."""
+        return load_conventions().names.get(
+            self.calling_convention, f"cc {self.calling_convention}"
+        )
+
+    @property
+    def has_kernel_convention(self) -> bool:
+        """Return whether its calling convention is one of functions that a host launches."""
+        return self.convention in load_conventions().kernels
+
+    @property
+    def is_intrinsic(self) -> bool:
+        """Return whether LLVM itself gives the function its meaning."""
+        return self.name.startswith("llvm.")
+
+
+@dataclass(frozen=True, slots=True)
+class BitcodeVariable:
+    """A global variable; `initializer` is the number of a value, None for a mere declaration."""
+
+    name: str
+    type: int
+    address_space: int
+    is_constant: bool
+    is_thread_local: bool
+    linkage: str
+    visibility: str
+    section: str
+    align_bytes: int
+    initializer: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BitcodeAlias:
+    """Another name of a value (its number), or one that is resolved when the program is loaded."""
+
+    name: str
+    type: int
+    address_space: int
+    linkage: str
+    visibility: str
+    target: int
+
+
+Symbol = BitcodeFunction | BitcodeVariable | BitcodeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Conventions:
+    """Names of calling conventions by number, and which are those of kernels."""
+
+    names: Mapping[int, str]
+    kernels: frozenset[str]
+
+
+@cache
+def load_conventions() -> Conventions:
+    """Return the table that ships with the package."""
+    return parse_conventions(load_table("mlir_offload.toolchain", "bitcode"))
+
+
+def parse_conventions(table: Mapping[str, Any]) -> Conventions:
+    """Return the checked table. Raises ValueError naming what is wrong."""
+    rows = table["calling_conventions"]
+    names = {int(row["number"]): str(row["name"]) for row in rows}
+    kernels = frozenset(str(name) for name in table["kernels"])
+    if len(names) != len(rows) or len(set(names.values())) != len(rows):
+        msg = "bitcode: a calling convention is listed twice"
+        raise ValueError(msg)
+    if strangers := kernels - set(names.values()):
+        msg = f"bitcode: {sorted(strangers)} are no calling conventions"
+        raise ValueError(msg)
+    return Conventions(names, kernels)
+
+
+class StringTable:
+    """The names of all modules of a file: one string, of which each name is a piece."""
+
+    __slots__ = ("_known", "_left", "_strings")
+
+    def __init__(self, strings: bytes) -> None:
+        """Take the string."""
+        self._strings = strings
+        self._known: dict[tuple[int, int], str] = {}
+        # Each name stands there once; pieces that overlap could else be larger than any file.
+        self._left = 2 * len(strings)
+
+    def piece(self, record: Record) -> str:
+        """Return the name that a record names by the place in its first two operands."""
+        place = (record.operand(0, "offset of the name"), record.operand(1, "size of the name"))
+        name = self._known.get(place)
+        if name is None:
+            begin, size = place
+            self._left -= size
+            if begin + size > len(self._strings) or self._left < 0:
+                reason = f"its name, {size} bytes at {begin}, is not in the string table"
+                raise record.malformed(reason)
+            name = self._strings[begin : begin + size].decode("utf-8", "backslashreplace")
+            self._known[place] = name
+        return name
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalReader:
+    """What the records of globals refer to."""
+
+    version: int
+    types: TypeTable
+    sections: Sequence[str]
+    names: StringTable
+
+    def read(self, record: Record) -> Symbol:
+        """Return the global of a record; its name is '' where the module keeps names elsewhere."""
+        name, values = "", record.values
+        if self.version >= STRING_TABLE_VERSION:
+            name, values = self.names.piece(record), values[2:]
+        fields = _Fields(record, values)
+        if record.code == ModuleCode.FUNCTION:
+            return self._function(name, fields)
+        if record.code == ModuleCode.GLOBAL_VARIABLE:
+            return self._variable(name, fields)
+        return _alias(name, fields)
+
+    def _function(self, name: str, fields: _Fields) -> BitcodeFunction:
+        return BitcodeFunction(
+            name,
+            type=fields.required(0, "type"),
+            calling_convention=fields.required(1, "calling convention"),
+            linkage=_linkage(fields.required(3, "linkage")),
+            visibility=_visibility(fields.optional(7)),
+            section=self._section(fields, 6),
+            is_declaration=bool(fields.required(2, "declaration")),
+            attributes=fields.required(4, "attributes"),
+        )
+
+    def _variable(self, name: str, fields: _Fields) -> BitcodeVariable:
+        flags = fields.required(1, "flags")
+        number, space = fields.required(0, "type"), flags >> 2
+        if not flags & _EXPLICIT_TYPE:
+            pointer = self.types[number]
+            if pointer.code != TypeCode.POINTER:
+                raise self.types.malformed(number, "it is no pointer, as that of a variable is")
+            number, space = pointer.elements[0], pointer.number
+        initializer = fields.required(2, "initialiser")
+        return BitcodeVariable(
+            name,
+            type=number,
+            address_space=space,
+            is_constant=bool(flags & 1),
+            is_thread_local=bool(fields.optional(7)),
+            linkage=_linkage(fields.required(3, "linkage")),
+            visibility=_visibility(fields.optional(6)),
+            section=self._section(fields, 5),
+            align_bytes=(1 << min(fields.optional(4), _MAX_ALIGN_LOG)) >> 1,
+            initializer=initializer - 1 if initializer else None,
+        )
+
+    def _section(self, fields: _Fields, place: int) -> str:
+        number = fields.optional(place)
+        if number > len(self.sections):
+            reason = f"there is no section {number}"
+            raise fields.record.malformed(reason)
+        return self.sections[number - 1] if number else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """The operands of a record behind its name; later releases add some at the end."""
+
+    record: Record
+    values: Sequence[int]
+
+    def required(self, place: int, field: str) -> int:
+        if place < len(self.values):
+            return self.values[place]
+        reason = f"it has no {field}"
+        raise self.record.malformed(reason)
+
+    def optional(self, place: int) -> int:
+        return self.values[place] if place < len(self.values) else 0
+
+
+def _alias(name: str, fields: _Fields) -> BitcodeAlias:
+    # LLVM before 4 writes the type of a pointer in the place of type and address space.
+    is_old = fields.record.code == ModuleCode.ALIAS_OLD
+    place = 1 if is_old else 2
+    return BitcodeAlias(
+        name,
+        type=fields.required(0, "type"),
+        address_space=0 if is_old else fields.required(1, "address space"),
+        linkage=_linkage(fields.required(place + 1, "linkage")),
+        visibility=_visibility(fields.optional(place + 2)),
+        target=fields.required(place, "target"),
+    )
+
+
+def _linkage(number: int) -> str:
+    return _LINKAGES[number] if number < len(_LINKAGES) else _LINKAGES[0]
+
+
+def _visibility(number: int) -> str:
+    return _VISIBILITIES[number] if number < len(_VISIBILITIES) else _VISIBILITIES[0]

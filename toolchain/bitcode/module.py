@@ -1,0 +1,320 @@
+"""A module of LLVM bitcode, as far as it says who wrote it, what for and what is in it.
+
+Independent of LLVM's own reader, which knows only its own and older releases, and which files that
+are damaged may crash. Bodies of functions, constants and metadata are passed over by their length;
+`bitcode_constant`, `bitcode_metadata` and `bitcode_census` look into them when they are asked to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from mlir_offload.toolchain.bitcode.attribute import AttributeTable
+from mlir_offload.toolchain.bitcode.bit_array import bits
+from mlir_offload.toolchain.bitcode.bitstream import (
+    BitStream,
+    Block,
+    BlockReader,
+    Record,
+    outer_block,
+)
+from mlir_offload.toolchain.bitcode.code import (
+    BlockId,
+    IdentificationCode,
+    ModuleCode,
+    SummaryCode,
+    SymbolCode,
+)
+from mlir_offload.toolchain.bitcode.global_value import (
+    STRING_TABLE_VERSION,
+    BitcodeFunction,
+    BitcodeVariable,
+    GlobalReader,
+    StringTable,
+    Symbol,
+)
+from mlir_offload.toolchain.bitcode.type import TypeTable
+from mlir_offload.toolchain.byte_view import ByteView
+
+MAGIC = b"BC\xc0\xde"
+WRAPPER_MAGIC = b"\xde\xc0\x17\x0b"
+_WRAPPER_BYTES = 20
+_NEWEST_VERSION = 2
+_MAX_MODULES = 1000
+_GLOBALS = frozenset(
+    {
+        ModuleCode.GLOBAL_VARIABLE,
+        ModuleCode.FUNCTION,
+        ModuleCode.ALIAS_OLD,
+        ModuleCode.ALIAS,
+        ModuleCode.IFUNC,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleContent:
+    """Where the parts of a module lie that are read on demand."""
+
+    stream: BitStream
+    module: Block
+    constants: tuple[Block, ...]
+    metadata: tuple[Block, ...]
+    metadata_kinds: tuple[Block, ...]
+    bodies: tuple[Block, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BitcodeModule:
+    """One module.
+
+    `producer` is what wrote it, as it says; `version` is that of the format of its records. `symbols`
+    are functions, variables and aliases in the order that gives them their numbers as values.
+    `thin_summary` and `full_summary` are the versions of its summaries for link-time optimisation,
+    None where there is none.
+    """
+
+    producer: str
+    epoch: int
+    version: int
+    triple: str
+    data_layout: str
+    source_file: str
+    types: TypeTable
+    attributes: AttributeTable
+    symbols: tuple[Symbol, ...]
+    thin_summary: int | None
+    full_summary: int | None
+    content: ModuleContent
+
+    @property
+    def functions(self) -> Iterator[BitcodeFunction]:
+        """Return the functions, declarations included."""
+        return (symbol for symbol in self.symbols if isinstance(symbol, BitcodeFunction))
+
+    @property
+    def variables(self) -> Iterator[BitcodeVariable]:
+        """Return the global variables, declarations included."""
+        return (symbol for symbol in self.symbols if isinstance(symbol, BitcodeVariable))
+
+    def parameter_types(self, function: BitcodeFunction) -> tuple[str, ...]:
+        """Return the types of the parameters of a function, as LLVM's text spells them."""
+        elements = self.types.function(function.type).elements
+        return tuple(self.types.spell(element) for element in elements[1:])
+
+
+def read_bitcode(view: ByteView) -> BitcodeModule:
+    """Return the module of a file. Raises VerificationError where it is malformed, or has several."""
+    modules = read_bitcode_modules(view)
+    if len(modules) == 1:
+        return modules[0]
+    raise view.malformed(0, "modules", f"there are {len(modules)}, where one is expected")
+
+
+def read_bitcode_modules(view: ByteView) -> tuple[BitcodeModule, ...]:
+    """Return all modules of a file: LLVM splits one for link-time optimisation, `llvm-cat` joins some.
+
+    Raises VerificationError where it is no bitcode, or malformed.
+    """
+    stream = BitStream(unwrapped(view))
+    tables: dict[Block | None, StringTable] = {}
+    modules = []
+    for one in _outer_modules(stream, outer_blocks(stream)):
+        if one.strings not in tables:
+            tables[one.strings] = StringTable(_read_strings(stream, one.strings))
+        modules.append(_read_module(stream.anew(), one, tables[one.strings]))
+    return tuple(modules)
+
+
+def unwrapped(view: ByteView) -> ByteView:
+    """Return the bitstream: Darwin puts a header before it that tells offset and size."""
+    form = "LLVM bitcode"
+    view = view.part(0, view.size, "file", form=form)
+    if view.head(4) == WRAPPER_MAGIC:
+        header = view.read(0, _WRAPPER_BYTES, "wrapper header")
+        begin, size = (int.from_bytes(header[at : at + 4], "little") for at in (8, 12))
+        view = view.part(begin, size, "bitcode in its wrapper")
+    if view.head(4) != MAGIC:
+        raise view.malformed(0, "magic", f"it is {view.head(4).hex()}, not {MAGIC.hex()}")
+    return view
+
+
+@dataclass(frozen=True, slots=True)
+class _OuterModule:
+    """What stands outside of a module and belongs to it."""
+
+    module: Block
+    identification: Block | None
+    strings: Block | None
+
+
+def outer_blocks(stream: BitStream) -> list[Block]:
+    """Return what stands outside of all other blocks: modules and what belongs to them."""
+    blocks: list[Block] = []
+    position = 8 * len(MAGIC)
+    while position + 64 <= stream.size:
+        # Modules that are joined keep their magic; what fills up the end of a file is zero.
+        word = bits(stream.data, position, 32)
+        if word == int.from_bytes(MAGIC, "little"):
+            position += 32
+        elif not word and not any(stream.data[position >> 3 :]):
+            break
+        else:
+            stream.keep(position)
+            blocks.append(outer_block(stream, position))
+            position = blocks[-1].end
+    return blocks
+
+
+def _outer_modules(stream: BitStream, blocks: Sequence[Block]) -> list[_OuterModule]:
+    """Return the modules. A string table belongs to all modules before it that have none."""
+    modules: list[_OuterModule] = []
+    waiting: list[Block] = []
+    identification: dict[int, Block | None] = {}
+    latest = None
+    for block in blocks:
+        if block.number == BlockId.IDENTIFICATION:
+            latest = block
+        elif block.number == BlockId.MODULE:
+            waiting.append(block)
+            identification[block.begin] = latest
+            latest = None
+        elif block.number == BlockId.STRINGS:
+            modules += [_OuterModule(one, identification[one.begin], block) for one in waiting]
+            waiting = []
+    modules += [_OuterModule(one, identification[one.begin], None) for one in waiting]
+    if not modules or len(modules) > _MAX_MODULES:
+        raise stream.malformed(0, "modules", f"there are {len(modules)}")
+    return modules
+
+
+_TEXTS = frozenset({ModuleCode.TRIPLE, ModuleCode.DATA_LAYOUT, ModuleCode.SOURCE_FILE})
+
+
+class _ModuleWalk:
+    """One pass over a module: its texts, globals and types, and the places of all other blocks."""
+
+    def __init__(self, stream: BitStream, module: Block, names: StringTable) -> None:
+        self.version = 0
+        self.texts: dict[int, str] = {}
+        self.types: TypeTable | None = None
+        self.symbols: list[Symbol] = []
+        self._stream = stream
+        self._names = names
+        self._sections: list[str] = []
+        self._blocks: dict[int, list[Block]] = {}
+        for entry in BlockReader(stream, module):
+            if isinstance(entry, Block):
+                self._take_block(entry)
+            elif entry.code in _GLOBALS:
+                entry.keep()
+                self.symbols.append(self._globals(entry).read(entry))
+            else:
+                self._take_record(entry)
+
+    def blocks(self, number: BlockId) -> tuple[Block, ...]:
+        """Return the blocks of one kind."""
+        return tuple(self._blocks.get(number, ()))
+
+    def records(self, number: BlockId) -> Iterator[Record]:
+        """Return the records of all blocks of one kind."""
+        return _records(self._stream, self.blocks(number))
+
+    def _take_block(self, block: Block) -> None:
+        self._stream.keep(block.begin)
+        self._blocks.setdefault(block.number, []).append(block)
+        if block.number == BlockId.TYPE:
+            if self.types:
+                raise self._stream.malformed(block.begin, "module", "it has two tables of types")
+            self.types = TypeTable(BlockReader(self._stream, block))
+
+    def _take_record(self, record: Record) -> None:
+        if record.code in _TEXTS:
+            self.texts[record.code] = record.string()
+        elif record.code == ModuleCode.SECTION_NAME:
+            record.keep()
+            self._sections.append(record.string())
+        elif record.code == ModuleCode.VERSION:
+            self.version = record.operand(0, "version")
+            if self.version > _NEWEST_VERSION:
+                reason = f"version {self.version}; the newest that is known is {_NEWEST_VERSION}"
+                raise record.malformed(reason)
+
+    def _globals(self, record: Record) -> GlobalReader:
+        if self.types is None:
+            reason = "it stands before the table of types"
+            raise record.malformed(reason)
+        return GlobalReader(self.version, self.types, self._sections, self._names)
+
+
+def _read_module(stream: BitStream, outer: _OuterModule, names: StringTable) -> BitcodeModule:
+    producer, epoch = _read_identification(stream, outer.identification)
+    walk = _ModuleWalk(stream, outer.module, names)
+    if walk.types is None:
+        raise stream.malformed(outer.module.begin, "module", "it has no table of types")
+    return BitcodeModule(
+        producer=producer,
+        epoch=epoch,
+        version=walk.version,
+        triple=walk.texts.get(ModuleCode.TRIPLE, ""),
+        data_layout=walk.texts.get(ModuleCode.DATA_LAYOUT, ""),
+        source_file=walk.texts.get(ModuleCode.SOURCE_FILE, ""),
+        types=walk.types,
+        attributes=AttributeTable(
+            walk.records(BlockId.ATTRIBUTE_GROUP), walk.records(BlockId.ATTRIBUTE)
+        ),
+        symbols=_named(walk),
+        thin_summary=_summary_version(walk.records(BlockId.SUMMARY)),
+        full_summary=_summary_version(walk.records(BlockId.FULL_LTO_SUMMARY)),
+        content=ModuleContent(
+            stream,
+            outer.module,
+            constants=walk.blocks(BlockId.CONSTANTS),
+            metadata=walk.blocks(BlockId.METADATA),
+            metadata_kinds=walk.blocks(BlockId.METADATA_KIND),
+            bodies=walk.blocks(BlockId.FUNCTION),
+        ),
+    )
+
+
+def _named(walk: _ModuleWalk) -> tuple[Symbol, ...]:
+    """Return the symbols with the names that a module itself keeps for them (LLVM before 5)."""
+    if walk.version >= STRING_TABLE_VERSION:
+        return tuple(walk.symbols)
+    symbols = walk.symbols
+    for record in walk.records(BlockId.VALUE_SYMBOLS):
+        if record.code in {SymbolCode.ENTRY, SymbolCode.FUNCTION_ENTRY}:
+            number = record.operand(0, "value")
+            begin = 1 if record.code == SymbolCode.ENTRY else 2
+            if number < len(symbols):
+                symbols[number] = replace(symbols[number], name=record.string(begin))
+    return tuple(symbols)
+
+
+def _records(stream: BitStream, blocks: Iterable[Block]) -> Iterator[Record]:
+    return (record for block in blocks for record in BlockReader(stream, block).records())
+
+
+def _read_identification(stream: BitStream, block: Block | None) -> tuple[str, int]:
+    producer, epoch = "", 0
+    for record in _records(stream, [block] if block else []):
+        if record.code == IdentificationCode.STRING:
+            producer = record.string()
+        elif record.code == IdentificationCode.EPOCH:
+            epoch = record.operand(0, "epoch")
+    return producer, epoch
+
+
+def _read_strings(stream: BitStream, block: Block | None) -> bytes:
+    if block is None:
+        return b""
+    record = next(BlockReader(stream, block).records(), None)
+    return record.text() if record else b""
+
+
+def _summary_version(records: Iterator[Record]) -> int | None:
+    for record in records:
+        if record.code == SummaryCode.VERSION:
+            return record.operand(0, "version of the summary")
+    return None

@@ -1,0 +1,183 @@
+"""Records of a bitcode module that an older reader refuses or, worse, takes for something else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from mlir_offload.toolchain.bitcode.bitstream import BitStream, Block, BlockReader, Record
+from mlir_offload.toolchain.bitcode.code import BlockId, ConstantCode
+from mlir_offload.toolchain.bitcode.module import BitcodeModule
+from mlir_offload.toolchain.skew.fact import Consumer, Skew
+from mlir_offload.toolchain.skew.limits import LimitsTable, load_limits
+
+_CONSTANTS = {
+    31: "getelementptr with inrange",
+    32: "getelementptr",
+    33: "ptrauth",
+    34: "ptrauth",
+}
+_CONVERSIONS = {13: "ptrtoaddr"}
+_DEBUG_RECORDS = range(61, 66)
+_INBOUNDS = 1
+_FIRST_COMPARISON = 32  # of integers; below are those of floating-point numbers
+_OPERATIONS = {17: "usub_cond", 18: "usub_sat", 19: "fmaximum", 20: "fminimum"}
+_OPERATIONS |= {13: "fmax", 14: "fmin", 15: "uinc_wrap", 16: "udec_wrap"}
+# A value that comes later is named by a negative number, in 32 bits, and its type.
+_FIRST_FORWARD = 1 << 31
+_DEEPEST = 8
+# Orderings of other accesses: acquire and above; below are unordered and monotonic.
+_ACQUIRE = 3
+
+
+class FunctionCode(IntEnum):
+    """Records in the body of a function that have changed with the releases."""
+
+    CAST = 3
+    FENCE = 36
+    LOAD_ATOMIC = 41
+    STORE_ATOMIC = 45
+    COMPARE = 28
+    GET_ELEMENT_POINTER = 43
+    ATOMIC = 59
+
+
+_ORDERING = (FunctionCode.FENCE, FunctionCode.LOAD_ATOMIC, FunctionCode.STORE_ATOMIC)
+ORDERED_ACCESS = "a fence, or an atomic access that orders others"
+
+
+def check_records(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
+    """Return what the consumer's reader does not know, each once, with a function where it is."""
+    limits = load_limits()
+    fence_since = limits.back_end_since(module.triple, "fence")
+    walk = _RecordWalk(module.content.stream, consumer, limits, fence_since)
+    for block in module.content.constants:
+        walk.enter(block, "")
+    for block in module.content.metadata:
+        walk.enter(block, "")
+    defined = (function.name for function in module.functions if not function.is_declaration)
+    for name, body in zip(defined, module.content.bodies, strict=False):
+        walk.enter(body, name)
+    yield from walk.found.values()
+
+
+@dataclass(slots=True)
+class _RecordWalk:
+    """What has been found so far, by rule and construct."""
+
+    stream: BitStream
+    consumer: Consumer
+    limits: LimitsTable
+    fence_since: int = 0
+    found: dict[tuple[str, str], Skew] = field(default_factory=dict)
+
+    def enter(self, block: Block, function: str, depth: int = 0) -> None:
+        """Look at all records of a block, and of those in it."""
+        looks: dict[int, Callable[[Record, str], None]] = {
+            BlockId.CONSTANTS: self._constant,
+            BlockId.METADATA: self._metadata,
+            BlockId.FUNCTION: self._instruction,
+        }
+        look = looks.get(block.number)
+        for entry in BlockReader(self.stream, block):
+            if isinstance(entry, Block):
+                if depth < _DEEPEST:
+                    self.enter(entry, function, depth + 1)
+            elif look is not None:
+                look(entry, function)
+
+    def _constant(self, record: Record, function: str) -> None:
+        if record.code == ConstantCode.CAST:
+            opcode = record.operand(0, "opcode")
+            if opcode > self._newest("cast_opcodes"):
+                self._constant_found(_CONVERSIONS.get(opcode, "a conversion"), record, function)
+        elif record.code > self._newest("constant_codes"):
+            self._constant_found(
+                _CONSTANTS.get(record.code, "of a later release"), record, function
+            )
+
+    def _constant_found(self, construct: str, record: Record, function: str) -> None:
+        self._add("BC012", construct, function, {"code": record.code})
+
+    def _metadata(self, record: Record, function: str) -> None:
+        debug = self.limits.debug_records.get(record.code)
+        if debug is None:
+            return
+        newest = debug.operands.at(self.consumer.llvm)
+        if record.count > newest:
+            values: dict[str, object] = {
+                "needed": debug.operands.first_release(record.count) or "of a later release"
+            }
+            self._add("BC017", debug.name, function, values)
+
+    def _instruction(self, record: Record, function: str) -> None:
+        if record.code == FunctionCode.GET_ELEMENT_POINTER:
+            self._address(record, function)
+        elif record.code == FunctionCode.CAST:
+            self._conversion(record, function)
+        elif record.code == FunctionCode.COMPARE:
+            self._comparison(record, function)
+        elif record.code == FunctionCode.ATOMIC:
+            self._atomic(record, function)
+        elif record.code in _ORDERING:
+            self._ordered(record, function)
+        elif record.code > self._newest("function_codes"):
+            needed = self.limits.newest["function_codes"].first_release(record.code)
+            is_debug = record.code in _DEBUG_RECORDS
+            construct = "#dbg_value" if is_debug else f"record {record.code}"
+            values: dict[str, object] = {"needed": needed or "of a later release"}
+            self._add("BC017" if is_debug else "BC021", construct, function, values)
+
+    def _ordered(self, record: Record, function: str) -> None:
+        # Behind the ordering stands the scope alone.
+        orders = record.count > 1 and record.operand(record.count - 2, "ordering") >= _ACQUIRE
+        if orders and self.consumer.llvm < self.fence_since:
+            self._add("BC025", ORDERED_ACCESS, function, {"needed": self.fence_since})
+
+    def _address(self, record: Record, function: str) -> None:
+        flags = record.operand(0, "flags")
+        since = self.limits.instruction_flags["getelementptr"]
+        if self.consumer.llvm < since and flags and not flags & _INBOUNDS:
+            self._add("BC020", "getelementptr", function, {"needed": since})
+
+    def _conversion(self, record: Record, function: str) -> None:
+        place = 2 + _is_forward(record.operand(0, "value"))
+        opcode = record.operand(place, "opcode")
+        steps = self.limits.newest["cast_opcodes"]
+        if opcode > steps.at(self.consumer.llvm):
+            name = _CONVERSIONS.get(opcode, f"conversion {opcode}")
+            self._add("BC021", name, function, {"needed": steps.first_release(opcode)})
+        elif record.count > place + 1:
+            self._flagged("cast", "a flag of a conversion (nneg, nuw, fast)", function)
+
+    def _comparison(self, record: Record, function: str) -> None:
+        place = 2 + _is_forward(record.operand(0, "value"))
+        if record.operand(place, "predicate") >= _FIRST_COMPARISON and record.count > place + 1:
+            self._flagged("compare", "icmp samesign", function)
+
+    def _flagged(self, name: str, construct: str, function: str) -> None:
+        since = self.limits.instruction_flags[name]
+        if self.consumer.llvm < since:
+            self._add("BC021", construct, function, {"needed": since})
+
+    def _atomic(self, record: Record, function: str) -> None:
+        # Both the pointer and the value have their types where they come later.
+        place = 1 + _is_forward(record.operand(0, "pointer"))
+        place += 1 + _is_forward(record.operand(place, "value"))
+        operation = record.operand(place, "operation")
+        steps = self.limits.newest["atomic_operations"]
+        if operation > steps.at(self.consumer.llvm):
+            name = f"atomicrmw {_OPERATIONS.get(operation, operation)}"
+            self._add("BC021", name, function, {"needed": steps.first_release(operation)})
+
+    def _newest(self, name: str) -> int:
+        return self.limits.newest[name].at(self.consumer.llvm)
+
+    def _add(self, rule: str, construct: str, function: str, values: dict[str, object]) -> None:
+        values |= {"construct": construct, "consumer": self.consumer.llvm}
+        self.found.setdefault((rule, construct), Skew(rule, values, function))
+
+
+def _is_forward(value: int) -> bool:
+    return value >= _FIRST_FORWARD

@@ -1,0 +1,250 @@
+"""What another release of LLVM would refuse, or read wrongly, in a bitcode module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mlir_offload.toolchain.bitcode.attribute import FUNCTION_PLACE, Attribute
+from mlir_offload.toolchain.bitcode.code import TypeCode
+from mlir_offload.toolchain.bitcode.constant import ConstantTable
+from mlir_offload.toolchain.bitcode.data_layout import TypeSizes, parse_data_layout
+from mlir_offload.toolchain.bitcode.global_value import BitcodeFunction
+from mlir_offload.toolchain.bitcode.memory_effect import lost_effects
+from mlir_offload.toolchain.bitcode.metadata import MetadataTable
+from mlir_offload.toolchain.bitcode.module import BitcodeModule
+from mlir_offload.toolchain.bitcode.record_skew import check_records
+from mlir_offload.toolchain.skew.fact import Consumer, Skew
+from mlir_offload.toolchain.skew.identity import parse_signature
+from mlir_offload.toolchain.skew.limits import code_object_of, load_limits
+from mlir_offload.toolchain.skew.symbol import check_intrinsic, check_openmp
+
+_MEMORY = 86
+_WIDE_BITS = 128
+_WIDE_LAYOUT = "i128:128"
+_X86 = ("x86_64", "i386", "i686")
+_STRUCTS = (TypeCode.STRUCT_ANONYMOUS, TypeCode.STRUCT_NAMED)
+_AMD = "amdgcn"
+_NVIDIA = "nvptx"
+_PTX_KERNEL = 71
+_ANNOTATIONS = "nvvm.annotations"
+_CODE_OBJECT_FLAGS = ("amdhsa_code_object_version", "amdgpu_code_object_version")
+_OPENMP = "__kmpc_"
+_DEVICE_LIBRARY_ABI = "__oclc_ABI_version"
+
+
+def check_module(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
+    """Return all that the consumer would refuse or misread in a module.
+
+    What a release of LLVM wrote that is not newer is only looked at for what no release upgrades.
+    """
+    if module.epoch:
+        yield Skew("BC001", {"epoch": module.epoch})
+    yield from _code_object(module, consumer)
+    yield from _conflicting_bounds(module)
+    yield from _openmp(module, consumer)
+    yield from _narrow_integers(module, consumer)
+    writer = parse_signature(module.producer)
+    is_release = writer.major is not None and not (writer.vendor or writer.is_development)
+    if is_release and (writer.major or 0) <= consumer.llvm:
+        return
+    found = [
+        *_summary(module, consumer),
+        *_types(module, consumer),
+        *_attributes(module, consumer),
+        *_launch_bounds(module, consumer),
+        *_intrinsics(module, consumer),
+        *_wide_integers(module, consumer),
+        *check_records(module, consumer),
+    ]
+    yield from found
+    if module.producer and not is_release:
+        yield Skew("BC004", {"producer": module.producer, "consumer": consumer.llvm})
+    elif not found and writer.major is not None:
+        yield Skew("BC002", {"producer": module.producer, "consumer": consumer.llvm})
+
+
+def _summary(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
+    newest = load_limits().newest["summaries"].at(consumer.llvm)
+    version = max(module.thin_summary or 0, module.full_summary or 0)
+    if version > newest:
+        yield Skew("BC006", {"version": version, "consumer": consumer.llvm, "newest": newest})
+
+
+def _types(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
+    steps = load_limits().newest["type_codes"]
+    newest = steps.at(consumer.llvm)
+    for one in module.types.types:
+        if one.code > newest:
+            needed = steps.first_release(one.code) or "of a later release"
+            construct = f'target("{one.name}")' if one.code == TypeCode.TARGET else f"{one.code}"
+            values = {"construct": construct, "needed": needed, "consumer": consumer.llvm}
+            yield Skew("BC022", values)
+            return
+
+
+def _attributes(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
+    """Report each attribute once, with a function that has it; those of calls and declarations have none."""
+    users: dict[int, str] = {}
+    for function in module.functions:
+        groups = module.attributes[function.attributes].groups
+        for group in groups.values() if not function.is_declaration else ():
+            for one in group.attributes.values():
+                users.setdefault(id(one), function.name)
+    seen: set[tuple[str, object]] = set()
+    for group in module.attributes.groups():
+        for one in group.attributes.values():
+            skew = _attribute(one, users.get(id(one), ""), consumer)
+            if skew is not None and (skew.rule, one.kind) not in seen:
+                seen.add((skew.rule, one.kind))
+                yield skew
+
+
+def _attribute(one: Attribute, function: str, consumer: Consumer) -> Skew | None:
+    if not isinstance(one.kind, int):
+        return None
+    table = load_limits()
+    name = table.attribute_names.get(one.kind, f"number {one.kind}")
+    for rule, steps, number in (
+        ("BC010", table.newest["attribute_kinds"], one.kind),
+        ("BC011", table.newest["attribute_forms"], one.form),
+    ):
+        newest = steps.at(consumer.llvm)
+        if number > newest:
+            needed = steps.first_release(number) or "of a later release"
+            values = {"name": name, "number": number, "needed": needed, "newest": newest}
+            return Skew(rule, values | {"consumer": consumer.llvm}, function)
+    if one.kind == _MEMORY and isinstance(one.value, int):
+        lost = lost_effects(one.value, consumer.llvm)
+        if lost:
+            values = {"effects": ", ".join(lost), "consumer": consumer.llvm}
+            return Skew("BC013", values, function)
+    return None
+
+
+def _launch_bounds(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
+    """Report bounds that stand in attributes alone, which older releases do not look at."""
+    table = load_limits()
+    if consumer.llvm >= table.launch_since or not module.triple.startswith(_NVIDIA):
+        return
+    annotated: dict[str, set[object]] | None = None
+    for function in module.functions:
+        given = [
+            name for name in table.launch_annotations if _string(module, function, name) is not None
+        ]
+        if given and annotated is None:
+            annotated = _annotations(module)
+        # To a function that is no kernel the bounds mean nothing in any release.
+        is_kernel = function.calling_convention == _PTX_KERNEL
+        if not is_kernel and "kernel" not in (annotated or {}).get(function.name, ()):
+            continue
+        lost = [
+            name
+            for name in given
+            if table.launch_annotations[name] not in (annotated or {}).get(function.name, ())
+        ]
+        if lost:
+            values = {"names": ", ".join(lost), "consumer": consumer.llvm}
+            yield Skew("BC015", values | {"needed": table.launch_since}, function.name)
+
+
+def _annotations(module: BitcodeModule) -> dict[str, set[object]]:
+    """Return the names of what is annotated of each function."""
+    found: dict[str, set[object]] = {}
+    for operands in _metadata(module).named(_ANNOTATIONS):
+        if operands and isinstance(operands[0], BitcodeFunction):
+            found.setdefault(operands[0].name, set()).update(operands[1::2])
+    return found
+
+
+def _conflicting_bounds(module: BitcodeModule) -> Iterator[Skew]:
+    if not module.triple.startswith(_NVIDIA):
+        return
+    for function in module.functions:
+        if all(_string(module, function, f"nvvm.{name}") for name in ("maxntid", "reqntid")):
+            yield Skew("NV009", {}, function.name)
+
+
+def _string(module: BitcodeModule, function: BitcodeFunction, name: str) -> str | None:
+    found = module.attributes[function.attributes].find(FUNCTION_PLACE, name)
+    return str(found.value or "") if found else None
+
+
+def _intrinsics(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
+    for function in module.functions:
+        if function.is_declaration and function.is_intrinsic:
+            parameters = len(module.parameter_types(function))
+            skew = check_intrinsic(function.name, parameters, consumer, module.triple)
+            if skew is not None:
+                yield skew
+
+
+def _openmp(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
+    """Report calls of OpenMP's device runtime that are not those of the consumer's own."""
+    for function in module.functions:
+        if function.is_declaration and function.name.startswith(_OPENMP):
+            parameters = len(module.parameter_types(function))
+            skew = check_openmp(function.name, parameters, consumer)
+            if skew is not None:
+                yield skew
+
+
+def _wide_integers(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
+    since = load_limits().wide_integer_since
+    if (
+        consumer.llvm < since
+        and module.triple.startswith(_X86)
+        and _WIDE_LAYOUT in module.data_layout
+        and any(
+            one.code == TypeCode.INTEGER and one.number == _WIDE_BITS for one in module.types.types
+        )
+    ):
+        yield Skew("BC018", {"consumer": consumer.llvm, "since": since})
+
+
+def _narrow_integers(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
+    """Report structures that grow when a newer release puts its layout in the place of the module's."""
+    since = load_limits().wide_integer_since
+    layout, table = module.data_layout, module.types
+    if consumer.llvm < since or not layout or _WIDE_LAYOUT in layout:
+        return
+    has_wide = any(one.code == TypeCode.INTEGER and one.number == _WIDE_BITS for one in table.types)
+    if not module.triple.startswith(_X86) or not has_wide:
+        return
+    was = TypeSizes(table, parse_data_layout(layout))
+    becomes = TypeSizes(table, parse_data_layout(f"{layout}-{_WIDE_LAYOUT}"))
+    for number, one in enumerate(table.types):
+        if one.code in _STRUCTS:
+            before, after = was(number), becomes(number)
+            if before and after and before.size_bytes != after.size_bytes:
+                sizes = {"before": before.size_bytes, "after": after.size_bytes}
+                yield Skew("BC024", {"consumer": consumer.llvm, "since": since, **sizes})
+                return
+
+
+def _code_object(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
+    """Report what a release makes of the version of AMD's code objects that a module asks for."""
+    if not module.triple.startswith(_AMD):
+        return
+    made = code_object_of(consumer.llvm)
+    constants = ConstantTable(module)
+    metadata = MetadataTable(module, constants)
+    flags = [flag for flag in map(metadata.flag, _CODE_OBJECT_FLAGS) if isinstance(flag, int)]
+    version = made.version
+    if flags and made.reads_flag:
+        version = flags[0] // 100
+    elif flags and flags[0] // 100 != version:
+        values = {"wanted": flags[0] // 100, "consumer": consumer.llvm, "default": version}
+        yield Skew("AM004", values)
+    for variable in module.variables:
+        if variable.name == _DEVICE_LIBRARY_ABI and variable.initializer is not None:
+            abi = constants.integer(variable.initializer)
+            if abi is not None and abi // 100 != version:
+                values = {"abi": abi, "version": version, "consumer": consumer.llvm}
+                yield Skew("AM001", values)
+    if consumer.rocm is not None and 100 * version not in consumer.rocm.abi_versions:
+        known = ", ".join(str(abi // 100) for abi in consumer.rocm.abi_versions)
+        yield Skew("AM003", {"version": version, "known": known, "root": consumer.rocm.bitcode})
+
+
+def _metadata(module: BitcodeModule) -> MetadataTable:
+    return MetadataTable(module, ConstantTable(module))

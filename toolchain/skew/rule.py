@@ -1,0 +1,105 @@
+"""The rules of skew, as the table that ships with the package states them."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from mlir_offload.toolchain.skew.identity import Severity
+from mlir_offload.toolchain.tables import load_table
+
+_NAME = re.compile(r"[A-Z]{2,4}\d{3}")
+_FIELDS = ("title", "severity", "message", "reason", "cure", "source")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule: `message` has places for the values of a case, `cure` is what its user can do.
+
+    `said` are patterns of what tools print that stop at what the rule is about.
+    """
+
+    name: str
+    title: str
+    severity: Severity
+    message: str
+    reason: str
+    cure: str
+    source: str
+    said: tuple[re.Pattern[str], ...] = ()
+
+
+def is_rule_name(text: str) -> bool:
+    """Return whether a word is spelled as the name of a rule is."""
+    return _NAME.fullmatch(text) is not None
+
+
+def rule_said(text: str) -> Rule | None:
+    """Return the rule of what a tool printed, None where it says nothing of skew."""
+    rules = load_rules().values()
+    return next((rule for rule in rules if any(one.search(text) for one in rule.said)), None)
+
+
+@cache
+def load_rules() -> Mapping[str, Rule]:
+    """Return the rules that ship with the package, by name in the order of the table."""
+    return parse_rules(load_table("mlir_offload.toolchain", "skew_rules"))
+
+
+def parse_rules(table: Mapping[str, Any]) -> Mapping[str, Rule]:
+    """Return the checked rules. Raises ValueError naming the row that is wrong, and why."""
+    rules: dict[str, Rule] = {}
+    for row in table["rules"]:
+        rule = _rule(row)
+        if rule.name in rules:
+            msg = f"skew_rules: {rule.name} is listed twice"
+            raise ValueError(msg)
+        rules[rule.name] = rule
+    return rules
+
+
+def _rule(row: Mapping[str, Any]) -> Rule:
+    name = str(row.get("id"))
+    if not _NAME.fullmatch(name):
+        msg = f"skew_rules: '{name}' is no name of a rule, which is letters and three digits"
+        raise ValueError(msg)
+    if set(row) - {"said"} != {"id", *_FIELDS}:
+        wrong = sorted((set(row) - {"said"}).symmetric_difference({"id", *_FIELDS}))
+        msg = f"skew_rules: {name} lacks, or has without need, {', '.join(map(str, wrong))}"
+        raise ValueError(msg)
+    texts = {field: " ".join(str(row[field]).split()) for field in _FIELDS}
+    if empty := [field for field, text in texts.items() if not text]:
+        msg = f"skew_rules: {name} has an empty {empty[0]}"
+        raise ValueError(msg)
+    severity = texts.pop("severity")
+    if severity not in list(Severity):
+        msg = f"skew_rules: {name} has the severity '{severity}'; there are {', '.join(Severity)}"
+        raise ValueError(msg)
+    _check_message(name, texts["message"])
+    said = tuple(_pattern(name, text) for text in row.get("said", ()))
+    return Rule(name, severity=Severity(severity), said=said, **texts)
+
+
+def _pattern(name: str, text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        msg = f"skew_rules: what tools say of {name} is no pattern: {error}"
+        raise ValueError(msg) from error
+
+
+def _check_message(name: str, message: str) -> None:
+    try:
+        places = [
+            place for _, place, _, _ in string.Formatter().parse(message) if place is not None
+        ]
+    except ValueError as error:
+        msg = f"skew_rules: the message of {name} is no format: {error}"
+        raise ValueError(msg) from error
+    if wrong := [place for place in places if not place.isidentifier()]:
+        msg = f"skew_rules: the message of {name} has a place '{wrong[0]}' that is no name"
+        raise ValueError(msg)

@@ -1,0 +1,252 @@
+"""What another release of LLVM would refuse, or read wrongly, in textual IR."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from mlir_offload.toolchain.bitcode.record_skew import ORDERED_ACCESS
+from mlir_offload.toolchain.skew.fact import Consumer, Skew
+from mlir_offload.toolchain.skew.limits import code_object_of, load_limits
+from mlir_offload.toolchain.skew.symbol import check_intrinsic, check_openmp
+from mlir_offload.toolchain.tables import load_table
+
+_WORD = r"(?<![\w@%$.\"!-])"
+_SKIPPED = r"|\"[^\"\n]*\"?|;[^\n]*"
+_TRIPLE = re.compile(r'^target triple = "([^"\n]*)"', re.MULTILINE)
+_LAYOUT = re.compile(r'^target datalayout = "([^"\n]*)"', re.MULTILINE)
+_FUNCTION = re.compile(r'^(declare|define) [^\n@]*@("[^"\n]*"|[\w.$-]+)\(([^\n]*)', re.MULTILINE)
+_GROUP = re.compile(r"^attributes #(\d+) = \{([^\n]*)\}", re.MULTILINE)
+_LAUNCH = re.compile(r'"(nvvm\.\w+)"')
+_ANNOTATION = re.compile(
+    r'^!\d+ = (?:distinct )?!\{ptr @("[^"\n]*"|[\w.$-]+), ([^\n]*)\}', re.MULTILINE
+)
+_ANNOTATED = re.compile(r'!"(\w+)"')
+_USED_GROUP = re.compile(r"#(\d+)")
+_CODE_OBJECT = re.compile(r'!"amd(?:hsa|gpu)_code_object_version", i32 (\d{1,6})\b')
+_WIDE_INTEGER = re.compile(r"(?<![\w.%@])i128\b(?!:)")
+_TARGET_CPU = re.compile(r'"target-cpu"="([^"\n]*)"')
+_KERNEL = re.compile(r"^define [^@\n]*\bptx_kernel\b")
+_ORDERED = re.compile(
+    r"^ +(?:%[^\n=]* = )?(?:fence|(?:load|store) atomic)\b[^\n]* (?:acquire|release|acq_rel|seq_cst)\b",
+    re.MULTILINE,
+)
+_X86 = ("x86_64", "i386", "i686")
+_STRUCT = re.compile(r"\{ ([^{}\n]*\bi128\b[^{}\n]*) \}")
+_SCALAR = re.compile(r"(?:\[(\d{1,9}) x )?(i\d{1,3}|float|double|ptr|half)\b")
+_WORD_BYTES = 8
+_FLOAT_BYTES = {"half": 2, "float": 4, "double": 8, "ptr": 8}
+
+
+@dataclass(frozen=True, slots=True)
+class Construct:
+    """Something in text, the first release that parses it, and the first that does not any more."""
+
+    name: str
+    pattern: str
+    since: int | None
+    gone: int | None
+
+
+@cache
+def load_constructs() -> tuple[Construct, ...]:
+    """Return the table that ships with the package."""
+    return parse_constructs(load_table("mlir_offload.toolchain", "ir_text"))
+
+
+def parse_constructs(table: Mapping[str, Any]) -> tuple[Construct, ...]:
+    """Return the checked table. Raises ValueError naming the row that is wrong."""
+    found: dict[str, Construct] = {}
+    for row in table["constructs"]:
+        name = str(row["construct"])
+        since, gone = (int(row[key]) if key in row else None for key in ("since", "gone"))
+        if name in found or (since is None) is (gone is None):
+            wrong = "is listed twice" if name in found else "needs one of since and gone"
+            msg = f"ir_text: {name} {wrong}"
+            raise ValueError(msg)
+        try:
+            groups = re.compile(row["pattern"]).groups
+        except re.error as error:
+            msg = f"ir_text: the pattern of {name} is wrong: {error}"
+            raise ValueError(msg) from error
+        if groups:
+            msg = f"ir_text: the pattern of {name} has a group, which must be (?:...)"
+            raise ValueError(msg)
+        found[name] = Construct(name, str(row["pattern"]), since, gone)
+    return tuple(found.values())
+
+
+def check_text(text: str, consumer: Consumer) -> Iterator[Skew]:
+    """Return all that the consumer would refuse or misread in a module in text."""
+    yield from _constructs(text, consumer)
+    triple = text_triple(text)
+    groups = {match[1]: match[2] for match in _GROUP.finditer(text)}
+    for match in _FUNCTION.finditer(text):
+        name = match[2].strip('"')
+        if match[1] != "declare":
+            continue
+        parameters = _parameters(match[3])
+        if name.startswith("llvm."):
+            skew = check_intrinsic(name, parameters, consumer, triple)
+        else:
+            skew = check_openmp(name, parameters, consumer)
+        # What is declared and never called is not looked for.
+        if skew is not None and text.count(f"@{name}") > 1:
+            yield _at(skew, text, match.start())
+    if triple.startswith("nvptx"):
+        yield from _launch_bounds(text, groups, consumer)
+        yield from _ordered_accesses(text, triple, consumer)
+    elif triple.startswith("amdgcn"):
+        yield from _code_object(text, consumer)
+    elif triple.startswith(_X86):
+        yield from _wide_integers(text, consumer)
+        yield from _narrow_integers(text, consumer)
+
+
+def text_triple(text: str) -> str:
+    """Return the target triple of a module in text, empty where there is none."""
+    return _first(_TRIPLE, text)
+
+
+def _constructs(text: str, consumer: Consumer) -> Iterator[Skew]:
+    pattern, rows = _unreadable(consumer.llvm)
+    seen = set()
+    for match in pattern.finditer(text):
+        # What is skipped, comments and strings, is no group.
+        if match.lastindex is None or match.lastindex in seen:
+            continue
+        seen.add(match.lastindex)
+        row = rows[match.lastindex - 1]
+        values = {"construct": row.name, "consumer": consumer.llvm}
+        if row.since is not None:
+            yield _at(Skew("LL001", values | {"needed": row.since}), text, match.start())
+        else:
+            yield _at(Skew("LL002", values | {"gone": row.gone}), text, match.start())
+
+
+@cache
+def _unreadable(release: int) -> tuple[re.Pattern[str], tuple[Construct, ...]]:
+    """Return a pattern for all that a release does not parse, a group for each construct."""
+    rows = tuple(
+        row
+        for row in load_constructs()
+        if (row.since is not None and row.since > release)
+        or (row.gone is not None and row.gone <= release)
+    )
+    words = "|".join(f"({row.pattern})" for row in rows)
+    return re.compile(f"{_WORD}(?:{words or '(?!)'}){_SKIPPED}"), rows
+
+
+def _launch_bounds(text: str, groups: Mapping[str, str], consumer: Consumer) -> Iterator[Skew]:
+    table = load_limits()
+    annotated: dict[str, set[str]] = {}
+    for match in _ANNOTATION.finditer(text):
+        annotated.setdefault(match[1].strip('"'), set()).update(_ANNOTATED.findall(match[2]))
+    for match in _FUNCTION.finditer(text):
+        if match[1] != "define":
+            continue
+        name = match[2].strip('"')
+        # To a function that is no kernel the bounds mean nothing in any release.
+        if not _KERNEL.search(match[0]) and "kernel" not in annotated.get(name, ()):
+            continue
+        own = " ".join(groups.get(number, "") for number in _USED_GROUP.findall(match[3]))
+        given = dict.fromkeys(_LAUNCH.findall(own + match[3]))
+        if {"nvvm.maxntid", "nvvm.reqntid"} <= set(given):
+            yield _at(Skew("NV009", {}, name), text, match.start())
+        lost = [
+            one
+            for one in given
+            if one in table.launch_annotations
+            and table.launch_annotations[one] not in annotated.get(name, ())
+        ]
+        if lost and consumer.llvm < table.launch_since:
+            values = {"names": ", ".join(lost), "consumer": consumer.llvm}
+            skew = Skew("BC015", values | {"needed": table.launch_since}, name)
+            yield _at(skew, text, match.start())
+
+
+def _ordered_accesses(text: str, triple: str, consumer: Consumer) -> Iterator[Skew]:
+    since = load_limits().back_end_since(triple, "fence")
+    match = _ORDERED.search(text) if consumer.llvm < since else None
+    if match:
+        values = {"construct": ORDERED_ACCESS, "needed": since, "consumer": consumer.llvm}
+        yield _at(Skew("BC025", values), text, match.start())
+
+
+def _code_object(text: str, consumer: Consumer) -> Iterator[Skew]:
+    made = code_object_of(consumer.llvm)
+    match = _CODE_OBJECT.search(text)
+    if match and not made.reads_flag and int(match[1]) // 100 != made.version:
+        values = {"wanted": int(match[1]) // 100, "consumer": consumer.llvm}
+        skew = Skew("AM004", values | {"default": made.version})
+        yield _at(skew, text, match.start())
+
+
+def _wide_integers(text: str, consumer: Consumer) -> Iterator[Skew]:
+    since = load_limits().wide_integer_since
+    match = _WIDE_INTEGER.search(text)
+    if match and consumer.llvm < since and "i128:128" in _first(_LAYOUT, text):
+        skew = Skew("BC018", {"consumer": consumer.llvm, "since": since})
+        yield _at(skew, text, match.start())
+
+
+def text_target_cpus(text: str) -> tuple[str, ...]:
+    """Return what the functions of a module in text are compiled for."""
+    return tuple(dict.fromkeys(_TARGET_CPU.findall(text)))
+
+
+def _narrow_integers(text: str, consumer: Consumer) -> Iterator[Skew]:
+    """Report structures that grow when a newer release puts its layout in the place of the module's.
+
+    Those of numbers and pointers, and arrays of these, are looked at.
+    """
+    since, layout = load_limits().wide_integer_since, _first(_LAYOUT, text)
+    if consumer.llvm < since or not layout or "i128:128" in layout:
+        return
+    for match in _STRUCT.finditer(text):
+        before, after = (_struct_bytes(match[1], alignment) for alignment in (8, 16))
+        if before != after:
+            values = {"consumer": consumer.llvm, "since": since}
+            skew = Skew("BC024", values | {"before": before, "after": after})
+            yield _at(skew, text, match.start())
+            return
+
+
+def _struct_bytes(elements: str, wide_alignment: int) -> int:
+    """Return the size of a structure, 0 where it has an element that is not known here."""
+    offset, largest = 0, 1
+    for element in re.split(r", (?![^\[]*\])", elements):
+        found = _SCALAR.match(element)
+        if found is None:
+            return 0
+        name = found[2]
+        size = _FLOAT_BYTES.get(name) or max(1, -(-int(name[1:]) // 8))
+        alignment = wide_alignment if size > _WORD_BYTES else min(size, _WORD_BYTES)
+        offset = -(-offset // alignment) * alignment + size * int(found[1] or 1)
+        largest = max(largest, alignment)
+    return -(-offset // largest) * largest
+
+
+def _parameters(text: str) -> int:
+    """Return the number of parameters in the rest of a declaration, behind its parenthesis."""
+    depth = count = 0
+    begin = True
+    for character in text:
+        if character == ")" and not depth:
+            break
+        depth += (character in "([{<") - (character in ")]}>")
+        count += begin or (character == "," and not depth)
+        begin = False
+    return count
+
+
+def _first(pattern: re.Pattern[str], text: str) -> str:
+    match = pattern.search(text)
+    return match[1] if match else ""
+
+
+def _at(skew: Skew, text: str, place: int) -> Skew:
+    return Skew(skew.rule, skew.values, skew.function, text.count("\n", 0, place) + 1)

@@ -1,0 +1,1 @@
+"""Kernels for the CPU: work-items of a block as loops in one function."""

@@ -1,0 +1,362 @@
+"""A module for the CPU put together: device functions, code around the kernels, what they call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.translate.cpu.intrinsics import (
+    ITEM_TYPE,
+    RUNTIME_DECLARATIONS,
+    find_replacement,
+)
+from mlir_offload.translate.cpu.launch import (
+    KERNEL_TYPE,
+    KernelMode,
+    Metadata,
+    fiber_definition,
+    item_name,
+    launch_definition,
+)
+from mlir_offload.translate.cpu.library import libm_attributes
+from mlir_offload.translate.cpu.region import has_barrier, split_at_barriers
+from mlir_offload.translate.cpu.replacement import define
+from mlir_offload.translate.cpu.rewrite import RewrittenModule
+from mlir_offload.translate.cpu.run import run_definition
+from mlir_offload.translate.cpu.text import DeviceModule, Function, closing, symbol
+
+Support = tuple[tuple[str, str], ...]
+
+_GLOBAL_LINKAGE = re.compile(
+    r"^(?P<name>@\S+ = )(?:(?:private|internal|linkonce_odr|linkonce|weak_odr|weak|common|dso_local|"
+    r"hidden|protected|unnamed_addr|local_unnamed_addr) )*"
+)
+_TARGET_ATTRIBUTES = re.compile(r'"target-(?:cpu|features)"="[^"]*" ?')
+_INLINE_HINDRANCES = re.compile(r"\b(?:noinline|optnone|convergent) ")
+_SUBPROGRAM = re.compile(r"!dbg (!\d+)$")
+_DROPPED_METADATA = ("!nvvm.annotations", "!nvvmir.version")
+# What the splitter must recognise stays a declaration while opt works on the functions around it.
+_DECLARED = re.compile(r"mo\.(?:read\.ptx\.sreg\.|static_shared|dynamic_shared|barrier$)")
+_DEFINITION_HEAD = re.compile(r"^define internal (?P<signature>.*?\)) alwaysinline")
+# As mlir-translate names every module; without it the image would hold the name of a file.
+_SOURCE_NAME = 'source_filename = "LLVMDialectModule"'
+_IDS_ARE_PURE = "nounwind willreturn speculatable memory(none)"
+
+
+@dataclass(frozen=True, slots=True)
+class CpuKernel:
+    """A kernel of the image and how its work-items are run."""
+
+    name: str
+    mode: KernelMode
+
+
+def device_parts(
+    module: DeviceModule,
+    rewritten: RewrittenModule,
+    kernels: Sequence[str],
+    attributes: Sequence[str],
+) -> tuple[DeviceModule, Support]:
+    """Return the module with its functions rewritten, and definitions of what they call."""
+    device = replace(
+        module,
+        globals=(*_plain_globals(module, rewritten), *_aliases(rewritten)),
+        declarations=tuple(_declarations(module, rewritten)),
+        functions=_name_items(rewritten, frozenset(kernels), tuple(attributes)),
+        tail=tuple(_kept_metadata(module)),
+    )
+    definitions = [(r.name, r.definition) for r in rewritten.replacements if r.definition]
+    return device, (*definitions, *_shared_definitions(rewritten))
+
+
+def prepared_text(device: DeviceModule, kernels: Sequence[str], support: Support) -> str:
+    """Render the functions for opt; ids and barriers stay calls, kernels are not to be removed."""
+    items = {item_name(kernel) for kernel in kernels}
+    functions = (
+        replace(
+            function,
+            head=function.head.replace("define internal ", "define ", 1).replace(
+                " alwaysinline ", " "
+            ),
+        )
+        if function.name in items
+        else function
+        for function in device.functions
+    )
+    declared = [_declaration(name, text) for name, text in support]
+    return _render(replace(device, functions=tuple(functions)), [RUNTIME_DECLARATIONS, *declared])
+
+
+def _declaration(name: str, definition: str) -> str:
+    match = _DEFINITION_HEAD.match(definition)
+    if match is None or not _DECLARED.match(name):
+        return definition
+    signature = re.sub(r" %\w+", "", match["signature"])
+    return f"declare {signature} {'convergent' if name == 'mo.barrier' else _IDS_ARE_PURE}"
+
+
+def finished_module(
+    device: DeviceModule,
+    kernels: Sequence[CpuKernel],
+    support: Support,
+    shared_bytes: int,
+    attributes: Sequence[str],
+) -> tuple[str, tuple[CpuKernel, ...]]:
+    """Add the code around the kernels; return the text, and how each kernel is run in the end."""
+    nodes = _Nodes(device, attributes)
+    waiting = _functions_that_wait(device)
+    functions = {function.name: function for function in device.functions}
+    texts: list[str] = []
+    modes: list[CpuKernel] = []
+    for kernel in kernels:
+        item = _internal(functions[item_name(kernel.name)])
+        built = _build_kernel(kernel, item, functions, nodes, waiting)
+        functions[item.name] = built.item
+        modes.append(built.kernel)
+        texts += [
+            built.text,
+            launch_definition(
+                kernel.name,
+                built.kernel.mode,
+                shared_bytes=shared_bytes,
+                state_bytes=built.state_bytes,
+            ),
+        ]
+    defined = set(functions)
+    known = RUNTIME_DECLARATIONS.splitlines()
+    declarations = tuple(
+        (name, line)
+        for name, line in device.declarations
+        if not name.startswith(("mo.", "mo_cpu_", "llvm."))
+    )
+    missing = [text for name, text in support if name not in defined]
+    whole = replace(device, declarations=declarations, functions=tuple(functions.values()))
+    lines = [KERNEL_TYPE, *known, *missing, *texts, *nodes.lines]
+    return _render(whole, lines), tuple(modes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    kernel: CpuKernel
+    item: Function
+    text: str
+    state_bytes: int = 0
+
+
+def _build_kernel(
+    kernel: CpuKernel,
+    item: Function,
+    functions: dict[str, Function],
+    nodes: _Nodes,
+    waiting: frozenset[str],
+) -> _Built:
+    debug = nodes.debug_of(item)
+    waits_elsewhere = any(_mentions(item, name) for name in waiting)
+    if kernel.mode is not KernelMode.FIBERS and not waits_elsewhere:
+        region = split_at_barriers(item)
+        if region is not None:
+            # One array for all work-items of a vector would be wrong.
+            is_serial = region.has_shared_arrays or _calls_with_arrays(item, functions)
+            marks = debug if is_serial else nodes.vector(debug)
+            text = run_definition(kernel.name, region, marks)
+            return _Built(kernel, region.function, text, region.state_bytes)
+    text = fiber_definition(kernel.name, item, debug)
+    return _Built(CpuKernel(kernel.name, KernelMode.FIBERS), item, text)
+
+
+def _internal(item: Function) -> Function:
+    head = (
+        item.head
+        if item.head.startswith("define internal ")
+        else re.sub(r"^define (?:dso_local )?", "define internal ", item.head)
+    )
+    if " alwaysinline" not in head:
+        head = _with_attributes(head, ())
+    return replace(item, head=head)
+
+
+def _mentions(function: Function, name: str) -> bool:
+    reference = symbol(name)
+    return any(reference in line for line in function.body)
+
+
+def _functions_that_wait(device: DeviceModule) -> frozenset[str]:
+    """Return the functions, kernels aside, that opt left and that wait at a barrier."""
+    found = {f.name for f in device.functions if has_barrier(f) and not f.name.endswith(".item")}
+    grown = True
+    while grown:
+        callers = {
+            f.name
+            for f in device.functions
+            if not f.name.endswith(".item") and any(_mentions(f, name) for name in found)
+        }
+        grown = not callers <= found
+        found |= callers
+    return frozenset(found)
+
+
+def _calls_with_arrays(item: Function, functions: dict[str, Function]) -> bool:
+    seen: set[str] = {item.name}
+    work = [other for other in functions if other != item.name and _mentions(item, other)]
+    while work:
+        name = work.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        if any(" alloca " in line for line in functions[name].body):
+            return True
+        work.extend(
+            other for other in functions if other not in seen and _mentions(functions[name], other)
+        )
+    return False
+
+
+class _Nodes:
+    """Metadata of the generated code, numbered behind that of the module."""
+
+    def __init__(self, device: DeviceModule, attributes: Sequence[str]) -> None:
+        self._device = device
+        self._attributes = "".join(f" {attribute}" for attribute in attributes)
+        first = self._next = device.next_metadata_id()
+        self.lines: list[str] = []
+        self._add("distinct !{}")
+        self._add(f"distinct !{{!{first + 1}, !{first + 2}, !{first + 3}}}")
+        self._add(f'!{{!"llvm.loop.parallel_accesses", !{first}}}')
+        self._add('!{!"llvm.loop.vectorize.enable", i1 true}')
+        self._group, self._loop = f", !llvm.access.group !{first}", f", !llvm.loop !{first + 1}"
+
+    def _add(self, node: str) -> str:
+        number = self._next
+        self._next += 1
+        self.lines.append(f"!{number} = {node}")
+        return f"!{number}"
+
+    def vector(self, debug: Metadata) -> Metadata:
+        """Promise that the work-items of a block do not depend on each other."""
+        return replace(debug, access_group=self._group, loop=self._loop)
+
+    def debug_of(self, item: Function) -> Metadata:
+        """Give the code around a kernel the kernel's place in the source.
+
+        Without one of its own the inlined body would lose its lines.
+        """
+        match = _SUBPROGRAM.search(item.head)
+        line = next(
+            (t for t in self._device.tail if match and t.startswith(f"{match[1]} = ")), None
+        )
+        if line is None:
+            return Metadata(self._attributes)
+        at = re.search(r"\bline: (\d+)", line)
+        scope = self._add(re.sub(r', linkageName: "[^"]*"', "", line.split(" = ", 1)[1]))
+        location = self._add(f"!DILocation(line: {at[1] if at else 0}, scope: {scope})")
+        return Metadata(self._attributes, f" !dbg {scope}", f", !dbg {location}")
+
+
+def _name_items(
+    rewritten: RewrittenModule, kernels: frozenset[str], attributes: tuple[str, ...]
+) -> tuple[Function, ...]:
+    """Free the kernels' names for the exported functions; ask for everything to be inlined."""
+    references = {
+        symbol(name): (
+            re.compile(re.escape(symbol(name)) + r"(?![-\w.$])"),
+            symbol(item_name(name)),
+        )
+        for name in kernels
+    }
+
+    def rename(line: str) -> str:
+        for old, (reference, new) in references.items():
+            if old in line:
+                line = reference.sub(new, line)
+        return line
+
+    return tuple(
+        Function(
+            item_name(function.name) if function.name in kernels else function.name,
+            _with_attributes(rename(function.head), attributes),
+            tuple(rename(line) for line in function.body),
+        )
+        for function in rewritten.functions
+    )
+
+
+def _with_attributes(head: str, attributes: tuple[str, ...]) -> str:
+    bare, separator, debug = head.partition(" !dbg ")
+    return " ".join((bare, "alwaysinline", "nounwind", *attributes)) + separator + debug
+
+
+def _plain_globals(module: DeviceModule, rewritten: RewrittenModule) -> Iterable[tuple[str, str]]:
+    for name, line in module.globals:
+        if name in rewritten.layout.names:
+            continue
+        if re.match(r"@\S+ = (?:external|extern_weak|available_externally) ", line):
+            msg = f"the device global {name!r} is declared but not defined in this gpu.module"
+            raise SourceError(msg, hint="define it in the gpu.module that uses it")
+        text, quote, rest = line.partition(' c"')
+        plain = re.sub(r" addrspace\(\d+\)", "", text)
+        yield name, _GLOBAL_LINKAGE.sub(r"\g<name>internal ", plain) + quote + rest
+
+
+def _aliases(rewritten: RewrittenModule) -> Iterable[tuple[str, str]]:
+    """Name the functions that other files call."""
+    for alias, name in rewritten.exported:
+        yield alias, f"{symbol(alias)} = alias i8, ptr {symbol(name)}"
+
+
+def _declarations(module: DeviceModule, rewritten: RewrittenModule) -> Iterable[tuple[str, str]]:
+    """Declare what comes from libm and libc, with the types of the source."""
+    own = {r.name: r for r in rewritten.replacements if not r.definition}
+    done = {function.name for function in module.functions}
+    for name, line in module.declarations:
+        found = None if name.startswith("llvm.") else find_replacement(name) or own.get(name)
+        if (
+            found is None
+            or found.name not in own
+            or found.name in done
+            or found.name.startswith("mo_cpu_")
+        ):
+            continue
+        done.add(found.name)
+        end = closing(line, line.index("(", line.index("@"))) + 1
+        head = re.sub(r"!dbg !\d+ ", "", line[:end]).replace(symbol(name), symbol(found.name))
+        yield found.name, f"{head} {libm_attributes(found.name)}".rstrip()
+
+
+def _shared_definitions(rewritten: RewrittenModule) -> Support:
+    if not rewritten.layout.names:
+        return ()
+    found: list[tuple[str, str]] = []
+    for name, field in (("mo.static_shared", 5), ("mo.dynamic_shared", 6)):
+        address = f"%p = getelementptr inbounds %mo.item, ptr %c, i32 0, i32 {field}"
+        lines = (address, "%v = load ptr, ptr %p, align 8", "ret ptr %v")
+        found.append((name, define(name, "ptr", "", *lines)))
+    return tuple(found)
+
+
+def _kept_metadata(module: DeviceModule) -> Iterable[str]:
+    """Keep metadata and attributes; `nvvm.annotations` would be upgraded to `ptx_kernel`."""
+    marks = [line for line in module.tail if line.startswith(_DROPPED_METADATA)]
+    dropped = {node for line in marks for node in re.findall(r"!\d+", line)}
+    for line in module.tail:
+        if line.startswith("attributes "):
+            kept = _INLINE_HINDRANCES.sub("", _TARGET_ATTRIBUTES.sub("", line))
+            yield re.sub(r"\{\s*\}$", "{ nounwind }", kept)
+        elif line not in marks and line.split(" ", 1)[0] not in dropped:
+            yield line
+
+
+def _render(device: DeviceModule, extra: Sequence[str]) -> str:
+    types = (line for line in device.types if not line.startswith("%mo."))
+    parts = (
+        _SOURCE_NAME,
+        *types,
+        ITEM_TYPE,
+        *(line for _, line in device.globals),
+        *(line for _, line in device.declarations),
+        *(function.render() for function in device.functions),
+        *extra,
+        *device.tail,
+    )
+    return "\n".join(parts) + "\n"

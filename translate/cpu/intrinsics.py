@@ -1,0 +1,164 @@
+"""NVVM intrinsics as LLVM IR for one work-item of the CPU."""
+
+from __future__ import annotations
+
+import re
+
+from mlir_offload.translate.cpu.library import find_library_function
+from mlir_offload.translate.cpu.replacement import Replacement, define, load_calls, scalar
+from mlir_offload.translate.cpu.subgroup import find_collective
+
+_PREFIX = "llvm.nvvm."
+ITEM_TYPE = (
+    "%mo.item = type { [3 x i32], i32, [3 x i32], [3 x i32], [3 x i32], ptr, ptr, ptr, ptr }"
+)
+_FIELDS = {"tid": 0, "ntid": 2, "ctaid": 3, "nctaid": 4}
+RUNTIME_DECLARATIONS = """\
+declare void @mo_cpu_launch(ptr, ptr, ptr)
+declare void @mo_cpu_run_blocks(ptr, i64, i64)
+declare void @mo_cpu_run_fibers(ptr, i64, i64)
+declare i32 @mo_cpu_barrier(ptr, i32, i32)
+declare i64 @mo_cpu_warp(ptr, i32, i32, i32, i64, i32, i32)
+declare i32 @mo_cpu_active_mask(ptr)
+declare i32 @mo_cpu_agree(ptr, ptr, i32, i32)
+declare i32 @mo_cpu_vprintf(ptr, ptr)
+declare i64 @mo_cpu_nanoseconds()
+declare void @mo_cpu_assertfail(ptr, ptr, ptr, i32) cold noreturn"""
+
+
+def find_replacement(name: str) -> Replacement | None:
+    """Return what stands for a function that device code calls but does not define."""
+    if not name.startswith(_PREFIX):
+        return find_library_function(name)
+    bare = load_calls().aliases.get(name, name.removeprefix(_PREFIX))
+    return _special_register(bare) or find_collective(bare) or _single(bare) or _approximation(bare)
+
+
+def source_name_of(name: str) -> str:
+    """Return what the source calls an intrinsic that has no replacement."""
+    rows = load_calls().unsupported
+    prefixes = [prefix for prefix in rows if name.startswith(prefix)]
+    if prefixes:
+        return f"{rows[max(prefixes, key=len)]} ({name})"
+    return name
+
+
+def _special_register(name: str) -> Replacement | None:
+    match = re.fullmatch(r"read\.ptx\.sreg\.([\w.]+?)(?:\.([xyz]))?", name)
+    if match is None:
+        return None
+    register, axis = match[1], match[2]
+    if register in _CLOCKS:
+        type_, *clock = _CLOCKS[register]
+        return Replacement(
+            f"mo.clock.{register}", define(f"mo.clock.{register}", type_, "", *clock)
+        )
+    target = f"mo.{name}"
+    if axis is not None and register in _FIELDS:
+        place = f"i32 0, i32 {_FIELDS[register]}, i32 {'xyz'.index(axis)}"
+        return Replacement(
+            target,
+            define(
+                target,
+                "i32",
+                "",
+                f"%p = getelementptr inbounds %mo.item, ptr %c, {place}",
+                "%v = load i32, ptr %p, align 4",
+                "ret i32 %v",
+            ),
+        )
+    lines = _LANE_REGISTERS.get(register)
+    if lines is None:
+        return None
+    return Replacement(target, define(target, "i32", "", *_LOAD_LINEAR, *lines))
+
+
+_CLOCKS = {
+    "clock": (
+        *("i32", "%t = call i64 @llvm.readcyclecounter()"),
+        *("%n = trunc i64 %t to i32", "ret i32 %n"),
+    ),
+    "clock64": ("i64", "%t = call i64 @llvm.readcyclecounter()", "ret i64 %t"),
+    "globaltimer": ("i64", "%t = call i64 @mo_cpu_nanoseconds()", "ret i64 %t"),
+}
+_LOAD_LINEAR = (
+    "%p = getelementptr inbounds %mo.item, ptr %c, i32 0, i32 1",
+    "%n = load i32, ptr %p, align 4",
+    "%l = and i32 %n, 31",
+)
+_LANE_REGISTERS = {
+    "laneid": ("ret i32 %l",),
+    "warpid": ("%w = lshr i32 %n, 5", "ret i32 %w"),
+    "nwarpid": (
+        "%px = getelementptr inbounds %mo.item, ptr %c, i32 0, i32 2, i32 0",
+        "%py = getelementptr inbounds %mo.item, ptr %c, i32 0, i32 2, i32 1",
+        "%pz = getelementptr inbounds %mo.item, ptr %c, i32 0, i32 2, i32 2",
+        "%x = load i32, ptr %px, align 4",
+        "%y = load i32, ptr %py, align 4",
+        "%z = load i32, ptr %pz, align 4",
+        "%xy = mul i32 %x, %y",
+        "%xyz = mul i32 %xy, %z",
+        "%u = add i32 %xyz, 31",
+        "%w = lshr i32 %u, 5",
+        "ret i32 %w",
+    ),
+    "warpsize": ("ret i32 32",),
+    "smid": ("ret i32 0",),
+    "nsmid": ("ret i32 1",),
+    "gridid": ("ret i32 0",),
+    "lanemask.eq": ("%m = shl i32 1, %l", "ret i32 %m"),
+    "lanemask.lt": ("%b = shl i32 1, %l", "%m = sub i32 %b, 1", "ret i32 %m"),
+    "lanemask.le": ("%b = shl i32 2, %l", "%m = sub i32 %b, 1", "ret i32 %m"),
+    "lanemask.gt": ("%m = shl i32 -2, %l", "ret i32 %m"),
+    "lanemask.ge": ("%m = shl i32 -1, %l", "ret i32 %m"),
+}
+
+
+def _single(name: str) -> Replacement | None:
+    target = f"mo.{name}"
+    if name == "elect.sync":
+        elect = (
+            *_LOAD_LINEAR,
+            "%e = call i32 @llvm.cttz.i32(i32 %m, i1 false)",
+            "%i = icmp eq i32 %e, %l",
+            "%t = insertvalue { i32, i1 } poison, i32 %e, 0",
+            "%u = insertvalue { i32, i1 } %t, i1 %i, 1",
+            "ret { i32, i1 } %u",
+        )
+        return Replacement(target, define(target, "{ i32, i1 }", "i32 %m", *elect))
+    if name == "fence":
+        return Replacement(target, define(target, "void", "", "fence seq_cst", "ret void"))
+    return None
+
+
+_APPROXIMATIONS = {
+    "rcp": "%r = fdiv T 1.0, %a",
+    "sqrt": "%r = call T @llvm.sqrt.M(T %a)",
+    "rsqrt": "%s = call T @llvm.sqrt.M(T %a)\n  %r = fdiv T 1.0, %s",
+    "ex2": "%r = call T @llvm.exp2.M(T %a)",
+    "lg2": "%r = call T @llvm.log2.M(T %a)",
+    "sin": "%r = call T @llvm.sin.M(T %a)",
+    "cos": "%r = call T @llvm.cos.M(T %a)",
+    "fabs": "%r = call T @llvm.fabs.M(T %a)",
+    "floor": "%r = call T @llvm.floor.M(T %a)",
+    "ceil": "%r = call T @llvm.ceil.M(T %a)",
+    "trunc": "%r = call T @llvm.trunc.M(T %a)",
+    "round": "%r = call T @llvm.roundeven.M(T %a)",
+    "fmin": "%r = call T @llvm.minnum.M(T %a, T %b)",
+    "fmax": "%r = call T @llvm.maxnum.M(T %a, T %b)",
+    "fma": "%r = call T @llvm.fma.M(T %a, T %b, T %e)",
+}
+
+
+def _approximation(name: str) -> Replacement | None:
+    """NVIDIA's approximate functions; the CPU gives the exact ones."""
+    match = re.fullmatch(r"(\w+?)(?:\.(?:approx|rn))?(?:\.ftz)?\.(f|d)", name)
+    template = _APPROXIMATIONS.get(match[1]) if match else None
+    if match is None or template is None:
+        return None
+    type_, mangled = scalar(match[2])
+    line = template.replace("T", type_).replace(".M", f".{mangled}").replace("1.0", "1.000000e+00")
+    operands = ", ".join(
+        f"{type_} {operand}" for operand in ("%a", "%b", "%e") if operand in template
+    )
+    return Replacement(f"mo.{name}", define(f"mo.{name}", type_, operands, line, f"ret {type_} %r"))

@@ -1,0 +1,86 @@
+"""A kernel split at barriers, as its body and the code around it both see it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from mlir_offload.translate.cpu.path import Place, Region
+from mlir_offload.translate.cpu.text import Function
+from mlir_offload.translate.cpu.variant import Variant, leaves_of
+
+BARRIER = re.compile(r"call void @mo\.barrier\(")
+END = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A value that waits in memory: its type and the offset of its array in the block's state."""
+
+    value: str
+    type: str
+    offset: int
+    is_uniform: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """A place where the function is entered: behind barrier `number`, or 0 for its beginning.
+
+    `live` is what must be brought back from memory or passed; `variant` says how the rows are run.
+    """
+
+    number: int
+    live: tuple[Slot, ...]
+    variant: Variant
+
+    @property
+    def has_choice(self) -> bool:
+        """Say whether each work-item must tell where it goes."""
+        return any(len(leaf.region.exits) > 1 for leaf in leaves_of(self.variant))
+
+    @property
+    def exits(self) -> tuple[int, ...]:
+        """Return the barriers that come next, END for the end of the kernel."""
+        return tuple(sorted({n for leaf in leaves_of(self.variant) for n in leaf.region.exits}))
+
+
+@dataclass(frozen=True, slots=True)
+class RegionKernel:
+    """The split function and what the code around it has to know.
+
+    The function takes the context, the number of the entrance, the kernel's arguments, the uniform
+    values, whether to leave the number of the next entrance at `next_offset`, and for each of
+    `conditions` whether it is known and what it is. Uniform values `in_memory` are left there by
+    each work-item; the code around the function computes the others itself.
+    """
+
+    function: Function
+    arguments: tuple[str, ...]
+    entrances: tuple[Entrance, ...]
+    uniform: tuple[Slot, ...]
+    in_memory: frozenset[str]
+    conditions: tuple[str, ...]
+    next_offset: int
+    state_bytes: int
+    has_shared_arrays: bool
+
+    def exits_with(self, region: Region, slot: Slot) -> list[Place]:
+        """Return where the region ends at barriers behind which the value is needed."""
+        return exits_with(self.entrances, region, slot)
+
+
+def exits_with(entrances: tuple[Entrance, ...], region: Region, slot: Slot) -> list[Place]:
+    """Return where the region ends at barriers behind which the value is needed."""
+    live = {entrance.number: entrance.live for entrance in entrances}
+    return [
+        place
+        for number in region.exits
+        if number != END and slot in live[number]
+        for place in region.exit_places(number)
+    ]
+
+
+def argument_name(slot: Slot) -> str:
+    """Return the parameter that brings a uniform value."""
+    return f"%mo.u{slot.offset}"

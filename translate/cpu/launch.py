@@ -1,0 +1,134 @@
+"""The code around a kernel: its launch function, its arguments, the context of a work-item."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from mlir_offload.translate.cpu.text import Function, first_type, symbol
+
+KERNEL_TYPE = "%mo.kernel = type { ptr, ptr, ptr, i64, i64 }"
+_AXES = "xyz"
+_BLOCK_DIM = 2
+# Fields of %mo.item that all work-items of a block share.
+_TRIPLES = ((_BLOCK_DIM, "block_dim"), (3, "block_id"), (4, "grid_dim"))
+_POINTERS = ((5, "static"), (6, "dynamic"), (7, "state"), (8, "group"))
+
+
+class KernelMode(Enum):
+    """How the work-items of a block are run."""
+
+    LOOPS = "loops"
+    REGIONS = "regions"
+    FIBERS = "fibers"
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What generated functions carry: attributes, references like `, !dbg !7`, or nothing."""
+
+    attributes: str = ""
+    subprogram: str = ""
+    location: str = ""
+    access_group: str = ""
+    loop: str = ""
+
+
+def item_name(kernel: str) -> str:
+    """Return the name of the function that one work-item runs."""
+    return f"{kernel}.item"
+
+
+def run_name(kernel: str) -> str:
+    """Return the name of the function behind mo_kernel.run."""
+    return f"{kernel}.run"
+
+
+def launch_definition(kernel: str, mode: KernelMode, *, shared_bytes: int, state_bytes: int) -> str:
+    """Return the exported function and the constant that describes the kernel to the runtime."""
+    described, name = symbol(f"{kernel}.kernel"), symbol(f"{kernel}.name")
+    text = kernel.encode()
+    spelled = "".join(f"\\{byte:02X}" for byte in text)
+    run_range = "@mo_cpu_run_fibers" if mode is KernelMode.FIBERS else "@mo_cpu_run_blocks"
+    run = symbol(run_name(kernel))
+    fields = f"ptr {name}, ptr {run}, ptr {run_range}, i64 {shared_bytes}, i64 {state_bytes}"
+    return "\n".join(
+        (
+            f'{name} = internal constant [{len(text) + 1} x i8] c"{spelled}\\00"',
+            f"{described} = internal constant %mo.kernel {{ {fields} }}, align 8",
+            f"define void {symbol(kernel)}(ptr %launch, ptr %params) nounwind {{",
+            f"  call void @mo_cpu_launch(ptr %launch, ptr %params, ptr {described})",
+            "  ret void",
+            "}",
+        )
+    )
+
+
+def fiber_definition(kernel: str, item: Function, metadata: Metadata) -> str:
+    """Return mo_kernel.run for a kernel whose work-items are fibers: one work-item."""
+    loads, arguments = load_arguments(item.parameters[1:])
+    call = f"  call void {symbol(item.name)}({', '.join(('ptr %item', *arguments))}){metadata.location}"
+    head = run_head(kernel, "%item", metadata)
+    return "\n".join((head, *loads, call, "  ret void", "}"))
+
+
+def run_head(kernel: str, context: str, metadata: Metadata) -> str:
+    """Return the first line of the function behind mo_kernel.run."""
+    signature = f"{symbol(run_name(kernel))}(ptr {context}, ptr %params)"
+    return f"define internal void {signature} nounwind{metadata.attributes}{metadata.subprogram} {{"
+
+
+def load_arguments(parameters: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the loads from `params` and the operands of the call."""
+    loads: list[str] = []
+    operands: list[str] = []
+    for index, parameter in enumerate(parameters):
+        type_ = first_type(parameter)
+        loads.append(f"  %p{index}.slot = getelementptr inbounds ptr, ptr %params, i64 {index}")
+        loads.append(f"  %p{index}.at = load ptr, ptr %p{index}.slot, align 8")
+        if "byval(" in parameter:
+            operands.append(f"{parameter.rsplit(' ', 1)[0]} %p{index}.at")
+            continue
+        loads.append(f"  %p{index} = load {type_}, ptr %p{index}.at")
+        operands.append(f"{type_} %p{index}")
+    return tuple(loads), tuple(operands)
+
+
+def copy_block() -> tuple[str, ...]:
+    """Return the allocation of the work-item's context, filled with what the block shares."""
+    lines = ["  %item = alloca %mo.item, align 8"]
+    for field, name in _TRIPLES:
+        for axis in range(3):
+            # Sizes of 1 to 1024 let 32-bit ids be widened without a check for overflow.
+            bounds = ", !range !{i32 1, i32 1025}" if field == _BLOCK_DIM else ""
+            lines += _copy(f"{name}.{_AXES[axis]}", "i32", f"i32 {field}, i32 {axis}", bounds)
+    for field, name in _POINTERS:
+        lines += _copy(name, "ptr", f"i32 {field}", "")
+    return tuple(lines)
+
+
+def _copy(name: str, type_: str, place: str, suffix: str) -> list[str]:
+    return [
+        f"  %{name}.from = getelementptr inbounds %mo.item, ptr %block, i32 0, {place}",
+        f"  %{name} = load {type_}, ptr %{name}.from, align {4 if type_ == 'i32' else 8}{suffix}",
+    ]
+
+
+def fill_item(prefix: str, loop: str) -> tuple[str, ...]:
+    """Return the stores that fill `%item` for one work-item, innermost so that SROA dissolves it."""
+    lines: list[str] = []
+
+    def store(place: str, type_: str, value: str) -> None:
+        slot = f"%{prefix}.slot{len(lines) // 2}"
+        lines.append(f"  {slot} = getelementptr inbounds %mo.item, ptr %item, i32 0, {place}")
+        lines.append(f"  store {type_} {value}, ptr {slot}, align {4 if type_ == 'i32' else 8}")
+
+    for axis in range(3):
+        store(f"i32 0, i32 {axis}", "i32", f"%{loop if axis else prefix}.{_AXES[axis]}")
+    store("i32 1", "i32", f"%{prefix}.linear")
+    for field, name in _TRIPLES:
+        for axis in range(3):
+            store(f"i32 {field}, i32 {axis}", "i32", f"%{name}.{_AXES[axis]}")
+    for field, name in _POINTERS:
+        store(f"i32 {field}", "ptr", f"%{name}")
+    return tuple(lines)

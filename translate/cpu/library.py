@@ -1,0 +1,110 @@
+"""Libraries that device code calls: libdevice, CUDA's printf and assertions, libm and libc."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from mlir_offload.translate.cpu.replacement import Replacement, define, load_calls, scalar
+
+_PURE = "nocallback nofree nosync nounwind speculatable willreturn memory(none)"
+_CLASSIFY = {
+    "isnan": "%r = fcmp uno T %a, %a",
+    "isinf": "%s = call T @llvm.fabs.M(T %a)\n  %r = fcmp oeq T %s, 0x7FF0000000000000",
+    "finite": "%s = call T @llvm.fabs.M(T %a)\n  %r = fcmp one T %s, 0x7FF0000000000000",
+    "isfinite": "%s = call T @llvm.fabs.M(T %a)\n  %r = fcmp one T %s, 0x7FF0000000000000",
+}
+
+_OWN = {
+    "rsqrt": "%s = call T @llvm.sqrt.M(T %a)\n  %r = fdiv T 1.000000e+00, %s",
+    "powi": "%n = sitofp i32 %b to T\n  %r = call T @llvm.pow.M(T %a, T %n)",
+}
+
+
+def find_library_function(name: str) -> Replacement | None:
+    """Return what stands for a function of a library."""
+    return _cuda_library().get(name) or _libdevice(name) or _external(name)
+
+
+def _libdevice(name: str) -> Replacement | None:
+    if not name.startswith("__nv_"):
+        return None
+    renamed = load_calls().libdevice.get(name, name.removeprefix("__nv_"))
+    if _libm_type(renamed) is not None:
+        return Replacement(renamed, takes_context=False)
+    return _own_libdevice(name, renamed)
+
+
+def _own_libdevice(name: str, bare: str) -> Replacement | None:
+    target = f"mo.{name}"
+    classify = re.fullmatch(r"(isnan|isinf|isfinite|finite)(f|d)", bare)
+    if classify:
+        type_, mangled = scalar(classify[2])
+        line = _CLASSIFY[classify[1]].replace("T", type_).replace(".M", f".{mangled}")
+        return Replacement(
+            target,
+            define(target, "i32", f"{type_} %a", line, "%i = zext i1 %r to i32", "ret i32 %i"),
+        )
+    if bare.removesuffix("f") in _OWN:
+        type_, mangled = scalar("f" if bare.endswith("f") else "d")
+        line = _OWN[bare.removesuffix("f")].replace("T", type_).replace(".M", f".{mangled}")
+        parameters = f"{type_} %a, i32 %b" if "%b" in line else f"{type_} %a"
+        return Replacement(target, define(target, type_, parameters, line, f"ret {type_} %r"))
+    if bare in {"sincos", "sincosf", "fast_sincosf"}:
+        return _sincos(target, "double" if bare == "sincos" else "float")
+    if bare == "abs":
+        line = "%r = call i32 @llvm.abs.i32(i32 %a, i1 false)"
+        return Replacement(target, define(target, "i32", "i32 %a", line, "ret i32 %r"))
+    return None
+
+
+def _sincos(target: str, type_: str) -> Replacement:
+    mangled = "f64" if type_ == "double" else "f32"
+    return Replacement(
+        target,
+        define(
+            target,
+            "void",
+            f"{type_} %a, ptr %s, ptr %k",
+            f"%x = call {type_} @llvm.sin.{mangled}({type_} %a)",
+            f"%y = call {type_} @llvm.cos.{mangled}({type_} %a)",
+            f"store {type_} %x, ptr %s",
+            f"store {type_} %y, ptr %k",
+            "ret void",
+        ),
+    )
+
+
+def _libm_type(name: str) -> str | None:
+    names = load_calls().libm
+    if name in names:
+        return "double"
+    return "float" if name.endswith("f") and name[:-1] in names else None
+
+
+def _external(name: str) -> Replacement | None:
+    if _libm_type(name) is None and name not in load_calls().external:
+        return None
+    return Replacement(name, takes_context=False)
+
+
+def libm_attributes(name: str) -> str:
+    """Return the attributes with which a libm function can be vectorised under a predicate."""
+    return _PURE if _libm_type(name) is not None else ""
+
+
+@cache
+def _cuda_library() -> dict[str, Replacement]:
+    return {
+        "vprintf": Replacement("mo_cpu_vprintf", takes_context=False),
+        "__assertfail": Replacement(
+            "mo.assertfail",
+            define(
+                "mo.assertfail",
+                "void",
+                "ptr %message, ptr %file, i32 %line, ptr %function, i64 %size",
+                "call void @mo_cpu_assertfail(ptr %c, ptr %message, ptr %file, i32 %line)",
+                "unreachable",
+            ),
+        ),
+    }

@@ -1,0 +1,172 @@
+"""Device code for the CPU: NVVM IR text in, an ELF object that exports the kernels out.
+
+The steps, each text to text or files to files:
+1. `cpu_device_ir`: work-item context in place of NVVM intrinsics, code around each kernel.
+2. `cpu_prepare_command` and `finish_cpu_ir`, only where `CpuDeviceSource.needs_prepare`: kernels
+   with barriers, after opt has inlined what they call, are split into regions between barriers.
+3. `cpu_runtime_command`: the device runtime as bitcode, the same for all images of a build.
+4. `cpu_image_command`: one compiler call; the runtime is linked in and made local.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from mlir_offload.offload.runtime import runtime_include_directory
+from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.toolchain.process import Command
+from mlir_offload.translate.cpu.assemble import (
+    CpuKernel,
+    device_parts,
+    finished_module,
+    prepared_text,
+)
+from mlir_offload.translate.cpu.foreign import public_functions
+from mlir_offload.translate.cpu.launch import KernelMode
+from mlir_offload.translate.cpu.replacement import Sync
+from mlir_offload.translate.cpu.rewrite import rewrite_functions
+from mlir_offload.translate.cpu.text import DeviceModule, parse_device_module
+
+__all__ = [
+    "CpuDeviceSource",
+    "CpuKernel",
+    "KernelMode",
+    "cpu_device_ir",
+    "cpu_image_command",
+    "cpu_prepare_command",
+    "cpu_runtime_command",
+    "finish_cpu_ir",
+]
+
+# reg2mem is not among them: values that live across barriers are few, the splitter finds them.
+_PASSES = "always-inline,sroa,early-cse,simplifycfg,instnamer"
+_MODES = {Sync.NONE: KernelMode.LOOPS, Sync.BLOCK: KernelMode.REGIONS, Sync.WARP: KernelMode.FIBERS}
+
+
+class ToolPaths(Protocol):
+    """Where the programs of an LLVM release are."""
+
+    def tool(self, name: str) -> Path:
+        """Return the path of a program of this release."""
+
+
+@dataclass(frozen=True, slots=True)
+class CpuDeviceSource:
+    """LLVM IR for the CPU; where `needs_prepare`, not yet whole (see `finish_cpu_ir`).
+
+    `support` holds the definitions of functions that the prepared text only declares.
+    """
+
+    text: str
+    kernels: tuple[CpuKernel, ...]
+    shared_bytes: int
+    support: tuple[tuple[str, str], ...]
+    attributes: tuple[str, ...] = ()
+    needs_prepare: bool = False
+
+
+def cpu_device_ir(
+    ll_text: str,
+    *,
+    kernels: Sequence[str],
+    attributes: Sequence[str] = (),
+    fibers_only: bool = False,
+    library: frozenset[str] = frozenset(),
+    keeps_functions: bool = False,
+) -> CpuDeviceSource:
+    """Rewrite NVVM IR, as mlir-translate prints it, for the CPU.
+
+    `attributes` go to every device function (`sanitize_address`, for example: the compiler adds
+    it only where it compiles a source language). `fibers_only` runs each work-item on a stack of its
+    own, slow and without assumptions: what the other modes must agree with. `library` are functions
+    of bitcode that is linked in, which know nothing of work-items. With `keeps_functions` other files
+    call those that are public, and define those that are declared. Raises SourceError at operations that the CPU
+    does not have and for kernels that the module does not define.
+    """
+    module = parse_device_module(ll_text)
+    missing = sorted(set(kernels) - {function.name for function in module.functions})
+    if missing:
+        msg = f"the device module defines no kernel {missing[0]!r}"
+        raise SourceError(msg, hint="the symbol in gpu.launch_func must name a gpu.func kernel")
+    public = public_functions(module, frozenset(kernels)) if keeps_functions else ()
+    rewritten = rewrite_functions(module, library, public=public, is_open=keeps_functions)
+    modes = tuple(
+        CpuKernel(name, KernelMode.FIBERS if fibers_only else _MODES[rewritten.sync_of(name)])
+        for name in kernels
+    )
+    device, support = device_parts(module, rewritten, kernels, attributes)
+    source = CpuDeviceSource("", modes, rewritten.layout.size_bytes, support, tuple(attributes))
+    if any(kernel.mode is KernelMode.REGIONS for kernel in modes):
+        return replace(source, text=prepared_text(device, kernels, support), needs_prepare=True)
+    return _finished(device, source)
+
+
+def cpu_prepare_command(llvm: ToolPaths, source: Path, output: Path) -> Command:
+    """Inline device functions and bring the kernels into the form that `finish_cpu_ir` reads."""
+    return Command(
+        (str(llvm.tool("opt")), "-S", f"-passes={_PASSES}", str(source), "-o", str(output))
+    )
+
+
+def finish_cpu_ir(prepared: str, source: CpuDeviceSource) -> CpuDeviceSource:
+    """Split the kernels with barriers in the output of `cpu_prepare_command`."""
+    return _finished(parse_device_module(prepared), source)
+
+
+def _finished(device: DeviceModule, source: CpuDeviceSource) -> CpuDeviceSource:
+    text, kernels = finished_module(
+        device, source.kernels, source.support, source.shared_bytes, source.attributes
+    )
+    return replace(source, text=text, kernels=kernels, needs_prepare=False)
+
+
+def cpu_runtime_command(
+    llvm: ToolPaths,
+    output: Path,
+    *,
+    opt_level: int = 2,
+    march: str = "native",
+    extra: Sequence[str] = (),
+) -> Command:
+    """Compile the device runtime to bitcode; one file serves every image of a build.
+
+    It is optimised with the image, which takes what it needs of it.
+    """
+    source = runtime_include_directory() / "cpu_device.c"
+    unoptimised = ("-Xclang", "-disable-llvm-passes")
+    options = (f"-O{max(1, opt_level)}", *unoptimised, *_march(march), "-fPIC", *extra)
+    argv = (str(llvm.tool("clang")), "-c", "-emit-llvm", *options, str(source), "-o", str(output))
+    return Command(argv)
+
+
+def cpu_image_command(  # noqa: PLR0913 (two inputs, one output, and how to compile)
+    llvm: ToolPaths,
+    source: Path,
+    runtime: Path | None,
+    output: Path,
+    *,
+    opt_level: int = 2,
+    march: str = "native",
+    extra: Sequence[str] = (),
+) -> Command:
+    """Compile a finished module to a relocatable ELF object that exports its kernels only.
+
+    `march` is `native` by default because most programs run where they were built, and the vector
+    width decides the speed. One that will be moved wants a name such as `x86-64-v3`. The runtime is None
+    where it is linked in already.
+    """
+    options = (
+        *(f"-O{opt_level}", *_march(march), "-fPIC", "-fveclib=libmvec"),
+        # The module names no triple, and atomics keep some loops from being vectorised.
+        *("-Wno-override-module", "-Wno-pass-failed"),
+        *(("-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(runtime)) if runtime else ()),
+    )
+    argv = (str(llvm.tool("clang")), "-c", *options, *extra, str(source), "-o", str(output))
+    return Command(argv)
+
+
+def _march(march: str) -> tuple[str, ...]:
+    return (f"-march={march}",) if march else ()

@@ -1,0 +1,221 @@
+"""Device functions for the CPU: a context argument, intrinsics replaced, shared memory placed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from zlib import crc32
+
+from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.translate.cpu.foreign import exported_names, foreign_function
+from mlir_offload.translate.cpu.intrinsics import find_replacement, source_name_of
+from mlir_offload.translate.cpu.replacement import Replacement, Sync
+from mlir_offload.translate.cpu.shared import SharedLayout, lay_out_shared, place_shared
+from mlir_offload.translate.cpu.text import (
+    CALL,
+    DeviceModule,
+    Function,
+    callee_name,
+    closing,
+    symbol,
+)
+
+CONTEXT = "%mo.c"
+_DROPPED = re.compile(r"\b(?:ptx_kernel|ptx_device|unnamed_addr|local_unnamed_addr|dso_local) ")
+_LINKAGE = re.compile(
+    r"^define (?:(?:external|internal|private|linkonce_odr|linkonce|weak_odr|weak|"
+    r"protected|hidden|default) )*"
+)
+_DEBUG_LOCATION = re.compile(r"!dbg !(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class RewrittenModule:
+    """Functions with a context argument, what they call, and what they wait for.
+
+    `exported` are names by which other files call functions, each with the function.
+    """
+
+    functions: tuple[Function, ...]
+    replacements: tuple[Replacement, ...]
+    layout: SharedLayout
+    waits: tuple[tuple[str, Sync], ...]
+    exported: tuple[tuple[str, str], ...] = ()
+
+    def sync_of(self, function: str) -> Sync:
+        """Return whom the function waits for, itself or in functions that it calls."""
+        return dict(self.waits)[function]
+
+
+def rewrite_functions(
+    module: DeviceModule,
+    library: frozenset[str] = frozenset(),
+    *,
+    public: Collection[str] = (),
+    is_open: bool = False,
+) -> RewrittenModule:
+    """Rewrite all functions, those of a library called as they are; raises SourceError at a call of what the CPU cannot do.
+
+    `public` are functions that other files may call; in an open module those that are declared are
+    defined by other files.
+    """
+    layout = lay_out_shared(module)
+    calls = _Calls(module, library, is_open=is_open)
+    functions = []
+    for function in module.functions:
+        body = tuple(calls.rewrite(function.name, line) for line in function.body)
+        renamed = replace(function, body=body, head=_internal(function.head))
+        with_context = renamed.with_parameters((f"ptr {CONTEXT}", *renamed.parameters))
+        functions.append(place_shared(with_context, layout, CONTEXT))
+    waits = calls.waits()
+    sharing = calls.callers_of(_sharing(module, layout))
+    exported = (
+        (alias, name)
+        for name in public
+        if name in waits and name not in sharing
+        for alias in exported_names(name, waits=waits[name] is not Sync.NONE)
+    )
+    return RewrittenModule(
+        tuple(functions),
+        tuple(calls.used.values()),
+        layout,
+        tuple(waits.items()),
+        tuple(exported),
+    )
+
+
+def _sharing(module: DeviceModule, layout: SharedLayout) -> Iterator[str]:
+    """Return the functions that use workgroup memory, whose place only kernels of their file know."""
+    static = [symbol(name) for name, _ in layout.offsets]
+    for function in module.functions:
+        if any(name in line for line in function.body for name in static):
+            yield function.name
+
+
+def _internal(head: str) -> str:
+    return _LINKAGE.sub("define internal ", _DROPPED.sub("", head), count=1)
+
+
+class _Calls:
+    """Rewrites calls and keeps what it met."""
+
+    def __init__(self, module: DeviceModule, library: frozenset[str], *, is_open: bool) -> None:
+        self._library = library
+        self._is_open = is_open
+        self.used: dict[str, Replacement] = {}
+        self._defined = {function.name for function in module.functions}
+        self._module = module
+        self._edges: dict[str, set[str]] = {name: set() for name in self._defined}
+        self._own: dict[str, Sync] = dict.fromkeys(self._defined, Sync.NONE)
+        # Shuffles of two files must not be taken for one.
+        names = " ".join(sorted(self._defined)).encode()
+        self._sites = crc32(names) % 0x7FFF << 16 if is_open else 0
+
+    def rewrite(self, caller: str, line: str) -> str:
+        if " asm " in line and "call " in line:
+            what = "inline PTX assembly (llvm.inline_asm)"
+            raise self._unsupported(what, line)
+        match = CALL.match(line)
+        if match is None:
+            return line
+        callee = callee_name(match["callee"])
+        if match["callee"].startswith("%") or callee in self._defined:
+            self._edges[caller].add(callee)
+            return _with_arguments(match, match["callee"], (f"ptr {CONTEXT}",))
+        if callee.startswith("llvm.") and not callee.startswith("llvm.nvvm."):
+            return line
+        return self._replace(caller, line, match, callee)
+
+    def _replace(self, caller: str, line: str, match: re.Match[str], callee: str) -> str:
+        replacement = find_replacement(callee)
+        if replacement is None and callee in self._library:
+            replacement = Replacement(callee, takes_context=False)
+        if replacement is None and self._is_open:
+            replacement = foreign_function(self._module, callee)
+        if replacement is None:
+            raise self._missing(callee, line)
+        self.used[replacement.name] = replacement
+        if replacement.sync.value > self._own[caller].value:
+            self._own[caller] = replacement.sync
+        extra: tuple[str, ...] = (f"ptr {CONTEXT}",) if replacement.takes_context else ()
+        if replacement.takes_site:
+            self._sites += 1
+            extra = (*extra, f"i32 {self._sites}")
+        if not replacement.takes_operands:
+            end = match.start("rest") + closing("(" + match["rest"], 0) - 1
+            suffix = line[end + 1 :]
+            return f"{match['head']}@{replacement.name}({', '.join(extra)}){suffix}"
+        return _with_arguments(match, f"@{replacement.name}", extra)
+
+    def waits(self) -> dict[str, Sync]:
+        """Return for each function whom it waits for, calls followed; indirect calls reach all."""
+        waits = dict(self._own)
+        changed = True
+        while changed:
+            changed = False
+            for name, callees in self._edges.items():
+                found = max(
+                    (waits[name], *self._reached(callees, waits)), key=lambda sync: sync.value
+                )
+                changed = changed or found is not waits[name]
+                waits[name] = found
+        return waits
+
+    def callers_of(self, names: Iterable[str]) -> frozenset[str]:
+        """Return the functions, and all that call them."""
+        found = set(names)
+        while grown := {
+            name for name, callees in self._edges.items() if callees & found and name not in found
+        }:
+            found |= grown
+        return frozenset(found)
+
+    def _reached(self, callees: Iterable[str], waits: dict[str, Sync]) -> list[Sync]:
+        return [
+            sync
+            for callee in callees
+            for sync in ([waits[callee]] if callee in waits else [Sync.WARP])
+        ]
+
+    def _missing(self, callee: str, line: str) -> SourceError:
+        if callee.startswith("llvm.") or callee not in dict(self._module.declarations):
+            return self._unsupported(source_name_of(callee), line)
+        return SourceError(
+            f"device function @{callee} is declared, but not defined",
+            hint="define it, compile with -fgpu-rdc where another file does, or name its library: --device-lib=",
+            location=_location(self._module, line),
+        )
+
+    def _unsupported(self, what: str, line: str) -> SourceError:
+        return SourceError(
+            f"{what} is not supported on the CPU",
+            hint="leave 'host' out of --offload-arch, or replace the operation",
+            location=_location(self._module, line),
+        )
+
+
+def _with_arguments(match: re.Match[str], callee: str, extra: tuple[str, ...]) -> str:
+    rest = match["rest"]
+    comma = ", " if extra and not rest.startswith(")") else ""
+    return f"{match['head']}{callee}({', '.join(extra)}{comma}{rest}"
+
+
+def _location(module: DeviceModule, line: str) -> str:
+    """Return file:line:column of an instruction that carries debug information."""
+    reference = _DEBUG_LOCATION.search(line)
+    if reference is None:
+        return ""
+    nodes = {
+        key: text
+        for entry in module.tail
+        if entry.startswith("!")
+        for key, text in [entry.split(" = ", 1)]
+    }
+    node = nodes.get(f"!{reference[1]}", "")
+    place = re.search(r"line: (\d+)(?:, column: (\d+))?.*scope: (!\d+)", node)
+    if place is None:
+        return ""
+    file = re.search(r"file: (!\d+)", nodes.get(place[3], ""))
+    name = re.search(r'filename: "([^"]*)"', nodes.get(file[1], "") if file else "")
+    return ":".join(part for part in (name[1] if name else "", place[1], place[2]) if part)

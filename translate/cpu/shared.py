@@ -1,0 +1,116 @@
+"""Shared memory of a block: globals of address space 3 become offsets from the work-item's context.
+
+A thread runs one block at a time and hands each block its own memory, so that a global variable
+cannot stand for it. Thread-local storage could, but its address calls in loops stop the vectoriser.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from mlir_offload.translate.cpu.text import DeviceModule, Function, split_list, type_end
+from mlir_offload.translate.hoisted_address import place_addresses
+
+_SHARED_GLOBAL = re.compile(r"^.*?\baddrspace\(3\) (?:global|constant) (?P<rest>.*)$")
+_ALIGN = re.compile(r", align (\d+)")
+_ADDRESS_SPACE = re.compile(r" ?\baddrspace\(\d+\)")
+_POINTER_MANGLING = re.compile(r"\.p[1-9]\d*(?=[.\s(])")
+_INTRINSIC = re.compile(r"@llvm\.[\w.]+\(")
+_SCALAR_BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": 64}
+_CACHE_LINE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLayout:
+    """Offsets in bytes of the static shared globals, their end, the dynamic ones behind it."""
+
+    offsets: tuple[tuple[str, int], ...]
+    size_bytes: int
+    dynamic: tuple[str, ...]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the names of all shared globals."""
+        return frozenset((*dict(self.offsets), *self.dynamic))
+
+
+def lay_out_shared(module: DeviceModule) -> SharedLayout:
+    """Give each static shared global of the module an offset; `[0 x T]` is the dynamic memory."""
+    offsets: list[tuple[str, int]] = []
+    dynamic: list[str] = []
+    end = 0
+    for name, line in module.globals:
+        match = _SHARED_GLOBAL.match(line)
+        if match is None:
+            continue
+        type_ = match["rest"][: type_end(match["rest"])]
+        size = size_of(_ADDRESS_SPACE.sub("", type_))[0]
+        if size == 0:
+            dynamic.append(name)
+            continue
+        align = _ALIGN.search(match["rest"])
+        end = _round_up(end, max(_CACHE_LINE, int(align[1]) if align else 1))
+        offsets.append((name, end))
+        end += size
+    return SharedLayout(tuple(offsets), _round_up(end, _CACHE_LINE), tuple(dynamic))
+
+
+def size_of(type_: str) -> tuple[int, int]:
+    """Return size and alignment in bytes of a type on x86-64."""
+    if type_[0] == "<" and type_[1] != "{":
+        count, element = type_[1:-1].split(" x ", 1)
+        bits = int(count) * (int(element[1:]) if element[0] == "i" else size_of(element)[0] * 8)
+        size = 1 << max(0, (bits + 7) // 8 - 1).bit_length()
+        return size, size
+    if type_[0] == "[":
+        count, element = type_[1:-1].split(" x ", 1)
+        size, align = size_of(element)
+        return int(count) * size, align
+    if type_[0] in "{<":
+        return _size_of_structure(type_)
+    bits = _SCALAR_BITS.get(type_) or int(type_[1:])
+    size = 1 << max(0, (bits + 7) // 8 - 1).bit_length()
+    return size, min(size, 16)
+
+
+def _size_of_structure(type_: str) -> tuple[int, int]:
+    is_packed = type_[0] == "<"
+    end, largest = 0, 1
+    for member in split_list(type_.strip("<{ }>") if not is_packed else type_[2:-2]):
+        size, align = size_of(member)
+        align = 1 if is_packed else align
+        end, largest = _round_up(end, align) + size, max(largest, align)
+    return _round_up(end, largest), largest
+
+
+def _round_up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
+
+
+def without_address_spaces(line: str) -> str:
+    """Return the line with every pointer in address space 0, as on the CPU all are."""
+    line = _ADDRESS_SPACE.sub("", line)
+    line = _INTRINSIC.sub(lambda match: _POINTER_MANGLING.sub(".p0", match[0]), line)
+    return re.sub(r"= addrspacecast (?=ptr|<)", "= bitcast ", line)
+
+
+def place_shared(function: Function, layout: SharedLayout, context: str) -> Function:
+    """Return the function with shared globals replaced by addresses computed at its entry.
+
+    Constant expressions and aggregates over them become instructions, there too.
+    """
+    body = tuple(without_address_spaces(line) for line in function.body)
+    head = without_address_spaces(function.head)
+    offsets = dict(layout.offsets)
+
+    def address(name: str) -> tuple[str, ...]:
+        offset = offsets.get(name)
+        if offset is None:
+            return (f"call ptr @mo.dynamic_shared(ptr {context})",)
+        return (
+            f"call ptr @mo.static_shared(ptr {context})",
+            f"getelementptr inbounds i8, ptr %0, i64 {offset}",
+        )
+
+    return place_addresses(replace(function, head=head, body=body), layout.names, address)

@@ -1,0 +1,165 @@
+"""Operations in which work-items of a warp or of a block take part together."""
+
+from __future__ import annotations
+
+import re
+
+from mlir_offload.translate.cpu.replacement import Replacement, Sync, define
+
+_SHUFFLES = ("idx", "up", "down", "bfly")
+_VOTES = ("all", "any", "uni", "ballot")
+_REDUCTIONS = ("add", "umax", "umin", "max", "min", "and", "or", "xor", "fmax", "fmin")
+# The numbers of the enum in offload/runtime/cpu_device.h.
+_VOTE, _MATCH_ANY, _MATCH_ALL, _REDUX, _WARP_BARRIER = 4, 8, 9, 10, 20
+_CALL_WARP = "call i64 @mo_cpu_warp(ptr %c, i32 %site"
+
+
+def find_collective(name: str) -> Replacement | None:
+    """Return what stands for `llvm.nvvm.NAME`, or for `barrier`."""
+    for build in (_shuffle, _vote, _match, _redux, _block_barrier, _barrier_of_warp):
+        found = build(name)
+        if found is not None:
+            return found
+    return None
+
+
+def _shuffle(name: str) -> Replacement | None:
+    match = re.fullmatch(r"shfl\.sync\.(idx|up|down|bfly)\.(i32|f32)(p?)", name)
+    if match is None:
+        return None
+    type_ = "float" if match[2] == "f32" else "i32"
+    lines = [
+        f"%b = bitcast {type_} %v to i32",
+        "%w = zext i32 %b to i64",
+        f"%r = {_CALL_WARP}, i32 {_SHUFFLES.index(match[1])}, i32 %m, i64 %w, i32 %d, i32 %s)",
+        "%lo = trunc i64 %r to i32",
+        f"%x = bitcast i32 %lo to {type_}",
+    ]
+    result = type_
+    if match[3]:
+        result = f"{{ {type_}, i1 }}"
+        lines += [
+            "%hi = lshr i64 %r, 32",
+            "%p = trunc i64 %hi to i1",
+            f"%t = insertvalue {result} poison, {type_} %x, 0",
+            f"%u = insertvalue {result} %t, i1 %p, 1",
+            f"ret {result} %u",
+        ]
+    else:
+        lines.append(f"ret {result} %x")
+    target = f"mo.{name}"
+    parameters = f"i32 %site, i32 %m, {type_} %v, i32 %d, i32 %s"
+    return Replacement(target, define(target, result, parameters, *lines), Sync.WARP)
+
+
+def _vote(name: str) -> Replacement | None:
+    match = re.fullmatch(r"vote\.(all|any|uni|ballot)\.sync", name)
+    if match is None:
+        return None
+    target, result = f"mo.{name}", "i32" if match[1] == "ballot" else "i1"
+    return Replacement(
+        target,
+        define(
+            target,
+            result,
+            "i32 %site, i32 %m, i1 %v",
+            "%w = zext i1 %v to i64",
+            f"%r = {_CALL_WARP}, i32 {_VOTE + _VOTES.index(match[1])}, i32 %m, i64 %w, i32 0, i32 0)",
+            f"%x = trunc i64 %r to {result}",
+            f"ret {result} %x",
+        ),
+        Sync.WARP,
+    )
+
+
+def _match(name: str) -> Replacement | None:
+    match = re.fullmatch(r"match\.(any|all)\.sync\.(i32|i64)(p?)", name)
+    if match is None:
+        return None
+    target = f"mo.{name}"
+    operation = _MATCH_ALL if match[1] == "all" else _MATCH_ANY
+    widen = "%w = zext i32 %v to i64" if match[2] == "i32" else "%w = add i64 %v, 0"
+    lines = [
+        widen,
+        f"%r = {_CALL_WARP}, i32 {operation}, i32 %m, i64 %w, i32 0, i32 0)",
+        "%x = trunc i64 %r to i32",
+    ]
+    if match[3]:
+        lines += [
+            "%hi = lshr i64 %r, 32",
+            "%p = trunc i64 %hi to i1",
+            "%t = insertvalue { i32, i1 } poison, i32 %x, 0",
+            "%u = insertvalue { i32, i1 } %t, i1 %p, 1",
+            "ret { i32, i1 } %u",
+        ]
+    else:
+        lines.append("ret i32 %x")
+    result = "{ i32, i1 }" if match[3] else "i32"
+    definition = define(target, result, f"i32 %site, i32 %m, {match[2]} %v", *lines)
+    return Replacement(target, definition, Sync.WARP)
+
+
+def _redux(name: str) -> Replacement | None:
+    match = re.fullmatch(r"redux\.sync\.(\w+)", name)
+    if match is None or match[1] not in _REDUCTIONS:
+        return None
+    target, type_ = f"mo.{name}", "float" if match[1][0] == "f" else "i32"
+    operation = _REDUX + _REDUCTIONS.index(match[1])
+    return Replacement(
+        target,
+        define(
+            target,
+            type_,
+            f"i32 %site, {type_} %v, i32 %m",
+            f"%b = bitcast {type_} %v to i32",
+            "%w = zext i32 %b to i64",
+            f"%r = {_CALL_WARP}, i32 {operation}, i32 %m, i64 %w, i32 0, i32 0)",
+            "%lo = trunc i64 %r to i32",
+            f"%x = bitcast i32 %lo to {type_}",
+            f"ret {type_} %x",
+        ),
+        Sync.WARP,
+    )
+
+
+def _block_barrier(name: str) -> Replacement | None:
+    kinds = {"barrier": 0, "barrier.popc": 1, "barrier.and": 2, "barrier.or": 3}
+    if name not in kinds:
+        return None
+    if name == "barrier":
+        # Its operand, the number of the barrier, is dropped: all of the block waits at any of them.
+        return Replacement(
+            "mo.barrier",
+            define(
+                "mo.barrier",
+                "void",
+                "",
+                "call i32 @mo_cpu_barrier(ptr %c, i32 0, i32 0)",
+                "ret void",
+            ),
+            Sync.BLOCK,
+        )
+    target = f"mo.{name}"
+    return Replacement(
+        target,
+        define(
+            target,
+            "i32",
+            "i32 %v",
+            f"%r = call i32 @mo_cpu_barrier(ptr %c, i32 {kinds[name]}, i32 %v)",
+            "ret i32 %r",
+        ),
+        Sync.WARP,
+    )
+
+
+def _barrier_of_warp(name: str) -> Replacement | None:
+    target = f"mo.{name}"
+    if name == "bar.warp.sync":
+        call = f"{_CALL_WARP}, i32 {_WARP_BARRIER}, i32 %m, i64 0, i32 0, i32 0)"
+        definition = define(target, "void", "i32 %site, i32 %m", call, "ret void")
+        return Replacement(target, definition, Sync.WARP)
+    if name == "activemask":
+        lines = ("%m = call i32 @mo_cpu_active_mask(ptr %c)", "ret i32 %m")
+        return Replacement(target, define(target, "i32", "", *lines), Sync.WARP)
+    return None

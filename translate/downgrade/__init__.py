@@ -1,0 +1,1 @@
+"""LLVM IR text in the form of an older release of LLVM."""

@@ -1,0 +1,133 @@
+"""Attributes of functions, parameters and results, as older releases of LLVM write them."""
+
+from __future__ import annotations
+
+from mlir_offload.translate.downgrade.table import DowngradeRow
+from mlir_offload.translate.ir_tokens import (
+    Token,
+    TokenKind,
+    group_end,
+    operands,
+    remove,
+    spell,
+    tokenize,
+)
+
+_READ, _WRITE = 1, 2
+_ACCESS = {"none": 0, "read": _READ, "write": _WRITE, "readwrite": _READ | _WRITE}
+_SPELLED = {access: word for word, access in _ACCESS.items()}
+_OTHER, _ARGUMENT, _INACCESSIBLE = "other", "argmem", "inaccessiblemem"
+# Of whom a location that older releases do not have was a part.
+_PART_OF = {
+    "errnomem": (_OTHER,),
+    "target_mem0": (_OTHER, _INACCESSIBLE),
+    "target_mem1": (_OTHER, _INACCESSIBLE),
+}
+# The words of LLVM 15 for whether arguments, whether inaccessible memory is all that is touched.
+_WHERE = {
+    (True, False): "argmemonly",
+    (False, True): "inaccessiblememonly",
+    (True, True): "inaccessiblemem_or_argmemonly",
+}
+
+
+def strip_attribute(tokens: list[Token], row: DowngradeRow) -> None:
+    """Remove or rename the attributes of a row, each with its argument."""
+    for place in reversed(range(len(tokens))):
+        # Nothing may be left at this place where a space before it went too.
+        if place >= len(tokens) or not tokens[place].is_word(*row.names):
+            continue
+        end = _argument_end(tokens, place)
+        if row.argument is not None and spell(tokens[place + 2 : end - 1]).strip() != row.argument:
+            continue
+        if row.action == "rename":
+            tokens[place:end] = [Token(TokenKind.WORD, row.to)]
+        else:
+            remove(tokens, place, end)
+
+
+def take_result_range(tokens: list[Token], row: DowngradeRow) -> str:
+    """Remove the range of what a call returns; return its bounds as metadata spells them."""
+    start = next((i for i, token in enumerate(tokens) if token.is_word("call")), None)
+    if start is None or any(token.text == "!range" for token in tokens):
+        return ""
+    for place in range(start, len(tokens)):
+        if tokens[place].text.startswith(("@", "(")):
+            return ""
+        if tokens[place].is_word(*row.names):
+            end = _argument_end(tokens, place)
+            low, high = operands(tokens, place + 1)
+            kind = low[0].text
+            remove(tokens, place, end)
+            return f"{spell(low)}, {kind} {spell(high)}"
+        if tokens[place].text == "(":
+            return ""
+    return ""
+
+
+def rewrite_memory(tokens: list[Token], *, has_words: bool) -> None:
+    """Write what a function does to memory with the locations that older releases know.
+
+    With the words that LLVM had before 16 where those do not have `memory(...)` at all.
+    """
+    for place in reversed(range(len(tokens))):
+        if not tokens[place].is_word("memory") or tokens[place + 1].text != "(":
+            continue
+        end = group_end(tokens, place + 1)
+        effects = _effects([spell(part) for part in operands(tokens, place + 1)])
+        if has_words and not _is_known(tokens[place:end]):
+            tokens[place:end] = tokenize(_spell_effects(effects))
+        elif not has_words:
+            text = _old_words(effects)
+            tokens[place:end] = [Token(TokenKind.WORD, text)] if text else []
+            if not text:
+                remove(tokens, place, place)
+
+
+def _argument_end(tokens: list[Token], place: int) -> int:
+    has_argument = place + 1 < len(tokens) and tokens[place + 1].text == "("
+    return group_end(tokens, place + 1) if has_argument else place + 1
+
+
+def _is_known(tokens: list[Token]) -> bool:
+    """Say whether only locations are named that older releases have."""
+    return not any(token.text.rstrip(":") in _PART_OF for token in tokens)
+
+
+def _effects(parts: list[str]) -> dict[str, int]:
+    """Return what is done to each of the three locations that every release knows."""
+    default = next((_ACCESS[part] for part in parts if part in _ACCESS), 0)
+    named = {
+        location.strip(): _ACCESS[access.strip()]
+        for location, found, access in (part.partition(":") for part in parts)
+        if found
+    }
+    effects = {place: named.get(place, default) for place in (_ARGUMENT, _INACCESSIBLE)}
+    effects[_OTHER] = default
+    for location, owners in _PART_OF.items():
+        for owner in owners:
+            effects[owner] |= named.get(location, default if owner == _OTHER else 0)
+    return effects
+
+
+def _spell_effects(effects: dict[str, int]) -> str:
+    default = effects[_OTHER]
+    named = [
+        f"{place}: {_SPELLED[effects[place]]}"
+        for place in (_ARGUMENT, _INACCESSIBLE)
+        if effects[place] != default
+    ]
+    words = [_SPELLED[default]] if default or not named else []
+    return f"memory({', '.join((*words, *named))})"
+
+
+def _old_words(effects: dict[str, int]) -> str:
+    """Return the attributes of LLVM 15; none where they cannot say it."""
+    union = effects[_OTHER] | effects[_ARGUMENT] | effects[_INACCESSIBLE]
+    if not union:
+        return "readnone"
+    words = [{_READ: "readonly", _WRITE: "writeonly"}.get(union, "")]
+    if not effects[_OTHER]:
+        where = (bool(effects[_ARGUMENT]), bool(effects[_INACCESSIBLE]))
+        words.append(_WHERE[where])
+    return " ".join(filter(None, words))

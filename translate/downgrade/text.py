@@ -1,0 +1,317 @@
+"""LLVM IR text in the form that an older release of LLVM reads, and reads rightly.
+
+Every construct is a row of data/downgrade.yaml. A line is taken apart only where it holds a word of a
+row that applies; all other lines stay as they are, so that text for its own release is never changed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+
+from mlir_offload.toolchain.errors import CompatibilityError
+from mlir_offload.translate.downgrade.attribute import (
+    rewrite_memory,
+    strip_attribute,
+    take_result_range,
+)
+from mlir_offload.translate.downgrade.call import declaration_of, rewrite_call, rewrite_record
+from mlir_offload.translate.downgrade.kernel import annotate_kernels, without_ptx_features
+from mlir_offload.translate.downgrade.table import DowngradeRow, rows_for
+from mlir_offload.translate.downgrade.value import strip_flags, strip_property, write_out_splat
+from mlir_offload.translate.ir_tokens import Token, TokenKind, remove, spell, tokenize
+
+_Tokens = list[Token]
+_FUNCTION = re.compile(r'^define [^\n]*?@("[^"]*"|[-\w$.]+)\(')
+_GROUP = re.compile(r"^attributes (#\d+) = \{(.*)\}")
+_GROUP_USE = re.compile(r"#\d")
+_LAYOUT = re.compile(r'^target datalayout = "([^"]*)"', re.MULTILINE)
+# No other target has numbers of this format, and x86-32 never aligned i128 to 16 bytes.
+_X86_LAYOUT = "f80:128"
+_I128 = re.compile(r"(?<![\w.%@:-])i128(?![\w:])")
+_METADATA = "!"
+_HINT = (
+    "link with LLVM {since} or newer, or keep device code out of LLVM IR: --device-code=object, "
+    "without -emit-llvm"
+)
+
+
+def downgrade(text: str, *, reader: int, location: str = "") -> str:
+    """Return the module so that this release of LLVM reads it; text that it reads is not changed.
+
+    Raises CompatibilityError for a construct that has no older form.
+    """
+    rows = rows_for(reader)
+    if not rows:
+        return text
+    _check_layout(text, rows, reader, location)
+    work = _Module(rows, reader, location)
+    lines = [work.line(line) for line in text.splitlines(keepends=True)]
+    made = annotate_kernels("".join(lines), rows, work.refuse)
+    made = _without_empty_groups(made, emptied=work.emptied)
+    return _appended(made, work)
+
+
+def _check_layout(text: str, rows: tuple[DowngradeRow, ...], reader: int, location: str) -> None:
+    """Refuse a module whose layout gives a type another place than the older release would."""
+    layout = _LAYOUT.search(text)
+    for row in rows:
+        if row.form != "layout" or layout is None or _X86_LAYOUT not in layout[1]:
+            continue
+        if row.names[0] in layout[1].split("-") and _I128.search(text, layout.end()):
+            raise refused(row, row.what, "", reader, location)
+
+
+def refused(
+    row: DowngradeRow, name: str, function: str, reader: int, location: str
+) -> CompatibilityError:
+    """Return the error for a construct that has no older form."""
+    place = f" in {function}" if function else ""
+    return CompatibilityError(
+        f"'{name}'{place} has no form that LLVM {reader} reads: {row.reason}",
+        hint=_HINT.format(since=row.since),
+        location=location,
+    )
+
+
+class _Module:
+    """What is known of a module on the way through its lines."""
+
+    def __init__(self, rows: tuple[DowngradeRow, ...], reader: int, location: str) -> None:
+        self.declared: dict[str, None] = {}
+        self.ranges: dict[str, str] = {}
+        self.emptied: set[str] = set()
+        self._rows = rows
+        self._reader = reader
+        self._location = location
+        self._trigger = _trigger(reader)
+        self._function = ""
+        self._values = 0
+
+    def refuse(self, row: DowngradeRow, name: str) -> CompatibilityError:
+        """Return the error for a construct, in the function that is being read."""
+        return refused(row, name, self._function, self._reader, self._location)
+
+    def new_value(self) -> str:
+        """Return a name that no other value of the module has."""
+        self._values += 1
+        return f"%mo.older.{self._values}"
+
+    def line(self, line: str) -> str:
+        """Return what stands for a line: another, several, or none."""
+        if line.startswith("}"):
+            self._function = ""
+        elif line.startswith("define "):
+            head = _FUNCTION.match(line)
+            self._function = f"@{head[1]}" if head else ""
+        if self._trigger.search(line) is None:
+            return line
+        tokens = tokenize(line)
+        for row in self._rows:
+            if row.form in {"intrinsic", "record"}:
+                made = self._replaced(tokens, row)
+                if made is not None:
+                    # Another row may be about what is left: the attributes of an argument, say.
+                    return "".join(self.line(each) for each in made)
+            elif (change := _CHANGES.get(row.form)) is not None:
+                change(self, tokens, row)
+        made_line = spell(tokens)
+        group = _GROUP.match(made_line)
+        if group and not group[2].strip():
+            self.emptied.add(group[1])
+        return made_line
+
+    def _replaced(self, tokens: _Tokens, row: DowngradeRow) -> list[str] | None:
+        """Return the lines that stand for a call or a record, None where it stays."""
+        rewrite = rewrite_call if row.form == "intrinsic" else rewrite_record
+        made = rewrite(tokens, row, self.new_value)
+        if made is None:
+            return None
+        if made.declaration:
+            self.declared[made.declaration] = None
+        return made.lines
+
+    def is_metadata(self, tokens: _Tokens) -> bool:
+        """Say whether a line is a node of metadata, in which no instruction stands."""
+        return bool(tokens) and tokens[0].text.startswith(_METADATA)
+
+    def attribute(self, tokens: _Tokens, row: DowngradeRow) -> None:
+        """Strip, rename or rewrite an attribute."""
+        if self.is_metadata(tokens):
+            return
+        if row.names == ("memory",):
+            rewrite_memory(tokens, has_words=row.what != "memory")
+            return
+        if row.to.startswith(_METADATA):
+            bounds = take_result_range(tokens, row)
+            if bounds:
+                name = self.ranges.setdefault(bounds, f"!mo.range.{len(self.ranges)}")
+                _attach(tokens, f", !range {name}")
+        strip_attribute(tokens, row)
+
+    def flag(self, tokens: _Tokens, row: DowngradeRow) -> None:
+        """Strip the flags of an instruction or of a constant expression."""
+        if not self.is_metadata(tokens):
+            strip_flags(tokens, row)
+
+    def word(self, tokens: _Tokens, row: DowngradeRow) -> None:
+        """Refuse a bare word, or write out a splat."""
+        if self.is_metadata(tokens) or tokens[0].is_word("target", "source_filename"):
+            return
+        for place, token in enumerate(tokens):
+            opens = place + 1 < len(tokens) and tokens[place + 1].text != ":"
+            if token.is_word(*row.names) and opens:
+                if row.is_refused:
+                    raise self.refuse(row, token.text)
+                write_out_splat(tokens)
+                return
+
+    def opcode(self, tokens: _Tokens, row: DowngradeRow) -> None:
+        """Rename an instruction."""
+        if not self.is_metadata(tokens):
+            _rename_words(tokens, row)
+
+    def operation(self, tokens: _Tokens, row: DowngradeRow) -> None:
+        """Refuse what stands behind the name of an instruction."""
+        start = next((i for i, token in enumerate(tokens) if token.is_word(*row.opcodes)), None)
+        if start is None or self.is_metadata(tokens):
+            return
+        end = next((i for i, token in enumerate(tokens) if token.text == "!dbg"), len(tokens))
+        for token in tokens[start:end]:
+            if token.text in row.names:
+                raise self.refuse(row, _operation_name(tokens[start:end], token))
+
+    def global_property(self, tokens: _Tokens, row: DowngradeRow) -> None:
+        """Strip a property of a global variable."""
+        if tokens[0].text.startswith("@"):
+            strip_property(tokens, row.names)
+
+    def field(self, tokens: _Tokens, row: DowngradeRow) -> None:
+        """Strip or rename a field of a node of debug information."""
+        if not self.is_metadata(tokens):
+            return
+        labels = {f"{name}:" for name in row.names}
+        if row.action == "rename":
+            for place, token in enumerate(tokens):
+                if token.text in labels:
+                    tokens[place] = Token(TokenKind.LABEL, f"{row.to}:")
+                elif token.text.startswith("DW_LNAME_"):
+                    text = token.text.replace("DW_LNAME_", "DW_LANG_", 1)
+                    tokens[place] = Token(TokenKind.WORD, text)
+            return
+        strip_property(tokens, tuple(labels))
+
+    def node(self, tokens: _Tokens, row: DowngradeRow) -> None:
+        """Refuse a kind of node of debug information."""
+        for token in tokens:
+            if token.text in row.names:
+                raise self.refuse(row, token.text[1:])
+
+    def flag_name(self, tokens: _Tokens, row: DowngradeRow) -> None:
+        """Rename a flag of the module."""
+        for place, token in enumerate(tokens):
+            if token.text == f'!"{row.names[0]}"':
+                tokens[place] = Token(token.kind, f'!"{row.to}"')
+
+    def undeclared(self, tokens: _Tokens, _: DowngradeRow) -> None:
+        """Note the declaration of an intrinsic that is called; it is left out where there is one."""
+        declaration = declaration_of(tokens)
+        if declaration:
+            self.declared[declaration] = None
+
+    def feature(self, tokens: _Tokens, row: DowngradeRow) -> None:
+        """Leave versions of PTX out of the features of a function that the release does not know."""
+        for place, token in enumerate(tokens[:-2]):
+            if token.text == f'"{row.names[0]}"':
+                text = without_ptx_features(tokens[place + 2].text, self._reader)
+                tokens[place + 2] = Token(TokenKind.STRING, text)
+                if text == '""':
+                    remove(tokens, place, place + 3)
+                    return
+
+
+_CHANGES: Mapping[str, Callable[[_Module, _Tokens, DowngradeRow], None]] = {
+    "attribute": _Module.attribute,
+    "flag": _Module.flag,
+    "word": _Module.word,
+    "opcode": _Module.opcode,
+    "operation": _Module.operation,
+    "global": _Module.global_property,
+    "field": _Module.field,
+    "node": _Module.node,
+    "flag-name": _Module.flag_name,
+    "undeclared": _Module.undeclared,
+    "feature": _Module.feature,
+}
+
+
+@cache
+def _trigger(reader: int) -> re.Pattern[str]:
+    """Return what a line holds that any of the rows for a release may change."""
+    words: set[str] = set()
+    for row in rows_for(reader):
+        words.update(row.opcodes if row.form in {"flag", "operation"} else row.names)
+    ordered = sorted(words, key=lambda word: (-len(word), word))
+    return re.compile("|".join(map(re.escape, ordered)))
+
+
+def _rename_words(tokens: _Tokens, row: DowngradeRow) -> None:
+    for place, token in enumerate(tokens):
+        if token.is_word(*row.names):
+            tokens[place] = Token(TokenKind.WORD, row.to)
+
+
+def _operation_name(tokens: _Tokens, token: Token) -> str:
+    """Return how to call an operation: by its word, or as one on vectors."""
+    name = tokens[0].text
+    return f"{name} {token.text}" if token.kind is TokenKind.WORD else f"{name} of a vector"
+
+
+def _attach(tokens: _Tokens, metadata: str) -> None:
+    """Put metadata behind an instruction."""
+    end = len(tokens)
+    while end and tokens[end - 1].kind in {TokenKind.SPACE, TokenKind.COMMENT}:
+        end -= 1
+    tokens.insert(end, Token(TokenKind.MARK, metadata))
+
+
+def _without_empty_groups(text: str, *, emptied: set[str]) -> str:
+    """Remove groups of attributes that nothing is left of: no release reads an empty one."""
+    if not emptied:
+        return text
+    lines = []
+    for line in text.splitlines(keepends=True):
+        group = _GROUP.match(line)
+        if group and group[1] in emptied:
+            continue
+        if _GROUP_USE.search(line):
+            tokens = tokenize(line)
+            for place in reversed(range(len(tokens))):
+                if tokens[place].kind is TokenKind.NAME and tokens[place].text in emptied:
+                    del tokens[place]
+                    if place and tokens[place - 1].kind is TokenKind.SPACE:
+                        del tokens[place - 1]
+            line = spell(tokens)  # noqa: PLW2901 (the same line, without the group)
+        lines.append(line)
+    return "".join(lines)
+
+
+def _appended(text: str, work: _Module) -> str:
+    """Return the module with the declarations and the metadata that its new lines name."""
+    if not work.declared and not work.ranges:
+        return text
+    from mlir_offload.offload.host.module import next_metadata_number
+
+    present = set(re.findall(r"^(?:declare|define) [^\n]*?(@[-\w$.]+)\(", text, re.MULTILINE))
+    lines = [
+        f"declare {declaration}\n"
+        for declaration in work.declared
+        if (name := re.search(r"@[-\w$.]+", declaration)) and name[0] not in present
+    ]
+    number = next_metadata_number(text)
+    for place, (bounds, mark) in enumerate(work.ranges.items(), number):
+        text = re.sub(rf"{re.escape(mark)}(?!\d)", f"!{place}", text)
+        lines.append(f"!{place} = !{{{bounds}}}\n")
+    end = "" if text.endswith("\n") else "\n"
+    return f"{text}{end}{''.join(lines)}"

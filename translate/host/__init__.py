@@ -1,0 +1,1 @@
+"""The host part of a program: launches, streams, memory, and what C may call."""

@@ -1,0 +1,342 @@
+"""Device modules for SPIR-V: from the NVVM IR that mlir-translate writes to what its back end compiles.
+
+The lowering is that for NVIDIA GPUs, which has more of the gpu dialect than convert-gpu-to-llvm-spv;
+what it calls of NVVM and libdevice becomes OpenCL C, which the back end of LLVM knows by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.toolchain.process import Command
+from mlir_offload.toolchain.target import SPIRV_TRIPLE
+from mlir_offload.translate.cpu.text import (
+    CALL,
+    DeviceModule,
+    Function,
+    callee_name,
+    closing,
+    first_type,
+    parse_device_module,
+    split_list,
+    symbol,
+)
+from mlir_offload.translate.device_ir import LINK_LIBRARY
+from mlir_offload.translate.hoisted_address import place_addresses
+from mlir_offload.translate.spirv.bfloat import without_bfloat
+from mlir_offload.translate.spirv.call import (
+    SpirvFunction,
+    atomic_function,
+    find_spirv_function,
+    spirv_layout,
+)
+from mlir_offload.translate.spirv.pointer import GENERIC, GLOBAL, with_spirv_spaces
+from mlir_offload.translate.spirv.printf import (
+    PRINTF_DECLARATION,
+    PrintfCalls,
+    printf_buffers,
+)
+
+SUBGROUP_SIZE = 32
+# The back end drops a trap, and what follows it is code that is never reached.
+_LACKING = frozenset({"vprintf", "__assertfail", "llvm.trap", "llvm.debugtrap"})
+_DYNAMIC = re.compile(r"= (?:internal|external) addrspace\(3\) global \[0 x ")
+_DYNAMIC_PARAMETER = "%mo.dynamic"
+_HEAD = re.compile(
+    r"^define (?:(?:external|dso_local|ptx_kernel|ptx_device|internal|private|protected|hidden|default) )*"
+)
+_DECLARATION = re.compile(r"^declare (?:(?:external|dso_local|ptx_device|hidden|default) )*")
+_UNNAMED = re.compile(r"\b(?:local_)?unnamed_addr ")
+_FAST_FLAGS = "(?:(?:fast|nnan|ninf|nsz|arcp|contract|afn|reassoc) )*"
+_CALL_START = re.compile(rf"\bcall (?P<flags>{_FAST_FLAGS})")
+_ATOMIC = re.compile(
+    r"^(?P<head> *%\S+ = )atomicrmw (?:volatile )?(?P<operation>f\w+) "
+    r"ptr addrspace\((?P<space>\d+)\) (?P<address>.+?), (?P<type>\w+) (?P<value>\S+) (?:syncscope|[a-z_]+)"
+)
+_GENERIC_PARAMETER = re.compile(r"^ptr addrspace\(4\) (?P<attributes>.*?)(?P<name>%[-\w$.]+)$")
+_BOOLEAN_PARAMETER = re.compile(r"^i1 (?:[a-z]+ )*(?P<name>%[-\w$.]+)$")
+
+
+class ToolPaths(Protocol):
+    """Where the programs of an LLVM release are."""
+
+    def tool(self, name: str) -> Path:
+        """Return the path of a program of this release."""
+
+
+def spirv_device_ir(
+    ll_text: str, *, kernels: Collection[str], llvm_major: int, keeps_functions: bool = False
+) -> str:
+    """Return a device module that the SPIR-V back end of an LLVM release compiles as intended.
+
+    Kernels take pointers into global memory, and one more parameter, dynamic shared memory, if they
+    use that; whoever launches them passes its size. All else is internal, unless the module
+    `keeps_functions` for files that call them. Raises SourceError for what SPIR-V has not.
+    """
+    module = with_spirv_spaces(parse_device_module(ll_text))
+    calls = _Calls(module)
+    functions = [calls.rewrite(function) for function in module.functions]
+    dynamic = frozenset(name for name, line in module.globals if _DYNAMIC.search(line))
+    number = module.next_metadata_id()
+    # A function of another file may count on the size as well.
+    marked = calls.uses_subgroup or calls.calls_out or keeps_functions
+    size = f" !intel_reqd_sub_group_size !{number}" if marked else ""
+    made = []
+    for function in functions:
+        if function.name in kernels:
+            made.append(_kernel(function, dynamic, size))
+        else:
+            _check_no_dynamic(function, dynamic)
+            made.append(_helper(function, keeps_functions=keeps_functions))
+    return "\n".join(
+        (
+            f'target datalayout = "{spirv_layout(llvm_major)}"',
+            f'target triple = "{SPIRV_TRIPLE}"',
+            *module.types,
+            *(
+                _internal_variable(without_bfloat(line))
+                for name, line in module.globals
+                if name not in dynamic
+            ),
+            *calls.render(),
+            *(function.render() for function in made),
+            # By these the reader of LLVM would mark the kernels as NVIDIA's again.
+            *(line for line in module.tail if not line.startswith("!nvvm.annotations")),
+            *((f"!{number} = !{{i32 {SUBGROUP_SIZE}}}",) if marked else ()),
+            "",
+        )
+    )
+
+
+def spirv_bitcode_command(
+    llvm: ToolPaths,
+    source: Path,
+    output: Path,
+    *,
+    opt_level: int,
+    libraries: Sequence[Path] = (),
+    arguments: Sequence[str] = (),
+) -> Command:
+    """Return the command that optimises a device module to bitcode, for code generation at link."""
+    linked = (
+        word for library in libraries for word in ("-Xclang", LINK_LIBRARY, "-Xclang", str(library))
+    )
+    # At -O0 pointers stay in structs, where the back end loses what they point to.
+    level = f"-O{max(1, opt_level)}"
+    flags = ("-c", "-emit-llvm", level, "-Wno-override-module", *linked, *arguments)
+    return Command((*_clang(llvm), *flags, str(source), "-o", str(output)))
+
+
+def spirv_code_command(llvm: ToolPaths, source: Path, output: Path) -> Command:
+    """Return the command that generates SPIR-V of bitcode, as the linker wrapper does later."""
+    flags = ("-c", "-O0", "-Xclang", "-disable-llvm-passes", "-Wno-override-module")
+    return Command((*_clang(llvm), *flags, str(source), "-o", str(output)))
+
+
+def _clang(llvm: ToolPaths) -> tuple[str, ...]:
+    return (str(llvm.tool("clang")), f"--target={SPIRV_TRIPLE}", "-x", "ir")
+
+
+@dataclass(slots=True)
+class _Calls:
+    """Rewrites what functions call, and keeps what that refers to."""
+
+    module: DeviceModule
+    used: dict[str, SpirvFunction] = field(default_factory=dict)
+    external: dict[str, str] = field(default_factory=dict)
+    uses_subgroup: bool = False
+    printf: PrintfCalls = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.printf = PrintfCalls(self.module)
+
+    @property
+    def calls_out(self) -> bool:
+        """Say whether a function of another file is called."""
+        return bool(self.external)
+
+    def rewrite(self, function: Function) -> Function:
+        """Return a function whose calls are those that the back end knows."""
+        buffers = printf_buffers(function.body)
+        body: list[str] = []
+        for number, line in enumerate(function.body):
+            for made in self.printf.rewrite(without_bfloat(line), buffers, number):
+                body += self._atomic(made, number) if "atomicrmw f" in made else [self._call(made)]
+        return replace(function, head=without_bfloat(function.head), body=tuple(body))
+
+    def render(self) -> list[str]:
+        """Return the definitions and declarations of all that is called."""
+        formats = [f"{name} = {line}" for line, name in self.printf.formats.items()]
+        declared = [PRINTF_DECLARATION] if formats else []
+        return [*formats, *declared, *self.external.values(), *(f.text for f in self.used.values())]
+
+    def _call(self, line: str) -> str:
+        if "call " not in line:
+            return line
+        if " asm " in line:
+            what = "inline assembly"
+            raise _unsupported(what)
+        match = CALL.match(line)
+        if match is None:
+            return line
+        if match["callee"].startswith("%"):
+            what = "a call of a function whose name is not known"
+            raise _unsupported(what)
+        name = callee_name(match["callee"])
+        types = _argument_types(match["rest"])
+        found = find_spirv_function(name, _result_type(match["type"]), types)
+        if found is not None:
+            self._use(found)
+            return _converted(line, match["callee"], symbol(found.symbol))
+        if name.startswith(("llvm.nvvm.", "__nv_")) or name in _LACKING:
+            what = f"a call of {name}"
+            raise _unsupported(what)
+        if name.startswith("llvm.") or "call spir_func " in match["head"]:
+            self._declare(name)
+            return line
+        self._declare(name)
+        return _converted(line, match["callee"], match["callee"])
+
+    def _declare(self, name: str) -> None:
+        """Declare what the module declares: an intrinsic as it is, a function of another file."""
+        line = dict(self.module.declarations).get(name)
+        if line is None:
+            return
+        if name.startswith("llvm."):
+            self.used.setdefault(name, SpirvFunction(name, line))
+        else:
+            self.external.setdefault(
+                name, _convergent(_DECLARATION.sub("declare spir_func ", line))
+            )
+
+    def _use(self, function: SpirvFunction) -> None:
+        self.uses_subgroup = self.uses_subgroup or function.uses_subgroup
+        for needed in (*function.needs, function):
+            if needed is function or not needed.needs:
+                self.used.setdefault(needed.symbol, needed)
+            else:
+                self._use(needed)
+
+    def _atomic(self, line: str, number: int) -> list[str]:
+        match = _ATOMIC.match(line)
+        found = atomic_function(match["operation"], match["type"]) if match else None
+        if match is None or found is None:
+            what = f"atomicrmw {' '.join(line.split()[3:4])} of this type"
+            raise _unsupported(what)
+        self._use(found)
+        address, lines = match["address"], []
+        if match["space"] != "4":
+            address = f"%mo.atomic.{number}"
+            given = f"ptr addrspace({match['space']}) {match['address']}"
+            lines = [f"  {address} = addrspacecast {given} to {GENERIC}"]
+        arguments = f"{GENERIC} {address}, {match['type']} {match['value'].rstrip(',')}"
+        call = f"call spir_func {match['type']} @{found.symbol}({arguments})"
+        return [*lines, f"{match['head']}{call}"]
+
+
+def _result_type(text: str) -> str:
+    """Return the result type of a call: what stands last between `call` and the callee."""
+    text = text.strip()
+    if text[-1] not in "}]>)":
+        return text.rsplit(" ", 1)[-1]
+    for start in range(len(text)):
+        if text[start] in "{[<(" and closing(text, start) == len(text) - 1:
+            return text[start:]
+    return text
+
+
+def _argument_types(rest: str) -> tuple[str, ...]:
+    arguments = rest[: closing("(" + rest, 0) - 1]
+    return tuple(_type_of(argument) for argument in split_list(arguments))
+
+
+def _type_of(argument: str) -> str:
+    if argument.startswith("ptr addrspace("):
+        return argument[: argument.index(")") + 1]
+    return first_type(argument)
+
+
+def _converted(line: str, callee: str, called: str) -> str:
+    """Return a call with the calling convention of SPIR-V, of this function."""
+    start = line.index(callee)
+    head = _CALL_START.sub(r"call \g<flags>spir_func ", line[:start], count=1)
+    return f"{head}{called}{line[start + len(callee) :]}"
+
+
+def _kernel(function: Function, dynamic: frozenset[str], size: str) -> Function:
+    """Return a kernel: pointers come from global memory, dynamic shared memory is the last parameter."""
+    parameters, entry = [], []
+    for parameter in function.parameters:
+        generic, boolean = _GENERIC_PARAMETER.match(parameter), _BOOLEAN_PARAMETER.match(parameter)
+        if generic is not None:
+            name = generic["name"]
+            given = f"%mo.given.{name[1:]}"
+            parameters.append(f"{GLOBAL} {generic['attributes']}{given}")
+            entry.append(f"  {name} = addrspacecast {GLOBAL} {given} to {GENERIC}")
+        elif boolean is not None:
+            name = boolean["name"]
+            parameters.append(f"i8 %mo.given.{name[1:]}")
+            entry.append(f"  {name} = trunc i8 %mo.given.{name[1:]} to i1")
+        else:
+            parameters.append(_checked_parameter(parameter, function.name))
+    placed = place_addresses(function, dynamic, _dynamic_address)
+    if placed is not function:
+        parameters.append(f"ptr addrspace(3) {_DYNAMIC_PARAMETER}")
+    position = 1 if placed.body and placed.body[0].endswith(":") else 0
+    body = (*placed.body[:position], *entry, *placed.body[position:])
+    made = replace(placed, body=body).with_parameters(tuple(parameters))
+    head = _HEAD.sub("define spir_kernel ", _UNNAMED.sub("", made.head), count=1)
+    return replace(made, head=f"{_convergent(head)}{size}")
+
+
+def _convergent(head: str) -> str:
+    """Return a function's head with the attribute of one that may wait for other threads."""
+    end = closing(head, head.index("(", head.index("@"))) + 1
+    return f"{head[:end]} convergent{head[end:]}"
+
+
+def _dynamic_address(_: str) -> tuple[str, ...]:
+    return (f"getelementptr i8, ptr addrspace(3) {_DYNAMIC_PARAMETER}, i64 0",)
+
+
+def _checked_parameter(parameter: str, kernel: str) -> str:
+    kind = _type_of(parameter)
+    if kind[0] in "{[%" or " byval(" in parameter:
+        msg = f"kernel '{kernel}' has a parameter of type {kind}, which a kernel for spirv64 cannot take"
+        raise SourceError(msg, hint="pass its members one by one, or in memory")
+    return parameter
+
+
+def _helper(function: Function, *, keeps_functions: bool) -> Function:
+    head = _UNNAMED.sub("", function.head)
+    linkage = _HEAD.match(head)
+    is_internal = linkage is not None and re.search(r"\b(?:internal|private)\b", linkage[0])
+    word = "define " if keeps_functions and not is_internal else "define internal "
+    return replace(function, head=_convergent(_HEAD.sub(f"{word}spir_func ", head, count=1)))
+
+
+def _check_no_dynamic(function: Function, dynamic: Iterable[str]) -> None:
+    for name in dynamic:
+        if any(symbol(name) in line for line in function.body):
+            msg = f"function '{function.name}' uses dynamic shared memory, which only kernels have for spirv64"
+            hint = (
+                "take gpu.dynamic_shared_memory in the kernel, and pass the memref to the function"
+            )
+            raise SourceError(msg, hint=hint)
+
+
+def _internal_variable(line: str) -> str:
+    head, _, rest = line.partition(" = ")
+    if rest.startswith(("external ", "internal ", "private ")):
+        return line
+    return f"{head} = internal {rest}"
+
+
+def _unsupported(what: str) -> SourceError:
+    hint = "leave spirv64 out of --offload-arch, or rewrite the kernel without it"
+    return SourceError(f"{what} is not supported for spirv64", hint=hint)

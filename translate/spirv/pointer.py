@@ -1,0 +1,128 @@
+"""Address spaces of NVPTX as those of SPIR-V, in the text of a device module.
+
+SPIR-V has no flat memory that every pointer may point into unless it says so: what is `ptr` for NVPTX
+becomes a generic pointer, address space 4, and stack variables, in space 0, are cast to it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.translate.cpu.text import DeviceModule, Function, label_of, symbol
+
+GENERIC = "ptr addrspace(4)"
+GLOBAL = "ptr addrspace(1)"
+# Constant memory becomes global memory: generic pointers do not reach SPIR-V's UniformConstant.
+_SPACES = {0: 4, 1: 1, 3: 3, 4: 1, 5: 0}
+_POINTER = re.compile(r'(?<![\w%@$."-])ptr(?: addrspace\((\d+)\))?(?![\w$."-])')
+_STRING = re.compile(r'("[^"]*")')
+_MANGLED = re.compile(r"@llvm\.[\w.]+")
+_MANGLED_POINTER = re.compile(r"\.p(\d+)(?=\.|$)")
+_VARIABLE_SPACE = re.compile(r"(?:addrspace\((\d+)\) )?(global|constant) ")
+_ALLOCA = re.compile(
+    r"^ *%(?P<name>[-\w$.]+) = alloca (?P<type>.+?)(?:, i(?:32|64) (?P<count>%?[-\w$.]+))?"
+    r"(?P<align>, align \d+)?(?P<private>, addrspace\(5\))?(?P<rest>, ![^\n]*)?$"
+)
+
+
+def with_spirv_spaces(module: DeviceModule) -> DeviceModule:
+    """Return the module with its pointers, variables and stack in the address spaces of SPIR-V.
+
+    Raises SourceError for a stack variable whose size is not known.
+    """
+    moved = _generic_variables(module)
+    functions = []
+    for function in module.functions:
+        head = _mapped(function.head)
+        body = [_with_generic_variables(_mapped(line), moved) for line in function.body]
+        functions.append(_with_stack(replace(function, head=head, body=tuple(body))))
+    return replace(
+        module,
+        types=tuple(map(_mapped, module.types)),
+        globals=tuple((name, _variable(line, moved, name)) for name, line in module.globals),
+        declarations=tuple((name, _mapped(line)) for name, line in module.declarations),
+        functions=tuple(functions),
+    )
+
+
+def _mapped(line: str) -> str:
+    """Return a line with the spaces of pointers, and of the names of intrinsics, those of SPIR-V."""
+    parts = _STRING.split(line)
+    parts[::2] = [_POINTER.sub(_pointer, part) for part in parts[::2]]
+    return _MANGLED.sub(
+        lambda name: _MANGLED_POINTER.sub(
+            lambda match: f".p{_SPACES.get(int(match[1]), 4)}", name[0]
+        ),
+        "".join(parts),
+    )
+
+
+def _pointer(match: re.Match[str]) -> str:
+    space = _SPACES.get(int(match[1] or 0), 4)
+    return f"ptr addrspace({space})" if space else "ptr"
+
+
+def _generic_variables(module: DeviceModule) -> frozenset[str]:
+    """Return the variables whose address is `ptr`: those in global memory."""
+    found = []
+    for name, line in module.globals:
+        match = _VARIABLE_SPACE.search(line)
+        if match is not None and int(match[1] or 0) == 0:
+            found.append(name)
+    return frozenset(found)
+
+
+def _variable(line: str, moved: frozenset[str], name: str) -> str:
+    head, _, rest = line.partition(" = ")
+    match = _VARIABLE_SPACE.search(rest)
+    if match is None:
+        return line
+    space = _SPACES.get(int(match[1] or 0), 1) if name not in moved else 1
+    before, after = rest[: match.start()], rest[match.end() :]
+    value = _with_generic_variables(_mapped(after), moved)
+    return f"{head} = {before}addrspace({space}) {match[2]} {value}"
+
+
+def _with_generic_variables(line: str, moved: frozenset[str]) -> str:
+    """Return a line in which the addresses of variables in global memory are generic pointers."""
+    if "@" not in line:
+        return line
+    for name in moved:
+        reference = symbol(name)
+        if reference in line:
+            cast = f"addrspacecast ({GLOBAL} {reference} to {GENERIC})"
+            line = re.sub(re.escape(reference) + r"(?![-\w.$])", lambda _, cast=cast: cast, line)  # type: ignore[misc]
+    return line
+
+
+def _with_stack(function: Function) -> Function:
+    """Put stack variables at the entry, where SPIR-V has them, and cast them to generic pointers."""
+    entry: list[str] = []
+    rest: list[str] = []
+    for line in function.body:
+        match = _ALLOCA.match(line)
+        if match is None:
+            rest.append(line)
+        else:
+            entry += _stack_variable(match)
+    position = 1 if rest and label_of(rest[0]) is not None else 0
+    return replace(function, body=(*rest[:position], *entry, *rest[position:]))
+
+
+def _stack_variable(match: re.Match[str]) -> list[str]:
+    count = match["count"] or "1"
+    if not count.isdigit():
+        msg = "an allocation on the stack of a size that is not known is not supported for spirv64"
+        raise SourceError(
+            msg, hint="allocate a constant size, or memory of the block or the device"
+        )
+    kind = match["type"] if count == "1" else f"[{count} x {match['type']}]"
+    align, name = match["align"] or "", match["name"]
+    if match["private"]:
+        return [f"  %{name} = alloca {kind}{align}"]
+    return [
+        f"  %mo.stack.{name} = alloca {kind}{align}",
+        f"  %{name} = addrspacecast ptr %mo.stack.{name} to {GENERIC}",
+    ]

@@ -1,0 +1,88 @@
+"""CUDA's vprintf as the printf of OpenCL C: a format in constant memory, arguments one by one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.translate.cpu.text import DeviceModule, split_list, symbol
+from mlir_offload.translate.spirv.pointer import GENERIC
+
+_ARGUMENTS, _ONE_FORMAT = "the arguments of printf are", "the format of printf is"
+PRINTF = "_Z6printfPU3AS2Kcz"
+PRINTF_DECLARATION = f"declare spir_func i32 @{PRINTF}(ptr addrspace(2), ...) nounwind"
+_VPRINTF = re.compile(
+    r"^ *(?P<result>%\S+ = )?(?:tail )?call i32 @vprintf\(ptr addrspace\(4\) (?P<format>.+?), "
+    r"ptr addrspace\(4\) (?P<buffer>%[-\w$.]+|null)\)"
+)
+_FORMAT = re.compile(r"addrspacecast \(ptr addrspace\(1\) (@[^ ]+) to ")
+_TEXT = re.compile(r'\[\d+ x i8\] c"(?P<text>[^"]*)"')
+_BUFFER = re.compile(
+    r"^ *%mo\.stack\.(?P<name>[-\w$.]+) = alloca \{ ?(?P<types>.*?) ?\}(?:, align \d+)?$"
+)
+# OpenCL C has no `ll`; its `l` is 64 bits long.
+_LENGTH = re.compile(r"%(?:%|([-+ #0-9.*]*)ll(?=[diouxX]))")
+_BYTE = re.compile(r"\\[0-9A-Fa-f]{2}")
+
+
+@dataclass(slots=True)
+class PrintfCalls:
+    """Rewrites the calls of one module; `formats` are the variables that they need."""
+
+    module: DeviceModule
+    formats: dict[str, str] = field(default_factory=dict)
+
+    def rewrite(self, line: str, buffers: Mapping[str, tuple[str, ...]], number: int) -> list[str]:
+        """Return what stands for a line; `buffers` are the types of arguments by stack variable."""
+        match = _VPRINTF.match(line)
+        if match is None:
+            return [line]
+        text = self._format(match["format"])
+        buffer = match["buffer"].removeprefix("%")
+        if buffer != "null" and buffer not in buffers:
+            raise _unknown(_ARGUMENTS)
+        types = buffers.get(buffer, ())
+        kind = f"{{ {', '.join(types)} }}"
+        lines, arguments = [], [f"ptr addrspace(2) {text}"]
+        for index, argument in enumerate(types):
+            name = f"%mo.printf.{number}.{index}"
+            place = f"i32 0, i32 {index}"
+            lines += [
+                f"  {name}.p = getelementptr {kind}, {GENERIC} {match['buffer']}, {place}",
+                f"  {name} = load {argument}, {GENERIC} {name}.p",
+            ]
+            arguments.append(f"{argument} {name}")
+        signature = "i32 (ptr addrspace(2), ...)"
+        call = f"call spir_func {signature} @{PRINTF}({', '.join(arguments)})"
+        return [*lines, f"  {match['result'] or ''}{call}"]
+
+    def _format(self, value: str) -> str:
+        """Return the address of the format in constant memory."""
+        reference = _FORMAT.match(value)
+        globals_ = {symbol(name): line for name, line in self.module.globals}
+        found = _TEXT.search(globals_.get(reference[1], "")) if reference else None
+        if reference is None or found is None:
+            raise _unknown(_ONE_FORMAT)
+        text = _LENGTH.sub(_without_length, found["text"])
+        size = len(_BYTE.sub(".", text))
+        name = f"@mo.format.{len(self.formats)}"
+        line = f'internal unnamed_addr addrspace(2) constant [{size} x i8] c"{text}"'
+        return self.formats.setdefault(line, name)
+
+
+def _without_length(match: re.Match[str]) -> str:
+    # A percent sign that is printed goes first, so that what follows it is no conversion.
+    return match[0] if match[0] == "%%" else f"%{match[1]}l"
+
+
+def printf_buffers(body: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Return the types of what each stack variable of a function holds that is a struct."""
+    matches = (_BUFFER.match(line) for line in body)
+    return {match["name"]: split_list(match["types"]) for match in matches if match}
+
+
+def _unknown(what: str) -> SourceError:
+    msg = f"{what} not known when a kernel is compiled for spirv64"
+    return SourceError(msg, hint="use gpu.printf with a constant format")
