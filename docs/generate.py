@@ -1,10 +1,11 @@
-"""Write docs/ops.md, docs/rules.md, the tables of docs/formats.md and the manual page from their tables.
+"""Write docs/ops.md, docs/rules.md, the manual page and tables of other pages from what they are of.
 
 usage: python docs/generate.py [--check]     with --check: exit status 1 where a page is out of date
 """
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from mlir_offload.offload.abi import offload_table
 from mlir_offload.offload.container.bundle_writer import bundle_table
 
 PAGE = Path(__file__).parent / "formats.md"
+SOURCES = Path(__file__).parent / "how-it-works.md"
 OPERATIONS = Path(__file__).parent / "ops.md"
 OPERATION_TABLE = Path(__file__).parent / "ops.yaml"
 RULES = Path(__file__).parent / "rules.md"
@@ -28,7 +30,8 @@ Row = Mapping[str, Any]
 def main() -> int:
     """Write the pages, or compare them; return the exit status."""
     made = {
-        PAGE: filled(PAGE.read_text(encoding="utf-8")),
+        PAGE: filled(PAGE, tables()),
+        SOURCES: filled(SOURCES, {"sources": source_table()}),
         OPERATIONS: operations_page(),
         RULES: render_rules(),
         MANUAL: render_manual(),
@@ -41,14 +44,15 @@ def main() -> int:
     return 0
 
 
-def filled(text: str) -> str:
-    """Return the page with each table, between its two comments, made again."""
-    for name, table in tables().items():
+def filled(page: Path, new: Mapping[str, str]) -> str:
+    """Return the page with each of these tables, between its two comments, made again."""
+    text = page.read_text(encoding="utf-8")
+    for name, table in new.items():
         begin, end = f"<!-- table {name} -->\n", f"<!-- end of {name} -->"
         head, _, rest = text.partition(begin)
         _, found, tail = rest.partition(end)
         if not found:
-            msg = f"{PAGE}: no place for the table {name}"
+            msg = f"{page}: no place for the table {name}"
             raise ValueError(msg)
         text = f"{head}{begin}\n{table}\n{end}{tail}"
     return text
@@ -67,6 +71,24 @@ def tables() -> dict[str, str]:
         "images": _images(table["linked_images"], last),
         "bundles": _bundles(bundle_table()["compressed"], last),
     }
+
+
+def source_table() -> str:
+    """Return the table of the folders with code: what each says of itself."""
+    root = Path(__file__).resolve().parent.parent
+    folders = [
+        path.parent
+        for layer in ("toolchain", "offload", "translate", "driver")
+        for path in sorted((root / layer).rglob("__init__.py"))
+    ]
+    return _table(("folder", "what is in it"), map(_source_row, folders))
+
+
+def _source_row(folder: Path) -> tuple[str, str]:
+    written = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8")))
+    said = (written or "").partition("\n")[0].rstrip(".")
+    place = folder.relative_to(Path(__file__).resolve().parent.parent)
+    return (f"`{place}/`", said) if len(place.parts) > 1 else (f"**`{place}/`**", f"**{said}**")
 
 
 def operations_page() -> str:
