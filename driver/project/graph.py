@@ -168,7 +168,7 @@ class _VariantPlan:
     def _source(self, path: PurePosixPath) -> ProjectStep:
         """Return the step for a file of another language; CUDA C++ and HIP C++ have device code."""
         kind = GPU_CPP.get(path.suffix)
-        targets = tuple(target for target in self._targets(()) if target.kind is kind)
+        targets = tuple(item for item in self._targets(()) if item.kind is kind) if kind else ()
         if kind is not None and not targets:
             msg = f"{path} is compiled for GPUs of kind {kind} only, and variant {self.variant.name} names none"
             hint = f"add such an architecture to 'archs', for example {_EXAMPLES[kind]}"

@@ -200,7 +200,6 @@ def test_the_driver_reports_every_fault_of_a_link_line_at_once(
         "new.o: LLVM 16 would not link its hip image for gfx90a: its offload kind has the number 4",
         "liblost.so: nothing registers its kernels",
         "one.o: other objects are made for sm_90, for which nothing has its kernels: 'k_one'",
-        "both.o: kernel 'k' is defined twice for sm_80, here and in libk.a(again.o)",
     ):
         assert f"\n  {fault}" in result.stderr
 
