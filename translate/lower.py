@@ -35,7 +35,6 @@ from mlir_offload.translate.mlir_text import (
     split_signature,
 )
 from mlir_offload.translate.pipelines import load_printing, load_recipe
-from mlir_offload.translate.spirv.call import spirv_operations
 
 if TYPE_CHECKING:
     from mlir_offload.translate.gpu_module import GpuModule
@@ -236,12 +235,18 @@ def check_lowered(
     The first operation that does something is named: casts and functions are left around it.
     """
     known = _LOWERED[triple]
-    operations = spirv_operations() if triple == SPIRV_TRIPLE else _NOT_TRANSLATED
+    operations = _spirv_operations() if triple == SPIRV_TRIPLE else _NOT_TRANSLATED
     left = [index for index, line in enumerate(lines) if _is_left(line, known, operations)]
     if not left:
         return
     index = min(left, key=lambda index: (_rank(lines[index]), index))
     raise _left_over(lines[index], locations.of(_closing_line(lines, index)), place)
+
+
+def _spirv_operations() -> frozenset[str]:
+    from mlir_offload.translate.spirv.call import spirv_operations
+
+    return spirv_operations()
 
 
 def _is_left(line: str, dialects: Sequence[str], operations: frozenset[str]) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import TYPE_CHECKING
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.declared import (
@@ -22,11 +23,6 @@ from mlir_offload.translate.fixup.hazard import (
     check_top_level,
 )
 from mlir_offload.translate.fixup.text import expand_device_operations
-from mlir_offload.translate.given_binary import (
-    GivenBinary,
-    check_given_launches,
-    read_binaries,
-)
 from mlir_offload.translate.gpu_module import (
     GpuModule,
     Kernel,
@@ -53,6 +49,9 @@ from mlir_offload.translate.pipelines import load_faults
 from mlir_offload.translate.target_attribute import TargetAttribute, read_targets
 from mlir_offload.translate.unit import unit_of
 from mlir_offload.translate.variant import find_variants, kinds_left
+
+if TYPE_CHECKING:
+    from mlir_offload.translate.given_binary import GivenBinary
 
 _C_INTERFACE = "llvm.emit_c_interface"
 _DIVISION = re.compile(r'"arith\.(?:ceildiv[us]i|floordivsi)"\(')
@@ -109,7 +108,7 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
     kernels = {name: kernel_names(operation) for name, operation in device.items()}
     named = named_modules(kernels, source_text)
     declared = _declared_kernels(device.values(), locations)
-    binaries = {one.name: one for one in read_binaries(module.operations, locations)}
+    binaries = _given_binaries(module, locations)
     given = [(one.name, kernel.name) for one in binaries.values() for kernel in one.kernels]
 
     @cache
@@ -141,7 +140,7 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
     for operation in module.operations:
         if operation.name != "gpu.module":
             check_declared_launches(operation.lines, declared, locations)
-            check_given_launches(operation.lines, binaries, locations)
+            _check_given_launches(operation, binaries, locations)
     host_text, uses_runtime = _host(module, symbols, locations, describes_memory=describes_memory)
     return SplitProgram(
         host_text=host_text,
@@ -159,6 +158,24 @@ def _interface(module: ModuleText, source_text: str) -> str:
     from mlir_offload.translate.host.interface import interface_of
 
     return interface_of(module, source_text)
+
+
+# Few programs bring device code along.
+def _given_binaries(module: ModuleText, locations: Locations) -> dict[str, GivenBinary]:
+    if all(operation.name != "gpu.binary" for operation in module.operations):
+        return {}
+    from mlir_offload.translate.given_binary import read_binaries
+
+    return {one.name: one for one in read_binaries(module.operations, locations)}
+
+
+def _check_given_launches(
+    operation: OperationText, binaries: Mapping[str, GivenBinary], locations: Locations
+) -> None:
+    if binaries:
+        from mlir_offload.translate.given_binary import check_given_launches
+
+        check_given_launches(operation.lines, binaries, locations)
 
 
 def _device_modules(module: ModuleText) -> dict[str, OperationText]:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mlir_offload.offload.device.given_image import GivenImage
 from mlir_offload.offload.host.module import render_kernel_heads
 from mlir_offload.offload.image import ImageForm
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind
 from mlir_offload.translate.fixup.device_form import DeviceForm
-from mlir_offload.translate.given_binary import GivenBinary
 from mlir_offload.translate.gpu_module import GpuModule, Kernel
 from mlir_offload.translate.split import SplitProgram
 from mlir_offload.translate.target_attribute import TargetAttribute
+
+if TYPE_CHECKING:
+    from mlir_offload.offload.device.given_image import GivenImage
+    from mlir_offload.translate.given_binary import GivenBinary
 
 INTERFACE_FILE = "interface.json"
 _INDEX = "split.json"
@@ -148,6 +150,8 @@ def _write_binary(binary: GivenBinary, number: int, directory: Path) -> dict[str
 
 
 def _read_binary(row: dict[str, Any], directory: Path) -> ModuleFile:
+    from mlir_offload.offload.device.given_image import GivenImage
+
     objects = tuple(
         ObjectFile(
             directory / one["file"],

@@ -373,7 +373,9 @@ def _bytes_as_text(path: Path) -> str:
 
 def run_step(arguments: Sequence[str]) -> None:
     """Run `mlir-offload step NAME ARGUMENT...`. Raises UsageError for a bad command line."""
+    # click takes a short option for a long one at first, and loads what finds names that are like it.
+    words = ["--output" if word == "-o" else word for word in arguments]
     try:
-        step.main(list(arguments), prog_name="mlir-offload step", standalone_mode=False)
+        step.main(words, prog_name="mlir-offload step", standalone_mode=False)
     except click.UsageError as error:
         raise UsageError(error.format_message(), hint="see 'mlir-offload step --help'") from error

@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING
 
 from mlir_offload.offload.host.entry import OffloadEntry
-from mlir_offload.offload.host.finished_code import FinishedCode, register_finished
 from mlir_offload.offload.host.module import (
     escape_blob,
     extend_used_list,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from mlir_offload.offload.abi import OffloadAbi
+    from mlir_offload.offload.host.finished_code import FinishedCode
     from mlir_offload.toolchain.target import Kind
 
 _EMBEDDED = "llvm.embedded.object"
@@ -97,7 +97,10 @@ def annotate_host(  # noqa: PLR0913 (the parts of one module)
     ]
     if entries or variables:
         text = register_entries(text, (*entries, *variables), abis)
-    text = register_finished(text, finished, addresses, abis[0])
+    if finished:
+        from mlir_offload.offload.host.finished_code import register_finished
+
+        text = register_finished(text, finished, addresses, abis[0])
     return embed_binary(text, binary) if binary else text
 
 
