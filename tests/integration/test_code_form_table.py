@@ -22,7 +22,7 @@ ARCHS = {"NVIDIA": "sm_80", "AMD": "gfx90a", "CPU": "host"}
 DEBIAN_LIBRARIES = Path("/usr/lib/x86_64-linux-gnu/amdgcn/bitcode")
 RECORDERS = {
     "libcudart.so": ("runtime/recording_cudart.c", "inputs/recording_registration.c"),
-    "libamdhip64.so": ("runtime/recording_hip.c",),
+    "libamdhip64.so": ("runtime/recording_gpu.c",),
 }
 REFUSED = "no: "
 
@@ -63,7 +63,7 @@ def runtimes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a directory with libraries that stand for those of the vendors, and a main program."""
     folder = tmp_path_factory.mktemp("runtimes")
     for name, sources in RECORDERS.items():
-        run("gcc", "-shared", "-fPIC", "-w", *(HERE / source for source in sources), "-o", folder / name)  # fmt: skip
+        run("gcc", "-DHIP", "-shared", "-fPIC", "-w", *(HERE / source for source in sources), "-o", folder / name)  # fmt: skip
     return folder
 
 

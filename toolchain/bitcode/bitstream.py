@@ -11,12 +11,7 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 
-from mlir_offload.toolchain.bitcode.abbreviation import (
-    Abbreviation,
-    Encoding,
-    Field,
-    read_abbreviation,
-)
+from mlir_offload.toolchain.bitcode.abbrev import Abbreviation, Encoding, Field, read_abbreviation
 from mlir_offload.toolchain.bitcode.bit_array import (
     VBR_BYTES,
     bits,

@@ -92,7 +92,7 @@ def spirv_device_ir(
             made.append(_kernel(function, dynamic, size))
         else:
             _check_no_dynamic(function, dynamic)
-            made.append(_helper(function, keeps_functions=keeps_functions))
+            made.append(_function(function, keeps_functions=keeps_functions))
     return "\n".join(
         (
             f'target datalayout = "{spirv_layout(llvm_major)}"',
@@ -312,7 +312,7 @@ def _checked_parameter(parameter: str, kernel: str) -> str:
     return parameter
 
 
-def _helper(function: Function, *, keeps_functions: bool) -> Function:
+def _function(function: Function, *, keeps_functions: bool) -> Function:
     head = _UNNAMED.sub("", function.head)
     linkage = _HEAD.match(head)
     is_internal = linkage is not None and re.search(r"\b(?:internal|private)\b", linkage[0])
