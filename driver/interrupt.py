@@ -23,7 +23,7 @@ def interruptible(runner: ProcessRunner) -> Iterator[None]:
     """
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (signature of a handler)
-        interrupted.set()
+        heard.append(number)
         # Raised between any two instructions, it could leave a slot or a lock taken for which
         # another thread waits. There, the tools that end now make every thread unwind.
         if parallel.is_shared():
@@ -31,16 +31,17 @@ def interruptible(runner: ProcessRunner) -> Iterator[None]:
         else:
             runner.interrupt()
 
-    interrupted = threading.Event()
+    # No Event, whose lock the handler of a second signal would wait for inside of the first one's.
+    heard: list[int] = []
     # What the parent has ignored, as nohup and the background of a shell do, stays ignored.
-    heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    previous = {number: signal.signal(number, stop) for number in heard}
+    known = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    previous = {number: signal.signal(number, stop) for number in known}
     try:
         with _watched(runner):
             yield
     except Exception as error:
         # Such as click's Abort, or the failure of a tool that was ended.
-        if interrupted.is_set():
+        if heard:
             raise KeyboardInterrupt from error
         raise
     finally:

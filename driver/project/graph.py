@@ -13,8 +13,6 @@ from mlir_offload.driver.option.command_line import (
     COMPILED_SUFFIXES,
     GPU_CPP,
     MLIR_SUFFIXES,
-    CompileOptions,
-    parse_arguments,
 )
 from mlir_offload.driver.option.inputs import CPP_SUFFIXES
 from mlir_offload.driver.project.file import (
@@ -158,7 +156,7 @@ class _VariantPlan:
         place = self._place(module.path)
         plan = _ModulePlan(self.variant.name, module.path, place, tools, targets, attached)
         yield plan.split()
-        if not plan.options.makes_final_objects:
+        if not tools.options.makes_final_objects:
             yield from (plan.device(target) for target in targets)
         yield plan.join()
 
@@ -271,11 +269,6 @@ class _ModulePlan:
     targets: tuple[Target, ...]
     attached: tuple[str, ...]
 
-    @property
-    def options(self) -> CompileOptions:
-        """Return what the flags of the module ask for."""
-        return parse_arguments(("-c", str(self.path), *self.tools.flags))
-
     def split(self) -> ProjectStep:
         identity = self.tools.identity(None)
         forms = forms_of(self.targets)
@@ -311,7 +304,7 @@ class _ModulePlan:
 
     def join(self) -> ProjectStep:
         """Return the step that makes the object; a final one takes the device code as it is made."""
-        output, is_final = beside(self.place, ".o"), self.options.makes_final_objects
+        output, is_final = beside(self.place, ".o"), self.tools.options.makes_final_objects
         identity = self.tools.identity_of(self.targets if is_final else ())
         images = () if is_final else tuple(map(self._images, self.targets))
         libraries = dict.fromkeys(
@@ -336,7 +329,7 @@ class _ModulePlan:
         """Yield the device libraries that the images for a target may have in them."""
         if target.kind is not Kind.OPENMP:
             yield from (self.path.parent / name for name in self.attached)
-        for library in self.options.device_flags.libraries:
+        for library in self.tools.options.device_flags.libraries:
             if library.serves(target):
                 yield PurePosixPath(library.path)
 

@@ -33,9 +33,10 @@ _Places = tuple[str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class StepTools:
-    """The tools for one set of flags."""
+    """The tools for one set of flags, and what these ask for."""
 
     flags: tuple[str, ...]
+    options: CompileOptions
     releases: Releases
     cuda: CudaToolkit | None
     rocm: RocmInstallation | None = None
@@ -73,7 +74,6 @@ class ToolFinder:
     watch: ToolWatch = field(default_factory=ToolWatch)
     _releases: dict[_Places, Releases] = field(default_factory=dict)
     _cuda: dict[tuple[_Places, bool], CudaToolkit | None] = field(default_factory=dict)
-    _options: dict[tuple[str, ...], CompileOptions] = field(default_factory=dict)
     _targets: dict[tuple[str, ...], tuple[Target, ...]] = field(default_factory=dict)
     _tools: dict[tuple[tuple[str, ...], tuple[Target, ...]], StepTools] = field(
         default_factory=dict
@@ -120,4 +120,4 @@ class ToolFinder:
             elif target.kind is Kind.SYCL:
                 check_device_link(target, releases.consumer)
         has_hip = any(target.kind is Kind.HIP for target in targets)
-        return StepTools(flags, releases, cuda, choose_rocm_for(places, needed=has_hip))
+        return StepTools(flags, options, releases, cuda, choose_rocm_for(places, needed=has_hip))
