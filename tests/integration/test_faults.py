@@ -216,9 +216,12 @@ def run_limited(
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
 
+    # Python would keep the first bytes of a module that it compiles.
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(
         command,
         cwd=folder,
+        env=environment,
         preexec_fn=limit,
         capture_output=True,
         text=True,
