@@ -98,31 +98,25 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
     the name of that file, without its directory: a checkout elsewhere gives the same bytes. The
     first of the forms gives each device module its text. A module without kernels counts where it
     `keeps_functions` for other files. Launches tell of host memory where the program
-    `describes_memory`. Raises SourceError for what the lowering would drop or get
-    wrong.
+    `describes_memory`. Raises SourceError for what the lowering would drop or get wrong.
     """
     module = parse_module(text)
     locations = read_locations((*module.aliases, *module.tail))
     check_top_level(module.operations, locations)
     device = _device_modules(module)
     kernels = {name: kernel_names(operation) for name, operation in device.items()}
-    named = named_modules(kernels, source_text)
     declared = _declared_kernels(device.values(), locations)
     binaries = _given_binaries(module, locations)
-    given = [(one.name, kernel.name) for one in binaries.values() for kernel in one.kernels]
-
-    @cache
-    def unit(name: str) -> str:
-        return unit_of(module, device[name], file=unit_id, source_text=source_text)
-
-    attached = {
-        name: read_targets(operation.attributes, locations.of(operation.lines[-1]))
-        for name, operation in device.items()
-    }
+    unit = cache(lambda name: unit_of(module, device[name], file=unit_id, source_text=source_text))
+    attached = _read_attached(device, locations)
     variants = find_variants(device, kernels, attached, locations)
     leaves = kinds_left(variants, attached)
     symbols = assign_symbols(
-        kernels, named=named, unit_of=unit, declared=(*declared, *given), variants=variants
+        kernels,
+        named=named_modules(kernels, source_text),
+        unit_of=unit,
+        declared=(*declared, *_given_kernels(binaries)),
+        variants=variants,
     )
     rules = _DeviceRules(locations, load_faults(llvm_major), tuple(forms))
     modules = tuple(
@@ -137,10 +131,7 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
         for name in device
         if kernels[name] or (keeps_functions and _has_functions(device[name]))
     )
-    for operation in module.operations:
-        if operation.name != "gpu.module":
-            check_declared_launches(operation.lines, declared, locations)
-            _check_given_launches(operation, binaries, locations)
+    _check_host(module, declared, binaries, locations)
     host_text, uses_runtime = _host(module, symbols, locations, describes_memory=describes_memory)
     return SplitProgram(
         host_text=host_text,
@@ -151,6 +142,31 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
         interface=_interface(module, source_text) if _C_INTERFACE in text else "",
         binaries=tuple(binaries.values()),
     )
+
+
+def _read_attached(
+    device: Mapping[str, OperationText], locations: Locations
+) -> dict[str, tuple[TargetAttribute, ...]]:
+    return {
+        name: read_targets(operation.attributes, locations.of(operation.lines[-1]))
+        for name, operation in device.items()
+    }
+
+
+def _given_kernels(binaries: Mapping[str, GivenBinary]) -> list[KernelKey]:
+    return [(one.name, kernel.name) for one in binaries.values() for kernel in one.kernels]
+
+
+def _check_host(
+    module: ModuleText,
+    declared: Mapping[KernelKey, DeclaredKernel],
+    binaries: Mapping[str, GivenBinary],
+    locations: Locations,
+) -> None:
+    for operation in module.operations:
+        if operation.name != "gpu.module":
+            check_declared_launches(operation.lines, declared, locations)
+            _check_given_launches(operation, binaries, locations)
 
 
 def _interface(module: ModuleText, source_text: str) -> str:

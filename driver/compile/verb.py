@@ -219,7 +219,6 @@ def _make_context(
         sources={made.parent: source for source, made in compiled.items()},
     )
     executor.note(Command(("mkdir", "-p", str(workspace))))
-    path = os.pathsep.join(map(str, places.path))
     linked = tuple(item for item in contents if not item.is_relocatable)
     context = BuildContext(
         options,
@@ -228,7 +227,7 @@ def _make_context(
         targets,
         executor,
         workspace,
-        path,
+        os.pathsep.join(map(str, places.path)),
         source_time=choose_source_time(),
         given=given,
         linked=linked,
