@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import random
 import re
@@ -18,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from support.project import digests, run_in, write_project
+from support.project import digests, open_once_read, run_in, write_project
 
 pytestmark = pytest.mark.llvm(22)
 # By hand: MLIR_OFFLOAD_KILLS=200 pytest -n 0 tests/integration/test_faults.py -k killed
@@ -170,18 +169,6 @@ def test_a_build_waits_for_the_steps_that_a_killed_one_left(
             second.kill()
     assert second.returncode == 0, said
     assert outputs(copy / "build") == reference.built
-
-
-def open_once_read(pipe: Path) -> int:
-    """Open a named pipe for writing, as soon as somebody reads it."""
-    deadline = time.monotonic() + LONGEST_S
-    while True:
-        try:
-            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError as error:
-            if error.errno != errno.ENXIO or time.monotonic() > deadline:
-                raise
-        time.sleep(0.05)
 
 
 def test_where_the_disk_is_full_no_output_is_cut(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
@@ -10,13 +9,12 @@ import pty
 import struct
 import subprocess
 import termios
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from support.project import run_in
+from support.project import open_once_read, run_in
 
 pytestmark = pytest.mark.llvm(22)
 MANIFEST = """\
@@ -135,18 +133,6 @@ def test_ctrl_c_gives_the_terminal_back(project: Path, mlir_offload: list[str]) 
     assert said.rstrip().endswith(b"mlir-offload: interrupted")
     assert list(temporary.iterdir()) == []
     assert not list((project / "build").rglob("*.o"))
-
-
-def open_once_read(pipe: Path) -> int:
-    """Open a named pipe for writing, as soon as somebody reads it."""
-    deadline = time.monotonic() + LONGEST_S
-    while True:
-        try:
-            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError as error:
-            if error.errno != errno.ENXIO or time.monotonic() > deadline:
-                raise
-        time.sleep(0.05)
 
 
 def test_what_steps_say_comes_in_the_form_that_is_asked_for(

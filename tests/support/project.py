@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+_LONGEST_S = 120
 
 PROGRAM = """\
 func.func @run{number}(%n: index) attributes {{llvm.emit_c_interface}} {{
@@ -88,3 +92,15 @@ exec "$@"
 def started(folder: Path) -> list[str]:
     """Return what the launcher has logged."""
     return (folder / "log").read_text(encoding="utf-8").splitlines()
+
+
+def open_once_read(pipe: Path) -> int:
+    """Open a named pipe for writing, as soon as somebody reads it."""
+    deadline = time.monotonic() + _LONGEST_S
+    while True:
+        try:
+            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno != errno.ENXIO or time.monotonic() > deadline:
+                raise
+        time.sleep(0.05)
