@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import chain
 from typing import Any
 
 from mlir_offload.offload.device.amdgpu_metadata import AmdgpuMetadata, parse_metadata
@@ -112,26 +113,32 @@ def _kernel_names(code: _CodeObject) -> list[str]:
     return [name.removesuffix(_DESCRIPTOR_SUFFIX) for name in code.descriptors]
 
 
-def _read_metadata(elf: ElfFile) -> AmdgpuMetadata | None:
-    for note in iterate_notes(elf):
-        if note.owner == _METADATA_OWNER and note.type == _METADATA_NOTE:
-            return parse_metadata(note.content)
-    return None
+def _read_metadata(elf: ElfFile) -> AmdgpuMetadata:
+    """Return the metadata of all notes: lld keeps that of each object that it links."""
+    found = [
+        parse_metadata(note.content)
+        for note in iterate_notes(elf)
+        if note.owner == _METADATA_OWNER and note.type == _METADATA_NOTE
+    ]
+    target = next((metadata.target for metadata in found), "")
+    return AmdgpuMetadata(target, tuple(chain.from_iterable(item.kernels for item in found)))
 
 
-def _kernels(code: _CodeObject, metadata: AmdgpuMetadata | None) -> tuple[DeviceKernel, ...]:
-    if code.is_v2 or metadata is None:
-        return tuple(
-            DeviceKernel(name, code_bytes=_code_bytes(code, name)) for name in _kernel_names(code)
-        )
-    kernels = []
-    for descriptor, kernel in metadata.kernels:
+def _kernels(code: _CodeObject, metadata: AmdgpuMetadata) -> tuple[DeviceKernel, ...]:
+    """Return the kernels that `_kernel_names` names, each with its metadata if it has any."""
+    described: dict[str, DeviceKernel] = {}
+    for descriptor, kernel in () if code.is_v2 else metadata.kernels:
         symbol = code.descriptors.get(descriptor)
         if symbol is None or symbol.size != _DESCRIPTOR_BYTES:
             raise code.elf.view.malformed(0, f"kernel descriptor {descriptor}", "it is not defined")
-        name = descriptor.removesuffix(_DESCRIPTOR_SUFFIX)
-        kernels.append(replace(kernel, name=name, code_bytes=_code_bytes(code, name)))
-    return tuple(kernels)
+        described[descriptor.removesuffix(_DESCRIPTOR_SUFFIX)] = kernel
+    names = dict.fromkeys((*described, *_kernel_names(code)))
+    return tuple(
+        replace(
+            described.get(name, DeviceKernel(name)), name=name, code_bytes=_code_bytes(code, name)
+        )
+        for name in names
+    )
 
 
 def _code_bytes(code: _CodeObject, name: str) -> int | None:
@@ -139,12 +146,12 @@ def _code_bytes(code: _CodeObject, name: str) -> int | None:
     return symbol.size if symbol else None
 
 
-def _arch(elf: ElfFile, metadata: AmdgpuMetadata | None) -> str:
+def _arch(elf: ElfFile, metadata: AmdgpuMetadata) -> str:
     """Return the processor, with the features that the code insists on, as `gfx90a:xnack-`."""
     name = load_processors().get(elf.flags & _MACH)
     if name is None:
         # A processor newer than the table: the metadata spells it out.
-        known = metadata.target.partition("--")[2] if metadata else ""
+        known = metadata.target.partition("--")[2]
         return known or f"mach-{elf.flags & _MACH:#x}"
     if elf.abi_version <= _ABI_V3:
         found = (f":{key}+" for key, bit in _FEATURES_V3 if elf.flags & bit)

@@ -167,6 +167,31 @@ def test_linked_code_objects_are_read(major: int, tmp_path: Path) -> None:
     assert [p for p in nothing.parameters or () if not p.is_hidden] == []
 
 
+@pytest.mark.llvm(22)
+def test_the_kernels_of_all_objects_that_lld_has_linked_are_read(tmp_path: Path) -> None:
+    names = ("first", "second", "third")
+    objects = []
+    for name in names:
+        source = f"kernel void {name}(global int *p) {{ p[0] = 1; }}"
+        objects.append(tmp_path / f"{name}.o")
+        target = ["--target=amdgcn-amd-amdhsa", "-mcpu=gfx90a", "-nogpulib", "-o", objects[-1]]
+        clang = ["/usr/lib/llvm-22/bin/clang", "-x", "cl", "-c", "-", *target]
+        subprocess.run(clang, input=source, text=True, check=True)
+    linked = tmp_path / "linked.hsaco"
+    subprocess.run(["/usr/lib/llvm-22/bin/ld.lld", "-shared", *objects, "-o", linked], check=True)
+    code = read_file(linked)
+    assert tuple(kernel.name for kernel in code.kernels) == names
+    assert all(kernel.parameters for kernel in code.kernels)
+    assert code_object_kernel_names(memory_view(linked.read_bytes())) == names
+
+
+@pytest.mark.llvm(22)
+def test_a_kernel_without_metadata_is_named_by_both_readers(tmp_path: Path) -> None:
+    data = opencl(22, "gfx90a", tmp_path / "k.o").read_bytes().replace(b"AMDGPU\0", b"NOBODY\0")
+    assert [kernel.name for kernel in read(data).kernels] == ["fixed", "calls"]
+    assert set(code_object_kernel_names(memory_view(data))) == {"fixed", "calls"}
+
+
 @pytest.mark.llvm(15)
 @pytest.mark.parametrize("version", [2, 3, 4, 5])
 def test_each_code_object_version_is_read(version: int, tmp_path: Path) -> None:
