@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from mlir_offload.translate.cpu.text import Function, closing, split_list, symbol, type_end
+from mlir_offload.offload.ir_syntax import LLVM_IR
+from mlir_offload.translate.cpu.text import Function, symbol, type_end
 
 _CONSTANT_OPERATION = re.compile(
     r"\b(?P<op>getelementptr|addrspacecast|bitcast|ptrtoint|inttoptr|trunc|add|sub|mul|shl|xor)"
@@ -78,7 +79,7 @@ class _Entry:
 
     def _hoist(self, line: str, start: int) -> str:
         """Turn the constant whose bracket opens at `start` into instructions."""
-        end = closing(line, start)
+        end = LLVM_IR.closing(line, start)
         match = _CONSTANT_OPERATION.search(line[:start]) if line[start] == "(" else None
         if match:
             begin, value = match.start(), self._operation(match, line[start + 1 : end])
@@ -94,7 +95,7 @@ class _Entry:
                 return value
         text = f"{match['op']}{match['flags']} {operands}"
         if match["op"] not in _CAST_OPERATIONS and match["op"] != "getelementptr":
-            first, second = split_list(operands)
+            first, second = LLVM_IR.split_list(operands)
             text = f"{match['op']}{match['flags']} {first}, {second[type_end(second) :].strip()}"
         return self._value(text, text)
 
@@ -102,7 +103,7 @@ class _Entry:
         """Build `{ ptr, i64 } { ptr %x, i64 0 }` member by member."""
         type_ = _aggregate_type(line, start)
         value = "poison"
-        for index, member in enumerate(split_list(line[start + 1 : end])):
+        for index, member in enumerate(LLVM_IR.split_list(line[start + 1 : end])):
             text = f"insertvalue {type_} {value}, {member}, {index}"
             value = self._value(text, text)
         return start, value
@@ -114,7 +115,7 @@ def _aggregate_type(line: str, start: int) -> str:
     if phi and line[:start].endswith(_INCOMING):
         return line[phi.end() : phi.end() + type_end(line[phi.end() :])]
     named = _NAMED_TYPE.search(line[:start])
-    return named[0].strip() if named else line[_opening(line, start - 2) : start - 1]
+    return named[0].strip() if named else line[LLVM_IR.enclosing(line, start - 2)[-1] : start - 1]
 
 
 def _innermost_constant(line: str) -> int | None:
@@ -125,15 +126,8 @@ def _innermost_constant(line: str) -> int | None:
 
 def _enclosing(line: str, position: int) -> int | None:
     """Return the bracket around the position if it belongs to a constant."""
-    depth = 0
-    for index in range(position - 1, -1, -1):
-        if line[index] in ")]}":
-            depth += 1
-        elif line[index] in "([{":
-            if depth == 0:
-                return index if _opens_constant(line, index) else None
-            depth -= 1
-    return None
+    opened = [place for place in LLVM_IR.enclosing(line, position) if line[place] != "<"]
+    return opened[-1] if opened and _opens_constant(line, opened[-1]) else None
 
 
 def _opens_constant(line: str, start: int) -> bool:
@@ -146,17 +140,3 @@ def _opens_constant(line: str, start: int) -> bool:
     if before.endswith(_INCOMING):
         return _PHI.match(line) is not None
     return before.endswith(("} ", "] ")) or _NAMED_TYPE.search(before) is not None
-
-
-def _opening(line: str, end: int) -> int:
-    """Return the index of the bracket that the one at `end` closes."""
-    depth = 0
-    for index in range(end, -1, -1):
-        if line[index] in ")]}":
-            depth += 1
-        elif line[index] in "([{":
-            depth -= 1
-            if depth == 0:
-                return index
-    msg = f"unbalanced brackets: {line}"
-    raise ValueError(msg)

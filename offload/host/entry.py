@@ -8,7 +8,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from mlir_offload.offload.host.mangling import stub_symbol
-from mlir_offload.offload.host.module import escape_bytes, global_name
+from mlir_offload.offload.host.module import global_name
+from mlir_offload.offload.ir_syntax import escape_bytes
 from mlir_offload.toolchain.errors import CompatibilityError, SourceError
 from mlir_offload.toolchain.target import Kind
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from mlir_offload.offload.ir_syntax import LLVM_IR, escape_bytes, unescape_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -22,14 +24,11 @@ _BYVAL = re.compile(r"\bbyval\(")
 _ALIGN = re.compile(r"\balign (\d+)")
 _ADDRESS_SPACE = re.compile(r"\s+addrspace\(\d+\)")
 _WORD = re.compile(r"[\w.]+")
-_OPENING = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _USED_LIST = r"^@{name} = appending global \[\d+ x ptr\] \[(.*)\], section \"llvm\.metadata\"\n?"
 _TRIPLE = re.compile(r'^target triple = "([^"]*)"', re.MULTILINE)
-_ESCAPED = re.compile(rb"\\([0-9A-Fa-f]{2})")
 _STRING_CONSTANT = re.compile(
     r'^(@(?:"[^"]*"|[-\w$.]+)) = [^\n]*? constant \[\d+ x i8\] c"([^"]*)\\00"', re.MULTILINE
 )
-_PLAIN_BYTES = frozenset(range(ord(" "), ord("~") + 1)) - frozenset(b'"\\')
 
 
 def global_name(symbol: str) -> str:
@@ -48,20 +47,12 @@ def symbol_of(spelling: str) -> str:
 
 def unescape(text: str) -> str:
     r"""Return what the inside of an LLVM string means (`\0A` is a newline)."""
-    raw = _ESCAPED.sub(
-        lambda match: bytes([int(match.group(1), 16)]), text.encode(errors="surrogateescape")
-    )
-    return raw.decode(errors="surrogateescape")
+    return unescape_bytes(text).decode(errors="surrogateescape")
 
 
 def global_symbols(text: str) -> frozenset[str]:
     """Return the symbols that the module defines or declares."""
     return frozenset(symbol_of(one or other) for one, other in _GLOBAL.findall(text))
-
-
-def escape_bytes(data: bytes) -> str:
-    """Return the bytes as the inside of an LLVM string."""
-    return "".join(chr(byte) if byte in _PLAIN_BYTES else f"\\{byte:02X}" for byte in data)
 
 
 def escape_blob(data: bytes) -> str:
@@ -88,8 +79,8 @@ def extend_used_list(text: str, name: str, symbols: Sequence[str]) -> str:
     if present is not None:
         text = text[: present.start()] + text[present.end() :]
         members = [present.group(1), *members]
-    count = sum(_count_elements(member) for member in members)
     listed = ", ".join(members)
+    count = len(LLVM_IR.split_list(listed))
     return f'{text}@{name} = appending global [{count} x ptr] [{listed}], section "llvm.metadata"\n'
 
 
@@ -111,8 +102,8 @@ def kernel_signatures(device_ll: str) -> dict[str, tuple[str, ...]]:
         symbol = symbol_of(match.group(2))
         if not _CONVENTIONS & set(match.group(1).split()) and symbol not in annotated:
             continue
-        inside = _balanced(device_ll, match.end() - 1)[1:-1]
-        signatures[symbol] = tuple(_parameter(part, types) for part in _split(inside))
+        inside = LLVM_IR.inside(device_ll, match.end() - 1)
+        signatures[symbol] = tuple(_parameter(part, types) for part in LLVM_IR.split_list(inside))
     return signatures
 
 
@@ -129,7 +120,7 @@ def _parameter(text: str, types: dict[str, str]) -> str:
     by_value = _BYVAL.search(text, len(kind))
     if by_value is None:
         return "ptr" if kind.startswith("ptr") else _expand(kind, types)
-    inner = _expand(_balanced(text, by_value.end() - 1)[1:-1], types)
+    inner = _expand(LLVM_IR.inside(text, by_value.end() - 1), types)
     align = _ALIGN.search(text)
     suffix = f" align {align.group(1)}" if align else ""
     return f"ptr byval({inner}){suffix}"
@@ -143,8 +134,8 @@ def _expand(kind: str, types: dict[str, str]) -> str:
 
 
 def _type_at(text: str) -> str:
-    if text[0] in _OPENING:
-        return _balanced(text, 0)
+    if text[0] in "([{<":
+        return text[: LLVM_IR.closing(text, 0) + 1]
     named = _NAMED_TYPE.match(text)
     if named is not None:
         return named.group()
@@ -152,42 +143,3 @@ def _type_at(text: str) -> str:
     end = word.end() if word else len(text)
     space = _ADDRESS_SPACE.match(text, end)
     return text[: space.end() if space else end]
-
-
-def _balanced(text: str, start: int) -> str:
-    """Return the bracketed text that starts at `start`, quotes respected."""
-    closers: list[str] = []
-    position = start
-    while True:
-        char = text[position]
-        if char == '"':
-            position = text.index('"', position + 1)
-        elif char in _OPENING:
-            closers.append(_OPENING[char])
-        elif closers and char == closers[-1]:
-            closers.pop()
-            if not closers:
-                return text[start : position + 1]
-        position += 1
-
-
-def _split(text: str) -> list[str]:
-    """Split at commas outside brackets and quotes."""
-    parts = []
-    position = start = 0
-    while position < len(text):
-        char = text[position]
-        if char == '"':
-            position = text.index('"', position + 1)
-        elif char in _OPENING:
-            position += len(_balanced(text, position)) - 1
-        elif char == ",":
-            parts.append(text[start:position].strip())
-            start = position + 1
-        position += 1
-    tail = text[start:].strip()
-    return [*parts, tail] if tail else parts
-
-
-def _count_elements(members: str) -> int:
-    return len(_split(members))

@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from mlir_offload.offload.elf import ElfFile, ElfSection
-from mlir_offload.offload.host.module import escape_bytes, extend_used_list
+from mlir_offload.offload.host.module import extend_used_list
 from mlir_offload.offload.interface.type import (
     InexpressibleType,
     InterfaceType,
     parse_interface_type,
 )
+from mlir_offload.offload.ir_syntax import escape_bytes
 
 INTERFACE_SECTION = ".mlir_offload.interface"
 _GLOBAL = "mlir_offload.interface"

@@ -170,11 +170,11 @@ def test_linked_code_objects_are_read(major: int, tmp_path: Path) -> None:
 @pytest.mark.llvm(22)
 def test_the_kernels_of_all_objects_that_lld_has_linked_are_read(tmp_path: Path) -> None:
     names = ("first", "second", "third")
-    objects = []
+    objects: list[Path] = []
     for name in names:
         source = f"kernel void {name}(global int *p) {{ p[0] = 1; }}"
         objects.append(tmp_path / f"{name}.o")
-        target = ["--target=amdgcn-amd-amdhsa", "-mcpu=gfx90a", "-nogpulib", "-o", objects[-1]]
+        target = ["--target=amdgcn-amd-amdhsa", "-mcpu=gfx90a", "-nogpulib", "-o", str(objects[-1])]
         clang = ["/usr/lib/llvm-22/bin/clang", "-x", "cl", "-c", "-", *target]
         subprocess.run(clang, input=source, text=True, check=True)
     linked = tmp_path / "linked.hsaco"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from mlir_offload.offload.ir_syntax import LLVM_IR, revealed
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.cpu.intrinsics import (
     ITEM_TYPE,
@@ -25,7 +26,7 @@ from mlir_offload.translate.cpu.region import has_barrier, split_at_barriers
 from mlir_offload.translate.cpu.replacement import define
 from mlir_offload.translate.cpu.rewrite import RewrittenModule
 from mlir_offload.translate.cpu.run import run_definition
-from mlir_offload.translate.cpu.text import DeviceModule, Function, closing, symbol
+from mlir_offload.translate.cpu.text import DeviceModule, Function, symbol
 
 Support = tuple[tuple[str, str], ...]
 
@@ -294,9 +295,8 @@ def _plain_globals(module: DeviceModule, rewritten: RewrittenModule) -> Iterable
         if re.match(r"@\S+ = (?:external|extern_weak|available_externally) ", line):
             msg = f"the device global {name!r} is declared but not defined in this gpu.module"
             raise SourceError(msg, hint="define it in the gpu.module that uses it")
-        text, quote, rest = line.partition(' c"')
-        plain = re.sub(r" addrspace\(\d+\)", "", text)
-        yield name, _GLOBAL_LINKAGE.sub(r"\g<name>internal ", plain) + quote + rest
+        plain = re.sub(r" addrspace\(\d+\)", "", line)
+        yield name, _GLOBAL_LINKAGE.sub(r"\g<name>internal ", plain)
 
 
 def _aliases(rewritten: RewrittenModule) -> Iterable[tuple[str, str]]:
@@ -319,7 +319,7 @@ def _declarations(module: DeviceModule, rewritten: RewrittenModule) -> Iterable[
         ):
             continue
         done.add(found.name)
-        end = closing(line, line.index("(", line.index("@"))) + 1
+        end = LLVM_IR.closing(line, line.index("(", line.index("@"))) + 1
         head = re.sub(r"!dbg !\d+ ", "", line[:end]).replace(symbol(name), symbol(found.name))
         yield found.name, f"{head} {libm_attributes(found.name)}".rstrip()
 
@@ -359,4 +359,4 @@ def _render(device: DeviceModule, extra: Sequence[str]) -> str:
         *extra,
         *device.tail,
     )
-    return "\n".join(parts) + "\n"
+    return revealed("\n".join(parts) + "\n")

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from mlir_offload.offload.ir_syntax import LLVM_IR
 from mlir_offload.translate.cpu.replacement import Replacement, Sync
-from mlir_offload.translate.cpu.text import closing, symbol
+from mlir_offload.translate.cpu.text import symbol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +54,7 @@ def foreign_function(module: DeviceModule, name: str) -> Replacement | None:
     waits = _is_convergent(module, line)
     target = f"{_WAITING if waits else PREFIX}{name}"
     start = line.index("(", line.index("@"))
-    parameters = line[start + 1 : closing(line, start)]
+    parameters = line[start + 1 : LLVM_IR.closing(line, start)]
     head = re.sub(r"!dbg !\d+ ", "", line[:start]).replace(symbol(name), symbol(target))
     listed = f"ptr, {parameters}" if parameters else "ptr"
     return Replacement(target, f"{head}({listed})", Sync.WARP if waits else Sync.NONE)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from mlir_offload.offload.ir_syntax import LLVM_IR
 from mlir_offload.translate.cpu.body import RegionBody
 from mlir_offload.translate.cpu.kernel import (
     BARRIER,
@@ -23,7 +24,7 @@ from mlir_offload.translate.cpu.kernel import (
 from mlir_offload.translate.cpu.path import Code, Region
 from mlir_offload.translate.cpu.shared import size_of
 from mlir_offload.translate.cpu.slice import SliceWriter
-from mlir_offload.translate.cpu.text import Function, first_type, split_list
+from mlir_offload.translate.cpu.text import Function, first_type
 from mlir_offload.translate.cpu.uniform import find_uniform, is_pure
 from mlir_offload.translate.cpu.values import (
     Block,
@@ -195,7 +196,7 @@ def _private_address(name: str, number: int, size: int, state: _State) -> list[s
 
 
 def _allocated_bytes(line: str) -> int | None:
-    type_, *rest = split_list(line.split("alloca ", 1)[1])
+    type_, *rest = LLVM_IR.split_list(line.split("alloca ", 1)[1])
     count = 1
     for part in rest:
         if part.startswith("i"):

@@ -7,19 +7,13 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from zlib import crc32
 
+from mlir_offload.offload.ir_syntax import LLVM_IR, string_of
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.cpu.foreign import exported_names, foreign_function
 from mlir_offload.translate.cpu.intrinsics import find_replacement, source_name_of
 from mlir_offload.translate.cpu.replacement import Replacement, Sync
 from mlir_offload.translate.cpu.shared import SharedLayout, lay_out_shared, place_shared
-from mlir_offload.translate.cpu.text import (
-    CALL,
-    DeviceModule,
-    Function,
-    callee_name,
-    closing,
-    symbol,
-)
+from mlir_offload.translate.cpu.text import CALL, DeviceModule, Function, callee_name, symbol
 
 CONTEXT = "%mo.c"
 _DROPPED = re.compile(r"\b(?:ptx_kernel|ptx_device|unnamed_addr|local_unnamed_addr|dso_local) ")
@@ -143,10 +137,10 @@ class _Calls:
             self._sites += 1
             extra = (*extra, f"i32 {self._sites}")
         if not replacement.takes_operands:
-            end = match.start("rest") + closing("(" + match["rest"], 0) - 1
+            end = match.start("rest") + LLVM_IR.closing("(" + match["rest"], 0) - 1
             suffix = line[end + 1 :]
-            return f"{match['head']}@{replacement.name}({', '.join(extra)}){suffix}"
-        return _with_arguments(match, f"@{replacement.name}", extra)
+            return f"{match['head']}{symbol(replacement.name)}({', '.join(extra)}){suffix}"
+        return _with_arguments(match, symbol(replacement.name), extra)
 
     def waits(self) -> dict[str, Sync]:
         """Return for each function whom it waits for, calls followed; indirect calls reach all."""
@@ -218,4 +212,6 @@ def _location(module: DeviceModule, line: str) -> str:
         return ""
     file = re.search(r"file: (!\d+)", nodes.get(place[3], ""))
     name = re.search(r'filename: "([^"]*)"', nodes.get(file[1], "") if file else "")
-    return ":".join(part for part in (name[1] if name else "", place[1], place[2]) if part)
+    return ":".join(
+        part for part in (string_of(name[1]) if name else "", place[1], place[2]) if part
+    )

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from mlir_offload.translate.cpu.text import DeviceModule, Function, split_list, type_end
+from mlir_offload.offload.ir_syntax import LLVM_IR
+from mlir_offload.translate.cpu.text import DeviceModule, Function, type_end
 from mlir_offload.translate.hoisted_address import place_addresses
 
 _SHARED_GLOBAL = re.compile(r"^.*?\baddrspace\(3\) (?:global|constant) (?P<rest>.*)$")
@@ -77,7 +78,7 @@ def size_of(type_: str) -> tuple[int, int]:
 def _size_of_structure(type_: str) -> tuple[int, int]:
     is_packed = type_[0] == "<"
     end, largest = 0, 1
-    for member in split_list(type_.strip("<{ }>") if not is_packed else type_[2:-2]):
+    for member in LLVM_IR.split_list(type_.strip("<{ }>") if not is_packed else type_[2:-2]):
         size, align = size_of(member)
         align = 1 if is_packed else align
         end, largest = _round_up(end, align) + size, max(largest, align)

@@ -10,8 +10,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mlir_offload.offload.ir_syntax import LLVM_IR
 from mlir_offload.translate.cpu.path import POISON_FLAGS, Place, Region
-from mlir_offload.translate.cpu.text import CALL, callee_name, first_type, split_list, type_end
+from mlir_offload.translate.cpu.text import CALL, callee_name, first_type, type_end
 from mlir_offload.translate.cpu.uniform import is_pure
 from mlir_offload.translate.cpu.values import TOKEN, opcode, used_names
 
@@ -146,7 +147,9 @@ def grows_with_x(region: Region, value: str, place: Place) -> bool:
         return only is not None and grows_with_x(region, *only)
     if CALL.match(line):
         return _READ_X in line
-    parts = split_list(without_metadata(POISON_FLAGS.sub("", line.split(f" = {name} ", 1)[1])))
+    parts = LLVM_IR.split_list(
+        without_metadata(POISON_FLAGS.sub("", line.split(f" = {name} ", 1)[1]))
+    )
     first = parts[0][type_end(parts[0]) :].strip().split(" to ")[0]
     here = region.place_of(value)
     if name in {"sext", "zext"}:
@@ -183,5 +186,5 @@ def parse_comparison(line: str) -> Comparison | None:
     text = without_metadata(POISON_FLAGS.sub("", line.split(" = icmp ", 1)[1]))
     predicate, rest = text.split(" ", 1)
     type_ = first_type(rest)
-    first, second = split_list(rest[len(type_) :].strip())
+    first, second = LLVM_IR.split_list(rest[len(type_) :].strip())
     return Comparison(predicate, type_, first, second)

@@ -9,17 +9,19 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-_OPEN = "([{<"
-_CLOSE = ")]}>"
-_SYMBOL = r'@(?:"(?P<quoted>[^"]*)"|(?P<plain>[-\w.$]+))'
+from mlir_offload.offload.ir_syntax import LLVM_IR, concealed, name_of
+from mlir_offload.offload.ir_syntax import reference as spelled
+
+_SYMBOL = r"@(?P<name>[-\w.$]+)"
 _DEFINE = re.compile(rf"^define\b[^@]*{_SYMBOL}\(")
 _DECLARE = re.compile(rf"^declare\b[^@]*{_SYMBOL}\(")
 _GLOBAL = re.compile(rf"^{_SYMBOL} = ")
-_LABEL = re.compile(r'^("[^"]*"|[-\w.$]+):')
+_LABEL = re.compile(r"^([-\w.$]+):")
 CALL = re.compile(
     r"^(?P<head>\s*(?:%\S+ = )?(?:(?:tail|musttail|notail) )?call (?P<type>.*?))"
-    r'(?P<callee>@(?:"[^"]*"|[-\w.$]+)|%[-\w.$]+)\((?P<rest>.*)$'
+    r"(?P<callee>[@%][-\w.$]+)\((?P<rest>.*)$"
 )
+_TYPE_NAME = re.compile(r"%[-\w.$]+|\w+")
 _NUMBERED = re.compile(r"%(\d+)\b")
 _NUMBERED_LABEL = re.compile(r"^(\d+):")
 _METADATA_ID = re.compile(r"^!(\d+) = ", re.MULTILINE)
@@ -37,7 +39,7 @@ class Function:
     def parameters(self) -> tuple[str, ...]:
         """Return the parameters as they stand in the head, attributes and names included."""
         start, end = _parameter_span(self.head)
-        return split_list(self.head[start:end])
+        return tuple(LLVM_IR.split_list(self.head[start:end]))
 
     @property
     def result(self) -> str:
@@ -73,20 +75,23 @@ class DeviceModule:
 
 
 def parse_device_module(text: str) -> DeviceModule:
-    """Split the text of a module into its parts; target and comment lines are dropped."""
+    """Split the text of a module into its parts; target and comment lines are dropped.
+
+    The parts are concealed: see `mlir_offload.offload.ir_syntax`.
+    """
     types: list[str] = []
     global_lines: list[tuple[str, str]] = []
     declarations: list[tuple[str, str]] = []
     functions: list[Function] = []
     tail: list[str] = []
-    lines = iter(text.splitlines())
+    lines = iter(concealed(text).splitlines())
     for line in lines:
         if match := _DEFINE.match(line):
-            functions.append(_parse_function(_symbol(match), line, lines))
+            functions.append(_parse_function(name_of(match["name"]), line, lines))
         elif match := _DECLARE.match(line):
-            declarations.append((_symbol(match), line))
+            declarations.append((name_of(match["name"]), line))
         elif match := _GLOBAL.match(line):
-            global_lines.append((_symbol(match), line))
+            global_lines.append((name_of(match["name"]), line))
         elif line.startswith("%"):
             types.append(line)
         elif line.startswith(("!", "attributes ", "$", "module asm ")):
@@ -130,17 +135,12 @@ def _without_label_comment(line: str) -> str:
     return line.split(";", 1)[0].rstrip() if _LABEL.match(line) else line
 
 
-def _symbol(match: re.Match[str]) -> str:
-    quoted: str | None = match["quoted"]
-    return quoted if quoted is not None else match["plain"]
-
-
 def _parameter_span(head: str) -> tuple[int, int]:
     match = _DEFINE.match(head)
     if match is None:
         msg = f"not a function definition: {head}"
         raise ValueError(msg)
-    return match.end(), closing(head, match.end() - 1)
+    return match.end(), LLVM_IR.closing(head, match.end() - 1)
 
 
 def label_of(line: str) -> str | None:
@@ -151,60 +151,19 @@ def label_of(line: str) -> str | None:
 
 def symbol(name: str) -> str:
     """Return the name as a reference to a global value."""
-    return f"@{name}" if re.fullmatch(r"[-A-Za-z$._][-\w.$]*", name) else f'@"{name}"'
+    return f"@{spelled(name)}"
 
 
 def callee_name(reference: str) -> str:
-    """Return the name behind `@name` or `@"name"`."""
-    return reference[1:].strip('"')
-
-
-def closing(text: str, start: int) -> int:
-    """Return the index of the bracket that closes the one at `start`; strings are skipped."""
-    depth = 0
-    quoted = False
-    for index in range(start, len(text)):
-        char = text[index]
-        if char == '"':
-            quoted = not quoted
-        elif quoted:
-            continue
-        elif char in _OPEN:
-            depth += 1
-        elif char in _CLOSE:
-            depth -= 1
-            if depth == 0:
-                return index
-    msg = f"unbalanced brackets: {text}"
-    raise ValueError(msg)
-
-
-def split_list(text: str) -> tuple[str, ...]:
-    """Split at the commas outside brackets and strings."""
-    parts: list[str] = []
-    start = depth = 0
-    quoted = False
-    for index, char in enumerate(text):
-        if char == '"':
-            quoted = not quoted
-        elif quoted:
-            continue
-        elif char in _OPEN:
-            depth += 1
-        elif char in _CLOSE:
-            depth -= 1
-        elif char == "," and depth == 0:
-            parts.append(text[start:index].strip())
-            start = index + 1
-    last = text[start:].strip()
-    return (*parts, last) if last else tuple(parts)
+    """Return the name behind `@name`."""
+    return name_of(reference[1:])
 
 
 def type_end(text: str, start: int = 0) -> int:
     """Return the end of the type that begins at `start`."""
     if text[start] in "{[<":
-        return closing(text, start) + 1
-    match = re.compile(r'%"[^"]*"|%[-\w.$]+|\w+').match(text, start)
+        return LLVM_IR.closing(text, start) + 1
+    match = _TYPE_NAME.match(text, start)
     if match is None:
         msg = f"no type at {start}: {text}"
         raise ValueError(msg)

@@ -6,14 +6,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from mlir_offload.translate.cpu.text import (
-    CALL,
-    Function,
-    first_type,
-    label_of,
-    split_list,
-    type_end,
-)
+from mlir_offload.offload.ir_syntax import LLVM_IR
+from mlir_offload.translate.cpu.text import CALL, Function, first_type, label_of, type_end
 
 _NAME = r'%(?:"[^"]*"|[-\w.$]+)'
 TOKEN = re.compile(_NAME)
@@ -127,7 +121,7 @@ def _of_call(_: str, line: str) -> str:
 
 
 def _of_extractvalue(operands: str, _: str) -> str:
-    aggregate, *indices = split_list(operands)
+    aggregate, *indices = LLVM_IR.split_list(operands)
     type_ = first_type(aggregate)
     for index in indices:
         if not index.isdigit():
@@ -135,16 +129,16 @@ def _of_extractvalue(operands: str, _: str) -> str:
         if type_.startswith("["):
             type_ = type_[1:-1].split(" x ", 1)[1]
         else:
-            type_ = split_list(type_.strip("<>").strip()[1:-1])[int(index)]
+            type_ = LLVM_IR.split_list(type_.strip("<>").strip()[1:-1])[int(index)]
     return type_
 
 
 def _of_exchange(operands: str, _: str) -> str:
-    return f"{{ {first_type(split_list(operands)[1])}, i1 }}"
+    return f"{{ {first_type(LLVM_IR.split_list(operands)[1])}, i1 }}"
 
 
 def _of_shuffle(operands: str, _: str) -> str:
-    first, _second, mask = split_list(operands)[:3]
+    first, _second, mask = LLVM_IR.split_list(operands)[:3]
     return (
         f"<{first_type(mask)[1:].split(' ', 1)[0]} x {first_type(first)[1:-1].split(' x ', 1)[1]}>"
     )
@@ -154,11 +148,11 @@ _RESULTS: dict[str, Callable[[str, str], str]] = {
     "icmp": _of_comparison,
     "fcmp": _of_comparison,
     "call": _of_call,
-    "select": lambda operands, _: first_type(split_list(operands)[1]),
+    "select": lambda operands, _: first_type(LLVM_IR.split_list(operands)[1]),
     "extractvalue": _of_extractvalue,
     "getelementptr": lambda _, __: "ptr",
     "alloca": lambda _, __: "ptr",
-    "atomicrmw": lambda operands, _: first_type(split_list(operands)[1]),
+    "atomicrmw": lambda operands, _: first_type(LLVM_IR.split_list(operands)[1]),
     "cmpxchg": _of_exchange,
     "extractelement": lambda operands, _: first_type(operands)[1:-1].split(" x ", 1)[1],
     "shufflevector": _of_shuffle,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
+from mlir_offload.offload.ir_syntax import LLVM_IR, revealed
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import SPIRV_TRIPLE
@@ -20,10 +21,8 @@ from mlir_offload.translate.cpu.text import (
     DeviceModule,
     Function,
     callee_name,
-    closing,
     first_type,
     parse_device_module,
-    split_list,
     symbol,
 )
 from mlir_offload.translate.device_ir import LINK_LIBRARY
@@ -93,7 +92,7 @@ def spirv_device_ir(
         else:
             _check_no_dynamic(function, dynamic)
             made.append(_function(function, keeps_functions=keeps_functions))
-    return "\n".join(
+    text = "\n".join(
         (
             f'target datalayout = "{spirv_layout(llvm_major)}"',
             f'target triple = "{SPIRV_TRIPLE}"',
@@ -111,6 +110,7 @@ def spirv_device_ir(
             "",
         )
     )
+    return revealed(text)
 
 
 def spirv_bitcode_command(
@@ -245,14 +245,14 @@ def _result_type(text: str) -> str:
     if text[-1] not in "}]>)":
         return text.rsplit(" ", 1)[-1]
     for start in range(len(text)):
-        if text[start] in "{[<(" and closing(text, start) == len(text) - 1:
+        if text[start] in "{[<(" and LLVM_IR.closing(text, start) == len(text) - 1:
             return text[start:]
     return text
 
 
 def _argument_types(rest: str) -> tuple[str, ...]:
-    arguments = rest[: closing("(" + rest, 0) - 1]
-    return tuple(_type_of(argument) for argument in split_list(arguments))
+    arguments = rest[: LLVM_IR.closing("(" + rest, 0) - 1]
+    return tuple(_type_of(argument) for argument in LLVM_IR.split_list(arguments))
 
 
 def _type_of(argument: str) -> str:
@@ -296,7 +296,7 @@ def _kernel(function: Function, dynamic: frozenset[str], size: str) -> Function:
 
 def _convergent(head: str) -> str:
     """Return a function's head with the attribute of one that may wait for other threads."""
-    end = closing(head, head.index("(", head.index("@"))) + 1
+    end = LLVM_IR.closing(head, head.index("(", head.index("@"))) + 1
     return f"{head[:end]} convergent{head[end:]}"
 
 

@@ -17,7 +17,6 @@ GLOBAL = "ptr addrspace(1)"
 # Constant memory becomes global memory: generic pointers do not reach SPIR-V's UniformConstant.
 _SPACES = {0: 4, 1: 1, 3: 3, 4: 1, 5: 0}
 _POINTER = re.compile(r'(?<![\w%@$."-])ptr(?: addrspace\((\d+)\))?(?![\w$."-])')
-_STRING = re.compile(r'("[^"]*")')
 _MANGLED = re.compile(r"@llvm\.[\w.]+")
 _MANGLED_POINTER = re.compile(r"\.p(\d+)(?=\.|$)")
 _VARIABLE_SPACE = re.compile(r"(?:addrspace\((\d+)\) )?(global|constant) ")
@@ -49,13 +48,11 @@ def with_spirv_spaces(module: DeviceModule) -> DeviceModule:
 
 def _mapped(line: str) -> str:
     """Return a line with the spaces of pointers, and of the names of intrinsics, those of SPIR-V."""
-    parts = _STRING.split(line)
-    parts[::2] = [_POINTER.sub(_pointer, part) for part in parts[::2]]
     return _MANGLED.sub(
         lambda name: _MANGLED_POINTER.sub(
             lambda match: f".p{_SPACES.get(int(match[1]), 4)}", name[0]
         ),
-        "".join(parts),
+        _POINTER.sub(_pointer, line),
     )
 
 

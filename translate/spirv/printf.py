@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mlir_offload.offload.ir_syntax import LLVM_IR, string_of
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.translate.cpu.text import DeviceModule, split_list, symbol
+from mlir_offload.translate.cpu.text import DeviceModule, symbol
 from mlir_offload.translate.spirv.pointer import GENERIC
 
 _ARGUMENTS, _ONE_FORMAT = "the arguments of printf are", "the format of printf is"
@@ -65,7 +66,7 @@ class PrintfCalls:
         found = _TEXT.search(globals_.get(reference[1], "")) if reference else None
         if reference is None or found is None:
             raise _unknown(_ONE_FORMAT)
-        text = _LENGTH.sub(_without_length, found["text"])
+        text = _LENGTH.sub(_without_length, string_of(found["text"]))
         size = len(_BYTE.sub(".", text))
         name = f"@mo.format.{len(self.formats)}"
         line = f'internal unnamed_addr addrspace(2) constant [{size} x i8] c"{text}"'
@@ -80,7 +81,7 @@ def _without_length(match: re.Match[str]) -> str:
 def printf_buffers(body: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """Return the types of what each stack variable of a function holds that is a struct."""
     matches = (_BUFFER.match(line) for line in body)
-    return {match["name"]: split_list(match["types"]) for match in matches if match}
+    return {match["name"]: tuple(LLVM_IR.split_list(match["types"])) for match in matches if match}
 
 
 def _unknown(what: str) -> SourceError:
