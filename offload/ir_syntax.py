@@ -12,12 +12,12 @@ from mlir_offload.toolchain.syntax import Syntax
 
 LLVM_IR = Syntax(r'"[^"\n]*"|;[^\n]*')
 
-_PREFIX = "mo.q."
+_PREFIX = "moq."
 _BARE_NAME = re.compile(r"[-A-Za-z$._][-\w$.]*", re.ASCII)
 # What rewrites look for: keys and values of attributes, names of metadata, a file without blanks.
-_PLAIN_STRING = re.compile(r"(?!mo\.q\.)[-\w.,+=/]*", re.ASCII)
+_PLAIN_STRING = re.compile(r"(?!moq\.)[-\w.,+=/]*", re.ASCII)
 _OPAQUE = re.compile(
-    r"""(?P<sigil>[@%$])(?:"(?P<name>[^"\n]*)"|(?P<taken>mo\.q\.[-\w$.]*))
+    r"""(?P<sigil>[@%$])(?:"(?P<name>[^"\n]*)"|(?P<taken>moq\.[-\w$.]*))
     |^"(?P<label>[^"\n]*)"(?=:)
     |(?P<bytes>\bc)?"(?P<string>[^"\n]*)"
     |;(?P<comment>[^\n]*)""",

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mlir_offload.offload.ir_syntax import LLVM_IR, concealed, revealed
 from mlir_offload.toolchain.amdgpu import amdgpu_layout, load_code_objects
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import AMDGPU_TRIPLE
@@ -29,7 +30,7 @@ _DEFAULT_BLOCK = re.compile(r'"amdgpu-flat-work-group-size"="1,256"')
 _LARGEST_BLOCK = '"amdgpu-flat-work-group-size"="1,1024"'
 _STACK = "addrspace(5)"
 _ALLOCA = re.compile(
-    r"^(?P<indent> +)%(?P<name>\"[^\"]*\"|[-\w$.]+) = alloca (?P<what>(?:(?!addrspace\(5\))[^\n!])*)"
+    r"^(?P<indent> +)%(?P<name>[-\w$.]+) = alloca (?P<what>(?:(?!addrspace\(5\))[^\n!])*)"
     r"(?P<metadata>, ![^\n]*)?$",
     re.MULTILINE,
 )
@@ -67,19 +68,20 @@ def amdgpu_device_ir(
     their calling convention, and all else becomes internal, unless the module `keeps_functions` for
     files that call them.
     """
+    text = concealed(ll_text)
     if flushes_subnormals:
-        ll_text = with_flushing_functions(ll_text)
-    text = with_target(ll_text, AMDGPU_TRIPLE, amdgpu_layout(llvm_major))
+        text = with_flushing_functions(text)
+    text = with_target(text, AMDGPU_TRIPLE, amdgpu_layout(llvm_major))
     text = with_dynamic_shared(text)
     text = _DEFAULT_BLOCK.sub(_LARGEST_BLOCK, text)
     text = _ALLOCA.sub(_on_the_stack, text)
     text = internalized(text, kernels, convention="amdgpu_kernel", keeps_functions=keeps_functions)
-    return _with_module_flag(text, load_code_objects(llvm_major).flag, 100 * code_object)
+    return revealed(_with_module_flag(text, load_code_objects(llvm_major).flag, 100 * code_object))
 
 
 def needs_device_libraries(ll_text: str) -> bool:
     """Return whether the module calls ROCm's device libraries."""
-    return _LIBRARY_CALL.search(ll_text) is not None
+    return LLVM_IR.search(_LIBRARY_CALL, ll_text) is not None
 
 
 def amdgpu_image_command(
@@ -108,7 +110,7 @@ def amdgpu_image_command(
 def _on_the_stack(match: re.Match[str]) -> str:
     indent, name, what = match.group("indent", "name", "what")
     metadata = match.group("metadata") or ""
-    raw = f'%"mo.stack.{name.strip(chr(34))}"'
+    raw = f"%mo.stack.{name}"
     return (
         f"{indent}{raw} = alloca {what.rstrip()}, {_STACK}{metadata}\n"
         f"{indent}%{name} = addrspacecast ptr {_STACK} {raw} to ptr"

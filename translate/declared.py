@@ -13,17 +13,17 @@ from dataclasses import dataclass
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.gpu_module import KernelKey, is_declared_kernel, launched_kernel
+from mlir_offload.translate.mlir_syntax import MLIR
 from mlir_offload.translate.mlir_text import (
     Locations,
     OperationText,
+    function_type,
     parse_operation,
     render_symbol,
-    split_list,
     split_signature,
     symbol_name,
 )
 
-_FUNCTION_TYPE = re.compile(r"\bfunction_type = (?:!llvm\.func<void )?\(")
 _SEGMENTS = re.compile(r"\boperandSegmentSizes = array<i32: ([\d, ]+)>")
 _KERNEL_OPERANDS = 11
 _POINTER = re.compile(r"ptr(?:<.*>)?")
@@ -80,11 +80,10 @@ def check_declared_launches(
 def _read_declared(module: str, operation: OperationText, locations: Locations) -> DeclaredKernel:
     name = symbol_name(operation)
     place = locations.of(operation.lines[-1])
-    start = _FUNCTION_TYPE.search(operation.lines[0])
-    if start is None:
+    types, results = function_type(operation)
+    if results:
         msg = f"kernel {render_symbol(name)} is declared with a result"
         raise SourceError(msg, hint="kernels return nothing", location=place)
-    types = split_list(_until_closing(operation.lines[0][start.end() :]))
     memref = next((kind for kind in types if "memref<" in kind), None)
     if memref is not None:
         msg = f"kernel {render_symbol(name)} is declared with {memref}, which is not one argument in C++"
@@ -92,18 +91,9 @@ def _read_declared(module: str, operation: OperationText, locations: Locations) 
     return DeclaredKernel(module, name, tuple(map(_plain, types)))
 
 
-def _until_closing(text: str) -> str:
-    depth = 1
-    for index, character in enumerate(text):
-        depth += (character == "(") - (character == ")")
-        if depth == 0:
-            return text[:index]
-    return text
-
-
 def launch_types(line: str) -> Sequence[str]:
     """Return the types of the arguments of a `gpu.launch_func`."""
-    operation, sizes = parse_operation(line), _SEGMENTS.search(line)
+    operation, sizes = parse_operation(line), MLIR.search(_SEGMENTS, line)
     if operation is None or sizes is None:
         return ()
     counts = [int(size) for size in sizes[1].split(",")]

@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from mlir_offload.offload.host.module import next_metadata_number
+from mlir_offload.offload.ir_syntax import LLVM_IR, concealed, revealed
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.tables import load_table
@@ -66,13 +67,15 @@ def nvptx_device_ir(
     down to lines, as with nvcc's -lineinfo. With `keeps_functions` what is external stays so, for
     files that call it.
     """
+    text = concealed(ll_text)
     if flushes_subnormals:
-        ll_text = with_flushed_subnormals(ll_text)
+        text = with_flushed_subnormals(text)
     triple, layout = _target(llvm_major)
-    text = with_dynamic_shared(with_target(ll_text, triple, layout))
+    text = with_dynamic_shared(with_target(text, triple, layout))
     # Any other kind makes `.target debug`, which ptxas refuses to optimise; lines are all there is.
     text = _EMISSION_KIND.sub(r"\g<1>DebugDirectivesOnly", text)
-    return internalized(text, kernels, convention="ptx_kernel", keeps_functions=keeps_functions)
+    text = internalized(text, kernels, convention="ptx_kernel", keeps_functions=keeps_functions)
+    return revealed(text)
 
 
 def with_flushed_subnormals(ll_text: str) -> str:
@@ -94,7 +97,7 @@ def with_file_times(ptx: str, seconds: int) -> str:
 
 def needs_libdevice(ll_text: str) -> bool:
     """Return whether the module calls NVIDIA's libdevice."""
-    return _LIBDEVICE_CALL.search(ll_text) is not None
+    return LLVM_IR.search(_LIBDEVICE_CALL, ll_text) is not None
 
 
 def links_library_into_ir(llvm_major: int) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from mlir_offload.offload.ir_syntax import name_of
+
 if TYPE_CHECKING:
     from collections.abc import Collection
 
@@ -18,12 +20,10 @@ _LINKAGE = (
 )
 _VISIBILITY = "(?:default|hidden|protected)"
 _PREFIX = rf"(?:{_LINKAGE} +)?(?:dso_local +|dso_preemptable +)?(?:{_VISIBILITY} +)?"
-_DEFINE = re.compile(
-    rf"^define {_PREFIX}(?P<rest>[^@\n]*)@(?P<name>\"[^\"]*\"|[-\w$.]+)", re.MULTILINE
-)
+_DEFINE = re.compile(rf"^define {_PREFIX}(?P<rest>[^@\n]*)@(?P<name>[-\w$.]+)", re.MULTILINE)
 # A declared variable says `external` (or `extern_weak`) and is left alone.
 _VARIABLE = re.compile(
-    rf"^(?P<name>@(?!llvm\.)(?:\"[^\"]*\"|[-\w$.]+)) = (?!extern(?:al|_weak)\b){_PREFIX}"
+    rf"^(?P<name>@(?!llvm\.)[-\w$.]+) = (?!extern(?:al|_weak)\b){_PREFIX}"
     r"(?P<rest>(?:[a-z_]+(?:\([^)\n]*\))? +)*(?:global|constant) )",
     re.MULTILINE,
 )
@@ -58,7 +58,7 @@ def with_flushing_functions(text: str) -> str:
 def internalized(
     text: str, kernels: Collection[str], *, convention: str, keeps_functions: bool = False
 ) -> str:
-    """Return the module with nothing but kernels visible, marked by their calling convention.
+    """Return the concealed module with nothing but kernels visible, marked by their calling convention.
 
     Equal names in two modules never meet then. With `keeps_functions` what is external stays so,
     for files that call it.
@@ -68,7 +68,7 @@ def internalized(
 
     def relinked(match: re.Match[str]) -> str:
         name, rest = match.group("name"), match.group("rest")
-        if name.strip('"') not in wanted:
+        if name_of(name) not in wanted:
             if keeps_functions and not _LOCAL.match(match[0]):
                 return match[0]
             return f"define internal {rest}@{name}"

@@ -16,15 +16,15 @@ from mlir_offload.offload.device.kernel import DeviceKernel
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
 from mlir_offload.translate.declared import POINTER_HINT, launch_types
 from mlir_offload.translate.gpu_module import Kernel, KernelKey, launched_kernel
+from mlir_offload.translate.mlir_syntax import MLIR
 from mlir_offload.translate.mlir_text import (
     Locations,
     OperationText,
     render_symbol,
-    split_list,
     symbol_name,
     unescape,
 )
-from mlir_offload.translate.target_attribute import mask_strings, parse_target, text_until
+from mlir_offload.translate.target_attribute import mask_strings, parse_target
 
 _OBJECTS = re.compile(r"\bobjects = \[")
 _OBJECT = re.compile(r"#gpu\.object<(.*)>", re.DOTALL)
@@ -101,7 +101,7 @@ def _read_binary(operation: OperationText, location: str) -> GivenBinary:
     name = symbol_name(operation)
     masked, strings = mask_strings(operation.attributes)
     start = _OBJECTS.search(masked)
-    texts = split_list(text_until(masked[start.end() :], "]")) if start else []
+    texts = MLIR.split_list(MLIR.inside(masked, start.end() - 1)) if start else []
     if not texts:
         msg = f"gpu.binary @{name} holds no object"
         raise SourceError(msg, hint="make it again with --gpu-module-to-binary", location=location)
@@ -128,7 +128,7 @@ def _selected(
         )
         hint = "leave the handler out: the image for the GPU is chosen when the program runs"
         raise SourceError(msg, hint=hint, location=location)
-    wanted = text_until(masked[match.end() :], ">")
+    wanted = MLIR.inside(masked, match.end() - 1)
     if wanted.startswith("#"):
         target = parse_target(wanted, strings)
         chosen = [text for text in texts if parse_target(_parts(text)[0], strings) == target]
@@ -172,7 +172,7 @@ def _read_object(text: str, strings: Sequence[str]) -> GivenObject:
 def _parts(text: str) -> list[str]:
     """Return the parts of a `#gpu.object`: its target comes first, its content last."""
     match = _OBJECT.fullmatch(text)
-    return split_list(match[1]) if match else [text]
+    return MLIR.split_list(match[1]) if match else [text]
 
 
 def _bytes(spelled: str) -> bytes:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind
 from mlir_offload.translate.host.gpu_operation import POINTER, parse_gpu_operation
+from mlir_offload.translate.mlir_syntax import MLIR
 from mlir_offload.translate.mlir_text import (
     SYMBOL,
     Locations,
@@ -27,7 +28,6 @@ _FUNCTIONS = frozenset({"gpu.func", "func.func", "llvm.func"})
 _UNIT_DIGITS = 10
 _NAME_BYTES = frozenset(byte for byte in range(128) if chr(byte).isalnum() or chr(byte) == "_")
 _LAUNCHED = re.compile(rf"\bkernel = {SYMBOL}::{SYMBOL}")
-_COMMENT = re.compile(r"//[^\n]*")
 # The third byte is 0xEF: as latin-1, and as what is no UTF-8 where it cannot be decoded.
 _BYTECODE_MAGIC = ("ML\u00efR", "ML\udcefR")
 
@@ -76,7 +76,7 @@ def kernel_names(module: OperationText) -> tuple[str, ...]:
 
 def is_kernel(operation: OperationText) -> bool:
     """Say whether a function is marked as a kernel, before or after lowering."""
-    return _KERNEL_ATTRIBUTE.search(operation.attributes) is not None
+    return MLIR.search(_KERNEL_ATTRIBUTE, operation.attributes) is not None
 
 
 def is_declared_kernel(operation: OperationText) -> bool:
@@ -92,7 +92,7 @@ def named_modules(names: Iterable[str], source_text: str) -> frozenset[str]:
     """
     if source_text.startswith(_BYTECODE_MAGIC):
         return frozenset(name for name in names if f"{name}\0" in source_text)
-    source = _COMMENT.sub("", source_text)
+    source = MLIR.without(source_text, "//")
     return frozenset(name for name in names if _defines_module(source, name))
 
 
@@ -240,5 +240,7 @@ def rename_launches(
         return f"kernel = {render_symbol(modules.get(module, module))}::{render_symbol(symbol)}"
 
     return [
-        _LAUNCHED.sub(renamed, line) if '"gpu.launch_func"(' in line else line for line in lines
+        # The kernel is the first property: what is behind it is the program's own.
+        _LAUNCHED.sub(renamed, line, count=1) if '"gpu.launch_func"(' in line else line
+        for line in lines
     ]

@@ -11,7 +11,7 @@ from typing import Any
 
 from mlir_offload.toolchain.errors import CompatibilityError, UsageError
 from mlir_offload.toolchain.tables import load_table
-from mlir_offload.translate.mlir_text import split_list
+from mlir_offload.translate.mlir_syntax import MLIR
 
 DEFAULT_PIPELINE = "gpu"
 TENSOR_PIPELINE = "linalg"
@@ -80,7 +80,7 @@ def parse_pipeline(text: str) -> InputPipeline:
     UsageError for what is no list of passes.
     """
     whole = _ON_MODULE.fullmatch(text.strip())
-    passes = split_list(whole["passes"] if whole else text)
+    passes = MLIR.split_list(whole["passes"] if whole else text)
     base = passes.pop() if passes and passes[-1] in pipeline_names() else DEFAULT_PIPELINE
     check_passes(passes, f"--pipeline={text}")
     if not text.strip():

@@ -26,6 +26,7 @@ from mlir_offload.translate.input_pipeline import (
     load_pipeline,
     render_pipeline,
 )
+from mlir_offload.translate.mlir_syntax import MLIR
 from mlir_offload.translate.mlir_text import (
     Locations,
     OperationText,
@@ -58,6 +59,7 @@ _CAST = "builtin.unrealized_conversion_cast"
 _OPERATION_NAME = re.compile(r'^ *(?:%[^"]*? = )?"([\w$-]+)\.([\w.$-]+)"\(', re.MULTILINE)
 _EXTERNAL = "linkage = #llvm.linkage<external>"
 _INTERNAL = "linkage = #llvm.linkage<internal>"
+_VALUE = re.compile(r"\bvalue = ")
 _PRIVATE = 'sym_visibility = "private"'
 _TRIPLE = "llvm.target_triple"
 
@@ -209,14 +211,15 @@ def _internalized(operation: OperationText) -> tuple[str, ...]:
     from mlir_offload.translate.gpu_module import is_kernel
 
     first, *rest = operation.lines
-    if _EXTERNAL not in first or not _is_definition(operation) or is_kernel(operation):
+    linkage = MLIR.blanked(first).find(_EXTERNAL)
+    if linkage < 0 or not _is_definition(operation) or is_kernel(operation):
         return operation.lines
-    return (first.replace(_EXTERNAL, _INTERNAL, 1), *rest)
+    return (first[:linkage] + _INTERNAL + first[linkage + len(_EXTERNAL) :], *rest)
 
 
 def _is_definition(operation: OperationText) -> bool:
     if operation.name == "llvm.mlir.global":
-        return len(operation.lines) > 2 or re.search(r"\bvalue = ", operation.lines[0]) is not None  # noqa: PLR2004
+        return len(operation.lines) > 2 or MLIR.search(_VALUE, operation.lines[0]) is not None  # noqa: PLR2004
     return operation.name == "llvm.func" and len(operation.lines) > 2  # noqa: PLR2004
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mlir_offload.toolchain.errors import ToolFailedError
+from mlir_offload.translate.mlir_syntax import MLIR
 
 _OPERATION = re.compile(r'( *)(?:(%[^"]*?) = )?"([\w.$-]+)"\(([^)]*)\)')
 _ESCAPE = re.compile(r"\\(?:\\|([0-9A-Fa-f]{2}))")
@@ -19,6 +20,8 @@ _BARE_NAME = re.compile(r"[A-Za-z_][\w$.-]*")
 _LOCATION_ALIAS = re.compile(r"#(\w+) = loc\((.*)\)")
 _FILE_LOCATION = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
 _LOCATION_NAME = re.compile(r"#(\w+)")
+_FUNCTION_TYPE = re.compile(r"\bfunction_type = (?:\(|!llvm\.func<)")
+_LLVM_TYPE = re.compile(r"(?:ptr|struct|array|vec|target|x86_amx|ppc_fp128|x86_fp80)\b")
 _STRING = r'"((?:[^"\\]|\\.)*)"'
 
 _DEPTH_LIMIT = 20
@@ -90,7 +93,7 @@ class Locations:
 
     def of(self, line: str) -> str:
         """Return `file:line:column` of the operation that ends on this line, or an empty string."""
-        start = line.rfind(" loc(")
+        start = MLIR.blanked(line).rfind(" loc(")
         return self._resolve(line[start + 5 :], depth=0) if start >= 0 else ""
 
     def _resolve(self, text: str, depth: int) -> str:
@@ -168,42 +171,46 @@ def split_signature(rest: str) -> tuple[str, list[str], list[str], str]:
 
     The location keeps its `loc(`; it is empty where the line has none.
     """
-    body, _, location = rest.rpartition(" loc(")
-    if not body:
-        body, location = rest, ""
-    attributes, _, signature = body.rpartition(" : (")
-    operands, results = _split_arrow(signature)
-    return attributes, operands, results, f"loc({location}" if location else ""
+    code = MLIR.blanked(rest)
+    end = code.rfind(" loc(")
+    end = len(rest) if end < 0 else end
+    start = code.rfind(" : (", 0, end)
+    if start < 0:
+        return "", [], [], rest[end + 1 :]
+    operands, results = _split_arrow(rest[start + 3 : end])
+    return rest[:start], operands, results, rest[end + 1 :]
+
+
+def function_type(operation: OperationText) -> tuple[list[str], list[str]]:
+    """Return the types that a function takes, and those that it gives; nothing of another operation."""
+    line = operation.lines[0]
+    found = MLIR.search(_FUNCTION_TYPE, line)
+    if found is None:
+        return [], []
+    text = line[found.end() - 1 :]
+    if text[0] == "(":
+        return _split_arrow(text)
+    text = MLIR.inside(text, 0)
+    start = MLIR.enclosing(text, len(text) - 1)[-1]
+    result = text[:start].strip()
+    takes = MLIR.split_list(text[start + 1 : -1])
+    return [_spelled(kind) for kind in takes], [] if result == "void" else [_spelled(result)]
+
+
+def _spelled(kind: str) -> str:
+    """Return a type of the LLVM dialect as it is spelled outside of its own types."""
+    return f"!llvm.{kind}" if _LLVM_TYPE.match(kind) else kind
 
 
 def _split_arrow(signature: str) -> tuple[list[str], list[str]]:
-    depth = 1
-    for index, character in enumerate(signature):
-        depth += (character == "(") - (character == ")")
-        if depth == 0:
-            results = signature[index + 1 :].removeprefix(" -> ")
-            # A sole result of function type would begin with a parenthesis too; no operation of
-            # the GPU dialect has one.
-            if results.startswith("("):
-                results = results[1:-1]
-            return split_list(signature[:index]), split_list(results)
-    return [], []
-
-
-def split_list(text: str) -> list[str]:
-    """Split at the commas outside of brackets and strings."""
-    parts: list[str] = []
-    depth = start = 0
-    for index, character in enumerate(text):
-        if character in "<([{":
-            depth += 1
-        elif character in ")]}" or (character == ">" and text[index - 1] != "-"):
-            depth -= 1
-        elif character == "," and depth == 0:
-            parts.append(text[start:index].strip())
-            start = index + 1
-    last = text[start:].strip()
-    return [*parts, last] if last else parts
+    """Split `(types) -> types`; what follows, behind a comma, is left out."""
+    end = MLIR.closing(signature, 0)
+    results = signature[end + 1 :].removeprefix(" -> ")
+    # A sole result of function type would begin with a parenthesis too; no operation of
+    # the GPU dialect has one.
+    several = results.startswith("(")
+    given = MLIR.split_list(MLIR.inside(results, 0)) if several else MLIR.split_list(results)[:1]
+    return MLIR.split_list(signature[1:end]), given
 
 
 def string_attribute(text: str, name: str) -> str | None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.tables import load_table
+from mlir_offload.translate.mlir_syntax import MLIR
 
 Side = Literal["host", "device"]
 
@@ -84,9 +85,10 @@ class Refusal:
 
     def applies(self, text: str) -> bool:
         """Say whether the operation with this generic text is meant."""
-        if self.unless and re.search(self.unless, text):
+        code = MLIR.blanked(text)
+        if self.unless and re.search(self.unless, code):
             return False
-        return not self.pattern or re.search(self.pattern, text) is not None
+        return not self.pattern or re.search(self.pattern, code) is not None
 
 
 @functools.cache

@@ -36,6 +36,7 @@ from mlir_offload.translate.gpu_module import (
     rename_launches,
 )
 from mlir_offload.translate.host.async_chain import AsyncRewriter
+from mlir_offload.translate.host.main_function import check_main
 from mlir_offload.translate.host.memory import describe_launches
 from mlir_offload.translate.mlir_text import (
     Locations,
@@ -91,6 +92,7 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
     forms: Sequence[DeviceForm] = (NVVM_FORM,),
     keeps_functions: bool = False,
     describes_memory: bool = False,
+    is_program: bool = False,
 ) -> SplitProgram:
     """Cut the normalised program in two.
 
@@ -98,7 +100,7 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
     the name of that file, without its directory: a checkout elsewhere gives the same bytes. The
     first of the forms gives each device module its text. A module without kernels counts where it
     `keeps_functions` for other files. Launches tell of host memory where the program
-    `describes_memory`. Raises SourceError for what the lowering would drop or get wrong.
+    `describes_memory`; if it `is_program`, its `main` must be one. Raises SourceError for what the lowering would drop or get wrong.
     """
     module = parse_module(text)
     locations = read_locations((*module.aliases, *module.tail))
@@ -132,6 +134,8 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
         if kernels[name] or (keeps_functions and _has_functions(device[name]))
     )
     _check_host(module, declared, binaries, locations)
+    if is_program:
+        check_main(module.operations, locations)
     host_text, uses_runtime = _host(module, symbols, locations, describes_memory=describes_memory)
     return SplitProgram(
         host_text=host_text,

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import AMDGPU_TRIPLE, NVPTX_TRIPLE, Kind, Target
-from mlir_offload.translate.mlir_text import split_list, unescape
+from mlir_offload.translate.mlir_syntax import MLIR
+from mlir_offload.translate.mlir_text import unescape
 
 _STRING = re.compile(r'"((?:[^"\\]++|\\.)*+)"')
 _TARGETS = re.compile(r"\btargets = \[")
@@ -91,7 +92,7 @@ def read_targets(attributes: str, location: str) -> tuple[TargetAttribute, ...]:
     start = _TARGETS.search(masked)
     if start is None:
         return ()
-    listed = split_list(text_until(masked[start.end() :], "]"))
+    listed = MLIR.split_list(MLIR.inside(masked, start.end() - 1))
     found = [parse_target(text, strings) for text in listed]
     targets = tuple(target for target in found if target is not None)
     for target in targets:
@@ -121,10 +122,12 @@ def parse_target(masked: str, strings: Sequence[str]) -> TargetAttribute | None:
     kind = _KINDS[match["dialect"]]
     fields = {
         name.strip(): value.strip()
-        for name, _, value in (part.partition("=") for part in split_list(match["body"] or ""))
+        for name, _, value in (part.partition("=") for part in MLIR.split_list(match["body"] or ""))
     }
-    link = tuple(_text(item, strings) for item in split_list(_inside(fields.get("link", ""))))
-    flags = tuple(item.partition(" ")[0] for item in split_list(_inside(fields.get("flags", ""))))
+    link = tuple(_text(item, strings) for item in MLIR.split_list(_inside(fields.get("link", ""))))
+    flags = tuple(
+        item.partition(" ")[0] for item in MLIR.split_list(_inside(fields.get("flags", "")))
+    )
     return TargetAttribute(
         kind,
         _text(fields.get("chip", ""), strings),
@@ -159,17 +162,6 @@ def _text(masked: str, strings: Sequence[str]) -> str:
 
 def _inside(text: str) -> str:
     return text[1:-1]
-
-
-def text_until(text: str, end: str) -> str:
-    """Return what stands before the bracket that closes what the text is inside of."""
-    depth = 0
-    for index, character in enumerate(text):
-        if depth == 0 and character == end:
-            return text[:index]
-        is_arrow = character == ">" and text[index - 1 : index] == "-"
-        depth += (character in "<[{(") - (character in ">]})" and not is_arrow)
-    return text
 
 
 def served_targets(

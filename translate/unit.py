@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from mlir_offload.translate.hermetic import hermetic_text
+from mlir_offload.translate.mlir_syntax import MLIR
 from mlir_offload.translate.mlir_text import ModuleText, OperationText, symbol_name
 
 _FUNCTIONS = frozenset({"func.func", "llvm.func"})
@@ -30,5 +31,5 @@ def unit_of(
 def _is_exported(operation: OperationText) -> bool:
     if operation.name not in _FUNCTIONS or operation.is_declaration:
         return False
-    linkage = _LINKAGE.search(operation.attributes)
+    linkage = MLIR.search(_LINKAGE, operation.attributes)
     return _PRIVATE not in operation.attributes and (linkage is None or linkage[1] == "external")

@@ -161,7 +161,8 @@ def split_source(
     rdc = ("--rdc",) if context.options.gpu_rdc else ()
     fast = ("--fast-math",) if context.options.device_flags.fast_math else ()
     memory = ("--describe-memory",) if works_on_host_memory(context, source) else ()
-    chosen = (*maps, *named, *fast, *memory, *rdc)
+    own = ("--program",) if context.options.makes_program else ()
+    chosen = (*maps, *named, *fast, *memory, *rdc, *own)
     arguments: list[str | Path] = [normalized(directory), *program, *chosen, "-o", parts]
     context.executor.step("split", arguments, decides=True)
     return load_split_files(parts)

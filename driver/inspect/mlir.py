@@ -16,10 +16,10 @@ from mlir_offload.toolchain.search import find_llvm
 from mlir_offload.translate.diagnostics import check_source, condense
 from mlir_offload.translate.gpu_module import GpuModule
 from mlir_offload.translate.lower import normalize_command
+from mlir_offload.translate.mlir_syntax import MLIR
 from mlir_offload.translate.mlir_text import (
     OperationText,
     parse_module,
-    split_list,
     symbol_name,
 )
 from mlir_offload.translate.split import split_program
@@ -84,5 +84,5 @@ def _listed(text: str, start: str, bracket: str) -> tuple[str, ...]:
     for index in range(opening, len(text)):
         depth += (text[index] in "([{") - (text[index] in ")]}")
         if depth == 0:
-            return tuple(split_list(text[opening + 1 : index]))
+            return tuple(MLIR.split_list(text[opening + 1 : index]))
     return ()

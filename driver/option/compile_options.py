@@ -110,6 +110,11 @@ class CompileOptions:
         return self.gpu_rdc is False
 
     @property
+    def makes_program(self) -> bool:
+        """Return whether a `main` is what starts a program: code for a library may have any."""
+        return not self.shared and (self.mode is Mode.LINK or not self.pic)
+
+    @property
     def has_gpu_cpp(self) -> bool:
         """Return whether there is CUDA C++ or HIP C++ to compile."""
         return any(path.suffix in GPU_CPP for path in self.inputs)

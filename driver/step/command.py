@@ -70,6 +70,7 @@ step.add_command(same_kernels)
 )
 @click.option("--fast-math", is_flag=True, help="let floating-point operations be inexact")
 @click.option("--describe-memory", is_flag=True, help="for launches on the host's own memory")
+@click.option("--program", "is_program", is_flag=True, help="main is what starts a program")
 @rdc_option
 @release_option
 @output_option
@@ -82,6 +83,7 @@ def _split(  # noqa: PLR0913 (one parameter for each option)
     *,
     fast_math: bool,
     describe_memory: bool,
+    is_program: bool,
     rdc: bool,
     major: int,
     output: Path,
@@ -107,6 +109,7 @@ def _split(  # noqa: PLR0913 (one parameter for each option)
         forms=[parse_form(name) for name in forms],
         keeps_functions=rdc,
         describes_memory=describe_memory,
+        is_program=is_program,
     )
     write_split(split, output)
 

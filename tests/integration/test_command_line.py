@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -67,6 +68,23 @@ def test_run_passes_arguments_and_the_exit_status_of_the_program(
     )
     compiler("run", HOST, "p.mlir", "--", "-x", "y", status=43)
     assert [path.name for path in tmp_path.iterdir()] == ["p.mlir"]
+
+
+def test_names_and_strings_that_look_like_code_are_left_alone(
+    compiler: Compiler, tmp_path: Path
+) -> None:
+    source = Path(__file__).parent / "inputs" / "odd_names.mlir"
+    compiler("--llvm=22", "-ffast-math", "--offload-arch=sm_90,gfx90a,host", source, "-o", "odd")
+    expected = "= #arith.fastmath<none> linkage = #llvm.linkage<external>; %2 8.000000 l\n"
+    assert output_of(tmp_path / "odd", MLIR_OFFLOAD_DEVICE="host") == expected
+    text = source.read_text(encoding="utf-8")
+    # A kernel for spirv64 takes no struct.
+    plain = re.sub(r'!llvm\.struct<"a>b, \(", \(f32, i32\)>', "f32", text)
+    plain = re.sub(r"\n *%\w+ = llvm\.(?:mlir\.undef|insertvalue|extractvalue).*", "", plain)
+    (tmp_path / "plain.mlir").write_text(
+        plain.replace("(%f)", "(%s)").replace("args(%s", "args(%f")
+    )
+    compiler("--llvm=22", "--offload-arch=spirv64", "plain.mlir", "-o", "plain")
 
 
 def test_run_gives_a_signal_as_a_shell_does(compiler: Compiler, tmp_path: Path) -> None:

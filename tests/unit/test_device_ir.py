@@ -69,7 +69,7 @@ def test_dynamic_shared_memory_is_sized_by_the_launch() -> None:
         ("define internal noundef i32 @f() #0 {", "define internal noundef i32 @f() #0 {"),
         ("define dso_local ptx_kernel void @k() {", "define ptx_kernel void @k() {"),
         ("define weak_odr protected void @k() {", "define ptx_kernel void @k() {"),
-        ('define void @"k"() {', 'define ptx_kernel void @"k"() {'),
+        ('define void @"k"() {', "define ptx_kernel void @k() {"),
         ("@g = addrspace(3) global i32 undef", "@g = internal addrspace(3) global i32 undef"),
         ("@g = private constant i32 1", "@g = internal constant i32 1"),
         ("@g = hidden unnamed_addr constant i32 1", "@g = internal unnamed_addr constant i32 1"),

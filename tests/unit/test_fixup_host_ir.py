@@ -24,6 +24,20 @@ def test_ir_without_the_runtime_is_unchanged() -> None:
     assert fix_host_ir(text) == text
 
 
+def test_a_main_without_a_result_returns_zero() -> None:
+    text = (
+        "define void @_mlir_ciface_main() {\n  call void @main()\n  ret void\n}\n"
+        "define void @main() !dbg !3 {\n  br i1 %0, label %1, label %2\n1:\n  ret void, !dbg !4\n"
+        "2:\n  ret void\n}\ndefine void @mainly() {\n  ret void\n}\n"
+    )
+    assert fix_host_ir(text) == (
+        "define void @_mlir_ciface_main() {\n  call i32 @main()\n  ret void\n}\n"
+        "define i32 @main() !dbg !3 {\n  br i1 %0, label %1, label %2\n1:\n  ret i32 0, !dbg !4\n"
+        "2:\n  ret i32 0\n}\ndefine void @mainly() {\n  ret void\n}\n"
+    )
+    assert fix_host_ir("define i8 @main() {\n") == "define signext i8 @main() {\n"
+
+
 def test_a_launch_outside_of_the_entry_block_gives_its_stack_back() -> None:
     lines = fix_host_ir(function("  br label %2\n\n2:\n" + LAUNCH)).splitlines()
 

@@ -248,10 +248,10 @@ def test_what_a_header_cannot_declare_is_an_error_at_its_place(
 
 def test_small_results_are_extended_as_c_expects_them() -> None:
     text = (
-        'define i1 @_mlir_ciface_f(ptr %0) {\ndefine i8 @f() {\ndeclare i16 @"_mlir_ciface_g.h"()\n'
+        'define i1 @_mlir_ciface_f(ptr %0) {\ndefine i8 @f() {\ndeclare i16 @"_mlir_ciface_g h"()\n'
     )
     assert fix_host_ir(text).splitlines() == [
         "define zeroext i1 @_mlir_ciface_f(ptr %0) {",
         "define i8 @f() {",
-        'declare signext i16 @"_mlir_ciface_g.h"()',
+        'declare signext i16 @"_mlir_ciface_g h"()',
     ]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from mlir_offload.toolchain.errors import ToolFailedError
+from mlir_offload.translate.mlir_syntax import MLIR
 from mlir_offload.translate.mlir_text import (
     escape,
     parse_module,
     parse_operation,
     read_locations,
     render_symbol,
-    split_list,
     split_signature,
     string_attribute,
     symbol_name,
@@ -121,8 +121,8 @@ def test_a_signature_keeps_nested_types_whole() -> None:
 
 
 def test_a_list_is_split_outside_of_brackets() -> None:
-    assert split_list("a, b<c, d>, (e, f) -> g") == ["a", "b<c, d>", "(e, f) -> g"]
-    assert split_list("") == []
+    assert MLIR.split_list("a, b<c, d>, (e, f) -> g") == ["a", "b<c, d>", "(e, f) -> g"]
+    assert MLIR.split_list("") == []
 
 
 @pytest.mark.parametrize("text", ["plain", 'quote " and \\ backslash', "line\nend", "é ü", ""])

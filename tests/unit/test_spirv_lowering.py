@@ -77,8 +77,8 @@ def test_kernels_take_global_pointers_and_bytes_and_use_generic_pointers() -> No
         ("%2 = load bfloat, ptr %0", "%v2 = load i16, ptr addrspace(4) %v0"),
         ("store bfloat 0xR3FC0, ptr %0", "store i16 16320, ptr addrspace(4) %v0"),
         (
-            'call void @"ptr"(ptr %0)',
-            'call spir_func void @"ptr"(ptr addrspace(4) %v0)',
+            'call void @"ptr x"(ptr %0)',
+            'call spir_func void @"ptr x"(ptr addrspace(4) %v0)',
         ),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mlir_offload.driver.option.command_line import parse_arguments
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.gpu_module import assign_symbols, named_modules
 from mlir_offload.translate.split import SplitProgram, split_program
@@ -298,3 +299,63 @@ def test_launch_bounds_that_nothing_would_heed_are_refused(
         return
     with pytest.raises(SourceError, match=complaint):
         split_program(text, source_text=SOURCE, unit_id="p", llvm_major=major)
+
+
+def main_of(kind: str) -> str:
+    name = "llvm" if kind.startswith("!llvm.func") else "func"
+    return "\n".join(
+        (
+            '"builtin.module"() ({',
+            f'  "{name}.func"() <{{function_type = {kind}, sym_name = "main"}}> ({{',
+            f'    "{name}.return"() : () -> () loc(#loc2)',
+            '  }) : () -> () loc("p.mlir":7:3)',
+            "}) : () -> () loc(#loc2)",
+            "#loc2 = loc(unknown)",
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "() -> ()",
+        "() -> i32",
+        "() -> index",
+        "() -> i8",
+        "(i32) -> i64",
+        "(i32, !llvm.ptr) -> ()",
+        "(i32, !llvm.ptr, !llvm.ptr) -> i32",
+        "!llvm.func<void ()>",
+        "!llvm.func<i32 (i32, ptr)>",
+    ],
+)
+def test_a_main_that_a_program_can_start_with_is_accepted(kind: str) -> None:
+    split_program(main_of(kind), source_text="", unit_id="unit", llvm_major=22, is_program=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown"),
+    [
+        ("() -> f32", "() -> (f32)"),
+        ("() -> (i32, i32)", "() -> (i32, i32)"),
+        ("(memref<4xf32>) -> ()", "(memref<4xf32>) -> ()"),
+        ("(i64, !llvm.ptr) -> ()", "(i64, !llvm.ptr) -> ()"),
+        ("(i32, !llvm.ptr, !llvm.ptr, i32) -> ()", "(i32, !llvm.ptr, !llvm.ptr, i32) -> ()"),
+        ("() -> i128", "() -> (i128)"),
+        ("!llvm.func<i32 (i32, ...)>", "(i32, ...) -> (i32)"),
+        ("!llvm.func<struct<(i32, i32)> ()>", "() -> (!llvm.struct<(i32, i32)>)"),
+    ],
+)
+def test_a_main_that_no_program_can_start_with_is_an_error(kind: str, shown: str) -> None:
+    with pytest.raises(SourceError) as caught:
+        split_program(main_of(kind), source_text="", unit_id="unit", llvm_major=22, is_program=True)
+    assert caught.value.message == f"a program cannot start with @main of type {shown}"
+    assert caught.value.location == "p.mlir:7:3"
+    split(main_of(kind))
+
+
+def test_only_code_for_a_program_must_have_a_main_that_starts_one() -> None:
+    programs = [("k.mlir",), ("-c", "k.mlir")]
+    libraries = [("-shared", "k.mlir"), ("-c", "-fPIC", "k.mlir")]
+    assert all(parse_arguments(arguments).makes_program for arguments in programs)
+    assert not any(parse_arguments(arguments).makes_program for arguments in libraries)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from mlir_offload.translate.mlir_syntax import MLIR
+
 _FLAGS = re.compile(r"(?<==) (#(?:arith|llvm)\.fastmath)<[\w,]*>")
 
 
@@ -12,4 +14,4 @@ def with_fast_math(text: str) -> str:
 
     mlir-opt prints the flags of each operation that can have any, `none` too.
     """
-    return _FLAGS.sub(r" \1<fast>", text)
+    return MLIR.replace(_FLAGS, lambda flags: f" {flags[1]}<fast>", text)

@@ -8,12 +8,8 @@ from math import prod
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.gpu_module import is_declared_kernel, is_kernel
-from mlir_offload.translate.mlir_text import (
-    Locations,
-    OperationText,
-    parse_operation,
-    symbol_name,
-)
+from mlir_offload.translate.mlir_syntax import MLIR
+from mlir_offload.translate.mlir_text import Locations, OperationText, parse_operation, symbol_name
 from mlir_offload.translate.pipelines import Refusal, Side, load_refusals
 
 _BLOCK_SIZE = re.compile(r"\bknown_block_size = array<i32: (\d+), (\d+), (\d+)>")
@@ -82,7 +78,7 @@ def check_launch_bounds(
     """Raise SourceError for a block that no device runs, and for a bound that a release drops."""
     for operation in module.body:
         location = locations.of(operation.lines[-1])
-        text = f"{operation.lines[0]} {operation.lines[-1]}"
+        text = MLIR.blanked(f"{operation.lines[0]} {operation.lines[-1]}")
         size = _BLOCK_SIZE.search(text)
         if size is not None and prod(map(int, size.groups())) > _MOST_THREADS:
             msg = f"known_block_size of @{symbol_name(operation)}: {prod(map(int, size.groups()))} threads"

@@ -17,12 +17,8 @@ from mlir_offload.translate.fixup.shuffle import (
     lane_id,
     shuffle,
 )
-from mlir_offload.translate.mlir_text import (
-    Operation,
-    parse_operation,
-    split_list,
-    split_signature,
-)
+from mlir_offload.translate.mlir_syntax import MLIR
+from mlir_offload.translate.mlir_text import Operation, parse_operation, split_signature
 
 Values = Generator[str, None, list[str]]
 _SIZE = re.compile(r"\bwarp_size = (\d+)")
@@ -114,7 +110,7 @@ def _read_region(lines: Sequence[str]) -> _Region:
     arguments: dict[str, str] = {}
     block = _BLOCK.match(lines[0]) if lines else None
     body = list(lines[1:] if block else lines)
-    for text in split_list(block[1]) if block else ():
+    for text in MLIR.split_list(block[1]) if block else ():
         argument = _ARGUMENT.fullmatch(text)
         if argument:
             arguments[argument[1]] = argument[2]
@@ -126,7 +122,7 @@ def _read_region(lines: Sequence[str]) -> _Region:
 
 def _renamed(region: _Region, names: dict[str, str]) -> _Region:
     def rename(text: str) -> str:
-        return _VALUE.sub(lambda match: names.get(match[0], match[0]), text)
+        return MLIR.replace(_VALUE, lambda match: names.get(match[0], match[0]), text)
 
     if not names:
         return region

@@ -24,7 +24,8 @@ from mlir_offload.translate.host.gpu_operation import (
     parse_gpu_operation,
     with_segment,
 )
-from mlir_offload.translate.mlir_text import parse_operation, split_list
+from mlir_offload.translate.mlir_syntax import MLIR
+from mlir_offload.translate.mlir_text import parse_operation
 
 _PURE = re.compile(
     r' *(?:%\S+ = )?"(?:arith\.\w+|llvm\.mlir\.constant|memref\.(?:cast|subview|dim))"\('
@@ -306,7 +307,9 @@ def _defined_tokens(line: str) -> tuple[str, ...]:
     if _BLOCK.match(line):
         return tuple(_DEFINES.findall(line))
     operation = parse_operation(line)
-    groups = (group.partition(":") for group in split_list(operation.results)) if operation else ()
+    groups = (
+        (group.partition(":") for group in MLIR.split_list(operation.results)) if operation else ()
+    )
     return tuple(
         f"{name}#{index}" if count else name
         for name, _, count in groups
@@ -332,4 +335,4 @@ def _count_token_uses(lines: Sequence[str]) -> Counter[str]:
 def _rename(line: str, renamed: dict[str, str]) -> str:
     if not renamed or "%" not in line:
         return line
-    return _VALUE.sub(lambda match: renamed.get(match[0], match[0]), line)
+    return MLIR.replace(_VALUE, lambda match: renamed.get(match[0], match[0]), line)

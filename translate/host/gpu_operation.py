@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from mlir_offload.translate.mlir_text import parse_operation, split_list, split_signature
+from mlir_offload.translate.mlir_syntax import MLIR
+from mlir_offload.translate.mlir_text import parse_operation, split_signature
 
 TOKEN = "!gpu.async.token"  # noqa: S105 (a type)
 POINTER = "!llvm.ptr"
@@ -114,7 +115,7 @@ def parse_gpu_operation(line: str) -> GpuOperation | None:
     return GpuOperation(
         indent=operation.indent,
         name=operation.name,
-        results=tuple(split_list(operation.results)),
+        results=tuple(MLIR.split_list(operation.results)),
         result_types=tuple(result_types),
         operands=operation.operands,
         operand_types=tuple(operand_types),

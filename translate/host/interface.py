@@ -15,18 +15,18 @@ from mlir_offload.offload.interface.function import (
 )
 from mlir_offload.offload.interface.type import parse_interface_type
 from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.translate.mlir_syntax import MLIR
 from mlir_offload.translate.mlir_text import (
     Locations,
     ModuleText,
     OperationText,
+    function_type,
     parse_module,
     read_locations,
-    split_list,
     symbol_name,
 )
 
 _ATTRIBUTE = re.compile(r"\bllvm\.emit_c_interface\b")
-_FUNCTION_TYPE = re.compile(r"\bfunction_type = \((.*)")
 _ALIAS = re.compile(r"^([#!]\w+) = (.*)$")
 _ALIAS_USE = re.compile(r"[#!]\w+\b(?![.<])")
 _SOURCE_NAME = re.compile(r"%([A-Za-z_]\w*)")
@@ -50,7 +50,7 @@ def read_declared_functions(module: ModuleText, source_text: str) -> tuple[Decla
     wanted = [
         op
         for op in module.operations
-        if op.name == "func.func" and _ATTRIBUTE.search(op.attributes)
+        if op.name == "func.func" and MLIR.search(_ATTRIBUTE, op.attributes)
     ]
     if not wanted:
         return ()
@@ -110,8 +110,7 @@ def _declared(
     locations: Locations,
     source: Sequence[str],
 ) -> DeclaredFunction:
-    found = _FUNCTION_TYPE.search(operation.lines[0])
-    given, results = _function_type(found[1] if found else "")
+    given, results = function_type(operation)
     location = locations.of(operation.lines[-1])
     names = _argument_names(operation, len(given), locations, source)
     types = [parse_interface_type(_resolved(item, aliases)) for item in (*given, *results)]
@@ -121,26 +120,6 @@ def _declared(
         tuple(types[len(given) :]),
     )
     return DeclaredFunction(function, location, operation.is_declaration)
-
-
-def _function_type(text: str) -> tuple[list[str], list[str]]:
-    """Split what follows `function_type = (`, to the end of the line, into operands and results."""
-    end = _closing(text)
-    results = text[end + 1 :].removeprefix(" -> ")
-    if results.startswith("("):
-        return split_list(text[:end]), split_list(results[1 : _closing(results[1:]) + 1])
-    # The name of the function follows, behind a comma.
-    return split_list(text[:end]), split_list(results)[:1]
-
-
-def _closing(text: str) -> int:
-    """Return where the parenthesis closes that was open before the text."""
-    depth = 1
-    for index, character in enumerate(text):
-        depth += (character == "(") - (character == ")")
-        if depth == 0:
-            return index
-    return len(text)
 
 
 def _resolved(text: str, aliases: Mapping[str, str]) -> str:
@@ -155,7 +134,7 @@ def _argument_names(
     label = operation.lines[1].strip() if len(operation.lines) > 1 else ""
     places = []
     if label.startswith("^") and label.endswith("):"):
-        parts = split_list(label[label.index("(") + 1 : -2])
+        parts = MLIR.split_list(label[label.index("(") + 1 : -2])
         places = [locations.of(f"{part.rstrip(')')} ") for part in parts]
     file = _file_of(locations.of(operation.lines[-1]))
     names: list[str] = []

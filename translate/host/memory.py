@@ -8,7 +8,7 @@ from itertools import count
 from math import prod
 
 from mlir_offload.translate.host.gpu_operation import GpuOperation, parse_gpu_operation
-from mlir_offload.translate.mlir_text import split_list
+from mlir_offload.translate.mlir_syntax import MLIR
 
 _DESCRIBE = "mgpuDescribeMemRef"
 _SEGMENTS = re.compile(r"operandSegmentSizes = array<i32: ([\d, ]+)>")
@@ -70,7 +70,7 @@ def _memrefs(types: Iterable[str]) -> Iterator[tuple[int, int, int]]:
             param += 2 if match else 1
             continue
         rank = match[1].count("x")
-        size = element_bytes(split_list(match[2])[0])
+        size = element_bytes(MLIR.split_list(match[2])[0])
         if size:
             yield param, rank, size
         param += 3 + 2 * rank

@@ -6,17 +6,22 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from mlir_offload.offload.ir_syntax import concealed, name_of, revealed
 from mlir_offload.translate.lower import check_lowered
 from mlir_offload.translate.mlir_text import parse_module, read_locations
 
 _DEFINITION = re.compile(r"^define [^\n]*\{$")
-_LABEL = re.compile(r"^[\w.$-]+:|^\"[^\"]*\":")
+_LABEL = re.compile(r"^[\w.$-]+:")
 _FRAME = re.compile(r"^  %\S+ = alloca %\S+, align \d+")
 _PARAMETERS = re.compile(r"^  (%\S+) = alloca ptr, i64 \d+, align \d+")
 _LAUNCH = re.compile(r"^  call void @mgpuLaunch(?:Cluster)?Kernel\((.*)\)")
 _STREAM = re.compile(r"^  (%\S+) = call ptr @mgpuStreamCreate\(\)")
 _VALUE = re.compile(r"%[\w.$-]+")
-_SMALL_RESULT = re.compile(r'^((?:define|declare) )(i1|i8|i16) (@"?_mlir_ciface_)', re.MULTILINE)
+_SMALL_RESULT = re.compile(r"^((?:define|declare) )(i1|i8|i16) @([-\w$.]+)", re.MULTILINE)
+_WRAPPER, _MAIN = "_mlir_ciface_", "main"
+_VOID_MAIN = re.compile(r"\bvoid (?=@main\()")
+_VOID_MAIN_BODY = re.compile(r"^define [^@\n]*\bvoid @main\(.*?^}$", re.MULTILINE | re.DOTALL)
+_RETURN = re.compile(r"^  ret void\b", re.MULTILINE)
 _DEBUG_SUFFIX = re.compile(r", !dbg !\d+$")
 _INTRINSICS = {
     "@llvm.stacksave.p0(": "declare ptr @llvm.stacksave.p0()",
@@ -42,11 +47,14 @@ def fix_host_ir(text: str) -> str:
 
     mlir-translate puts the argument arrays of a launch on the stack where the launch stands, which
     overflows it in a loop: they are given back after each launch. Streams that the lowering makes
-    for a token and never destroys are destroyed behind their last use; work in them goes on.
+    for a token and never destroys are destroyed behind their last use; work in them goes on. A `main`
+    without a result returns 0.
     """
-    text = _SMALL_RESULT.sub(_extended, text)
-    if "@mgpu" not in text:
-        return text
+    text = _with_exit_status(_SMALL_RESULT.sub(_extended, concealed(text)))
+    return revealed(_fix_launches(text) if "@mgpu" in text else text)
+
+
+def _fix_launches(text: str) -> str:
     out: list[str] = []
     counter = _Counter()
     lines = iter(text.splitlines())
@@ -62,8 +70,20 @@ def fix_host_ir(text: str) -> str:
 
 
 def _extended(match: re.Match[str]) -> str:
-    """Extend a small result to a register, which C relies on and the C wrappers leave out."""
-    return f"{match[1]}{'zeroext' if match[2] == 'i1' else 'signext'} {match[2]} {match[3]}"
+    """Extend a small result to a register if C calls the function: MLIR leaves that out."""
+    name = name_of(match[3])
+    if name != _MAIN and not name.startswith(_WRAPPER):
+        return match[0]
+    return f"{match[1]}{'zeroext' if match[2] == 'i1' else 'signext'} {match[2]} @{match[3]}"
+
+
+def _with_exit_status(text: str) -> str:
+    """Return the module with a `main` that returns 0 in place of nothing."""
+    body = _VOID_MAIN_BODY.search(text)
+    if body is None:
+        return text
+    made = _RETURN.sub("  ret i32 0", body[0])
+    return _VOID_MAIN.sub("i32 ", f"{text[: body.start()]}{made}{text[body.end() :]}")
 
 
 @dataclass(slots=True)
