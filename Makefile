@@ -1,10 +1,16 @@
-.PHONY: try test bench
+.PHONY: try test fuzz bench
 
 try:
 	sh docs/try.sh
 
 test:
 	sh tests/run.sh
+
+# Without an end. An input that breaks a reader goes to the seeds; later runs of the tests read it.
+fuzz:
+	sh toolchain/setup.sh test
+	mkdir -p build/fuzz
+	.venv/bin/python tests/fuzz/readers.py -artifact_prefix=tests/fuzz/seeds/ build/fuzz tests/fuzz/seeds
 
 bench:
 	sh toolchain/setup.sh test

@@ -215,7 +215,11 @@ class _Reader:
             return Part(name, FileForm.UNKNOWN, 0, problems=(_too_deep(),))
         if member.content is not None:
             return self.part(member.content, name, depth + 1)
-        file = member.file.resolve() if member.file is not None else folder
+        try:
+            file = member.file.resolve() if member.file is not None else folder
+        except (OSError, RuntimeError) as error:
+            problem = Problem(ProblemKind.UNREADABLE, f"cannot read {member.file}: {error}")
+            return Part(name, FileForm.UNKNOWN, 0, None, problems=(problem,))
         reason = ""
         # A library may name any file of the machine; those beside it are its own.
         if not file.is_relative_to(folder):

@@ -209,6 +209,9 @@ def _open(path: Path) -> tuple[int, tuple[int, ...]]:
     except OSError as error:
         msg = f"cannot read {path}: {error.strerror}"
         raise InputOutputError(msg, hint="check the name and its permissions") from error
+    except ValueError as error:
+        msg = f"cannot read {str(path)!r}: a file name cannot contain this: {error}"
+        raise InputOutputError(msg, hint="check the name") from error
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)

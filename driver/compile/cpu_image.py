@@ -22,9 +22,6 @@ from mlir_offload.driver.step.cpu import unsplit
 from mlir_offload.offload.llvm_ir import is_written_in_process
 from mlir_offload.toolchain.target import Target
 
-# The image for the CPU uses all that this CPU has: it runs where it was built.
-_HOST_MARCH = "native"
-
 
 def make_cpu_image(
     context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
@@ -53,7 +50,7 @@ def finish_cpu_image(
     extra = (*debug, *sanitizer, *linked, *options.device_flags.device_opt)
     level = options.opt_level
     command = cpu_image_command(
-        llvm, prepared, runtime, image.path, opt_level=level, march=_HOST_MARCH, extra=extra
+        llvm, prepared, runtime, image.path, opt_level=level, march=options.march, extra=extra
     )
     executor.tool(command, image.path, diagnose=partial(not_taken, context))
     return image
@@ -71,7 +68,7 @@ def compile_device_runtime(context: BuildContext) -> None:
     options = context.options
     extra = options.sanitizer.runtime_flags if options.sanitizer else ()
     command = cpu_runtime_command(
-        context.llvm, output, opt_level=options.opt_level, march=_HOST_MARCH, extra=extra
+        context.llvm, output, opt_level=options.opt_level, march=options.march, extra=extra
     )
     executor.once(output, partial(executor.tool, command, output))
 
@@ -94,7 +91,8 @@ def cpu_ir(
     own = (*known, *rdc_option(context), *sanitize_option(context))
     options = (*kernel_options(module), *own, "--location", str(source))
     benign = [f"--benign={place}" for place in _benign_races(context, module)]
-    executor.step("cpu-ir", (lowered, *options, *benign, "-o", prepared), decides=True)
+    steps = ("--variables", module.path) if _is_for_debugger(context) else ()
+    executor.step("cpu-ir", (lowered, *options, *benign, *steps, "-o", prepared), decides=True)
     if not unsplit(prepared).exists():
         return prepared
     if _inline(context, source, unsplit(prepared), inlined):
@@ -102,6 +100,12 @@ def cpu_ir(
     else:
         executor.step("cpu-ir", (lowered, *options, "--fibers", "-o", prepared))
     return prepared
+
+
+def _is_for_debugger(context: BuildContext) -> bool:
+    """Return whether each work-item is run alone, in the order of the source, with its variables."""
+    options = context.options
+    return options.debug and options.opt_level == 0 and options.sanitizer is None
 
 
 def _benign_races(context: BuildContext, module: ModuleFile) -> tuple[str, ...]:

@@ -208,6 +208,7 @@ _JOINED: Mapping[str, _Apply] = {
     "--device-lib=": _device(with_library),
     "--cuda-include-ptx=": _device(with_ptx),
     "--maxrregcount=": _device(with_max_registers),
+    "-march=": _store("march"),
     "--ftz=": _device(with_ftz),
     "--llvm=": _store("llvm"),
     "--cuda-path=": _store("cuda_path"),

@@ -59,6 +59,7 @@ class CompileOptions:
     assembly: bool = False
     emit_llvm: bool = False
     opt_level: int = 2
+    march: str = "native"
     debug: bool = False
     pic: bool = False
     shared: bool = False

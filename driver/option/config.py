@@ -59,6 +59,7 @@ SETTINGS = (
     Setting("cuda-path", "--cuda-path=", str, "the newest toolkit found", ("CUDA_PATH", "CUDA_HOME"), is_path=True, is_read_elsewhere=True),
     Setting("rocm-path", "--rocm-path=", str, "found", ("ROCM_PATH",), is_path=True, is_read_elsewhere=True),
     Setting("opt-level", "-O", int, "2", choices=("0", "1", "2", "3")),
+    Setting("march", "-march=", str, "native", ("MLIR_OFFLOAD_MARCH",)),
     Setting("debug", "-g", bool, "false", off="-g0"),
     Setting("jobs", "-j", int, "number of processors", ("MLIR_OFFLOAD_JOBS",)),
     Setting("message-format", "--message-format=", str, "text", ("MLIR_OFFLOAD_MESSAGE_FORMAT",), choices=("text", "json", "sarif", "github")),

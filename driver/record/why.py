@@ -81,6 +81,7 @@ def _flags(context: BuildContext) -> Iterator[str]:
     """Yield the options that the output depends on, each in one spelling."""
     options = context.options
     yield from (options.mode.value.replace("link", "link a program"), f"-O{options.opt_level}")
+    yield f"-march={options.march}"
     yield from (f"--offload-arch={target}" for target in context.targets)
     yield f"--device-code={options.device_code.value}"
     yield f"--for-clang={context.for_clang}"

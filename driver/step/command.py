@@ -280,8 +280,9 @@ def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
     from mlir_offload.translate.host.module import fix_host_ir
 
     signatures: dict[str, tuple[str, ...]] = {}
-    for device in devices:
-        signatures |= kernel_signatures(read_text(device))
+    device_texts = [read_text(device) for device in devices]
+    for device_text in device_texts:
+        signatures |= kernel_signatures(device_text)
     host = fix_host_ir(read_text(source))
     if sanitize:
         from mlir_offload.translate.sanitizer import instrumented, parse_sanitizer
@@ -298,6 +299,10 @@ def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
         finished=[_finished(text) for text in finished],
         location=location,
     )
+    if Kind.OPENMP.value in kinds:
+        from mlir_offload.offload.host.source_line import with_kernel_lines
+
+        text = with_kernel_lines(text, device_texts)
     if interface is not None:
         from mlir_offload.offload.interface.function import embed_interface
 

@@ -39,6 +39,7 @@ _location = click.option("--location", default="", help="the file that errors na
 @sanitize_option
 @click.option("--benign", multiple=True, metavar="LINE:COLUMN", help="no races are reported there")
 @click.option("--fibers", is_flag=True, help="a stack for each work-item, so that nothing is to do")
+@click.option("--variables", type=PATH, help="the module in MLIR: name values as it does, for gdb")
 @output_option
 def _cpu_ir(  # noqa: PLR0913 (one parameter for each option)
     source: Path,
@@ -50,6 +51,7 @@ def _cpu_ir(  # noqa: PLR0913 (one parameter for each option)
     *,
     rdc: bool,
     fibers: bool,
+    variables: Path | None,
     output: Path,
 ) -> None:
     """Rewrite the LLVM IR of a device module for the CPU.
@@ -58,8 +60,19 @@ def _cpu_ir(  # noqa: PLR0913 (one parameter for each option)
     opt and cpu-split.
     """
     with located(location):
-        made = _cpu_source(source, kernels, libraries, sanitize, rdc=rdc, fibers=fibers)
+        made = _cpu_source(
+            _with_variables(read_text(source), variables, Path(location)),
+            kernels,
+            libraries,
+            sanitize,
+            rdc=rdc,
+            fibers=fibers or variables is not None,
+        )
     text = made.text
+    if variables is not None:
+        from mlir_offload.translate.cpu.variables import steppable
+
+        text = steppable(text)
     if benign:
         from mlir_offload.translate.sanitizer import without_races_at
 
@@ -104,12 +117,21 @@ def _cpu_split(  # noqa: PLR0913 (one parameter for each option)
     from mlir_offload.translate.cpu.module import finish_cpu_ir
 
     with located(location):
-        first = _cpu_source(device, kernels, libraries, sanitize, rdc=rdc)
+        first = _cpu_source(read_text(device), kernels, libraries, sanitize, rdc=rdc)
         write_text(output, finish_cpu_ir(read_text(source), first).text)
 
 
+def _with_variables(text: str, module: Path | None, source: Path) -> str:
+    """Name the values of the kernels; the text as it is where the source cannot be read."""
+    if module is None or not source.is_file():
+        return text
+    from mlir_offload.translate.cpu.variables import with_variables
+
+    return with_variables(text, read_text(module), read_text(source), source.name)
+
+
 def _cpu_source(
-    source: Path,
+    text: str,
     kernels: Sequence[str],
     libraries: Sequence[Path],
     sanitize: str,
@@ -126,7 +148,7 @@ def _cpu_source(
         sanitizer = parse_sanitizer(sanitize)
         attributes, fibers = (sanitizer.attribute,), fibers or sanitizer.finds_races
     return cpu_device_ir(
-        read_text(source),
+        text,
         kernels=kernels,
         library=_defined(libraries),
         keeps_functions=rdc,

@@ -145,6 +145,7 @@ def _launch_image(
     arguments = (
         f"--offload-arch={target}",
         f"-O{context.options.opt_level}",
+        *_march(context, target),
         *_debug(context),
         *_sanitizer(context),
         *_form(context, target),
@@ -191,6 +192,10 @@ def _form(context: BuildContext, target: Target) -> tuple[str, ...]:
     # The one time that is written, into line tables, must not be missed by a cache.
     time = (f"--time={context.source_time}",) if context.options.debug else ()
     return (f"--device-code={DeviceCode.OBJECT.value}", *time)
+
+
+def _march(context: BuildContext, target: Target) -> tuple[str, ...]:
+    return (f"-march={context.options.march}",) if target.kind is Kind.OPENMP else ()
 
 
 def _debug(context: BuildContext) -> tuple[str, ...]:

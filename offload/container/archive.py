@@ -53,6 +53,8 @@ def iterate_members(view: ByteView) -> Iterator[ArchiveMember]:
             names = content.whole()
             continue
         name, content = _named(view, label, names, content)
+        if "\0" in name:
+            raise view.malformed(start - _HEADER_BYTES, "member name", "it contains a NUL byte")
         if name in _TABLES:
             continue
         location = f"{view.location}({name})"
@@ -65,7 +67,7 @@ def _read_header(view: ByteView, offset: int) -> tuple[str, int]:
     size = header[48:58].strip()
     if header[58:60] != _END or not size.isdigit():
         raise view.malformed(offset, "member header", "it is damaged")
-    return header[:16].decode(errors="replace").strip(), int(size)
+    return header[:16].decode(errors="replace").rstrip("\0").strip(), int(size)
 
 
 def _named(view: ByteView, label: str, names: bytes, content: ByteView) -> tuple[str, ByteView]:

@@ -16,6 +16,14 @@ FATBINARY = PTXAS.with_name("fatbinary")
 HOST = "int twice(int x) { return 2 * x; }\n"
 GPU = "__attribute__((amdgpu_kernel)) void k(int *p, float f) { *p = f; }\n"
 OPENCL = "kernel void k(global int *p, int n) { p[get_global_id(0)] = n; }\n"
+# Members of thin archives: what a name may do to a reader that opens it.
+THIN = {
+    "nul": b"x\0.o",
+    "device": b"/dev/zero",
+    "itself": b"thin-itself.a",
+    "longer": b"n" * 5000,
+    "above": b"../" * 600 + b"x.o",
+}
 PTX = """\
 .version 7.0
 .target sm_80
@@ -40,7 +48,16 @@ def main() -> None:
                 (SEEDS / path.name).write_bytes(path.read_bytes())
 
 
+def _thin_archive(name: bytes) -> bytes:
+    """Return a thin archive with one member, whose name is in the table of long names."""
+    table = name + b"/\n"
+    headers = (b"%-48s%-10d`\n" % (b"//", len(table)), b"%-48s%-10d`\n" % (b"/0", 7))
+    return b"!<thin>\n" + headers[0] + table + b"\n" * (len(table) % 2) + headers[1]
+
+
 def _make(folder: Path) -> None:
+    for name, member in THIN.items():
+        (folder / f"thin-{name}.a").write_bytes(_thin_archive(member))
     (folder / "host.src").write_text(HOST, encoding="utf-8")
     (folder / "gpu.src").write_text(GPU, encoding="utf-8")
     (folder / "cl.src").write_text(OPENCL, encoding="utf-8")

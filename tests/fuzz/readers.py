@@ -4,6 +4,7 @@ usage: python tests/fuzz/readers.py [LIBFUZZER-OPTION...] CORPUS tests/fuzz/seed
 
 A reader may return, or raise one of our errors. Anything else, more than 5 s for an input or more
 than 1 GiB of memory ends the run with the input in a file `crash-*`, `timeout-*` or `oom-*`.
+`make fuzz` runs it without an end. It writes such a file to the seeds: commit it with the fix.
 """
 
 from __future__ import annotations
@@ -82,5 +83,5 @@ def read_all(data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    atheris.Setup([*sys.argv, "-timeout=5", "-rss_limit_mb=1024"], read_all)
+    atheris.Setup([sys.argv[0], "-timeout=5", "-rss_limit_mb=1024", *sys.argv[1:]], read_all)
     atheris.Fuzz()

@@ -215,33 +215,6 @@ def test_one_program_holds_images_for_the_gpu_and_the_cpu(
     assert "ok" in output_of(tmp_path / "app", MLIR_OFFLOAD_DEVICE="host")
 
 
-@pytest.mark.parametrize("release", [19, 22])
-@pytest.mark.llvm(19)
-def test_a_debugger_stops_in_a_kernel_on_the_cpu(
-    compiler: Compiler, tmp_path: Path, release: int
-) -> None:
-    source = EXAMPLES / "matmul.mlir"
-    text = source.read_text().splitlines()
-    line = 1 + next(n for n, row in enumerate(text) if "memref.store %from_a" in row)
-    compiler("-g", f"--llvm={release}", HOST, source, "-o", "app")
-    commands = ("set breakpoint pending on", f"break matmul.mlir:{line}", "run", "backtrace 1")
-    debugger = subprocess.run(
-        [
-            "gdb",
-            "-batch",
-            "-nx",
-            *(word for command in commands for word in ("-ex", command)),
-            "./app",
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert f"matmul.mlir:{line}" in debugger.stdout, debugger.stdout + debugger.stderr
-    assert "memref.store %from_a" in debugger.stdout
-
-
 def test_kernels_that_a_link_would_lose_are_named_and_nothing_is_written(
     compiler: Compiler, tmp_path: Path
 ) -> None:

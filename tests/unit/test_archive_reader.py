@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 import pytest
 from support.hostile import bit_flips, spliced, survives, truncations
 
+from mlir_offload.driver.link.members import write_members
 from mlir_offload.offload.container.archive import is_archive, iterate_members
+from mlir_offload.offload.contents_reader import read_contents
 from mlir_offload.offload.objects import read_objects
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import InputOutputError, VerificationError
@@ -50,6 +54,59 @@ def test_a_member_of_a_thin_archive_that_is_gone_is_reported(tmp_path: Path) -> 
     path.write_bytes(b"!<thin>\n" + member("//", b"x.o/\n\n") + member("/0", b"", size=7))
     with pytest.raises(InputOutputError, match=r"cannot read .*x\.o: No such file"):
         read_objects(path)
+
+
+def thin(*names: str) -> bytes:
+    """Return a thin archive whose members have these names, however long."""
+    table = "".join(f"{name}/\n" for name in names).encode()
+    starts = [sum(len(name) + 2 for name in names[:number]) for number in range(len(names))]
+    members = b"".join(member(f"/{start}", b"", size=7) for start in starts)
+    return b"!<thin>\n" + member("//", table) + members
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("x\0.o", "it contains a NUL byte"),
+        ("loop", "loop"),
+        ("/dev/zero", "it is no regular file|outside the library's directory"),
+        ("pipe", "it is no regular file"),
+        (".", "it is no regular file"),
+        ("n" * 3000, "File name too long"),
+        ("n" * 5000, "it is not in the table of long names"),
+        ("d/" * 2040 + "x.o", "File name too long|No such file"),
+    ],
+    ids=["nul", "loop", "device", "pipe", "folder", "long", "longer", "deep"],
+)
+def test_a_member_of_a_thin_archive_that_is_no_file_is_reported(
+    tmp_path: Path, name: str, reason: str
+) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    os.mkfifo(tmp_path / "pipe")
+    path = tmp_path / "a.a"
+    path.write_bytes(thin(name))
+    for read in (read_objects, lambda library: write_members(library, tmp_path / "copied")):
+        with pytest.raises((InputOutputError, VerificationError), match=f"(?i){reason}|symbolic"):
+            read(path)
+    contents = read_contents(path, with_hashes=True)
+    problems = [p.message for part in (contents, *contents.members) for p in part.problems]
+    assert len(problems) == 1
+    assert re.search(f"(?i){reason}", problems[0]), problems
+
+
+def test_a_thin_archive_that_contains_itself_ends(tmp_path: Path) -> None:
+    path = tmp_path / "a.a"
+    path.write_bytes(thin("a.a", "a.a"))
+    assert read_objects(path) == ()
+    contents = read_contents(path, with_hashes=True)
+    messages = [p.message for part in contents.members for p in part.problems]
+    assert any("the library names it once more" in message for message in messages)
+
+
+@pytest.mark.parametrize("label", ["a\0b.o/", "#1/4"])
+def test_a_name_with_a_nul_inside_is_refused(label: str) -> None:
+    with pytest.raises(VerificationError, match="member name at offset 8: it contains a NUL byte"):
+        stored(b"!<arch>\n" + member(label, b"a\0b.content"))
 
 
 @pytest.mark.parametrize("damage", [b"garbage" * 10, member("a.o/", b"xx")[:30]])

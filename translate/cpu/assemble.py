@@ -37,6 +37,7 @@ _GLOBAL_LINKAGE = re.compile(
 _TARGET_ATTRIBUTES = re.compile(r'"target-(?:cpu|features)"="[^"]*" ?')
 _INLINE_HINDRANCES = re.compile(r"\b(?:noinline|optnone|convergent) ")
 _SUBPROGRAM = re.compile(r"!dbg (!\d+)$")
+_LOCATION = re.compile(r"^(!\d+) = !DILocation\(line: (\d+),.* scope: (!\d+)\)$")
 _DROPPED_METADATA = ("!nvvm.annotations", "!nvvmir.version")
 # What the splitter must recognise stays a declaration while opt works on the functions around it.
 _DECLARED = re.compile(r"mo\.(?:read\.ptx\.sreg\.|static_shared|dynamic_shared|barrier$)")
@@ -252,7 +253,19 @@ class _Nodes:
         at = re.search(r"\bline: (\d+)", line)
         scope = self._add(re.sub(r', linkageName: "[^"]*"', "", line.split(" = ", 1)[1]))
         location = self._add(f"!DILocation(line: {at[1] if at else 0}, scope: {scope})")
-        return Metadata(self._attributes, f" !dbg {scope}", f", !dbg {location}")
+        lines = self._lines_of(match[1], scope) if match else {}
+        return Metadata(self._attributes, f" !dbg {scope}", f", !dbg {location}", lines=lines)
+
+    def _lines_of(self, subprogram: str, scope: str) -> dict[str, str]:
+        """Return a location in the generated function for each one of the kernel's, one for a line."""
+        places = (_LOCATION.match(line) for line in self._device.tail)
+        own = {place[1]: place[2] for place in places if place and place[3] == subprogram}
+        made = {
+            number: f", !dbg {self._add(f'!DILocation(line: {number}, scope: {scope})')}"
+            for number in dict.fromkeys(own.values())
+            if number != "0"
+        }
+        return {node: made[number] for node, number in own.items() if number in made}
 
 
 def _name_items(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
 from mlir_offload.translate.cpu.text import Function, first_type, symbol
@@ -25,13 +26,17 @@ class KernelMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What generated functions carry: attributes, references like `, !dbg !7`, or nothing."""
+    """What generated functions carry: attributes, references like `, !dbg !7`, or nothing.
+
+    `lines` maps the location of an instruction of the kernel to one of its line in the generated function.
+    """
 
     attributes: str = ""
     subprogram: str = ""
     location: str = ""
     access_group: str = ""
     loop: str = ""
+    lines: Mapping[str, str] = field(default_factory=dict)
 
 
 def item_name(kernel: str) -> str:
@@ -97,13 +102,13 @@ def load_arguments(parameters: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[
 def copy_block() -> tuple[str, ...]:
     """Return the allocation of the work-item's context, filled with what the block shares."""
     lines = ["  %item = alloca %mo.item, align 8"]
-    for field, name in _TRIPLES:
+    for number, name in _TRIPLES:
         for axis in range(3):
             # Sizes of 1 to 1024 let 32-bit ids be widened without a check for overflow.
-            bounds = ", !range !{i32 1, i32 1025}" if field == _BLOCK_DIM else ""
-            lines += _copy(f"{name}.{_AXES[axis]}", "i32", f"i32 {field}, i32 {axis}", bounds)
-    for field, name in _POINTERS:
-        lines += _copy(name, "ptr", f"i32 {field}", "")
+            bounds = ", !range !{i32 1, i32 1025}" if number == _BLOCK_DIM else ""
+            lines += _copy(f"{name}.{_AXES[axis]}", "i32", f"i32 {number}, i32 {axis}", bounds)
+    for number, name in _POINTERS:
+        lines += _copy(name, "ptr", f"i32 {number}", "")
     return tuple(lines)
 
 
@@ -126,9 +131,9 @@ def fill_item(prefix: str, loop: str) -> tuple[str, ...]:
     for axis in range(3):
         store(f"i32 0, i32 {axis}", "i32", f"%{loop if axis else prefix}.{_AXES[axis]}")
     store("i32 1", "i32", f"%{prefix}.linear")
-    for field, name in _TRIPLES:
+    for number, name in _TRIPLES:
         for axis in range(3):
-            store(f"i32 {field}, i32 {axis}", "i32", f"%{name}.{_AXES[axis]}")
-    for field, name in _POINTERS:
-        store(f"i32 {field}", "ptr", f"%{name}")
+            store(f"i32 {number}, i32 {axis}", "i32", f"%{name}.{_AXES[axis]}")
+    for number, name in _POINTERS:
+        store(f"i32 {number}", "ptr", f"%{name}")
     return tuple(lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -78,6 +79,11 @@ class Region:
     def block_count(self) -> int:
         """Return the number of blocks that can be reached."""
         return len(self._edges)
+
+    @property
+    def instructions(self) -> Iterator[str]:
+        """Return the instructions of the blocks that can be reached."""
+        return (line for label in self._edges for line in self.code.blocks[label].lines)
 
     @property
     def exits(self) -> tuple[int, ...]:

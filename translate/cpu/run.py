@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from mlir_offload.translate.cpu.kernel import END, Entrance, RegionKernel, Slot
 from mlir_offload.translate.cpu.launch import (
     Metadata,
@@ -22,8 +24,10 @@ from mlir_offload.translate.cpu.variant import (
     Variant,
     cut_ranges,
     intersect,
+    leaves_of,
 )
 
+_LOCATION = re.compile(r"!dbg (!\d+)")
 _WHOLE_ROW = Ranges((("0", "%block_dim.x"),))
 
 
@@ -61,6 +65,7 @@ class _Writer:
         self._metadata = metadata
         self._live = {entrance.number: entrance.live for entrance in region.entrances}
         self._entrance = region.entrances[0]
+        self._marked: set[str] = set()
 
     def entrance(self, entrance: Entrance) -> tuple[str, ...]:
         """Return the loops of one entrance, from the label `sN.begin` to the jump behind them."""
@@ -74,6 +79,7 @@ class _Writer:
                 if slot.is_uniform
             ),
             *(("  store i32 -1, ptr %to",) if entrance.has_choice else ()),
+            *self._line_marks(entrance),
             f"  br label %{p}.z.head",
             f"{p}.z.head:",
             f"  %{p}.z = phi i32 [ 0, %{p}.begin ], [ %{p}.z.next, %{p}.z.latch ]",
@@ -95,6 +101,23 @@ class _Writer:
             f"{p}.next:",
             *_go_on(p, entrance.exits),
         )
+
+    def _line_marks(self, entrance: Entrance) -> tuple[str, ...]:
+        """Return an instruction for each line that is first reached from here.
+
+        Of the loops that the compiler makes of a row, for vectors and for the rest, only one may run,
+        and a debugger that finds a line in several stops in the first of them.
+        """
+        found = {
+            self._metadata.lines[location]: None
+            for leaf in leaves_of(entrance.variant)
+            for line in leaf.region.instructions
+            for location in _LOCATION.findall(line)
+            if location in self._metadata.lines
+        }
+        new = [location for location in found if location not in self._marked]
+        self._marked.update(new)
+        return tuple(f'  call void asm sideeffect "nop", ""(){location}' for location in new)
 
     @property
     def _loop(self) -> str:

@@ -1,0 +1,62 @@
+"""Lines of kernels in the line table of the host, so that a debugger knows them before the image is loaded.
+
+A debugger that finds no code for a line takes the next one in the file that has some: without this,
+a breakpoint in a kernel would stop in a host function further down.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from mlir_offload.offload.host.module import extend_used_list, next_metadata_number
+
+_FUNCTION = "__mo_lines"
+_NODE = re.compile(r"^!(\d+) = (?:distinct )?(.*)$", re.MULTILINE)
+_UNIT = re.compile(r"^!(\d+) = distinct !DICompileUnit\(.*?\bfile: !(\d+)", re.MULTILINE)
+_PLACE = re.compile(r"^!DILocation\(line: (\d+),.*\bscope: !(\d+)")
+_FILE = re.compile(r"\bfile: !(\d+)")
+
+
+def with_kernel_lines(host: str, devices: Sequence[str]) -> str:
+    """Return the host module with the lines of the devices' code, in a function that nobody calls.
+
+    A host module without debug information stays as it is.
+    """
+    unit = _UNIT.search(host)
+    nodes = dict(_NODE.findall(host))
+    lines = (
+        sorted({line for text in devices for line in _lines(text, nodes[unit[2]])}) if unit else []
+    )
+    if not lines or unit is None:
+        return host
+    scope = next_metadata_number(host)
+    head = f'name: "{_FUNCTION}", scope: !{unit[2]}, file: !{unit[2]}, line: {lines[0]}'
+    tail = f"scopeLine: {lines[0]}, spFlags: DISPFlagDefinition, unit: !{unit[1]}"
+    made = [
+        f"!{scope} = distinct !DISubprogram({head}, type: !{scope + 1}, {tail})",
+        f"!{scope + 1} = !DISubroutineType(types: !{scope + 2})",
+        f"!{scope + 2} = !{{}}",
+    ]
+    first = scope + len(made)
+    made += [
+        f"!{first + n} = !DILocation(line: {line}, scope: !{scope})" for n, line in enumerate(lines)
+    ]
+    body = "".join(_instruction(first + n) for n in range(len(lines)))
+    head = f"define internal void @{_FUNCTION}() noinline nounwind !dbg !{scope}"
+    text = f"{host}\n{head} {{\n{body}  ret void, !dbg !{first}\n}}\n\n" + "\n".join(made) + "\n"
+    return extend_used_list(text, "llvm.used", [_FUNCTION])
+
+
+def _instruction(location: int) -> str:
+    return f'  call void asm sideeffect "nop", ""(), !dbg !{location}\n'
+
+
+def _lines(device: str, file: str) -> Iterator[int]:
+    """Yield the lines of a file that instructions of a device module come from."""
+    nodes = dict(_NODE.findall(device))
+    for node in nodes.values():
+        place = _PLACE.match(node)
+        named = _FILE.search(nodes.get(place[2], "")) if place else None
+        if place and place[1] != "0" and named and nodes.get(named[1]) == file:
+            yield int(place[1])

@@ -1,0 +1,99 @@
+"""Types of variables in debug information: numbers, pointers, vectors and memref descriptors."""
+
+from __future__ import annotations
+
+import re
+
+_NUMBER = {
+    **{f"i{bits}": (bits, "DW_ATE_signed") for bits in (8, 16, 32, 64, 128)},
+    "i1": (8, "DW_ATE_boolean"),
+    "index": (64, "DW_ATE_signed"),
+    "half": (16, "DW_ATE_float"),
+    "f16": (16, "DW_ATE_float"),
+    "float": (32, "DW_ATE_float"),
+    "f32": (32, "DW_ATE_float"),
+    "double": (64, "DW_ATE_float"),
+    "f64": (64, "DW_ATE_float"),
+}
+_SHOWN = {"half": "f16", "float": "f32", "double": "f64"}
+_MEMREF = re.compile(r"^memref<(?P<shape>(?:(?:\?|\d+)x)*)(?P<element>[^,>]+)")
+_VECTOR = re.compile(r"^<(\d+) x (\w+)>$")
+
+
+def memref_pieces(type_: str) -> tuple[str, ...]:
+    """Return the fields of the descriptor of a memref, in order; none for another type."""
+    match = _MEMREF.match(type_)
+    if match is None:
+        return ()
+    rank = match["shape"].count("x")
+    sizes, strides = (tuple(f"{name}{n}" for n in range(rank)) for name in ("size", "stride"))
+    return ("allocated", "aligned", "offset", *sizes, *strides)
+
+
+class DebugTypes:
+    """Nodes of debug information, each type once."""
+
+    def __init__(self, first: int) -> None:
+        self._next = first
+        self._known: dict[str, str] = {}
+        self.lines: list[str] = []
+
+    def add(self, node: str) -> str:
+        """Return the reference to a node, which is written once."""
+        if node not in self._known:
+            self._known[node] = f"!{self._next}"
+            self.lines.append(f"!{self._next} = {node}")
+            self._next += 1
+        return self._known[node]
+
+    def is_known(self, type_: str) -> bool:
+        """Say whether a value of the type in LLVM IR can be a variable."""
+        vector = _VECTOR.match(type_)
+        return type_ == "ptr" or (vector[2] if vector else type_) in _NUMBER
+
+    def of_source(self, type_: str, value: str) -> str:
+        """Return the type of MLIR where it is a number's, else that of the value in LLVM IR."""
+        return self._number(type_) if type_ in _NUMBER else self.of_value(value)
+
+    def of_value(self, type_: str) -> str:
+        """Return the type of a value in LLVM IR."""
+        if type_ == "ptr":
+            return self._pointer("null")
+        vector = _VECTOR.match(type_)
+        return self._vector(int(vector[1]), vector[2]) if vector else self._number(type_)
+
+    def of_memref(self, type_: str) -> str:
+        """Return the type of a descriptor: two pointers, an offset, sizes and strides."""
+        match = _MEMREF.match(type_)
+        element = match["element"].strip() if match else ""
+        pointer = self._pointer(self._number(element) if element in _NUMBER else "null")
+        index = self._number("index")
+        members = [
+            self.add(
+                f'!DIDerivedType(tag: DW_TAG_member, name: "{name}", size: 64, offset: {64 * n}, '
+                f"baseType: {index if n > 1 else pointer})"
+            )
+            for n, name in enumerate(memref_pieces(type_))
+        ]
+        elements = self.add(f"!{{{', '.join(members)}}}")
+        shown = type_.replace("\\", "\\5C").replace('"', "\\22")
+        return self.add(
+            f'!DICompositeType(tag: DW_TAG_structure_type, name: "{shown}", size: {64 * len(members)}, '
+            f"elements: {elements})"
+        )
+
+    def _number(self, type_: str) -> str:
+        bits, encoding = _NUMBER[type_]
+        name = _SHOWN.get(type_, type_)
+        return self.add(f'!DIBasicType(name: "{name}", size: {bits}, encoding: {encoding})')
+
+    def _pointer(self, to: str) -> str:
+        return self.add(f"!DIDerivedType(tag: DW_TAG_pointer_type, baseType: {to}, size: 64)")
+
+    def _vector(self, count: int, type_: str) -> str:
+        rows = self.add(f"!{{{self.add(f'!DISubrange(count: {count})')}}}")
+        size = count * _NUMBER[type_][0]
+        return self.add(
+            f"!DICompositeType(tag: DW_TAG_array_type, baseType: {self._number(type_)}, "
+            f"size: {size}, flags: DIFlagVector, elements: {rows})"
+        )
