@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,6 +17,7 @@ from mlir_offload.driver.interrupt import interruptible
 from mlir_offload.driver.message.options import MessageOptions, take_message_options
 from mlir_offload.driver.message.report import report, show, show_error
 from mlir_offload.driver.option.configured import configured
+from mlir_offload.driver.option.subcommand import SUBCOMMANDS
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError
 from mlir_offload.toolchain.process import ProcessRunner
 
@@ -202,7 +204,14 @@ def _completion(shell: str) -> int:
     return 0
 
 
-# A verb is loaded when it is called: the others need not wait for it.
+def _subcommand(name: str, arguments: Sequence[str], runner: ProcessRunner) -> int:
+    """Load the module of a subcommand when it is called: the others need not wait for it."""
+    module, _, function = SUBCOMMANDS[name].partition(":")
+    run: Callable[[Sequence[str], ProcessRunner], int]
+    run = getattr(import_module(f"mlir_offload.driver.{module}"), function)
+    return run(arguments, runner)
+
+
 def _step(arguments: Sequence[str], _: ProcessRunner) -> int:
     from mlir_offload.driver.step.command import run_step
 
@@ -228,72 +237,6 @@ def _project_step(name: str, arguments: Sequence[str], runner: ProcessRunner) ->
     return run_project_step((name, *arguments), runner)
 
 
-def _build(arguments: Sequence[str], runner: ProcessRunner) -> int:
-    from mlir_offload.driver.project.verb import build_project
-
-    return build_project(arguments, runner)
-
-
-def _bundle(arguments: Sequence[str], runner: ProcessRunner) -> int:
-    from mlir_offload.driver.bundle.verb import bundle
-
-    return bundle(arguments, runner)
-
-
-def _link(arguments: Sequence[str], runner: ProcessRunner) -> int:
-    from mlir_offload.driver.bundle.link import link_bundles
-
-    return link_bundles(arguments, runner)
-
-
-def _toolchains(arguments: Sequence[str], runner: ProcessRunner) -> int:
-    from mlir_offload.driver.toolchains import show_toolchains
-
-    return show_toolchains(arguments, runner)
-
-
-def _doctor(arguments: Sequence[str], runner: ProcessRunner) -> int:
-    from mlir_offload.driver.doctor.verb import run_doctor
-
-    return run_doctor(arguments, runner)
-
-
-def _run(arguments: Sequence[str], runner: ProcessRunner) -> int:
-    from mlir_offload.driver.run import run_program
-
-    return run_program(arguments, runner)
-
-
-def _package(arguments: Sequence[str], runner: ProcessRunner) -> int:
-    from mlir_offload.driver.package.verb import package
-
-    return package(arguments, runner)
-
-
-def _inspect(arguments: Sequence[str], runner: ProcessRunner) -> int:
-    from mlir_offload.driver.inspect.verb import run_inspect
-
-    return run_inspect(arguments, runner)
-
-
-def _check(arguments: Sequence[str], runner: ProcessRunner) -> int:
-    from mlir_offload.driver.check import run_check
-
-    return run_check(arguments, runner)
-
-
-def _explain(arguments: Sequence[str], _: ProcessRunner) -> int:
-    from mlir_offload.driver.explain import explain
-
-    return explain(arguments)
-
-
-def _extract(arguments: Sequence[str], _: ProcessRunner) -> int:
-    from mlir_offload.driver.extract import run_extract
-
-    return run_extract(arguments)
-
-
 def _print_directory(name: str, _: Sequence[str], __: ProcessRunner) -> int:
     """Print the folder of mlir_offload.toolchain that holds what another build system looks for."""
     sys.stdout.write(f"{Path(toolchain.__file__).resolve().parent / name}\n")
@@ -308,16 +251,6 @@ _VERBS: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
     "--pkg-config-dir": partial(_print_directory, "pkgconfig"),
     **{name: partial(_hermetic, name) for name in _HERMETIC_STEPS},
     **{name: partial(_project_step, name) for name in _PROJECT_STEPS},
-    "build": _build,
-    "bundle": _bundle,
-    "check": _check,
-    "doctor": _doctor,
-    "explain": _explain,
-    "extract": _extract,
-    "inspect": _inspect,
-    "link": _link,
-    "package": _package,
-    "run": _run,
     "step": _step,
-    "toolchains": _toolchains,
+    **{name: partial(_subcommand, name) for name in SUBCOMMANDS},
 }

@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from mlir_offload.toolchain.errors import UsageError
+from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.skew.identity import Severity
 from mlir_offload.toolchain.skew.rule import Rule, load_rules
 
@@ -37,7 +38,7 @@ is known. `-Wno-RULE` hides a rule, `-Werror=RULE` makes an error of it, `-Werro
 """
 
 
-def explain(names: Sequence[str]) -> int:
+def explain(names: Sequence[str], _: Runner) -> int:
     """Print the rules of these names, or a list of all. Raises UsageError for a name that is none."""
     rules = load_rules()
     if not names:

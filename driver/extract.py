@@ -29,6 +29,7 @@ from mlir_offload.offload.file_form import FileForm
 from mlir_offload.toolchain.byte_copy import copy_view
 from mlir_offload.toolchain.byte_view import ByteView
 from mlir_offload.toolchain.errors import UsageError, VerificationError
+from mlir_offload.toolchain.process import Runner
 
 _NO_ARCH = "any"
 _ENDINGS = {
@@ -102,7 +103,7 @@ def extract(  # noqa: PLR0913 (one for each option)
     return _status(part)
 
 
-def run_extract(arguments: Sequence[str]) -> int:
+def run_extract(arguments: Sequence[str], _: Runner) -> int:
     """Run `mlir-offload extract`; return its exit status. Raises MlirOffloadError."""
     try:
         status = extract.main(

@@ -12,15 +12,14 @@ from mlir_offload.driver.option.config import (
     render_config,
     settle,
 )
+from mlir_offload.driver.option.subcommand import SUBCOMMANDS
 
 _CONFIG, _NO_CONFIG, _PRINT = "--config=", "--no-config", "--print-config"
 # Words that say something at the beginning only, and to which no setting means anything.
 _ACTIONS = ("--version", "--help", "-h", "--completion=", "--cmake-dir", "--pkg-config-dir")
 # What the compiler itself takes, and the verb that compiles.
 _COMPILING = frozenset({"", "run"})
-_VERBS = frozenset(
-    ("build", "bundle", "extract", "inspect", "link", "package", "run", "step", "toolchains")
-)
+_STEP = "step"
 
 
 def configured(
@@ -50,8 +49,7 @@ def _verb(arguments: Sequence[str]) -> str:
     first = arguments[0] if arguments else ""
     if first.endswith("-step") and first.startswith("--"):
         return first
-    # The table of verbs would cost each compilation some milliseconds.
-    return first if first in _VERBS else ""
+    return first if first in SUBCOMMANDS or first == _STEP else ""
 
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str], tuple[str, ...]]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mlir_offload.driver.option.subcommand import SUBCOMMANDS
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.tables import load_table
 
@@ -75,11 +76,17 @@ class Verb:
 
 @functools.cache
 def load_verbs() -> Mapping[str, Verb]:
-    """Return the verbs by name, the compiler itself under the empty one."""
+    """Return the verbs by name, the compiler itself under the empty one.
+
+    Raises ValueError if the table describes other subcommands than there are.
+    """
     table = load_table("mlir_offload.driver", "options")
     common = tuple(map(_group, table["everywhere"]))
     compiler = _verb("", table["compile"], common)
     verbs = {"": compiler}
+    if table["verbs"].keys() != SUBCOMMANDS.keys():
+        msg = f"options: {sorted(table['verbs'].keys() ^ SUBCOMMANDS.keys())}"
+        raise ValueError(msg)
     for name, entry in table["verbs"].items():
         # A verb without groups takes what the compiler takes.
         verb = _verb(name, entry, common)

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from mlir_offload.driver import cli
 from mlir_offload.driver.message.options import take_message_options
 from mlir_offload.driver.option.command_line import parse_arguments
-from mlir_offload.driver.option.config import PROJECT_FILE, SETTINGS, find_files, load_config
+from mlir_offload.driver.option.config import (
+    PROJECT_FILE,
+    SETTINGS,
+    Setting,
+    find_files,
+    load_config,
+)
 from mlir_offload.driver.option.configured import configured
+from mlir_offload.driver.option.help import render_help
+from mlir_offload.driver.option.subcommand import SUBCOMMANDS
+from mlir_offload.driver.option.table import find_option, load_verbs
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
 
 
@@ -67,6 +78,51 @@ def test_a_verb_gets_what_it_knows(home: Path) -> None:
     # A step is told everything by who runs it.
     assert settled(home, "step", "split") == ("step", "split")
     assert settled(home, "--image-step", "x") == ("--image-step", "x")
+
+
+VALUES = {tuple: ["sm_90"], int: 2, bool: True, str: "22"}
+
+
+@pytest.mark.parametrize("source", ["file", "variable"])
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.key)
+@pytest.mark.parametrize("name", SUBCOMMANDS)
+def test_a_setting_leaves_a_subcommand_a_subcommand(
+    tmp_path: Path, name: str, setting: Setting, source: str
+) -> None:
+    value = setting.choices[-1] if setting.choices else VALUES[setting.kind]
+    value = int(str(value)) if setting.kind is int else value
+    variables = {}
+    if source == "file":
+        (tmp_path / PROJECT_FILE).write_text(f"{setting.key} = {json.dumps(value)}\n")
+    else:
+        text = ",".join(value) if isinstance(value, list) else str(value)
+        variables = dict.fromkeys(setting.variables, text)
+    arguments = configured((name, "operand"), variables, tmp_path)
+    assert arguments is not None
+    verb, *added, operand = arguments
+    assert (verb, operand) == (name, "operand")
+    assert all(find_option(load_verbs()[name], word) for word in added)
+
+
+@pytest.mark.parametrize("name", SUBCOMMANDS)
+def test_the_command_line_runs_a_subcommand_in_a_configured_directory(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLIR_OFFLOAD_ARCH", "sm_90")
+    monkeypatch.setenv("MLIR_OFFLOAD_JOBS", "2")
+    (tmp_path / PROJECT_FILE).write_text("opt-level = 1\n")
+    assert cli._guarded((name, "--help")) == 0
+    assert capsys.readouterr().out == render_help(load_verbs()[name])
+
+
+def test_a_rule_is_explained_in_a_configured_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / PROJECT_FILE).write_text('offload-arch = "sm_90"\njobs = 1\n')
+    assert cli._guarded(("explain", "BC015")) == 0
+    assert capsys.readouterr().out.startswith("BC015:")
 
 
 @pytest.mark.parametrize("how", ["option", "variable"])
