@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from mlir_offload import toolchain
+from mlir_offload.driver.file_use import check_message_outputs, command_line_files
 from mlir_offload.driver.interrupt import interruptible
 from mlir_offload.driver.message.options import MessageOptions, take_message_options
 from mlir_offload.driver.message.report import report, show, show_error
@@ -81,8 +82,10 @@ def _caught(action: Callable[[], int], runner: ProcessRunner) -> int:
 
 
 def _run_verb(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
+    report().sources = command_line_files(arguments)
     arguments = _expanded(arguments)
-    options, _ = take_message_options(arguments)
+    options, words = take_message_options(arguments)
+    _check_message_outputs(options, words)
     # What is wrong in a file is said in the form that the command line asks for.
     report().start(options, os.environ)
     complete = configured(arguments, os.environ, Path.cwd())
@@ -99,6 +102,14 @@ def _run_verb(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
     if options.reproduce is not None and not _is_dry(rest):
         _pack(rest, runner)
     return status
+
+
+def _check_message_outputs(options: MessageOptions, words: tuple[str, ...]) -> None:
+    """Raise UsageError if the file of messages or of the reproducer is an input."""
+    if options.file is None and options.reproduce is None:
+        return
+    report().options = options
+    check_message_outputs(words[1:] if words[:1] and words[0] in _VERBS else words)
 
 
 def _is_dry(arguments: tuple[str, ...]) -> bool:

@@ -12,6 +12,7 @@ from tempfile import mkdtemp
 
 import click
 
+from mlir_offload.driver.file_use import OutputFile, check_files
 from mlir_offload.driver.inspect.tree import shown, size_text
 from mlir_offload.driver.message.report import show, show_warning
 from mlir_offload.driver.workspace import check_output, make_directory, open_output
@@ -95,6 +96,7 @@ def extract(  # noqa: PLR0913 (one for each option)
         lines = (f"{targets[image.index]}: {described(image)}" for image in chosen)
         click.echo("\n".join(map(shown, lines)))
         return 0
+    check_files([file], [OutputFile(target, "-o") for target in targets.values()])
     _write_images(file, targets)
     for image in chosen:
         show(shown(f"{targets[image.index]}: {described(image)}"))

@@ -18,6 +18,7 @@ from mlir_offload.driver.compile.releases import Releases
 from mlir_offload.driver.compile.source import host_command
 from mlir_offload.driver.compile.split_file import ModuleFile
 from mlir_offload.driver.compile.verb import build_with
+from mlir_offload.driver.file_use import OutputFile, check_files
 from mlir_offload.driver.jobserver import JobSlots
 from mlir_offload.driver.message.report import show
 from mlir_offload.driver.option.command_line import (
@@ -26,7 +27,7 @@ from mlir_offload.driver.option.command_line import (
     as_operand,
     parse_arguments,
 )
-from mlir_offload.driver.option.inputs import check_input
+from mlir_offload.driver.option.inputs import check_input, final_outputs
 from mlir_offload.driver.option.table import check_spelled
 from mlir_offload.driver.parallel import in_parallel
 from mlir_offload.driver.step.execute import Executor
@@ -106,6 +107,9 @@ def _check_inputs(options: CompileOptions) -> None:
         check_input(path)
     if options.output is not None:
         check_output(options.output)
+    if options.mode is Mode.LINK or options.output is not None:
+        # What a bundle's objects are called is known once it has been read.
+        check_files(options.inputs, [OutputFile(path, "-o") for path in final_outputs(options)])
 
 
 def _unpack(path: Path, directory: Path) -> UnpackedBundle:
@@ -231,6 +235,8 @@ def _check_objects(options: CompileOptions, units: Sequence[MobUnit]) -> None:
     if twice:
         msg = f"two host modules would both become {twice[0]}"
         raise UsageError(msg, hint="link without -c, or give the sources other names")
+    if options.output is None:
+        check_files(options.inputs, [OutputFile(name, "-c") for name in names])
 
 
 def _object_name(source: str) -> Path:

@@ -11,6 +11,7 @@ from pathlib import Path
 from mlir_offload.driver.bundle.pack import pack_bundle
 from mlir_offload.driver.bundle.requirement import llvm_requirement
 from mlir_offload.driver.bundle.unit import LoweredUnit, lower_unit
+from mlir_offload.driver.compile.byproduct import check_outputs
 from mlir_offload.driver.compile.choose import (
     choose_slots,
     choose_source_time,
@@ -27,7 +28,7 @@ from mlir_offload.driver.option.inputs import check_input
 from mlir_offload.driver.option.table import check_spelled
 from mlir_offload.driver.parallel import in_parallel
 from mlir_offload.driver.step.execute import Executor
-from mlir_offload.driver.workspace import check_output, open_workspace
+from mlir_offload.driver.workspace import open_workspace
 from mlir_offload.offload.abi import ANY_CONSUMER
 from mlir_offload.offload.container.mob_manifest import LlvmRequirement
 from mlir_offload.offload.device.amdgpu_processor import check_processor
@@ -84,7 +85,7 @@ def _checked_output(options: CompileOptions) -> Path:
     if options.output is None:
         msg = "bundle needs an output"
         raise UsageError(msg, hint=f"add -o {options.inputs[0].stem}.mob")
-    check_output(options.output)
+    check_outputs(options)
     return options.output
 
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.option.command_line import GPU_CPP, MLIR_SUFFIXES, CompileOptions
-from mlir_offload.driver.option.inputs import all_outputs
+from mlir_offload.driver.file_use import OutputFile, check_files
+from mlir_offload.driver.option.command_line import (
+    GPU_CPP,
+    MLIR_SUFFIXES,
+    CompileOptions,
+    Mode,
+)
+from mlir_offload.driver.option.inputs import all_outputs, final_outputs
 from mlir_offload.driver.record.dependencies import (
     STANDARD_STREAM,
     compiled_objects,
@@ -25,11 +31,53 @@ if TYPE_CHECKING:
     from mlir_offload.driver.record.compile_commands import CompileEntry
 
 
-def check_outputs(options: CompileOptions) -> None:
-    """Raise InputOutputError where a file that the build is to write cannot be written."""
-    named = [path for path in (options.compile_commands, options.manifest) if path]
-    for output in (*all_outputs(options), *depfile_places(options), *named):
-        check_output(output)
+def check_outputs(options: CompileOptions, others: Sequence[Path] = ()) -> None:
+    """Raise InputOutputError where a file that the build is to write cannot be written.
+
+    Raises UsageError for an output that is an input, one of the `others` that are read, or a second
+    output.
+    """
+    outputs = tuple(_outputs(options))
+    check_files((*_inputs(options), *others), outputs)
+    for output in outputs:
+        check_output(output.path)
+
+
+def _inputs(options: CompileOptions) -> Iterator[Path]:
+    """Yield the files that the command line names to be read."""
+    yield from options.inputs
+    yield from (library.path for library in options.device_flags.libraries)
+    if options.mode is Mode.LINK:
+        from mlir_offload.driver.link.line import linker_outputs, parse_link_line
+
+        written = set(linker_outputs(options.link_items))
+        paths = (item.path for item in parse_link_line(options.link_items))
+        yield from (path for path in paths if path and path not in written)
+    if options.pipeline:
+        from mlir_offload.driver.option.pipeline_file import pipeline_paths
+
+        yield from pipeline_paths(options.pipeline)
+
+
+def _outputs(options: CompileOptions) -> Iterator[OutputFile]:
+    """Yield the files that the build is to write."""
+    default = "-o" if options.output is not None else f"the default of {options.mode.value}"
+    named = options.mode is not Mode.HEADER
+    for path in final_outputs(options) if named else ():
+        yield OutputFile(path, default)
+    if options.header is not None:
+        yield OutputFile(options.header, "--emit-header=")
+    for path in depfile_places(options):
+        yield OutputFile(path, "-MF" if options.depfile.file else "-MD")
+    if options.compile_commands is not None:
+        yield OutputFile(options.compile_commands, "-MJ")
+    if options.manifest is not None:
+        yield OutputFile(options.manifest, "--manifest=")
+    if options.mode is Mode.LINK:
+        from mlir_offload.driver.link.line import linker_outputs
+
+        for path in linker_outputs(options.link_items):
+            yield OutputFile(path, "-Wl,")
 
 
 def depfile_places(options: CompileOptions) -> tuple[Path, ...]:

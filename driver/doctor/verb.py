@@ -12,6 +12,7 @@ import click
 from mlir_offload.driver.compile.choose import places_for
 from mlir_offload.driver.doctor.examination import Examination
 from mlir_offload.driver.doctor.plan import known_kinds
+from mlir_offload.driver.file_use import OutputFile, check_files
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.inventory import take_inventory
 from mlir_offload.toolchain.process import Runner
@@ -58,6 +59,7 @@ def doctor(  # noqa: PLR0913 (one parameter for each option)
         sys.stdout.write(schema_text())
         return 0
     chosen = _chosen_kinds(kinds)
+    check_files((), [OutputFile(html, "--html")] if html is not None else [])
     inventory = take_inventory(runner, places_for(llvm, cuda_path, rocm_path))
     report = Examination(runner, inventory, jobs, timeout, is_quick=quick).report(chosen)
     if html is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mlir_offload.driver.file_use import OutputFile, check_files
 from mlir_offload.driver.message.report import show_error
 from mlir_offload.offload.contents import Part, Problem, ProblemKind, all_problems
 from mlir_offload.offload.contents_reader import read_contents
@@ -56,6 +57,7 @@ def inspect(  # noqa: PLR0913 (one parameter for each option)
     if not files:
         msg = "inspect needs a file"
         raise UsageError(msg, hint="name objects, libraries, programs, or device images")
+    check_files(files, [OutputFile(html, "--html")] if html is not None else [])
     read = [_read(path, llvm, runner, code_hashes=code_hashes) for path in files]
     parts = [part for part, _ in read]
     if html is not None:

@@ -12,6 +12,8 @@ _STATIC = {
     **dict.fromkeys(("Bstatic", "dn", "non_shared", "static"), True),
     **dict.fromkeys(("Bdynamic", "dy", "call_shared"), False),
 }
+# Options of linkers whose value is a file to write.
+_WRITES = ("Map", "dependency-file", "out-implib", "time-trace")
 _PUSH, _POP = "push-state", "pop-state"
 
 
@@ -51,6 +53,19 @@ def parse_link_line(link_items: Sequence[str]) -> tuple[LinkItem, ...]:
     """
     folders = [Path(item[2:]) for item in link_items if item.startswith("-L")]
     return tuple(_items(link_items, folders))
+
+
+def linker_outputs(link_items: Sequence[str]) -> Iterator[Path]:
+    """Yield the files besides its output that the linker is asked to write."""
+    before = ""
+    for word in _words(link_items):
+        name = word.removeprefix(_FOR_LINKER).lstrip("-")
+        option, is_joined, value = name.partition("=")
+        if word.startswith(_FOR_LINKER) and option in _WRITES and is_joined:
+            yield Path(value)
+        elif before in _WRITES and word.startswith(_FOR_LINKER):
+            yield Path(word.removeprefix(_FOR_LINKER))
+        before = name if word.startswith(_FOR_LINKER) else ""
 
 
 def _items(link_items: Sequence[str], folders: Sequence[Path]) -> Iterator[LinkItem]:

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlir_offload.driver.message.options import Color, MessageFormat, MessageOptions
@@ -30,10 +31,14 @@ _BOLD, _PLAIN = "\033[1m", "\033[0m"
 
 @dataclass(slots=True)
 class Report:
-    """What one call has to say, and how."""
+    """What one call has to say, and how.
+
+    `sources` are the files that its command line was read from: response files, configuration.
+    """
 
     options: MessageOptions = field(default_factory=MessageOptions)
     journal: Journal = field(default_factory=Journal)
+    sources: tuple[Path, ...] = ()
     has_color: bool = False
     _messages: list[Message] = field(default_factory=list)
     _seen: set[Message] = field(default_factory=set)

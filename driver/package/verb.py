@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from mlir_offload.driver.file_use import OutputFile, check_files
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.package.fat_binary import write_fat_binary
 from mlir_offload.driver.package.file import write_package
@@ -43,6 +44,7 @@ def package(arguments: Sequence[str], runner: Runner) -> int:
         show_note("no --image=: the output is empty")
     images = [image_argument(text.split(",")) for text in options.images]
     files = [(image, name) for image in images for name in image.files or ("",)]
+    check_files((Path(name) for _, name in files if name), [OutputFile(options.output, "-o")])
     if options.format == _FAT_BINARY:
         write_fat_binary(files, abis[-1].major, options.output, method=options.compression)
     else:

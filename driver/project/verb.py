@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from mlir_offload.driver.file_use import OutputFile, check_files
 from mlir_offload.driver.jobserver import JobSlots, find_jobserver
 from mlir_offload.driver.message.report import report, show
 from mlir_offload.driver.project.file import read_project
@@ -69,6 +70,7 @@ def build_project(arguments: Sequence[str], runner: Runner) -> int:
     project = read_project(options.manifest)
     tools = ToolFinder(runner)
     graph = plan_project(project, tools, options.variants)
+    check_files(_files_read(graph), _files_written(options, graph))
     if options.emit:
         from mlir_offload.driver.project.emit import emit_project
 
@@ -142,6 +144,26 @@ def _hand_on(options: BuildOptions) -> None:
         os.environ[LAUNCHER_VARIABLE] = options.launcher
     if options.cache is not None:
         os.environ[CACHE_VARIABLE] = "on" if options.cache else "off"
+
+
+def _files_read(graph: ProjectGraph) -> Iterator[Path]:
+    project = graph.project
+    yield project.manifest
+    for path in dict.fromkeys(path for step in graph.steps for path in step.inputs):
+        if path not in graph.makers:
+            yield project.root / path
+
+
+def _files_written(options: BuildOptions, graph: ProjectGraph) -> Iterator[OutputFile]:
+    named = {"--report": options.report, "--trace": options.trace, "--timeline": options.timeline}
+    for option, path in named.items():
+        if path is not None:
+            yield OutputFile(path, option)
+    if options.emit and options.output is not None:
+        yield OutputFile(options.output, "-o")
+    for step in graph.steps:
+        for output in step.outputs:
+            yield OutputFile(graph.project.root / output, f"step {step.label}")
 
 
 @contextlib.contextmanager

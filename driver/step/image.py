@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlir_offload.driver.compile.byproduct import withdrawn_on_failure
+from mlir_offload.driver.compile.byproduct import check_outputs, withdrawn_on_failure
 from mlir_offload.driver.compile.choose import choose_rocm_for, choose_toolkit_for, places_of
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.releases import BUILD_ROLES, choose_releases
@@ -21,7 +21,7 @@ from mlir_offload.driver.record.depfile import quote_for_make, render_rule
 from mlir_offload.driver.step.execute import Executor
 from mlir_offload.driver.tool_watch import ToolWatch
 from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for
-from mlir_offload.driver.workspace import check_output, open_workspace, publish
+from mlir_offload.driver.workspace import open_workspace, publish
 from mlir_offload.toolchain.errors import CompatibilityError, InputOutputError, UsageError
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.target import Kind, parse_offload_arch
@@ -77,7 +77,7 @@ def _run(arguments: Sequence[str], runner: Runner, work: Callable[[_Step, Path],
     if len(options.inputs) != 1 or options.output is None or not options.stop_after_compile:
         msg = "a step has one input and one output: -x cpp-output -c IN -o OUT"
         raise UsageError(msg)
-    check_output(options.output)
+    check_outputs(options)
     with withdrawn_on_failure(options), open_workspace() as workspace:
         source = _copy(options.inputs[0], workspace)
         tools = ToolWatch()

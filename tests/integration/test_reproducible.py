@@ -21,6 +21,7 @@ SOURCES = ("saxpy.mlir", "square.mlir", "main.c")
 RELEASES = [
     pytest.param(major, marks=pytest.mark.llvm(major), id=f"llvm{major}") for major in (19, 22)
 ]
+TARGETS = ("sm_90", "sm_80", "gfx90a", "spirv64", "host")
 # What is built, by its name: form of device code, arguments before and behind -g.
 BUILDS: Mapping[str, Sequence[str]] = {
     "bitcode.o": ("--device-code=bitcode", "-c", "saxpy.mlir"),
@@ -33,13 +34,31 @@ BUILDS: Mapping[str, Sequence[str]] = {
 }
 
 
+# What else is made of a program for all of them, by its name.
+OUTPUTS: Mapping[tuple[str, ...], Sequence[str]] = {
+    ("b.mob",): ("bundle", "--offload-arch=sm_80,host", "saxpy.mlir", "-o", "b.mob"),
+    ("lib.h", "lib.tar"): ("--emit-header=lib.h", "square.mlir", "--reproduce=lib.tar"),
+    ("final.o",): ("-c", "-fno-gpu-rdc", "--offload-arch=host", "saxpy.mlir", "-o", "final.o"),
+    ("made.html",): ("inspect", "--html=made.html", "made.o"),
+    ("build/default/lib/both.a",): ("build",),
+}
+
+
+def archs_of(release: int, form: Sequence[str], targets: Sequence[str]) -> str:
+    """Return the targets that a release of LLVM makes this form of device code for."""
+    cannot = {"gfx90a", "spirv64"} if release < 22 else set[str]()
+    if "--device-code=object" in form:
+        cannot.add("spirv64")
+    return ",".join(target for target in targets if target not in cannot)
+
+
 @dataclass(frozen=True)
 class Place:
     """One of two machines, as far as one machine can be two."""
 
     directory: Path
     temporary: Path
-    archs: str
+    targets: tuple[str, ...]
     jobs: int
     user: str
     seconds: int
@@ -67,21 +86,29 @@ class Place:
     def build(self, command: Sequence[str]) -> bytes:
         """Run a compiler here and return the output that -o names; all words are formatted."""
         given = [
-            word.format(here=self.directory, archs=self.archs, jobs=self.jobs) for word in command
+            word.format(here=self.directory, archs=self.archs(command), jobs=self.jobs)
+            for word in command
         ]
         subprocess.run(given, cwd=self.directory, env=self.environment, check=True)
-        content = (self.directory / given[-1]).read_bytes()
+        return self.content(given[-1])
+
+    def archs(self, command: Sequence[str]) -> str:
+        release = next((word[7:] for word in command if word.startswith("--llvm=")), "22")
+        return archs_of(int(release), command, self.targets)
+
+    def content(self, name: str) -> bytes:
+        content = (self.directory / name).read_bytes()
         assert os.fsencode(self.temporary) not in content
         return content
 
 
 @pytest.fixture
 def places(tmp_path: Path) -> tuple[Place, Place]:
-    first = Place(tmp_path / "a", tmp_path / "t1", "sm_90,sm_80,host", 1, "ada", 10**9)
+    first = Place(tmp_path / "a", tmp_path / "t1", TARGETS, 1, "ada", 10**9)
     second = Place(
         tmp_path / "a longer" / "way" / "b",
         tmp_path / "t2" / "further",
-        "host,sm_80,sm_90",
+        TARGETS[::-1],
         3,
         "grace",
         10**9 + 12345,
@@ -120,6 +147,34 @@ def test_a_build_gives_the_same_bytes_in_another_place(
     )
     first, second = both(places, [*mlir_offload, *options, debug, *BUILDS[name], "-o", name])
     assert hashlib.sha256(first).hexdigest() == hashlib.sha256(second).hexdigest()
+
+
+@pytest.mark.llvm(22)
+def test_every_other_output_is_the_same_in_another_place(
+    mlir_offload: list[str], places: tuple[Place, Place]
+) -> None:
+    manifest = "archs: host\nmodules: [square.mlir]\ntargets:\n  both.a: {kind: static, inputs: [square.mlir, main.c]}\n"
+    for place in places:
+        (place.directory / "offload.yaml").write_text(manifest)
+    both(places, [*mlir_offload, "-c", "--offload-arch={archs}", "square.mlir", "-o", "made.o"])
+    for names, command in OUTPUTS.items():
+        for place in places:
+            run = [*mlir_offload, *command]
+            subprocess.run(run, cwd=place.directory, env=place.environment, check=True)
+        for name in names:
+            first, second = (place.content(name) for place in places)
+            assert first == second, name
+    printed = [
+        subprocess.run(
+            [*mlir_offload, "inspect", "--json", "--code-hashes", "made.o"],
+            cwd=place.directory,
+            env=place.environment,
+            check=True,
+            capture_output=True,
+        ).stdout
+        for place in places
+    ]
+    assert printed[0] == printed[1]
 
 
 @pytest.mark.llvm(22)

@@ -94,6 +94,8 @@ def spirv_device_ir(
             made.append(_function(function, keeps_functions=keeps_functions))
     text = "\n".join(
         (
+            # Without one, LLVM puts the path of the file there, which may be a temporary one.
+            'source_filename = "LLVMDialectModule"',
             f'target datalayout = "{spirv_layout(llvm_major)}"',
             f'target triple = "{SPIRV_TRIPLE}"',
             *module.types,

@@ -1,0 +1,163 @@
+"""No call writes a file that it reads, or one file twice, whatever the file is called."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mlir_offload.driver.cli import main
+from mlir_offload.driver.file_use import OutputFile, check_files
+from mlir_offload.driver.message.report import report
+from mlir_offload.driver.option.table import Verb, load_verbs
+from mlir_offload.toolchain.errors import UsageError
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
+GCC = "input file '{}' is the same as output file"
+DIRECTORIES = frozenset({"-save-temps", "-save-temps="})
+# How a verb is called so that it reads the file k.
+CALLS = {
+    "": ["--offload-arch=host", "-c", "-MD", "{k}.mlir"],
+    "run": ["-o", "other", "-MD", "--offload-arch=host", "{k}.mlir"],
+    "build": ["{k}.yaml"],
+    "bundle": ["-o", "other.mob", "{k}.mlir"],
+    "link": ["-o", "other", "{k}.mob"],
+    "inspect": ["{k}.mlir"],
+    "extract": ["{k}.o"],
+    "package": ["--for-clang=22", "--image=file={k}.bc,kind=cuda,arch=sm_90,triple=nvptx64-nvidia-cuda"],
+    "check": ["--for-clang=22", "{k}.o"],
+    "toolchains": [],
+    "doctor": [],
+    "explain": [],
+}  # fmt: skip
+
+
+def _outputs() -> Iterator[tuple[str, str]]:
+    for name, verb in load_verbs().items():
+        for option in _output_options(verb):
+            yield name, option
+        yield name, "--message-file="
+
+
+def _output_options(verb: Verb) -> list[str]:
+    rows = [row for row in verb.rows if row.path == "output"]
+    names = [name for row in rows for name in row.names]
+    return [name for name in names if name not in DIRECTORIES | {"--message-file="}]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(EXAMPLES / "saxpy.mlir", "k.mlir")
+    Path("k.bc").write_bytes(b"BC\xc0\xde")
+    Path("k.mob").write_bytes(b"PK\3\4")
+    Path("k.yaml").write_text("archs: host\nmodules: [k.mlir]\n")
+    # An object with one device image.
+    image = b"\x7fELF" + bytes(60)
+    Path("image").write_bytes(image)
+    subprocess.run(
+        ["/usr/lib/llvm-22/bin/llvm-offload-binary", "-o", "k.o", "--image=file=image,kind=openmp,arch=x,triple=x"],
+        check=True,
+    )  # fmt: skip
+    return tmp_path
+
+
+def _run(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
+    ended: list[int] = []
+
+    def leave(status: int) -> None:
+        ended.append(status)
+
+    monkeypatch.setattr("mlir_offload.driver.cli._leave", leave)
+    main(arguments)
+    report().options = type(report().options)()
+    return ended[0]
+
+
+@pytest.mark.llvm(22)
+@pytest.mark.parametrize("link", [os.link, os.symlink])
+@pytest.mark.parametrize(("verb", "option"), [case for case in _outputs() if CALLS[case[0]]])
+def test_no_output_of_a_subcommand_is_its_input(
+    verb: str,
+    option: str,
+    link: object,
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    words = [word.format(k="k") for word in CALLS[verb]]
+    (name,) = [path.name for path in here.glob("k.*") if path.name in " ".join(words)]
+    content = (here / name).read_bytes()
+    assert callable(link)
+    link(here / name, here / "alias")
+    written = [f"{option}alias"] if option.endswith("=") else [option, "alias"]
+    emit = ["--emit", "make"] if (verb, option) == ("build", "-o") else []
+    kept = [word for word in words if option != "-o" or not word.startswith(("-o", "other"))]
+    assert _run([*([verb] if verb else []), *written, *emit, *kept], monkeypatch) == 2
+    said = capfd.readouterr().err
+    assert GCC.format(name) in said
+    assert option.rstrip("=") in said
+    assert (here / name).read_bytes() == content
+
+
+@pytest.mark.llvm(22)
+def test_a_wrong_command_line_does_not_destroy_a_source_either(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = (here / "k.mlir").read_bytes()
+    for option in ("--message-file=k.mlir", "--reproduce=k.mlir"):
+        assert _run([option, "k.mlir", "--no-such-option"], monkeypatch) == 2
+    assert (here / "k.mlir").read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-c", "-o", "x", "--manifest=x"),
+        ("-c", "-MD", "-MF", "k.o"),
+        ("-o", "x", "-Wl,-Map,./x"),
+        ("-o", "x", "-Wl,--dependency-file=x"),
+        ("-c", "-MJ", "x", "--message-file=x"),
+        ("--emit-header=x", "-o", "./x"),
+        ("-c", "@words"),
+        ("-c", "sub/k.mlir"),
+    ],
+    ids=" ".join,
+)
+def test_no_two_outputs_are_one_file(
+    words: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    for name in ("k.mlir", "sub/k.mlir"):
+        (tmp_path / name).write_text("module {}\n")
+    (tmp_path / "words").write_text("-o words")
+    assert _run(["--offload-arch=host", "k.mlir", *words], monkeypatch) == 2
+    said = capfd.readouterr().err
+    assert ("is named twice" in said) != (words[-1] == "@words")
+    assert (tmp_path / "words").read_text() == "-o words"
+
+
+def test_a_standard_stream_that_is_an_input_is_no_output(tmp_path: Path) -> None:
+    source = tmp_path / "k.mlir"
+    source.write_text("module {}\n")
+    descriptor = os.open(source, os.O_RDWR)
+    try:
+        stream = OutputFile(Path(f"/dev/fd/{descriptor}"), "-o")
+        with pytest.raises(UsageError, match="is the same as output file"):
+            check_files([source], [stream])
+    finally:
+        os.close(descriptor)
+
+
+def test_devices_and_pipes_may_be_named_twice() -> None:
+    null = OutputFile(Path(os.devnull), "-o")
+    check_files([Path(os.devnull)], [null, null, OutputFile(Path("-"), "-MF")])
+    check_files([], [OutputFile(Path("-"), "-MF"), OutputFile(Path("-"), "--html")])
