@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from mlir_offload.translate.mlir_syntax import MLIR
 from mlir_offload.translate.mlir_text import (
     Locations,
     OperationText,
     parse_module,
     parse_operation,
     read_locations,
-    split_list,
     symbol_name,
 )
 
@@ -77,7 +77,7 @@ def _parameters(
     entry = _ENTRY.match(function.lines[1])
     at = _line_and_column(locations.of(function.lines[-1]))
     count = _parameter_count(function.attributes)
-    for argument in split_list(entry["arguments"])[:count] if entry else ():
+    for argument in MLIR.split_list(entry["arguments"])[:count] if entry else ():
         value, _, rest = argument.partition(": ")
         type_, _, _ = rest.partition(" loc(")
         place = _line_and_column(locations.of(argument))
@@ -94,7 +94,7 @@ def _parameter_count(attributes: str) -> int:
     for index in range(start, len(types)):
         depth += (types[index] in "(<[{") - (types[index] in ")]}" or _closes(types, index))
         if depth == 0:
-            return len(split_list(types[start + 1 : index]))
+            return len(MLIR.split_list(types[start + 1 : index]))
     return 0
 
 

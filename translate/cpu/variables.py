@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from mlir_offload.offload.ir_syntax import LLVM_IR
 from mlir_offload.translate.cpu.debug_types import DebugTypes, memref_pieces
 from mlir_offload.translate.cpu.source_names import Parameter, SourceNames, read_parameters
-from mlir_offload.translate.cpu.text import closing, first_type, split_list
+from mlir_offload.translate.cpu.text import first_type
 from mlir_offload.translate.cpu.values import result_type
 
 _SUBPROGRAM = re.compile(
@@ -121,7 +122,7 @@ class _Writer:
 
     def _add_parameters(self, frame: _Frame, head: str, parameters: Sequence[Parameter]) -> None:
         start = head.index("(", head.index("@"))
-        given = split_list(head[start + 1 : closing(head, start)])
+        given = LLVM_IR.split_list(LLVM_IR.inside(head, start))
         sizes = [len(memref_pieces(parameter.type)) or 1 for parameter in parameters]
         if sum(sizes) != len(given):
             return
