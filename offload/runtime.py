@@ -24,6 +24,7 @@ EXIT_STATUS = 70
 _DIRECTORY = Path(__file__).parent / "runtime"
 _ROOT_SOURCE = "runtime.c"
 _ALWAYS = ("error.c", "launch_memory.c", "mgpu.c", "offload_entry.c", "sanitizer.c")
+_EMBEDDED = "-DMLIR_OFFLOAD_EMBEDDED"
 _OF_KIND = {
     Kind.CUDA: ("cuda.c", "cuda_error.c", "cuda_stream.c"),
     Kind.HIP: ("hip.c", "hip_error.c", "hip_stream.c"),
@@ -115,6 +116,48 @@ def runtime_compile_command(  # noqa: PLR0913 (what it is compiled for)
     if not kinds:
         msg = "the runtime needs at least one offload kind"
         raise ValueError(msg)
+    definitions = _definitions(kinds, archs, libamdhip, standin=standin)
+    source = runtime_sources(kinds, standin=standin)[0]
+    # It is compiled at every link and makes nothing but calls: -O2 would take four times as long
+    # and save some 40 ns per launch.
+    flags = ("-std=c11", "-O0", "-fPIC", "-w", *extra)
+    return Command((str(clang), *flags, *definitions, "-c", str(source), "-o", str(output)))
+
+
+def embed_runtime_command(  # noqa: PLR0913 (what it is compiled for)
+    clang: Path,
+    modules: Sequence[Path],
+    output: Path,
+    *,
+    kinds: Collection[Kind],
+    archs: Mapping[Kind, Sequence[str]],
+    libamdhip: Path | None = None,
+    extra: Sequence[str] = (),
+) -> Command:
+    """Return the command that writes bitcode modules and the runtime for these kinds as one text module.
+
+    The definitions of the runtime are weak, so that
+    several such modules link. The command runs in the directory of the sources, so that the module does
+    not contain its path.
+    """
+    definitions = _definitions(kinds, archs, libamdhip, standin=False)
+    flags = ("-std=c11", "-O2", "-Xclang", "-disable-llvm-passes", "-fPIC", "-w", *extra)
+    linked = (word for path in modules for word in ("-mlink-bitcode-file", str(path.absolute())))
+    argv = (
+        *(str(clang), *flags, *definitions, _EMBEDDED, "-S", "-emit-llvm", _ROOT_SOURCE),
+        *(word for option in linked for word in ("-Xclang", option)),
+        *("-o", str(output.absolute())),
+    )
+    return Command(argv, cwd=_DIRECTORY)
+
+
+def _definitions(
+    kinds: Collection[Kind],
+    archs: Mapping[Kind, Sequence[str]],
+    libamdhip: Path | None,
+    *,
+    standin: bool,
+) -> list[str]:
     definitions = [f"-DMLIR_OFFLOAD_HAVE_{kind.name}" for kind in Kind if kind in kinds]
     if standin and Kind.OPENMP in kinds:
         definitions.append("-DMLIR_OFFLOAD_STANDIN")
@@ -123,11 +166,7 @@ def runtime_compile_command(  # noqa: PLR0913 (what it is compiled for)
             definitions.append(f"-D{name}={','.join(archs[kind])}")
     if loads_hip(kinds):
         definitions.append(f"-DMLIR_OFFLOAD_HIP_LIBRARY={_soname(libamdhip)}")
-    source = runtime_sources(kinds, standin=standin)[0]
-    # It is compiled at every link and makes nothing but calls: -O2 would take four times as long
-    # and save some 40 ns per launch.
-    flags = ("-std=c11", "-O0", "-fPIC", "-w", *extra)
-    return Command((str(clang), *flags, *definitions, "-c", str(source), "-o", str(output)))
+    return definitions
 
 
 @dataclass(frozen=True, slots=True)

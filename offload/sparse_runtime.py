@@ -70,6 +70,14 @@ def sparse_compile_command(clang: Path, part: SparsePart, output: Path) -> Comma
     return Command((str(clang), *flags, "-o", str(output)))
 
 
+def sparse_embed_command(clang: Path, part: SparsePart, output: Path) -> Command:
+    """Return the command that compiles a part to bitcode, to be embedded with the rest of the runtime."""
+    directory = Path(__file__).parent / "runtime"
+    flags = ("-std=c11", "-O2", "-Xclang", "-disable-llvm-passes", "-fPIC", "-w")
+    form = ("-DMLIR_OFFLOAD_EMBEDDED", "-emit-llvm", "-c", part.source)
+    return Command((str(clang), *flags, *form, "-o", str(output.absolute())), cwd=directory)
+
+
 def sparse_link_arguments(part: SparsePart, cuda_root: Path) -> tuple[str, ...]:
     """Return the libraries to name after its object. Raises ToolchainError without them."""
     own = tuple(cuda_root / folder for folder in _LIBRARY_FOLDERS)

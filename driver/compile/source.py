@@ -76,14 +76,21 @@ def finish_object(
     """
     mode = context.options.mode
     has_two = context.host_reader < context.mlir.version.major
+    embeds = context.options.embed_runtime and not context.options.makes_final_objects
     in_process = mode is Mode.LLVM_BITCODE and is_written_in_process(context.consumer)
-    if (mode is Mode.LLVM_TEXT or in_process) and not has_two:
+    if (mode is Mode.LLVM_TEXT or in_process) and not has_two and not embeds:
         _annotate(context, source, split, device, host, output)
         return
     # clang reads the text as fast as bitcode, and writing bitcode first would cost more.
     annotated = host.with_name("host.annotated.ll")
     _annotate(context, source, split, device, host, annotated)
     annotated = older_text(context, annotated, context.host_reader, str(source))
+    if embeds:
+        from mlir_offload.driver.compile.embed import embed_runtime
+
+        whole = host.with_name("host.whole.ll")
+        embed_runtime(context, annotated, whole)
+        annotated = whole
     if mode is Mode.LLVM_TEXT:
         context.executor.place(annotated, output)
     elif mode is Mode.LLVM_BITCODE:

@@ -202,6 +202,10 @@ def _make_context(
         partial(import_module, "mlir_offload.driver.compile.normalize"),
     )
     _check_archs(targets, releases, cuda)
+    if options.embed_runtime:
+        from mlir_offload.driver.compile.embed import check_embedding
+
+        check_embedding(options, releases)
     check_flags(options, targets, given)
     if not releases.is_consumer_here:
         show_note(

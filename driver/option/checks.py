@@ -29,6 +29,9 @@ def consistent(options: CompileOptions) -> CompileOptions:
     if options.mode is not Mode.LINK and options.shared:
         msg = f"-shared links, {options.mode.value} does not"
         raise UsageError(msg, hint="leave one of them out")
+    if options.mode is Mode.LINK and options.embed_runtime:
+        msg = "--embed-runtime is for -c, -S and -emit-llvm: a link contains the runtime"
+        raise UsageError(msg, hint="leave --embed-runtime out")
     if options.is_for_any_clang:
         _check_for_any(options)
     if options.has_gpu_cpp:

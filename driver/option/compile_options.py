@@ -71,6 +71,7 @@ class CompileOptions:
     pipeline: str = ""
     device_flags: DeviceFlags = field(default_factory=DeviceFlags)
     gpu_rdc: bool | None = None
+    embed_runtime: bool = False
     wanted_device_code: DeviceCode | None = None
     for_clang: str = ""
     llvm: str = ""

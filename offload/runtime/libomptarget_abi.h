@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+#include "mgpu.h"
+
 /* KernelArgsTy. With version 3 libomptarget would put an argument of its own before ours. */
 typedef struct kernel_arguments {
   uint32_t version;
@@ -41,13 +43,18 @@ typedef struct image_descriptor {
 
 /* Defined here in either case, and bound within the program or library: clang-linker-wrapper's
  * calls come to the stand-in or, on their way to libomptarget, to registration.c. */
-#define OMP_HERE __attribute__((visibility("hidden")))
-OMP_HERE void __tgt_register_lib(image_descriptor *descriptor);
-OMP_HERE void __tgt_unregister_lib(image_descriptor *descriptor);
-#ifdef MLIR_OFFLOAD_STANDIN
-OMP_HERE
+MO_INTERNAL void __tgt_register_lib(image_descriptor *descriptor);
+MO_INTERNAL void __tgt_unregister_lib(image_descriptor *descriptor);
+#if defined MLIR_OFFLOAD_STANDIN || defined MLIR_OFFLOAD_EMBEDDED
+MO_INTERNAL
 #endif
 int __tgt_target_kernel(void *location, int64_t device, int32_t teams, int32_t threads,
                         void *entry, kernel_arguments *arguments);
+
+/* The stand-in: an embedded runtime uses it if the program has no libomptarget. */
+MO_INTERNAL int mo_standin_count_devices(void);
+MO_INTERNAL void mo_standin_register(image_descriptor *descriptor);
+MO_INTERNAL void mo_standin_unregister(image_descriptor *descriptor);
+MO_INTERNAL int mo_standin_launch(void *entry, kernel_arguments *arguments);
 
 #endif

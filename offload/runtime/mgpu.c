@@ -19,8 +19,15 @@
 #endif
 
 /* The first one that has a GPU is the default, else the last one that has a device: the CPU itself
- * before OpenCL on it. */
+ * before OpenCL on it. The objects of a program may embed the runtimes of different kinds: of an absent
+ * one the address is NULL. */
 static const mo_backend *const mo_backends[] = {
+#ifdef MLIR_OFFLOAD_EMBEDDED
+    &mo_cuda,
+    &mo_hip,
+    &mo_sycl,
+    &mo_host,
+#else
 #ifdef MLIR_OFFLOAD_HAVE_CUDA
     &mo_cuda,
 #endif
@@ -32,6 +39,7 @@ static const mo_backend *const mo_backends[] = {
 #endif
 #ifdef MLIR_OFFLOAD_HAVE_OPENMP
     &mo_host,
+#endif
 #endif
 };
 enum { BACKEND_COUNT = sizeof mo_backends / sizeof *mo_backends };
@@ -103,26 +111,31 @@ static const char *arch_of_backend(const char *name) {
 MO_NORETURN static void refuse_absent_backend(const char *name) {
   mo_error("device '%s' was chosen, but this program holds no device code for it", name);
   for (int i = 0; i < BACKEND_COUNT; ++i)
-    mo_context("device code is there for: %s", mo_backends[i]->name);
+    if (mo_backends[i])
+      mo_context("device code is there for: %s", mo_backends[i]->name);
   mo_cure("link again with --offload-arch=%s, or choose another device by MLIR_OFFLOAD_DEVICE",
           arch_of_backend(name));
 }
 
 static const mo_backend *find_backend(const char *name) {
   for (int i = 0; i < BACKEND_COUNT; ++i)
-    if (!strcmp(mo_backends[i]->name, name))
+    if (mo_backends[i] && !strcmp(mo_backends[i]->name, name))
       return mo_backends[i];
   refuse_absent_backend(name);
 }
 
 static const mo_backend *first_with_a_device(void) {
-  for (int i = 0; i < BACKEND_COUNT; ++i)
-    if (mo_backends[i]->count_gpus && mo_backends[i]->count_gpus() > 0)
-      return mo_backends[i];
+  const mo_backend *first = NULL;
+  for (int i = 0; i < BACKEND_COUNT; ++i) {
+    const mo_backend *backend = mo_backends[i];
+    first = first ? first : backend;
+    if (backend && backend->count_gpus && backend->count_gpus() > 0)
+      return backend;
+  }
   for (int i = BACKEND_COUNT - 1; i >= 0; --i)
-    if (mo_backends[i]->count_devices() > 0)
+    if (mo_backends[i] && mo_backends[i]->count_devices() > 0)
       return mo_backends[i];
-  mo_backends[0]->explain_no_device();
+  first->explain_no_device();
 }
 
 static void check_device(const mo_backend *backend, int index) {
@@ -371,8 +384,10 @@ MO_NORETURN static void refuse_configured_launch(const void *stub) {
 /* The body of every host stub: CUDA or HIP C++ calls the stub after it has pushed the configuration
  * of `<<<>>>`, which is that runtime's business whatever device the thread has chosen. */
 MO_CONTRACT void mlir_offload_launch_stub(const void *stub, void **params) {
-  for (int i = 0; i < BACKEND_COUNT; ++i)
-    if (mo_backends[i]->launch_configured && mo_backends[i]->launch_configured(stub, params))
+  for (int i = 0; i < BACKEND_COUNT; ++i) {
+    const mo_backend *backend = mo_backends[i];
+    if (backend && backend->launch_configured && backend->launch_configured(stub, params))
       return;
+  }
   refuse_configured_launch(stub);
 }

@@ -8,13 +8,21 @@
 
 #include "mo_launch.h"
 
+/* --embed-runtime puts the runtime into every object; a linker keeps the first definition of each
+ * weak function. */
+#ifdef MLIR_OFFLOAD_EMBEDDED
+#define MO_LINKAGE weak,
+#else
+#define MO_LINKAGE
+#endif
+
 /* mgpu*: called by what gpu-to-llvm emits. Bound within the program or library that holds them,
  * because each has its own set of backends. */
-#define MO_CONTRACT __attribute__((visibility("hidden")))
+#define MO_CONTRACT __attribute__((MO_LINKAGE visibility("hidden")))
 /* mlir_offload_*: one copy serves the whole process. */
-#define MO_PUBLIC __attribute__((visibility("default"), noinline))
+#define MO_PUBLIC __attribute__((MO_LINKAGE visibility("default"), noinline))
 /* Between the files of the runtime. */
-#define MO_INTERNAL __attribute__((visibility("hidden")))
+#define MO_INTERNAL __attribute__((MO_LINKAGE visibility("hidden")))
 /* Unlike _Noreturn part of the type, so that pointers to functions have it too. */
 #define MO_NORETURN __attribute__((noreturn))
 
@@ -93,11 +101,7 @@ MO_INTERNAL const char *mo_kernel_name_of_kind(const void *stub, unsigned kind);
 /* Runs body over 0..count on all cores; returns when all has run. See mo_launch. */
 MO_INTERNAL void mo_parallel_for(uint64_t count, mo_range body, void *argument);
 
-#ifdef MLIR_OFFLOAD_STANDIN
-MO_INTERNAL int mo_standin_count_devices(void);
-#else
-/* Returns whether the program or library brings code for the CPU. */
-MO_INTERNAL bool mo_has_images(void);
-#endif
+/* Returns 1 if libomptarget, or the stand-in for it, runs kernels on the CPU, else 0. */
+MO_INTERNAL int mo_count_host_devices(void);
 
 #endif

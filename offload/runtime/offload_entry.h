@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "mgpu.h"
+
 enum { OFFLOAD_KIND_OPENMP = 1, OFFLOAD_KIND_SYCL = 8 };
 
 typedef struct offload_entry {
@@ -20,8 +22,7 @@ typedef struct offload_entry {
 typedef void offload_entry_visitor(const offload_entry *entry, void *context);
 
 /* Calls visit for each entry between begin and end; nothing where begin is NULL. */
-__attribute__((visibility("hidden"))) void mo_each_entry(const void *begin, const void *end,
-                                                         offload_entry_visitor *visit,
-                                                         void *context);
+MO_INTERNAL void mo_each_entry(const void *begin, const void *end, offload_entry_visitor *visit,
+                               void *context);
 
 #endif

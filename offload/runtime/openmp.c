@@ -12,15 +12,6 @@
 
 enum { MOST_ITEMS_PER_BLOCK = 1024, ALIGNMENT = 64 };
 
-#ifdef MLIR_OFFLOAD_STANDIN
-static int host_count_devices(void) { return mo_standin_count_devices(); }
-#else
-int omp_get_num_devices(void);
-/* libomptarget crashes when it is asked before it was given an image (seen with 22.1.8). Without kernels
- * the CPU serves all the same. */
-static int host_count_devices(void) { return mo_has_images() ? omp_get_num_devices() : 1; }
-#endif
-
 MO_NORETURN static void cure_libomptarget(void) {
   const char *policy = getenv("OMP_TARGET_OFFLOAD");
   if (policy && *policy) {
@@ -144,7 +135,7 @@ static void host_launch(const void *stub, const mo_shape *shape, void *stream, v
 
 const mo_backend mo_host = {
     .name = "host",
-    .count_devices = host_count_devices,
+    .count_devices = mo_count_host_devices,
     .explain_no_device = host_explain_no_device,
     .set_device = host_set_device,
     .create_stream = host_create_stream,

@@ -1,4 +1,5 @@
-/* Stands between clang-linker-wrapper's registration calls and libomptarget.
+/* Stands between clang-linker-wrapper's registration calls and libomptarget. An embedded runtime uses
+ * the stand-in if the program has no libomptarget.
  *
  * From LLVM 21 on the entries of all kinds share one section. libomptarget leaves those of other
  * kinds out of its device table, but finds a kernel in that table by its place in the section, so
@@ -25,20 +26,43 @@ static pthread_mutex_t mo_copies_lock = PTHREAD_MUTEX_INITIALIZER;
 static copied_registration *mo_copies;
 static bool mo_is_registered; /* by a constructor, before the code that asks */
 
-bool mo_has_images(void) { return mo_is_registered; }
-
 typedef void registration_function(image_descriptor *);
+typedef int count_function(void);
+typedef int launch_function(void *, int64_t, int32_t, int32_t, void *, kernel_arguments *);
 
-/* Ours are hidden, so that the dynamic linker finds libomptarget's. */
-static registration_function *function_of_libomptarget(const char *name) {
-  registration_function *function;
-  void *found = dlsym(RTLD_DEFAULT, name);
-  if (!found) {
+/* A function of libomptarget: ISO C has no cast from a pointer to data. */
+typedef union libomptarget_function {
+  void *address;
+  registration_function *registration;
+  count_function *count;
+  launch_function *launch;
+} libomptarget_function;
+
+/* Ours is hidden, so that the dynamic linker finds libomptarget's. */
+static void *address_of_registration(void) { return dlsym(RTLD_DEFAULT, "__tgt_register_lib"); }
+
+/* Looks in libomptarget itself: libgomp defines omp_get_num_devices, too. */
+static libomptarget_function function_of_libomptarget(const char *name) {
+  Dl_info known;
+  libomptarget_function found = {NULL};
+  void *registration = address_of_registration(), *library = NULL;
+  if (registration && dladdr(registration, &known))
+    library = dlopen(known.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  if (library) {
+    found.address = dlsym(library, name);
+    dlclose(library); /* the program keeps it loaded */
+  }
+  if (!found.address) {
     mo_error("dlsym failed: %s is not in libomptarget", name);
     mo_cure("install the libomptarget that the program was linked with, or link it again");
   }
-  memcpy(&function, &found, sizeof found); /* ISO C has no cast for it */
-  return function;
+  return found;
+}
+
+/* libomptarget crashes if it is asked before it was given an image (seen with 22.1.8). Without kernels
+ * the CPU serves all the same. */
+static int count_devices_of_libomptarget(void) {
+  return mo_is_registered ? function_of_libomptarget("omp_get_num_devices").count() : 1;
 }
 
 typedef struct entry_filter {
@@ -82,7 +106,7 @@ static copied_registration *copy_filtered(image_descriptor *original) {
   return copied;
 }
 
-void __tgt_register_lib(image_descriptor *descriptor) {
+static void register_with_libomptarget(image_descriptor *descriptor) {
   copied_registration *copied = copy_filtered(descriptor);
   mo_is_registered = true;
   if (copied) {
@@ -91,15 +115,57 @@ void __tgt_register_lib(image_descriptor *descriptor) {
     mo_copies = copied;
     pthread_mutex_unlock(&mo_copies_lock);
   }
-  function_of_libomptarget("__tgt_register_lib")(copied ? &copied->copy : descriptor);
+  function_of_libomptarget("__tgt_register_lib").registration(copied ? &copied->copy : descriptor);
 }
 
 /* The copy itself stays: libomptarget does not say when it has looked at it for the last time. */
-void __tgt_unregister_lib(image_descriptor *descriptor) {
+static void unregister_from_libomptarget(image_descriptor *descriptor) {
   pthread_mutex_lock(&mo_copies_lock);
   copied_registration *copied = mo_copies;
   while (copied && copied->original != descriptor)
     copied = copied->next;
   pthread_mutex_unlock(&mo_copies_lock);
-  function_of_libomptarget("__tgt_unregister_lib")(copied ? &copied->copy : descriptor);
+  function_of_libomptarget("__tgt_unregister_lib").registration(copied ? &copied->copy : descriptor);
 }
+
+#ifdef MLIR_OFFLOAD_EMBEDDED
+/* Answers the same as long as the program runs. */
+static bool has_libomptarget(void) {
+  enum { UNKNOWN, ABSENT, PRESENT };
+  static _Atomic int answer;
+  if (answer == UNKNOWN)
+    answer = address_of_registration() ? PRESENT : ABSENT;
+  return answer == PRESENT;
+}
+
+int mo_count_host_devices(void) {
+  return has_libomptarget() ? count_devices_of_libomptarget() : mo_standin_count_devices();
+}
+
+void __tgt_register_lib(image_descriptor *descriptor) {
+  (has_libomptarget() ? register_with_libomptarget : mo_standin_register)(descriptor);
+}
+
+void __tgt_unregister_lib(image_descriptor *descriptor) {
+  (has_libomptarget() ? unregister_from_libomptarget : mo_standin_unregister)(descriptor);
+}
+
+/* The host code of clang's OpenMP objects in the same program calls this function, too. */
+int __tgt_target_kernel(void *location, int64_t device, int32_t teams, int32_t threads, void *entry,
+                        kernel_arguments *arguments) {
+  static _Atomic(launch_function *) launch;
+  if (!has_libomptarget())
+    return mo_standin_launch(entry, arguments);
+  if (!launch)
+    launch = function_of_libomptarget("__tgt_target_kernel").launch;
+  return launch(location, device, teams, threads, entry, arguments);
+}
+#else
+int mo_count_host_devices(void) { return count_devices_of_libomptarget(); }
+
+void __tgt_register_lib(image_descriptor *descriptor) { register_with_libomptarget(descriptor); }
+
+void __tgt_unregister_lib(image_descriptor *descriptor) {
+  unregister_from_libomptarget(descriptor);
+}
+#endif

@@ -8,6 +8,10 @@
 #include "offload_entry.c"
 #include "sanitizer.c"
 
+#ifdef MLIR_OFFLOAD_EMBEDDED
+#include "memref_copy.c"
+#endif
+
 #if defined MLIR_OFFLOAD_HAVE_CUDA || defined MLIR_OFFLOAD_HAVE_HIP || \
     defined MLIR_OFFLOAD_HAVE_SYCL
 #include "stream_pool.c"
@@ -42,9 +46,10 @@
 #ifdef MLIR_OFFLOAD_HAVE_OPENMP
 #include "openmp.c"
 #include "pool.c"
-#ifdef MLIR_OFFLOAD_STANDIN
+#if defined MLIR_OFFLOAD_STANDIN || defined MLIR_OFFLOAD_EMBEDDED
 #include "standin.c"
-#else
+#endif
+#ifndef MLIR_OFFLOAD_STANDIN
 #include "registration.c"
 #endif
 #endif

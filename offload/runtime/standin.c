@@ -1,4 +1,4 @@
-/* Stands in for libomptarget where the LLVM release has none: the registration calls that
+/* Stands in for libomptarget if the LLVM release has none: the registration calls that
  * clang-linker-wrapper emits, and __tgt_target_kernel for host images. Hidden, so that each
  * program or library registers with its own copy.
  */
@@ -103,7 +103,7 @@ static void add_kernel(const offload_entry *entry, void *origin) {
   *slot = (kernel){entry->address, entry->name, origin, NULL};
 }
 
-void __tgt_register_lib(image_descriptor *descriptor) {
+void mo_standin_register(image_descriptor *descriptor) {
   registration *added = calloc(1, sizeof *added);
   size_t count = (size_t)descriptor->image_count;
   loaded_image *images = calloc(count ? count : 1, sizeof *images);
@@ -129,7 +129,7 @@ static void unload(registration *gone) {
   free(gone->images);
 }
 
-void __tgt_unregister_lib(image_descriptor *descriptor) {
+void mo_standin_unregister(image_descriptor *descriptor) {
   pthread_mutex_lock(&mo_registry_lock);
   registration **link = &mo_registrations;
   while (*link && (*link)->descriptor != descriptor)
@@ -219,9 +219,7 @@ static kernel_function *resolve(kernel *wanted) {
   return function;
 }
 
-int __tgt_target_kernel(void *location, int64_t device, int32_t teams, int32_t threads, void *entry,
-                        kernel_arguments *arguments) {
-  (void)location, (void)device, (void)teams, (void)threads;
+int mo_standin_launch(void *entry, kernel_arguments *arguments) {
   kernel_table *table = mo_kernels;
   kernel *found = table ? find_slot(table, entry) : NULL;
   if (!found || !found->entry)
@@ -235,3 +233,17 @@ int __tgt_target_kernel(void *location, int64_t device, int32_t teams, int32_t t
   function(arguments->pointers[0], arguments->pointers[1]);
   return 0;
 }
+
+#ifndef MLIR_OFFLOAD_EMBEDDED
+int mo_count_host_devices(void) { return mo_standin_count_devices(); }
+
+void __tgt_register_lib(image_descriptor *descriptor) { mo_standin_register(descriptor); }
+
+void __tgt_unregister_lib(image_descriptor *descriptor) { mo_standin_unregister(descriptor); }
+
+int __tgt_target_kernel(void *location, int64_t device, int32_t teams, int32_t threads, void *entry,
+                        kernel_arguments *arguments) {
+  (void)location, (void)device, (void)teams, (void)threads;
+  return mo_standin_launch(entry, arguments);
+}
+#endif

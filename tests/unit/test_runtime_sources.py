@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import pytest
 
 from mlir_offload.offload.runtime import (
     EXIT_STATUS,
+    embed_runtime_command,
     runtime_compile_command,
     runtime_include_directory,
     runtime_link_arguments,
@@ -72,8 +74,18 @@ def test_each_kind_adds_its_files(kinds: Collection[Kind], standin: bool, names:
 def test_the_first_file_includes_the_others() -> None:
     every = {*runtime_sources(ALL, standin=True), *runtime_sources(ALL, standin=False)}
     text = runtime_sources(ALL, standin=True)[0].read_text(encoding="utf-8")
-    included = re.findall(r'#include "(.*\.c)"', text)
-    assert {"runtime.c", *included} == {path.name for path in every}
+    included = set(re.findall(r'#include "(.*\.c)"', text))
+    assert {"runtime.c", *included} == {*(path.name for path in every), "memref_copy.c"}
+
+
+@pytest.mark.llvm(22)
+def test_every_definition_of_an_embedded_runtime_is_weak(tmp_path: Path) -> None:
+    clang, output = Path("/usr/lib/llvm-22/bin/clang"), tmp_path / "runtime.ll"
+    command = embed_runtime_command(clang, [], output, kinds=ALL, archs={})
+    subprocess.run(command.argv, check=True, cwd=command.cwd)
+    text = output.read_text(encoding="utf-8")
+    defined = re.findall(r"^(?:define|@\S+ =) (\w+)", text, re.MULTILINE)
+    assert set(defined) == {"weak", "internal", "private", "extern_weak", "external", "appending"}
 
 
 def test_only_headers_of_the_c_library_are_needed() -> None:
