@@ -22,15 +22,17 @@ from mlir_offload.offload.container.scan import (
     scan_bundles,
     scan_fatbins,
 )
-from mlir_offload.offload.contents import Image, Part, Problem, ProblemKind
+from mlir_offload.offload.contents import Image, Part, Problem, ProblemKind, Section
 from mlir_offload.offload.device.bitcode import llvm_major
 from mlir_offload.offload.device.code import hash_kernels, read_device_code
 from mlir_offload.offload.device.kernel import DeviceCode
 from mlir_offload.offload.elf import read_elf
 from mlir_offload.offload.file_form import FileForm, file_form
+from mlir_offload.offload.foreign_object import read_coff, read_mach_o, read_pe, universal_slices
 from mlir_offload.offload.host.contents import (
     elf_name,
     explained,
+    foreign_section_images,
     offload_sections,
     producers,
     section_images,
@@ -39,6 +41,7 @@ from mlir_offload.offload.host.module_bitcode import read_host_bitcode
 from mlir_offload.offload.host.object_entry import read_entries
 from mlir_offload.offload.host.text import HostText
 from mlir_offload.offload.interface.function import read_interface
+from mlir_offload.offload.problems import Problems, as_problem
 from mlir_offload.toolchain.byte_view import CHUNK_BYTES, ByteView, open_view
 from mlir_offload.toolchain.errors import (
     CompatibilityError,
@@ -48,9 +51,9 @@ from mlir_offload.toolchain.errors import (
 )
 
 Visit = Callable[[Image, ByteView], None]
+_PartReader = Callable[[Part, ByteView, Problems, int], Part]
 VisitPart = Callable[[FileForm, ByteView], None]
 _DEEPEST = 8
-_MOST_PROBLEMS = 100
 _SCANS = {
     FileForm.OFFLOAD_BINARY: scan_binaries,
     FileForm.FAT_BINARY: scan_fatbins,
@@ -58,42 +61,12 @@ _SCANS = {
 }
 _DEVICE_TRIPLES = ("nvptx", "amdgcn", "r600", "spir")
 _IMAGE_FORMS = (FileForm.DEVICE_ELF, FileForm.PTX, FileForm.SPIRV)
-
-
-@dataclass(slots=True)
-class Problems:
-    """The problems of one part or image, as they are met; their number is bounded."""
-
-    found: list[Problem]
-    left_out: int = 0
-
-    def report(self, error: MlirOffloadError) -> None:
-        """Keep an error as a problem."""
-        self.add(as_problem(error))
-
-    def add(self, problem: Problem) -> None:
-        """Keep a problem, unless there are too many already."""
-        if len(self.found) < _MOST_PROBLEMS:
-            self.found.append(problem)
-        else:
-            self.left_out += 1
-
-    def finished(self) -> tuple[Problem, ...]:
-        """Return the problems, and how many more there were."""
-        if not self.left_out:
-            return tuple(self.found)
-        more = Problem(ProblemKind.DAMAGED, f"{self.left_out} more problems are not shown")
-        return (*self.found, more)
-
-
-def as_problem(error: MlirOffloadError) -> Problem:
-    """Return an error of a reader as a problem of what it read."""
-    kind = ProblemKind.DAMAGED
-    if isinstance(error, CompatibilityError):
-        kind = ProblemKind.UNSUPPORTED
-    elif isinstance(error, InputOutputError):
-        kind = ProblemKind.UNREADABLE
-    return Problem(kind, error.message, error.hint)
+_FOREIGN = {FileForm.PE: read_pe, FileForm.COFF: read_coff, FileForm.MACH_O: read_mach_o}
+_NOT_INSPECTED = {
+    FileForm.FOREIGN_ELF: "only 64-bit little-endian ELF files can be read",
+    FileForm.LTO_IR: "NVIDIA does not document the format",
+    FileForm.UNKNOWN: "its format is not known",
+}
 
 
 def read_contents(path: Path, *, with_hashes: bool = False, with_code_hashes: bool = False) -> Part:
@@ -164,15 +137,20 @@ class _Reader:
     def _filled(
         self, part: Part, view: ByteView, form: FileForm, problems: Problems, depth: int
     ) -> Part:
-        if form in (FileForm.ARCHIVE, FileForm.THIN_ARCHIVE, FileForm.MOB):
-            read = self._mob if form is FileForm.MOB else self._library
-            return read(part, view, problems, depth)
-        if form is FileForm.HOST_ELF:
-            return self._host_elf(part, view, problems, depth)
-        if form in (FileForm.LLVM_IR, FileForm.BITCODE):
-            return self._llvm_ir(part, view, problems, depth)
-        if form is FileForm.FOREIGN_ELF:
-            msg = "only 64-bit little-endian ELF files can be looked into"
+        readers: dict[FileForm, _PartReader] = {
+            FileForm.ARCHIVE: self._library,
+            FileForm.THIN_ARCHIVE: self._library,
+            FileForm.MOB: self._mob,
+            FileForm.HOST_ELF: self._host_elf,
+            FileForm.LLVM_IR: self._llvm_ir,
+            FileForm.BITCODE: self._llvm_ir,
+            FileForm.UNIVERSAL: self._universal,
+            **dict.fromkeys(_FOREIGN, self._foreign_object),
+        }
+        if form in readers:
+            return readers[form](part, view, problems, depth)
+        if form in _NOT_INSPECTED:
+            msg = f"not inspected: {_NOT_INSPECTED[form]}"
             problems.add(Problem(ProblemKind.UNSUPPORTED, msg))
         if form in _SCANS:
             found = _SCANS[form](view, problems.report)
@@ -182,6 +160,26 @@ class _Reader:
             found = iter([FoundImage(image, lambda: view)])
             return _named_after_image(replace(part, images=self._images(found, depth)))
         return part
+
+    def _foreign_object(self, part: Part, view: ByteView, problems: Problems, depth: int) -> Part:
+        """Return what a file for Windows or macOS holds; its offload entries are not read."""
+        file = _FOREIGN[FileForm(part.form)](view)
+        images: list[Image] = []
+        sections: list[Section] = []
+        for name, offset, size in file.sections:
+            content = view.part(offset, size, f"section {name}")
+            found = self._images(foreign_section_images(name, content, problems.report), depth)
+            if found:
+                sections.append(Section(name, "", file_offset(content), size))
+            images += found
+        return replace(part, form=file.name, sections=tuple(sections), images=tuple(images))
+
+    def _universal(self, part: Part, view: ByteView, _: Problems, depth: int) -> Part:
+        slices = universal_slices(view) if depth < _DEEPEST else ()
+        members = (
+            self.part(one.content, f"{part.name}({one.machine})", depth + 1) for one in slices
+        )
+        return replace(part, members=tuple(members))
 
     def _members(self, view: ByteView, problems: Problems, depth: int) -> tuple[Part, ...]:
         parts = []

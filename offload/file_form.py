@@ -12,6 +12,7 @@ from mlir_offload.offload.container.bundle import is_bundle
 from mlir_offload.offload.container.fatbin import is_fatbin
 from mlir_offload.offload.container.mob_archive import is_tar
 from mlir_offload.offload.elf import ELF_MAGIC, Machine
+from mlir_offload.offload.foreign_object import is_coff, is_mach_o, is_pe, is_universal
 from mlir_offload.toolchain.byte_view import ByteView
 
 _HEAD_BYTES = 1 << 16
@@ -22,6 +23,7 @@ _DEVICE_MACHINES = (Machine.CUDA, Machine.AMDGPU)
 _SPIRV_MAGICS = (b"\x03\x02\x23\x07", b"\x07\x23\x02\x03")
 _BITCODE_MAGICS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 _MLIR_MAGIC = b"ML\xefR"
+_LTO_IR_MAGIC = b"\xedCN\x7f"
 _PTX = re.compile(rb"^\s*\.version\s+\d", re.MULTILINE)
 _LLVM_IR = re.compile(
     rb"^(?:; ModuleID = |source_filename = |target (?:triple|datalayout) = "
@@ -45,6 +47,10 @@ class FileForm(StrEnum):
     HOST_ELF = "ELF file"
     FOREIGN_ELF = "foreign ELF file"
     DEVICE_ELF = "device ELF file"
+    PE = "PE file"
+    COFF = "COFF object"
+    MACH_O = "Mach-O file"
+    UNIVERSAL = "universal Mach-O file"
     OFFLOAD_BINARY = "offload binary"
     FAT_BINARY = "fat binary"
     BUNDLE = "offload bundle"
@@ -53,6 +59,7 @@ class FileForm(StrEnum):
     LLVM_IR = "LLVM IR"
     MLIR = "MLIR"
     MLIR_BYTECODE = "MLIR bytecode"
+    LTO_IR = "NVIDIA LTO-IR"
     PTX = "PTX"
     SPIRV = "SPIR-V"
     TEXT = "text"
@@ -64,6 +71,7 @@ _MAGICS = (
     (THIN_MAGIC, FileForm.THIN_ARCHIVE),
     (BINARY_MAGIC, FileForm.OFFLOAD_BINARY),
     (_MLIR_MAGIC, FileForm.MLIR_BYTECODE),
+    (_LTO_IR_MAGIC, FileForm.LTO_IR),
     *((magic, FileForm.BITCODE) for magic in _BITCODE_MAGICS),
     *((magic, FileForm.SPIRV) for magic in _SPIRV_MAGICS),
 )
@@ -73,6 +81,12 @@ _DEEPER: tuple[tuple[Callable[[ByteView], bool], FileForm], ...] = (
     (is_fatbin, FileForm.FAT_BINARY),
     (is_bundle, FileForm.BUNDLE),
     (is_tar, FileForm.MOB),
+    (is_coff, FileForm.COFF),
+)
+_HEADS: tuple[tuple[Callable[[bytes], bool], FileForm], ...] = (
+    (is_pe, FileForm.PE),
+    (is_mach_o, FileForm.MACH_O),
+    (is_universal, FileForm.UNIVERSAL),
 )
 
 
@@ -86,6 +100,9 @@ def file_form(view: ByteView) -> FileForm:
             return form
     if head.startswith(ELF_MAGIC):
         return _elf_form(head)
+    for begins, form in _HEADS:
+        if begins(head):
+            return form
     for is_it, form in _DEEPER:
         if is_it(view):
             return form

@@ -128,7 +128,8 @@ def _part(part: Part) -> Node:
             Node(
                 _row(
                     section.name,
-                    f"{size_text(section.size_bytes)}{_at(section.offset)}, {section.type}",
+                    f"{size_text(section.size_bytes)}{_at(section.offset)}"
+                    f"{section.type and f', {section.type}'}",
                 )
             )
             for section in part.sections

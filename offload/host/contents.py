@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -20,6 +20,7 @@ from mlir_offload.offload.container.scan import (
 from mlir_offload.offload.contents import Entry, Section
 from mlir_offload.offload.elf import ElfFile, ElfSection, ElfType, Machine, SectionType
 from mlir_offload.offload.host.object_entry import HostEntry
+from mlir_offload.toolchain.byte_view import ByteView
 
 _COMMENT = ".comment"
 _COMMENT_BYTES = 1 << 16
@@ -33,6 +34,20 @@ _INTERPRETER = ".interp"
 _BINARY_SECTION = ".llvm.offloading"
 _FATBIN_SECTIONS = (".nv_fatbin", "__nv_relfatbin")
 _BUNDLE_SECTION = ".hip_fatbin"
+# Names that nvcc, clang and hipcc use on Windows and macOS, without the dots and underscores before
+# them. A program for Windows keeps the first eight characters of a name only.
+_FOREIGN_SCANS: Mapping[str, Callable[[ByteView, Report], Iterator[FoundImage]]] = {
+    "nv_fatbin": scan_fatbins,
+    "nv_fatb": scan_fatbins,
+    "fatbin": scan_fatbins,
+    "nv_relfatbin": scan_fatbins,
+    "nv_relf": scan_fatbins,
+    "hip_fatbin": scan_bundles,
+    "hip_fat": scan_bundles,
+    "llvm.offloading": scan_binaries,
+    "llvm.of": scan_binaries,
+    "offloading": scan_binaries,
+}
 _OTHER_SECTIONS = (".nvFatBinSegment", ".hipFatBinSegment", ".llvm.rodata.offloading")
 _TYPE_MASK = 7
 _OPENMP = "openmp"
@@ -85,6 +100,13 @@ def section_images(elf: ElfFile, section: ElfSection, report: Report) -> Iterato
         # The host's part of a bundled object is one zero byte: the object itself.
         if found is not None and found.content.size > 1:
             yield bundled(found, None)
+
+
+def foreign_section_images(name: str, content: ByteView, report: Report) -> Iterator[FoundImage]:
+    """Return the images in a section of a PE/COFF or Mach-O file; none if it contains something else."""
+    scan = _FOREIGN_SCANS.get(name.removeprefix(".").lstrip("_"))
+    if scan is not None:
+        yield from scan(content, report)
 
 
 def explained(entry: HostEntry) -> Entry:

@@ -15,9 +15,7 @@ FATBIN = ROOT / "tests" / "golden" / "fatbin" / "lto_and_cubin.fatbin"
 pytestmark = pytest.mark.llvm(22)
 
 
-@pytest.mark.parametrize(
-    ("content", "form"), [(b"", "empty file"), (b"hello\n", "text"), (b"\1\0\2", "unknown format")]
-)
+@pytest.mark.parametrize(("content", "form"), [(b"", "empty file"), (b"hello\n", "text")])
 def test_what_holds_no_device_code_is_said_and_no_error(
     content: bytes, form: str, mlir_offload: list[str], tmp_path: Path
 ) -> None:
@@ -38,7 +36,7 @@ def test_a_32_bit_object_is_said_to_be_out_of_reach(
     subprocess.run([LLVM / "clang", "-m32", "-c", source, "-o", made], check=True)
     said = inspect(mlir_offload, made)
     assert said.status == 6
-    assert "problem: only 64-bit little-endian ELF files" in said.out
+    assert "not inspected: only 64-bit little-endian ELF files" in said.out
 
 
 def test_mlir_without_llvm_is_a_clear_error(mlir_offload: list[str], tmp_path: Path) -> None:

@@ -1,0 +1,46 @@
+"""Collect what is wrong with a file while it is read, so that one fault does not hide the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mlir_offload.offload.contents import Problem, ProblemKind
+from mlir_offload.toolchain.errors import CompatibilityError, InputOutputError, MlirOffloadError
+
+_MOST_PROBLEMS = 100
+
+
+@dataclass(slots=True)
+class Problems:
+    """The problems of one part or image, as they are met; their number is bounded."""
+
+    found: list[Problem]
+    left_out: int = 0
+
+    def report(self, error: MlirOffloadError) -> None:
+        """Keep an error as a problem."""
+        self.add(as_problem(error))
+
+    def add(self, problem: Problem) -> None:
+        """Keep a problem, unless there are too many already."""
+        if len(self.found) < _MOST_PROBLEMS:
+            self.found.append(problem)
+        else:
+            self.left_out += 1
+
+    def finished(self) -> tuple[Problem, ...]:
+        """Return the problems, and how many more there were."""
+        if not self.left_out:
+            return tuple(self.found)
+        more = Problem(ProblemKind.DAMAGED, f"{self.left_out} more problems are not shown")
+        return (*self.found, more)
+
+
+def as_problem(error: MlirOffloadError) -> Problem:
+    """Return an error of a reader as a problem of what it read."""
+    kind = ProblemKind.DAMAGED
+    if isinstance(error, CompatibilityError):
+        kind = ProblemKind.UNSUPPORTED
+    elif isinstance(error, InputOutputError):
+        kind = ProblemKind.UNREADABLE
+    return Problem(kind, error.message, error.hint)
