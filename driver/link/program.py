@@ -13,6 +13,7 @@ from mlir_offload.driver.compile.source import host_command
 from mlir_offload.driver.link.device_link import device_link, make_cuda_directory, ptx_feature
 from mlir_offload.driver.link.finish import FinishedInputs, finish_collisions
 from mlir_offload.driver.link.line import parse_link_line
+from mlir_offload.driver.link.runner_library import explain_missing, runner_library_arguments
 from mlir_offload.driver.link.runtime import HostRuntime, host_runtime, memref_copy_objects
 from mlir_offload.driver.link.sanitizer import sanitizer_arguments
 from mlir_offload.driver.link.whole_archive import without_whole_archives
@@ -89,7 +90,9 @@ def _diagnose(
     from mlir_offload.driver.link.refused import diagnose_refused
 
     failed = partial(diagnose_link, finished.apart, finished.remaining)
-    return diagnose_refused(context, contents, failed, completed)
+    error = diagnose_refused(context, contents, failed, completed)
+    explain_missing(error, completed.stderr, context.mlir.version.major)
+    return error
 
 
 def _check_inputs(context: BuildContext, contents: Sequence[ObjectContents]) -> None:
@@ -157,6 +160,7 @@ def _link_command(
         *(_runtime_arguments(context, runtime) if has_runtime else ()),
         *(_sparse_arguments(context, contents, runtime) if has_runtime else ()),
         *map(str, memref_copy_objects(context, contents, context.workspace)),
+        *runner_library_arguments(context),
         *(device.arguments if has_device else ()),
         *(_language_arguments(options.inputs)),
     ]

@@ -1,0 +1,61 @@
+"""The libraries that come with MLIR, added to a link that calls their functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.offload.runner_library import (
+    called_libraries,
+    find_library,
+    load_runner_table,
+)
+from mlir_offload.toolchain.errors import MlirOffloadError
+
+_FOLDER = "-L"
+_OBJECTS = frozenset({".o", ".a"})
+# As lld and GNU ld have it.
+_UNDEFINED = re.compile(r"undefined (?:symbol: |reference to [`'])(\w+)")
+
+
+def runner_library_arguments(context: BuildContext) -> tuple[str, ...]:
+    """Return the libraries of the release that lowers, for the functions that objects leave undefined.
+
+    They come last, and only as far as they are needed: what the user links has precedence. One that
+    is not installed is left to the link, which names it when it fails.
+    """
+    given = (path for path in context.options.inputs if path.suffix in _OBJECTS)
+    made = (path for path in context.compiled.values() if path.exists())
+    folders = _folders(context)
+    found = (find_library(one, folders) for one in called_libraries((*made, *given)))
+    libraries = [path for path in found if path is not None]
+    if not libraries:
+        return ()
+    places = dict.fromkeys(f"-Wl,-rpath,{path.parent}" for path in libraries)
+    files = map(str, libraries)
+    return ("-Wl,--push-state,--as-needed", *files, "-Wl,--pop-state", *places)
+
+
+def _folders(context: BuildContext) -> list[Path]:
+    named = [Path(item[2:]) for item in context.options.link_items if item.startswith(_FOLDER)]
+    prefix = context.mlir.prefix
+    return [*named, *(prefix / folder for folder in load_runner_table().folders)]
+
+
+def explain_missing(error: MlirOffloadError, stderr: str, major: int) -> None:
+    """Let the error of a link name the library of MLIR that has the function it did not find."""
+    table = load_runner_table()
+    for function, library in _named(_UNDEFINED.findall(stderr)):
+        package = table.package.format(major=major)
+        error.message = f"{function} is in lib{library}.so of LLVM {major}, which was not found"
+        error.hint = (
+            f"apt install {package}, name its folder with -L, or link a library of your own"
+        )
+        return
+
+
+def _named(functions: Iterable[str]) -> Sequence[tuple[str, str]]:
+    table = load_runner_table()
+    return [(name, one.name) for name in functions if (one := table.library_of(name))]

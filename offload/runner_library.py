@@ -1,0 +1,99 @@
+"""The libraries that come with MLIR, for programs that call their functions: printMemrefF32 and the like."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from mlir_offload.offload.container.archive import is_archive, iterate_members
+from mlir_offload.offload.elf import ELF_MAGIC, ElfFile, SectionType, read_elf
+from mlir_offload.toolchain.byte_view import ByteView, open_view
+from mlir_offload.toolchain.tables import load_table
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerLibrary:
+    """A library by its name for `-l`, and the functions that it has."""
+
+    name: str
+    functions: re.Pattern[str]
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerTable:
+    """The libraries of every release, and where a release has them."""
+
+    folders: tuple[str, ...]
+    file: str
+    package: str
+    libraries: tuple[RunnerLibrary, ...]
+
+    def library_of(self, function: str) -> RunnerLibrary | None:
+        """Return the library that has the function, or None."""
+        return next((one for one in self.libraries if one.functions.fullmatch(function)), None)
+
+    @property
+    def any_function(self) -> re.Pattern[bytes]:
+        """Return a pattern that finds a function of any library in a string table."""
+        names = "|".join(one.functions.pattern for one in self.libraries)
+        return re.compile(rf"\0(?:{names})\0".encode())
+
+
+@cache
+def load_runner_table() -> RunnerTable:
+    """Return the table that ships with the package."""
+    table = load_table("mlir_offload.toolchain", "runner_libraries")
+    libraries = (
+        RunnerLibrary(row["name"], re.compile(row["functions"], re.ASCII))
+        for row in table["libraries"]
+    )
+    return RunnerTable(tuple(table["folders"]), table["file"], table["package"], tuple(libraries))
+
+
+def called_libraries(paths: Iterable[Path]) -> tuple[RunnerLibrary, ...]:
+    """Return the libraries whose functions objects and static libraries leave undefined.
+
+    Raises InputOutputError for a file that cannot be read, VerificationError for a damaged one.
+    """
+    table = load_runner_table()
+    names = {name for path in paths for name in _undefined(path, table.any_function)}
+    found = {table.library_of(name) for name in names}
+    return tuple(one for one in table.libraries if one in found)
+
+
+def find_library(library: RunnerLibrary, folders: Sequence[Path]) -> Path | None:
+    """Return the library in the first of the folders that has it."""
+    pattern = load_runner_table().file.format(name=library.name)
+    return next((path for folder in folders for path in sorted(folder.glob(pattern))), None)
+
+
+def _undefined(path: Path, wanted: re.Pattern[bytes]) -> Iterator[str]:
+    with open_view(path) as view:
+        if not is_archive(view):
+            yield from _undefined_in(view, wanted)
+            return
+        for member in iterate_members(view):
+            if member.content is not None:
+                yield from _undefined_in(member.content, wanted)
+
+
+def _undefined_in(view: ByteView, wanted: re.Pattern[bytes]) -> Iterator[str]:
+    if view.head(4) != ELF_MAGIC:
+        return
+    elf = read_elf(view)
+    if elf.is_relocatable:
+        yield from _undefined_names(elf, wanted)
+
+
+def _undefined_names(elf: ElfFile, wanted: re.Pattern[bytes]) -> Iterator[str]:
+    for section in elf.sections:
+        names = elf.strings(section.link) if section.type == SectionType.SYMTAB else None
+        # Most objects call none of the functions: their symbols are not even looked at.
+        if names is None or not wanted.search(names.data):
+            continue
+        for symbol in elf.symbols_of(section):
+            if symbol.is_undefined and symbol.is_global:
+                yield symbol.name

@@ -1,0 +1,117 @@
+"""Compile, link, inspect, run and check one program for one target, as a user would."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from foreign.program import Program
+from foreign.result import NO, NONE, YES, Result
+from support.opencl import opencl_environment
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGETS = ("nvidia", "gfx90a", "spirv64", "host")
+_EXECUTED = frozenset({"spirv64", "host"})
+_BUILD_SECONDS = 300
+_RUN_SECONDS = 60
+_TIMEOUT = 124
+_FIRST_ERROR = re.compile(r"error: (.*)")
+_FILES = re.compile(r"(?:/[\w.+-]+)+/")
+_MOST_CHARACTERS = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What holds for every program: the release of LLVM, and more files to link."""
+
+    llvm: str
+    libraries: tuple[str, ...]
+    filecheck: Path
+
+
+def try_program(program: Program, target: str, setting: Setting, folder: Path) -> Result:
+    """Return what came of it, in an empty folder for its files."""
+    name = program.nvidia if target == "nvidia" else target
+    result = Result(program.name, name)
+    binary = folder / "program"
+    built = _compile(program, name, setting, binary)
+    if built.returncode:
+        return replace(result, reason=_reason(built))
+    inspected = _driver(("inspect", str(binary)))
+    result = replace(result, linked=YES, verified=NO if inspected.returncode else YES)
+    if inspected.returncode:
+        return replace(result, reason=_reason(inspected))
+    if name not in _EXECUTED or not (program.is_run and program.has_main):
+        return result
+    return _run(program, name, setting, binary, result)
+
+
+def _compile(
+    program: Program, target: str, setting: Setting, output: Path
+) -> subprocess.CompletedProcess[str]:
+    pipeline = (f"--pipeline={program.pipeline},gpu",) if program.pipeline else ()
+    form = () if program.has_main else ("-shared", "-fPIC")
+    inputs = (str(program.path), *setting.libraries)
+    options = (f"--llvm={setting.llvm}", f"--offload-arch={target}", *pipeline, *form)
+    return _driver((*options, *inputs, "-o", str(output)))
+
+
+def _driver(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    argv = (sys.executable, "-m", "mlir_offload.driver", *arguments)
+    environment = {"PYTHONPATH": str(ROOT / ".importroot"), "PATH": "/usr/bin:/bin"}
+    return _call(argv, environment, _BUILD_SECONDS)
+
+
+def _run(program: Program, target: str, setting: Setting, binary: Path, result: Result) -> Result:
+    environment = {**os.environ, **(opencl_environment() if target == "spirv64" else {})}
+    done = _call((str(binary),), environment, _RUN_SECONDS)
+    if done.returncode == _TIMEOUT:
+        return replace(result, ran=NO, reason=f"did not end in {_RUN_SECONDS} s")
+    result = replace(result, ran=YES, status=str(done.returncode), reason=_reason(done))
+    if not program.prefixes:
+        return result
+    printed = done.stdout + (done.stderr if program.merges_stderr else "")
+    checked = _filecheck(program, setting.filecheck, printed)
+    if checked.returncode == 0:
+        return replace(result, checked=YES)
+    return replace(result, checked=NO, reason=result.reason or _reason(checked))
+
+
+def _filecheck(program: Program, filecheck: Path, printed: str) -> subprocess.CompletedProcess[str]:
+    prefixes = ",".join(program.prefixes)
+    argv = (str(filecheck), str(program.path), f"--check-prefixes={prefixes}")
+    return subprocess.run(argv, input=printed, capture_output=True, text=True, check=False)
+
+
+def _call(
+    argv: Sequence[str], environment: Mapping[str, str], seconds: int
+) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            argv,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=seconds,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+        )
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(argv, _TIMEOUT, "", f"error: no end in {seconds} s")
+
+
+def _reason(done: subprocess.CompletedProcess[str]) -> str:
+    """Return the first error without what differs from machine to machine."""
+    found = _FIRST_ERROR.search(done.stderr)
+    if found is None:
+        return "" if done.returncode == 0 else f"status {done.returncode}"
+    return _FILES.sub("", found[1])[:_MOST_CHARACTERS].strip()
+
+
+__all__ = ["NONE", "TARGETS", "Setting", "try_program"]

@@ -1,0 +1,94 @@
+"""One of upstream's programs, and what its RUN lines say of how to compile, run and check it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+_RUN = re.compile(r"^\s*(?://|#)\s*RUN:(.*)$", re.MULTILINE)
+_RUNNER = re.compile(r"\bmlir-(?:cpu-)?runner\b")
+_FILECHECK = re.compile(r"\bFileCheck\b(?P<options>.*)")
+_PREFIX = re.compile(r"--?check-prefix(?:es)?[= ](\S+)")
+_CHIP = re.compile(r"\bchip=(sm_\w+)")
+_PASS = re.compile(r"(?<=\s)--?([a-z][\w-]*)(?:=(\"[^\"]*\"|'[^']*'|\S+))?")
+_MAIN = re.compile(r"\bfunc(?:\.func)? (?:public )?@(main|entry)\(")
+
+# Passes that make GPU code of a program; those that lower GPU code are the driver's own affair.
+_INPUT_PASSES = frozenset(
+    {
+        "transform-interpreter",
+        "test-transform-dialect-erase-schedule",
+        "convert-linalg-to-loops",
+        "sparsifier",
+        "sparsification-and-bufferization",
+        "test-vector-warp-distribute",
+    }
+)
+_NEW_FEATURES = "sm_90a"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program by its name below the tests, and its path.
+
+    `pipeline` is for --pipeline=, empty for a program that has GPU code already. `nvidia` is the
+    architecture for which upstream compiles it, if that has features of its own. `prefixes` are those
+    of the lines that FileCheck compares with what the program prints; without them upstream does
+    not look at that. `is_run` if upstream runs it.
+    """
+
+    name: str
+    path: Path
+    pipeline: str
+    nvidia: str
+    prefixes: tuple[str, ...]
+    merges_stderr: bool
+    is_run: bool
+    has_main: bool
+
+
+def find_programs(tests: Path, folders: tuple[str, ...]) -> list[Program]:
+    """Return the programs in the folders of upstream's integration tests, by name."""
+    paths = (path for folder in folders for path in (tests / folder).rglob("*.mlir"))
+    return [read_program(path, str(path.relative_to(tests))) for path in sorted(paths)]
+
+
+def read_program(path: Path, name: str) -> Program:
+    """Read the RUN lines of a program."""
+    text = path.read_text(encoding="utf-8")
+    commands = _run_commands(text)
+    run = [command for command in commands if _RUNNER.search(command)]
+    checked = [match for command in run if (match := _FILECHECK.search(command))]
+    chips = [chip for command in commands for chip in _CHIP.findall(command)]
+    return Program(
+        name=name,
+        path=path,
+        pipeline=_pipeline((run or commands or [""])[0]),
+        nvidia=_NEW_FEATURES if _NEW_FEATURES in chips else "sm_90",
+        prefixes=_prefixes(checked[-1]["options"]) if checked else (),
+        merges_stderr=any("2>&1" in command for command in run),
+        is_run=bool(run),
+        has_main=_MAIN.search(text) is not None,
+    )
+
+
+def _run_commands(text: str) -> list[str]:
+    lines = [line.strip() for line in _RUN.findall(text)]
+    joined = "\n".join(lines).replace("\\\n", " ")
+    return [command for command in joined.splitlines() if command.strip()]
+
+
+def _prefixes(options: str) -> tuple[str, ...]:
+    named = [name for value in _PREFIX.findall(options) for name in value.split(",")]
+    return tuple(named) or ("CHECK",)
+
+
+def _pipeline(command: str) -> str:
+    first = command.partition(" | mlir-opt -")[0]
+    passes = [
+        f"{name}{{{value.strip(chr(34) + chr(39))}}}" if value else name
+        for name, value in _PASS.findall(first)
+        if name in _INPUT_PASSES
+    ]
+    return ",".join(passes)

@@ -1,0 +1,67 @@
+"""What came of one program for one target, and what counts as worse."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+YES, NO, NONE = "yes", "no", "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A row of the table.
+
+    `linked` includes the driver's own verification of the linked file; `verified` is whether
+    `inspect` finds it complete. `ran` is no for a program that hangs. `checked` is whether FileCheck
+    accepts what the program prints. `status` is its exit status. `-` if there is no such step.
+    """
+
+    program: str
+    target: str
+    linked: str = NO
+    verified: str = NONE
+    ran: str = NONE
+    checked: str = NONE
+    status: str = NONE
+    reason: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Return what a row is looked up by."""
+        return self.program, self.target
+
+    @property
+    def is_good(self) -> bool:
+        """Return whether it is linked and verified and, if it runs, prints the expected text."""
+        return (self.linked, self.verified) == (YES, YES)
+
+    @property
+    def is_correct(self) -> bool:
+        """Return whether it ran, ended with status 0 and printed what upstream expects."""
+        return self.ran == YES and self.status == "0" and self.checked != NO
+
+
+def regressions(recorded: Result, found: Result) -> list[str]:
+    """Return the steps that went well and no longer do."""
+    lost = [
+        name
+        for name in ("linked", "verified", "ran", "checked")
+        if getattr(recorded, name) == YES and getattr(found, name) != YES
+    ]
+    if recorded.status == "0" and found.status != "0":
+        lost.append("status")
+    return lost
+
+
+def render_row(result: Result) -> str:
+    """Return the row as Markdown has it."""
+    cells = [str(getattr(result, item.name)) for item in fields(result)]
+    return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
+
+
+def parse_row(line: str) -> Result | None:
+    """Return the result of a line of the table, or None for any other line."""
+    cells = [cell.strip().replace("&#124;", "|") for cell in line.strip().strip("|").split(" | ")]
+    if not line.startswith("| ") or not cells[0].endswith(".mlir"):
+        return None
+    return Result(*cells)

@@ -1,0 +1,97 @@
+"""Compile, link and run upstream's GPU programs for every target, and compare with the recorded table.
+
+Exit status 1 if a step that succeeded no longer does. Needs FileCheck (llvm-MAJOR-tools) and, for
+releases whose runner libraries are not installed, --libraries=DIR with an unpacked libmlir-MAJOR.
+
+usage: python tests/foreign/run.py [--llvm=22] [--only=TEXT] [--target=NAME] [--update]
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / ".importroot"), str(ROOT / "tests")]
+
+from foreign.build import TARGETS, Setting, try_program  # noqa: E402
+from foreign.program import Program, find_programs  # noqa: E402
+from foreign.result import Result  # noqa: E402
+from foreign.source_package import default_cache, fetch_tests  # noqa: E402
+from foreign.table import compare, page_path, read_page, render_page  # noqa: E402
+
+FOLDERS = ("GPU", "Dialect/SparseTensor/GPU", "Dialect/Vector/GPU", "Dialect/XeGPU", "Dialect/XeVM")
+_FILL = Path(__file__).with_name("fill.c")
+
+
+def main() -> int:
+    """Return the exit status."""
+    options = _options()
+    version = _llvm_version(options.llvm)
+    tests = options.source or fetch_tests(version, default_cache())
+    programs = [p for p in find_programs(tests, FOLDERS) if options.only in p.name]
+    targets = [target for target in TARGETS if options.target in {"", target}]
+    results = _try_all(programs, targets, options)
+    page = page_path(ROOT, options.llvm)
+    recorded = read_page(page)
+    worse, other = compare(recorded, results)
+    for line in (*worse, *other):
+        print(line)  # noqa: T201
+    if options.update:
+        merged = recorded | {result.key: result for result in results}
+        page.write_text(render_page(version, merged.values()), encoding="utf-8")
+    print(f"{len(results)} results, {len(worse)} worse, {len(other)} different otherwise")  # noqa: T201
+    return 1 if worse else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser.add_argument("--llvm", type=int, default=22)
+    parser.add_argument("--only", default="", help="only programs whose name contains this text")
+    parser.add_argument("--target", default="", choices=("", *TARGETS))
+    parser.add_argument("--source", type=Path, help="an unpacked mlir/test/Integration")
+    parser.add_argument("--libraries", type=Path, help="folder with the release's runner libraries")
+    parser.add_argument("--update", action="store_true", help="write what was found into the page")
+    parser.add_argument("--jobs", type=int, default=2)
+    return parser.parse_args()
+
+
+def _try_all(
+    programs: list[Program], targets: list[str], options: argparse.Namespace
+) -> list[Result]:
+    with tempfile.TemporaryDirectory() as work:
+        setting = _setting(options, Path(work))
+
+        def try_one(number: int, program: Program, target: str) -> Result:
+            folder = Path(work) / str(number)
+            folder.mkdir()
+            result = try_program(program, target, setting, folder)
+            print(f"{result.program} {result.target}: {result.reason or 'ok'}", file=sys.stderr)  # noqa: T201
+            return result
+
+        pairs = list(product(programs, targets))
+        with ThreadPoolExecutor(options.jobs) as pool:
+            return list(pool.map(try_one, range(len(pairs)), *zip(*pairs, strict=True)))
+
+
+def _setting(options: argparse.Namespace, work: Path) -> Setting:
+    prefix = Path(f"/usr/lib/llvm-{options.llvm}")
+    fill = work / "fill.o"
+    clang = str(prefix / "bin/clang")
+    subprocess.run((clang, "-O1", "-fPIC", "-c", str(_FILL), "-o", str(fill)), check=True)
+    library = (f"-L{options.libraries}",) if options.libraries else ()
+    return Setting(str(options.llvm), (str(fill), *library), prefix / "bin/FileCheck")
+
+
+def _llvm_version(major: int) -> str:
+    command = (f"/usr/lib/llvm-{major}/bin/llvm-config", "--version")
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""Upstream's tests of a release, from the source package of the distribution.
+
+The package list and the archive are fetched with apt, in folders of our own: nothing of the system
+changes. Only the folders of tests are unpacked.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+_SUITES = (
+    "http://deb.debian.org/debian {code}",
+    "http://deb.debian.org/debian-security {code}-security",
+    # The suites in which new releases of LLVM appear first.
+    "http://deb.debian.org/debian trixie",
+    "http://deb.debian.org/debian sid",
+)
+_CODE = "bookworm"
+_KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
+_TESTS = "mlir/test/Integration"
+
+
+def fetch_tests(llvm_version: str, cache: Path) -> Path:
+    """Return the folder mlir/test/Integration of a release such as 22.1.8, fetched if need be.
+
+    Raises RuntimeError if no suite has the source package of that release.
+    """
+    folder = cache / f"llvm-{llvm_version}"
+    if not (folder / _TESTS).is_dir():
+        archive = _fetch_archive(llvm_version, cache)
+        _unpack(archive, folder)
+        archive.unlink()
+    return folder / _TESTS
+
+
+def default_cache() -> Path:
+    """Return the folder for what is fetched, outside of the source tree."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "mlir-offload-foreign"
+
+
+def _fetch_archive(llvm_version: str, cache: Path) -> Path:
+    package = f"llvm-toolchain-{llvm_version.partition('.')[0]}"
+    options = _apt_options(cache)
+    print(f"fetching the source package {package} {llvm_version}", file=sys.stderr, flush=True)  # noqa: T201
+    _run(("apt-get", *options, "update", "-qq"), cache)
+    for version in _versions(package, llvm_version, options):
+        command = ("apt-get", *options, "source", "-qq", "--download-only", "--tar-only")
+        # A mirror may have the list of a suite without all of its files: the next suite may.
+        done = subprocess.run((*command, f"{package}={version}"), cwd=cache, check=False)
+        found = sorted(cache.glob(f"{package}_{llvm_version}*.orig.tar.xz"))
+        if done.returncode == 0 and found:
+            return found[0]
+    msg = f"no suite of Debian has the sources of {package} {llvm_version}; give them by --source"
+    raise RuntimeError(msg)
+
+
+def _apt_options(cache: Path) -> tuple[str, ...]:
+    lists = cache / "apt" / "lists"
+    (lists / "partial").mkdir(parents=True, exist_ok=True)
+    (cache / "apt" / "archives" / "partial").mkdir(parents=True, exist_ok=True)
+    sources = cache / "apt" / "sources.list"
+    lines = [f"deb-src [signed-by={_KEYS}] {suite} main" for suite in _SUITES]
+    sources.write_text("\n".join(lines).format(code=_CODE) + "\n", encoding="utf-8")
+    settings = {
+        "Dir::Etc::SourceList": sources,
+        "Dir::Etc::SourceParts": "/dev/null",
+        "Dir::State::Lists": lists,
+        "Dir::Cache": cache / "apt",
+        "APT::Sandbox::User": "root",
+    }
+    return tuple(f"-o{name}={value}" for name, value in settings.items())
+
+
+def _versions(package: str, llvm_version: str, options: Sequence[str]) -> Iterator[str]:
+    command = ("apt-cache", *options, "showsrc", package)
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    for line in listed.splitlines():
+        key, _, version = line.partition(": ")
+        if key == "Version" and llvm_version in version:
+            yield version
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    partial = folder.with_name(f"{folder.name}.partial")
+    partial.mkdir(parents=True, exist_ok=True)
+    selected = ("--strip-components=1", "--wildcards", f"*/{_TESTS}")
+    _run(("tar", "-C", str(partial), "-xJf", str(archive), *selected), folder.parent)
+    partial.rename(folder)
+
+
+def _run(command: Sequence[str], folder: Path) -> None:
+    subprocess.run(command, cwd=folder, check=True)

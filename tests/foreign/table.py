@@ -1,0 +1,108 @@
+"""The table of the documentation: read, compared and written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from foreign.result import YES, Result, parse_row, regressions, render_row
+
+_COLUMNS = ("program", "target", "linked", "verified", "run", "CHECK", "status", "reason")
+_INTRODUCTION = """# Upstream's GPU programs, LLVM {version}
+
+MLIR's own integration tests for GPUs, compiled by mlir-offload for every target.
+`python tests/foreign/run.py --llvm={major}` gets them from the distribution's source package, compiles
+them again and fails if a step that succeeds below no longer does; `--update` writes this page.
+
+Paths are relative to mlir/test/Integration. *linked*: the driver compiled and linked the program, and
+found all of its kernels in the result. *verified*: `mlir-offload inspect` found no error. *run*: the
+program ended by itself, on the CPU (host) or on an OpenCL device (spirv64); upstream only compiles some.
+*CHECK*: FileCheck accepts its output. *status*: its exit status. Programs for GPUs are not executed here.
+"""
+
+
+def page_path(root: Path, major: int) -> Path:
+    """Return the page of a release."""
+    return root / "docs" / f"upstream-programs-{major}.md"
+
+
+def read_page(path: Path) -> dict[tuple[str, str], Result]:
+    """Return the results that a page records; none if there is no page."""
+    if not path.exists():
+        return {}
+    rows = map(parse_row, path.read_text(encoding="utf-8").splitlines())
+    return {row.key: row for row in rows if row is not None}
+
+
+def render_page(version: str, results: Iterable[Result]) -> str:
+    """Return the page: a summary of each folder, then all rows."""
+    rows = sorted(results, key=lambda result: result.key)
+    major = version.partition(".")[0]
+    parts = [_INTRODUCTION.format(version=version, major=major)]
+    for folder in dict.fromkeys(_folder(row) for row in rows):
+        own = [row for row in rows if _folder(row) == folder]
+        parts.append(f"## {folder}\n\n{_summary(own)}\n{_table(own)}")
+    return "\n".join(parts)
+
+
+def _folder(row: Result) -> str:
+    """Return the dialect's or GPU's folder below Integration."""
+    parts = row.program.split("/")
+    return parts[0] if parts[0] == "GPU" else "/".join(parts[:2])
+
+
+def _summary(rows: Sequence[Result]) -> str:
+    lines = [_line("target", "programs", "linked and verified", "correct", "status 0")]
+    lines.append("|---|---|---|---|---|")
+    for name in sorted({_target(row) for row in rows}):
+        own = [row for row in rows if _target(row) == name]
+        counts = (
+            len(own),
+            sum(row.is_good for row in own),
+            sum(row.is_correct for row in own),
+            sum(row.status == "0" for row in own),
+        )
+        lines.append(_line(name, *map(str, counts)))
+    return "\n".join(lines) + "\n"
+
+
+def _target(row: Result) -> str:
+    return "sm_90, sm_90a" if row.target.startswith("sm_") else row.target
+
+
+def _table(rows: Iterable[Result]) -> str:
+    head = [_line(*_COLUMNS), "|" + "---|" * len(_COLUMNS)]
+    return "\n".join([*head, *map(render_row, rows)]) + "\n"
+
+
+def _line(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def compare(
+    recorded: Mapping[tuple[str, str], Result], found: Iterable[Result]
+) -> tuple[list[str], list[str]]:
+    """Return a line for each result that is worse, and one for each that differs otherwise."""
+    worse, other = [], []
+    for result in found:
+        before = recorded.get(result.key)
+        name = f"{result.program} for {result.target}"
+        if before is None:
+            other.append(f"{name}: not recorded")
+        elif lost := regressions(before, result):
+            worse.append(f"{name}: no longer {', '.join(lost)}: {result.reason}")
+        elif before != result:
+            other.append(f"{name}: {_changes(before, result)}")
+    return worse, other
+
+
+def _changes(before: Result, result: Result) -> str:
+    names = ("linked", "verified", "ran", "checked", "status", "reason")
+    return ", ".join(
+        f"{name} {getattr(before, name)!r} -> {getattr(result, name)!r}"
+        for name in names
+        if getattr(before, name) != getattr(result, name)
+    )
+
+
+__all__ = ["YES", "compare", "page_path", "read_page", "render_page"]
