@@ -26,7 +26,7 @@ _ROOT_SOURCE = "runtime.c"
 _ALWAYS = ("error.c", "launch_memory.c", "mgpu.c", "offload_entry.c", "sanitizer.c")
 _EMBEDDED = "-DMLIR_OFFLOAD_EMBEDDED"
 _OF_KIND = {
-    Kind.CUDA: ("cuda.c", "cuda_error.c", "cuda_stream.c"),
+    Kind.CUDA: ("cuda.c", "cuda_error.c", "cuda_stream.c", "cuda_tensor_map.c"),
     Kind.HIP: ("hip.c", "hip_error.c", "hip_stream.c"),
     Kind.SYCL: (
         "sycl.c",

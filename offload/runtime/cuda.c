@@ -66,9 +66,9 @@ static void cuda_set_bytes(void *target, int byte, size_t size_bytes, void *stre
              "setting %zu bytes at %p", size_bytes, target);
 }
 
-/* The runtime API sets bytes only; wider values are the driver API's. Its streams are the runtime
- * API's, and the context that it needs is current after any call that needs a context. */
-static void *driver_function(const char *name) {
+/* The driver's streams are the runtime API's, and the context that it needs is current after any call that
+ * needs a context. */
+void *mo_cuda_driver_function(const char *name) {
   void *function = NULL;
   CUDA_CHECK(cudaFree(NULL), "cudaFree", "starting CUDA");
   CUDA_CHECK(cudaGetDriverEntryPoint(name, &function, 0, NULL), "cudaGetDriverEntryPoint",
@@ -78,14 +78,14 @@ static void *driver_function(const char *name) {
   return function;
 }
 
-/* CUresult has the numbers of cudaError_t for whatever these two return. */
+/* The runtime API sets bytes only; wider values are the driver API's. CUresult has the numbers of cudaError_t for whatever these two return. */
 static void cuda_set16(void *target, uint16_t value, size_t count, void *stream) {
   if (value >> 8 == (value & 0xFF)) {
     cuda_set_bytes(target, value & 0xFF, count * sizeof value, stream);
     return;
   }
   typedef int set_function(unsigned long long, unsigned short, size_t, void *);
-  set_function *set = (set_function *)driver_function("cuMemsetD16Async");
+  set_function *set = (set_function *)mo_cuda_driver_function("cuMemsetD16Async");
   CUDA_CHECK(set((uintptr_t)target, value, count, stream), "cuMemsetD16Async",
              "setting %zu values at %p", count, target);
 }
@@ -96,7 +96,7 @@ static void cuda_set32(void *target, uint32_t value, size_t count, void *stream)
     return;
   }
   typedef int set_function(unsigned long long, unsigned, size_t, void *);
-  set_function *set = (set_function *)driver_function("cuMemsetD32Async");
+  set_function *set = (set_function *)mo_cuda_driver_function("cuMemsetD32Async");
   CUDA_CHECK(set((uintptr_t)target, value, count, stream), "cuMemsetD32Async",
              "setting %zu values at %p", count, target);
 }

@@ -21,6 +21,9 @@ MO_INTERNAL MO_NORETURN void mo_cuda_explain_no_device(void);
       mo_cuda_stop(status_, call, __VA_ARGS__); \
   } while (0)
 
+/* Returns a function of the driver API, which is not linked. */
+MO_INTERNAL void *mo_cuda_driver_function(const char *name);
+
 MO_INTERNAL void *mo_cuda_create_stream(void);
 MO_INTERNAL void mo_cuda_destroy_stream(void *stream);
 MO_INTERNAL void mo_cuda_synchronize(void *handle);

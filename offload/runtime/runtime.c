@@ -21,6 +21,7 @@
 #include "cuda.c"
 #include "cuda_error.c"
 #include "cuda_stream.c"
+#include "cuda_tensor_map.c"
 #endif
 
 #ifdef MLIR_OFFLOAD_HAVE_HIP

@@ -40,7 +40,8 @@ def _link(directory: Path, gpu_runtime: Path, kind: Kind = Kind.CUDA) -> Path:
     run_checked(RUNNER, command)
     include = f"-I{runtime_include_directory()}"
     source = INPUTS / "cuda_program.c"
-    _run(CLANG, "-fPIC", f"-DLLVM_MAJOR={MAJOR}", include, "-c", source, "-o", host)
+    defined = (f"-DLLVM_MAJOR={MAJOR}", f"-DHAVE_{kind.name}")
+    _run(CLANG, "-fPIC", *defined, include, "-c", source, "-o", host)
     libraries = runtime_link_arguments(
         (kind,), cudart=gpu_runtime, libamdhip=gpu_runtime, libomptarget=None
     )
@@ -145,6 +146,36 @@ def test_memory_calls_hold_for_every_value(recorded: Path) -> None:
         "ended",
         "cudaStreamSynchronize 0x1010",
     ]
+
+
+def test_tensor_maps_are_encoded_by_the_driver_innermost_dimension_first(recorded: Path) -> None:
+    assert _calls(recorded, "tensor-maps")[1:-1] == [
+        "cudaFree nothing",
+        "address memory of element 8",
+        "dimension of 256 box 32 element stride 1",
+        "dimension of 128 box 64 element stride 1",
+        "stride of 1024 bytes",
+        "cuTensorMapEncodeTiled type 6 rank 2 interleave 0 swizzle 3 promotion 3 fill 0",
+        # Kernels on any stream read it.
+        "cudaMalloc 128",
+        "cudaMemcpyAsync 128 bytes kind 4 on (nil)",
+        "cudaStreamSynchronize (nil)",
+        "cudaFree nothing",
+        "address vector",
+        "dimension of 1024 box 256 element stride 1",
+        "cuTensorMapEncodeTiled type 7 rank 1 interleave 0 swizzle 0 promotion 0 fill 1",
+        "ended",
+    ]
+
+
+def test_a_tensor_map_that_the_driver_refuses_is_described(recorded: Path) -> None:
+    error = _error(recorded, "tensor-maps", CUDA_RECORD_FAIL="cuTensorMapEncodeTiled=1")
+    assert "cuTensorMapEncodeTiled" in error
+    assert "a tensor map of rank 2 at " in error
+    assert "sizes 256 128, box 32 64, strides in bytes 1024" in error
+    error = _error(recorded, "tensor-map-of-rank-6")
+    assert "tensor map of rank 6" in error
+    assert "1 to 5" in error
 
 
 def test_a_device_without_memory_pools_allocates_without_a_stream(recorded: Path) -> None:

@@ -35,8 +35,16 @@ SYSTEM_HEADERS = {
 @pytest.mark.parametrize(
     ("kinds", "standin", "names"),
     [
-        ((Kind.CUDA,), False, ["stream_pool.c", "cuda.c", "cuda_error.c", "cuda_stream.c"]),
-        ((Kind.CUDA,), True, ["stream_pool.c", "cuda.c", "cuda_error.c", "cuda_stream.c"]),
+        (
+            (Kind.CUDA,),
+            False,
+            ["stream_pool.c", "cuda.c", "cuda_error.c", "cuda_stream.c", "cuda_tensor_map.c"],
+        ),
+        (
+            (Kind.CUDA,),
+            True,
+            ["stream_pool.c", "cuda.c", "cuda_error.c", "cuda_stream.c", "cuda_tensor_map.c"],
+        ),
         ((Kind.HIP,), False, ["stream_pool.c", "hip.c", "hip_error.c", "hip_stream.c"]),
         (
             (Kind.SYCL,),

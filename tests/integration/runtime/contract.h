@@ -31,6 +31,10 @@ void mgpuLaunchClusterKernel(const void *, int64_t, int64_t, int64_t, int64_t, i
                              int64_t, int64_t, int64_t, int32_t, void *, void **, void **);
 void mgpuLaunchKernelCooperative(const void *, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
                                  int64_t, int64_t, int64_t, int32_t, void *, void **, void **);
+void *mgpuTensorMapEncodeTiledMemref(int64_t, void *, int32_t, int32_t, int32_t, int32_t, int32_t,
+                                     int64_t *);
+void mgpuTensorMapEncodeTiled(void *, int32_t, uint32_t, void *, const uint64_t *, const uint64_t *,
+                              const uint32_t *, const uint32_t *, int32_t, int32_t, int32_t, int32_t);
 void mlir_offload_launch_stub(const void *, void **);
 
 #if LLVM_MAJOR >= 21

@@ -109,6 +109,21 @@ static void choose_devices(void) {
   mgpuStreamCreate();
 }
 
+#ifdef HAVE_CUDA
+/* A part of a matrix of f16 from its element 8 on, in boxes of 64 x 32; then as the driver API has it. */
+static void encode_tensor_maps(int64_t rank) {
+  char text[] = "0123456789abcdefmemory of element 8";
+  struct {
+    char *allocated, *aligned;
+    int64_t offset, sizes[2], strides[2];
+  } memref = {text, text, 8, {128, 256}, {512, 1}};
+  const int32_t f16 = 6, swizzle_128 = 3, l2_256 = 3, zeros = 0;
+  mgpuTensorMapEncodeTiledMemref(rank, &memref, f16, 0, swizzle_128, l2_256, zeros, (int64_t[]){64, 32});
+  mgpuTensorMapEncodeTiled((char[128]){0}, 7, 1, "vector", (uint64_t[]){1024}, NULL, (uint32_t[]){256},
+                           (uint32_t[]){1}, 0, 0, 0, 1);
+}
+#endif
+
 int main(int count, char **arguments) {
   const char *part = count > 1 ? arguments[1] : "";
   stream = mgpuStreamCreate();
@@ -124,6 +139,12 @@ int main(int count, char **arguments) {
     forget_streams();
   if (!strcmp(part, "forget-events"))
     forget_events();
+#ifdef HAVE_CUDA
+  if (!strcmp(part, "tensor-maps"))
+    encode_tensor_maps(2);
+  if (!strcmp(part, "tensor-map-of-rank-6"))
+    encode_tensor_maps(6);
+#endif
   if (!strcmp(part, "cooperative"))
     launch_cooperatively();
   if (!strcmp(part, "share"))

@@ -118,10 +118,26 @@ static int set32(unsigned long long target, unsigned value, size_t count, void *
   (void)target, (void)stream;
   RECORD(cuMemsetD32Async, "%zu of 0x%08x", count, value);
 }
+static int encode_tiled(void *map, int type, unsigned rank, void *address,
+                        const unsigned long long *sizes, const unsigned long long *strides,
+                        const unsigned *box, const unsigned *element_strides, int interleave,
+                        int swizzle, int promotion, int fill) {
+  memset(map, 0x5A, 128);
+  printf("address %s\n", (char *)address);
+  for (unsigned i = 0; i < rank; ++i)
+    printf("dimension of %llu box %u element stride %u\n", sizes[i], box[i], element_strides[i]);
+  for (unsigned i = 0; i + 1 < rank; ++i)
+    printf("stride of %llu bytes\n", strides[i]);
+  RECORD(cuTensorMapEncodeTiled, "type %d rank %u interleave %d swizzle %d promotion %d fill %d", type,
+         rank, interleave, swizzle, promotion, fill);
+}
 int cudaGetDriverEntryPoint(const char *name, void **function, unsigned long long flags,
                             void *status) {
   (void)flags, (void)status;
-  *function = strstr(name, "D16") ? (void *)set16 : (void *)set32;
+  *function = strstr(name, "D16")       ? (void *)set16
+              : strstr(name, "D32")     ? (void *)set32
+              : strstr(name, "EncodeT") ? (void *)encode_tiled
+                                        : NULL;
   return 0;
 }
 int cudaHostRegister(void *pointer, size_t size, unsigned flags) {
