@@ -24,6 +24,7 @@ from mlir_offload.translate.mlir_text import (
 from mlir_offload.translate.target_attribute import TargetAttribute
 
 _KERNEL_ATTRIBUTE = re.compile(r"\b(?:gpu\.kernel|nvvm\.kernel)\b")
+_RETURNS_VALUE = re.compile(r"\bfunction_type = !llvm\.func<(?!void )")
 _FUNCTIONS = frozenset({"gpu.func", "func.func", "llvm.func"})
 _UNIT_DIGITS = 10
 _NAME_BYTES = frozenset(byte for byte in range(128) if chr(byte).isalnum() or chr(byte) == "_")
@@ -75,8 +76,15 @@ def kernel_names(module: OperationText) -> tuple[str, ...]:
 
 
 def is_kernel(operation: OperationText) -> bool:
-    """Say whether a function is marked as a kernel, before or after lowering."""
-    return MLIR.search(_KERNEL_ATTRIBUTE, operation.attributes) is not None
+    """Say whether a function is marked as a kernel, before or after lowering.
+
+    One of the LLVM dialect that returns a value is a device function, whatever its mark.
+    """
+    attributes = operation.attributes
+    return (
+        MLIR.search(_KERNEL_ATTRIBUTE, attributes) is not None
+        and MLIR.search(_RETURNS_VALUE, attributes) is None
+    )
 
 
 def is_declared_kernel(operation: OperationText) -> bool:
@@ -206,7 +214,7 @@ def check_launches(
         if launched is not None and launched not in kernels:
             module, kernel = map(render_symbol, launched)
             msg = f"launch of kernel {module}::{kernel}, which does not exist"
-            hint = "define it in that gpu.module, declare it there, or correct the name"
+            hint = "define it in that gpu.module as a kernel, which returns nothing, or declare it there"
             raise SourceError(msg, hint=hint, location=locations.of(line))
         launch = parse_gpu_operation(line) if launched is not None else None
         if launch is not None and launch.names_stream and launch.operand_types[-1] != POINTER:

@@ -22,6 +22,7 @@ from mlir_offload.translate.fixup.hazard import (
     check_operations,
     check_top_level,
 )
+from mlir_offload.translate.fixup.lowered_kernel import mark_lowered_kernels
 from mlir_offload.translate.fixup.text import expand_device_operations
 from mlir_offload.translate.gpu_module import (
     GpuModule,
@@ -226,9 +227,10 @@ class _DeviceRules:
 
     def expanded(self, lines: tuple[str, ...], form: DeviceForm) -> tuple[str, ...]:
         """Return the lines of a module in one of the forms."""
-        return expand_device_operations(
+        expanded = expand_device_operations(
             lines, locations=self.locations, faults=self.faults, form=form
         )
+        return mark_lowered_kernels(expanded, form)
 
 
 def _gpu_module(

@@ -6,6 +6,7 @@ import pytest
 
 from mlir_offload.driver.option.command_line import parse_arguments
 from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.translate.fixup.device_form import parse_form
 from mlir_offload.translate.gpu_module import assign_symbols, named_modules
 from mlir_offload.translate.split import SplitProgram, split_program
 
@@ -359,3 +360,52 @@ def test_only_code_for_a_program_must_have_a_main_that_starts_one() -> None:
     libraries = [("-shared", "k.mlir"), ("-c", "-fPIC", "k.mlir")]
     assert all(parse_arguments(arguments).makes_program for arguments in programs)
     assert not any(parse_arguments(arguments).makes_program for arguments in libraries)
+
+
+def lowered_function(name: str, types: str, attributes: str) -> str:
+    return "\n".join(
+        (
+            f'    "llvm.func"() <{{function_type = !llvm.func<{types}>, sym_name = "{name}"}}> ({{',
+            '      "llvm.return"() : () -> () loc(#loc1)',
+            f"    }}) {{{attributes}}} : () -> () loc(#loc1)",
+        )
+    )
+
+
+def lowered_module(*functions: str) -> str:
+    return module(
+        '  "gpu.module"() <{sym_name = "m"}> ({', *functions, "  }) : () -> () loc(#loc1)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("form", "given", "marked"),
+    [
+        ("nvvm32", "gpu.kernel", "nvvm.kernel, gpu.kernel"),
+        ("rocdl64", "gpu.kernel", "rocdl.kernel, gpu.kernel"),
+        ("rocdl64", "gpu.kernel, nvvm.kernel", "gpu.kernel, rocdl.kernel"),
+        ("nvvm32", "gpu.kernel, rocdl.kernel", "gpu.kernel, nvvm.kernel"),
+        ("nvvm32", "gpu.kernel, nvvm.kernel", "gpu.kernel, nvvm.kernel"),
+    ],
+)
+def test_a_lowered_kernel_gets_the_mark_of_its_back_end(form: str, given: str, marked: str) -> None:
+    text = lowered_module(lowered_function("k", "void (f32)", given))
+    program = split_program(
+        text, source_text=SOURCE, unit_id="u", llvm_major=22, forms=[parse_form(form)]
+    )
+
+    assert [kernel.name for kernel in program.modules[0].kernels] == ["k"]
+    assert f"    }}) {{{marked}}} : () -> ()" in program.modules[0].text
+
+
+def test_a_lowered_function_that_returns_a_value_is_no_kernel() -> None:
+    text = lowered_module(
+        lowered_function("k", "void ()", "gpu.kernel"),
+        lowered_function("fma", "f32 (f32)", "gpu.kernel"),
+    )
+    program = split(text)
+
+    assert [kernel.name for kernel in program.modules[0].kernels] == ["k"]
+    with pytest.raises(SourceError, match="launch of kernel @m::@fma") as caught:
+        split(text.replace("}) {gpu.container_module}", f"{host(launch('m::@fma'))}\n}}) {{a}}"))
+    assert "returns nothing" in caught.value.hint
