@@ -24,6 +24,7 @@ from mlir_offload.translate.fixup.hazard import (
 )
 from mlir_offload.translate.fixup.lowered_kernel import mark_lowered_kernels
 from mlir_offload.translate.fixup.text import expand_device_operations
+from mlir_offload.translate.fixup.transform_script import without_scripts
 from mlir_offload.translate.gpu_module import (
     GpuModule,
     Kernel,
@@ -94,6 +95,7 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
     keeps_functions: bool = False,
     describes_memory: bool = False,
     is_program: bool = False,
+    is_transformed: bool = False,
 ) -> SplitProgram:
     """Cut the normalised program in two.
 
@@ -101,10 +103,12 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
     the name of that file, without its directory: a checkout elsewhere gives the same bytes. The
     first of the forms gives each device module its text. A module without kernels counts where it
     `keeps_functions` for other files. Launches tell of host memory where the program
-    `describes_memory`; if it `is_program`, its `main` must be one. Raises SourceError for what the lowering would drop or get wrong.
+    `describes_memory`; if it `is_program`, its `main` must be one; if it `is_transformed`, its transform
+    scripts have been run. Raises SourceError for what the lowering would drop or get wrong.
     """
     module = parse_module(text)
     locations = read_locations((*module.aliases, *module.tail))
+    module = without_scripts(module, locations, are_run=is_transformed)
     check_top_level(module.operations, locations)
     device = _device_modules(module)
     kernels = {name: kernel_names(operation) for name, operation in device.items()}

@@ -9,6 +9,7 @@ from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.pipeline_file import read_pipeline
 from mlir_offload.translate.diagnostics import check_source, condense
+from mlir_offload.translate.fixup.transform_script import INTERPRETER
 from mlir_offload.translate.input_pipeline import (
     TENSOR_PIPELINE,
     InputPipeline,
@@ -48,6 +49,13 @@ def works_on_host_memory(context: BuildContext, source: Path) -> bool:
     given = context.options.pipeline
     base = read_pipeline(given).base if given else detect_pipeline(source.read_bytes())
     return load_pipeline(base, context.mlir.version.major).is_on_host_memory
+
+
+def runs_transform_scripts(context: BuildContext) -> bool:
+    """Return whether the user's passes run the transform scripts of programs."""
+    given = context.options.pipeline
+    passes = read_pipeline(given).passes if given else ()
+    return any(name.startswith(INTERPRETER) for name in passes)
 
 
 def choose_pipeline(context: BuildContext, source: Path, content: bytes) -> InputPipeline:

@@ -9,7 +9,11 @@ from pathlib import Path
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.device import DeviceModule, compile_device
 from mlir_offload.driver.compile.image import ImageFile, kernel_options, sanitize_option
-from mlir_offload.driver.compile.normalize import normalized, works_on_host_memory
+from mlir_offload.driver.compile.normalize import (
+    normalized,
+    runs_transform_scripts,
+    works_on_host_memory,
+)
 from mlir_offload.driver.compile.older import not_taken, older_text
 from mlir_offload.driver.compile.served import served_modules
 from mlir_offload.driver.compile.split_file import ModuleFile, SplitFiles, load_split_files
@@ -169,7 +173,8 @@ def split_source(
     fast = ("--fast-math",) if context.options.device_flags.fast_math else ()
     memory = ("--describe-memory",) if works_on_host_memory(context, source) else ()
     own = ("--program",) if context.options.makes_program else ()
-    chosen = (*maps, *named, *fast, *memory, *rdc, *own)
+    scripts = ("--transformed",) if runs_transform_scripts(context) else ()
+    chosen = (*maps, *named, *fast, *memory, *scripts, *rdc, *own)
     arguments: list[str | Path] = [normalized(directory), *program, *chosen, "-o", parts]
     context.executor.step("split", arguments, decides=True)
     return load_split_files(parts)

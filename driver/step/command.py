@@ -71,6 +71,7 @@ step.add_command(same_kernels)
 @click.option("--fast-math", is_flag=True, help="let floating-point operations be inexact")
 @click.option("--describe-memory", is_flag=True, help="for launches on the host's own memory")
 @click.option("--program", "is_program", is_flag=True, help="main is what starts a program")
+@click.option("--transformed", is_flag=True, help="a pass has run the transform scripts")
 @rdc_option
 @release_option
 @output_option
@@ -84,6 +85,7 @@ def _split(  # noqa: PLR0913 (one parameter for each option)
     fast_math: bool,
     describe_memory: bool,
     is_program: bool,
+    transformed: bool,
     rdc: bool,
     major: int,
     output: Path,
@@ -110,6 +112,7 @@ def _split(  # noqa: PLR0913 (one parameter for each option)
         keeps_functions=rdc,
         describes_memory=describe_memory,
         is_program=is_program,
+        is_transformed=transformed,
     )
     write_split(split, output)
 

@@ -54,6 +54,15 @@ def host(*body: str) -> str:
     )
 
 
+NESTED_MODULE = "\n".join(
+    (
+        '  "builtin.module"() ({',
+        *(f"  {line}" for line in host().splitlines()),
+        "  }) : () -> () loc(#loc2)",
+    )
+)
+
+
 def launch(kernel: str) -> str:
     return (
         f'"gpu.launch_func"(%0, %0, %0, %0, %0, %0, %1) <{{kernel = @{kernel}, operandSegmentSizes = '
@@ -230,7 +239,7 @@ def test_memset_of_other_than_16_and_32_bits_is_refused(kind: str) -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ('  "builtin.module"() ({\n  }) : () -> () loc(#loc2)', "module inside a module"),
+        (NESTED_MODULE, "module inside a module"),
         ('  "gpu.binary"() <{sym_name = "b"}> : () -> () loc(#loc2)', "holds no object"),
         (
             '  "llvm.func"() <{sym_name = "k"}> ({\n  }) {nvvm.kernel} : () -> () loc(#loc2)',
@@ -409,3 +418,38 @@ def test_a_lowered_function_that_returns_a_value_is_no_kernel() -> None:
     with pytest.raises(SourceError, match="launch of kernel @m::@fma") as caught:
         split(text.replace("}) {gpu.container_module}", f"{host(launch('m::@fma'))}\n}}) {{a}}"))
     assert "returns nothing" in caught.value.hint
+
+
+SCRIPT = (
+    '  "transform.named_sequence"() <{sym_name = "__transform_main"}> ({\n'
+    '    "transform.yield"() : () -> () loc(#loc1)\n'
+    "  }) : () -> () loc(#loc2)"
+)
+NESTED_SCRIPT = (
+    '  "builtin.module"() ({\n'
+    + "\n".join(f"  {line}" for line in SCRIPT.splitlines())
+    + "\n  }) {transform.with_named_sequence} : () -> () loc(#loc2)"
+)
+ERASED_SCRIPT = (
+    '  "builtin.module"() ({\n  ^bb0:\n  }) {transform.with_named_sequence} : () -> () loc(#loc2)'
+)
+
+
+@pytest.mark.parametrize("script", [SCRIPT, NESTED_SCRIPT, ERASED_SCRIPT])
+def test_a_transform_script_that_was_run_is_dropped(script: str) -> None:
+    text = module(gpu_module(), host(launch("m::@k")), script)
+    program = split_program(
+        text, source_text=SOURCE, unit_id="u", llvm_major=22, is_transformed=True
+    )
+
+    assert "transform." not in program.host_text
+    assert program.host_text.count('"builtin.module"(') == 1
+
+
+@pytest.mark.parametrize("script", [SCRIPT, NESTED_SCRIPT])
+def test_a_transform_script_that_no_pass_has_run_is_refused_with_the_pipeline(script: str) -> None:
+    with pytest.raises(SourceError, match="but no pass runs it") as caught:
+        split(module(host(), script))
+
+    assert caught.value.location == "p.mlir:3:4"
+    assert "--pipeline=transform-interpreter,gpu" in caught.value.hint
