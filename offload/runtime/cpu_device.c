@@ -44,14 +44,15 @@ typedef struct mo_launched {
   const mo_launch *launch;
   void **params;
   const mo_kernel *kernel;
+  _Atomic uint64_t failures; /* work-items that failed an assertion */
 } mo_launched;
 
 struct mo_fibers;
 
 typedef struct mo_block {
-  const mo_launched *launched;
+  mo_launched *launched;
   struct mo_fibers *fibers;
-  uint32_t items;
+  uint32_t items, failures;
 #ifdef MO_TSAN
   void *order; /* what the work-items release and acquire */
 #endif
@@ -62,11 +63,23 @@ static void fail(const mo_launched *launched, const char *message) {
   abort();
 }
 
+enum { MOST_FAILURES_SHOWN = 1024 };
+
+static void fail_for_assertions(const mo_launched *launched, uint64_t failures) {
+  char text[128];
+  if (failures == 0) return;
+  const char *more = failures > MOST_FAILURES_SHOWN ? ", of which the first 1024 are shown" : "";
+  snprintf(text, sizeof text, "%llu thread%s failed an assertion%s", (unsigned long long)failures,
+           failures == 1 ? "" : "s", more);
+  fflush(stdout);
+  fail(launched, text);
+}
+
 static uint64_t round_up(uint64_t bytes) { return (bytes + 63) & ~(uint64_t)63; }
 
 typedef void (*mo_run_block)(mo_item *item);
 
-static void run_in_memory(const mo_launched *launched, uint64_t begin, uint64_t end,
+static void run_in_memory(mo_launched *launched, uint64_t begin, uint64_t end,
                           struct mo_fibers *fibers, mo_run_block run) {
   const mo_launch *launch = launched->launch;
   const mo_kernel *kernel = launched->kernel;
@@ -76,7 +89,7 @@ static void run_in_memory(const mo_launched *launched, uint64_t begin, uint64_t 
     memory = aligned_alloc(64, round_up(shared + kernel->state));
     if (memory == NULL) fail(launched, "out of memory for the shared memory of a block");
   }
-  mo_block block = {launched, fibers, launch->block[0] * launch->block[1] * launch->block[2]};
+  mo_block block = {launched, fibers, launch->block[0] * launch->block[1] * launch->block[2], 0};
   mo_item item = {.static_shared = memory,
                   .dynamic_shared = memory == NULL ? NULL : memory + kernel->static_shared,
                   .state = memory == NULL ? NULL : memory + shared,
@@ -92,6 +105,7 @@ static void run_in_memory(const mo_launched *launched, uint64_t begin, uint64_t 
     item.block_id[0] = (uint32_t)(number % launch->grid[0]);
     item.block_id[1] = (uint32_t)(row % launch->grid[1]);
     item.block_id[2] = (uint32_t)(row / launch->grid[1]);
+    block.failures = 0;
     run(&item);
   }
 #ifdef MO_TSAN
@@ -103,7 +117,7 @@ static void run_in_memory(const mo_launched *launched, uint64_t begin, uint64_t 
 #ifdef MO_TSAN
 /* No block is ordered against another one, so each has memory and a thread of its own: what the
  * thread that runs them did for one block must not seem to come before the next one. */
-static void run_each(const mo_launched *launched, uint64_t begin, uint64_t end,
+static void run_each(mo_launched *launched, uint64_t begin, uint64_t end,
                      struct mo_fibers *fibers, mo_run_block run) {
   void *thread = __tsan_get_current_fiber();
   for (uint64_t number = begin; number < end; ++number) {
@@ -113,13 +127,13 @@ static void run_each(const mo_launched *launched, uint64_t begin, uint64_t end,
     __tsan_ignore_thread_begin();
     run_in_memory(launched, number, number + 1, fibers, run);
     __tsan_ignore_thread_end();
-    __tsan_release((void *)launched);
+    __tsan_release(launched);
     __tsan_switch_to_fiber(thread, MO_NO_SYNC);
     __tsan_destroy_fiber(block);
   }
 }
 #else
-static void run_each(const mo_launched *launched, uint64_t begin, uint64_t end,
+static void run_each(mo_launched *launched, uint64_t begin, uint64_t end,
                      struct mo_fibers *fibers, mo_run_block run) {
   run_in_memory(launched, begin, end, fibers, run);
 }
@@ -135,7 +149,7 @@ void mo_cpu_run_blocks(void *launched, uint64_t begin, uint64_t end) {
 }
 
 void mo_cpu_launch(const mo_launch *launch, void **params, const mo_kernel *kernel) {
-  mo_launched launched = {launch, params, kernel};
+  mo_launched launched = {launch, params, kernel, 0};
   char message[160];
   uint64_t items = (uint64_t)launch->block[0] * launch->block[1] * launch->block[2];
   uint64_t blocks = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
@@ -160,10 +174,12 @@ void mo_cpu_launch(const mo_launch *launch, void **params, const mo_kernel *kern
 #ifdef MO_TSAN
   __tsan_acquire(&launched);
 #endif
+  fail_for_assertions(&launched, launched.failures);
 }
 
 uint32_t mo_cpu_agree(const mo_item *item, const uint32_t *next, uint32_t count, uint32_t before) {
   uint32_t agreed = before == UINT32_MAX ? next[0] : before, different = 0;
+  if (mo_cpu_has_failed(item)) return 0; /* it said nothing */
   for (uint32_t i = 0; i < count; ++i) different |= next[i] ^ agreed;
   if (different != 0) {
     char message[160];
@@ -698,11 +714,28 @@ int32_t mo_cpu_vprintf(const char *format, const char *arguments) {
   return converted;
 }
 
-void mo_cpu_assertfail(mo_item *item, const char *message, const char *file, uint32_t line) {
-  char text[1024];
-  snprintf(text, sizeof text, "%s:%u: block: [%u,%u,%u], thread: [%u,%u,%u] Assertion `%s` failed.",
-           file, line, item->block_id[0], item->block_id[1], item->block_id[2], item->thread[0],
-           item->thread[1], item->thread[2], message);
-  fflush(stdout);
-  fail(item->block->launched, text);
+void mo_cpu_note_failure(mo_item *item, const char *message, const char *file, uint32_t line,
+                         const char *function, uint64_t size) {
+  (void)size;
+  ++item->block->failures;
+  if (item->block->launched->failures++ >= MOST_FAILURES_SHOWN) return;
+  fprintf(stderr, "%s:%u: %s: block: [%u,%u,%u], thread: [%u,%u,%u] Assertion `%s` failed.\n", file,
+          line, function, item->block_id[0], item->block_id[1], item->block_id[2], item->thread[0],
+          item->thread[1], item->thread[2], message);
+}
+
+uint32_t mo_cpu_has_failed(const mo_item *item) { return item->block->failures != 0; }
+
+void mo_cpu_assertfail(mo_item *item, const char *message, const char *file, uint32_t line,
+                       const char *function, uint64_t size) {
+  mo_fibers *fibers = item->block->fibers;
+  mo_cpu_note_failure(item, message, file, line, function, size);
+  if (fibers == NULL) {
+    fail_for_assertions(item->block->launched, item->block->launched->failures);
+    abort();
+  }
+  mo_fiber *fiber = &fibers->fibers[item->linear];
+  fiber->status = DONE;
+  leave_fiber(fibers, fiber);
+  __builtin_trap();
 }

@@ -73,6 +73,13 @@ uint32_t mo_cpu_agree(const mo_item *item, const uint32_t *next, uint32_t count,
 uint32_t mo_cpu_active_mask(mo_item *item);
 uint64_t mo_cpu_nanoseconds(void);
 int32_t mo_cpu_vprintf(const char *format, const char *arguments);
-void mo_cpu_assertfail(mo_item *item, const char *message, const char *file, uint32_t line);
+/* A failed assertion, as CUDA's __assertfail has it: printed, and the launch fails in the end. The first
+ * returns, and the work-item leaves the kernel; the second ends the fiber, or the program without one. */
+void mo_cpu_note_failure(mo_item *item, const char *message, const char *file, uint32_t line,
+                         const char *function, uint64_t size);
+void mo_cpu_assertfail(mo_item *item, const char *message, const char *file, uint32_t line,
+                       const char *function, uint64_t size);
+/* Whether a work-item of the block has failed: the code behind the next barrier cannot run. */
+uint32_t mo_cpu_has_failed(const mo_item *item);
 
 #endif

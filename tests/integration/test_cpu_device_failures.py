@@ -73,7 +73,9 @@ def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     run(llvm.tool("mlir-opt"), *options, INPUTS / "cpu_device_failures.mlir", "-o", low)
     low.write_text(unwrapped(low.read_text()))
     run(llvm.tool("mlir-translate"), "--mlir-to-llvmir", low, "-o", text)
-    source = cpu_device_ir(text.read_text(), kernels=("asserts", "parts", "leaves"))
+    source = cpu_device_ir(
+        text.read_text(), kernels=("asserts", "guarded", "votes", "parts", "leaves")
+    )
     before, after, final = (work / f"{name}.ll" for name in ("before", "after", "final"))
     before.write_text(source.text)
     run(*cpu_prepare_command(llvm, before, after).argv)
@@ -88,14 +90,29 @@ def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return Image(launcher, library, {kernel.name: kernel.mode for kernel in done.kernels})
 
 
-def test_assertion_names_place_kernel_block_and_thread(image: Image) -> None:
-    done = image.launch("asserts", 32)
+@pytest.mark.parametrize(
+    ("kernel", "mode", "message"),
+    [
+        ("asserts", KernelMode.REGIONS, "data fits"),
+        ("guarded", KernelMode.REGIONS, "fits before the barrier"),
+        ("votes", KernelMode.FIBERS, "fits in the subgroup"),
+    ],
+)
+def test_every_thread_that_fails_an_assertion_is_named(
+    image: Image, kernel: str, mode: KernelMode, message: str
+) -> None:
+    assert image.modes[kernel] in {mode, KernelMode.LOOPS}
+    done = image.launch(kernel, 8)
     assert done.returncode == 3
-    assert re.search(
-        r"asserts: \S*cpu_device_failures\.mlir:9: block: \[0,0,0\], thread: \[5,0,0\] "
-        r"Assertion `data fits` failed\.",
-        done.stderr,
-    )
+    lines = done.stderr.splitlines()
+    expected = [
+        rf"\S*cpu_device_failures\.mlir:\d+: \(unknown\): block: \[{block},0,0\], "
+        rf"thread: \[{thread},0,0\] Assertion `{message}` failed\."
+        for block in range(2)
+        for thread in (5, 6, 7)
+    ]
+    assert all(map(re.fullmatch, expected, sorted(lines[:-1])))
+    assert lines[-1] == f"{kernel}: 6 threads failed an assertion"
 
 
 def test_assertion_that_holds_lets_the_kernel_go_on(image: Image) -> None:

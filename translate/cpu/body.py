@@ -5,6 +5,7 @@ from __future__ import annotations
 from mlir_offload.translate.cpu.kernel import (
     BARRIER,
     END,
+    FAILURE,
     Entrance,
     RegionKernel,
     Slot,
@@ -89,6 +90,8 @@ class RegionBody:
         last = block.lines[-1]
         if opcode(last) == "ret":
             return [*lines, *self._leave(END)]
+        if opcode(last) == "unreachable" and lines and FAILURE.search(lines[-1]):
+            return [*lines, "  ret void"]
         return [*lines, *self._with_loads(last)]
 
     def _with_loads(self, line: str) -> list[str]:

@@ -23,7 +23,9 @@ declare i32 @mo_cpu_active_mask(ptr)
 declare i32 @mo_cpu_agree(ptr, ptr, i32, i32)
 declare i32 @mo_cpu_vprintf(ptr, ptr)
 declare i64 @mo_cpu_nanoseconds()
-declare void @mo_cpu_assertfail(ptr, ptr, ptr, i32) cold noreturn"""
+declare void @mo_cpu_assertfail(ptr, ptr, ptr, i32, ptr, i64) cold noreturn
+declare void @mo_cpu_note_failure(ptr, ptr, ptr, i32, ptr, i64) cold
+declare i32 @mo_cpu_has_failed(ptr)"""
 
 
 def find_replacement(name: str) -> Replacement | None:

@@ -10,6 +10,8 @@ from mlir_offload.translate.cpu.text import Function
 from mlir_offload.translate.cpu.variant import Variant, leaves_of
 
 BARRIER = re.compile(r"call void @mo\.barrier\(")
+FAILURE = re.compile(r"call void @mo_cpu_(?P<name>assertfail|note_failure)(?P<arguments>\(.*\))")
+"""A failed assertion: ends the program; in the kernel itself noted, and its work-item leaves the kernel."""
 END = 0
 
 
@@ -52,7 +54,7 @@ class RegionKernel:
     The function takes the context, the number of the entrance, the kernel's arguments, the uniform
     values, whether to leave the number of the next entrance at `next_offset`, and for each of
     `conditions` whether it is known and what it is. Uniform values `in_memory` are left there by
-    each work-item; the code around the function computes the others itself.
+    each work-item; the code around the function computes the others itself. It `can_fail` with assertions.
     """
 
     function: Function
@@ -64,6 +66,7 @@ class RegionKernel:
     next_offset: int
     state_bytes: int
     has_shared_arrays: bool
+    can_fail: bool
 
     def exits_with(self, region: Region, slot: Slot) -> list[Place]:
         """Return where the region ends at barriers behind which the value is needed."""

@@ -97,14 +97,5 @@ def libm_attributes(name: str) -> str:
 def _cuda_library() -> dict[str, Replacement]:
     return {
         "vprintf": Replacement("mo_cpu_vprintf", takes_context=False),
-        "__assertfail": Replacement(
-            "mo.assertfail",
-            define(
-                "mo.assertfail",
-                "void",
-                "ptr %message, ptr %file, i32 %line, ptr %function, i64 %size",
-                "call void @mo_cpu_assertfail(ptr %c, ptr %message, ptr %file, i32 %line)",
-                "unreachable",
-            ),
-        ),
+        "__assertfail": Replacement("mo_cpu_assertfail"),
     }

@@ -15,6 +15,7 @@ from mlir_offload.offload.ir_syntax import LLVM_IR
 from mlir_offload.translate.cpu.body import RegionBody
 from mlir_offload.translate.cpu.kernel import (
     BARRIER,
+    FAILURE,
     Entrance,
     RegionKernel,
     Slot,
@@ -38,6 +39,7 @@ from mlir_offload.translate.cpu.values import (
 )
 from mlir_offload.translate.cpu.variant import build_variants, conditions_of, leaves_of, parts_ways
 
+_DEBUG_LOCATION = re.compile(r", !dbg !\d+")
 _LIFETIME = re.compile(r"call void @llvm\.lifetime\.")
 _MAX_BLOCK = 1024
 
@@ -94,6 +96,7 @@ def split_at_barriers(function: Function) -> RegionKernel | None:
         state.add("i32"),
         state.size_bytes,
         has_shared_arrays=private is None,
+        can_fail=any(FAILURE.search(line) for block in blocks for line in block.lines),
     )
     body = RegionBody(blocks, slots, kernel).lines((*(private or ()), *hoisted))
     parameters = (
@@ -138,14 +141,23 @@ class _State:
 
 
 def _cut(blocks: list[Block]) -> list[Block]:
-    """End a block behind each barrier; phis learn the new names of their predecessors."""
+    """End a block behind each barrier and each failed assertion; phis learn the new names.
+
+    What follows a failed assertion is never reached; its block keeps the edges to others.
+    """
     result: list[Block] = []
     last_part: dict[str, str] = {}
-    number = 0
+    number = failures = 0
     for block in blocks:
         part = Block(block.label)
         result.append(part)
         for line in block.lines:
+            if failure := FAILURE.search(line):
+                failures += 1
+                part.lines += [_noted(line, failure), "  unreachable"]
+                part = Block(f"mo.dead{failures}")
+                result.append(part)
+                continue
             part.lines.append(line)
             if BARRIER.search(line):
                 number += 1
@@ -156,6 +168,13 @@ def _cut(blocks: list[Block]) -> list[Block]:
     for block in result:
         block.lines = [_rename_incoming(line, last_part) for line in block.lines]
     return result
+
+
+def _noted(line: str, failure: re.Match[str]) -> str:
+    location = _DEBUG_LOCATION.search(line)
+    return (
+        f"  call void @mo_cpu_note_failure{failure['arguments']}{location[0] if location else ''}"
+    )
 
 
 def _rename_incoming(line: str, labels: dict[str, str]) -> str:

@@ -99,6 +99,7 @@ class _Writer:
             f"  %{p}.z.more = icmp ult i32 %{p}.z.next, %block_dim.z",
             f"  br i1 %{p}.z.more, label %{p}.z.head, label %{p}.next",
             f"{p}.next:",
+            *(self._stop_if_failed(p) if entrance.exits != (END,) else ()),
             *_go_on(p, entrance.exits),
         )
 
@@ -118,6 +119,18 @@ class _Writer:
         new = [location for location in found if location not in self._marked]
         self._marked.update(new)
         return tuple(f'  call void asm sideeffect "nop", ""(){location}' for location in new)
+
+    def _stop_if_failed(self, prefix: str) -> tuple[str, ...]:
+        """End the block after a failed assertion, when all its work-items have come to the barrier."""
+        if not self._region.can_fail:
+            return ()
+        p = f"{prefix}.failed"
+        return (
+            f"  %{p} = call i32 @mo_cpu_has_failed(ptr %block){self._metadata.location}",
+            f"  %{p}.is = icmp ne i32 %{p}, 0",
+            f"  br i1 %{p}.is, label %done, label %{p}.not",
+            f"{p}.not:",
+        )
 
     @property
     def _loop(self) -> str:

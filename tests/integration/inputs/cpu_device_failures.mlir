@@ -40,5 +40,32 @@ module attributes {gpu.container_module} {
       }
       gpu.return
     }
+
+    // All that fail are told before the barrier, behind which nobody comes.
+    gpu.func @guarded(%data: memref<?xi32>) kernel {
+      %t = gpu.thread_id x
+      %own = memref.load %data[%t] : memref<?xi32>
+      %five = arith.constant 5 : i32
+      %fits = arith.cmpi slt, %own, %five : i32
+      cf.assert %fits, "fits before the barrier"
+      gpu.barrier
+      memref.store %five, %data[%t] : memref<?xi32>
+      gpu.return
+    }
+
+    // Each work-item is a fiber; the others of its subgroup go on without it.
+    gpu.func @votes(%data: memref<?xi32>) kernel {
+      %t = gpu.thread_id x
+      %own = memref.load %data[%t] : memref<?xi32>
+      %five = arith.constant 5 : i32
+      %fits = arith.cmpi slt, %own, %five : i32
+      %width = arith.constant 32 : i32
+      %other, %valid = gpu.shuffle xor %own, %five, %width : i32
+      cf.assert %fits, "fits in the subgroup"
+      %c64 = arith.constant 64 : index
+      %place = arith.addi %t, %c64 : index
+      memref.store %other, %data[%place] : memref<?xi32>
+      gpu.return
+    }
   }
 }
