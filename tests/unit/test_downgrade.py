@@ -123,6 +123,16 @@ SILENT = {
         + function("call void @llvm.stackrestore.p0(ptr %p)"),
         "call void @llvm.stackrestore(ptr %p)",
     ),
+    "arguments": (
+        "declare void @llvm.va_start.p0(ptr)\n"
+        + function("call void @llvm.va_start.p0(ptr %p)"),
+        "call void @llvm.va_start(ptr %p)",
+    ),
+    "arguments-copy": (
+        "declare void @llvm.va_copy.p0(ptr, ptr)\n"
+        + function("call void @llvm.va_copy.p0(ptr %p, ptr %p)"),
+        "call void @llvm.va_copy(ptr %p, ptr %p)",
+    ),
     "barrier-all": (
         nvvm("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)",
              "void @llvm.nvvm.barrier.cta.sync.aligned.all(i32)"),

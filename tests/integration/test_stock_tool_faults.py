@@ -1,0 +1,126 @@
+"""Faults of LLVM's tools and libraries that programs must not show; others have tests where they are avoided."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mlir_offload.offload.device.code import read_device_code
+from mlir_offload.toolchain.byte_view import memory_view
+from mlir_offload.toolchain.llvm import LlvmToolchain
+from mlir_offload.toolchain.skew.fact import Consumer
+from mlir_offload.toolchain.skew.symbol import check_intrinsic
+from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.translate.pipelines import load_recipe
+from mlir_offload.translate.spirv.module import spirv_bitcode_command
+
+LEVELS = Path(__file__).parent / "inputs" / "levels"
+MODULE = """\
+module attributes {gpu.container_module} {
+  gpu.module @NAME {
+    gpu.func @NAME_first() kernel {
+      gpu.printf "NAME first\\n"
+      gpu.return
+    }
+    gpu.func @NAME_second() kernel {
+      gpu.printf "NAME second\\n"
+      gpu.return
+    }
+  }
+  func.func @run_NAME() {
+    %c1 = arith.constant 1 : index
+    gpu.launch_func @NAME::@NAME_first blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1)
+    gpu.launch_func @NAME::@NAME_second blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1)
+    return
+  }
+}
+"""
+CALLER = """\
+#include <omp.h>
+void run_a(void);
+void run_b(void);
+int main(void) {
+  int threads = 0;
+#pragma omp parallel reduction(+ : threads) num_threads(2)
+  threads++;
+  run_a();
+  run_b();
+  return threads - 2;
+}
+"""
+
+
+def run(*argv: str | Path, **environment: str) -> str:
+    variables = {"PATH": "/usr/bin:/bin", **environment}
+    done = subprocess.run(argv, capture_output=True, text=True, env=variables, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.llvm(22)
+def test_entries_of_two_kinds_and_two_openmp_libraries_give_each_launch_its_own_kernel(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    """libomptarget 22 counts entries of other kinds; libgomp has functions of the same names."""
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.mlir").write_text(MODULE.replace("NAME", name))
+    (tmp_path / "main.c").write_text(CALLER)
+    run("gcc", "-fopenmp", "-c", tmp_path / "main.c", "-o", tmp_path / "main.o")
+    files = (tmp_path / "main.o", "-lgomp", tmp_path / "a.mlir", tmp_path / "b.mlir")
+    options = ("--llvm=22", "--offload-arch=sm_90,host", "-o", tmp_path / "program")
+    run(*mlir_offload, *options, *files)
+    said = run(tmp_path / "program", MLIR_OFFLOAD_DEVICE="host")
+    assert said == "a first\na second\nb first\nb second\n"
+
+
+@pytest.mark.parametrize(
+    "major", [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (19, 22)]
+)
+def test_parallel_loops_with_steps_do_what_is_written(
+    major: int, mlir_offload: list[str], tmp_path: Path
+) -> None:
+    """scf-parallel-loop-tiling{no-min-max-bounds} tests the bounds of steps other than 1 wrongly."""
+    options = (f"--llvm={major}", "--pipeline=linalg", "--offload-arch=host")
+    run(*mlir_offload, *options, LEVELS / "steps.mlir", "-o", tmp_path / "steps")
+    run(tmp_path / "steps")
+
+
+@pytest.mark.parametrize("name", ["llvm.va_start.p0", "llvm.va_end.p0", "llvm.va_copy.p0"])
+def test_an_intrinsic_with_a_type_in_its_name_is_unknown_to_older_readers(name: str) -> None:
+    found = [check_intrinsic(name, 1, Consumer(release)) for release in (16, 18, 19, 22)]
+    assert [skew.rule if skew else "" for skew in found] == ["BC014", "BC014", "", ""]
+
+
+@pytest.mark.parametrize("release", [20, 21])
+def test_an_intrinsic_that_an_older_reader_takes_for_another_is_reported(release: int) -> None:
+    for side in ("left", "right"):
+        skew = check_intrinsic(f"llvm.vector.splice.{side}.nxv4i32", 3, Consumer(release))
+        assert skew is not None
+        assert skew.rule == "BC014"
+
+
+def test_spirv_is_never_made_of_code_that_keeps_pointers_in_structs() -> None:
+    llvm = LlvmToolchain(Path("/llvm"), ToolVersion(22, 1, 0), (("clang", Path("/llvm/clang")),))
+    for level, expected in ((0, "-O1"), (1, "-O1"), (3, "-O3")):
+        command = spirv_bitcode_command(llvm, Path("a.ll"), Path("a.bc"), opt_level=level)
+        assert expected in command.argv
+        assert "-O0" not in command.argv
+
+
+@pytest.mark.parametrize("major", [19, 22])
+def test_no_recipe_has_a_pass_form_that_miscompiles(major: int) -> None:
+    recipe = load_recipe(major)
+    pipelines = (
+        recipe.host_pipeline(uses_async=True, debug=False),
+        recipe.device_pipeline(needs=frozenset({"division"}), redux=True, debug=False),
+        recipe.amdgpu_pipeline(needs=frozenset({"division"}), chip="gfx90a", debug=False),
+    )
+    assert not any("no-min-max-bounds" in text or "format=offload" in text for text in pipelines)
+    if major == 19:
+        assert all("arith-expand" in text for text in pipelines[1:])
+
+
+def test_lto_ir_of_nvidia_is_no_code_that_is_known() -> None:
+    assert read_device_code(memory_view(b"\xed\x43\x4e\x7f" + bytes(60))) is None
