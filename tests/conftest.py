@@ -8,12 +8,22 @@ import sys
 from collections.abc import Generator
 from pathlib import Path
 
+import hypothesis
 import pluggy
 import pytest
+from support.budget import budget_lines
 
 # The compiler as a user starts it, with the interpreter that runs the tests.
 COMMAND = [sys.executable, "-m", "mlir_offload.driver"]
 ROOT = Path(__file__).resolve().parent.parent
+# The processor that the tests compile kernels for the CPU for, as -march names it; else the own one.
+_WORTH_A_SUMMARY = 1000
+_MARCH = "MLIR_OFFLOAD_TEST_MARCH"
+
+
+# The same examples in each run, whatever the machine is busy with.
+hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
+hypothesis.settings.load_profile("fixed")
 
 
 @pytest.fixture(scope="session")
@@ -29,9 +39,12 @@ def _own_modules() -> None:
     # As for users, what is imported has been compiled before: else each call would do it for 0.1 s.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPYCACHEPREFIX"] = str(ROOT / ".pytest_cache" / "compiled")
+    march = os.environ.get(_MARCH)
     for name in list(os.environ):
         if name.startswith(("MLIR_OFFLOAD_", "CCACHE_")) or name in {"CUDA_PATH", "CUDA_HOME"}:
             del os.environ[name]
+    if march:
+        os.environ.update({_MARCH: march, "MLIR_OFFLOAD_MARCH": march})
     # What runs the tests in the background has these ignored, and the compiler respects that.
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
@@ -72,3 +85,17 @@ def pytest_runtest_makereport(
     ):
         report.outcome = "failed"
         report.longrepr = f"skipped although --require-tools was given: {report.longrepr}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the time of each group of tests; a run of a few tests has nothing to compare."""
+    reports = [
+        report
+        for found in terminalreporter.stats.values()
+        for report in found
+        if isinstance(report, pytest.TestReport)
+    ]
+    if len(reports) > _WORTH_A_SUMMARY:
+        terminalreporter.section("time and budget of the tests, in seconds of one process")
+        for line in budget_lines((report.nodeid, report.duration) for report in reports):
+            terminalreporter.write_line(line)

@@ -6,10 +6,13 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from mlir_offload.driver import __version__
 
@@ -19,6 +22,9 @@ SHIPPED = {
     *(".py", ".yaml", ".json", ".html", ".css", ".js", ".c", ".h", ".ll", ".sh", ".typed"),
     *(".cmake", ".in", ".mlir", ".pc"),
 }
+EPOCH = "1000000000"
+LOCK = ROOT / "tests" / "requirements.txt"
+LOCKED = re.compile(r"([a-z0-9-]+)==(\S+) --hash=sha256:[0-9a-f]{64}")
 NOT_SHIPPED = {Path("toolchain/setup.sh")}
 
 
@@ -34,11 +40,8 @@ def _files_of_the_tree() -> set[str]:
     return {name.replace("mlir_offload/driver/root/", "mlir_offload/") for name in names}
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("wheel")
-    source = tmp_path_factory.mktemp("source") / "tree"
-    # A copy, so that an old build/ folder cannot add files and none is left behind.
+def _copy_of_the_tree(source: Path) -> Path:
+    """Copy the files that git knows, so that an old build/ folder cannot add any."""
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"],
         cwd=ROOT,
@@ -51,23 +54,55 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if path.is_file() and not path.is_symlink():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             (source / name).write_bytes(path.read_bytes())
+    return source
+
+
+def _build(source: Path, output: Path) -> Path:
+    options = ("-q", "--no-deps", "--no-build-isolation", "-w", str(output))
     subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            "wheel",
-            "-q",
-            "--no-deps",
-            "--no-build-isolation",
-            "-w",
-            out,
-            source,
-        ],
+        [sys.executable, "-m", "pip", "wheel", *options, str(source)],
+        env={**os.environ, "SOURCE_DATE_EPOCH": EPOCH},
+        umask=0o022,
         check=True,
         capture_output=True,
     )
-    return next(out.glob("*.whl"))
+    return next(output.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    source = _copy_of_the_tree(tmp_path_factory.mktemp("source") / "tree")
+    return _build(source, tmp_path_factory.mktemp("wheel"))
+
+
+def test_two_builds_make_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    source = _copy_of_the_tree(tmp_path / "another" / "place")
+    again = _build(source, tmp_path / "wheel")
+    assert again.name == wheel.name
+    assert again.read_bytes() == wheel.read_bytes()
+    with zipfile.ZipFile(again) as archive:
+        assert {info.date_time for info in archive.infolist()} == {(2001, 9, 9, 1, 46, 40)}
+
+
+def _requirements() -> dict[str, list[Requirement]]:
+    """Return what the project requires for its tests, by name."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    found: dict[str, list[Requirement]] = {}
+    for text in (*project["dependencies"], *extras["cuda"], *extras["dev"]):
+        requirement = Requirement(text)
+        if requirement.marker is None or requirement.marker.evaluate():
+            found.setdefault(canonicalize_name(requirement.name), []).append(requirement)
+    return found
+
+
+def test_the_lock_file_holds_a_version_and_a_hash_of_each_requirement() -> None:
+    rows = LOCK.read_text(encoding="utf-8").splitlines()[1:]
+    locked = {match[1]: match[2] for row in rows if (match := LOCKED.fullmatch(row))}
+    assert len(locked) == len(rows), "a row without its hash"
+    for name, requirements in _requirements().items():
+        for requirement in requirements:
+            assert requirement.specifier.contains(locked[name]), f"run tests/lock.py: {requirement}"
 
 
 def test_the_wheel_holds_every_module_table_and_runtime_source(wheel: Path) -> None:

@@ -63,9 +63,18 @@ if [ ! -x "$venv/bin/python" ]; then
   say "making the virtual environment $venv"
   python3 -m venv "$venv"
 fi
-stamp=$(cat "$root/pyproject.toml" "$0" | cksum)$extras
+lock=$root/tests/requirements.txt
+stamp=$(cat "$root/pyproject.toml" "$lock" "$0" | cksum)$extras
+pip() { "$venv/bin/python" -m pip "$@" --quiet --disable-pip-version-check >&2; }
 if [ "$(cat "$venv/mlir-offload.stamp" 2>/dev/null)" != "$stamp" ]; then
   say "installing mlir-offload$extras into $venv"
-  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable "$root$extras" >&2
+  # The first line of the lock file names the Python and the machine that it is for.
+  this=$("$venv/bin/python" -c 'import platform, sys; print("# Python %d.%d," % sys.version_info[:2], platform.machine())')
+  if [ -n "$extras" ] && [ "$(head -n 1 "$lock" | cut -d ';' -f 1)" = "$this" ]; then
+    pip install --require-hashes --no-deps --requirement "$lock"
+    pip install --no-deps --no-build-isolation --editable "$root"
+  else
+    pip install --editable "$root$extras"
+  fi
   printf '%s' "$stamp" >"$venv/mlir-offload.stamp"
 fi

@@ -198,7 +198,7 @@ def test_an_interrupt_ends_the_children_and_removes_the_temporary_files(
     alive = tmp_path / "alive"
     os.mkfifo(alive)
     # The child holds the pipe open as long as it lives.
-    script = f"exec 3>{alive}; echo up >&3; exec sleep 600"
+    script = f"exec 3>{alive}; echo up >&3; exec sleep 6000"
     prefix = _prefix_with(tmp_path / "llvm", **{"mlir-translate": script})
     (sandbox.work / "p.mlir").write_bytes((EXAMPLES / "saxpy.mlir").read_bytes())
     driver = subprocess.Popen(
@@ -213,7 +213,7 @@ def test_an_interrupt_ends_the_children_and_removes_the_temporary_files(
         assert select.select([pipe], [], [], 60)[0], "the tool was never started"
         assert pipe.read(3) == b"up\n"
         driver.send_signal(number)
-        _, stderr = driver.communicate(timeout=60)
+        _, stderr = driver.communicate(timeout=600)
         assert select.select([pipe], [], [], 60)[0], "the tool still runs"
         assert pipe.read(1) == b""
     assert driver.returncode == 130

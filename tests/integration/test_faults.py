@@ -33,7 +33,7 @@ targets:
 STEPS = 5
 ENDINGS = (".o", ".images", ".host", ".device", "app")
 COMPILE = ("-c", "--llvm=22", "--offload-arch=host", "m0.mlir", "-o", "out/m0.o")
-LONGEST_S = 120
+LONGEST_S = 600
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ targets:
 """
 WRONG = 'func.func @f() {\n  %0 = "foo.bar"() : () -> i32\n  return\n}\n'
 HIDES, SHOWS, BAR = b"\x1b[?25l", b"\x1b[?25h", "━".encode()
-LONGEST_S = 120
+LONGEST_S = 600
 
 
 @pytest.fixture

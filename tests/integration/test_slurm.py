@@ -28,7 +28,7 @@ if [ "$(grep -c -e --image-step '{folder}/log')" -ge {fatal} ] && mkdir '{folder
 then
   scancel "$SLURM_JOB_ID"
   # Here it ends; where not, the test fails by this.
-  sleep 60
+  sleep 6000
   exit 1
 fi
 exec "$@"
@@ -104,7 +104,7 @@ def test_the_workers_of_the_manual_survive_the_end_of_their_job(
         options = (f"--scheduler={address}", f"--store={tmp_path / 'store'}")
         done = run_in(project, [*mlir_offload, "build", *options], {**slurm, **LLVM})
         assert done.returncode == 0, done.stderr
-        recipe.communicate("\n", timeout=120)
+        recipe.communicate("\n", timeout=600)
     finally:
         recipe.kill()
         recipe.communicate()

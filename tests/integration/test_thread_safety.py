@@ -88,7 +88,7 @@ def run(
     variables = {"RECORD_QUIET": "1", **environment}
     argv = [str(made), str(kernels), way]
     return subprocess.run(
-        argv, capture_output=True, text=True, check=False, env=variables, timeout=120
+        argv, capture_output=True, text=True, check=False, env=variables, timeout=600
     )
 
 

@@ -27,7 +27,7 @@ def browse(text: str, folder: Path, *options: str) -> subprocess.CompletedProces
     source.write_text(text, encoding="utf-8")
     profile = f"--user-data-dir={folder / 'profile'}"
     command = [str(_CHROMIUM), *_QUIET, profile, *options, source.as_uri()]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
 
 
 def console(done: subprocess.CompletedProcess[str]) -> list[str]:

@@ -16,7 +16,7 @@ from typing import IO
 
 # Below those that the system hands out: no connection of another program takes one meanwhile.
 _FIRST_PORT, _PORTS, _APART = 10_000, 20_000, 37
-_LONGEST_S = 120
+_LONGEST_S = 600
 _tried = count()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 
-_TIMEOUT_SECONDS = 120
+_TIMEOUT_SECONDS = 600
 
 
 def call(*argv: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import struct
-import time
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from support.hostile import (
     assert_bounded,
     bit_flips,
+    count_calls,
     extreme_fields,
     spliced,
     survives,
@@ -173,9 +173,8 @@ def test_nothing_but_padding_holds_no_bundle() -> None:
 
 def test_zeros_between_bundles_cost_little() -> None:
     data = bytes(32 << 20) + plain()
-    begin = time.process_time()
     assert read_contents(data) == [EXPECTED]
-    assert time.process_time() - begin < 1.0
+    assert count_calls(lambda: read_contents(data)) < 5_000
 
 
 def test_text_bundles_are_read_between_their_comments() -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import struct
-import time
 from pathlib import Path
 
 import lz4.block
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from support.hostile import (
     assert_bounded,
     bit_flips,
+    count_calls,
     extreme_fields,
     spliced,
     survives,
@@ -116,9 +116,8 @@ def test_fat_binaries_may_follow_one_another_with_padding(gap: int) -> None:
 
 def test_zeros_cost_little() -> None:
     data = bytes(64 << 20)
-    begin = time.process_time()
     assert read(data) == ()
-    assert time.process_time() - begin < 1.0
+    assert count_calls(lambda: read(data)) < 5_000
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from mlir_offload.driver.option.command_line import parse_arguments
 from mlir_offload.driver.parallel import in_parallel
 
 # Long enough that only a deadlock can reach it.
-_DEADLOCK_S = 20
+_DEADLOCK_S = 600
 
 
 @dataclass

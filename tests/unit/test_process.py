@@ -141,7 +141,7 @@ def test_stopping_ends_the_children_and_what_they_started(tmp_path: Path) -> Non
     thread.start()
     assert Path(f"{fifo}.ready").read_text() == "started\n"
     runner.stop()
-    thread.join(timeout=30)
+    thread.join(timeout=600)
     assert not thread.is_alive(), "something that the child started still runs"
     assert interrupted
     with pytest.raises(KeyboardInterrupt):

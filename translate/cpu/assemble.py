@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from mlir_offload.offload.ir_syntax import LLVM_IR, revealed
 from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.translate.cpu.bfloat import bfloat_support
 from mlir_offload.translate.cpu.intrinsics import (
     ITEM_TYPE,
     RUNTIME_DECLARATIONS,
@@ -135,7 +136,8 @@ def finished_module(
     )
     missing = [text for name, text in support if name not in defined]
     whole = replace(device, declarations=declarations, functions=tuple(functions.values()))
-    lines = [KERNEL_TYPE, *known, *missing, *texts, *nodes.lines]
+    support_code = bfloat_support(line for f in functions.values() for line in (f.head, *f.body))
+    lines = [KERNEL_TYPE, *known, *missing, *texts, *support_code, *nodes.lines]
     return _render(whole, lines), tuple(modes)
 
 
