@@ -13,14 +13,18 @@ import os
 import shutil
 import stat
 import tempfile
-import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _BOOT_DIGITS = 8
+# A name of 255 bytes, the most of all file systems, leaves no space for what is added.
+_LONGEST_NAME_BYTES = 220
+_RANDOM_BYTES = 6
+_ENDING = ".tmp"
 
 
 class _Lock(Enum):
@@ -31,45 +35,56 @@ class _Lock(Enum):
     UNKNOWN = 3
 
 
+@dataclass(frozen=True, slots=True)
+class ClaimedFile:
+    """A new file beside an output, and its open descriptor: what is written goes through that."""
+
+    path: Path
+    descriptor: int
+
+
 @contextlib.contextmanager
-def claimed_beside(output: Path) -> Iterator[Path]:
+def claimed_beside(output: Path) -> Iterator[ClaimedFile]:
     """Yield an empty file beside an output, to be renamed to it; what is left of it is removed.
 
-    It has one name for each output, so that what a killed process left is found and removed; where a
-    living one holds it, another name is taken. Raises OSError where it cannot be made.
+    Its name is random, and what killed processes left for the same output goes. Raises OSError where
+    it cannot be made.
     """
-    usual = output.with_name(f".{output.name}.tmp")
-    writer = f"{os.uname().nodename}.{os.getpid()}.{threading.get_native_id()}"
-    place, descriptor = usual, _claim_file(usual)
-    if descriptor is None:
-        place = output.with_name(f".{output.name}.{writer}.tmp")
-        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        descriptor = os.open(place, flags, 0o666)
+    prefix = f".{os.fsdecode(os.fsencode(output.name)[:_LONGEST_NAME_BYTES])}.mo-"
+    _sweep_files(output.parent, prefix)
+    claimed = _make_file(output.parent, prefix)
     try:
-        yield place
+        yield claimed
     finally:
         # Renamed, the name may be another process's by now.
-        if _is_at(descriptor, place):
-            place.unlink(missing_ok=True)
+        if _is_at(claimed.descriptor, claimed.path):
+            claimed.path.unlink(missing_ok=True)
+        os.close(claimed.descriptor)
+
+
+def _make_file(parent: Path, prefix: str) -> ClaimedFile:
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    while True:
+        path = parent / f"{prefix}{_random_word()}{_ENDING}"
+        descriptor = os.open(path, flags, 0o666)
+        # Before it was held, another process may have taken it for a file that is left.
+        if _lock(descriptor) is not _Lock.ANOTHERS and _is_at(descriptor, path):
+            return ClaimedFile(path, descriptor)
         os.close(descriptor)
 
 
-def _claim_file(place: Path) -> int | None:
-    """Return the descriptor of a new file that is held, None where the name cannot be ours."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    for _ in range(2):
-        try:
-            descriptor = os.open(place, flags, 0o666)
-        except FileExistsError:
-            with contextlib.suppress(OSError):
-                _remove_file_left(place)
-            continue
-        # Before we held it, another process may have taken it for a thing that is left.
-        if _lock(descriptor) is _Lock.OURS and _is_at(descriptor, place):
-            return descriptor
-        os.close(descriptor)
-        break
-    return None
+def _random_word() -> str:
+    # The module `secrets` would load hashing before the first program starts.
+    return os.urandom(_RANDOM_BYTES).hex()
+
+
+def _sweep_files(parent: Path, prefix: str) -> None:
+    """Remove the files for one output that no living process holds."""
+    with contextlib.suppress(OSError), os.scandir(parent) as entries:
+        for name in [entry.name for entry in entries if entry.name.startswith(prefix)]:
+            if name.endswith(_ENDING):
+                with contextlib.suppress(OSError):
+                    _remove_file_left(parent / name)
 
 
 def _remove_file_left(place: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
@@ -19,6 +20,7 @@ from mlir_offload.driver.message.report import report, show, show_error
 from mlir_offload.driver.option.configured import configured
 from mlir_offload.driver.option.subcommand import SUBCOMMANDS
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError
+from mlir_offload.toolchain.limit import limit_error, limit_in_text
 from mlir_offload.toolchain.process import ProcessRunner
 
 _INTERRUPTED = 130
@@ -74,11 +76,12 @@ def _caught(action: Callable[[], int], runner: ProcessRunner) -> int:
     except KeyboardInterrupt:
         show("mlir-offload: interrupted")
         return _INTERRUPTED
-    except OSError as error:
-        if error.filename is None and error.errno is None:
+    except (OSError, MemoryError, RuntimeError, ImportError) as error:
+        known = _of_the_system(error)
+        if known is None:
             raise
-        show_error(_input_output(error))
-        return InputOutputError.exit_status
+        show_error(known)
+        return known.exit_status
 
 
 def _run_verb(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
@@ -147,9 +150,17 @@ def _expanded(arguments: tuple[str, ...]) -> tuple[str, ...]:
     return expand_arguments(arguments)
 
 
-def _input_output(error: OSError) -> InputOutputError:
+def _of_the_system(error: Exception) -> InputOutputError | None:
+    """Return the error for what the system refused; None for what is our own fault."""
+    if isinstance(error, MemoryError):
+        return limit_error("mlir-offload", errno.ENOMEM)
+    if not isinstance(error, OSError):
+        return limit_in_text("mlir-offload", str(error))
+    if error.filename is None and error.errno is None:
+        return None
     where = f"{error.filename}: " if error.filename else ""
-    return InputOutputError(
+    limit = limit_error(f"cannot open {error.filename}" if where else "mlir-offload", error.errno)
+    return limit or InputOutputError(
         f"{where}{error.strerror or error}",
         hint="free some space, or set TMPDIR to a writable directory",
     )

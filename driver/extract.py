@@ -13,7 +13,8 @@ from tempfile import mkdtemp
 import click
 
 from mlir_offload.driver.file_use import OutputFile, check_files
-from mlir_offload.driver.inspect.tree import shown, size_text
+from mlir_offload.driver.inspect.tree import size_text
+from mlir_offload.driver.message.escape import shown
 from mlir_offload.driver.message.report import show, show_warning
 from mlir_offload.driver.workspace import check_output, make_directory, open_output
 from mlir_offload.offload.contents import (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from mlir_offload.driver.claim import claimed_beside, claimed_directory
 from mlir_offload.toolchain.errors import InputOutputError
 
 _STANDARD_OUTPUT = Path("-")
+_PERMISSIONS, _READABLE = 0o777, 0o444
+_COPIED_AT_ONCE = 1 << 20
 
 
 @contextlib.contextmanager
@@ -70,21 +73,37 @@ def check_output(output: Path) -> None:
 def publish(made: Path, output: Path) -> None:
     """Bring the finished file `made` to `output` in one rename, so that nobody sees a part of it.
 
-    Raises InputOutputError where the disk is full or read-only; nothing is left behind then.
+    An output that is there keeps its mode. Raises InputOutputError where the disk is full or
+    read-only; nothing is left behind then.
     """
     if not output.parent.is_dir() or (output.exists() and not output.is_file()):
         # A device such as /dev/null takes the bytes; there is nothing to rename.
         _copy_into(made, output)
         return
     try:
-        with claimed_beside(output) as beside:
-            shutil.copy2(made, beside)
-            beside.replace(output)
+        with claimed_beside(output) as claimed, made.open("rb") as source:
+            with open(claimed.descriptor, "wb", closefd=False) as target:
+                shutil.copyfileobj(source, target, _COPIED_AT_ONCE)
+            status = os.fstat(source.fileno())
+            os.fchmod(claimed.descriptor, _mode(output, status.st_mode))
+            os.utime(claimed.descriptor, ns=(status.st_atime_ns, status.st_mtime_ns))
+            claimed.path.replace(output)
     except OSError as error:
         msg = f"cannot write {output}: {error.strerror}"
         raise InputOutputError(
             msg, hint="free some space, or choose another place with -o"
         ) from error
+
+
+def _mode(output: Path, made: int) -> int:
+    """Return the mode of a new output: that of the old one, if there is one; a program can be run."""
+    try:
+        mode = stat.S_IMODE(output.stat().st_mode) & _PERMISSIONS
+    except OSError:
+        return stat.S_IMODE(made)
+    may_run = made & (stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+    # Who may read it may run it.
+    return mode | ((mode & _READABLE) >> 2 if may_run else 0)
 
 
 @contextlib.contextmanager
@@ -101,18 +120,29 @@ def open_output(output: Path) -> Iterator[int]:
     if is_file or output.is_dir():
         check_output(output)
     try:
-        with claimed_beside(output) if is_file else contextlib.nullcontext(output) as place:
-            descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
-            try:
-                yield descriptor
-            finally:
-                os.close(descriptor)
-            if is_file:
-                place.replace(output)
+        with _renamed(output) if is_file else _opened(output) as descriptor:
+            yield descriptor
     except OSError as error:
         msg = f"cannot write {output}: {error.strerror}"
         hint = "free some space, or choose another place with -o"
         raise InputOutputError(msg, hint=hint) from error
+
+
+@contextlib.contextmanager
+def _renamed(output: Path) -> Iterator[int]:
+    with claimed_beside(output) as claimed:
+        yield claimed.descriptor
+        os.fchmod(claimed.descriptor, _mode(output, os.fstat(claimed.descriptor).st_mode))
+        claimed.path.replace(output)
+
+
+@contextlib.contextmanager
+def _opened(output: Path) -> Iterator[int]:
+    descriptor = os.open(output, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _copy_into(made: Path, output: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mlir_offload.toolchain.errors import ToolchainError, ToolFailedError
+from mlir_offload.toolchain.limit import limit_error, limit_of_program
 
 _BACKGROUND_NICENESS = 15
 # How long a program that takes too long has to unwind before it is killed.
@@ -84,7 +85,7 @@ class ProcessRunner:
         """Run the command to its end.
 
         Raises ToolchainError where the program cannot be started, ToolFailedError where it takes
-        longer than it may, KeyboardInterrupt where all were told to stop: how this one ended means
+        longer than it may, InputOutputError where a limit of the system ended it, KeyboardInterrupt where all were told to stop: how this one ended means
         nothing then.
         """
         child = self._start(command, has_input=input_text is not None)
@@ -99,6 +100,9 @@ class ProcessRunner:
                 self._children.discard(child)
         if self._stopping:
             raise KeyboardInterrupt
+        limit = limit_of_program(command.program, child.returncode, stderr)
+        if limit is not None:
+            raise limit
         return Completed(command, child.returncode, stdout, stderr)
 
     def run_attached(self, command: Command) -> int:
@@ -170,6 +174,9 @@ def _open(command: Command, *, has_input: bool) -> subprocess.Popen[str]:
             process_group=0,
         )
     except OSError as error:
+        limit = limit_error(f"cannot start {command.argv[0]}", error.errno)
+        if limit is not None:
+            raise limit from error
         msg = f"cannot start {command.argv[0]}: {error.strerror}"
         raise ToolchainError(
             msg, hint="check the installation with 'mlir-offload toolchains'"

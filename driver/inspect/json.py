@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mlir_offload.driver import __version__
+from mlir_offload.driver.message.escape import harmless_json
 from mlir_offload.offload.contents import Container, Entry, Image, Part, Problem, SourceModule
 from mlir_offload.offload.device.kernel import DeviceKernel, KernelParameter
 from mlir_offload.offload.interface.function import InterfaceFunction
@@ -25,7 +26,7 @@ def render_json(parts: Iterable[Part]) -> str:
     """Return the document of all files, a line for each; the same for the same bytes."""
     # Indentation would cost four times as long: it is not done in C.
     head = json.dumps({"schema": SCHEMA_VERSION, "generator": f"mlir-offload {__version__}"})
-    files = ",\n".join(json.dumps(_part(part)) for part in parts)
+    files = ",\n".join(harmless_json(json.dumps(_part(part))) for part in parts)
     return f'{head[:-1]}, "files": [\n{files}\n]}}\n'
 
 

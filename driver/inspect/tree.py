@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 
+from mlir_offload.driver.message.escape import shown
 from mlir_offload.offload.contents import (
     Container,
     Entry,
@@ -41,13 +42,6 @@ def tree_lines(part: Part) -> Iterator[tuple[Span, ...]]:
     node = _part(part)
     yield node.line
     yield from _below(node, "")
-
-
-def shown(text: str) -> str:
-    """Return the text with every character that does not print as an escape: names are hostile."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else _escaped(char) for char in text)
 
 
 def size_text(size: int) -> str:
@@ -103,10 +97,6 @@ def parameter_list(parameters: tuple[KernelParameter, ...] | None) -> str:
 def _parameter(parameter: KernelParameter) -> str:
     words = (parameter.type, parameter.name, f"@{parameter.offset}:{parameter.size_bytes}")
     return shown(" ".join(word for word in words if word))
-
-
-def _escaped(char: str) -> str:
-    return char.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
 def _below(node: Node, prefix: str) -> Iterator[tuple[Span, ...]]:

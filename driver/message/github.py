@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mlir_offload.driver.message.escape import shown_lines
 from mlir_offload.driver.message.form import PROGRAM, Message
 from mlir_offload.translate.tool_message import Severity
 
@@ -37,7 +38,8 @@ def render_github(message: Message) -> str:
 
 def _data(text: str) -> str:
     """Return text as the runner of the workflow unescapes it."""
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    lines = shown_lines(text.replace("%", "%25").replace("\r", "%0D"))
+    return lines.replace("\n", "%0A")
 
 
 def _property(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from mlir_offload.driver.message.escape import harmless_json
 from mlir_offload.driver.message.form import Message, Place
 from mlir_offload.translate.tool_message import Severity
 
@@ -39,7 +40,7 @@ def render_json(message: Message) -> str:
         if value or (name.endswith("status") and value is not None)
     }
     # ASCII, so that a name that is no UTF-8 cannot make a line that is no JSON.
-    return json.dumps(known)
+    return harmless_json(json.dumps(known))
 
 
 def parse_message(line: str) -> Message | None:
@@ -89,7 +90,8 @@ def plain_text(text: str) -> str:
 
 def render_output(text: str) -> str:
     """Return a line of JSON for what is no message: a step that -v shows, a table of times."""
-    return json.dumps({"severity": "output", "message": text, "tool": "mlir-offload"})
+    members = {"severity": "output", "message": text, "tool": "mlir-offload"}
+    return harmless_json(json.dumps(members))
 
 
 def schema_text() -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlir_offload.driver.message.escape import shown, shown_lines, shown_message
 from mlir_offload.driver.message.options import Color, MessageFormat, MessageOptions
 from mlir_offload.driver.record.journal import Journal, StepTime, ToolRun
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError
@@ -123,9 +124,10 @@ def render_error(error: MlirOffloadError, *, verbose: bool = False, has_color: b
     text = _ruled(error.message, error.rule)
     lines = [_headline(error.location or _PROGRAM, "error", text, has_color=has_color)]
     if error.hint:
-        lines.append(f"  hint: {error.hint}")
+        lines.append(f"  hint: {shown(error.hint)}")
     if verbose and isinstance(error, ToolFailedError):
-        lines.extend([f"  command: {error.command}", error.stderr.rstrip("\n")])
+        said = shown_lines(error.stderr.rstrip("\n"))
+        lines.extend([f"  command: {shown_lines(error.command)}", said])
     return "\n".join(lines)
 
 
@@ -135,6 +137,7 @@ def _ruled(text: str, rule: str) -> str:
 
 
 def _headline(place: str, severity: str, text: str, *, has_color: bool) -> str:
+    place, text = shown(place), shown_message(text)
     if not has_color:
         return f"{place}: {severity}: {text}"
     return f"{_BOLD}{place}: {_COLORS[severity]}{severity}: {_PLAIN}{_BOLD}{text}{_PLAIN}"
@@ -155,8 +158,8 @@ def _render(message: Message, form: MessageFormat, *, has_color: bool) -> str:
     place = str(message.place or message.tool)
     text = _ruled(message.text, message.rule)
     head = _headline(place, message.severity, text, has_color=has_color)
-    hint = (f"  hint: {message.hint}",) if message.hint else ()
-    return "\n".join((head, *message.details, *hint))
+    hint = (f"  hint: {shown(message.hint)}",) if message.hint else ()
+    return "\n".join((head, *map(shown_lines, message.details), *hint))
 
 
 def render_times(times: Iterable[StepTime]) -> str:
@@ -243,7 +246,7 @@ def show(text: str) -> None:
 
         _print(render_output(text))
     elif form is not MessageFormat.SARIF:
-        _print(text)
+        _print(shown_lines(text))
 
 
 def _print(text: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from mlir_offload.driver import __version__
+from mlir_offload.driver.message.escape import harmless_json
 from mlir_offload.driver.message.form import PROGRAM, Message, Place
 from mlir_offload.toolchain.skew.rule import is_rule_name, load_rules
 from mlir_offload.translate.tool_message import Severity
@@ -42,7 +43,7 @@ def render_sarif(messages: Sequence[Message], status: int) -> str:
         "results": [_result(message, rules) for message in messages],
     }
     document = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
-    return json.dumps(document, indent=1)
+    return harmless_json(json.dumps(document, indent=1))
 
 
 def _described(rule: str) -> dict[str, Any]:

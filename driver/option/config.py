@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
@@ -90,10 +90,26 @@ _SAID_ALREADY = frozenset({_COMMAND_LINE, _DEFAULT})
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """A file of settings."""
+    """A file of settings; that of a project was found, not named by the user."""
 
     path: Path
     values: Mapping[str, Value]
+    content: bytes = b""
+    is_project: bool = False
+
+    def programs(self) -> tuple[str, ...]:
+        """Return the keys whose values name programs."""
+        from mlir_offload.driver.option.trusted import program_flags
+
+        known = {setting.key: setting for setting in SETTINGS}
+        return tuple(
+            key for key, value in self.values.items() if program_flags(known[key].arguments(value))
+        )
+
+    def without(self, keys: Collection[str]) -> ConfigFile:
+        """Return the file without some of its settings."""
+        values = {key: value for key, value in self.values.items() if key not in keys}
+        return replace(self, values=values)
 
 
 def settle(
@@ -169,15 +185,16 @@ def find_files(
     named = wanted[-1] if wanted else environment.get(_FILE_VARIABLE, "")
     if named in {"--no-config", _OFF}:
         return ()
-    paths = [Path(named) if named else _project_file(directory), _user_file(environment)]
-    return tuple(
-        load_config(path)
-        for number, path in enumerate(paths)
-        if path is not None and (path.is_file() or (named and number == 0))
-    )
+    if named:
+        first = [load_config(Path(named))]
+    else:
+        found = project_file(directory)
+        first = [replace(load_config(found), is_project=True)] if found is not None else []
+    user = _user_file(environment)
+    return (*first, *([load_config(user)] if user is not None and user.is_file() else ()))
 
 
-def _project_file(directory: Path) -> Path | None:
+def project_file(directory: Path) -> Path | None:
     """Return the file in the directory or the nearest above it, in the same checkout."""
     for folder in (directory, *directory.parents):
         path = folder / PROJECT_FILE
@@ -190,7 +207,7 @@ def _project_file(directory: Path) -> Path | None:
 
 
 def _check_owner(path: Path) -> None:
-    """Refuse a file that another user laid above this directory: it chooses which programs run."""
+    """Refuse a file that another user laid above this directory."""
     if path.stat().st_uid not in {os.geteuid(), 0}:
         msg = f"{path} belongs to another user"
         raise UsageError(msg, hint=f"name it with --config={path} if you trust it, or --no-config")
@@ -225,7 +242,7 @@ def load_config(path: Path) -> ConfigFile:
         raise UsageError(msg, hint="see docs/configuration.md", location=str(path)) from error
     known = {setting.key: setting for setting in SETTINGS}
     values = {key: _checked(known, key, value, path, text) for key, value in table.items()}
-    return ConfigFile(path, values)
+    return ConfigFile(path, values, content)
 
 
 def _checked(known: Mapping[str, Setting], key: str, value: object, path: Path, text: str) -> Value:

@@ -20,6 +20,8 @@ _ACTIONS = ("--version", "--help", "-h", "--completion=", "--cmake-dir", "--pkg-
 # What the compiler itself takes, and the verb that compiles.
 _COMPILING = frozenset({"", "run"})
 _STEP = "step"
+# These read files of anyone: no file that lies about chooses a program for them, trusted or not.
+_READING = frozenset(("check", "explain", "extract", "inspect"))
 
 
 def configured(
@@ -27,13 +29,16 @@ def configured(
 ) -> tuple[str, ...] | None:
     """Return the arguments with those that nobody gave but a file or a variable; None: all is said.
 
-    Raises UsageError for a file or variable that is wrong, InputOutputError for one out of reach.
+    Raises UsageError for a file or variable that is wrong, or a project's file that chooses programs
+    and is not trusted, InputOutputError for one out of reach.
     """
     verb = _verb(arguments)
     if verb.endswith("step") or (arguments and arguments[0].startswith(_ACTIONS)):
         return tuple(arguments)
     own, rest, behind = _split(arguments[1:] if verb else arguments)
     files = find_files([word for word in own if word != _PRINT], environment, directory)
+    if verb in _READING:
+        files = tuple(file.without(file.programs()) if file.is_project else file for file in files)
     origins = settle(rest, environment, files)
     if _PRINT in own:
         sys.stdout.write(render_config(origins, files))
@@ -41,6 +46,15 @@ def configured(
     added = tuple(origin_arguments(origins))
     if added and verb not in _COMPILING:
         added = _taken_by(verb, added)
+    for file in files:
+        if file.is_project and file.programs():
+            from mlir_offload.driver.option.trusted import check_trusted
+
+            chosen = {
+                word for one in origins if one.place == str(file.path) for word in one.arguments
+            }
+            flags = [word for word in added if word in chosen]
+            check_trusted(file.path, file.content, flags, environment)
     return (*((verb,) if verb else ()), *added, *rest, *behind)
 
 

@@ -16,5 +16,6 @@ SUBCOMMANDS: Mapping[str, str] = {
     "package": "package.verb:package",
     "run": "run:run_program",
     "toolchains": "toolchains:show_toolchains",
+    "trust": "trust:run_trust",
 }
 """Name of each subcommand, and the module and function of mlir_offload.driver that run it."""

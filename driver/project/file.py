@@ -5,6 +5,7 @@ Every error names the line and the column; nothing is started before all of it h
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -18,6 +19,8 @@ from mlir_offload.driver.option.command_line import (
     CompileOptions,
     read_arguments,
 )
+from mlir_offload.driver.option.pipeline_file import read_pipeline
+from mlir_offload.driver.option.trusted import check_trusted
 from mlir_offload.driver.project.yaml import NodeReader, YamlMapping, YamlNode, YamlScalar, compose
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, UsageError
 from mlir_offload.toolchain.target import parse_offload_arch
@@ -42,6 +45,10 @@ _OWN_OPTIONS = (
     ("offload_archs", "--offload-arch="),
     ("launcher", "--launcher="),
     ("cache", "--cache"),
+    ("depfile", "-M"),
+    ("compile_commands", "-MJ"),
+    ("manifest", "--manifest="),
+    ("header", "--emit-header="),
 )
 
 
@@ -109,7 +116,8 @@ class Project:
 def read_project(manifest: Path) -> Project:
     """Read a manifest.
 
-    Raises UsageError with the place of what is wrong in it, InputOutputError where there is none.
+    Raises UsageError with the place of what is wrong in it, or of a flag that chooses programs if the
+    user does not trust the manifest, InputOutputError where there is none.
     """
     try:
         with manifest.open("rb") as stream:
@@ -121,7 +129,7 @@ def read_project(manifest: Path) -> Project:
     if len(text) > _LARGEST_BYTES:
         msg = f"a manifest of more than {_LARGEST_BYTES >> 20} MiB is not read"
         raise UsageError(msg, location=str(manifest))
-    return _Reader(manifest, NodeReader(manifest)).project(compose(text, manifest))
+    return _Reader(manifest, NodeReader(manifest), text).project(compose(text, manifest))
 
 
 @dataclass(slots=True)
@@ -130,6 +138,7 @@ class _Reader:
 
     manifest: Path
     yaml: NodeReader
+    content: bytes
     _flag_options: dict[tuple[str, ...], CompileOptions] = field(default_factory=dict)
 
     def project(self, node: YamlNode) -> Project:
@@ -183,7 +192,17 @@ class _Reader:
             if getattr(options, name) != getattr(default, name):
                 hint = "use archs:" if name == "offload_archs" else "leave it out"
                 self.yaml.fail(node, f"{spelling} is no flag of a project", hint)
+        self._checked(node, lambda: self._check_trusted(options))
         return flags
+
+    def _check_trusted(self, options: CompileOptions) -> None:
+        plugins: tuple[Path, ...] = ()
+        if options.pipeline:
+            plugins = read_pipeline(options.pipeline).plugins
+        # The value of an option may be an option of a tool.
+        flags = [word for key, value in options.spelled for word in (f"{key}{value}", value)]
+        words = (*flags, *(f"--load-pass-plugin={plugin}" for plugin in plugins))
+        check_trusted(self.manifest, self.content, words, os.environ)
 
     def _checked(self, node: YamlNode, read: Callable[[], T]) -> T:
         try:

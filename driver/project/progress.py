@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from mlir_offload.driver.message.escape import shown, shown_lines
 from mlir_offload.driver.message.report import report, show, show_step_messages, speaks_to_people
 from mlir_offload.driver.project.graph import ProjectStep
 from mlir_offload.driver.project.run import StepOutcome, StepResult
@@ -65,9 +66,9 @@ def open_progress(steps: int, *, is_verbose: bool) -> Iterator[BuildProgress]:
         task = bar.add_task("", total=steps)
 
         def advance(label: str) -> None:
-            bar.update(task, advance=1, description=escape(label))
+            bar.update(task, advance=1, description=escape(shown(label)))
 
         def say(text: str) -> None:
-            console.print(text, markup=False, soft_wrap=True)
+            console.print(shown_lines(text), markup=False, soft_wrap=True)
 
         yield BuildProgress(is_verbose, say, say, advance)

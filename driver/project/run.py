@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from mlir_offload.driver.jobserver import JobSlots
+from mlir_offload.driver.message.escape import shown, shown_message
 from mlir_offload.driver.message.report import speaks_to_people
 from mlir_offload.driver.project.graph import ProjectGraph, ProjectStep
 from mlir_offload.driver.project.state import ProjectState, Stamp
@@ -191,9 +192,8 @@ class ProjectRun:
         try:
             end = self.engine.run(step)
         except MlirOffloadError as error:
-            text = (
-                f"{error.message}\n  hint: {error.hint}\n" if error.hint else f"{error.message}\n"
-            )
+            hint = f"  hint: {shown(error.hint)}\n" if error.hint else ""
+            text = f"{shown_message(error.message)}\n{hint}"
             end = StepEnd(error.exit_status, text)
         outcome = StepOutcome.FAILED if end.exit_status else StepOutcome.BUILT
         began, took = start - self._began, time.monotonic() - start

@@ -46,4 +46,6 @@ def listed(names: Sequence[object]) -> str:
 
 def _render(finding: Finding) -> str:
     """Return the lines of a finding; equal hints are not left out, since each names its file."""
-    return f"\n  {finding.location}: {finding.message}\n    hint: {finding.hint}"
+    parts = (finding.location, finding.message, finding.hint)
+    location, message, hint = (part.replace("\n", "\\n") for part in parts)
+    return f"\n  {location}: {message}\n    hint: {hint}"

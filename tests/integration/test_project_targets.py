@@ -69,13 +69,19 @@ def test_a_static_library_keeps_its_device_code_for_the_program(
 
 
 def test_cuda_cpp_and_mlir_launch_the_kernels_of_each_other(
-    tmp_path: Path, mlir_offload: list[str], cuda_recorder: Path
+    tmp_path: Path,
+    mlir_offload: list[str],
+    cuda_recorder: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder = write_project(
         tmp_path / "project", MIXED.replace("CUDA", str(cuda_recorder), 1), modules=0
     )
     for name in ("cuda_caller.cu", "cuda_callee.mlir", "cuda_bare.h"):
         shutil.copy(INPUTS / name, folder)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert "not trusted" in run_in(folder, [*mlir_offload, "build"]).stderr
+    run_in(folder, [*mlir_offload, "trust"])
     assert {"source cuda_caller.cu", "link app"} <= ran(folder, mlir_offload)
     said = run_in(folder, ["build/default/bin/app"]).stdout
     assert "scale of 1: grid 2 1 block 1 1 shared 0: from MLIR" in said
@@ -86,6 +92,7 @@ def test_cuda_cpp_and_mlir_launch_the_kernels_of_each_other(
     assert ran(folder, mlir_offload) == {"source cuda_caller.cu"}
     manifest = folder / "offload.yaml"
     manifest.write_text(manifest.read_text().replace("sm_90", "host"))
+    run_in(folder, [*mlir_offload, "trust"])
     done = run_in(folder, [*mlir_offload, "build"])
     assert done.returncode == 2
     assert "cuda_caller.cu is compiled for GPUs of kind cuda only" in done.stderr

@@ -12,15 +12,17 @@ from pathlib import Path
 
 import pytest
 
+from mlir_offload.driver import claim
 from mlir_offload.driver.claim import claimed_beside, claimed_directory
 from mlir_offload.driver.workspace import open_output, publish
+from mlir_offload.toolchain.errors import InputOutputError
 
 KILLED = """\
 import os, signal, sys
 from pathlib import Path
 from mlir_offload.driver.claim import claimed_beside, claimed_directory
 with {what}(Path(sys.argv[1])) as place:
-    held = place if place.is_file() else place / "file"
+    held = getattr(place, "path", None) or place / "file"
     held.write_text("half of it")
     held.chmod(0o755)
     os.kill(os.getpid(), signal.{how})
@@ -44,7 +46,8 @@ def test_what_a_killed_process_began_is_begun_again(tmp_path: Path) -> None:
     output, made = tmp_path / "k.o", tmp_path / "made"
     made.write_text("all")
     end("claimed_beside", output, signal.SIGKILL).wait()
-    assert names(tmp_path) == [".k.o.tmp", "made"]
+    left, _ = names(tmp_path)
+    assert left.startswith(".k.o.mo-")
     publish(made, output)
     assert (names(tmp_path), output.read_text()) == (["k.o", "made"], "all")
     end("claimed_beside", output, signal.SIGKILL).wait()
@@ -60,40 +63,61 @@ def test_what_a_living_process_has_begun_is_left_to_it(tmp_path: Path) -> None:
     other = end("claimed_beside", output, signal.SIGSTOP)
     try:
         publish(made, output)
-        assert (tmp_path / ".k.o.tmp").read_text() == "half of it"
-        assert (names(tmp_path), output.read_text()) == ([".k.o.tmp", "k.o", "made"], "all")
+        held, *others = names(tmp_path)
+        assert (tmp_path / held).read_text() == "half of it"
+        assert (others, output.read_text()) == (["k.o", "made"], "all")
     finally:
         other.send_signal(signal.SIGCONT)
         assert other.wait() == 0
     assert names(tmp_path) == ["k.o", "made"]
 
 
-def test_a_name_that_is_another_files_by_now_is_not_removed(tmp_path: Path) -> None:
+def test_a_file_that_was_renamed_is_not_removed(tmp_path: Path) -> None:
     output = tmp_path / "k.o"
     with claimed_beside(output) as first:
-        first.replace(output)
+        first.path.replace(output)
         with claimed_beside(output) as second:
-            assert second == first
-            assert output.stat().st_ino != second.stat().st_ino
+            assert second.path != first.path
+            assert output.stat().st_ino != second.path.stat().st_ino
     assert names(tmp_path) == ["k.o"]
 
 
-@pytest.mark.parametrize("kind", ["link", "directory", "read-only"])
-def test_what_is_no_file_of_ours_is_not_written(kind: str, tmp_path: Path) -> None:
-    usual, elsewhere = tmp_path / ".k.o.tmp", tmp_path / "elsewhere"
+@pytest.mark.parametrize("kind", ["link", "directory", "pipe", "another's"])
+def test_what_is_no_file_of_ours_is_left_alone(kind: str, tmp_path: Path) -> None:
+    place, elsewhere = tmp_path / ".k.o.mo-0123456789ab.tmp", tmp_path / "elsewhere"
     elsewhere.write_text("kept")
     if kind == "link":
-        usual.symlink_to(elsewhere)
+        place.symlink_to(elsewhere)
     elif kind == "directory":
-        usual.mkdir()
+        place.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(place)
     else:
-        usual.write_text("kept")
-        usual.chmod(0o400)
-    with claimed_beside(tmp_path / "k.o") as place:
-        # Root may write what is read-only, and does: its holder is gone.
-        assert place != usual or (kind == "read-only" and os.geteuid() == 0)
-        place.write_text("new")
+        place = tmp_path / ".other.o.mo-0123456789ab.tmp"
+        place.touch()
+    with claimed_beside(tmp_path / "k.o") as claimed:
+        os.write(claimed.descriptor, b"new")
     assert elsewhere.read_text() == "kept"
+    assert names(tmp_path) == sorted([place.name, "elsewhere"])
+
+
+def test_a_temporary_file_follows_no_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("kept")
+    (tmp_path / f".k.o.mo-{'0' * 12}.tmp").symlink_to(elsewhere)
+    monkeypatch.setattr(claim, "_random_word", lambda: "0" * 12)
+    with pytest.raises(FileExistsError), claimed_beside(tmp_path / "k.o"):
+        pass
+    with pytest.raises(InputOutputError, match="File exists"):
+        publish(elsewhere, tmp_path / "k.o")
+    assert elsewhere.read_text() == "kept"
+
+
+def test_an_output_may_have_the_longest_name(tmp_path: Path) -> None:
+    (tmp_path / "made").write_text("all")
+    output = tmp_path / ("\N{LATIN SMALL LETTER U WITH DIAERESIS}" * 127)
+    publish(tmp_path / "made", output)
+    assert output.read_text() == "all"
 
 
 def test_directories_of_killed_processes_go_and_those_of_living_ones_stay(tmp_path: Path) -> None:
@@ -145,8 +169,10 @@ def test_without_locks_all_is_as_unique_as_ever(
     with (
         claimed_directory(tmp_path) as one,
         claimed_directory(tmp_path) as other,
-        claimed_beside(one / "k.o") as place,
+        claimed_beside(one / "k.o") as first,
+        claimed_beside(one / "k.o") as second,
     ):
         assert one != other
-        assert str(os.getpid()) in place.name
+        assert first.path.exists()
+        assert first.path != second.path
     assert names(tmp_path) == []

@@ -93,7 +93,10 @@ def test_a_setting_leaves_a_subcommand_a_subcommand(
     value = int(str(value)) if setting.kind is int else value
     variables = {}
     if source == "file":
-        (tmp_path / PROJECT_FILE).write_text(f"{setting.key} = {json.dumps(value)}\n")
+        # Named by the user: it may choose programs.
+        file = tmp_path / PROJECT_FILE
+        file.write_text(f"{setting.key} = {json.dumps(value)}\n")
+        variables = {"MLIR_OFFLOAD_CONFIG": str(file)}
     else:
         text = ",".join(value) if isinstance(value, list) else str(value)
         variables = dict.fromkeys(setting.variables, text)

@@ -7,10 +7,10 @@ import pytest
 from mlir_offload.driver.inspect.tree import (
     kernel_facts,
     parameter_list,
-    shown,
     size_text,
     tree_lines,
 )
+from mlir_offload.driver.message.escape import shown
 from mlir_offload.offload.contents import Container, Entry, Image, Part, Problem, ProblemKind
 from mlir_offload.offload.device.kernel import DeviceCode, DeviceKernel, KernelParameter
 
@@ -28,7 +28,7 @@ def text(part: Part) -> str:
         ("a\rb\nc\0", "a\\rb\\nc\\x00"),
         ("left\u202eright", "left\\u202eright"),
         ("\x9bH", "\\x9bH"),
-        ("\udc80", "\\udc80"),
+        ("\udc80", "\\x80"),
     ],
 )
 def test_what_does_not_print_is_shown_as_an_escape(raw: str, seen: str) -> None:

@@ -24,6 +24,7 @@ from mlir_offload.driver.option.table import Verb, find_option, load_verbs
 from mlir_offload.driver.package import verb as package
 from mlir_offload.driver.project import verb as project
 from mlir_offload.driver.toolchains import toolchains
+from mlir_offload.driver.trust import trust
 from mlir_offload.toolchain.errors import UsageError
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -57,6 +58,7 @@ KNOWN = {
     "explain": EVERYWHERE - OF_COMPILER,
     "inspect": of_click(inspect) | EVERYWHERE - OF_COMPILER,
     "extract": of_click(extract) - {"--output"} | EVERYWHERE - OF_COMPILER,
+    "trust": of_click(trust) | EVERYWHERE - OF_COMPILER,
     "toolchains": of_click(toolchains) | EVERYWHERE - OF_COMPILER,
     "doctor": of_click(doctor) - {"--verbose"} | EVERYWHERE - OF_COMPILER,
     "package": {f"--{name}=" for name in package._OPTIONS if name != "o"}

@@ -41,6 +41,47 @@ def test_a_result_replaces_the_old_one_whole_with_its_mode(tmp_path: Path) -> No
     assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "output"]
 
 
+@pytest.mark.parametrize(
+    ("old", "made", "new"),
+    [
+        (0o600, 0o644, 0o600),
+        (0o640, 0o755, 0o750),
+        (0o755, 0o644, 0o755),
+        (0o444, 0o644, 0o444),
+        (0o4755, 0o755, 0o755),
+    ],
+)
+def test_an_output_that_is_there_keeps_its_mode(
+    old: int, made: int, new: int, tmp_path: Path
+) -> None:
+    output, finished = tmp_path / "output", tmp_path / "made"
+    for path, mode in ((output, old), (finished, made)):
+        path.write_text(path.name)
+        path.chmod(mode)
+    publish(finished, output)
+    assert (output.read_text(), output.stat().st_mode & 0o7777) == ("made", new)
+    output.chmod(old)
+    with open_output(output) as descriptor:
+        os.write(descriptor, b"text")
+    assert output.stat().st_mode & 0o7777 == old & 0o777
+
+
+def test_a_pipe_takes_an_output(tmp_path: Path) -> None:
+    pipe, made = tmp_path / "pipe", tmp_path / "made"
+    os.mkfifo(pipe)
+    made.write_text("new")
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        publish(made, pipe)
+        assert os.read(reader, 9) == b"new"
+        with open_output(pipe) as descriptor:
+            os.write(descriptor, b"text")
+        assert os.read(reader, 9) == b"text"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+
+
 def test_a_device_takes_the_bytes_and_stays_a_device(tmp_path: Path) -> None:
     made = tmp_path / "made"
     made.write_text("new")

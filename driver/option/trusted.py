@@ -1,0 +1,128 @@
+"""Whether the settings of a project may choose programs: after `mlir-offload trust` only.
+
+A project comes from anyone. What names a program, a launcher or a plugin in its files counts once the
+user has trusted the file: by its path and its content, so that a changed file has to be trusted again.
+The records are in the user's state directory (XDG Base Directory), out of reach of the project.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlir_offload.driver.memo import replace_file
+from mlir_offload.toolchain.errors import InputOutputError, UsageError
+
+_ANY_CLANG = "any"
+# A release is chosen among what is installed; all else that these options take is a place.
+_TOOL = re.compile(r"--(?:llvm|for-clang)=(?P<value>.*)", re.DOTALL)
+_PROGRAM = re.compile(
+    r"""--(?:cuda-path|rocm-path|launcher|ld-path|gcc-toolchain|gcc-install-dir|sysroot)\b
+    | -(?:B|isysroot|specs) | --specs
+    | -fuse-ld=.*/ | (?!-l).*plugin | .*-load\b | -Xclang
+    | -Wl,(?:.*,)?@
+    # A file that the tool writes can be anywhere.
+    | -Wl,(?!-rpath[,=][^,]*$).*/ | -X(?:ptxas|device-opt).*/""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def program_flags(flags: Sequence[str]) -> tuple[str, ...]:
+    """Return the flags, each with its value, that name a program, a plugin, or a file for a tool to write."""
+    return tuple(flag for flag in flags if _names_program(flag))
+
+
+def _names_program(flag: str) -> bool:
+    tool = _TOOL.fullmatch(flag)
+    if tool is not None:
+        value = tool["value"]
+        return not (value == _ANY_CLANG or (value.isascii() and value.isdecimal()))
+    return _PROGRAM.match(flag) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class TrustStore:
+    """The files that this user trusts; without a directory, none is."""
+
+    directory: Path | None
+
+    def is_trusted(self, file: Path, content: bytes) -> bool:
+        """Return whether the user has trusted this file with this content."""
+        if self.directory is None:
+            return False
+        return self._read(self._record(file)).get("sha256") == _digest(content)
+
+    def add(self, file: Path, content: bytes) -> None:
+        """Trust a file. Raises InputOutputError where that cannot be written down."""
+        if self.directory is None:
+            msg = "there is no directory to keep in what is trusted"
+            raise InputOutputError(msg, hint="set HOME or XDG_STATE_HOME")
+        record = {"path": os.path.realpath(file), "sha256": _digest(content)}
+        try:
+            replace_file(self._record(file), json.dumps(record))
+        except OSError as error:
+            msg = f"cannot write to {self.directory}: {error.strerror}"
+            raise InputOutputError(msg, hint="check its permissions") from error
+
+    def remove(self, file: Path) -> bool:
+        """Trust a file no longer; return whether it was trusted."""
+        if self.directory is None:
+            return False
+        with contextlib.suppress(FileNotFoundError):
+            self._record(file).unlink()
+            return True
+        return False
+
+    def records(self) -> Iterator[tuple[Path, str]]:
+        """Yield the trusted files with the digest of what they held, in the order of their names."""
+        files = self.directory.glob("*.json") if self.directory is not None else ()
+        read = [self._read(file) for file in files]
+        for record in sorted(read, key=lambda record: record.get("path", "")):
+            if record.keys() >= {"path", "sha256"}:
+                yield Path(record["path"]), record["sha256"]
+
+    def _record(self, file: Path) -> Path:
+        name = hashlib.sha256(os.fsencode(os.path.realpath(file))).hexdigest()
+        return Path(self.directory or os.devnull, f"{name}.json")
+
+    @staticmethod
+    def _read(record: Path) -> dict[str, str]:
+        try:
+            found = json.loads(record.read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return {}
+        if not isinstance(found, dict):
+            return {}
+        return {key: value for key, value in found.items() if isinstance(value, str)}
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def trust_store(environment: Mapping[str, str]) -> TrustStore:
+    """Return the store of this user."""
+    root = environment.get("XDG_STATE_HOME", "")
+    if not root.startswith("/"):
+        home = environment.get("HOME", "")
+        root = f"{home}/.local/state" if home.startswith("/") else ""
+    return TrustStore(Path(root, "mlir-offload", "trusted") if root else None)
+
+
+def check_trusted(
+    file: Path, content: bytes, flags: Sequence[str], environment: Mapping[str, str]
+) -> None:
+    """Raise UsageError if the flags of a project's file name programs and it is not trusted."""
+    named = program_flags(flags)
+    if named and not trust_store(environment).is_trusted(file, content):
+        msg = f"'{named[0]}' chooses programs, but this file is not trusted"
+        trust = shlex.join(("mlir-offload", "trust", str(file)))
+        hint = f"read the file and run '{trust}', or name the program on the command line"
+        raise UsageError(msg, hint=hint, location=str(file))

@@ -1,0 +1,93 @@
+"""Trust the settings of a project, so that they may choose programs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from mlir_offload.driver.message.escape import shown
+from mlir_offload.driver.option.config import project_file
+from mlir_offload.driver.option.trusted import TrustStore, trust_store
+from mlir_offload.toolchain.errors import InputOutputError, UsageError
+from mlir_offload.toolchain.process import Runner
+
+_MANIFEST = "offload.yaml"
+
+
+@click.command(context_settings={"help_option_names": ["--help", "-h"]})
+@click.argument("places", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--list", "only_list", is_flag=True, help="show what is trusted")
+@click.option("--revoke", is_flag=True, help="trust it no longer")
+def trust(places: tuple[Path, ...], *, only_list: bool, revoke: bool) -> int:
+    """Let the settings of projects choose programs, as long as they stay as they are.
+
+    PLACES are directories (default: the current one) or files. Of a directory it is the
+    mlir-offload.toml that holds there, and offload.yaml.
+    """
+    store = trust_store(os.environ)
+    if only_list:
+        _print(_listed(store))
+        return 0
+    files = [file for place in places or (Path(),) for file in _files(place, revoke=revoke)]
+    for file in files:
+        if revoke:
+            _print([f"{'no longer' if store.remove(file) else 'not'} trusted: {_name(file)}"])
+        else:
+            store.add(file, _content(file))
+            _print([f"trusted: {_name(file)}"])
+    return 0
+
+
+def run_trust(arguments: Sequence[str], _: Runner) -> int:
+    """Run `mlir-offload trust`; return its exit status. Raises UsageError, InputOutputError."""
+    try:
+        status = trust.main(list(arguments), prog_name="mlir-offload trust", standalone_mode=False)
+    except click.UsageError as error:
+        raise UsageError(error.format_message(), hint="see 'mlir-offload trust --help'") from error
+    return int(status or 0)
+
+
+def _files(place: Path, *, revoke: bool) -> list[Path]:
+    """Return the files of settings of a place. Raises UsageError where there are none."""
+    if not place.is_dir():
+        # What is gone can be trusted no longer.
+        return [place]
+    found = project_file(Path(os.path.realpath(place)))
+    manifest = place / _MANIFEST
+    files = [*([found] if found else []), *([manifest] if manifest.is_file() or revoke else [])]
+    if not files:
+        msg = f"{place} has neither mlir-offload.toml nor {_MANIFEST}"
+        raise UsageError(msg, hint="name the directory of the project, or a file of settings")
+    return files
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        msg = f"cannot read {file}: {error.strerror}"
+        raise InputOutputError(msg, hint="name a directory or a file of settings") from error
+
+
+def _listed(store: TrustStore) -> Iterator[str]:
+    for path, digest in store.records():
+        try:
+            same = hashlib.sha256(path.read_bytes()).hexdigest() == digest
+            state = "" if same else "  (changed: not trusted)"
+        except OSError:
+            state = "  (not there)"
+        yield f"{_name(path)}{state}"
+
+
+def _name(path: Path) -> str:
+    return shown(os.path.realpath(path))
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        sys.stdout.write(f"{line}\n")

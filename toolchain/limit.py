@@ -1,0 +1,64 @@
+"""Failures that a limit of the system caused, which say nothing about a program or an installation."""
+
+from __future__ import annotations
+
+import errno
+import re
+import resource
+import signal
+
+from mlir_offload.toolchain.errors import InputOutputError
+
+# How the dynamic loader, the C++ library, LLVM and Python report that they got no more.
+_SAID = {
+    errno.EMFILE: re.compile(r"Too many open files"),
+    errno.EAGAIN: re.compile(
+        r"Resource temporarily unavailable|can't start new thread|pthread_create failed"
+    ),
+    errno.ENOMEM: re.compile(
+        r"failed to map segment|[Cc]annot allocate memory|LLVM ERROR: out of memory|std::bad_alloc"
+        r"|cannot create shared object descriptor|^MemoryError|memory exhausted",
+        re.MULTILINE,
+    ),
+}
+_LIMITS = {
+    errno.EMFILE: (resource.RLIMIT_NOFILE, "open files", "ulimit -n", 1),
+    errno.EAGAIN: (resource.RLIMIT_NPROC, "processes and threads", "ulimit -u", 1),
+    errno.ENOMEM: (resource.RLIMIT_AS, "KiB of address space", "ulimit -v", 1024),
+}
+_WORDS = {
+    errno.EMFILE: "too many open files",
+    errno.EAGAIN: "no more threads or processes",
+    errno.ENOMEM: "out of memory",
+}
+# What a program that gets no memory dies of, if it does not report it.
+_ENDS_WITHOUT_MEMORY = frozenset({-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS})
+
+
+def limit_error(what: str, number: int | None) -> InputOutputError | None:
+    """Return the error for a system error number, if a limit is its cause; `what` failed for it."""
+    if number not in _WORDS:
+        return None
+    kind, counted, command, unit = _LIMITS[number]
+    most = resource.getrlimit(kind)[0]
+    if most == resource.RLIM_INFINITY:
+        return InputOutputError(f"{what}: {_WORDS[number]}", hint="use fewer jobs: -j1")
+    hint = f"the limit is {most // unit} {counted}; raise it with '{command}', or use -j1"
+    return InputOutputError(f"{what}: {_WORDS[number]}", hint=hint)
+
+
+def limit_in_text(what: str, text: str) -> InputOutputError | None:
+    """Return the error for what a program printed, if a limit is the cause of its failure."""
+    found = (number for number, said in _SAID.items() if said.search(text))
+    return limit_error(what, next(found, None))
+
+
+def limit_of_program(program: str, returncode: int, stderr: str) -> InputOutputError | None:
+    """Return the error for a program that failed, if a limit is the cause."""
+    if returncode == 0:
+        return None
+    what = f"{program} failed"
+    is_limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+    if returncode in _ENDS_WITHOUT_MEMORY and is_limited:
+        return limit_error(what, errno.ENOMEM)
+    return limit_in_text(what, stderr)
