@@ -93,8 +93,7 @@ def cpu_ir(
     known = (f"--device-lib={path}" for path in libraries)
     own = (*known, *rdc_option(context), *sanitize_option(context))
     options = (*kernel_options(module), *own, "--location", str(source))
-    benign = [f"--benign={place}" for place in _benign_races(context, module)]
-    executor.step("cpu-ir", (lowered, *options, *benign, "-o", prepared), decides=True)
+    executor.step("cpu-ir", (lowered, *options, "-o", prepared), decides=True)
     if not unsplit(prepared).exists():
         return prepared
     if _inline(context, source, unsplit(prepared), inlined):
@@ -102,15 +101,6 @@ def cpu_ir(
     else:
         executor.step("cpu-ir", (lowered, *options, "--fibers", "-o", prepared))
     return prepared
-
-
-def _benign_races(context: BuildContext, module: ModuleFile) -> tuple[str, ...]:
-    sanitizer = context.options.sanitizer
-    if sanitizer is None or not sanitizer.finds_races:
-        return ()
-    from mlir_offload.translate.sanitizer import lowered_reductions
-
-    return lowered_reductions(module.path.read_text(encoding="utf-8", errors="surrogateescape"))
 
 
 def _inline(context: BuildContext, source: Path, text: Path, output: Path) -> bool:

@@ -37,7 +37,6 @@ _location = click.option("--location", default="", help="the file that errors na
 @rdc_option
 @_location
 @sanitize_option
-@click.option("--benign", multiple=True, metavar="LINE:COLUMN", help="no races are reported there")
 @click.option("--fibers", is_flag=True, help="a stack for each work-item, so that nothing is to do")
 @output_option
 def _cpu_ir(  # noqa: PLR0913 (one parameter for each option)
@@ -46,7 +45,6 @@ def _cpu_ir(  # noqa: PLR0913 (one parameter for each option)
     libraries: tuple[Path, ...],
     location: str,
     sanitize: str,
-    benign: tuple[str, ...],
     *,
     rdc: bool,
     fibers: bool,
@@ -59,15 +57,10 @@ def _cpu_ir(  # noqa: PLR0913 (one parameter for each option)
     """
     with located(location):
         made = _cpu_source(source, kernels, libraries, sanitize, rdc=rdc, fibers=fibers)
-    text = made.text
-    if benign:
-        from mlir_offload.translate.sanitizer import without_races_at
-
-        text = without_races_at(text, benign)
     if not made.needs_prepare:
         # Of an earlier program in a directory that -save-temps names.
         unsplit(output).unlink(missing_ok=True)
-    write_text(unsplit(output) if made.needs_prepare else output, text)
+    write_text(unsplit(output) if made.needs_prepare else output, made.text)
 
 
 @step.command("cpu-inline")
