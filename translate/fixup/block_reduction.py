@@ -12,6 +12,7 @@ from mlir_offload.translate.fixup.reduction import (
     Existing,
     Lanes,
     combination_of,
+    combined_if,
     combined_lanes,
     place_in_block,
 )
@@ -29,6 +30,8 @@ from mlir_offload.translate.mlir_text import Operation, split_signature
 
 _UNSIGNED = frozenset({"minui", "maxui"})
 _LARGEST_BLOCK = 1024
+# Reading some is faster than exchanging them.
+_PARTS_OF_LANE = 4
 _WORKGROUP = 3
 _POINTER = f"!llvm.ptr<{_WORKGROUP}>"
 
@@ -80,15 +83,13 @@ def _block_reduced(rewriter: Rewriter, value: str, combination: Combination, pla
         yield from memory.store(part, number, inside)
 
     def reduce_parts(inside: Place) -> Iterator[str]:
-        last = yield from i32(rewriter, size - 1, inside)
-        more = yield from binary(rewriter, "addi", block.threads, last, inside)
-        count = yield from binary(rewriter, "divui", more, width, inside)
-        has = yield from compare(rewriter, "ult", (block.existing.lane, count), "i32", inside)
-        select = f'"arith.select"({has}, {block.existing.lane}, {zero})'
-        number = yield from rewriter.value(select, "(i1, i32, i32) -> i32", inside)
-        own = yield from memory.load(number, inside)
-        existing = Existing(block.existing.lane, count)
-        whole = yield from combined_lanes(rewriter, own, combination, Lanes(most), existing, inside)
+        count = yield from _rounded_up_quotient(rewriter, block.threads, size, inside)
+        lane = block.existing.lane
+        own = yield from _own_parts(memory, combination, Existing(lane, count), inside)
+        having = yield from _rounded_up_quotient(rewriter, count, _PARTS_OF_LANE, inside)
+        existing = Existing(lane, having)
+        lanes = Lanes(most // _PARTS_OF_LANE, are_often_few=True)
+        whole = yield from combined_lanes(rewriter, own, combination, lanes, existing, inside)
         behind = yield from i32(rewriter, most, inside)
         yield from _when(is_first, partial(memory.store, whole, behind), inside)
 
@@ -99,6 +100,38 @@ def _block_reduced(rewriter: Rewriter, value: str, combination: Combination, pla
     yield f'{place.indent}"gpu.barrier"() : () -> (){place.location}'
     behind = yield from i32(rewriter, most, place)
     return (yield from memory.load(behind, place))
+
+
+def _own_parts(
+    memory: _WorkgroupMemory, combination: Combination, existing: Existing, place: Place
+) -> Value:
+    """Combine some numbers that lie one after the other; the first lanes have all that exist."""
+    rewriter = memory.rewriter
+    zero = yield from i32(rewriter, 0, place)
+    several = yield from i32(rewriter, _PARTS_OF_LANE, place)
+    number = first = yield from binary(rewriter, "muli", existing.lane, several, place)
+    own = ""
+    for index in range(_PARTS_OF_LANE):
+        if index:
+            offset = yield from i32(rewriter, index, place)
+            number = yield from binary(rewriter, "addi", first, offset, place)
+        exists = yield from compare(rewriter, "ult", (number, existing.count), "i32", place)
+        select = f'"arith.select"({exists}, {number}, {zero})'
+        chosen = yield from rewriter.value(select, "(i1, i32, i32) -> i32", place)
+        part = yield from memory.load(chosen, place)
+        own = (
+            (yield from combined_if(rewriter, exists, combination, (own, part), place))
+            if index
+            else part
+        )
+    return own
+
+
+def _rounded_up_quotient(rewriter: Rewriter, value: str, divisor: int, place: Place) -> Value:
+    by = yield from i32(rewriter, divisor, place)
+    less_one = yield from i32(rewriter, divisor - 1, place)
+    more = yield from binary(rewriter, "addi", value, less_one, place)
+    return (yield from binary(rewriter, "divui", more, by, place))
 
 
 def _when(condition: str, body: Callable[[Place], Iterator[str]], place: Place) -> Iterator[str]:

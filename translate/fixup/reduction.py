@@ -60,10 +60,14 @@ class Combination:
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """The lanes that a value is reduced over: `count` of them, every `stride`-th one."""
+    """The lanes that a value is reduced over: `count` of them, every `stride`-th one.
+
+    `are_often_few`: steps that combine no lanes that exist are left out at run time.
+    """
 
     count: int
     stride: int = 1
+    are_often_few: bool = False
 
     @property
     def distances(self) -> Iterator[int]:
@@ -202,26 +206,52 @@ def combined_lanes(
     place: Place,
 ) -> Value:
     """Combine step by step; where lanes may be missing the result is that of the first lane."""
-    kind = combination.kind
-    width = yield from i32(rewriter, rewriter.form.subgroup_size, place)
     for number in lanes.distances:
         distance = yield from i32(rewriter, number, place)
-        other, _ = yield from shuffle(rewriter, Shuffle("xor", distance, width), value, kind, place)
-        both = partial(_combined, rewriter, combination, (value, other))
-        if existing is None:
-            value = yield from both(place)
-            continue
-        partner = yield from binary(rewriter, "xori", existing.lane, distance, place)
-        exists = yield from compare(rewriter, "ult", (partner, existing.count), "i32", place)
-        if combination.region:
-            # It may fail on what no thread brought.
+        step = partial(_combined_at, rewriter, value, combination, distance, existing)
+        if existing and lanes.are_often_few:
+            needed = yield from compare(rewriter, "ult", (distance, existing.count), "i32", place)
             own = partial(_given, value)
-            value = yield from _either(rewriter, exists, (both, own), kind, place)
-            continue
-        made = yield from both(place)
-        select = f'"arith.select"({exists}, {made}, {value})'
-        value = yield from rewriter.value(select, f"(i1, {kind}, {kind}) -> {kind}", place)
+            value = yield from _either(rewriter, needed, (step, own), combination.kind, place)
+        else:
+            value = yield from step(place)
     return value
+
+
+def _combined_at(
+    rewriter: Rewriter,
+    value: str,
+    combination: Combination,
+    distance: str,
+    existing: Existing | None,
+    place: Place,
+) -> Value:
+    kind = combination.kind
+    width = yield from i32(rewriter, rewriter.form.subgroup_size, place)
+    other, _ = yield from shuffle(rewriter, Shuffle("xor", distance, width), value, kind, place)
+    if existing is None:
+        return (yield from _combined(rewriter, combination, (value, other), place))
+    partner = yield from binary(rewriter, "xori", existing.lane, distance, place)
+    exists = yield from compare(rewriter, "ult", (partner, existing.count), "i32", place)
+    return (yield from combined_if(rewriter, exists, combination, (value, other), place))
+
+
+def combined_if(
+    rewriter: Rewriter,
+    exists: str,
+    combination: Combination,
+    values: tuple[str, str],
+    place: Place,
+) -> Value:
+    """Combine two values, the second of which may not exist."""
+    kind, (value, _) = combination.kind, values
+    both = partial(_combined, rewriter, combination, values)
+    if combination.region:
+        # It may fail on what no thread brought.
+        return (yield from _either(rewriter, exists, (both, partial(_given, value)), kind, place))
+    made = yield from both(place)
+    select = f'"arith.select"({exists}, {made}, {value})'
+    return (yield from rewriter.value(select, f"(i1, {kind}, {kind}) -> {kind}", place))
 
 
 def _given(value: str, _: Place) -> Value:
