@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
 from enum import StrEnum
 
 from mlir_offload.toolchain.errors import UsageError
@@ -11,18 +10,6 @@ from mlir_offload.toolchain.errors import UsageError
 _DEFINE = re.compile(r'^define [^\n]*?@(?:"[^"]*"|[-\w$.]+)(?=\()', re.MULTILINE)
 # What may stand between the parameters and the attributes (LLVM LangRef, "Functions").
 _BEFORE_ATTRIBUTES = re.compile(r"(?: (?:local_)?unnamed_addr)?(?: addrspace\(\d+\))?")
-_ALIAS = re.compile(r"^(#loc\d*) = loc\((.*)\)$", re.MULTILINE)
-_ALIAS_USE = re.compile(r"#loc\d*")
-_PLACE = re.compile(r'":(\d+:\d+)')
-# The operation has a region, which ends in a line of the same indentation.
-_REDUCTION = re.compile(
-    r'^( *)(?:%[^\n]* = )?"gpu\.all_reduce"\([^\n]*(?:\n(?!\1\}\))[^\n]*)*\n\1\}\)[^\n]* loc\(([^\n]*)\)$',
-    re.MULTILINE,
-)
-_DEBUG_PLACE = re.compile(
-    r"^!(\d+) = (?:distinct )?!DILocation\(line: (\d+), column: (\d+)", re.MULTILINE
-)
-_STORE = re.compile(r"^ +store [^\n]*, !dbg !(\d+)$", re.MULTILINE)
 _QUOTED_OR_BRACKET = re.compile(r'"[^"]*"|[()]')
 
 
@@ -93,37 +80,3 @@ def _after_brackets(text: str, start: int) -> int:
         if depth == 0:
             return match.end()
     return start
-
-
-def lowered_reductions(module: str) -> tuple[str, ...]:
-    """Return the places, `LINE:COLUMN`, of each gpu.all_reduce of a module in generic form.
-
-    MLIR lowers it so that every lane of the first subgroup writes the same sum to the same address:
-    a race that harms nobody, and that is not the program's.
-    """
-    aliases = dict(_ALIAS.findall(module))
-    places = (
-        place
-        for loc in _REDUCTION.findall(module)
-        for place in _places(loc[1], aliases, frozenset())
-    )
-    return tuple(dict.fromkeys(places))
-
-
-def _places(location: str, aliases: dict[str, str], seen: frozenset[str]) -> Iterator[str]:
-    yield from _PLACE.findall(location)
-    for name in _ALIAS_USE.findall(location):
-        if name in aliases and name not in seen:
-            yield from _places(aliases[name], aliases, seen | {name})
-
-
-def without_races_at(text: str, places: Collection[str]) -> str:
-    """Return LLVM IR whose stores at these places ThreadSanitizer leaves alone."""
-    benign = {
-        number
-        for number, line, column in _DEBUG_PLACE.findall(text)
-        if f"{line}:{column}" in places
-    }
-    return _STORE.sub(
-        lambda store: store[0] + (", !nosanitize !{}" if store[1] in benign else ""), text
-    )

@@ -90,9 +90,8 @@ def cpu_ir(
     known = (f"--device-lib={path}" for path in libraries)
     own = (*known, *rdc_option(context), *sanitize_option(context))
     options = (*kernel_options(module), *own, "--location", str(source))
-    benign = [f"--benign={place}" for place in _benign_races(context, module)]
     steps = ("--variables", module.path) if _is_for_debugger(context) else ()
-    executor.step("cpu-ir", (lowered, *options, *benign, *steps, "-o", prepared), decides=True)
+    executor.step("cpu-ir", (lowered, *options, *steps, "-o", prepared), decides=True)
     if not unsplit(prepared).exists():
         return prepared
     if _inline(context, source, unsplit(prepared), inlined):
@@ -106,15 +105,6 @@ def _is_for_debugger(context: BuildContext) -> bool:
     """Return whether each work-item is run alone, in the order of the source, with its variables."""
     options = context.options
     return options.debug and options.opt_level == 0 and options.sanitizer is None
-
-
-def _benign_races(context: BuildContext, module: ModuleFile) -> tuple[str, ...]:
-    sanitizer = context.options.sanitizer
-    if sanitizer is None or not sanitizer.finds_races:
-        return ()
-    from mlir_offload.translate.sanitizer import lowered_reductions
-
-    return lowered_reductions(module.path.read_text(encoding="utf-8", errors="surrogateescape"))
 
 
 def _inline(context: BuildContext, source: Path, text: Path, output: Path) -> bool:

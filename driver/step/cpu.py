@@ -37,7 +37,6 @@ _location = click.option("--location", default="", help="the file that errors na
 @rdc_option
 @_location
 @sanitize_option
-@click.option("--benign", multiple=True, metavar="LINE:COLUMN", help="no races are reported there")
 @click.option("--fibers", is_flag=True, help="a stack for each work-item, so that nothing is to do")
 @click.option("--variables", type=PATH, help="the module in MLIR: name values as it does, for gdb")
 @output_option
@@ -47,7 +46,6 @@ def _cpu_ir(  # noqa: PLR0913 (one parameter for each option)
     libraries: tuple[Path, ...],
     location: str,
     sanitize: str,
-    benign: tuple[str, ...],
     *,
     rdc: bool,
     fibers: bool,
@@ -73,10 +71,6 @@ def _cpu_ir(  # noqa: PLR0913 (one parameter for each option)
         from mlir_offload.translate.cpu.variables import steppable
 
         text = steppable(text)
-    if benign:
-        from mlir_offload.translate.sanitizer import without_races_at
-
-        text = without_races_at(text, benign)
     if not made.needs_prepare:
         # Of an earlier program in a directory that -save-temps names.
         unsplit(output).unlink(missing_ok=True)

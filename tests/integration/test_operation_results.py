@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import yaml
-from support.operation_probe import Probe, expected_of, text_of
+from support.operation_batch import Results, read_results, write_batch, wrong_threads
+from support.operation_probe import Dim3, Probe, text_of
 from support.operation_results import PROBES
 from support.operation_table import TABLE, TARGETS
 
@@ -22,15 +22,15 @@ RELEASES = [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (19,
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A program of all probes of a release, and the lines that each of them printed."""
+    """A program of all probes of a release with what they leave, and one of host operations."""
 
     release: int
-    program: Path
-    printed: dict[str, list[list[int]]]
+    results: Results
+    hosted: Path
 
     def run(self, name: str) -> subprocess.CompletedProcess[str]:
         """Run one function of inputs/host_operations.mlir, which prints what it leaves."""
-        return run(str(self.program), name)
+        return run(str(self.hosted), name)
 
 
 def run(*argv: str) -> subprocess.CompletedProcess[str]:
@@ -45,35 +45,34 @@ def built(
 ) -> Built:
     release = request.param
     folder = tmp_path_factory.mktemp(f"results{release}")
-    source, caller, program = (folder / name for name in ("probes.mlir", "caller.c", "program"))
     probes = [probe for probe in PROBES if probe.of(release)]
-    source.write_text("\n".join(text_of(probe, release) for probe in probes))
-    caller.write_text(caller_of(probes, release))
-    flags = (f"--llvm={release}", "--offload-arch=host", "-O1", *map(str, (source, HOST, caller)))
-    done = run(*mlir_offload, *flags, "-o", str(program))
-    assert done.returncode == 0, done.stderr
-    ran = run(str(program))
-    assert (ran.returncode, ran.stderr) == (0, "")
-    printed: dict[str, list[list[int]]] = {}
-    for name, *words in map(str.split, ran.stdout.splitlines()):
-        printed.setdefault(name, []).append([int(word) for word in words])
-    return Built(release, program, printed)
+    program, hosted, caller = (folder / name for name in ("program", "hosted", "hosted.c"))
+    caller.write_text(caller_of_host())
+    for output, sources in (
+        (program, write_batch(folder, probes, release)),
+        (hosted, (HOST, caller)),
+    ):
+        flags = (f"--llvm={release}", "--offload-arch=host", "-O1", *map(str, sources))
+        done = run(*mlir_offload, *flags, "-o", str(output))
+        assert done.returncode == 0, done.stderr
+    ran = subprocess.run([program], capture_output=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    return Built(release, read_results(ran.stdout, probes, release), hosted)
 
 
-@pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.name)
-def test_every_thread_gets_what_the_dialect_defines(built: Built, probe: Probe) -> None:
-    expected = expected_of(probe, built.release)
-    wrong = {
-        name: [
-            (thread.block, thread.thread, wanted, got)
-            for thread, wanted, got in zip(probe.threads(), numbers, given, strict=True)
-            if wanted is not None and wanted != got
-        ][:4]
-        for (name, numbers), given in zip(
-            expected.items(), built.printed.get(probe.name, []), strict=True
-        )
-    }
-    assert {name: threads for name, threads in wrong.items() if threads} == {}
+@pytest.mark.parametrize(
+    ("probe", "block"),
+    [
+        pytest.param(probe, block, id=f"{probe.name} {block}")
+        for probe in PROBES
+        for block in probe.blocks
+    ],
+)
+def test_every_thread_gets_what_the_dialect_defines(
+    built: Built, probe: Probe, block: Dim3
+) -> None:
+    rows = built.results.get((probe.name, block), [])
+    assert wrong_threads(probe, built.release, block, rows) == {}
 
 
 @pytest.mark.parametrize("release", [19, 22])
@@ -134,43 +133,28 @@ def test_what_cannot_go_on_stops_the_program_with_its_reason(built: Built, name:
     assert re.search(STOPPED[name], stopped.stderr)
 
 
-def caller_of(probes: Sequence[Probe], release: int) -> str:
-    """Return a program in C that prints a line of numbers for each row of each probe.
-
-    With an argument it runs that function of the host only, and prints what it left.
-    """
+def caller_of_host() -> str:
+    """Return a program in C that runs the function of the host that it is given, and prints what it left."""
     hosted = {name: len(LEFT.get(name, ())) for name in (*LEFT, "print", *STOPPED)}
     lines = [
-        *(
-            "#include <stdint.h>",
-            "#include <stdio.h>",
-            "#include <stdlib.h>",
-            "#include <string.h>",
-        ),
+        "#include <stdint.h>",
+        "#include <stdio.h>",
+        "#include <string.h>",
         "typedef struct { int64_t *allocated, *aligned; int64_t offset, size, stride; } numbers;",
-        *(f"void _mlir_ciface_{probe.name}(numbers *);" for probe in probes),
         *(f"void _mlir_ciface_{name}(numbers *);" for name in hosted),
-        "static void run(const char *name, void (*function)(numbers *), int rows, int threads) {",
-        "  int64_t size = (int64_t)rows * threads + 1;",
-        "  int64_t *data = calloc(size, sizeof *data);",
+        "static void run(const char *name, void (*function)(numbers *), int size) {",
+        "  int64_t data[8] = {0};",
         "  numbers all = {data, data, 0, size, 1};",
         "  function(&all);",
-        "  for (int row = 0; row < rows; ++row) {",
-        '    printf("%s", name);',
-        "    for (int i = 0; i < threads; ++i)",
-        '      printf(" %lld", (long long)data[row * threads + i]);',
-        '    puts("");',
-        "  }",
-        "  free(data);",
+        '  printf("%s", name);',
+        '  for (int i = 0; i < size; ++i) printf(" %lld", (long long)data[i]);',
+        '  puts("");',
         "}",
         "int main(int count, char **names) {",
     ]
     for name, numbers in hosted.items():
         lines += [
-            f'  if (count > 1 && !strcmp(names[1], "{name}"))',
-            f'    return run("{name}", _mlir_ciface_{name}, 1, {numbers}), 0;',
+            f'  if (!strcmp(names[count - 1], "{name}"))',
+            f'    run("{name}", _mlir_ciface_{name}, {numbers});',
         ]
-    for probe in probes:
-        shape = f"{len(probe.of(release))}, {len(probe.threads())}"
-        lines.append(f'  run("{probe.name}", _mlir_ciface_{probe.name}, {shape});')
     return "\n".join([*lines, "}", ""])

@@ -34,7 +34,7 @@ def test_kernels_with_barriers_compute_what_is_written(
 
     given = {name: [*map(int, words)] for name, *words in map(str.split, printed.splitlines())}
     for kernel in kernels:
-        threads = Probe(kernel.name, (), kernel.block, kernel.grid).threads()
+        threads = Probe(kernel.name, (), (kernel.block,), kernel.grid).threads(kernel.block)
         assert given[kernel.name] == computed(kernel, threads), kernel
 
 

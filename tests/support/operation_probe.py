@@ -12,7 +12,6 @@ from functools import reduce
 from itertools import product
 from math import prod
 
-WARP = 32
 Dim3 = tuple[int, int, int]
 
 # How a value of a type becomes the 64 bits that are stored.
@@ -37,6 +36,7 @@ class Thread:
     thread: Dim3
     grid_dim: Dim3
     block_dim: Dim3
+    warp: int = 32
 
     @property
     def number(self) -> int:
@@ -47,13 +47,13 @@ class Thread:
     @property
     def lane(self) -> int:
         """Return its number in the subgroup."""
-        return self.number % WARP
+        return self.number % self.warp
 
     @property
     def lanes(self) -> range:
         """Return the numbers, in the block, of the threads of its subgroup."""
         first = self.number - self.lane
-        return range(first, min(first + WARP, prod(self.block_dim)))
+        return range(first, min(first + self.warp, prod(self.block_dim)))
 
 
 Expected = Callable[[Thread], int | None]
@@ -72,26 +72,32 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One kernel; `head` stands before its rows, `memory` are its workgroup and private memrefs."""
+    """One kernel, launched with blocks of several sizes, which it learns when it runs.
+
+    `head` stands before its rows, `attributions` are its workgroup and private memrefs. `knows_block`: it
+    is compiled for blocks of its only size. `warp`: the threads of a subgroup.
+    """
 
     name: str
     rows: Sequence[Row]
-    block: Dim3
+    blocks: Sequence[Dim3]
     grid: Dim3 = (1, 1, 1)
     head: str = ""
     attributions: str = ""
     dynamic: int = 0
+    knows_block: bool = False
+    warp: int = 32
 
     def of(self, release: int) -> Sequence[Row]:
         """Return the rows that a release of LLVM has."""
         return [row for row in self.rows if row.since <= release]
 
-    def threads(self) -> list[Thread]:
+    def threads(self, block: Dim3) -> list[Thread]:
         """Return all threads, in the order in which they store."""
         return [
-            Thread((bx, by, bz), (tx, ty, tz), self.grid, self.block)
+            Thread((bx, by, bz), (tx, ty, tz), self.grid, block, self.warp)
             for bz, by, bx in product(*map(range, reversed(self.grid)))
-            for tz, ty, tx in product(*map(range, reversed(self.block)))
+            for tz, ty, tx in product(*map(range, reversed(block)))
         ]
 
 
@@ -101,14 +107,14 @@ def given(number: int, kind: str) -> int:
     if kind in {"f16", "bf16"}:
         return (number * 37 + 11) % 7 - 3
     value = (number * 37 + 11) % 101 - 50
-    return {"i64": value * (2**33 + 1), "f64": value * (2**40 + 1)}.get(kind, value)
+    return {"i64": value * (2**33 + 1), "f64": value * (2**36 + 1)}.get(kind, value)
 
 
 def factor(number: int, kind: str) -> int:
     """Return what a thread brings to a product: powers of two where it has to stay exact."""
     if kind[0] == "i":
         return given(number, kind)
-    return 2 if number % 8 == 0 else -1 if number % 3 == 0 else 1
+    return 2 if number % 32 == 0 else -1 if number % 3 == 0 else 1
 
 
 _INPUTS = """
@@ -127,9 +133,9 @@ _INPUTS = """
 %by33 = arith.constant 8589934593 : i64
 %v_i64 = arith.muli %long, %by33 : i64
 %v_f32 = arith.sitofp %v_i32 : i32 to f32
-%by40 = arith.constant 1099511627777 : i64
-%long40 = arith.muli %long, %by40 : i64
-%v_f64 = arith.sitofp %long40 : i64 to f64
+%by36 = arith.constant 68719476737 : i64
+%long36 = arith.muli %long, %by36 : i64
+%v_f64 = arith.sitofp %long36 : i64 to f64
 %c7 = arith.constant 7 : i32
 %c3 = arith.constant 3 : i32
 %rest7 = arith.remui %moved, %c7 : i32
@@ -141,12 +147,13 @@ _INPUTS = """
 %c2 = arith.constant 2 : i32
 %cm1 = arith.constant -1 : i32
 %c8 = arith.constant 8 : i32
-%rest8 = arith.remui %n, %c8 : i32
-%is8 = arith.cmpi eq, %rest8, %c0 : i32
+%c32 = arith.constant 32 : i32
+%rest32 = arith.remui %n, %c32 : i32
+%is32 = arith.cmpi eq, %rest32, %c0 : i32
 %rest3 = arith.remui %n, %c3 : i32
 %is3 = arith.cmpi eq, %rest3, %c0 : i32
 %sign = arith.select %is3, %cm1, %c1 : i32
-%power = arith.select %is8, %c2, %sign : i32
+%power = arith.select %is32, %c2, %sign : i32
 %m_f16 = arith.sitofp %power : i32 to f16
 %m_bf16 = arith.sitofp %power : i32 to bf16
 %m_f32 = arith.sitofp %power : i32 to f32
@@ -159,8 +166,12 @@ _INPUTS = """
 %nan_f32 = arith.select %is5, %nan, %v_f32 : f32
 """
 
-_LAUNCH = """func.func @{name}(%out: memref<?xi64>) attributes {{llvm.emit_c_interface}} {{
+_LAUNCH = """func.func @{name}(%host: memref<?xi64>, %w: index, %h: index, %d: index) attributes {{llvm.emit_c_interface}} {{
   %shared = arith.constant {dynamic} : i32
+  %zero = arith.constant 0 : index
+  %size = memref.dim %host, %zero : memref<?xi64>
+  %out = gpu.alloc (%size) : memref<?xi64>
+  gpu.memcpy %out, %host : memref<?xi64>, memref<?xi64>
 {sizes}
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %g0, %gy = %g1, %gz = %g2)
              threads(%tx, %ty, %tz) in (%sx = %b0, %sy = %b1, %sz = %b2)
@@ -173,37 +184,41 @@ _LAUNCH = """func.func @{name}(%out: memref<?xi64>) attributes {{llvm.emit_c_int
     %z4 = arith.addi %z3, %by : index
     %z5 = arith.muli %z4, %gx : index
     %z6 = arith.addi %z5, %bx : index
-    %z7 = arith.constant {threads} : index
-    %z8 = arith.muli %z6, %z7 : index
+    %z7 = arith.muli %sx, %sy : index
+    %threads = arith.muli %z7, %sz : index
+    %z8 = arith.muli %z6, %threads : index
     %at = arith.addi %z8, %number : index
+    %blocks = arith.constant {blocks} : index
+    %total = arith.muli %threads, %blocks : index
 {body}
     gpu.terminator
   }}
+  gpu.memcpy %host, %out : memref<?xi64>, memref<?xi64>
+  gpu.dealloc %out : memref<?xi64>
   return
 }}
 """
 
 
 def text_of(probe: Probe, release: int) -> str:
-    """Return the function that launches the kernel."""
-    sizes = "\n".join(
-        f"  %{letter}{axis} = arith.constant {size} : index"
-        for letter, dimensions in (("g", probe.grid), ("b", probe.block))
-        for axis, size in enumerate(dimensions)
-    )
-    total = prod(probe.grid) * prod(probe.block)
-    rows = [_row_text(row, number, total) for number, row in enumerate(probe.of(release))]
+    """Return the function that launches the kernel in blocks of a width, height and depth."""
+    sizes = [f"  %g{axis} = arith.constant {size} : index" for axis, size in enumerate(probe.grid)]
+    for axis, (size, given_size) in enumerate(zip(probe.blocks[0], "whd", strict=True)):
+        known = f"arith.constant {size} : index"
+        given_at_run_time = f"arith.addi %{given_size}, %zero : index"
+        sizes.append(f"  %b{axis} = {known if probe.knows_block else given_at_run_time}")
+    rows = [_row_text(row, number) for number, row in enumerate(probe.of(release))]
     return _LAUNCH.format(
         name=probe.name,
-        sizes=sizes,
+        sizes="\n".join(sizes),
         dynamic=probe.dynamic,
         attributions=probe.attributions,
-        threads=prod(probe.block),
+        blocks=prod(probe.grid),
         body="\n".join((_INPUTS, probe.head, *rows)),
     )
 
 
-def _row_text(row: Row, number: int, total: int) -> str:
+def _row_text(row: Row, number: int) -> str:
     stored = "%r$"
     lines = [f"// {row.name}", row.text]
     if row.kind in _STORED:
@@ -211,16 +226,17 @@ def _row_text(row: Row, number: int, total: int) -> str:
         stored = "%stored$"
         lines.append(f"%stored$ = {operation} %r$ : {source} to {target}")
     lines += [
-        f"%first$ = arith.constant {number * total} : index",
+        f"%number$ = arith.constant {number} : index",
+        "%first$ = arith.muli %number$, %total : index",
         "%place$ = arith.addi %first$, %at : index",
         f"memref.store {stored}, %out[%place$] : memref<?xi64>",
     ]
     return "\n".join(lines).replace("$", str(number))
 
 
-def expected_of(probe: Probe, release: int) -> dict[str, list[int | None]]:
+def expected_of(probe: Probe, release: int, block: Dim3) -> dict[str, list[int | None]]:
     """Return what each row leaves, thread by thread."""
-    threads = probe.threads()
+    threads = probe.threads(block)
     found = {row.name: [row.expected(thread) for thread in threads] for row in probe.of(release)}
     assert len(found) == len(probe.of(release)), f"{probe.name}: rows of one name"
     return found

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from math import prod
 
 from support.operation_probe import (
-    WARP,
+    Dim3,
     Expected,
     Probe,
     Row,
@@ -48,14 +48,14 @@ def _identifiers() -> list[Row]:
             )
     rows += [
         Row("lane_id", "%r$ = gpu.lane_id", "index", lambda t: t.lane),
-        Row("subgroup_id", "%r$ = gpu.subgroup_id : index", "index", lambda t: t.number // WARP),
+        Row("subgroup_id", "%r$ = gpu.subgroup_id : index", "index", lambda t: t.number // t.warp),
         Row(
             "num_subgroups",
             "%r$ = gpu.num_subgroups : index",
             "index",
-            lambda t: -(-prod(t.block_dim) // WARP),
+            lambda t: -(-prod(t.block_dim) // t.warp),
         ),
-        Row("subgroup_size", "%r$ = gpu.subgroup_size : index", "index", lambda _: WARP),
+        Row("subgroup_size", "%r$ = gpu.subgroup_size : index", "index", lambda t: t.warp),
         Row(
             "thread_id x upper_bound",
             "%r$ = gpu.thread_id x upper_bound 5",
@@ -70,13 +70,26 @@ def _source(mode: str, lane: int, offset: int) -> int:
     return {"xor": lane ^ offset, "up": lane - offset, "down": lane + offset, "idx": offset}[mode]
 
 
-def _shuffles() -> Iterable[Row]:
-    shapes = [(kind, width) for kind in ("i32",) for width in (1, 2, 4, 8, 16, 32)]
-    shapes += [(kind, width) for kind in ("f32", "i64", "f64") for width in (8, 32)]
+def _taken(thread: Thread, lane: int, kind: str) -> int | None:
+    """Return what a lane of the subgroup brings, if it is one."""
+    return given(thread.lanes[lane], kind) if lane < len(thread.lanes) else None
+
+
+def _brought_by(lane: int, kind: str, thread: Thread) -> int | None:
+    return _taken(thread, lane, kind)
+
+
+def _widths(warp: int) -> list[int]:
+    return [width for width in (1, 2, 4, 8, 16, 32, 64) if width <= warp]
+
+
+def _shuffles(warp: int) -> Iterable[Row]:
+    shapes = [("i32", width) for width in (*_widths(warp), 3, 12, 20)]
+    shapes += [(kind, width) for kind in ("f32", "i64", "f64") for width in (8, warp)]
     for mode, (kind, width) in product(("xor", "up", "down", "idx"), shapes):
         yield from _shuffle(mode, kind, width)
     for mode, kind in product(("xor", "idx"), ("i8", "i16", "f16", "bf16")):
-        yield from _shuffle(mode, kind, 32, since=22)
+        yield from _shuffle(mode, kind, warp, since=22)
 
 
 def _shuffle(mode: str, kind: str, width: int, since: int = 19) -> Iterable[Row]:
@@ -91,7 +104,11 @@ def _shuffle(mode: str, kind: str, width: int, since: int = 19) -> Iterable[Row]
 
     def value(thread: Thread) -> int | None:
         lane = source(thread)
-        return None if lane is None else given(thread.number - thread.lane + lane, kind)
+        return None if lane is None else _taken(thread, lane, kind)
+
+    def has_source(thread: Thread) -> int | None:
+        lane = source(thread)
+        return 0 if lane is None else 1 if lane < len(thread.lanes) else None
 
     text = (
         f"%o$ = arith.constant {offset} : i32\n%w$ = arith.constant {width} : i32\n"
@@ -99,10 +116,18 @@ def _shuffle(mode: str, kind: str, width: int, since: int = 19) -> Iterable[Row]
     )
     yield Row(f"shuffle {tag}", text, kind, value, since)
     valid = text.replace("%r$, %ok$", "%x$, %r$")
-    yield Row(f"valid {tag}", valid, "i1", lambda t: int(source(t) is not None), since)
+    yield Row(f"valid {tag}", valid, "i1", has_source, since)
+    if kind == "i32" and width < 32:
+        known = f"%w$ = arith.constant {width} : i32"
+        later = f"""%k$ = arith.constant {width} : i32
+%x$ = arith.index_cast %sx : index to i32
+%c20$ = arith.constant 20 : i32
+%none$ = arith.shrui %x$, %c20$ : i32
+%w$ = arith.ori %k$, %none$ : i32"""
+        yield Row(f"shuffle {tag}, known at run time", text.replace(known, later), kind, value)
 
 
-def _in_control_flow() -> Iterable[Row]:
+def _in_control_flow(warp: int) -> Iterable[Row]:
     """Shuffles in a loop, under a condition on the subgroup, and on both sides of one on lanes."""
 
     def scanned(thread: Thread) -> int:
@@ -112,49 +137,48 @@ def _in_control_flow() -> Iterable[Row]:
 
     yield Row(
         "shuffle in a loop",
-        """%five$ = arith.constant 5 : index
+        f"""%five$ = arith.constant {warp.bit_length() - 1} : index
 %zero$ = arith.constant 0 : index
 %step$ = arith.constant 1 : index
-%w$ = arith.constant 32 : i32
-%r$ = scf.for %i = %zero$ to %five$ step %step$ iter_args(%sum = %v_i32) -> (i32) {
+%w$ = arith.constant {warp} : i32
+%r$ = scf.for %i = %zero$ to %five$ step %step$ iter_args(%sum = %v_i32) -> (i32) {{
   %i32 = arith.index_cast %i : index to i32
   %distance = arith.shli %c1, %i32 : i32
   %other, %ok = gpu.shuffle up %sum, %distance, %w$ : i32
   %added = arith.addi %sum, %other : i32
   %next = arith.select %ok, %added, %sum : i32
   scf.yield %next : i32
-}""",
+}}""",
         "i32",
         scanned,
     )
 
-    def branched(thread: Thread) -> int:
-        lane = thread.number - thread.lane + (thread.lane ^ 2)
-        return given(lane, "i32") + (1000 if thread.lane % 2 else 2000)
+    def branched(thread: Thread) -> int | None:
+        value = _taken(thread, thread.lane ^ 2, "i32")
+        return None if value is None else value + (1000 if thread.lane % 2 else 2000)
 
     yield Row(
         "shuffle on both sides of a branch",
-        """%w$ = arith.constant 32 : i32
+        f"""%w$ = arith.constant {warp} : i32
 %odd$ = arith.andi %l, %c1 : i32
 %is$ = arith.cmpi eq, %odd$, %c1 : i32
-%r$ = scf.if %is$ -> (i32) {
+%r$ = scf.if %is$ -> (i32) {{
   %k = arith.constant 1000 : i32
   %a, %ok = gpu.shuffle xor %v_i32, %c2, %w$ : i32
   %s = arith.addi %a, %k : i32
   scf.yield %s : i32
-} else {
+}} else {{
   %k = arith.constant 2000 : i32
   %a, %ok = gpu.shuffle xor %v_i32, %c2, %w$ : i32
   %s = arith.addi %a, %k : i32
   scf.yield %s : i32
-}""",
+}}""",
         "i32",
         branched,
     )
 
-    def first_half(thread: Thread) -> int:
-        lane = thread.number - thread.lane + (thread.lane ^ 8)
-        return given(lane, "i32") if thread.lane < 16 else -1
+    def first_half(thread: Thread) -> int | None:
+        return _taken(thread, thread.lane ^ 8, "i32") if thread.lane < 16 else -1
 
     yield Row(
         "shuffle of the first lanes only",
@@ -171,11 +195,10 @@ def _in_control_flow() -> Iterable[Row]:
     )
 
 
-def _rotations() -> Iterable[Row]:
-    shapes = [
-        ("i32", width, offset) for width in (1, 2, 4, 8, 16, 32) for offset in {0, width // 2 + 1}
-    ]
-    shapes += [(kind, width, 3) for kind in ("f32", "i64", "f64", "f16", "i8") for width in (8, 32)]
+def _rotations(warp: int) -> Iterable[Row]:
+    shapes = [("i32", width, offset) for width in _widths(warp) for offset in {0, width // 2 + 1}]
+    others = ("f32", "i64", "f64", "f16", "i8")
+    shapes += [(kind, width, 3) for kind in others for width in (8, warp)]
     for kind, width, offset in shapes:
         if offset >= width:
             continue
@@ -185,7 +208,7 @@ def _rotations() -> Iterable[Row]:
         ) -> int | None:
             source = (thread.lane + offset) % width
             inside = thread.lane < width
-            return given(thread.number - thread.lane + source, kind) if inside else None
+            return _taken(thread, source, kind) if inside else None
 
         text = f"%r$, %ok$ = gpu.rotate %v_{kind}, {offset}, {width} : {kind}"
         tag = f"{kind} by {offset} of {width}"
@@ -204,21 +227,17 @@ def _given_by(number: Callable[[Thread], int], kind: str) -> Expected:
     return lambda thread: given(number(thread), kind)
 
 
-def _lane_at(lane: int, thread: Thread) -> int:
-    return thread.lanes[lane]
-
-
 def _opposite(thread: Thread) -> int:
     return prod(thread.block_dim) - 1 - thread.number
 
 
-def _broadcasts() -> Iterable[Row]:
-    for kind, lane in product(("i32", "i64", "f32", "f64", "f16", "i8"), (0, 7, 31)):
+def _broadcasts(warp: int) -> Iterable[Row]:
+    for kind, lane in product(("i32", "i64", "f32", "f64", "f16", "i8"), (0, 7, warp - 1)):
         yield Row(
             f"subgroup_broadcast {kind} from {lane}",
             f"%o$ = arith.constant {lane} : i32\n%r$ = gpu.subgroup_broadcast %v_{kind}, specific_lane %o$ : {kind}",
             kind,
-            _given_by(partial(_lane_at, lane), kind),
+            partial(_brought_by, lane, kind),
             22,
         )
 
@@ -228,10 +247,15 @@ def _reduced_types() -> Iterable[tuple[str, str]]:
     yield from product(FLOATING, ("f16", "f32", "f64", "bf16"))
 
 
-def _reduced(members: Callable[[Thread], Iterable[int]], operator: str, kind: str) -> Expected:
+def _reduced(members: Callable[[Thread], range], operator: str, kind: str) -> Expected:
     """Expect the reduction of what the threads of some numbers bring."""
+    return lambda thread: _reduction(operator, kind, members(thread))
+
+
+@cache
+def _reduction(operator: str, kind: str, members: range) -> int:
     _, of = _input(operator, kind)
-    return lambda thread: combine(operator, (of(n, kind) for n in members(thread)), kind)
+    return combine(operator, (of(number, kind) for number in members), kind)
 
 
 def _of_subgroup(thread: Thread) -> range:
@@ -275,21 +299,22 @@ def _subgroup_reductions() -> Iterable[Row]:
             f"%s$ = gpu.subgroup_reduce {operator} %nan_f32 : (f32) -> f32\n"
             "%r$ = arith.cmpf uno, %s$, %s$ : f32",
             "i1",
-            partial(_always, int(is_nan)),
+            partial(_has_lane, 5) if is_nan else lambda _: 0,
         )
 
 
-def _always(value: int, _: Thread) -> int:
-    return value
+def _has_lane(lane: int, thread: Thread) -> int:
+    return int(lane < len(thread.lanes))
 
 
-def _clusters() -> Iterable[Row]:
-    for size, stride in ((1, 1), (2, 1), (4, 1), (16, 1), (32, 1), (2, 16), (4, 2), (8, 4), (4, 8)):
+def _clusters(warp: int) -> Iterable[Row]:
+    shapes = ((1, 1), (2, 1), (4, 1), (16, 1), (warp, 1), (2, warp // 2), (4, 2), (8, 4), (4, 8))
+    for size, stride in shapes:
 
-        def members(thread: Thread, size: int = size, stride: int = stride) -> list[int]:
+        def members(thread: Thread, size: int = size, stride: int = stride) -> range:
             span = size * stride
             first = thread.lane // span * span + thread.lane % stride
-            return [thread.lanes[first + step * stride] for step in range(size)]
+            return thread.lanes[first : first + span : stride]
 
         shape = f"size = {size}, stride = {stride}" if stride > 1 else f"size = {size}"
         for operator, kind in (("add", "i32"), ("maximumf", "f32")):
@@ -314,16 +339,7 @@ def _block_reductions() -> Iterable[Row]:
             kind,
             _reduced(_of_block, operator, kind),
         )
-    yield Row(
-        "all_reduce with a region",
-        """%r$ = gpu.all_reduce %v_i32 uniform {
-^bb(%p: i32, %q: i32):
-  %s = arith.xori %p, %q : i32
-  gpu.yield %s : i32
-} : (i32) -> i32""",
-        "i32",
-        _reduced(_of_block, "xor", "i32"),
-    )
+    yield from _regions()
     yield Row(
         "all_reduce in a loop",
         """%zero$ = arith.constant 0 : index
@@ -339,17 +355,55 @@ def _block_reductions() -> Iterable[Row]:
     )
 
 
+def _regions() -> Iterable[Row]:
+    kinds = [("xori", "xor", kind) for kind in ("i8", "i16", "i32", "i64")]
+    kinds += [("maximumf", "max", kind) for kind in ("f16", "f32", "f64", "bf16")]
+    for operation, operator, kind in kinds:
+        yield Row(
+            f"all_reduce {kind} with a region",
+            f"""%r$ = gpu.all_reduce %v_{kind} uniform {{
+^bb(%p: {kind}, %q: {kind}):
+  %s = arith.{operation} %p, %q : {kind}
+  gpu.yield %s : {kind}
+}} : ({kind}) -> {kind}""",
+            kind,
+            _reduced(_of_block, operator, kind),
+            22 if kind == "bf16" else 19,
+        )
+    yield Row(
+        "all_reduce with a region of several blocks",
+        """%r$ = gpu.all_reduce %v_i32 uniform {
+^bb(%p: i32, %q: i32):
+  %s = arith.cmpi slt, %p, %q : i32
+  cf.cond_br %s, ^first, ^second
+^first:
+  gpu.yield %p : i32
+^second:
+  %none = arith.constant 0 : i32
+  %t = arith.subi %q, %none : i32
+  gpu.yield %t : i32
+} : (i32) -> i32""",
+        "i32",
+        _reduced(_of_block, "minsi", "i32"),
+    )
+
+
 def _summed_three_times(thread: Thread) -> int:
-    values = list(range(prod(thread.block_dim)))
+    return _summed(prod(thread.block_dim), thread.number)
+
+
+@cache
+def _summed(threads: int, number: int) -> int:
+    total, summed = 0, threads * (threads - 1) // 2
     for _ in range(3):
-        total = sum(values)
-        values = [total + number for number in range(len(values))]
-    return wrapped(values[thread.number], "i32")
+        total = summed
+        summed = threads * total + threads * (threads - 1) // 2
+    return wrapped(total + number, "i32")
 
 
 _SHARED = "#gpu.address_space<workgroup>"
 _ATTRIBUTIONS = (
-    f"workgroup(%words : memref<120xi32, {_SHARED}>, %doubles : memref<120xf64, {_SHARED}>) "
+    f"workgroup(%words : memref<1024xi32, {_SHARED}>, %doubles : memref<1024xf64, {_SHARED}>) "
     "private(%own : memref<4xi32, #gpu.address_space<private>>)"
 )
 
@@ -358,11 +412,12 @@ def _memory() -> Iterable[Row]:
     for buffer, kind in (("words", "i32"), ("doubles", "f64")):
         yield Row(
             f"barrier between workgroup memory of {kind}",
-            f"""memref.store %v_{kind}, %{buffer}[%number] : memref<120x{kind}, {_SHARED}>
+            f"""memref.store %v_{kind}, %{buffer}[%number] : memref<1024x{kind}, {_SHARED}>
 gpu.barrier
-%last$ = arith.constant 119 : index
+%one$ = arith.constant 1 : index
+%last$ = arith.subi %threads, %one$ : index
 %from$ = arith.subi %last$, %number : index
-%r$ = memref.load %{buffer}[%from$] : memref<120x{kind}, {_SHARED}>
+%r$ = memref.load %{buffer}[%from$] : memref<1024x{kind}, {_SHARED}>
 gpu.barrier {{address_spaces = [#gpu.address_space<workgroup>]}}""",
             kind,
             _given_by(_opposite, kind),
@@ -373,7 +428,7 @@ gpu.barrier {{address_spaces = [#gpu.address_space<workgroup>]}}""",
 %slot$ = arith.remui %number, %four$ : index
 memref.store %v_i32, %own[%slot$] : memref<4xi32, #gpu.address_space<private>>
 gpu.barrier
-memref.store %n, %words[%number] : memref<120xi32, #gpu.address_space<workgroup>>
+memref.store %n, %words[%number] : memref<1024xi32, #gpu.address_space<workgroup>>
 gpu.barrier
 %r$ = memref.load %own[%slot$] : memref<4xi32, #gpu.address_space<private>>""",
         "i32",
@@ -383,16 +438,17 @@ gpu.barrier
         "dynamic_shared_memory, two views",
         f"""%bytes$ = gpu.dynamic_shared_memory : memref<?xi8, {_SHARED}>
 %begin$ = arith.constant 0 : index
-%behind$ = arith.constant 480 : index
-%a$ = memref.view %bytes$[%begin$][] : memref<?xi8, {_SHARED}> to memref<120xi32, {_SHARED}>
-%b$ = memref.view %bytes$[%behind$][] : memref<?xi8, {_SHARED}> to memref<120xi64, {_SHARED}>
-memref.store %v_i32, %a$[%number] : memref<120xi32, {_SHARED}>
-memref.store %v_i64, %b$[%number] : memref<120xi64, {_SHARED}>
+%behind$ = arith.constant 4096 : index
+%a$ = memref.view %bytes$[%begin$][] : memref<?xi8, {_SHARED}> to memref<1024xi32, {_SHARED}>
+%b$ = memref.view %bytes$[%behind$][] : memref<?xi8, {_SHARED}> to memref<1024xi64, {_SHARED}>
+memref.store %v_i32, %a$[%number] : memref<1024xi32, {_SHARED}>
+memref.store %v_i64, %b$[%number] : memref<1024xi64, {_SHARED}>
 gpu.barrier
-%last$ = arith.constant 119 : index
+%one$ = arith.constant 1 : index
+%last$ = arith.subi %threads, %one$ : index
 %from$ = arith.subi %last$, %number : index
-%x$ = memref.load %a$[%from$] : memref<120xi32, {_SHARED}>
-%y$ = memref.load %b$[%from$] : memref<120xi64, {_SHARED}>
+%x$ = memref.load %a$[%from$] : memref<1024xi32, {_SHARED}>
+%y$ = memref.load %b$[%from$] : memref<1024xi64, {_SHARED}>
 %wide$ = arith.extsi %x$ : i32 to i64
 %r$ = arith.addi %wide$, %y$ : i64
 gpu.barrier""",
@@ -401,43 +457,62 @@ gpu.barrier""",
     )
 
 
-def _first_lane() -> Iterable[Row]:
+def _first_lane(warp: int) -> Iterable[Row]:
     yield Row(
         "warp_execute_on_lane_0 with a result",
-        """%r$ = gpu.warp_execute_on_lane_0(%lane)[32] args(%v_i32 : i32) -> (i32) {
+        f"""%r$ = gpu.warp_execute_on_lane_0(%lane)[{warp}] args(%v_i32 : i32) -> (i32) {{
 ^bb0(%a: i32):
   %b = arith.addi %a, %c50 : i32
   gpu.yield %b : i32
-}""",
+}}""",
         "i32",
         lambda t: given(t.lanes[0], "i32") + 50,
         22,
     )
     yield Row(
         "warp_execute_on_lane_0 without one",
-        f"""memref.store %cm1, %words[%number] : memref<120xi32, {_SHARED}>
-gpu.warp_execute_on_lane_0(%lane)[32] {{
-  memref.store %n, %words[%number] : memref<120xi32, {_SHARED}>
+        f"""memref.store %cm1, %words[%number] : memref<1024xi32, {_SHARED}>
+gpu.warp_execute_on_lane_0(%lane)[{warp}] {{
+  memref.store %n, %words[%number] : memref<1024xi32, {_SHARED}>
 }}
-%r$ = memref.load %words[%number] : memref<120xi32, {_SHARED}>""",
+%r$ = memref.load %words[%number] : memref<1024xi32, {_SHARED}>""",
         "i32",
         lambda t: t.number if t.lane == 0 else -1,
         22,
     )
 
 
-PROBES = (
-    Probe("identifiers", _identifiers(), block=(5, 4, 3), grid=(3, 2, 2)),
-    Probe("exchange", [*_shuffles(), *_in_control_flow()], block=(8, 4, 2)),
-    Probe("turn", [*_rotations(), *_broadcasts()], block=(64, 1, 1)),
-    Probe("subgroups", [*_subgroup_reductions(), *_clusters()], block=(16, 2, 2)),
-    Probe("blocks", list(_block_reductions()), block=(20, 3, 2)),
-    Probe("one_subgroup", list(_block_reductions())[:1], block=(32, 1, 1)),
-    Probe(
-        "memory",
-        [*_memory(), *_first_lane()],
-        block=(5, 8, 3),
-        attributions=_ATTRIBUTIONS,
-        dynamic=1440,
-    ),
-)
+# Whole and partial subgroups of 32 and of 64 threads, along one, two and three axes.
+_BLOCKS: tuple[Dim3, ...] = ((96, 1, 1), (20, 3, 2), (160, 1, 1), (16, 14, 1), (1, 1, 1))
+_LARGE: tuple[Dim3, ...] = ((1000, 1, 1), (31, 33, 1), (10, 4, 25), (32, 32, 1))
+
+
+def probes_for(warp: int) -> tuple[Probe, ...]:
+    """Return the probes for subgroups of some threads."""
+    reductions = list(_block_reductions())
+    exchanges = [*_shuffles(warp), *_in_control_flow(warp)]
+    return (
+        Probe("identifiers", _identifiers(), ((5, 4, 3), *_BLOCKS), grid=(3, 2, 2), warp=warp),
+        Probe("exchange", exchanges, ((8, 4, 2), *_BLOCKS), warp=warp),
+        Probe("turn", [*_rotations(warp), *_broadcasts(warp)], _BLOCKS, warp=warp),
+        Probe("subgroups", [*_subgroup_reductions(), *_clusters(warp)], _BLOCKS, warp=warp),
+        Probe("blocks", reductions, (*_BLOCKS, *_LARGE), grid=(2, 1, 1), warp=warp),
+        Probe(
+            "full_subgroups",
+            list(_subgroup_reductions()),
+            [(64, 2, 1)],
+            knows_block=True,
+            warp=warp,
+        ),
+        Probe(
+            "memory",
+            [*_memory(), *_first_lane(warp)],
+            _BLOCKS,
+            attributions=_ATTRIBUTIONS,
+            dynamic=4096 + 8192,
+            warp=warp,
+        ),
+    )
+
+
+PROBES = probes_for(32)

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import pytest
 
+from mlir_offload.translate.fixup.device_form import (
+    FORM_NAMES,
+    NVVM_FORM,
+    DeviceForm,
+    parse_form,
+)
 from mlir_offload.translate.fixup.text import expand_device_operations
 from mlir_offload.translate.mlir_text import Locations
 
@@ -14,9 +21,11 @@ NO_FAULT: frozenset[str] = frozenset()
 ASSERT_FAULT = frozenset({"assert_outside_module"})
 
 
-def expand(*body: str, faults: frozenset[str] = NO_FAULT) -> list[str]:
+def expand(
+    *body: str, faults: frozenset[str] = NO_FAULT, form: DeviceForm = NVVM_FORM
+) -> list[str]:
     lines = ['  "gpu.module"() <{sym_name = "m"}> ({', *body, "  }) : () -> () loc(#loc1)"]
-    return list(expand_device_operations(lines, locations=LOCATIONS, faults=faults))
+    return list(expand_device_operations(lines, locations=LOCATIONS, faults=faults, form=form))
 
 
 def test_a_module_without_such_operations_is_unchanged() -> None:
@@ -127,22 +136,93 @@ ALL_REDUCE = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("indent", "before", "barriers"),
-    [
-        (6, [], 0),
-        (8, [], 1),
-        (6, ['      "cf.br"()[^bb1] : () -> () loc(#loc1)'], 1),
-        (6, ['      "func.call"() <{callee = @f}> : () -> () loc(#loc1)'], 1),
-    ],
-    ids=["once", "in a region", "between branches", "beside calls"],
-)
-def test_a_reduction_that_may_run_again_waits_until_its_result_was_read(
-    indent: int, before: list[str], barriers: int
-) -> None:
-    lines = expand(*before, *(line.format(" " * indent) for line in ALL_REDUCE))
+SUBGROUP_REDUCE = '      %2 = "gpu.subgroup_reduce"(%v) <{{op = #gpu<all_reduce_op add>{0}}}> : (i32) -> i32 loc(#loc1)'
+ROTATE = '      %3:2 = "gpu.rotate"(%v) <{offset = 1 : i32, width = 4 : i32}> : (i32) -> (i32, i1) loc(#loc1)'
+UNKNOWN_WIDTH = '      %w = "x.y"() : () -> i32 loc(#loc1)'
+REDUCED = [
+    *(line.format("      ") for line in ALL_REDUCE),
+    SUBGROUP_REDUCE.format(""),
+    SUBGROUP_REDUCE.format(", cluster_size = 4 : i32"),
+    ROTATE,
+]
 
-    assert sum('"gpu.barrier"()' in line for line in lines) == barriers
+
+def widths(lines: Sequence[str]) -> list[int | None]:
+    """Return the width of each shuffle, None where it is no constant."""
+    constants = {
+        match[1]: int(match[2])
+        for line in lines
+        if (match := re.match(r' *(%\w+) = "arith.constant"\(\) <\{value = (\d+) : i32\}>', line))
+    }
+    operands = (re.search(r'"gpu.shuffle"\(%\S+, \S+, (%\w+)\)', line) for line in lines)
+    return [constants.get(match[1]) for match in operands if match]
+
+
+@pytest.mark.parametrize("form", FORM_NAMES)
+def test_every_shuffle_made_here_has_a_width_that_is_a_known_power_of_two(form: str) -> None:
+    found = widths(expand(*REDUCED, form=parse_form(form)))
+
+    assert len(found) > 10
+    assert all(width is not None and width.bit_count() == 1 for width in found)
+
+
+@pytest.mark.parametrize("form", ["rocdl32", "rocdl64"])
+@pytest.mark.parametrize("mode", ["xor", "up", "down", "idx"])
+def test_on_amd_a_shuffle_of_an_unknown_width_becomes_one_of_the_subgroup(
+    form: str, mode: str
+) -> None:
+    lines = expand(UNKNOWN_WIDTH, SHUFFLE.format(mode), form=parse_form(form))
+
+    assert widths(lines) == [parse_form(form).subgroup_size]
+
+
+@pytest.mark.parametrize("form", FORM_NAMES)
+def test_one_thread_of_a_subgroup_writes_its_part_and_one_the_sum(form: str) -> None:
+    lines = expand(*(line.format("      ") for line in ALL_REDUCE), form=parse_form(form))
+    stores = [number for number, line in enumerate(lines) if "llvm.store" in line]
+    barriers = [number for number, line in enumerate(lines) if '"gpu.barrier"()' in line]
+
+    assert stores[0] < barriers[0] < stores[1] < barriers[1]
+    first = next(re.findall(r"%\w+", line)[0] for line in lines if "predicate = 0" in line)
+    conditions = [number for number, line in enumerate(lines) if f'"scf.if"({first})' in line]
+    assert len(conditions) == len(stores) == 2
+    assert all(begin < store for begin, store in zip(conditions, stores, strict=True))
+
+
+def test_reductions_over_the_block_share_workgroup_memory() -> None:
+    twice = [line.format("      ") for line in ALL_REDUCE] * 2
+    text = "\n".join(expand(*twice))
+
+    assert text.count("llvm.mlir.global internal @__mo_all_reduce_f32()") == 1
+
+
+def test_a_region_combines_only_what_threads_brought() -> None:
+    head, tail = (line.format("      ") for line in ALL_REDUCE)
+    region = [
+        "      ^bb0(%p: f32 loc(#loc1), %q: f32 loc(#loc1)):",
+        '        %r = "arith.divf"(%p, %q) : (f32, f32) -> f32 loc(#loc1)',
+        '        "gpu.yield"(%r) : (f32) -> () loc(#loc1)',
+    ]
+    lines = expand(head.replace("op = #gpu<all_reduce_op add>, ", ""), *region, tail)
+
+    made = [number for number, line in enumerate(lines) if '"scf.execute_region"() ({' in line]
+    assert len(made) == 5 + 3 + 3
+    assert all('"scf.if"(' in lines[number - 1] for number in made)
+    assert not any('"gpu.yield"' in line for line in lines)
+
+
+FUNCTION = '    "gpu.func"() <{{function_type = () -> (), known_block_size = array<i32: {0}>}}> ({{'
+
+
+@pytest.mark.parametrize(
+    ("size", "is_full"), [("64, 1, 1", True), ("8, 8, 3", True), ("20, 3, 1", False)]
+)
+def test_a_subgroup_is_taken_for_full_where_the_block_is_known_to_be(
+    size: str, *, is_full: bool
+) -> None:
+    text = "\n".join(expand(FUNCTION.format(size), SUBGROUP_REDUCE.format("")))
+
+    assert ("scf.if" not in text) is is_full
 
 
 def test_printf_gets_integers_of_32_bits_at_least() -> None:

@@ -193,10 +193,6 @@ def test_a_module_that_outlining_made_is_recognised(source: str) -> None:
             '%1 = "gpu.all_reduce"(%arg0) <{op = #gpu<all_reduce_op add>, uniform}> ({\n      }) : (i128) -> i128',
             "at most 64 bits",
         ),
-        (
-            '%1 = "gpu.all_reduce"(%arg0) <{uniform}> ({\n      }) : (f16) -> f16',
-            "a region of its own is lowered for i32",
-        ),
         ('%1:2 = "gpu.shuffle"(%arg0, %2, %3) <{mode = #gpu<x>}> : (i128, i32, i32) -> (i128, i1)', "gpu.shuffle on i128"),
         ('%1 = "gpu.subgroup_reduce"(%arg0) <{op = #gpu<all_reduce_op add>}> : (f80) -> f80', "on f80"),
         ('%1 = "gpu.subgroup_broadcast"(%arg0) <{broadcast_type = #gpu<broadcast first_active_lane>}> : (f32) -> f32', "run independently"),

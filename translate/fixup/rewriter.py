@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from mlir_offload.translate.fixup.device_form import DeviceForm
 from mlir_offload.translate.mlir_text import Locations, Operation, escape, split_signature
@@ -18,6 +19,7 @@ _DEFINITION = re.compile(
 
 Value = Generator[str, None, str]
 Values = Generator[str, None, tuple[str, str, str]]
+_BLOCK_SIZE = re.compile(r"\bknown_block_size = array<i32: (\d+, \d+, \d+)>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +39,24 @@ class Place:
 class Rewriter:
     """Makes operations at the place of one that is replaced; value names never clash.
 
-    `repeats` says whether code may run again without standing in the region of a loop. `constants` are
-    the values of type i32 that are known where the next operation is made.
+    `has_full_subgroups` says whether the function is known to run in blocks of whole subgroups only.
+    `constants` are the values of type i32 that are known where the next operation is made. `globals` are
+    what the module gets in addition, by symbol.
     """
 
     locations: Locations
     form: DeviceForm
-    repeats: bool = False
+    has_full_subgroups: bool = False
     count: int = 0
-    globals: list[str] = field(default_factory=list)
+    globals: dict[str, str] = field(default_factory=dict)
     constants: dict[str, int] = field(default_factory=dict)
 
     def note_definition(self, line: str) -> None:
-        """Keep what an operation of the program tells of the value that it defines."""
+        """Keep what an operation of the program says about its function, or the value it defines."""
+        if '"gpu.func"(' in line or '"func.func"(' in line:
+            known = _BLOCK_SIZE.search(line)
+            threads = prod(map(int, known[1].split(", "))) if known else 1
+            self.has_full_subgroups = threads % self.form.subgroup_size == 0
         match = _DEFINITION.match(line)
         if match and match["number"]:
             self.constants[match["name"]] = int(match["number"])
@@ -84,7 +91,7 @@ class Rewriter:
         """Add a constant string to the module, and return its name."""
         name = f"__mo_assert_{len(self.globals)}"
         size = len(text.encode("utf-8", errors="surrogateescape")) + 1
-        self.globals.append(
+        self.globals[name] = (
             f'    "llvm.mlir.global"() <{{addr_space = 0 : i32, constant, global_type = !llvm.array<{size} x i8>, '
             f'linkage = #llvm.linkage<internal>, sym_name = "{name}", value = "{escape(text)}\\00", '
             f"visibility_ = 0 : i64}}> ({{}}) : () -> (){place.location}"

@@ -13,6 +13,8 @@ _INTEGER = re.compile(r"i(\d+)")
 _EXCHANGED = frozenset({"i32", "i64", "f32", "f64"})
 _HALVES = frozenset({"f16", "bf16"})
 _WORD, _LONG = 32, 64
+# How the lane that a value comes from is computed of the thread's own and the offset.
+_OF_LANE = {"xor": "xori", "up": "subi", "down": "addi"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +39,31 @@ def carrier_of(kind: str) -> str:
 
 def shuffle(rewriter: Rewriter, asked: Shuffle, value: str, kind: str, place: Place) -> Pair:
     """Make a shuffle of the whole subgroup; return the value, and whether there was a lane to take it from."""
-    return (yield from _exchanged(rewriter, asked, value, kind, place))
+    if rewriter.form.is_amdgpu and asked.mode in {"up", "down"}:
+        lane = yield from lane_id(rewriter, place)
+        source, valid = yield from _source_lane(rewriter, asked, lane, place)
+        asked = Shuffle("idx", source, asked.width)
+        result, _ = yield from _shuffle(rewriter, asked, value, kind, place)
+        return result, valid
+    return (yield from _shuffle(rewriter, asked, value, kind, place))
 
 
 def shuffle_among(rewriter: Rewriter, asked: Shuffle, value: str, kind: str, place: Place) -> Pair:
     """Make a shuffle of the first `width` lanes; other lanes keep their value and have no source.
 
-    They do not execute it: the instruction of NVIDIA GPUs names the lanes that do.
+    On NVIDIA GPUs they do not execute it: the instruction names the lanes that do.
     """
     if rewriter.constants.get(asked.width) == rewriter.form.subgroup_size:
         return (yield from shuffle(rewriter, asked, value, kind, place))
     lane = yield from lane_id(rewriter, place)
     inside = yield from compare(rewriter, "ult", (lane, asked.width), "i32", place)
+    if rewriter.form.is_amdgpu:
+        return (yield from _gathered(rewriter, asked, (value, kind), (lane, inside), place))
     rewriter.count += 1
     made = f"%mo_{rewriter.count}"
     yield f'{place.indent}{made}:2 = "scf.if"({inside}) ({{'
     yield from _yielded(
-        (yield from _exchanged(rewriter, asked, value, kind, place.inside, is_narrow=True)),
+        (yield from _narrow(rewriter, asked, (value, kind), lane, place.inside)),
         kind,
         place.inside,
     )
@@ -70,60 +80,64 @@ def _yielded(values: tuple[str, str], kind: str, place: Place) -> Iterator[str]:
     yield f'{place.indent}"scf.yield"({values[0]}, {values[1]}) : ({kind}, i1) -> (){place.location}'
 
 
-def _exchanged(
+def _narrow(
+    rewriter: Rewriter, asked: Shuffle, typed: tuple[str, str], lane: str, place: Place
+) -> Pair:
+    if asked.mode != "up":
+        return (yield from _shuffle(rewriter, asked, *typed, place))
+    # The stock lowering for NVIDIA takes it from the wrong end of the subgroup.
+    source, valid = yield from _source_lane(rewriter, asked, lane, place)
+    result, _ = yield from _shuffle(rewriter, Shuffle("idx", source, asked.width), *typed, place)
+    return result, valid
+
+
+def _gathered(
     rewriter: Rewriter,
     asked: Shuffle,
-    value: str,
-    kind: str,
+    typed: tuple[str, str],
+    own: tuple[str, str],
     place: Place,
-    *,
-    is_narrow: bool = False,
 ) -> Pair:
-    # The stock lowering for NVIDIA takes `up` of fewer lanes from the wrong end of the subgroup.
-    if asked.mode == "up" and is_narrow and not rewriter.form.is_amdgpu:
-        lane, valid = yield from _source_lane(rewriter, asked, place)
-        source = Shuffle("idx", lane, asked.width)
-        result, _ = yield from _shuffle(rewriter, source, value, kind, place)
-        return result, valid
-    if rewriter.form.is_amdgpu and asked.mode in {"up", "down"}:
-        lane, valid = yield from _source_lane(rewriter, asked, place)
-        size = yield from i32(rewriter, rewriter.form.subgroup_size, place)
-        result, _ = yield from _shuffle(rewriter, Shuffle("idx", lane, size), value, kind, place)
-        return result, valid
-    return (yield from _shuffle(rewriter, asked, value, kind, place))
+    """Take the value from a lane that is computed here: the stock lowering for AMD needs powers of two.
+
+    `own`: the lane of the thread, and whether it is among those that exchange.
+    """
+    lane, inside = own
+    source, found = yield from _source_lane(rewriter, asked, lane, place)
+    valid = yield from binary(rewriter, "andi", inside, found, place, "i1")
+    select = f'"arith.select"({valid}, {source}, {lane})'
+    chosen = yield from rewriter.value(select, "(i1, i32, i32) -> i32", place)
+    size = yield from i32(rewriter, rewriter.form.subgroup_size, place)
+    result, _ = yield from _shuffle(rewriter, Shuffle("idx", chosen, size), *typed, place)
+    return result, valid
 
 
 def _shuffle(rewriter: Rewriter, asked: Shuffle, value: str, kind: str, place: Place) -> Pair:
     carrier = carrier_of(kind)
-    carried = yield from _carried(rewriter, value, kind, place)
+    bits = yield from carried(rewriter, value, kind, place)
     rewriter.count += 1
     made = f"%mo_{rewriter.count}"
     mode = f"<{{mode = #gpu<shuffle_mode {asked.mode}>}}>"
-    operation = f'"gpu.shuffle"({carried}, {asked.offset}, {asked.width}) {mode}'
+    operation = f'"gpu.shuffle"({bits}, {asked.offset}, {asked.width}) {mode}'
     yield named(f"{made}:2", operation, f"({carrier}, i32, i32) -> ({carrier}, i1)", place)
-    result = yield from _restored(rewriter, f"{made}#0", kind, place)
+    result = yield from restored(rewriter, f"{made}#0", kind, place)
     return result, f"{made}#1"
 
 
-def _source_lane(rewriter: Rewriter, asked: Shuffle, place: Place) -> Pair:
-    """Return the lane that `up` or `down` takes the value from, its own where that is none."""
-    lane = yield from lane_id(rewriter, place)
-    one = yield from i32(rewriter, 1, place)
-    mask = yield from binary(rewriter, "subi", asked.width, one, place)
-    within = yield from binary(rewriter, "andi", lane, mask, place)
-    if asked.mode == "up":
-        source = yield from binary(rewriter, "subi", lane, asked.offset, place)
-        valid = yield from compare(rewriter, "uge", (within, asked.offset), "i32", place)
-    else:
-        source = yield from binary(rewriter, "addi", lane, asked.offset, place)
-        moved = yield from binary(rewriter, "addi", within, asked.offset, place)
-        valid = yield from compare(rewriter, "ult", (moved, asked.width), "i32", place)
+def _source_lane(rewriter: Rewriter, asked: Shuffle, lane: str, place: Place) -> Pair:
+    """Return the lane that the value comes from, the thread's own where that is none; and if there is one."""
+    source = asked.offset
+    if asked.mode != "idx":
+        operation = _OF_LANE[asked.mode]
+        source = yield from binary(rewriter, operation, lane, asked.offset, place)
+    valid = yield from compare(rewriter, "ult", (source, asked.width), "i32", place)
     select = f'"arith.select"({valid}, {source}, {lane})'
     chosen = yield from rewriter.value(select, "(i1, i32, i32) -> i32", place)
     return chosen, valid
 
 
-def _carried(rewriter: Rewriter, value: str, kind: str, place: Place) -> Value:
+def carried(rewriter: Rewriter, value: str, kind: str, place: Place) -> Value:
+    """Make the bits of a value a value of the type that `carrier_of` tells."""
     carrier, bits = carrier_of(kind), _bits_of(kind)
     if carrier == kind:
         return value
@@ -132,7 +146,8 @@ def _carried(rewriter: Rewriter, value: str, kind: str, place: Place) -> Value:
     return (yield from convert(rewriter, "extui", value, (bits, carrier), place))
 
 
-def _restored(rewriter: Rewriter, value: str, kind: str, place: Place) -> Value:
+def restored(rewriter: Rewriter, value: str, kind: str, place: Place) -> Value:
+    """Make the value of a type that `carried` made bits of."""
     carrier, bits = carrier_of(kind), _bits_of(kind)
     if carrier == kind:
         return value

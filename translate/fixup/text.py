@@ -9,6 +9,7 @@ from dataclasses import replace
 from mlir_offload.translate.fixup.assertion import PRINTED_ASSERTION
 from mlir_offload.translate.fixup.device_form import NVVM_FORM, DeviceForm
 from mlir_offload.translate.fixup.lane_zero import execute_on_lane_zero
+from mlir_offload.translate.fixup.reduction import is_redux, subgroup_redux
 from mlir_offload.translate.fixup.rewriter import (
     BINARY,
     POINTER,
@@ -16,7 +17,6 @@ from mlir_offload.translate.fixup.rewriter import (
     Place,
     RegionExpansion,
     Rewriter,
-    Value,
     index_constant,
     named,
     place_of,
@@ -25,8 +25,8 @@ from mlir_offload.translate.fixup.subgroup import (
     BLOCK_EXPANSIONS,
     NVVM_SUBGROUP_EXPANSIONS,
     SUBGROUP_EXPANSIONS,
-    is_redux,
 )
+from mlir_offload.translate.fixup.thread import linear_thread_id, threads_of_block
 from mlir_offload.translate.mlir_text import (
     Locations,
     Operation,
@@ -39,12 +39,11 @@ _NEEDLE = re.compile(
     r'"(?:gpu\.(?:subgroup_(?:size|id|reduce|broadcast)|num_subgroups|global_id|shuffle|rotate|all_reduce'
     r'|warp_execute_on_lane_0|printf)|cf\.assert)"\('
 )
-# A branch may close a loop, and a call may stand in one.
-_REPEATS = re.compile(r'"(?:cf|llvm)\.(?:br|cond_br|switch)"\(|"(?:func|llvm)\.call"\(')
 _NARROW = {"i1": "extui", "i8": "extsi", "i16": "extsi"}
 _UNKNOWN = "(unknown)"
 _ASSERTFAIL_TYPES = f"{POINTER}, {POINTER}, i32, {POINTER}, i64"
-_ASSERTFAIL = (
+_ASSERTFAIL = "__assertfail"
+_ASSERTFAIL_DECLARED = (
     f'    llvm.func @__assertfail({_ASSERTFAIL_TYPES}) attributes {{passthrough = ["noreturn"]}}'
 )
 
@@ -63,11 +62,11 @@ def expand_device_operations(
     """
     if not any(_NEEDLE.search(line) for line in lines):
         return tuple(lines)
-    rewriter = Rewriter(locations, form, repeats=any(map(_REPEATS.search, lines)))
+    rewriter = Rewriter(locations, form)
     body = list(_expanded(rewriter, lines, _expansions(lines, form, faults)))
-    if rewriter.globals:
-        declared = any('sym_name = "__assertfail"' in line for line in lines)
-        body[1:1] = [*rewriter.globals, *([] if declared else [_ASSERTFAIL])]
+    if any('sym_name = "__assertfail"' in line for line in lines):
+        rewriter.globals.pop(_ASSERTFAIL, None)
+    body[1:1] = rewriter.globals.values()
     return tuple(body)
 
 
@@ -115,8 +114,7 @@ def _expansions(
         expansions["cf.assert"] = _expand_assert
     reductions = [parse_operation(line) for line in lines if '"gpu.subgroup_reduce"(' in line]
     if all(operation is None or is_redux(operation) for operation in reductions):
-        # Whether there is an instruction for them is known when the module is lowered for a GPU.
-        del expansions["gpu.subgroup_reduce"]
+        expansions["gpu.subgroup_reduce"] = subgroup_redux
     return expansions
 
 
@@ -126,15 +124,13 @@ def _subgroup_size(rewriter: Rewriter, operation: Operation, place: Place) -> It
 
 
 def _subgroup_id(rewriter: Rewriter, operation: Operation, place: Place) -> Iterator[str]:
-    linear = yield from _linear_thread_id(rewriter, place)
+    linear = yield from linear_thread_id(rewriter, place)
     size = yield from rewriter.index(rewriter.form.subgroup_size, place)
     yield named(operation.results, f'"arith.divui"({linear}, {size})', BINARY, place)
 
 
 def _num_subgroups(rewriter: Rewriter, operation: Operation, place: Place) -> Iterator[str]:
-    x, y, z = yield from rewriter.dimensions("block_dim", place)
-    area = yield from rewriter.value(f'"arith.muli"({x}, {y})', BINARY, place)
-    threads = yield from rewriter.value(f'"arith.muli"({area}, {z})', BINARY, place)
+    threads = yield from threads_of_block(rewriter, place)
     size = yield from rewriter.index(rewriter.form.subgroup_size, place)
     yield named(operation.results, f'"arith.ceildivui"({threads}, {size})', BINARY, place)
 
@@ -149,16 +145,6 @@ def _global_id(rewriter: Rewriter, operation: Operation, place: Place) -> Iterat
     yield named(operation.results, f'"arith.addi"({start}, {thread})', BINARY, place)
 
 
-def _linear_thread_id(rewriter: Rewriter, place: Place) -> Value:
-    x, y, z = yield from rewriter.dimensions("thread_id", place)
-    width = yield from rewriter.identifier("block_dim", "x", place)
-    height = yield from rewriter.identifier("block_dim", "y", place)
-    plane = yield from rewriter.value(f'"arith.muli"({z}, {height})', BINARY, place)
-    row = yield from rewriter.value(f'"arith.addi"({plane}, {y})', BINARY, place)
-    start = yield from rewriter.value(f'"arith.muli"({row}, {width})', BINARY, place)
-    return (yield from rewriter.value(f'"arith.addi"({start}, {x})', BINARY, place))
-
-
 def _expand_assert(rewriter: Rewriter, operation: Operation, place: Place) -> Iterator[str]:
     """Call `__assertfail` where the condition is false, as later releases lower the operation."""
     message = string_attribute(operation.rest, "msg") or ""
@@ -169,6 +155,7 @@ def _expand_assert(rewriter: Rewriter, operation: Operation, place: Place) -> It
     yield f'{place.indent}"scf.if"({failed}) ({{'
     inner = place.inside
     texts = [rewriter.message_global(text, place) for text in (message, file, _UNKNOWN)]
+    rewriter.globals[_ASSERTFAIL] = _ASSERTFAIL_DECLARED
     pointers = []
     for name in texts:
         address = f'"llvm.mlir.addressof"() <{{global_name = @{name}}}>'
