@@ -117,7 +117,7 @@ def test_a_kernel_prints_numbers_of_every_type(built: Built) -> None:
 
 
 STOPPED = {
-    "asserted": r"host_operations\.mlir:\d+: block: \[0,0,0\], thread: \[2,0,0\] "
+    "asserted": r"host_operations\.mlir:\d+: \(unknown\): block: \[0,0,0\], thread: \[2,0,0\] "
     "Assertion `thread too large` failed",
     "absent_device": "there is no device 99: 'host' has",
     "clusters": "cluster launches are not supported on the CPU",
