@@ -1,4 +1,4 @@
-.PHONY: try test fuzz bench
+.PHONY: try test fuzz stress bench
 
 try:
 	sh docs/try.sh
@@ -11,6 +11,11 @@ fuzz:
 	sh toolchain/setup.sh test
 	mkdir -p build/fuzz
 	.venv/bin/python tests/fuzz/readers.py -artifact_prefix=tests/fuzz/seeds/ build/fuzz tests/fuzz/seeds
+
+# What the tests do a few times, a hundred times as often, from fixed seeds.
+stress:
+	sh toolchain/setup.sh test
+	MLIR_OFFLOAD_STRESS=100 .venv/bin/python -m pytest -n 2 -m soak
 
 bench:
 	sh toolchain/setup.sh test

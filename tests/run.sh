@@ -1,6 +1,6 @@
 #!/bin/sh
 # Run the tests on the real tools: installs them first, and fails if a suite that must run was skipped.
-# May be run again. Further arguments go to pytest.
+# May be run again. Further arguments go to pytest, whose last line is the last one of the output.
 #
 # usage: tests/run.sh [PYTEST-ARGUMENT...]
 set -eu

@@ -12,16 +12,18 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from support.project import digests, open_once_read, run_in, write_project
+from support.stress import FACTOR, rounds
 
 pytestmark = pytest.mark.llvm(22)
-# By hand: MLIR_OFFLOAD_KILLS=200 pytest -n 0 tests/integration/test_faults.py -k killed
-KILLS = int(os.environ.get("MLIR_OFFLOAD_KILLS", "6"))
+KILLS = 6
+# In `make stress`: up to this long behind a step's begin.
+LATER_S = 0.1
 LLVM = Path("/usr/lib/llvm-22/bin")
 MANIFEST = """\
 archs: host
@@ -38,26 +40,25 @@ LONGEST_S = 600
 
 @dataclass(frozen=True)
 class Reference:
-    """What undisturbed builds make, and how long they take."""
+    """What undisturbed builds make, and how many lines -v prints of them."""
 
     folder: Path
     built: dict[str, str]
     compiled: dict[str, str]
-    build_s: float
-    compile_s: float
+    build_lines: int
+    compile_lines: int
 
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory: pytest.TempPathFactory, mlir_offload: list[str]) -> Reference:
     folder = write_project(tmp_path_factory.mktemp("reference"), MANIFEST, modules=1)
     (folder / "out").mkdir()
-    times = [time.monotonic()]
-    for command in (("build",), COMPILE):
+    lines = []
+    for command in (("build", "-v"), (*COMPILE, "-v")):
         done = run_in(folder, [*mlir_offload, *command])
         assert done.returncode == 0, done.stderr
-        times.append(time.monotonic())
-    took = [end - start for start, end in pairwise(times)]
-    return Reference(folder, outputs(folder / "build"), outputs(folder / "out"), took[0], took[1])
+        lines.append(done.stderr.count("\n"))
+    return Reference(folder, outputs(folder / "build"), outputs(folder / "out"), *lines)
 
 
 @pytest.fixture
@@ -92,28 +93,37 @@ def session_members(leader: int) -> list[int]:
     return members
 
 
-def run_and_kill(folder: Path, command: list[str], after_s: float, *, alone: bool) -> bool:
-    """Start a build and kill it after a time, unless it is done by then; say whether it was."""
+@contextlib.contextmanager
+def killed_behind(
+    line: int, later_s: float, folder: Path, command: list[str], *, alone: bool
+) -> Iterator[None]:
+    """Start a build that prints its steps, and kill it behind one of the lines.
+
+    What it started may go on inside, and has ended behind.
+    """
     child = subprocess.Popen(
-        command,
+        [*command, "-v"],
         cwd=folder,
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    try:
-        status = child.wait(timeout=after_s)
-    except subprocess.TimeoutExpired:
+    assert child.stderr is not None
+    with child.stderr as printed:
+        for _ in range(line):
+            printed.readline()
+        time.sleep(later_s)
         if alone:
             child.kill()
         else:
             kill_session(child.pid)
-        status = child.wait(timeout=LONGEST_S)
-    assert status in {0, -signal.SIGKILL}
-    return status != 0
+        assert child.wait(timeout=LONGEST_S) in {0, -signal.SIGKILL}
+        yield
+        printed.read()
 
 
-@pytest.mark.parametrize("number", range(KILLS))
+@pytest.mark.soak
+@pytest.mark.parametrize("number", rounds(KILLS))
 def test_after_a_build_was_killed_the_next_is_right(
     number: int, reference: Reference, tmp_path: Path, mlir_offload: list[str]
 ) -> None:
@@ -124,11 +134,12 @@ def test_after_a_build_was_killed_the_next_is_right(
     command = [*mlir_offload, *(COMPILE if is_compile else ("build", "-j2"))]
     place = folder / ("out" if is_compile else "build")
     expected = reference.compiled if is_compile else reference.built
-    longest_s = reference.compile_s if is_compile else reference.build_s
-    run_and_kill(folder, command, point.uniform(0, longest_s), alone=alone)
-    # A file that has an output's name is that output, whole.
-    assert outputs(place).items() <= expected.items()
-    done = run_in(folder, command)
+    lines = reference.compile_lines if is_compile else reference.build_lines
+    later_s = point.uniform(0, LATER_S) if FACTOR > 1 else 0.0
+    with killed_behind(point.randint(0, lines), later_s, folder, command, alone=alone):
+        # A file that has an output's name is that output, whole.
+        assert outputs(place).items() <= expected.items()
+        done = run_in(folder, command)
     assert done.returncode == 0, done.stderr
     assert outputs(place) == expected
 
