@@ -54,6 +54,11 @@ class Command:
         return f"(cd {shlex.quote(str(self.cwd))} && {call})" if self.cwd else call
 
 
+def as_operand(name: str) -> str:
+    """Return a file name spelled so that no tool takes it for an option."""
+    return f"./{name}" if name.startswith(("-", "@")) else name
+
+
 @dataclass(frozen=True, slots=True)
 class Completed:
     """What a finished program left: exit status (negative: signal), output as text."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mlir_offload.toolchain.amdgpu import lowering_chip
 from mlir_offload.toolchain.errors import SourceError, ToolFailedError
 from mlir_offload.toolchain.llvm import LlvmToolchain
-from mlir_offload.toolchain.process import Command
+from mlir_offload.toolchain.process import Command, as_operand
 from mlir_offload.toolchain.target import (
     AMDGPU_TRIPLE,
     NVPTX_TRIPLE,
@@ -157,7 +157,7 @@ def host_pipeline_command(
 def translate_command(llvm: LlvmToolchain, source: Path, output: Path) -> Command:
     """Return the call that writes LLVM IR text from the LLVM dialect."""
     translate = str(llvm.tool("mlir-translate"))
-    return Command((translate, "--mlir-to-llvmir", str(source), "-o", str(output)))
+    return Command((translate, "--mlir-to-llvmir", as_operand(str(source)), "-o", str(output)))
 
 
 def _mlir_opt(
@@ -167,7 +167,9 @@ def _mlir_opt(
         f"--load-{what}-plugin={plugin}" for plugin in plugins for what in ("dialect", "pass")
     )
     options = (*loaded, *load_printing(), f"--pass-pipeline={pipeline}")
-    return Command((str(llvm.tool("mlir-opt")), *options, str(source), "-o", str(output)))
+    return Command(
+        (str(llvm.tool("mlir-opt")), *options, as_operand(str(source)), "-o", str(output))
+    )
 
 
 def unwrap_device(text: str, triple: str, *, keeps_functions: bool = False) -> str:

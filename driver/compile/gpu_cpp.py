@@ -11,7 +11,7 @@ from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.option.command_line import GPU_CPP, DeviceCode
 from mlir_offload.driver.record.dependencies import clang_depfile_arguments
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolchainError, UsageError
-from mlir_offload.toolchain.process import Command, Completed, tool_failed
+from mlir_offload.toolchain.process import Command, Completed, as_operand, tool_failed
 from mlir_offload.toolchain.target import Kind
 
 _MISSING_HEADER = re.compile(
@@ -67,7 +67,13 @@ def gpu_cpp_command(context: BuildContext, source: Path, output: Path) -> Comman
         *(("-g",) if options.debug else ()),
         *(("-fPIC",) if options.pic or options.shared else ()),
         *clang_depfile_arguments(options, source, output),
-        *(*options.gpu_cpp_arguments, *options.compiler_arguments, str(source), "-o", str(output)),
+        *(
+            *options.gpu_cpp_arguments,
+            *options.compiler_arguments,
+            as_operand(str(source)),
+            "-o",
+            str(output),
+        ),
     )
     return Command(argv)
 

@@ -22,7 +22,7 @@ from mlir_offload.driver.parallel import beside, in_parallel
 from mlir_offload.driver.record.dependencies import clang_depfile_arguments
 from mlir_offload.offload.llvm_ir import assemble_command, is_written_in_process
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
-from mlir_offload.toolchain.process import Command, Completed
+from mlir_offload.toolchain.process import Command, Completed, as_operand
 from mlir_offload.translate.diagnostics import condense
 from mlir_offload.translate.fixup.device_form import forms_of
 from mlir_offload.translate.host.module import check_host
@@ -271,4 +271,6 @@ def host_command(context: BuildContext, source: Path, output: Path, *extra: str)
     )
     arguments = options.compiler_arguments if source.suffix not in {".ll", ".bc"} else ()
     clang = str(context.llvm.tool("clang"))
-    return Command((clang, *form, *flags, *arguments, *extra, str(source), "-o", str(output)))
+    return Command(
+        (clang, *form, *flags, *arguments, *extra, as_operand(str(source)), "-o", str(output))
+    )

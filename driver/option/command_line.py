@@ -27,6 +27,7 @@ from mlir_offload.driver.option.device_flags import (
 )
 from mlir_offload.driver.record.depfile import quote_for_make
 from mlir_offload.toolchain.errors import UsageError
+from mlir_offload.toolchain.process import as_operand
 
 __all__ = [
     "COMPILED_SUFFIXES",
@@ -313,8 +314,3 @@ def _input(options: CompileOptions, name: str) -> CompileOptions:
     return replace(
         options, inputs=(*options.inputs, path), link_items=(*options.link_items, as_operand(name))
     )
-
-
-def as_operand(name: str) -> str:
-    """Return a file name spelled so that no tool takes it for an option."""
-    return f"./{name}" if name.startswith(("-", "@")) else name

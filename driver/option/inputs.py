@@ -40,6 +40,10 @@ def check_input(path: Path) -> None:
     if path.is_dir():
         msg = f"{path}: is a directory"
         raise InputOutputError(msg, hint="name the files in it")
+    if not path.is_file():
+        # It is read more than once, and a device has no end.
+        msg = f"{path}: not a regular file"
+        raise InputOutputError(msg, hint="write what it gives to a file first")
     if path.suffix not in MLIR_SUFFIXES | COMPILED_SUFFIXES and not _is_linked(path):
         msg = f"{path}: unknown kind of file"
         raise UsageError(

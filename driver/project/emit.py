@@ -32,6 +32,7 @@ def emit_project(graph: ProjectGraph, form: str, output: Path | None) -> None:
 
 def _ninja(graph: ProjectGraph) -> Iterator[str]:
     yield "ninja_required_version = 1.5"
+    yield "bar = |"
     yield f"mlir_offload = {_ninja_text(shlex.join(own_program()))}"
     for rule, extra in (("step", ""), ("noting", "\n  depfile = $depfile\n  deps = gcc")):
         yield f"rule {rule}"
@@ -48,11 +49,20 @@ def _ninja(graph: ProjectGraph) -> Iterator[str]:
 
 
 def _ninja_text(text: str) -> str:
-    return text.replace("$", "$$").replace("\n", " ")
+    if "\n" in text:
+        msg = f"ninja cannot take the file name '{text}'"
+        raise UsageError(msg, hint="rename the file")
+    return text.replace("$", "$$")
 
 
 def _ninja_paths(paths: tuple[object, ...]) -> str:
-    return " ".join(_ninja_text(str(path)).replace(" ", "$ ").replace(":", "$:") for path in paths)
+    return " ".join(map(_ninja_path, paths))
+
+
+def _ninja_path(path: object) -> str:
+    # Nothing escapes a bar, but what a variable stands for is no longer looked into.
+    text = _ninja_text(str(path)).replace(" ", "$ ").replace(":", "$:")
+    return text.replace("|", "${bar}")
 
 
 def _make(graph: ProjectGraph) -> Iterator[str]:

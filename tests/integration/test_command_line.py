@@ -87,6 +87,28 @@ def test_names_and_strings_that_look_like_code_are_left_alone(
     compiler("--llvm=22", "--offload-arch=spirv64", "plain.mlir", "-o", "plain")
 
 
+def test_a_name_behind_two_dashes_may_begin_with_one(compiler: Compiler, tmp_path: Path) -> None:
+    (tmp_path / "-x.mlir").write_text((EXAMPLES / "square.mlir").read_text())
+    (tmp_path / "-y.c").write_text((EXAMPLES / "main.c").read_text())
+    noted = ("-MD", "-MJ", "cc.json", "--manifest=m.json", "--emit-header=square.h")
+    compiler(HOST, *noted, "-o", "app", "--", "-x.mlir", "-y.c")
+    assert "ok" in output_of(tmp_path / "app")
+    assert "square" in compiler("inspect", "--", "-x.mlir").stdout
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_can_be_read_once_only_or_has_no_end_is_refused(
+    compiler: Compiler, tmp_path: Path, kind: str
+) -> None:
+    for name in ("k.mlir", "k.o", "k.c"):
+        if kind == "pipe":
+            os.mkfifo(tmp_path / name)
+        else:
+            (tmp_path / name).symlink_to("/dev/zero")
+    for words in (("-c", HOST, "k.mlir"), ("-c", "k.c"), ("k.o",), ("inspect", "k.o")):
+        assert "regular file" in compiler(*words, status=7).stderr
+
+
 def test_run_gives_a_signal_as_a_shell_does(compiler: Compiler, tmp_path: Path) -> None:
     (tmp_path / "p.mlir").write_text(
         "llvm.func @abort()\nfunc.func @main() -> i32 {\n  llvm.call @abort() : () -> ()\n"

@@ -250,8 +250,10 @@ def test_a_tool_that_is_replaced_ends_the_build(
     tmp_path: Path,
     mlir_offload: list[str],
     reference: Reference,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shutil.rmtree(copy / "build")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     tools, other = tmp_path / "llvm" / "bin", tmp_path / "other"
     tools.mkdir(parents=True)
     for tool in LLVM.iterdir():
@@ -269,6 +271,7 @@ case " $* " in *" --object-step "*) mv '{other}' '{tools}/clang';; esac
     launcher.chmod(0o755)
     manifest = copy / "offload.yaml"
     manifest.write_text(MANIFEST.replace("--llvm=22", f"--llvm={tools.parent}"))
+    run_in(copy, [*mlir_offload, "trust"])
     command = [*mlir_offload, "build", "-j1"]
     done = run_in(copy, command, {"MLIR_OFFLOAD_LAUNCHER": str(launcher)})
     assert done.returncode == 4, done.stderr

@@ -168,12 +168,21 @@ def test_emitted_files_build_the_same_bytes(
     assert "--device-step" not in third.stdout
 
 
-def test_make_refuses_names_that_it_cannot_hold(tmp_path: Path, mlir_offload: list[str]) -> None:
-    folder = write_project(tmp_path, "archs: sm_80\nmodules: ['a b.mlir']\n", modules=0)
+def test_make_refuses_names_that_it_cannot_hold_and_ninja_takes_them(
+    tmp_path: Path, mlir_offload: list[str]
+) -> None:
+    module = "a|b $c:d.mlir"
+    folder = write_project(tmp_path, f"archs: sm_80\nmodules: ['{module}']\n", modules=0)
+    (folder / module).touch()
     done = run_in(folder, [*mlir_offload, "build", "--emit=make"])
     assert done.returncode == 2
     assert "make cannot take the file name" in done.stderr
     assert run_in(folder, [*mlir_offload, "build", "--emit=ninja"]).returncode == 0
+    ninja = shutil.which("ninja")
+    if ninja is None:
+        pytest.skip("ninja is not installed")
+    query = [ninja, "-f", "build/build.ninja", "-t", "query", f"build/default/{module}.host"]
+    assert f"    {module}\n" in run_in(folder, query).stdout
 
 
 def test_programs_and_libraries_follow_their_headers(

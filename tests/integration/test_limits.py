@@ -1,0 +1,53 @@
+"""A low limit of the system is reported as such: not as a traceback, a missing tool or a wrong program."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.llvm(22)
+EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
+COMPILE = ("--offload-arch=host", "saxpy.mlir", "-o", "app")
+BUILD = ("build",)
+FILES, MEMORY = resource.RLIMIT_NOFILE, resource.RLIMIT_AS
+WRONG = ("Traceback", "no LLVM", "not installed", "apt install", "wrong in the program")
+
+
+@pytest.mark.parametrize(
+    ("kind", "most", "words"),
+    [
+        (FILES, 12, COMPILE),
+        (FILES, 14, COMPILE),
+        (FILES, 16, COMPILE),
+        (FILES, 16, BUILD),
+        (FILES, 12, ("inspect", "saxpy.mlir")),
+        (FILES, 13, ("bundle", "-o", "b.mob", "saxpy.mlir")),
+        (MEMORY, 100_000 << 10, COMPILE),
+        (MEMORY, 300_000 << 10, COMPILE),
+        (MEMORY, 100_000 << 10, BUILD),
+    ],
+)
+def test_a_low_limit_is_named(
+    kind: int, most: int, words: tuple[str, ...], tmp_path: Path, mlir_offload: list[str]
+) -> None:
+    (tmp_path / "saxpy.mlir").write_text((EXAMPLES / "saxpy.mlir").read_text())
+    (tmp_path / "offload.yaml").write_text("archs: host\nmodules: [saxpy.mlir]\n")
+    done = subprocess.run(
+        [*mlir_offload, *words, *(() if words[0] == "inspect" else ("-j4",))],
+        cwd=tmp_path,
+        preexec_fn=lambda: resource.setrlimit(kind, (most, most)),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    said = done.stderr
+    # What some files suffice for is done.
+    assert done.returncode in ({7} if kind == MEMORY or most <= 12 else {0, 7}), said
+    assert not any(word in said for word in WRONG), said
+    if done.returncode:
+        assert ("ulimit -n" if kind == FILES else "ulimit -v") in said
+        assert "hint: the limit is" in said
