@@ -31,7 +31,9 @@ _ROW_LISTS = (
     ("linker_wrapper", "device_opt_level"),
     ("linker_wrapper", "device_feature"),
     ("linker_wrapper", "host_device_libraries"),
+    ("linker_wrapper", "host_bitcode"),
     ("linker_wrapper", "archives"),
+    ("linker_wrapper", "target_groups"),
     ("linker_wrapper", "jobs"),
     ("linker_wrapper", "relocatable_link"),
 )
@@ -102,6 +104,18 @@ class EntryValues:
 
 
 @dataclass(frozen=True, slots=True)
+class TargetGroups:
+    """Which device images of different targets a release links together.
+
+    An image with the arch `wildcard` is linked with those of every arch; with target IDs, AMD GPUs of
+    one processor go together unless a feature is on in one of them and off in the other.
+    """
+
+    wildcard: str | None
+    has_target_ids: bool
+
+
+@dataclass(frozen=True, slots=True)
 class OffloadAbi:
     """What the linker wrapper and the runtimes of one LLVM release read."""
 
@@ -117,8 +131,10 @@ class OffloadAbi:
     device_feature_argument: str
     cuda_arguments: tuple[str, ...]
     host_device_libraries: tuple[str, ...]
+    host_bitcode_argument: str
     takes_jobserver: bool
     reads_line_in_order: bool
+    target_groups: TargetGroups
     jobs_argument: str
     has_relocatable_link: bool
     relocatable_link_without: tuple[str, ...]
@@ -145,6 +161,11 @@ class OffloadAbi:
         if not self.device_feature_argument:
             return ()
         return (self.device_feature_argument.format(triple=triple, feature=feature),)
+
+    def host_bitcode_arguments(self, triple: str) -> tuple[str, ...]:
+        """Return the arguments of a link in which an image for the host is bitcode."""
+        argument = self.host_bitcode_argument.format(triple=triple)
+        return (argument,) if argument else ()
 
     def host_device_arguments(self, triple: str) -> tuple[str, ...]:
         """Return what `clang --offload-link` needs to link images for the CPU with libm."""
@@ -189,9 +210,11 @@ def load_abi(major: int) -> OffloadAbi:
         device_feature_argument=row_of(wrapper["device_feature"], major)["argument"],
         cuda_arguments=tuple(row_of(wrapper["cuda_path"], major)["arguments"]),
         host_device_libraries=tuple(row_of(wrapper["host_device_libraries"], major)["libraries"]),
+        host_bitcode_argument=row_of(wrapper["host_bitcode"], major)["argument"],
         takes_jobserver=row_of(wrapper["jobs"], major)["takes_jobserver"],
         jobs_argument=row_of(wrapper["jobs"], major)["argument"],
         reads_line_in_order=row_of(wrapper["archives"], major)["in_order"],
+        target_groups=_target_groups(row_of(wrapper["target_groups"], major)),
         has_relocatable_link=row_of(wrapper["relocatable_link"], major)["links"],
         relocatable_link_without=tuple(row_of(wrapper["relocatable_link"], major)["without"]),
     )
@@ -306,6 +329,10 @@ def check_rows(name: str, rows: Sequence[Mapping[str, Any]], first: int) -> None
     if without:
         msg = f"{name}: rows since {without} name no source"
         raise ValueError(msg)
+
+
+def _target_groups(row: Mapping[str, Any]) -> TargetGroups:
+    return TargetGroups(row["wildcard"], has_target_ids=row["target_ids"])
 
 
 def _entry_layout(row: Mapping[str, Any]) -> EntryLayout:

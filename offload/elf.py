@@ -26,7 +26,8 @@ _UNDEFINED = 0
 _FUNCTION = 2
 # STV_INTERNAL and STV_HIDDEN.
 _HIDDEN = frozenset({1, 2})
-_VISIBLE_BINDINGS = (1, 2)
+_WEAK = 2
+_VISIBLE_BINDINGS = (1, _WEAK)
 # Strings may share their ends, so all names together may be longer than the table; far longer is
 # an attack on the time that reading takes.
 _NAME_BYTES_PER_BYTE = 64
@@ -101,6 +102,11 @@ class ElfSymbol(NamedTuple):
     def is_global(self) -> bool:
         """Return whether other files see the symbol."""
         return self.info >> 4 in _VISIBLE_BINDINGS
+
+    @property
+    def is_weak(self) -> bool:
+        """Return whether the definition of another file may take its place."""
+        return self.info >> 4 == _WEAK
 
     @property
     def is_hidden(self) -> bool:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _HIP_PREFIX = "hip"
 _GPUS = ("nvptx", "amdgcn")
+_DEVICES = (*_GPUS, "spirv")
 _MAGIC_BYTES = 4
 
 
@@ -30,6 +31,16 @@ class HeldImage:
     kind: str
     arch: str
     kernels: frozenset[str] | None
+
+
+def runs_on_host(image: PackagedImage) -> bool:
+    """Return whether an image is for the CPU: all of these, whatever their arch, run on one device."""
+    return image.kind == Kind.OPENMP and not image.triple.startswith(_DEVICES)
+
+
+def device_arch(image: PackagedImage) -> str:
+    """Return the arch of the image that the link makes of an image: that for the CPU has none."""
+    return "" if runs_on_host(image) else image.arch
 
 
 def loaded_images(item: ObjectContents) -> Iterator[HeldImage]:
@@ -61,7 +72,7 @@ def all_images(item: ObjectContents) -> Iterator[HeldImage]:
 
 
 def _packaged(image: PackagedImage) -> HeldImage:
-    return HeldImage(image.kind, image.arch, packaged_kernels(image))
+    return HeldImage(image.kind, device_arch(image), packaged_kernels(image))
 
 
 def packaged_kernels(image: PackagedImage) -> frozenset[str] | None:

@@ -10,6 +10,11 @@ from mlir_offload.offload.container.archive import ArchiveMember, is_archive, it
 from mlir_offload.offload.container.binary import PackagedImage
 from mlir_offload.offload.container.offload_section import read_section
 from mlir_offload.offload.elf import ELF_MAGIC, ElfFile, SectionType, read_elf
+from mlir_offload.offload.host.module_objects import (
+    ModuleObject,
+    read_bitcode_object,
+    read_text_object,
+)
 from mlir_offload.offload.host.object_entry import HostEntry, read_entries
 from mlir_offload.offload.memref_copy import MEMREF_COPY
 from mlir_offload.toolchain.byte_view import ByteView, open_view
@@ -21,13 +26,16 @@ FATBIN_SECTION = ".nv_fatbin"
 HIP_FATBIN_SECTION = ".hip_fatbin"
 _DEVICE_PREFIXES = ("mgpu", "mlir_offload_")
 _RUNTIME_PREFIXES = (*_DEVICE_PREFIXES, MEMREF_COPY)
+_EMBEDDED_PREFIX = "mgpu"
+_BITCODE_MAGICS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectContents:
-    """What one ELF file, or one member of a library, holds of offloading.
+    """What one ELF file or host module in LLVM IR, or one member of a library, holds of offloading.
 
-    `runtime_symbols` are those that an object leaves to the host runtime; `fatbins` are NVIDIA's,
+    `runtime_symbols` are those that an object leaves to the host runtime, and those of a runtime that
+    it embeds; `fatbins` are NVIDIA's,
     which the linker wrapper or nvcc put there, `hip_fatbins` the sections of bundles for AMD GPUs;
     `finished_images` are those that `clang -r --offload-link` has linked already. A member
     `is_whole` where the linker takes the library as a whole.
@@ -97,6 +105,17 @@ def read_objects(path: Path) -> tuple[ObjectContents, ...]:
         return tuple(_contents(view, path, ""))
 
 
+def read_module(path: Path) -> tuple[ObjectContents, ...]:
+    """Read a host module in LLVM IR, as the object that clang makes of it; text has no entries yet.
+
+    Raises InputOutputError where the file cannot be read, VerificationError where it is damaged.
+    """
+    with open_view(path) as view:
+        if view.head(4) in _BITCODE_MAGICS:
+            return tuple(_contents(view, path, ""))
+        return tuple(_module_contents(read_text_object(view.whole(), str(path)), path, ""))
+
+
 def read_member(member: ArchiveMember, path: Path) -> tuple[ObjectContents, ...]:
     """Read a member of the library `path`; one without any offloading yields nothing."""
     if member.content is not None:
@@ -112,10 +131,33 @@ def read_member(member: ArchiveMember, path: Path) -> tuple[ObjectContents, ...]
 
 
 def _contents(view: ByteView, path: Path, name: str) -> Iterator[ObjectContents]:
-    if view.head(4) == ELF_MAGIC:
+    head = view.head(4)
+    if head == ELF_MAGIC:
         contents = _read_object(read_elf(view), path, name)
         if contents.has_offloading:
             yield contents
+    elif head in _BITCODE_MAGICS:
+        yield from _module_contents(read_bitcode_object(view), path, name)
+
+
+def _module_contents(
+    module: ModuleObject | None, path: Path, name: str
+) -> Iterator[ObjectContents]:
+    if module is None:
+        return
+    contents = ObjectContents(
+        path=path,
+        member=name,
+        is_relocatable=True,
+        images=module.images,
+        entries=module.entries,
+        runtime_symbols=frozenset(
+            function for function in module.functions if function.startswith(_RUNTIME_PREFIXES)
+        ),
+        fatbins=(),
+    )
+    if contents.has_offloading:
+        yield contents
 
 
 def _read_object(elf: ElfFile, path: Path, member: str) -> ObjectContents:
@@ -150,6 +192,7 @@ def _runtime_symbols(elf: ElfFile) -> frozenset[str]:
         found.update(
             symbol.name
             for symbol in elf.symbols_of(section)
-            if symbol.is_undefined and symbol.name.startswith(_RUNTIME_PREFIXES)
+            if (symbol.is_undefined and symbol.name.startswith(_RUNTIME_PREFIXES))
+            or (symbol.is_weak and symbol.is_hidden and symbol.name.startswith(_EMBEDDED_PREFIX))
         )
     return frozenset(found)

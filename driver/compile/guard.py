@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from mlir_offload.driver.message.report import report
 from mlir_offload.driver.option.command_line import Mode
+from mlir_offload.driver.option.inputs import IR_SUFFIXES
 from mlir_offload.toolchain.errors import CompatibilityError
 
 if TYPE_CHECKING:
     from mlir_offload.driver.compile.context import BuildContext
     from mlir_offload.offload.skew.check import SkewFinding
 
-_IR_SUFFIXES = frozenset({".ll", ".bc"})
 _BITCODE = b"BC\xc0\xde"
 # What this link does otherwise than the linker wrapper alone: it has an adapter for fatbinary.
 _CURED = frozenset({"NV007"})
@@ -34,7 +34,7 @@ def guard_inputs(context: BuildContext) -> None:
 def _ir_files(context: BuildContext) -> Iterator[Path]:
     """Return the inputs that are LLVM IR, whatever their names are."""
     for path in context.compiled:
-        if path.suffix in _IR_SUFFIXES:
+        if path.suffix in IR_SUFFIXES:
             yield path
     if context.options.mode is Mode.LINK:
         for path in context.options.inputs:
@@ -54,7 +54,9 @@ def _findings(context: BuildContext, paths: Iterable[Path]) -> Iterator[SkewFind
     consumer = Consumer(context.consumer, context.cuda)
     for path in paths:
         yield from check_file(path, consumer)
-    yield from check_objects(context.given, consumer)
+    # What a module embeds is checked with the module.
+    objects = [item for item in context.given if item.path not in context.compiled]
+    yield from check_objects(objects, consumer)
 
 
 def _say(findings: Iterable[SkewFinding]) -> None:

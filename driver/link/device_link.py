@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,9 +12,14 @@ from mlir_offload.driver.jobserver import JobSlots
 from mlir_offload.driver.link.runtime import HostRuntime
 from mlir_offload.driver.link.sanitizer import sanitizer_library
 from mlir_offload.offload.abi import load_abi
+from mlir_offload.offload.container.binary import PackagedImage
+from mlir_offload.offload.held_image import runs_on_host
+from mlir_offload.offload.image import is_bitcode
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.process import Environment
 from mlir_offload.toolchain.target import AMDGPU_TRIPLE, NVPTX_TRIPLE, Kind, host_triple
+
+_HEAD_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +46,11 @@ def device_link(
     """
     cuda = directory.absolute() if directory else _cuda_directory(context)
     abi = load_abi(context.consumer)
-    # What it makes of several kinds the wrapper (LLVM 19 and 22) links in the order in which it got
-    # ready: one job at a time gives equal bytes.
-    slots = context.executor.slots if len(runtime.kinds) == 1 else JobSlots(1)
+    # The wrapper (LLVM 19 and 22) links the images that it makes of several kinds, and several for the
+    # host, in the order in which they got ready: one job at a time gives equal bytes, and libomptarget
+    # runs the first image for the host.
+    is_ordered = len(runtime.kinds) > 1 or any(map(_has_host_arch, _given_images(context)))
+    slots = JobSlots(1) if is_ordered else context.executor.slots
     jobs = slots.for_child(takes_jobserver=abi.takes_jobserver)
     arguments = list(abi.jobs_arguments(jobs))
     if Kind.CUDA in runtime.kinds:
@@ -58,6 +65,8 @@ def device_link(
     if Kind.OPENMP in runtime.kinds:
         # The wrapper links images for the host with --no-undefined; kernels may call libm.
         arguments += abi.host_device_arguments(host_triple())
+        if context.llvm.has("ld.lld") and any(map(_is_host_bitcode, _given_images(context))):
+            arguments += abi.host_bitcode_arguments(host_triple())
         # The wrapper would link a static library of a sanitizer into each image once more.
         if context.options.sanitizer:
             library = sanitizer_library(context, context.options.sanitizer)
@@ -71,6 +80,18 @@ def device_link(
         return DeviceLink(tuple(arguments))
     path = os.pathsep.join((*folders, context.search_path))
     return DeviceLink(tuple(arguments), (("PATH", path),))
+
+
+def _given_images(context: BuildContext) -> Iterator[PackagedImage]:
+    return (image for item in context.given for image in item.images)
+
+
+def _has_host_arch(image: PackagedImage) -> bool:
+    return runs_on_host(image) and bool(image.arch)
+
+
+def _is_host_bitcode(image: PackagedImage) -> bool:
+    return runs_on_host(image) and is_bitcode(image.content.head(_HEAD_BYTES))
 
 
 def _cuda_directory(context: BuildContext) -> Path:

@@ -56,7 +56,8 @@ def link(context: BuildContext) -> Path:
         if path.exists()
         for item in read_objects(path)
     ]
-    contents = (*context.given, *made)
+    given = (item for item in context.given if item.path not in context.compiled)
+    contents = _in_line_order(context, (*given, *made))
     _check_inputs(context, contents)
     runtime = host_runtime(context)
     context.wait_for(runtime.object)
@@ -77,6 +78,17 @@ def link(context: BuildContext) -> Path:
         if not {Kind.HIP, Kind.SYCL}.isdisjoint(runtime.kinds):
             check_layouts(linked, finished.remaining, name=name)
     return linked
+
+
+def _in_line_order(
+    context: BuildContext, contents: Sequence[ObjectContents]
+) -> tuple[ObjectContents, ...]:
+    """Return the objects as the linker wrapper meets them, which groups their images in this order."""
+    places: dict[Path, int] = {}
+    for number, item in enumerate(parse_link_line(context.options.link_items)):
+        if item.path is not None:
+            places.setdefault(item.path, number)
+    return tuple(sorted(contents, key=lambda item: places.get(item.path, -1)))
 
 
 def _diagnose(
@@ -145,10 +157,8 @@ def _link_command(
     options = context.options
     dry = options.dry_run
     has_device = any(item.images for item in contents) or (dry and bool(context.targets))
-    has_runtime = any(item.calls_device or item.is_finished for item in contents) or (
-        dry and bool(context.targets)
-    )
-    # Host code of CUDA and HIP C++ calls their runtimes itself.
+    # The linker wrapper registers device code with the libraries of its kind.
+    has_runtime = has_device or any(item.calls_device or item.is_finished for item in contents)
     has_runtime = (has_runtime or options.has_gpu_cpp) and bool(runtime.kinds)
     device = device_link(context, runtime)
     arguments = [

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 # What is written in C++, and needs its library.
 CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx", *GPU_CPP})
+IR_SUFFIXES = frozenset({".ll", ".bc"})
 _OUTPUT_SUFFIX = {
     Mode.LINK: ".o",
     Mode.OBJECT: ".o",
@@ -102,7 +103,7 @@ def compiled_files(options: CompileOptions, workspace: Path) -> dict[Path, Path]
 
 
 def read_given(options: CompileOptions) -> tuple[ObjectContents, ...]:
-    """Look for device code in the objects and libraries on the link line, each file once.
+    """Look for device code in objects, libraries and LLVM IR on the link line, each file once.
 
     A shared library has had its device link: it registers its own kernels, with its own runtime.
     """
@@ -116,15 +117,17 @@ def read_given(options: CompileOptions) -> tuple[ObjectContents, ...]:
             wholes[item.path] = wholes.get(item.path, False) or item.is_whole
     compiled = frozenset(sources(options))
     paths = [path for path in wholes if path not in compiled]
-    if not paths:
+    modules = [path for path in compiled if path.suffix in IR_SUFFIXES]
+    if not paths and not modules:
         return ()
-    from mlir_offload.offload.objects import read_objects
+    from mlir_offload.offload.objects import read_module, read_objects
 
-    return tuple(
+    objects = (
         replace(contents, is_whole=wholes[path] and bool(contents.member))
         for path in paths
         for contents in read_objects(path)
     )
+    return (*objects, *(contents for path in modules for contents in read_module(path)))
 
 
 def _is_linked(path: Path) -> bool:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mlir_offload.offload.held_image import loaded_images, packaged_kernels
+from mlir_offload.offload.held_image import device_arch, loaded_images
 from mlir_offload.offload.link.coverage import (
     KernelImage,
     arch_name,
@@ -16,11 +16,12 @@ from mlir_offload.offload.link.coverage import (
     unregistered_kernels,
 )
 from mlir_offload.offload.link.finding import Finding, listed, raise_findings
+from mlir_offload.offload.link.grouping import LinkedImages
 from mlir_offload.offload.link.image_loss import find_loss
 from mlir_offload.toolchain.errors import CompatibilityError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from mlir_offload.offload.abi import OffloadAbi
     from mlir_offload.offload.objects import ObjectContents
@@ -36,7 +37,7 @@ def check_link(inputs: Iterable[ObjectContents], abi: OffloadAbi) -> tuple[Findi
     return (
         *(finding for item in contents for finding in _unread(item, abi)),
         *(finding for item in contents for finding in _linked_findings(item)),
-        *_missing_findings([item for item in contents if item.is_relocatable]),
+        *_missing_findings([item for item in contents if item.is_relocatable], abi),
     )
 
 
@@ -163,16 +164,17 @@ class _Shortage:
     archs: tuple[str, ...]
 
 
-def _missing_findings(contents: Sequence[ObjectContents]) -> Iterator[Finding]:
+def _missing_findings(contents: Sequence[ObjectContents], abi: OffloadAbi) -> Iterator[Finding]:
     """Return the objects whose kernels the images on the link line cannot cover.
 
-    An object's own image for an architecture is trusted here; the linked file is looked into.
+    An object's own part in a linked image is trusted here; the linked file is looked into.
     """
-    offered = _archs(contents)
-    shortages = list(_shortages(contents, offered))
-    held = _kernels_of(contents, {(lack.kind, arch) for lack in shortages for arch in lack.archs})
+    images = LinkedImages(contents, abi.target_groups)
+    shortages = list(_shortages(contents, images))
+    targets = {(lack.kind, arch) for lack in shortages for arch in lack.archs}
+    held = {target: images.kernels(*target) for target in targets}
     for lack in shortages:
-        if lack.kind not in offered:
+        if not images.archs(lack.kind):
             yield _without_image(lack)
             continue
         pairs = [
@@ -184,45 +186,17 @@ def _missing_findings(contents: Sequence[ObjectContents]) -> Iterator[Finding]:
             yield _for_other_archs(lack, pairs)
 
 
-def _shortages(
-    contents: Sequence[ObjectContents], offered: Mapping[str, frozenset[str]]
-) -> Iterator[_Shortage]:
+def _shortages(contents: Sequence[ObjectContents], images: LinkedImages) -> Iterator[_Shortage]:
     objects = [item for item in contents if not item.is_optional]
-    needed = _archs(objects)
     for item in objects:
-        own = _archs([item])
         kernels: dict[str, list[str]] = defaultdict(list)
         for kind, kernel in dict.fromkeys(registered_kernels(item)):
             kernels[kind].append(kernel)
         for kind, names in kernels.items():
-            archs = needed.get(kind) or offered.get(kind, frozenset())
-            lacking = sorted(archs - own.get(kind, frozenset()))
+            archs = images.archs(kind, objects) or images.archs(kind)
+            lacking = sorted(archs - images.archs(kind, [item]))
             if lacking or not archs:
                 yield _Shortage(item, kind, tuple(names), tuple(lacking))
-
-
-def _archs(contents: Iterable[ObjectContents]) -> dict[str, frozenset[str]]:
-    """Return the architectures of the images to be linked, by kind."""
-    found: defaultdict[str, set[str]] = defaultdict(set)
-    for item in contents:
-        for image in item.images:
-            found[image.kind].add(image.arch)
-    return {kind: frozenset(archs) for kind, archs in found.items()}
-
-
-def _kernels_of(
-    contents: Iterable[ObjectContents], targets: Collection[tuple[str, str]]
-) -> dict[tuple[str, str], set[str] | None]:
-    """Return the kernels of all images of a target; None where one of them is not looked into."""
-    held: dict[tuple[str, str], set[str] | None] = {target: set() for target in targets}
-    for item in contents:
-        for image in item.images:
-            target = (image.kind, image.arch)
-            known = held.get(target)
-            if known is not None:
-                kernels = packaged_kernels(image)
-                held[target] = None if kernels is None else known | kernels
-    return held
 
 
 def _lacking(kernels: Iterable[str], held: Collection[str] | None) -> Iterator[str]:
@@ -239,7 +213,7 @@ def _without_image(lack: _Shortage) -> Finding:
 
 
 def _for_other_archs(lack: _Shortage, pairs: Sequence[KernelImage]) -> Finding:
-    own = _archs([lack.item]).get(lack.kind, frozenset())
+    own = {device_arch(image) for image in lack.item.images if image.kind == lack.kind}
     lacking = sorted({pair.arch for pair in pairs})
     return Finding(
         f"other objects are made for {listed([arch_name(arch) for arch in lacking])},"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mlir_offload.offload.device.code import read_device_code
-from mlir_offload.offload.held_image import HeldImage, all_images, loaded_images
+from mlir_offload.offload.held_image import HeldImage, all_images, device_arch, loaded_images
 from mlir_offload.offload.link.finding import Finding, listed, raise_findings
 from mlir_offload.offload.objects import ObjectContents, read_objects
 from mlir_offload.toolchain.errors import VerificationError
@@ -59,8 +59,8 @@ def expected_kernels(inputs: Iterable[ObjectContents]) -> ExpectedKernels:
     members = [item for item in contents if item.is_optional]
     return ExpectedKernels(
         frozenset(pair for item in objects for pair in registered_kernels(item)),
-        frozenset((image.kind, image.arch) for item in objects for image in item.images),
-        frozenset((image.kind, image.arch) for item in members for image in item.images),
+        frozenset((image.kind, device_arch(image)) for item in objects for image in item.images),
+        frozenset((image.kind, device_arch(image)) for item in members for image in item.images),
     )
 
 
@@ -210,7 +210,7 @@ def _registering(inputs: Iterable[ObjectContents]) -> dict[tuple[str, str], Obje
 def _cure(pairs: Sequence[KernelImage], origin: ObjectContents | None) -> str:
     if origin is None:
         return "name the object that defines the kernel on the link line"
-    made = {(image.kind, image.arch) for image in origin.images}
+    made = {(image.kind, device_arch(image)) for image in origin.images}
     lacking = sorted({pair.arch for pair in pairs if (pair.kind, pair.arch) not in made})
     if lacking:
         kinds = {pair.kind for pair in pairs}

@@ -1,0 +1,79 @@
+"""What a host module in LLVM IR, bitcode or text, leaves to a link: images, entries, runtime functions."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mlir_offload.offload.container.binary import PackagedImage
+from mlir_offload.offload.container.offload_section import read_section
+from mlir_offload.offload.host.bitcode import embedded_objects
+from mlir_offload.offload.host.module_bitcode import HostBitcode
+from mlir_offload.offload.host.object_entry import HostEntry
+from mlir_offload.offload.ir_syntax import unescape_bytes
+from mlir_offload.toolchain.bitcode.constant import ConstantTable
+from mlir_offload.toolchain.bitcode.module import read_bitcode_modules
+from mlir_offload.toolchain.byte_view import ByteView, memory_view
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Names in the string table of a module: without one of them it has nothing of offloading.
+_MARKS = (b"llvm.embedded.object", b"offloading.entry", b"mgpu", b"mlir_offload_", b"memrefCopy")
+_EMBEDDED = re.compile(
+    rb'^@[^\n]* constant \[\d+ x i8\] c"([^"\n]*)", section "\.llvm\.offloading"', re.MULTILINE
+)
+_DECLARED = re.compile(rb"^declare [^@\n]*@([\w.]+)\(", re.MULTILINE)
+_DEFINED_WEAK = re.compile(rb"^define weak hidden [^@\n]*@([\w.]+)\(", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleObject:
+    """What the object that clang makes of a module will hold; `functions` may be those of other files."""
+
+    images: tuple[PackagedImage, ...]
+    entries: tuple[HostEntry, ...]
+    functions: frozenset[str]
+
+
+def read_bitcode_object(view: ByteView) -> ModuleObject | None:
+    """Return what a bitcode file holds; None if it has nothing of offloading.
+
+    Raises VerificationError where it is malformed.
+    """
+    data = view.whole()
+    if not any(mark in data for mark in _MARKS):
+        return None
+    images: list[PackagedImage] = []
+    functions: set[str] = set()
+    entries: list[HostEntry] = []
+    for module in read_bitcode_modules(view):
+        for embedded in embedded_objects(module, ConstantTable(module)):
+            images += read_section(memory_view(embedded.data, location=view.location))
+        entries += HostBitcode(module, view.location).entries()
+        functions.update(
+            function.name
+            for function in module.functions
+            if function.is_declaration
+            or (function.linkage, function.visibility) == ("weak", "hidden")
+        )
+    return ModuleObject(tuple(images), tuple(entries), frozenset(functions))
+
+
+def read_text_object(text: bytes, location: str) -> ModuleObject:
+    """Return the images of a module in text, and the functions of other files. Its entries are not read."""
+    return ModuleObject(
+        tuple(_text_images(text, location)),
+        (),
+        frozenset(
+            name.decode() for found in (_DECLARED, _DEFINED_WEAK) for name in found.findall(text)
+        ),
+    )
+
+
+def _text_images(text: bytes, location: str) -> Iterator[PackagedImage]:
+    for match in _EMBEDDED.finditer(text):
+        yield from read_section(
+            memory_view(unescape_bytes(match[1].decode("latin-1")), location=location)
+        )

@@ -1,0 +1,88 @@
+"""Which device images the linker wrapper of a release links together.
+
+The wrapper takes the images in the order of the link line. An image opens a group for its target, or joins
+it, and joins each group for a compatible target that an earlier image has opened
+(`object::areTargetsCompatible` in llvm/lib/Object/OffloadBinary.cpp).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlir_offload.offload.held_image import device_arch, packaged_kernels, runs_on_host
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from mlir_offload.offload.abi import TargetGroups
+    from mlir_offload.offload.container.binary import PackagedImage
+    from mlir_offload.offload.objects import ObjectContents
+
+_AMDGPU = "amdgcn"
+_MODES = "+-"
+
+
+def are_compatible(one: tuple[str, str], other: tuple[str, str], rules: TargetGroups) -> bool:
+    """Return whether the images of one target join the group of another (triple, arch)."""
+    (triple, arch), (other_triple, other_arch) = one, other
+    if triple != other_triple:
+        return False
+    if arch == other_arch or rules.wildcard in {arch, other_arch}:
+        return True
+    if not rules.has_target_ids or not triple.startswith(_AMDGPU):
+        return False
+    processor, *features = arch.split(":")
+    other_processor, *others = other_arch.split(":")
+    modes = {feature[:-1]: feature[-1] for feature in features if feature[-1:] in _MODES}
+    return processor == other_processor and all(
+        modes.get(feature[:-1], feature[-1]) == feature[-1] for feature in others
+    )
+
+
+def group_images(
+    images: Iterable[PackagedImage], rules: TargetGroups
+) -> dict[tuple[str, str], list[PackagedImage]]:
+    """Return the groups by target, in the order in which the images of a link line open them."""
+    groups: dict[tuple[str, str], list[PackagedImage]] = {}
+    for image in images:
+        target = (image.triple, image.arch)
+        groups.setdefault(target, [])
+        for other, members in groups.items():
+            if are_compatible(target, other, rules):
+                members.append(image)
+    return groups
+
+
+class LinkedImages:
+    """The images that the link of some objects yields, by offload kind and arch, with their parts.
+
+    Of those for the CPU a program runs the first only.
+    """
+
+    def __init__(self, contents: Sequence[ObjectContents], rules: TargetGroups) -> None:
+        """Group the images of the objects, which are in the order of the link line."""
+        self._parts: dict[tuple[str, str], list[PackagedImage]] = {}
+        has_host = False
+        for members in group_images(
+            (image for item in contents for image in item.images), rules
+        ).values():
+            is_host = runs_on_host(members[0])
+            if not (is_host and has_host):
+                for kind in dict.fromkeys(image.kind for image in members):
+                    self._parts[kind, device_arch(members[0])] = members
+            has_host = has_host or is_host
+
+    def archs(self, kind: str, parts_of: Iterable[ObjectContents] | None = None) -> frozenset[str]:
+        """Return the archs of the images of a kind: of all, or of those that objects have a part in."""
+        own = {id(image) for item in parts_of or () for image in item.images if image.kind == kind}
+        return frozenset(
+            arch
+            for (other, arch), members in self._parts.items()
+            if other == kind and (parts_of is None or any(id(image) in own for image in members))
+        )
+
+    def kernels(self, kind: str, arch: str) -> frozenset[str] | None:
+        """Return the kernels of an image; None if one of its parts cannot be looked into."""
+        held = [packaged_kernels(image) for image in self._parts[kind, arch]]
+        known = [kernels for kernels in held if kernels is not None]
+        return frozenset().union(*known) if len(known) == len(held) else None

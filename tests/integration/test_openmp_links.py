@@ -1,0 +1,129 @@
+"""Links of our objects for the CPU with OpenMP code of clang and of GCC."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mlir_offload.toolchain.target import host_triple
+
+TWO = [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (19, 22)]
+TWICE = """
+func.func @twice(%m: memref<?xf32>) attributes {llvm.emit_c_interface} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %n = memref.dim %m, %c0 : memref<?xf32>
+  gpu.launch blocks(%i, %by, %bz) in (%gx = %n, %gy = %c1, %gz = %c1)
+      threads(%tx, %ty, %tz) in (%lx = %c1, %ly = %c1, %lz = %c1) {
+    %v = memref.load %m[%i] : memref<?xf32>
+    %w = arith.addf %v, %v : f32
+    memref.store %w, %m[%i] : memref<?xf32>
+    gpu.terminator
+  }
+  return
+}
+"""
+OFFLOADED = """
+int other(void) {
+  int value = 3;
+#pragma omp target map(tofrom: value)
+  value *= 7;
+  return value;
+}
+"""
+PARALLEL = """
+int other(void) {
+  int count = 0;
+#pragma omp parallel reduction(+: count) num_threads(3)
+  count += 1;
+  return count;
+}
+"""
+MAIN = """
+#include <stdint.h>
+#include <stdio.h>
+typedef struct { float *allocated, *aligned; int64_t offset, size, stride; } memref;
+void _mlir_ciface_twice(memref *);
+int other(void);
+int main(void) {
+  float data[] = {1, 2, 3, 4};
+  memref m = {data, data, 0, 4, 1};
+  _mlir_ciface_twice(&m);
+  printf("%g %g %d\\n", data[0], data[3], other());
+}
+"""
+
+
+def _run(*argv: object, **environment: str) -> str:
+    words = [str(word) for word in argv]
+    variables = {**os.environ, **environment}
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=variables)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def _file(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def _openmp_object(folder: Path, major: int) -> Path:
+    source, output = _file(folder / "other.c", OFFLOADED), folder / "other.o"
+    flags = ("-fopenmp", f"-fopenmp-targets={host_triple()}", "-c", source, "-o", output)
+    _run(f"/usr/lib/llvm-{major}/bin/clang", *flags)
+    return output
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["first", "last"])
+@pytest.mark.parametrize("major", TWO)
+def test_clangs_openmp_object_links_and_runs_beside_mlir(
+    major: int,
+    place: int,
+    mlir_offload: list[str],
+    tmp_path: Path,
+) -> None:
+    ours, theirs = _file(tmp_path / "k.mlir", TWICE), _openmp_object(tmp_path, major)
+    inputs = [ours]
+    inputs.insert(place, theirs)
+    main, app = _file(tmp_path / "main.c", MAIN), tmp_path / "app"
+
+    _run(*mlir_offload, f"--for-clang={major}", "--offload-arch=host", main, *inputs, "-o", app)
+
+    assert _run(app, OMP_TARGET_OFFLOAD="mandatory") == "2 8 21\n"
+
+
+@pytest.mark.llvm(22)
+def test_clangs_openmp_object_may_be_in_a_static_library(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    theirs, library = _openmp_object(tmp_path, 22), tmp_path / "libother.a"
+    _run("/usr/lib/llvm-22/bin/llvm-ar", "rcs", library, theirs)
+    ours, main = _file(tmp_path / "k.mlir", TWICE), _file(tmp_path / "main.c", MAIN)
+
+    _run(*mlir_offload, "--offload-arch=host", main, ours, library, "-o", tmp_path / "app")
+
+    assert _run(tmp_path / "app", OMP_TARGET_OFFLOAD="mandatory") == "2 8 21\n"
+
+
+@pytest.mark.parametrize("order", ["{0} -lgomp {1}", "-lgomp {0} {1}"], ids=["last", "first"])
+@pytest.mark.parametrize("major", TWO)
+def test_libgomp_does_not_answer_for_libomptarget(
+    major: int, order: str, mlir_offload: list[str], tmp_path: Path
+) -> None:
+    source, theirs = _file(tmp_path / "other.c", PARALLEL), tmp_path / "other.o"
+    _run("gcc", "-fopenmp", "-c", source, "-o", theirs)
+    ours, main = _file(tmp_path / "k.mlir", TWICE), _file(tmp_path / "main.c", MAIN)
+    words = (
+        "-Wl,--no-as-needed",
+        main,
+        *order.format(theirs, ours).split(),
+        "-o",
+        tmp_path / "app",
+    )
+
+    _run(*mlir_offload, f"--for-clang={major}", "--offload-arch=host", *words)
+
+    assert _run(tmp_path / "app") == "2 8 3\n"
