@@ -42,12 +42,20 @@ class CudaEmulator:
 
 
 def run_program(
-    program: Path, *arguments: str, seed: int = 0, **environment: str
+    program: Path, *arguments: str, seed: int = 0, output: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program; the order of threads, poison and what is left open go by the seed, 0 being in order."""
-    variables = {**os.environ, "PTX_SEED": str(seed), **environment}
+    """Run a program; its output, which need not be text, may go to a file.
+
+    The order of threads, poison and what PTX leaves open go by the seed; 0 is in order.
+    """
+    variables = {**os.environ, "PTX_SEED": str(seed)}
     argv = [str(program), *arguments]
-    return subprocess.run(argv, env=variables, capture_output=True, text=True, check=False)
+    if output is None:
+        return subprocess.run(argv, env=variables, capture_output=True, text=True, check=False)
+    with output.open("wb") as file:
+        return subprocess.run(
+            argv, env=variables, stdout=file, stderr=subprocess.PIPE, text=True, check=False
+        )
 
 
 def cuda_emulator(directory: Path) -> CudaEmulator:
