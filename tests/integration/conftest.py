@@ -6,6 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from support.cuda_emulator import CudaEmulator
+from support.cuda_emulator import cuda_emulator as set_up_emulator
 
 from mlir_offload.driver.compile.choose import choose_toolkit, places_for
 from mlir_offload.toolchain.process import ProcessRunner
@@ -64,3 +66,9 @@ def cuda_recorder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = INPUTS / "recording_launches.c"
     _compile("-shared", "-fPIC", source, "-o", root / "lib64" / "libcudart.so")
     return root
+
+
+@pytest.fixture(scope="session")
+def cuda_emulator(tmp_path_factory: pytest.TempPathFactory) -> CudaEmulator:
+    """Return a CUDA toolkit whose runtime library runs PTX without a GPU."""
+    return set_up_emulator(tmp_path_factory.mktemp("emulator"))
