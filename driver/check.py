@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from mlir_offload.driver.compile.choose import choose_toolkit, places_for
-from mlir_offload.driver.message.report import report, show_error
+from mlir_offload.driver.message.report import report, show_error, show_warning
 from mlir_offload.driver.message.skew import counted, is_error, message_of
 from mlir_offload.offload.skew.check import SkewFinding, check_file
 from mlir_offload.toolchain.cuda import CudaToolkit
@@ -26,6 +26,7 @@ from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.rocm import choose_rocm
 from mlir_offload.toolchain.search import SearchPlaces, find_llvm, find_rocm
 from mlir_offload.toolchain.skew.fact import Consumer
+from mlir_offload.toolchain.skew.limits import load_limits
 
 _DAMAGED = "BC005"
 
@@ -89,13 +90,25 @@ def _release(for_clang: str, places: SearchPlaces, runner: Runner) -> int:
         if not for_clang.isdecimal():
             msg = f"--for-clang={for_clang}: not a release of LLVM"
             raise UsageError(msg, hint="name the release that reads the files, such as 22")
-        return int(for_clang)
+        return _named_release(int(for_clang))
     try:
         chosen = choose_llvm(find_llvm(places), places.llvm, llvm_probe(runner), roles=[Role.LINK])
     except ToolchainError as error:
         error.hint += "; or name a release that need not be installed, with --for-clang="
         raise
     return chosen.version.major
+
+
+def _named_release(release: int) -> int:
+    """Return a release that need not be installed. Raises UsageError if no rule is about it."""
+    readers = load_limits().readers
+    known = f"the rules were measured with LLVM {readers[0]} to {readers[-1]}"
+    if release < readers[0]:
+        msg = f"--for-clang={release}: {known}"
+        raise UsageError(msg, hint="name the release that reads the files, such as 22")
+    if release > readers[-1]:
+        show_warning(f"{known}; LLVM {release} is checked as LLVM {readers[-1]}", "--for-clang")
+    return release
 
 
 def _toolkit(places: SearchPlaces, runner: Runner) -> CudaToolkit | None:

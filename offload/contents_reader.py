@@ -61,6 +61,8 @@ _SCANS = {
 }
 _DEVICE_TRIPLES = ("nvptx", "amdgcn", "r600", "spir")
 _IMAGE_FORMS = (FileForm.DEVICE_ELF, FileForm.PTX, FileForm.SPIRV)
+# LLVM IR for LTO: of -ffat-lto-objects, and of -fembed-bitcode and rustc.
+_HOST_BITCODE_SECTIONS = frozenset({".llvm.lto", ".llvmbc"})
 _FOREIGN = {FileForm.PE: read_pe, FileForm.COFF: read_coff, FileForm.MACH_O: read_mach_o}
 _NOT_INSPECTED = {
     FileForm.FOREIGN_ELF: "only 64-bit little-endian ELF files can be read",
@@ -251,6 +253,12 @@ class _Reader:
             problems.report(error)
         images: list[Image] = []
         for section in elf.sections:
+            if section.name in _HOST_BITCODE_SECTIONS and self.visit_part is not None:
+                content = elf.content(section)
+                named = f"{view.location}({section.name})"
+                self.visit_part(
+                    FileForm.BITCODE, content.part(0, content.size, "module", location=named)
+                )
             try:
                 images += self._images(section_images(elf, section, problems.report), depth)
             except VerificationError as error:

@@ -71,6 +71,8 @@ def check_file(path: Path, consumer: Consumer) -> tuple[SkewFinding, ...]:
 def check_view(view: ByteView, consumer: Consumer) -> tuple[SkewFinding, ...]:
     """Return what does not fit of the code in a view of a whole file, which is named as its location."""
     check = _Check(consumer)
+    if not view.size:
+        return (_finding(Skew("BC005", {"reason": "it is empty"}), view.location, ""),)
     if file_form(view) is FileForm.BITCODE and check.bitcode(view):
         return tuple(dict.fromkeys(check.found))
     part = visit_contents(view, view.location, check.image, check.part)

@@ -197,3 +197,46 @@ def test_explain_lists_rules_and_tells_one_of_them(run: Run) -> None:
     assert told.startswith("BC012: constant that an older LLVM reads as undef (error)\n")
     assert "\nNV002: PTX newer than ptxas (error)\n" in told
     assert "did you mean BC" in run("explain", "BC01", status=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "section"),
+    [(["-flto", "-ffat-lto-objects"], ".llvm.lto"), (["-fembed-bitcode=all"], ".llvmbc")],
+    ids=["fat-lto", "embedded"],
+)
+def test_check_reads_host_bitcode_in_objects(
+    options: list[str], section: str, run: Run, tmp_path: Path
+) -> None:
+    source = tmp_path / "f.c"
+    source.write_text(
+        "void f(int n, ...) { __builtin_va_list a; __builtin_va_start(a, n); __builtin_va_end(a); }\n"
+    )
+    subprocess.run([tool(22, "clang"), *options, "-c", source, "-o", tmp_path / "f.o"], check=True)
+    said = run("check", "--for-clang=16", "f.o", status=4)
+    assert f"f.o({section}): error: it declares llvm.va_start.p0" in said.stderr
+    run("check", "--for-clang=22", "f.o", status=0)
+
+
+@pytest.mark.parametrize("release", ["0", "13"])
+def test_check_rejects_releases_that_no_rule_is_about(
+    release: str, run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "k.bc").write_bytes(assemble(22, ""))
+    said = run("check", f"--for-clang={release}", "k.bc", status=2)
+    assert f"--for-clang={release}: the rules were measured with LLVM 14 to 22" in said.stderr
+
+
+def test_check_warns_of_releases_newer_than_the_rules(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "k.bc").write_bytes(assemble(22, ""))
+    said = run("check", "--for-clang=23", "k.bc", status=0)
+    assert "warning: the rules were measured with LLVM 14 to 22; LLVM 23" in said.stderr
+
+
+def test_check_reports_empty_and_unknown_files(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "empty.bc").write_bytes(b"")
+    (tmp_path / "odd.bc").write_bytes(b"\1\0\2")
+    assert (
+        "empty.bc: error: it cannot be read: it is empty"
+        in run("check", "empty.bc", status=6).stderr
+    )
+    assert "not inspected: its format is not known" in run("check", "odd.bc", status=6).stderr

@@ -133,6 +133,11 @@ SILENT = {
         + function("call void @llvm.va_copy.p0(ptr %p, ptr %p)"),
         "call void @llvm.va_copy(ptr %p, ptr %p)",
     ),
+    "type-identity": (
+        "declare i32 @llvm.eh.typeid.for.p0(ptr)\n"
+        + function("%x = call i32 @llvm.eh.typeid.for.p0(ptr %p)"),
+        "%x = call i32 @llvm.eh.typeid.for(ptr %p)",
+    ),
     "barrier-all": (
         nvvm("call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)",
              "void @llvm.nvvm.barrier.cta.sync.aligned.all(i32)"),
@@ -262,6 +267,14 @@ def test_what_was_downgraded_is_not_changed_again(reader: int) -> None:
         if not is_refused and reader < ROWS[what].since and not ROWS[what].is_refused:
             older = downgrade(text, reader=reader)
             assert downgrade(older, reader=reader) == older
+
+
+def test_result_that_the_reader_would_misread_is_rejected_with_its_rule() -> None:
+    text = "declare void @llvm.coro.await.suspend.void(ptr, ptr, ptr)\n" + function(
+        "call void @llvm.coro.await.suspend.void(ptr %p, ptr %p, ptr %p)"
+    )
+    with pytest.raises(CompatibilityError, match=r"llvm\.coro\.await\.suspend\.void.*\[BC014\]"):
+        downgrade(text, reader=16)
 
 
 def test_strings_comments_and_quoted_names_are_left_alone() -> None:

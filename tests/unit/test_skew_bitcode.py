@@ -144,6 +144,15 @@ def test_what_an_older_release_wrote_is_not_looked_at() -> None:
 
 
 @pytest.mark.llvm(22)
+def test_producer_that_claims_an_older_release_is_not_trusted() -> None:
+    from dataclasses import replace
+
+    text = "define void @f(ptr captures(none) %p) {\n ret void\n}\n"
+    module = replace(read_bitcode(memory_view(bitcode_of(text))), producer="LLVM15.0.7")
+    assert errors(list(check_module(module, Consumer(16)))) == {"BC010"}
+
+
+@pytest.mark.llvm(22)
 def test_a_fork_and_another_epoch_are_told() -> None:
     data = bytearray(bitcode_of(function(" ret void")))
     module = read_bitcode(memory_view(bytes(data)))

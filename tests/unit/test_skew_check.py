@@ -269,8 +269,9 @@ def test_entries_and_images_that_the_wrapper_does_not_read_are_told(tmp_path: Pa
 
 
 def test_what_is_no_code_has_no_findings_and_what_is_damaged_has_one() -> None:
-    for data in (b"", b"some text\n", bytes(100), b"module {}\n"):
+    for data in (b"some text\n", bytes(100), b"module {}\n"):
         assert found(data, Consumer(16)) == []
+    assert [one.message for one in found(b"", Consumer(16))] == ["it cannot be read: it is empty"]
     (one,) = found(b"BC\xc0\xde" + bytes(20) + b"x", Consumer(16))
     assert one.rule == "BC005"
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from foreign.intrinsics import Reader
 from support.bitcode_corpus import assemble
 
 from mlir_offload.driver.explain import render_rules
@@ -166,29 +167,52 @@ def test_broken_tables_of_intrinsics_are_refused() -> None:
     for first, expected in (
         ({15: "llvm.a", 16: "llvm.a"}, "llvm.a is listed twice"),
         ({15: "nvvm.a"}, "nvvm.a does not begin with llvm."),
-        ({15: "llvm.a", 16: "llvm.a$"}, "with and without its mark"),
     ):
         with pytest.raises(ValueError, match=re.escape(expected)):
             parse_intrinsics({"first": first, "overloaded": {}})
 
 
-def test_an_intrinsic_is_known_by_its_name_its_overloads_and_all_below_it() -> None:
-    first = {20: "llvm.nvvm.tcgen05 llvm.exp9$"}
-    known = parse_intrinsics({"first": first, "overloaded": {19: "llvm.lane"}})
+def test_the_longest_name_up_to_a_dot_counts_as_in_llvm() -> None:
+    known = parse_intrinsics(
+        {
+            "first": {14: "llvm.sum.old", 20: "llvm.nvvm.alloc llvm.exp9"},
+            "overloaded": {14: "llvm.sum.old", 19: "llvm.lane llvm.sum", 20: "llvm.exp9"},
+        }
+    )
     expected = {
-        "llvm.nvvm.tcgen05.alloc.cg1": 20,
-        "llvm.nvvm.tcgen05": 20,
-        "llvm.nvvm.tcgen050": None,
+        "llvm.nvvm.alloc": 20,
+        "llvm.nvvm.alloc.p0": None,
         "llvm.exp9.v4f32": 20,
-        "llvm.exp9.more": None,
+        "llvm.exp90": None,
         "llvm.lane": None,
         "llvm.lane.i32": 19,
-        "llvm.lane.p0": 19,
         "llvm.lane64": None,
+        "llvm.sum.i32": 19,
+        "llvm.sum.old": 14,
+        "llvm.sum.old.i32": 14,
         "llvm.": None,
         "": None,
     }
     assert {name: known.first_release(name) for name in expected} == expected
+
+
+# The readers of each release, asked when the table was made, are asked again about these.
+ASKED = (
+    "llvm.va_start.p0", "llvm.va_end.p0", "llvm.va_copy.p0", "llvm.stacksave.p0", "llvm.thread.pointer.p0",
+    "llvm.coro.await.suspend.void", "llvm.coro.end.results", "llvm.eh.typeid.for.p0", "llvm.umin.i32",
+    "llvm.var.annotation.p0.p0", "llvm.vp.abs.v4i32", "llvm.nvvm.barrier.cta.sync.aligned.all",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("release", [15, 16, 19, 22])
+def test_intrinsic_rows_match_the_verifier_of_each_release(release: int) -> None:
+    opt = Path(f"/usr/lib/llvm-{release}/bin/opt")
+    if not opt.exists():
+        pytest.skip(f"no opt of LLVM {release}")
+    reader = Reader(release, (str(opt), "-passes=verify", "-disable-output"), frozenset())
+    table = load_intrinsics()
+    expected = {name for name in ASKED if (table.first_release(name) or 0) <= release}
+    assert reader.known(ASKED) == expected
 
 
 LIBRARIES = {

@@ -31,11 +31,13 @@ _CODE_OBJECT_FLAGS = ("amdhsa_code_object_version", "amdgpu_code_object_version"
 _OPENMP = "__kmpc_"
 _DEVICE_LIBRARY_ABI = "__oclc_ABI_version"
 
+_BACK_END = "BC025"
+
 
 def check_module(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
     """Return all that the consumer would refuse or misread in a module.
 
-    What a release of LLVM wrote that is not newer is only looked at for what no release upgrades.
+    The producer string does not decide what is looked for: a fork may claim any release.
     """
     if module.epoch:
         yield Skew("BC001", {"epoch": module.epoch})
@@ -45,8 +47,7 @@ def check_module(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
     yield from _narrow_integers(module, consumer)
     writer = parse_signature(module.producer)
     is_release = writer.major is not None and not (writer.vendor or writer.is_development)
-    if is_release and (writer.major or 0) <= consumer.llvm:
-        return
+    is_newer = not is_release or (writer.major or 0) > consumer.llvm
     found = [
         *_summary(module, consumer),
         *_types(module, consumer),
@@ -56,7 +57,10 @@ def check_module(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
         *_wide_integers(module, consumer),
         *check_records(module, consumer),
     ]
-    yield from found
+    # What a back end lacks it lacks for its own release too, and says so itself.
+    yield from (skew for skew in found if is_newer or skew.rule != _BACK_END)
+    if not is_newer:
+        return
     if module.producer and not is_release:
         yield Skew("BC004", {"producer": module.producer, "consumer": consumer.llvm})
     elif not found and writer.major is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -11,33 +10,29 @@ from typing import Any
 from mlir_offload.toolchain.tables import load_table
 
 _PREFIX = "llvm."
-_ALONE = "$"
-# How a type is written in the name of an overload (Intrinsic::getName).
-_TYPES = re.compile(r"(?:\.(?:nx)?(?:v\d+)?(?:[fi]\d+|bf16|p\d+|s_\w+|sl_\w+|a\d+\w+))+")
 
 
 @dataclass(frozen=True, slots=True)
 class IntrinsicTable:
-    """The releases by name.
+    """The releases by name: since when each is known, and since when it takes a type suffix.
 
-    `alone` are the names that stand for their overloads only, not for all below them. `overloaded`
-    are the releases since which a name ends with a type.
+    Names that the oldest release in the table knows are left out, unless they begin with a newer one.
     """
 
     first: Mapping[str, int]
-    alone: frozenset[str]
     overloaded: Mapping[str, int]
 
     def first_release(self, name: str) -> int | None:
-        """Return the release that first knows an intrinsic; None for those of LLVM 14, and for others."""
-        end = len(name)
+        """Return the release that first reads an intrinsic; None for those of LLVM 14, and for others.
+
+        As LLVM itself does (Intrinsic::lookupIntrinsicID): the longest name up to a dot counts.
+        """
+        if name in self.first or name in self.overloaded:
+            return self.first.get(name)
+        end = name.rfind(".")
         while end > len(_PREFIX):
-            prefix, rest = name[:end], name[end:]
-            is_overload = _TYPES.fullmatch(rest) is not None
-            if is_overload and prefix in self.overloaded:
-                return self.overloaded[prefix]
-            if prefix in self.first and (not rest or is_overload or prefix not in self.alone):
-                return self.first[prefix]
+            if name[:end] in self.overloaded:
+                return self.overloaded[name[:end]]
             end = name.rfind(".", 0, end)
         return None
 
@@ -50,17 +45,11 @@ def load_intrinsics() -> IntrinsicTable:
 
 def parse_intrinsics(table: Mapping[str, Any]) -> IntrinsicTable:
     """Return the checked table. Raises ValueError naming what is wrong."""
-    marked = _releases(table["first"])
-    first = {name.removesuffix(_ALONE): release for name, release in marked.items()}
-    if len(first) != len(marked):
-        msg = "intrinsics: a name is listed with and without its mark"
-        raise ValueError(msg)
-    alone = frozenset(name.removesuffix(_ALONE) for name in marked if name.endswith(_ALONE))
-    return IntrinsicTable(first, alone, _releases(table["overloaded"]))
+    return IntrinsicTable(_releases(table["first"]), _releases(table["overloaded"]))
 
 
 def _releases(rows: Mapping[Any, Any]) -> dict[str, int]:
-    """Return the release of each name of a list. Raises ValueError for one that stands there twice."""
+    """Return the release of each name of a list. Raises ValueError for one that is listed twice."""
     found: dict[str, int] = {}
     for release, text in rows.items():
         for name in str(text).split():

@@ -60,8 +60,12 @@ class CodeObjectMade:
 
 @dataclass(frozen=True, slots=True)
 class LimitsTable:
-    """All of it. `newest` are the highest numbers that a bitcode reader knows, by list."""
+    """All of it. `newest` are the highest numbers that a bitcode reader knows, by list.
 
+    `readers` are the releases whose readers were measured.
+    """
+
+    readers: range
     newest: Mapping[str, Steps]
     attribute_names: Mapping[int, str]
     debug_records: Mapping[int, DebugRecord]
@@ -103,6 +107,7 @@ def parse_limits(table: Mapping[str, Any]) -> LimitsTable:
     _check_names("instruction_flags", table["instruction_flags"], _FLAGGED)
     launch = table["launch_attributes"]
     return LimitsTable(
+        readers=range(int(table["readers"]["first"]), int(table["readers"]["last"]) + 1),
         newest={name: _steps(name, rows, "newest") for name, rows in table["newest"].items()},
         attribute_names={int(kind): str(name) for kind, name in table["attribute_names"].items()},
         debug_records={

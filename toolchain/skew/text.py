@@ -15,6 +15,7 @@ from mlir_offload.toolchain.skew.symbol import check_intrinsic, check_openmp
 from mlir_offload.toolchain.tables import load_table
 
 _WORD = r"(?<![\w@%$.\"!-])"
+_LABEL = r"(?m:^[-\w$.]+:)"
 _SKIPPED = r"|\"[^\"\n]*\"?|;[^\n]*"
 _TRIPLE = re.compile(r'^target triple = "([^"\n]*)"', re.MULTILINE)
 _LAYOUT = re.compile(r'^target datalayout = "([^"\n]*)"', re.MULTILINE)
@@ -137,7 +138,7 @@ def _unreadable(release: int) -> tuple[re.Pattern[str], tuple[Construct, ...]]:
         or (row.gone is not None and row.gone <= release)
     )
     words = "|".join(f"({row.pattern})" for row in rows)
-    return re.compile(f"{_WORD}(?:{words or '(?!)'}){_SKIPPED}"), rows
+    return re.compile(f"{_LABEL}|{_WORD}(?:{words or '(?!)'}){_SKIPPED}"), rows
 
 
 def _launch_bounds(text: str, groups: Mapping[str, str], consumer: Consumer) -> Iterator[Skew]:

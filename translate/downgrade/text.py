@@ -11,6 +11,10 @@ from collections.abc import Callable, Mapping
 from functools import cache
 
 from mlir_offload.toolchain.errors import CompatibilityError
+from mlir_offload.toolchain.skew.fact import Consumer
+from mlir_offload.toolchain.skew.identity import Severity
+from mlir_offload.toolchain.skew.rule import load_rules
+from mlir_offload.toolchain.skew.text import check_text
 from mlir_offload.translate.downgrade.attribute import (
     rewrite_memory,
     strip_attribute,
@@ -49,8 +53,19 @@ def downgrade(text: str, *, reader: int, location: str = "") -> str:
     work = _Module(rows, reader, location)
     lines = [work.line(line) for line in text.splitlines(keepends=True)]
     made = annotate_kernels("".join(lines), rows, work.refuse)
-    made = _without_empty_groups(made, emptied=work.emptied)
-    return _appended(made, work)
+    made = _appended(_without_empty_groups(made, emptied=work.emptied), work)
+    _check_reader(made, reader, location)
+    return made
+
+
+def _check_reader(text: str, reader: int, location: str) -> None:
+    """Reject what no row has put into an older form and the reader rejects or misreads."""
+    for skew in check_text(text, Consumer(reader)):
+        rule = load_rules()[skew.rule]
+        if rule.severity is Severity.ERROR:
+            place = f" in @{skew.function}" if skew.function else ""
+            message = f"{rule.message.format(**skew.values)}{place} [{rule.name}]"
+            raise CompatibilityError(message, hint=rule.cure, location=location)
 
 
 def _check_layout(text: str, rows: tuple[DowngradeRow, ...], reader: int, location: str) -> None:

@@ -1,0 +1,196 @@
+"""Derive which release of LLVM first reads each intrinsic, by asking the readers of all releases.
+
+Each reader gets a module that calls every name with a signature that no intrinsic has. The verifier
+lists those that the reader takes for intrinsics; the others it would call as functions, with no
+message. The names come from the readers' own binaries.
+
+usage: python tests/foreign/intrinsics.py READER... [--write]
+
+A READER is RELEASE=COMMAND=BINARY: COMMAND verifies LLVM IR on its last argument, BINARY contains
+the table of names. Debian's: 19='/usr/lib/llvm-19/bin/opt -passes=verify'=/usr/lib/llvm-19/lib/libLLVM.so.1
+The clangs of ziglang: 18='ziglang/zig clang -cc1 -triple x86_64-linux-gnu -x ir -emit-llvm -o /dev/null'=ziglang/zig
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TABLE = ROOT / "toolchain" / "data" / "intrinsics.yaml"
+# A name in a binary: a C string, or one of many in a table with NULs between.
+_NAME = re.compile(rb"(?<=\0)llvm(?:\.[A-Za-z0-9_]+)+(?=\0)")
+# What the verifier lists: the function (`ptr @llvm.abs`; LLVM 14 has typed pointers), or its call.
+_KNOWN = re.compile(r"^(?:\S.*|  %v\d+ = call .*)@(llvm\.[\w.]+)", re.MULTILINE)
+_OVERLOAD = ".p0"
+# How a type is written in the name of an overload (Intrinsic::getName).
+_TYPES = re.compile(r"(?:\.(?:nx)?(?:v\d+)?(?:[fi]\d+|bf16|p\d+|s_\w+|sl_\w+|a\d+\w+))+")
+# Readers give some overloads the types of the call: [7 x i3] and [3 x i5].
+_REMANGLED = re.compile(r"(?:\.a7i3|\.a3i5)+$")
+# Each reader knows it.
+_CANARY = "llvm.trap"
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One release: how to verify a file, and the names that its binary contains."""
+
+    release: int
+    command: tuple[str, ...]
+    names: frozenset[str]
+
+    def known(self, names: Sequence[str]) -> frozenset[str]:
+        """Return the names that the reader takes for intrinsics, those that crash it included."""
+        found = self._listed(names)
+        if _CANARY in found:
+            return found - {_CANARY}
+        # The upgrade of some intrinsics expects the types that they had, and crashes on others.
+        if len(names) == 1:
+            return frozenset(names)
+        half = len(names) // 2
+        return self.known(names[:half]) | self.known(names[half:])
+
+    def _listed(self, names: Sequence[str]) -> frozenset[str]:
+        with tempfile.TemporaryDirectory() as folder:
+            module = Path(folder) / "names.ll"
+            module.write_text(_calls([*names, _CANARY]))
+            done = subprocess.run(
+                [*self.command, str(module)], capture_output=True, text=True, check=False
+            )
+        return frozenset(_KNOWN.findall(done.stdout + done.stderr))
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """Since which release each name is an intrinsic, and since which it takes a type suffix."""
+
+    first: Mapping[str, int]
+    overloaded: Mapping[str, int]
+
+
+def _calls(names: list[str]) -> str:
+    """Return a module that calls each name with types that no intrinsic takes."""
+    lines = [f"declare [7 x i3] @{name}([3 x i5])" for name in names]
+    lines += ["define void @calls() {"]
+    lines += [f"  %v{i} = call [7 x i3] @{name}([3 x i5] poison)" for i, name in enumerate(names)]
+    return "\n".join([*lines, "  ret void", "}", ""])
+
+
+def parse_reader(text: str) -> Reader:
+    """Return a reader as the command line names it."""
+    release, command, binary = text.split("=", 1)[0], *text.split("=", 1)[1].rsplit("=", 1)
+    names = {name.decode() for name in _NAME.findall(Path(binary).read_bytes())}
+    return Reader(int(release), tuple(shlex.split(command)), frozenset(names))
+
+
+def derive(readers: list[Reader]) -> Knowledge:
+    """Ask all readers about all names, the oldest reader first."""
+    names = sorted(frozenset().union(*(reader.names for reader in readers)) - {_CANARY})
+    known: set[str] = set()
+    overloaded: dict[str, int] = {}
+    readers = sorted(readers, key=lambda one: one.release)
+    for reader in readers:
+        suffixed = reader.known([f"{name}{_OVERLOAD}" for name in names])
+        bases = {_REMANGLED.sub("", name).removesuffix(_OVERLOAD) for name in suffixed}
+        takes_types = bases & reader.names
+        # A name that the binary lacks is resolved to another, shorter one: it is misread.
+        for name in (reader.known(names) & reader.names) | takes_types:
+            if not any(p in takes_types and _TYPES.fullmatch(name, len(p)) for p in prefixes(name)):
+                known.add(name)
+                if name in takes_types:
+                    overloaded.setdefault(name, reader.release)
+    # Not the first that lists it: an upgrade for other types may hide a name from the verifier.
+    first = {name: next(r.release for r in readers if name in r.names) for name in sorted(known)}
+    return Knowledge(first, overloaded)
+
+
+def render(knowledge: Knowledge, readers: list[Reader]) -> str:
+    """Return the table, with the names that are newer than the oldest reader."""
+    releases = sorted(reader.release for reader in readers)
+    oldest = releases[0]
+    changed = {
+        name: since for name, since in knowledge.overloaded.items() if since > knowledge.first[name]
+    }
+    newer = {name: since for name, since in knowledge.first.items() if since > oldest}
+    # Without their own rows these would be taken for overloads of a newer, shorter name.
+    shadowed = {
+        name: oldest
+        for name, since in knowledge.first.items()
+        if since == oldest
+        and any(prefix in newer or prefix in changed for prefix in prefixes(name))
+    }
+    newer |= shadowed
+    return (
+        _HEADER.format(releases=", ".join(map(str, releases)), oldest=oldest)
+        + _rows("first", newer)
+        + _rows("overloaded", _suffixed(knowledge, newer) | changed)
+    )
+
+
+def _suffixed(knowledge: Knowledge, newer: Mapping[str, int]) -> dict[str, int]:
+    return {name: knowledge.overloaded[name] for name in newer if name in knowledge.overloaded}
+
+
+def prefixes(name: str) -> Iterable[str]:
+    """Return what is before each dot of a name, the longest first."""
+    end = name.rfind(".")
+    while end > len("llvm"):
+        yield name[:end]
+        end = name.rfind(".", 0, end)
+
+
+def _rows(title: str, names: Mapping[str, int]) -> str:
+    lines = [f"{title}:"]
+    for release in sorted(set(names.values())):
+        text = " ".join(sorted(name for name, since in names.items() if since == release))
+        lines.append(f"  {release}: >-")
+        lines.append(
+            textwrap.fill(
+                text,
+                110,
+                initial_indent="    ",
+                subsequent_indent="    ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        )
+    return "\n".join(lines) + "\n"
+
+
+_HEADER = """\
+# The LLVM release that first knows an intrinsic. An older release takes it for a function and calls it.
+# tests/foreign/intrinsics.py writes this file; do not edit it.
+#
+# `first`: names that LLVM {oldest} does not know, and older ones that begin with such a name.
+# `overloaded`: names of `first` that take a type suffix, and older ones that take one only since that release.
+# checked: {releases}
+# source: what the verifiers of these releases list as intrinsics, among the names in their binaries
+"""
+
+
+def main() -> int:
+    """Ask the readers; print the table or write it."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("reader", nargs="+", type=parse_reader)
+    parser.add_argument("--write", action="store_true", help="replace the table of the package")
+    arguments = parser.parse_args()
+    text = render(derive(arguments.reader), arguments.reader)
+    if arguments.write:
+        TABLE.write_text(text)
+    else:
+        sys.stdout.write(text)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
