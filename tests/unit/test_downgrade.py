@@ -317,7 +317,7 @@ def test_the_range_of_a_result_stays_known_to_the_optimiser() -> None:
     assert "!0 = !{i32 0, i32 5}\n" in older
 
 
-@given(st.text(alphabet=st.characters(codec="utf-8"), max_size=200))
+@given(st.text("%@!#\"'\\();:,.= x0é\u2028\U0001f600\n\t\0", max_size=200))
 def test_tokens_lose_nothing(text: str) -> None:
     assert spell(tokenize(text)) == text
 

@@ -82,3 +82,8 @@ def test_the_default_is_optimised_code_without_debug_info() -> None:
     options = parse_arguments(["k.mlir"])
     assert (options.opt_level, options.debug) == (2, False)
     assert CompileOptions().jobs >= 1
+
+
+def test_the_processor_of_kernels_for_the_cpu_is_that_of_the_machine_unless_named() -> None:
+    assert parse_arguments(["k.mlir"]).march == "native"
+    assert parse_arguments(["-march=x86-64-v3", "k.mlir"]).march == "x86-64-v3"
