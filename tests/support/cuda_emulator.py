@@ -34,9 +34,9 @@ class CudaEmulator:
     plain: Path
     keeping: Path
 
-    def options(self, *, is_linked_ptx: bool) -> tuple[str, ...]:
-        """Return the options for the final form with PTX inside, or for the usual one."""
-        if is_linked_ptx:
+    def options(self, *, is_kept: bool) -> tuple[str, ...]:
+        """Return the options for a program that keeps PTX for later GPUs, or for the usual one."""
+        if is_kept:
             return f"--cuda-path={self.plain}", "-fno-gpu-rdc", "--cuda-include-ptx=all"
         return (f"--cuda-path={self.keeping}",)
 
@@ -106,7 +106,9 @@ def _build(sources: list[Path], library: Path) -> None:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(_compile, commands))
         made = Path(folder, "libcudart.so")
-        _compile([CLANG, "-shared", "-Wl,-soname,libcudart.so", *map(str, objects), "-o", str(made)])
+        _compile(
+            [CLANG, "-shared", "-Wl,-soname,libcudart.so", *map(str, objects), "-o", str(made)]
+        )
         for old in library.parent.glob("libcudart-*.so"):
             old.unlink()
         shutil.move(made, library)
