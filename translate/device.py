@@ -15,6 +15,7 @@ from mlir_offload.toolchain.tables import load_table
 from mlir_offload.translate.device_ir import (
     LINK_LIBRARY,
     internalized,
+    with_alignment,
     with_dynamic_shared,
     with_flushing_functions,
     with_target,
@@ -71,7 +72,7 @@ def nvptx_device_ir(
     if flushes_subnormals:
         text = with_flushed_subnormals(text)
     triple, layout = _target(llvm_major)
-    text = with_dynamic_shared(with_target(text, triple, layout))
+    text = with_alignment(with_dynamic_shared(with_target(text, triple, layout)))
     # Any other kind makes `.target debug`, which ptxas refuses to optimise; lines are all there is.
     text = _EMISSION_KIND.sub(r"\g<1>DebugDirectivesOnly", text)
     text = internalized(text, kernels, convention="ptx_kernel", keeps_functions=keeps_functions)

@@ -27,6 +27,14 @@ _VARIABLE = re.compile(
     r"(?P<rest>(?:[a-z_]+(?:\([^)\n]*\))? +)*(?:global|constant) )",
     re.MULTILINE,
 )
+_DEFINITION = re.compile(
+    r"^(?P<head>@(?!llvm\.)[^\n=]+ = (?!extern(?:al|_weak)\b)[^\n]*?\b(?:global|constant) [<{\[%][^\n]*?)"
+    r"(?P<tail>(?:, ![\w.]+ !\d+)*)$",
+    re.MULTILINE,
+)
+_ALIGNED = re.compile(r", align \d+$")
+_VECTOR = re.compile(r"<(\d+) x ([a-z]+)(\d*)>")
+_BITS = {"half": 16, "bfloat": 16, "float": 32, "ptr": 64, "double": 64}
 _DEFINE_END = re.compile(r"^(define [^\n]*?\)[^\n)]*?)((?: ![\w.]+ ![\d]+)* \{)$", re.MULTILINE)
 _FLUSHING = '"denormal-fp-math-f32"="preserve-sign,preserve-sign"'
 _LOCAL = re.compile(r"define +(?:private|internal)\b")
@@ -48,6 +56,28 @@ def with_target(text: str, triple: str, layout: str) -> str:
 def with_dynamic_shared(text: str) -> str:
     """Return the module with dynamic shared memory of the size that the launch says."""
     return _DYNAMIC_SHARED.sub(r"\g<head>external \g<body>", text)
+
+
+def with_alignment(text: str) -> str:
+    """Return the module with an alignment for each variable that it defines without one.
+
+    LLVM takes variables of more than 16 bytes without an alignment for aligned to 16 bytes
+    (llvm::DataLayout::getPreferredAlign), and loads vectors from them. The NVPTX back end writes the
+    alignment of their type into PTX, which ptxas uses.
+    """
+    return _DEFINITION.sub(_aligned, text)
+
+
+def _aligned(match: re.Match[str]) -> str:
+    head, tail = match.group("head", "tail")
+    if _ALIGNED.search(head):
+        return match[0]
+    widths = [
+        int(count) * (int(bits or 0) or _BITS.get(name, 64))
+        for count, name, bits in _VECTOR.findall(head)
+    ]
+    largest = max([16, *(1 << (width // 8 - 1).bit_length() for width in widths)])
+    return f"{head}, align {largest}{tail}"
 
 
 def with_flushing_functions(text: str) -> str:

@@ -15,18 +15,25 @@ from support.cuda_emulator import CudaEmulator, run_program
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "examples"
 EXAMPLES = sorted(path for path in DOCS.glob("*.mlir") if path.stem != "calling")
 CALLED_FROM_C = {"square": "main.c"}
-# Each release with each form of device code: the PTX that is kept in the program for later GPUs, and the PTX
-# that the linked cubin was assembled from.
-FORMS = [
-    pytest.param(22, False, marks=pytest.mark.llvm(22), id="22-cubin"),
-    pytest.param(22, True, marks=pytest.mark.llvm(22), id="22-ptx"),
-    pytest.param(19, False, marks=pytest.mark.llvm(19), id="19-cubin"),
+# The PTX that the linked cubin was assembled from; of some also with the PTX that is kept for later GPUs, and by
+# the other release.
+OTHERS = ("printf", "reduction", "streams", "two_modules")
+CASES = [
+    pytest.param(
+        example,
+        release,
+        is_kept,
+        marks=pytest.mark.llvm(release),
+        id=f"{example.stem}-{release}-{form}",
+    )
+    for release, is_kept, form in ((22, False, "cubin"), (22, True, "ptx"), (19, False, "cubin"))
+    for example in EXAMPLES
+    if (release, is_kept) == (22, False) or example.stem in OTHERS
 ]
 SEEDS = (0, 1, 2)
 
 
-@pytest.mark.parametrize(("release", "is_linked_ptx"), FORMS)
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(("example", "release", "is_kept"), CASES)
 def test_an_example_runs_as_ptx_and_finds_its_result_right(
     mlir_offload: list[str],
     cuda_emulator: CudaEmulator,
@@ -34,12 +41,12 @@ def test_an_example_runs_as_ptx_and_finds_its_result_right(
     example: Path,
     release: int,
     *,
-    is_linked_ptx: bool,
+    is_kept: bool,
 ) -> None:
     program = tmp_path / "program"
     caller = CALLED_FROM_C.get(example.stem)
     inputs = [str(example), *([str(DOCS / caller)] if caller else [])]
-    options = cuda_emulator.options(is_linked_ptx=is_linked_ptx)
+    options = cuda_emulator.options(is_kept=is_kept)
     flags = (f"--llvm={release}", "--offload-arch=sm_90", *options, "-o", str(program))
     subprocess.run([*mlir_offload, *flags, *inputs], check=True)
     for seed in SEEDS:

@@ -23,7 +23,7 @@ def test_every_thread_gets_what_the_dialect_defines_in_any_order(
     probes = [probe for probe in PROBES if probe.of(release)]
     program = tmp_path / "program"
     flags = (f"--llvm={release}", "--offload-arch=sm_90", "-O1", "-o", str(program))
-    options = cuda_emulator.options(is_linked_ptx=release == 19)
+    options = cuda_emulator.options(is_kept=release == 19)
     sources = map(str, write_batch(tmp_path, probes, release))
     subprocess.run([*mlir_offload, *flags, *options, *sources], check=True)
     for seed in range(4):

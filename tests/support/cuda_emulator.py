@@ -34,9 +34,9 @@ class CudaEmulator:
     plain: Path
     keeping: Path
 
-    def options(self, *, is_linked_ptx: bool) -> tuple[str, ...]:
-        """Return the options for the final form with PTX inside, or for the usual one."""
-        if is_linked_ptx:
+    def options(self, *, is_kept: bool) -> tuple[str, ...]:
+        """Return the options for a program that keeps PTX for later GPUs, or for the usual one."""
+        if is_kept:
             return f"--cuda-path={self.plain}", "-fno-gpu-rdc", "--cuda-include-ptx=all"
         return (f"--cuda-path={self.keeping}",)
 

@@ -56,6 +56,29 @@ def test_kernels_are_marked_by_calling_convention(major: int) -> None:
     assert defined == ["ptx_kernel void @saxpy", "ptx_kernel void @other"]
 
 
+@pytest.mark.parametrize(
+    ("variable", "aligned"),
+    [
+        ("internal addrspace(3) global [8 x float] undef", ", align 16"),
+        ('internal constant [3 x i8] c"a\\00,"', ", align 16"),
+        ("internal addrspace(3) global [2 x <8 x float>] undef", ", align 32"),
+        ("internal global { i32, <6 x i16> } zeroinitializer, !dbg !3", ", align 16, !dbg !3"),
+        ("internal addrspace(3) global [8 x float] undef, align 4", ", align 4"),
+        ("internal addrspace(3) global [8 x i8] undef, align 1, !dbg !3", ", align 1, !dbg !3"),
+    ],
+)
+def test_a_variable_has_the_alignment_that_llvm_assumes(variable: str, aligned: str) -> None:
+    text = nvptx_device_ir(f"@x = {variable}\n", kernels=[], llvm_major=22)
+    (line,) = (line for line in text.splitlines() if line.startswith("@x"))
+    kept = variable.split(", align", maxsplit=1)[0].split(", !", maxsplit=1)[0]
+    assert line == f"@x = {kept}{aligned}"
+
+
+def test_a_declared_variable_keeps_its_alignment() -> None:
+    text = nvptx_device_ir("@x = external global [8 x i32]\n", kernels=[], llvm_major=22)
+    assert "@x = external global [8 x i32]\n" in text
+
+
 def test_dynamic_shared_memory_is_sized_by_the_launch() -> None:
     text = nvptx_device_ir(lowered("kernels", 22), kernels=["saxpy", "other"], llvm_major=22)
     assert "@__dynamic_shmem__0 = external addrspace(3) global [0 x i8], align 16" in text

@@ -567,9 +567,14 @@ private:
   uint32_t scope_ = 0;
 };
 
+/* The next address of exactly this alignment: nothing is aligned better than was asked for. */
+uint64_t barely_aligned(uint64_t at, uint64_t align) {
+  at = (at + align - 1) / align * align;
+  return at % (2 * align) ? at : at + align;
+}
+
 void place_shared(Image &image, Variable &variable) {
-  image.shared_end = (image.shared_end + variable.align - 1) / variable.align * variable.align;
-  variable.address = image.shared_end;
+  variable.address = image.shared_end = barely_aligned(image.shared_end, variable.align);
   /* A gap behind each, so that an access beyond one is seen. */
   image.shared_end += variable.size + 16;
 }
@@ -579,7 +584,7 @@ void place_global(Variable &variable) {
     return;
   Allocation::Kind kind = variable.is_managed ? Allocation::managed
                           : variable.space == Space::constant ? Allocation::constant : Allocation::device;
-  Allocation *made = allocate(variable.size, variable.align < 16 ? 16 : variable.align, kind);
+  Allocation *made = allocate(variable.size, variable.align, kind);
   if (!made)
     stop("no memory for %s", variable.name.c_str());
   memset(made->bytes, 0, variable.size);
@@ -624,7 +629,12 @@ void prepare(Image &image) {
       }
     }
   }
-  image.shared_end = (image.shared_end + 1023) / 1024 * 1024;
+  uint64_t align = 16;
+  for (auto &module : image.modules)
+    for (auto &entry : module->variables)
+      if (entry.second->space == Space::shared && entry.second->is_extern && entry.second->align > align)
+        align = entry.second->align;
+  image.shared_end = barely_aligned(image.shared_end, align);
   for (auto &module : image.modules)
     for (auto &entry : module->variables) {
       Variable &variable = *entry.second;

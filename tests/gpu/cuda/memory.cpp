@@ -45,6 +45,8 @@ void poison(uint8_t *bytes, uint64_t size) {
 Allocation *allocate(uint64_t size, uint64_t align, Allocation::Kind kind) {
   Arena &from = arena();
   uint64_t at = (from.used + kGap + align - 1) / align * align;
+  if (at % (2 * align) == 0) /* nothing is aligned better than was asked for */
+    at += align;
   if (at + size > from.size)
     return nullptr;
   from.used = at + size;
