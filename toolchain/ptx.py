@@ -41,12 +41,18 @@ def load_nvptx_table() -> NvptxTable:
 
 
 def ptx_isa_for(
-    arch: str, llvm_major: int, cuda: CudaToolkit | None, *, table: NvptxTable | None = None
+    arch: str,
+    llvm_major: int,
+    cuda: CudaToolkit | None,
+    *,
+    is_assembled: bool = True,
+    table: NvptxTable | None = None,
 ) -> int:
     """Return the PTX ISA version to compile for, as LLVM's feature number: 83 stands for 8.3.
 
     The newest that both LLVM and ptxas know. Without a CUDA toolkit the oldest that has the
-    architecture, which every ptxas that knows the architecture reads.
+    architecture, which every ptxas that knows the architecture reads; the same for bitcode
+    (not `is_assembled`) for an architecture that this ptxas does not know.
     Raises CompatibilityError where LLVM or ptxas does not know the architecture.
     """
     table = table or load_nvptx_table()
@@ -54,7 +60,7 @@ def ptx_isa_for(
     if arch not in llvm.archs:
         raise _unknown_to_llvm(table, arch, llvm_major, llvm)
     oldest = dict(table.oldest_isa)[arch]
-    if cuda is None:
+    if cuda is None or (not is_assembled and not knows_arch(cuda, arch, table=table)):
         return next(isa for isa in llvm.isa if isa >= oldest)
     release = (cuda.version.major, cuda.version.minor)
     ptxas = support_of(table.cuda, release, "CUDA")
@@ -68,6 +74,12 @@ def ptx_isa_for(
         )
         raise CompatibilityError(msg, hint=_newer_hint(table, arch))
     return newest
+
+
+def knows_arch(cuda: CudaToolkit, arch: str, *, table: NvptxTable | None = None) -> bool:
+    """Return whether the ptxas of a toolkit assembles code for an architecture."""
+    release = (cuda.version.major, cuda.version.minor)
+    return arch in support_of((table or load_nvptx_table()).cuda, release, "CUDA").archs
 
 
 def supported_archs(

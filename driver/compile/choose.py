@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mlir_offload.driver.jobserver import JobSlots, find_jobserver
 from mlir_offload.driver.message.report import show_note
-from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions, DeviceCode, Mode
+from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions
 from mlir_offload.toolchain.errors import ToolchainError, UsageError
 from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.llvm_tools import Role
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from mlir_offload.toolchain.rocm import RocmInstallation
 
 _NATIVE = "native"
+NO_CUDA = "none"
+"""What stands for no toolkit at all, as a value of `--cuda-path=` and CUDA_PATH."""
 # The end of the year 9999: what clang takes.
 _LAST_SECOND = 253402300799
 # Ours, and those that clang reads.
@@ -118,11 +120,16 @@ def choose_toolkit_for(
     """Return the CUDA toolkit, or None where there is none and bitcode can be made without."""
     if not needed:
         return None
+    if places.cuda is not None and places.cuda.value == NO_CUDA:
+        if options.needs_ptxas:
+            msg = f"{places.cuda.source}: assembling code for NVIDIA GPUs needs a CUDA toolkit"
+            hint = "make bitcode, with -emit-llvm or -c --device-code=bitcode, or name a toolkit"
+            raise ToolchainError(msg, hint=hint)
+        return None
     try:
         return choose_toolkit(places, runner)
     except ToolchainError:
-        makes_bitcode = options.mode is not Mode.LINK and options.device_code is DeviceCode.BITCODE
-        if places.cuda is not None or not makes_bitcode:
+        if places.cuda is not None or options.needs_ptxas:
             raise
         return None
 

@@ -62,7 +62,8 @@ def _make_bitcode(
     # Whether it can be is known then, in a dry run too.
     older = older_text(context, lowered, context.consumer, str(source), decides=True)
     image = image_file(context, lowered, target)
-    code = _NvptxCode(context, source, module, older, image, context.llvm)
+    is_assembled = context.options.needs_ptxas
+    code = _NvptxCode(context, source, module, older, image, context.llvm, is_assembled)
     ready, codegen, libdevice = code.prepare()
     command = nvptx_bitcode_command(context.llvm, ready, image.path, codegen, libdevice)
     context.executor.tool(command, image.path, diagnose=partial(not_taken, context))
@@ -116,12 +117,19 @@ class _NvptxCode:
     text: Path
     image: ImageFile
     llvm: LlvmToolchain
+    is_assembled: bool = True
 
     def prepare(self) -> tuple[Path, DeviceCodegen, Path | None]:
         """Return what clang compiles, how, and libdevice where it is linked in then."""
         attached = attribute_for(self.module.module.targets, self.image.target)
         codegen, libdevice = codegen_for(
-            self.context, self.source, self.image.target, self.text, attached, self.llvm
+            self.context,
+            self.source,
+            self.image.target,
+            self.text,
+            attached,
+            self.llvm,
+            is_assembled=self.is_assembled,
         )
         wanted = (*codegen.libraries, *((libdevice,) if libdevice else ()))
         ready, left = with_libraries(self.context, self.llvm, self._marked(attached), wanted)
@@ -140,13 +148,15 @@ class _NvptxCode:
         return ready
 
 
-def codegen_for(
+def codegen_for(  # noqa: PLR0913 (what decides how code is generated)
     context: BuildContext,
     source: Path,
     target: Target,
     module: Path,
     attached: TargetAttribute | None = None,
     llvm: LlvmToolchain | None = None,
+    *,
+    is_assembled: bool = True,
 ) -> tuple[DeviceCodegen, Path | None]:
     """Return how code of a module is generated for a GPU of NVIDIA's, and libdevice if it calls it.
 
@@ -160,13 +170,20 @@ def codegen_for(
     libraries = user_libraries(context, source, target, own.link)
     codegen = DeviceCodegen(
         target.arch,
-        ptx_isa_for(target.arch, (llvm or context.llvm).version.major, context.cuda),
+        ptx_isa_for(
+            target.arch,
+            (llvm or context.llvm).version.major,
+            context.cuda,
+            is_assembled=is_assembled,
+        ),
         options.opt_level if own.opt_level < 0 else own.opt_level,
         debug=options.debug,
         libraries=libraries,
         arguments=(*own.feature_arguments, *options.device_flags.device_opt),
         ptxas_arguments=options.device_flags.ptxas_arguments,
     )
+    if not options.links_device_libraries:
+        return codegen, None
     if not needs_libdevice(module.read_text(encoding="utf-8")) and not _call_libdevice(libraries):
         return codegen, None
     library = context.libdevice or _libdevice(context.cuda, source)
@@ -181,5 +198,6 @@ def _call_libdevice(libraries: Sequence[Path]) -> bool:
 def _libdevice(cuda: CudaToolkit | None, source: Path) -> Path:
     if cuda is None or cuda.libdevice is None:
         msg = "a kernel calls math functions of libdevice, which is part of the CUDA toolkit"
-        raise ToolchainError(msg, hint=CUDA_HINT, location=str(source))
+        hint = f"{CUDA_HINT}; or leave its functions to the link, with -nogpulib"
+        raise ToolchainError(msg, hint=hint, location=str(source))
     return cuda.libdevice

@@ -82,7 +82,10 @@ def make_hip_image(
     older = older_text(context, lowered, context.llvm.version.major, str(source))
     executor.step("amdgpu-ir", (older, *chosen, *release, "-o", ready))
     rocm: tuple[Path, ...] = ()
-    if needs_device_libraries(lowered.read_text(encoding="utf-8")) or _call_rocm(image.libraries):
+    calls = needs_device_libraries(lowered.read_text(encoding="utf-8")) or _call_rocm(
+        image.libraries
+    )
+    if calls and context.options.links_device_libraries:
         rocm = _rocm_libraries(context, source, image.target, version, math)
     for library in rocm:
         context.dependencies.add(source, library, is_system=True)

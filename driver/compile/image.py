@@ -59,7 +59,8 @@ def image_file(context: BuildContext, beside: Path, target: Target) -> ImageFile
     from mlir_offload.toolchain.ptx import ptx_isa_for
 
     if target.kind is Kind.CUDA and is_bitcode(context):
-        isa = ptx_isa_for(target.arch, context.consumer, context.cuda)
+        is_assembled = context.options.needs_ptxas
+        isa = ptx_isa_for(target.arch, context.consumer, context.cuda, is_assembled=is_assembled)
         return ImageFile(beside.with_suffix(f".{target.arch}.bc"), target, f"+ptx{isa}")
     return ImageFile(beside.with_suffix(f".{target.arch}.o"), target)
 

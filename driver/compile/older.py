@@ -63,9 +63,12 @@ def check_older_bitcode(
     command = nvptx_assembly_command(context.llvm, image, assembly, codegen, None)
     context.executor.tool(command, assembly, diagnose=partial(not_taken, context))
     context.executor.step("same-kernels", (lowered, assembly))
-    if context.cuda is not None and context.cuda.ptxas is not None:
+    from mlir_offload.toolchain.ptx import knows_arch
+
+    cuda = context.cuda
+    if cuda is not None and cuda.ptxas is not None and knows_arch(cuda, codegen.arch):
         cubin = assembly.with_suffix(".o")
-        assemble = cubin_command(context.cuda, assembly, cubin, codegen, ())
+        assemble = cubin_command(cuda, assembly, cubin, codegen, ())
         context.executor.tool(assemble, cubin, diagnose=partial(not_taken, context))
 
 

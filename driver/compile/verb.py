@@ -201,7 +201,7 @@ def _make_context(
         # Loaded while the programs that say their release run.
         partial(import_module, "mlir_offload.driver.compile.normalize"),
     )
-    _check_archs(targets, releases, cuda)
+    _check_archs(targets, releases, cuda, is_assembled=options.needs_ptxas)
     if options.embed_runtime:
         from mlir_offload.driver.compile.embed import check_embedding
 
@@ -265,14 +265,20 @@ def _launching(context: BuildContext, launcher: Launcher) -> BuildContext:
     return replace(context, launched=LaunchedSteps(launcher, program, *tools))
 
 
-def _check_archs(targets: Sequence[Target], releases: Releases, cuda: CudaToolkit | None) -> None:
+def _check_archs(
+    targets: Sequence[Target],
+    releases: Releases,
+    cuda: CudaToolkit | None,
+    *,
+    is_assembled: bool = True,
+) -> None:
     """Refuse what LLVM or ptxas does not know before any work is done."""
     for target in targets:
         if target.kind is Kind.CUDA:
             from mlir_offload.toolchain.ptx import ptx_isa_for
 
             for major in {releases.mlir.version.major, releases.consumer}:
-                ptx_isa_for(target.arch, major, cuda)
+                ptx_isa_for(target.arch, major, cuda, is_assembled=is_assembled)
         elif target.kind is Kind.HIP:
             from mlir_offload.offload.device.amdgpu_processor import check_processor
 

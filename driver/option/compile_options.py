@@ -107,6 +107,21 @@ class CompileOptions:
         return DeviceCode.OBJECT if is_final else DeviceCode.BITCODE
 
     @property
+    def needs_ptxas(self) -> bool:
+        """Return whether this call assembles code for NVIDIA GPUs; else it leaves bitcode to a link."""
+        return self.mode is Mode.LINK or self.device_code is not DeviceCode.BITCODE
+
+    @property
+    def links_device_libraries(self) -> bool:
+        """Return whether the libraries of the GPU's vendor are linked into kernels of MLIR.
+
+        With CUDA C++ or HIP C++ the options that prevent it are for that.
+        """
+        return self.has_gpu_cpp or not {"-nogpulib", "-nocudalib"}.intersection(
+            self.gpu_cpp_arguments
+        )
+
+    @property
     def makes_final_objects(self) -> bool:
         """Return whether device code is linked object by object, so that any linker takes them."""
         return self.gpu_rdc is False

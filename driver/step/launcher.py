@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlir_offload.driver.compile.choose import NO_CUDA
 from mlir_offload.driver.toolchain_id import identify_for
 from mlir_offload.toolchain.errors import ToolchainError, UsageError
 from mlir_offload.toolchain.process import Command, Environment
@@ -167,8 +168,8 @@ class LaunchedSteps:
         files = ("-x", "cpp-output", "-c", str(source), "-o", str(output))
         argv = (*self.program, step, *files, *arguments, f"--toolchain-id={identity}")
         tools = list(self.releases.environment)
-        if self.cuda is not None:
-            tools.append(("CUDA_PATH", str(self.cuda.root)))
+        if kind == "cuda":
+            tools.append(("CUDA_PATH", str(self.cuda.root) if self.cuda else NO_CUDA))
         if self.rocm is not None:
             tools.append(("ROCM_PATH", str(self.rocm.root)))
         cache = self.launcher.environment(identity, os.environ)

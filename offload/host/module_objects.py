@@ -75,5 +75,7 @@ def read_text_object(text: bytes, location: str) -> ModuleObject:
 def _text_images(text: bytes, location: str) -> Iterator[PackagedImage]:
     for match in _EMBEDDED.finditer(text):
         yield from read_section(
-            memory_view(unescape_bytes(match[1].decode("latin-1")), location=location)
+            memory_view(
+                unescape_bytes(match[1].decode(errors="surrogateescape")), location=location
+            )
         )

@@ -88,6 +88,13 @@ def test_an_architecture_that_this_ptxas_does_not_know_is_refused_with_the_toolk
     assert caught.value.hint == "use CUDA 12.8 or newer (--cuda-path=)"
 
 
+def test_bitcode_may_be_for_an_architecture_that_this_ptxas_does_not_know() -> None:
+    assert ptx_isa_for("sm_70", 22, cuda("13.0"), is_assembled=False) == 60
+    assert ptx_isa_for("sm_90", 22, cuda("13.0"), is_assembled=False) == 90
+    with pytest.raises(CompatibilityError, match="LLVM 16 does not know sm_120"):
+        ptx_isa_for("sm_120", 16, None, is_assembled=False)
+
+
 @pytest.mark.parametrize(("arch", "toolkit"), [("sm_101", "13.0"), ("sm_110", "12.9")])
 def test_an_architecture_that_was_renamed_tells_its_other_name(arch: str, toolkit: str) -> None:
     with pytest.raises(CompatibilityError) as caught:
