@@ -30,6 +30,7 @@ _OF_KIND = {
     Kind.HIP: ("hip.c", "hip_error.c", "hip_stream.c"),
     Kind.SYCL: (
         "sycl.c",
+        "sycl_assert.c",
         "sycl_device.c",
         "sycl_error.c",
         "sycl_image.c",

@@ -19,6 +19,7 @@ _ESCAPE = re.compile(r"\\(?:\\|([0-9A-Fa-f]{2}))")
 _BARE_NAME = re.compile(r"[A-Za-z_][\w$.-]*")
 _LOCATION_ALIAS = re.compile(r"#(\w+) = loc\((.*)\)")
 _FILE_LOCATION = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
+_NAMED_LOCATION = re.compile(r'"((?:[^"\\]|\\.)*)"\(')
 _LOCATION_NAME = re.compile(r"#(\w+)")
 _FUNCTION_TYPE = re.compile(r"\bfunction_type = (?:\(|!llvm\.func<)")
 _LLVM_TYPE = re.compile(r"(?:ptr|struct|array|vec|target|x86_amx|ppc_fp128|x86_fp80)\b")
@@ -95,6 +96,22 @@ class Locations:
         """Return `file:line:column` of the operation that ends on this line, or an empty string."""
         start = MLIR.blanked(line).rfind(" loc(")
         return self._resolve(line[start + 5 :], depth=0) if start >= 0 else ""
+
+    def function_of(self, line: str) -> str:
+        """Return the name that the location of an operation has, that of a function; empty without one.
+
+        Of a call that was inlined the callee counts, as where MLIR itself names a function.
+        """
+        start = MLIR.blanked(line).rfind(" loc(")
+        text = line[start + 5 :] if start >= 0 else ""
+        for _ in range(_DEPTH_LIMIT):
+            text = text.removeprefix("callsite(")
+            if named := _NAMED_LOCATION.match(text):
+                return unescape(named[1])
+            if not (alias := _LOCATION_NAME.match(text)):
+                break
+            text = self.aliases.get(alias[1], "")
+        return ""
 
     def _resolve(self, text: str, depth: int) -> str:
         direct = _FILE_LOCATION.search(text)

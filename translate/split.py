@@ -231,10 +231,10 @@ class _DeviceRules:
 
     def expanded(self, lines: tuple[str, ...], form: DeviceForm) -> tuple[str, ...]:
         """Return the lines of a module in one of the forms."""
-        expanded = expand_device_operations(
-            lines, locations=self.locations, faults=self.faults, form=form
+        marked = mark_lowered_kernels(lines, form)
+        return expand_device_operations(
+            marked, locations=self.locations, faults=self.faults, form=form
         )
-        return mark_lowered_kernels(expanded, form)
 
 
 def _gpu_module(

@@ -35,6 +35,7 @@
 
 #ifdef MLIR_OFFLOAD_HAVE_SYCL
 #include "sycl.c"
+#include "sycl_assert.c"
 #include "sycl_device.c"
 #include "sycl_error.c"
 #include "sycl_image.c"

@@ -67,6 +67,7 @@ typedef enum mo_sycl_passing {
   PASS_VALUE,
   PASS_POINTER,
   PASS_LOCAL_MEMORY, /* the launch's dynamic shared memory: the host passes nothing for it */
+  PASS_FAILURES,     /* the flag of failed assertions: nor for this */
 } mo_sycl_passing;
 
 typedef struct mo_sycl_parameter {
@@ -82,6 +83,11 @@ typedef struct mo_sycl_signature {
 /* Reads the parameters of a kernel; returns NULL, or what is wrong with the module. */
 MO_INTERNAL const char *mo_sycl_read_signature(const mo_sycl_module *module, const char *kernel,
                                                mo_sycl_signature *signature);
+
+/* Returns the flag that kernels set when an assertion fails, one for each context. */
+MO_INTERNAL unsigned *mo_sycl_failures(const mo_sycl_place *place);
+/* Ends the program if a kernel that has ended set one. */
+MO_INTERNAL void mo_sycl_check_assertions(void);
 
 MO_INTERNAL void mo_sycl_launch(const void *stub, const mo_shape *shape, void *stream,
                                 void **params);

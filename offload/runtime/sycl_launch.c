@@ -182,6 +182,9 @@ static void set_arguments(const launch_request *request, const built_kernel *ker
     int status;
     if (parameter->passing == PASS_LOCAL_MEMORY) {
       status = mo_cl.clSetKernelArg(kernel->raw, i, shared ? shared : 1, NULL);
+    } else if (parameter->passing == PASS_FAILURES) {
+      call = "clSetKernelArgMemPointerINTEL";
+      status = usm->clSetKernelArgMemPointerINTEL(kernel->raw, i, mo_sycl_failures(&request->place));
     } else if (parameter->passing == PASS_POINTER) {
       call = "clSetKernelArgMemPointerINTEL";
       status = usm->clSetKernelArgMemPointerINTEL(kernel->raw, i, *(void **)*params++);

@@ -11,6 +11,7 @@ enum {
   SPIRV_KERNEL = 6,
   SPIRV_POINTER_BYTES = 8, /* Physical64, of which mo_sycl_find_module is sure */
 
+  OP_NAME = 5,
   OP_ENTRY_POINT = 15,
   OP_TYPE_BOOL = 20,
   OP_TYPE_INT = 21,
@@ -36,7 +37,7 @@ typedef struct spirv_id {
   uint64_t size_bytes; /* 0: no type, or one whose values the host cannot pass */
   uint64_t constant;
   uint32_t alignment, storage, pointee;
-  bool is_pointer, is_packed, is_by_value;
+  bool is_pointer, is_packed, is_by_value, is_failures;
 } spirv_id;
 
 typedef struct spirv_reader {
@@ -88,7 +89,9 @@ static void take_vector(spirv_reader *reader, spirv_id *type, uint32_t element, 
 static void take_parameter(spirv_reader *reader, const spirv_id *type, const spirv_id *id) {
   mo_sycl_parameter parameter = {PASS_VALUE, type->size_bytes};
   mo_sycl_signature *signature = reader->signature;
-  if (id->is_by_value && type->is_pointer)
+  if (id->is_failures)
+    parameter.passing = PASS_FAILURES;
+  else if (id->is_by_value && type->is_pointer)
     parameter.size_bytes = reader->ids[type->pointee].size_bytes;
   else if (type->is_pointer)
     parameter.passing = type->storage == STORAGE_WORKGROUP ? PASS_LOCAL_MEMORY : PASS_POINTER;
@@ -100,6 +103,13 @@ static void take_parameter(spirv_reader *reader, const spirv_id *type, const spi
     signature->parameters[signature->count++] = parameter;
   else
     reader->fault = "out of host memory";
+}
+
+/* As translate/spirv/assertion.py names it. */
+static void take_name(spirv_reader *reader, const uint32_t *operands, size_t count) {
+  static const char name[] = "mo.failures";
+  if ((count - 1) * sizeof *operands >= sizeof name && !memcmp(&operands[1], name, sizeof name))
+    reader->ids[operands[0]].is_failures = true;
 }
 
 static void take_decoration(spirv_reader *reader, const uint32_t *operands, size_t count) {
@@ -116,7 +126,7 @@ static bool is_whole(const spirv_reader *reader, unsigned operation, const uint3
                      size_t count) {
   static const struct {
     uint8_t operation, operands, ids;
-  } forms[] = {{OP_TYPE_BOOL, 1, 1},    {OP_TYPE_INT, 3, 1},   {OP_TYPE_FLOAT, 2, 1},
+  } forms[] = {{OP_NAME, 2, 1},         {OP_TYPE_BOOL, 1, 1},    {OP_TYPE_INT, 3, 1},   {OP_TYPE_FLOAT, 2, 1},
                {OP_TYPE_VECTOR, 3, 2},  {OP_TYPE_ARRAY, 3, 3}, {OP_TYPE_STRUCT, 1, 1},
                {OP_TYPE_POINTER, 3, 1}, {OP_CONSTANT, 3, 2},   {OP_FUNCTION, 4, 2},
                {OP_DECORATE, 2, 1},     {OP_FUNCTION_PARAMETER, 2, 2}};
@@ -166,6 +176,9 @@ static void take_instruction(spirv_reader *reader, unsigned operation, const uin
   switch (operation) {
   case OP_ENTRY_POINT:
     take_entry_point(reader, operands, count);
+    break;
+  case OP_NAME:
+    take_name(reader, operands, count);
     break;
   case OP_DECORATE:
     take_decoration(reader, operands, count);

@@ -149,12 +149,18 @@ static const mo_stream_api mo_sycl_streams = {
 
 static mo_stream_pool mo_sycl_pool = MO_STREAM_POOL(&mo_sycl_streams);
 
-static void check_sycl_at_exit(void) { mo_pool_check_at_exit(&mo_sycl_pool); }
+static void check_sycl_at_exit(void) {
+  mo_pool_check_at_exit(&mo_sycl_pool);
+  mo_sycl_check_assertions();
+}
 static void register_sycl_exit_check(void) { atexit(check_sycl_at_exit); }
 
 void *mo_sycl_create_stream(void) { return mo_pool_create_stream(&mo_sycl_pool); }
 void mo_sycl_destroy_stream(void *stream) { mo_pool_destroy_stream(&mo_sycl_pool, stream); }
-void mo_sycl_synchronize(void *handle) { mo_pool_synchronize(&mo_sycl_pool, handle); }
+void mo_sycl_synchronize(void *handle) {
+  mo_pool_synchronize(&mo_sycl_pool, handle);
+  mo_sycl_check_assertions();
+}
 void mo_sycl_wait_event(void *stream, void *event) {
   mo_pool_wait_event(&mo_sycl_pool, stream, event);
 }

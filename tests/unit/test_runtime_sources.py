@@ -52,6 +52,7 @@ SYSTEM_HEADERS = {
             [
                 "stream_pool.c",
                 "sycl.c",
+                "sycl_assert.c",
                 "sycl_device.c",
                 "sycl_error.c",
                 "sycl_image.c",

@@ -186,3 +186,39 @@ def test_no_release_before_22_links_it() -> None:
     check_device_link(target, 22)
     with pytest.raises(CompatibilityError, match="LLVM 21 links no code for spirv"):
         check_device_link(target, 21)
+
+
+MARK = "call void @mo.assertion_failed()"
+ASSERTING = f"""\
+  br i1 %1, label %3, label %2
+2:
+  {MARK}
+  br label %3
+3:
+  %4 = phi i32 [ 0, %entry ], [ 1, %2 ]"""
+
+
+def test_a_thread_that_fails_an_assertion_sets_the_flag_and_leaves_the_kernel() -> None:
+    text = kernel(f"entry:\n{ASSERTING}")
+    assert "i8 %mo.given.v1, ptr addrspace(1) %mo.failures)" in text
+    left = (
+        "v2:\n  store i32 1, ptr addrspace(1) %mo.failures\n  ret void\nv2.dead1:\n  br label %v3"
+    )
+    assert left in text
+    assert "[ 1, %v2.dead1 ]" in text
+
+
+def test_in_functions_and_between_barriers_the_thread_goes_on() -> None:
+    rest = f"define internal void @helper(i32 %0) {{\n  {MARK}\n  ret void\n}}\n"
+    text = made("  call void @helper(i32 7)", rest=rest)
+    assert "call spir_func void @helper(i32 7, ptr addrspace(1) %mo.failures)" in text
+    assert "@helper(i32 %v0, ptr addrspace(1) %mo.failures)" in text
+    waiting = made(f"entry:\n  call void @llvm.nvvm.barrier0()\n{ASSERTING}")
+    assert "store i32 1, ptr addrspace(1) %mo.failures\n  br label %v3" in waiting
+
+
+def test_a_function_of_other_files_keeps_its_parameters_and_only_prints() -> None:
+    rest = f"define void @shared(i32 %0) {{\n  {MARK}\n  ret void\n}}\n"
+    text = made("  call void @shared(i32 7)", rest=rest, rdc=True)
+    assert "mo.failures" not in text
+    assert "assertion_failed" not in text

@@ -31,6 +31,11 @@ class DeviceForm:
         """Return whether device code has a function that a failed assertion calls."""
         return self.dialect == "nvvm"
 
+    @property
+    def ends_kernel_by_mark(self) -> bool:
+        """Return whether a thread that fails an assertion has to leave its kernel by itself."""
+        return self.dialect == _SPIRV
+
 
 _ROCDL = "rocdl"
 _SPIRV = "spirv"

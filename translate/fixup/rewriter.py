@@ -104,6 +104,10 @@ class Rewriter:
         file, _, line = file.rpartition(":")
         return (file, int(line)) if rest and line.isdigit() else (_UNKNOWN, 0)
 
+    def function_name(self, place: Place) -> str:
+        """Return the function that a location names."""
+        return self.locations.function_of(place.location) or _UNKNOWN
+
 
 Expansion = Callable[[Rewriter, Operation, Place], Iterator[str]]
 RegionExpansion = Callable[[Rewriter, Operation, Sequence[str], Place], Iterator[str]]

@@ -40,7 +40,6 @@ _NEEDLE = re.compile(
     r'|warp_execute_on_lane_0|printf)|cf\.assert)"\('
 )
 _NARROW = {"i1": "extui", "i8": "extsi", "i16": "extsi"}
-_UNKNOWN = "(unknown)"
 _ASSERTFAIL_TYPES = f"{POINTER}, {POINTER}, i32, {POINTER}, i64"
 _ASSERTFAIL = "__assertfail"
 _ASSERTFAIL_DECLARED = (
@@ -149,12 +148,13 @@ def _expand_assert(rewriter: Rewriter, operation: Operation, place: Place) -> It
     """Call `__assertfail` where the condition is false, as later releases lower the operation."""
     message = string_attribute(operation.rest, "msg") or ""
     file, line = rewriter.file_and_line(place)
+    function = rewriter.function_name(place)
     true = yield from rewriter.value('"arith.constant"() <{value = true}>', "() -> i1", place)
     negated = f'"arith.xori"({operation.operands[0]}, {true})'
     failed = yield from rewriter.value(negated, "(i1, i1) -> i1", place)
     yield f'{place.indent}"scf.if"({failed}) ({{'
     inner = place.inside
-    texts = [rewriter.message_global(text, place) for text in (message, file, _UNKNOWN)]
+    texts = [rewriter.message_global(text, place) for text in (message, file, function)]
     rewriter.globals[_ASSERTFAIL] = _ASSERTFAIL_DECLARED
     pointers = []
     for name in texts:

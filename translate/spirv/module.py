@@ -27,6 +27,7 @@ from mlir_offload.translate.cpu.text import (
 )
 from mlir_offload.translate.device_ir import LINK_LIBRARY
 from mlir_offload.translate.hoisted_address import place_addresses
+from mlir_offload.translate.spirv.assertion import with_failures
 from mlir_offload.translate.spirv.bfloat import without_bfloat
 from mlir_offload.translate.spirv.call import (
     SpirvFunction,
@@ -78,6 +79,7 @@ def spirv_device_ir(
     `keeps_functions` for files that call them. Raises SourceError for what SPIR-V has not.
     """
     module = with_spirv_spaces(parse_device_module(ll_text))
+    module = with_failures(module, kernels, keeps_functions=keeps_functions)
     calls = _Calls(module)
     functions = [calls.rewrite(function) for function in module.functions]
     dynamic = frozenset(name for name, line in module.globals if _DYNAMIC.search(line))

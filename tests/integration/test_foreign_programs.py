@@ -1,0 +1,84 @@
+"""One program of each class that programs written elsewhere brought up; tests/foreign runs those themselves."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.opencl import opencl_environment
+
+from mlir_offload.driver.link.runner_library import explain_missing
+from mlir_offload.offload.runner_library import called_libraries, find_library
+from mlir_offload.toolchain.errors import MlirOffloadError
+
+INPUTS = Path(__file__).parent / "inputs"
+CLANG = Path("/usr/lib/llvm-22/bin/clang")
+pytestmark = pytest.mark.llvm(22)
+
+
+def run(*argv: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    words = [str(word) for word in argv]
+    variables = {**os.environ, **environment}
+    return subprocess.run(words, capture_output=True, text=True, env=variables, check=False)
+
+
+@pytest.fixture(scope="module")
+def program(mlir_offload: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("foreign") / "program"
+    options = ("--llvm=22", "--offload-arch=spirv64,host", "--pipeline=transform-interpreter,gpu")
+    done = run(*mlir_offload, *options, INPUTS / "foreign.mlir", "-o", output)
+    assert done.returncode == 0, done.stderr
+    return output
+
+
+@pytest.mark.parametrize("device", ["host", "sycl"])
+def test_script_runner_library_lowered_kernel_and_assertions(program: Path, device: str) -> None:
+    variables = {"MLIR_OFFLOAD_DEVICE": device, **opencl_environment()}
+    done = run(program, **variables)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "[5,  2,  4,  6]" in done.stdout
+    assert re.findall("after (.)", done.stdout) == ["0", "1", "2"]
+
+    failed = run(program, "fail", **variables)
+    assert failed.returncode == 70
+    assert re.findall("before (.)", failed.stdout) == ["0", "1", "2"]
+    assert re.findall("after (.)", failed.stdout) == ["0"]
+    for thread in (1, 2):
+        place = f"a_file.mlir:7: the_function: block: [0,0,0], thread: [{thread},0,0]"
+        text = f"{place} Assertion `thread below the limit` failed."
+        assert text in failed.stdout + failed.stderr
+
+
+def test_a_program_with_tensor_maps_is_linked(mlir_offload: list[str], tmp_path: Path) -> None:
+    source = INPUTS / "tma_descriptor.mlir"
+    done = run(*mlir_offload, "--llvm=22", "--offload-arch=sm_90", source, "-o", tmp_path / "p")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_library_is_found_by_what_objects_leave_undefined(tmp_path: Path) -> None:
+    source, made = tmp_path / "a.c", tmp_path / "a.o"
+    declared = "void printMemrefF32(int, void *); void printF16(int); void printMemref(int);"
+    own = "void printMemrefI32(int a, void *b) {}"
+    calls = "void f(void) { printMemrefF32(0, 0); printF16(1); printMemrefI32(0, 0); }"
+    source.write_text(f"{declared}\n{own}\n{calls}\n")
+    run(CLANG, "-c", source, "-o", made)
+    found = called_libraries([made])
+    assert [one.name for one in found] == ["mlir_runner_utils", "mlir_float16_utils"]
+
+    (tmp_path / "libmlir_runner_utils.so.19.1").touch()
+    assert find_library(found[0], [tmp_path / "none", tmp_path]) is not None
+    assert find_library(found[1], [tmp_path]) is None
+
+
+def test_a_library_that_is_not_installed_is_named_with_its_package() -> None:
+    error = MlirOffloadError("clang failed")
+    explain_missing(error, "ld.lld: error: undefined symbol: mlirAsyncRuntimeAddRef\n", 19)
+    assert error.message == (
+        "mlirAsyncRuntimeAddRef is in libmlir_async_runtime.so of LLVM 19, which was not found"
+    )
+    assert "apt install libmlir-19" in error.hint
+    explain_missing(error, "ld.lld: error: undefined symbol: printf_of_mine\n", 19)
+    assert "mlirAsyncRuntimeAddRef" in error.message
