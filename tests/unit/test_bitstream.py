@@ -180,15 +180,42 @@ def test_abbreviations_of_block_info_hold_in_the_blocks_it_names() -> None:
     assert [(one.code, list(one.values)) for one in found] == [(42, [19]), (2, [3])]
 
 
+def test_block_info_does_not_hold_in_blocks_before_it() -> None:
+    writer = BitWriter()
+    with writer.block(8, 3):
+        with writer.block(11, 4):
+            number = writer.define(literal(7), fixed(5))
+            writer.abbreviated(number, [7, 3])
+        with writer.block(0, 3):
+            writer.record(1, [11])
+            writer.define(literal(42), fixed(9))
+    stream = BitStream(memory_view(writer.bytes()))
+    blocks = [one for one in BlockReader(stream, outer_block(stream, 0)) if isinstance(one, Block)]
+    (found,) = BlockReader(stream, blocks[0]).records()
+    assert (found.code, list(found.values)) == (7, [3])
+
+
+def test_abbreviation_that_no_record_can_use_is_accepted_until_it_is_used() -> None:
+    writer = BitWriter()
+    with writer.block(8, 3):
+        writer.define(array(fixed(1)))
+        writer.record(2, [3])
+    (found,) = read(writer.bytes())
+    assert (found.code, list(found.values)) == (2, [3])
+
+
 @pytest.mark.parametrize(
     ("fill", "reason"),
     [
         (lambda w: w.raw_record(1, 1 << 40), "operands do not fit"),
         (lambda w: w.raw_record(1, 60), "leaves it|more than 64 bits"),
         (lambda w: w.fixed(5, 3), "abbreviation 5 is not defined"),
-        (lambda w: w.define(array(fixed(1))), "without a code"),
-        (lambda w: w.define(literal(1), array(literal(3))), "array of nothing"),
-        (lambda w: w.define(literal(1), array(array(fixed(1)))), "not its end|array of nothing"),
+        (lambda w: (w.define(array(fixed(1))), w.fixed(4, 3)), "without a code"),
+        (lambda w: (w.define(literal(1), array(literal(3))), w.fixed(4, 3)), "array of nothing"),
+        (
+            lambda w: (w.define(literal(1), array(array(fixed(1)))), w.fixed(4, 3)),
+            "not its end|array of nothing",
+        ),
         (lambda w: w.define(literal(1), fixed(33)), "field of 33 bits"),
         (lambda w: w.define(literal(1), vbr(1)), "field of 1 bits"),
         (lambda w: w.define(*[literal(1)] * 5000), "too long"),

@@ -34,18 +34,20 @@ class Abbreviation:
     """The fields of a record: scalars, the first of which is its code, then perhaps an array.
 
     `element` is what the array is of (BLOB: bytes that begin and end at 32 bits). `free_count` is
-    the number of operands that take no bits.
+    the number of operands that take no bits. `problem` says why no record can use it: LLVM accepts
+    such a definition, and Zig's writer emits some.
     """
 
     scalars: tuple[Field, ...]
     element: Field | None
     free_count: int
+    problem: str = ""
 
 
 def read_abbreviation(data: bytes, position: int, end: int) -> tuple[Abbreviation, int]:
     """Return the abbreviation that is defined at a position in bits, and where it ends.
 
-    Raises ValueError where no reader could use it.
+    Raises ValueError for an encoding or a width that LLVM rejects.
     """
     count, position = vbr_at(data, position, 5)
     fields: list[Field] = []
@@ -88,12 +90,13 @@ def _checked(fields: list[Field]) -> Abbreviation:
         element = fields.pop()
         fields.pop()
     kinds = [encoding for encoding, _ in fields]
+    problem = ""
     if not fields or Encoding.ARRAY in kinds or Encoding.BLOB in kinds:
-        msg = "an abbreviation without a code, or with an array that is not its end"
-        raise ValueError(msg)
-    if element and element[0] in {Encoding.LITERAL, Encoding.ARRAY}:
-        msg = "an abbreviation with an array of nothing"
-        raise ValueError(msg)
+        problem = "an abbreviation without a code, or with an array that is not its end"
+    elif element and element[0] in {Encoding.LITERAL, Encoding.ARRAY}:
+        problem = "an abbreviation with an array of nothing"
+    if problem:
+        return Abbreviation((), None, 0, problem)
     # The code is a literal as a rule; the number of the abbreviation pays for that one.
     free_count = kinds.count(Encoding.LITERAL) - 1
     return Abbreviation(tuple(fields), element, max(0, free_count))

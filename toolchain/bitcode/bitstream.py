@@ -44,12 +44,16 @@ _USUAL_ELEMENT: Field = (_VBR, _USUAL_CHUNK)
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Where the content of a block lies, and the width of its abbreviation numbers."""
+    """Where the content of a block is, and the width of its abbreviation numbers.
+
+    `inherited` counts the abbreviations of BLOCKINFO blocks before it; later ones do not hold in it.
+    """
 
     number: int
     begin: int
     end: int
     width: int
+    inherited: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +207,7 @@ class BlockReader(Iterator[Record | Block]):
         self._data = stream.data
         self._end = block.end
         self._width = block.width
-        self._abbreviations = list(stream.shared.get(block.number, ()))
+        self._abbreviations = stream.shared.get(block.number, [])[: block.inherited]
 
     def records(self) -> Iterator[Record]:
         """Return the records alone."""
@@ -267,6 +271,8 @@ class BlockReader(Iterator[Record | Block]):
         if number - _UNABBREVIATED > len(self._abbreviations):
             raise self.malformed(begin, f"abbreviation {number} is not defined")
         abbreviation = self._abbreviations[number - _UNABBREVIATED - 1]
+        if abbreviation.problem:
+            raise self.malformed(begin, abbreviation.problem)
         if abbreviation.free_count:
             self.stream.spend(abbreviation.free_count, begin)
         scalars = self._scalars(abbreviation.scalars)
@@ -383,7 +389,7 @@ def block_at(stream: BitStream, position: int, limit: int) -> Block:
     begin = -(-after // 32) * 32 + 32
     end = begin + 32 * bits(stream.data, begin - 32, 32)
     if end <= limit and _MIN_WIDTH <= width <= _MAX_WIDTH:
-        return Block(number, begin, end, width)
+        return Block(number, begin, end, width, len(stream.shared.get(number, ())))
     reason = f"it has abbreviation numbers of {width} bits"
     if end > limit:
         reason = f"its {(end - begin) // 8} bytes do not fit in what is around it"
