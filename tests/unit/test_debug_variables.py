@@ -52,6 +52,21 @@ def test_values_and_parameters_get_the_names_of_the_source() -> None:
     assert "FullDebug" in text
 
 
+def test_what_a_fixup_added_in_another_form_is_passed_over() -> None:
+    added = "llvm.mlir.global internal @shared() : !llvm.array<4 x f32>\n    "
+    device = DEVICE.replace('"gpu.func"()', f'{added}"gpu.func"()')
+    assert 'name: "buffer", arg: 1' in with_variables(IR, device, SOURCE, "k.mlir")
+
+
+def test_names_that_look_like_code_are_names() -> None:
+    name = '"help%2, ptr("'
+    ir, device = (
+        IR.replace("@k(", f"@{name}("),
+        DEVICE.replace('sym_name = "k"', f"sym_name = {name}"),
+    )
+    assert 'name: "count", arg: 2' in with_variables(ir, device, SOURCE, "k.mlir")
+
+
 def test_a_function_of_another_file_has_no_variables() -> None:
     assert "DILocalVariable" not in with_variables(IR, DEVICE, SOURCE, "other.mlir")
 

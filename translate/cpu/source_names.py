@@ -10,7 +10,6 @@ from mlir_offload.translate.mlir_syntax import MLIR
 from mlir_offload.translate.mlir_text import (
     Locations,
     OperationText,
-    parse_module,
     parse_operation,
     read_locations,
     symbol_name,
@@ -60,15 +59,25 @@ class Parameter:
 
 def read_parameters(device: str, names: SourceNames) -> Mapping[str, Sequence[Parameter]]:
     """Return the parameters of the functions of a device module, as mlir-opt prints it."""
-    module = parse_module(device)
-    locations = read_locations((*module.aliases, *module.tail))
-    found = {}
-    for part in module.operations:
-        functions = part.body if part.name == "gpu.module" else (part,)
-        for function in functions:
-            if function.name in _FUNCTIONS and not function.is_declaration:
-                found[symbol_name(function)] = tuple(_parameters(function, names, locations))
-    return found
+    lines = device.splitlines()
+    locations = read_locations(lines)
+    return {
+        symbol_name(function): tuple(_parameters(function, names, locations))
+        for function in _functions(lines)
+        if not function.is_declaration
+    }
+
+
+def _functions(lines: Sequence[str]) -> Iterator[OperationText]:
+    """Yield the functions; between them may be operations in another form, which fixups have added."""
+    for start, line in enumerate(lines):
+        operation = parse_operation(line)
+        if operation is None or operation.name not in _FUNCTIONS or not line.endswith("({"):
+            continue
+        close = " " * operation.indent + "})"
+        ends = (n for n in range(start + 1, len(lines)) if lines[n].startswith(close))
+        if (end := next(ends, None)) is not None:
+            yield OperationText(operation.name, tuple(lines[start : end + 1]))
 
 
 def _parameters(

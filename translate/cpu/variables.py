@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mlir_offload.offload.ir_syntax import LLVM_IR
+from mlir_offload.offload.ir_syntax import concealed
 from mlir_offload.translate.cpu.debug_types import DebugTypes, memref_pieces
 from mlir_offload.translate.cpu.source_names import Parameter, SourceNames, read_parameters
-from mlir_offload.translate.cpu.text import first_type
+from mlir_offload.translate.cpu.text import Function, first_type
 from mlir_offload.translate.cpu.values import result_type
 
 _SUBPROGRAM = re.compile(
@@ -110,7 +110,7 @@ class _Writer:
         """Return the lines inside a function, with its variables."""
         file, line = (re.search(p, self._nodes[scope]) for p in (r"file: (!\d+)", r"\bline: (\d+)"))
         frame = _Frame(scope, file[1] if file else "null", line[1] if line else "0")
-        self._add_parameters(frame, head, self._parameters.get(name, ()))
+        self._add_parameters(frame, name, head)
         for index, (variable, value, type_, row) in self._locals(scope, body):
             place = self._place(frame, variable, type_, self.types.of_value(type_), line=row)
             frame.stores.setdefault(index, []).append(f"  store {type_} {value}, ptr {place}")
@@ -120,9 +120,9 @@ class _Writer:
         first = 1 if made and _LABEL.match(made[0]) else 0
         return [*made[:first], *frame.start, *made[first:]]
 
-    def _add_parameters(self, frame: _Frame, head: str, parameters: Sequence[Parameter]) -> None:
-        start = head.index("(", head.index("@"))
-        given = LLVM_IR.split_list(LLVM_IR.inside(head, start))
+    def _add_parameters(self, frame: _Frame, name: str, head: str) -> None:
+        given = Function(name, concealed(head).removesuffix(" {"), ()).parameters
+        parameters = self._parameters.get(name, ())
         sizes = [len(memref_pieces(parameter.type)) or 1 for parameter in parameters]
         if sum(sizes) != len(given):
             return
