@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from mlir_offload.toolchain.errors import CompatibilityError, UsageError
 from mlir_offload.toolchain.tables import load_table
+from mlir_offload.translate.fixup.transform_script import INTERPRETER
 from mlir_offload.translate.mlir_syntax import MLIR
 
 DEFAULT_PIPELINE = "gpu"
+_SCRIPTS = Path(__file__).parent / "data" / "scripts.mlir"
 TENSOR_PIPELINE = "linalg"
 _ON_MODULE = re.compile(r"(?:builtin\.)?module\((?P<passes>.*)\)", re.DOTALL)
 _PASS = re.compile(r"[A-Za-z][\w.:-]*(?:[({].*[)}])?", re.DOTALL)
@@ -47,6 +49,19 @@ class NamedPipeline:
     tensors: tuple[str, ...] = ()
     is_final: bool = field(default=False, kw_only=True)
     is_on_host_memory: bool = field(default=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """An entry point of scripts.mlir; see the table."""
+
+    entry: str
+    is_on_buffers: bool = False
+
+    @property
+    def run(self) -> str:
+        """Return the pass that runs it."""
+        return f"{INTERPRETER}{{entry-point={self.entry}}}"
 
 
 @functools.cache
@@ -114,21 +129,44 @@ def _is_balanced(text: str) -> bool:
 
 
 def render_pipeline(
-    pipeline: InputPipeline, named: NamedPipeline, common: Sequence[str], *, has_tensors: bool
+    pipeline: InputPipeline,
+    named: NamedPipeline,
+    common: Sequence[str],
+    *,
+    has_tensors: bool,
+    scripts: Sequence[Script] = (),
 ) -> str:
-    """Return the text for `--pass-pipeline=` that runs all of it and `common` where that follows."""
+    """Return the text for `--pass-pipeline=` that runs all of it and `common` where that follows.
+
+    `scripts` run behind the user's passes, or where the pipeline has a place for them.
+    """
     passes = [*pipeline.passes]
-    passes += _expanded(named.passes, tuple(common), named.tensors if has_tensors else ())
+    if scripts:
+        passes.append(f'transform-preload-library{{transform-library-paths="{_SCRIPTS}"}}')
+    passes += [script.run for script in scripts if not script.is_on_buffers]
+    placeholders = {
+        "$common": tuple(common),
+        "$tensors": named.tensors if has_tensors else (),
+        "$buffers": tuple(script.run for script in scripts if script.is_on_buffers),
+    }
+    passes += [name for step in named.passes for name in placeholders.get(step, (step,))]
     if not named.is_final:
         passes += common
     return f"builtin.module({','.join(passes)})"
 
 
-def _expanded(
-    passes: Iterable[str], common: tuple[str, ...], tensors: tuple[str, ...]
-) -> Iterator[str]:
-    for step in passes:
-        yield from {"$common": common, "$tensors": tensors}.get(step, (step,))
+def needed_scripts(content: bytes, name: str, llvm_major: int) -> tuple[Script, ...]:
+    """Return the scripts that a program needs; bytecode does not say."""
+    code = _COMMENT.sub(b"", content)
+    has_gpu = _GPU_CODE.search(code) is not None
+    return tuple(
+        Script(row["entry"], is_on_buffers=bool(row.get("is_on_buffers", False)))
+        for row in _table()["scripts"]
+        if name in row["pipelines"]
+        and llvm_major >= row["since"]
+        and not (has_gpu and row.get("is_without_gpu", False))
+        and re.search(row["when"].encode(), code)
+    )
 
 
 def has_tensors(content: bytes) -> bool:
@@ -156,7 +194,10 @@ def offloadable(content: bytes) -> str:
 
 @functools.cache
 def _rows() -> Sequence[dict[str, Any]]:
-    rows: Sequence[dict[str, Any]] = load_table("mlir_offload.translate", "input_pipelines")[
-        "pipelines"
-    ]
+    rows: Sequence[dict[str, Any]] = _table()["pipelines"]
     return rows
+
+
+@functools.cache
+def _table() -> dict[str, Any]:
+    return load_table("mlir_offload.translate", "input_pipelines")

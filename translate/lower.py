@@ -24,6 +24,7 @@ from mlir_offload.translate.input_pipeline import (
     InputPipeline,
     has_tensors,
     load_pipeline,
+    needed_scripts,
     render_pipeline,
 )
 from mlir_offload.translate.mlir_syntax import MLIR
@@ -79,7 +80,13 @@ def normalize_command(
     major, chosen = llvm.version.major, pipeline or InputPipeline()
     common = load_recipe(major).common_passes(uses_nvgpu=_NVGPU in content)
     named = load_pipeline(chosen.base, major)
-    passes = render_pipeline(chosen, named, common, has_tensors=has_tensors(content))
+    passes = render_pipeline(
+        chosen,
+        named,
+        common,
+        has_tensors=has_tensors(content),
+        scripts=needed_scripts(content, chosen.base, major),
+    )
     return _mlir_opt(llvm, passes, source, output, plugins=chosen.plugins)
 
 

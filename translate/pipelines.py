@@ -11,6 +11,7 @@ from typing import Any, Literal
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.tables import load_table
 from mlir_offload.translate.mlir_syntax import MLIR
+from mlir_offload.translate.mlir_text import string_attribute
 
 Side = Literal["host", "device"]
 
@@ -80,11 +81,15 @@ class Refusal:
     dialect: str
     pattern: str
     unless: str
+    assembly: str
     message: str
     hint: str
 
     def applies(self, text: str) -> bool:
         """Say whether the operation with this generic text is meant."""
+        if self.assembly:
+            written = string_attribute(text, "asm_string") or ""
+            return re.search(self.assembly, written) is not None
         code = MLIR.blanked(text)
         if self.unless and re.search(self.unless, code):
             return False
@@ -140,6 +145,7 @@ def load_refusals(where: Side) -> tuple[Refusal, ...]:
             dialect=str(row.get("dialect", "")),
             pattern=row.get("pattern", ""),
             unless=row.get("unless", ""),
+            assembly=row.get("assembly", ""),
             message=str(row["message"]).replace("{operation}", operation),
             hint=str(row["hint"]),
         )

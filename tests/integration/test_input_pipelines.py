@@ -31,6 +31,16 @@ def test_every_level_becomes_kernels_that_compute_what_is_written(
     assert _run(*mlir_offload, "inspect", program).count("─ kernel ") == 6
 
 
+@pytest.mark.parametrize("major", EVERY_RELEASE)
+def test_scripts_lower_what_no_pass_does(
+    major: int, mlir_offload: list[str], tmp_path: Path
+) -> None:
+    options = [f"--llvm={major}", "--offload-arch=host", "--pipeline=linalg"]
+    _run(*mlir_offload, *options, LEVELS / "scripts.mlir", "-o", tmp_path / "scripts")
+    _run(tmp_path / "scripts")
+    assert "─ kernel " in _run(*mlir_offload, "inspect", tmp_path / "scripts")
+
+
 @pytest.mark.llvm(22)
 def test_a_users_own_passes_run_first_and_their_file_is_a_dependency(
     mlir_offload: list[str], tmp_path: Path

@@ -12,6 +12,7 @@ from mlir_offload.translate.input_pipeline import (
     InputPipeline,
     detect_pipeline,
     load_pipeline,
+    needed_scripts,
     parse_pipeline,
     pipeline_names,
     render_pipeline,
@@ -85,3 +86,30 @@ def test_a_file_of_another_form_is_refused(text: str, tmp_path: Path) -> None:
     file.write_text(text)
     with pytest.raises(MlirOffloadError):
         read_pipeline(str(file))
+
+
+CONTRACT = b"""%r = vector.contract {kind = #vector.kind<add>} %x, %y, %z
+    : vector<4x4xf16>, vector<4x4xf16> into """
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "major", "scripts"),
+    [
+        (b"%s = linalg.softmax dimension(1)", "linalg", 19, ("__mo_decompose_softmax",)),
+        (b"%s = linalg.softmax dimension(1)", "gpu", 22, ()),
+        (b"// linalg.softmax", "linalg", 22, ()),
+        (CONTRACT + b"vector<4x4xf32>", "gpu", 22, ("__mo_lower_mixed_contract",)),
+        (CONTRACT + b"f32", "linalg", 19, ("__mo_lower_mixed_contract",)),
+        (CONTRACT + b"vector<4x4xf16>", "linalg", 22, ()),
+        (CONTRACT + b"f16", "linalg", 22, ()),
+        (b"scf.reduce(%f : f32) {", "linalg", 22, ("__mo_keep_reductions_on_host",)),
+        (b"scf.reduce(%f : f32) {", "linalg", 19, ()),
+        (b"scf.reduce(%f : f32) { gpu.launch", "linalg", 22, ()),
+        (b"scf.reduce\n}", "linalg", 22, ()),
+    ],
+)
+def test_scripts_run_for_what_no_pass_lowers(
+    content: bytes, name: str, major: int, scripts: tuple[str, ...]
+) -> None:
+    found = needed_scripts(content, name, major)
+    assert tuple(script.entry for script in found) == scripts

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from mlir_offload.driver.option.command_line import parse_arguments
@@ -449,3 +451,33 @@ def test_a_transform_script_that_no_pass_has_run_is_refused_with_the_pipeline(sc
 
     assert caught.value.location == "p.mlir:3:4"
     assert "--pipeline=transform-interpreter,gpu" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("form", "assembly", "message"),
+    [
+        ("rocdl64", "mov.u32 $0, %laneid;", "inline PTX assembly"),
+        ("rocdl32", "{ .reg .pred p;\\0A  @p bra L; }", ""),
+        ("rocdl64", "@p ld.global.f32 $0, [$1];", "inline PTX assembly"),
+        ("rocdl64", "v_mov_b32 $0, 1.5", ""),
+        ("spirv32", "mov.u32 $0, %laneid;", "not supported for spirv64"),
+        ("nvvm32", "mov.u32 $0, %laneid;", ""),
+    ],
+)
+def test_inline_assembly_of_another_gpu_is_refused(form: str, assembly: str, message: str) -> None:
+    line = f'%1 = "llvm.inline_asm"() <{{asm_string = "{assembly}", constraints = "=r"}}> : () -> i32 loc(#loc2)'
+    text = module(gpu_module(line))
+    made = partial(
+        split_program,
+        text,
+        source_text=SOURCE,
+        unit_id="u",
+        llvm_major=22,
+        forms=[parse_form(form)],
+    )
+    if not message:
+        made()
+        return
+    with pytest.raises(SourceError, match=message) as caught:
+        made()
+    assert caught.value.location == "p.mlir:3:4"
