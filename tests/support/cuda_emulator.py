@@ -106,7 +106,9 @@ def _build(sources: list[Path], library: Path) -> None:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(_compile, commands))
         made = Path(folder, "libcudart.so")
-        _compile([CLANG, "-shared", "-Wl,-soname,libcudart.so", *map(str, objects), "-o", str(made)])
+        _compile(
+            [CLANG, "-shared", "-Wl,-soname,libcudart.so", *map(str, objects), "-o", str(made)]
+        )
         for old in library.parent.glob("libcudart-*.so"):
             old.unlink()
         shutil.move(made, library)
