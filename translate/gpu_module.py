@@ -28,6 +28,8 @@ _RETURNS_VALUE = re.compile(r"\bfunction_type = !llvm\.func<(?!void )")
 _FUNCTIONS = frozenset({"gpu.func", "func.func", "llvm.func"})
 _UNIT_DIGITS = 10
 _NAME_BYTES = frozenset(byte for byte in range(128) if chr(byte).isalnum() or chr(byte) == "_")
+_NAMED_MODULE = re.compile(rf"gpu\.module\s+{SYMBOL}")
+_GENERIC_NAME = re.compile(r'\bsym_name = "((?:[^"\\]|\\.)*)"')
 _LAUNCHED = re.compile(rf"\bkernel = {SYMBOL}::{SYMBOL}")
 # The third byte is 0xEF: as latin-1, and as what is no UTF-8 where it cannot be decoded.
 _BYTECODE_MAGIC = ("ML\u00efR", "ML\udcefR")
@@ -100,19 +102,17 @@ def named_modules(names: Iterable[str], source_text: str) -> frozenset[str]:
     """
     if source_text.startswith(_BYTECODE_MAGIC):
         return frozenset(name for name in names if f"{name}\0" in source_text)
-    source = MLIR.without(source_text, "//")
-    return frozenset(name for name in names if _defines_module(source, name))
+    defined = _defined_modules(MLIR.without(source_text, "//"))
+    return frozenset(name for name in names if name in defined or escape(name) in defined)
 
 
-def _defines_module(source: str, name: str) -> bool:
-    reference = re.escape(render_symbol(name))
-    quoted = re.escape(escape(name))
-    pretty = rf'gpu\.module\s+(?:{reference}(?![\w$.-])|@"(?:{quoted}|{re.escape(name)})")'
-    generic = rf'"gpu\.module"[^\n]*sym_name = "{quoted}"'
-    if re.search(f"{pretty}|{generic}", source):
-        return True
-    # In generic form without properties the name stands behind the region.
-    return '"gpu.module"' in source and f'sym_name = "{escape(name)}"' in source
+def _defined_modules(source: str) -> frozenset[str]:
+    """Return the names of modules, those between quotes as they are spelled."""
+    defined = {bare or quoted for quoted, bare in _NAMED_MODULE.findall(source)}
+    if '"gpu.module"' in source:
+        # In generic form without properties the name stands behind the region.
+        defined.update(_GENERIC_NAME.findall(source))
+    return frozenset(defined)
 
 
 def assign_symbols(
@@ -135,6 +135,7 @@ def assign_symbols(
     counts.update(set(foreign.values()))
     common: dict[str, str] = {}
     symbols: dict[KernelKey, str] = {}
+    taken: set[str] = set()
     for module, kernels in modules.items():
         for kernel in kernels:
             if module in variants and kernel in common:
@@ -143,8 +144,9 @@ def assign_symbols(
             is_only = counts[kernel] == sum(kernel in modules[name] for name in variants | {module})
             keeps = module in named and is_only and hex_coded(kernel) == kernel
             symbol = kernel if keeps else _unit_symbol(unit_of(module), module, kernel)
-            while symbol in symbols.values():
+            while symbol in taken:
                 symbol += "_"
+            taken.add(symbol)
             symbols[module, kernel] = symbol
             if module in variants:
                 common[kernel] = symbol

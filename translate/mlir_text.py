@@ -8,7 +8,7 @@ the output of `--mlir-print-op-generic --mlir-print-debuginfo`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mlir_offload.toolchain.errors import ToolFailedError
@@ -20,6 +20,8 @@ _BARE_NAME = re.compile(r"[A-Za-z_][\w$.-]*")
 _LOCATION_ALIAS = re.compile(r"#(\w+) = loc\((.*)\)")
 _FILE_LOCATION = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
 _NAMED_LOCATION = re.compile(r'"((?:[^"\\]|\\.)*)"\(')
+_ALIAS_USE = re.compile(r"[#!][A-Za-z_]\w*")
+_RESOURCE_USE = "dense_resource"
 _LOCATION_NAME = re.compile(r"#(\w+)")
 _FUNCTION_TYPE = re.compile(r"\bfunction_type = (?:\(|!llvm\.func<)")
 _LLVM_TYPE = re.compile(r"(?:ptr|struct|array|vec|target|x86_amx|ppc_fp128|x86_fp80)\b")
@@ -70,7 +72,8 @@ class OperationText:
 class ModuleText:
     """A printed `builtin.module`, cut into its operations.
 
-    `aliases` and `tail` go with every part that is made of it: alias definitions, resources.
+    `aliases` and `tail` are alias definitions and resources: each part that is made of the module
+    gets those that it uses.
     """
 
     aliases: tuple[str, ...]
@@ -78,12 +81,34 @@ class ModuleText:
     operations: tuple[OperationText, ...]
     foot: str
     tail: tuple[str, ...]
+    _definitions: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    _positions: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
+    _resources: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     def render(self, body: Iterable[str]) -> str:
-        """Return the text of a module with these lines as its body."""
+        """Return the text of a module with these lines as its body, and the aliases that they use."""
         # A region has a block, even one without operations.
-        lines = tuple(body) or ("^bb0:",)
-        return "\n".join((*self.aliases, self.head, *lines, self.foot, *self.tail)) + "\n"
+        lines = (self.head, *(tuple(body) or ("^bb0:",)), self.foot)
+        names = self._used(lines)
+        first = [self._definitions[name] for name in names if not self._is_in_tail(name)]
+        last = [self._definitions[name] for name in names if self._is_in_tail(name)]
+        if self._resources and any(_RESOURCE_USE in line for line in (*first, *lines)):
+            last += self._resources
+        return "\n".join((*first, *lines, *last)) + "\n"
+
+    def _is_in_tail(self, alias: str) -> bool:
+        return self._positions[alias] >= len(self.aliases)
+
+    def _used(self, lines: Iterable[str]) -> list[str]:
+        """Return the names of the aliases that lines use, in the order of their definitions."""
+        pending = _ALIAS_USE.findall("\n".join(lines))
+        used: set[str] = set()
+        while pending:
+            name = pending.pop()
+            if name in self._definitions and name not in used:
+                used.add(name)
+                pending += _ALIAS_USE.findall(self._definitions[name], len(name))
+        return sorted(used, key=self._positions.__getitem__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +168,12 @@ def parse_module(text: str) -> ModuleText:
     aliases = tuple(line for line in lines[:begin] if line)
     tail = tuple(line for line in lines[end + 1 :] if line)
     body = tuple(cut_operations(lines[begin + 1 : end]))
-    return ModuleText(aliases, lines[begin], body, lines[end], tail)
+    # An alias definition is a line; resources are a section of their own at the end.
+    of_aliases = [line for line in (*aliases, *tail) if _ALIAS_USE.match(line)]
+    definitions = {line.partition(" ")[0]: line for line in of_aliases}
+    positions = {name: number for number, name in enumerate(definitions)}
+    rest = tuple(line for line in tail if not _ALIAS_USE.match(line))
+    return ModuleText(aliases, lines[begin], body, lines[end], tail, definitions, positions, rest)
 
 
 def cut_operations(lines: Sequence[str]) -> Iterator[OperationText]:

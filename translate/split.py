@@ -50,7 +50,7 @@ from mlir_offload.translate.mlir_text import (
 )
 from mlir_offload.translate.pipelines import load_faults
 from mlir_offload.translate.target_attribute import TargetAttribute, read_targets
-from mlir_offload.translate.unit import unit_of
+from mlir_offload.translate.unit import owner_of, unit_of
 from mlir_offload.translate.variant import find_variants, kinds_left
 
 if TYPE_CHECKING:
@@ -114,7 +114,8 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
     kernels = {name: kernel_names(operation) for name, operation in device.items()}
     declared = _declared_kernels(device.values(), locations)
     binaries = _given_binaries(module, locations)
-    unit = cache(lambda name: unit_of(module, device[name], file=unit_id, source_text=source_text))
+    owner = owner_of(module, source_text)
+    unit = cache(lambda name: unit_of(module, device[name], file=unit_id, owner=owner))
     attached = _read_attached(device, locations)
     variants = find_variants(device, kernels, attached, locations)
     leaves = kinds_left(variants, attached)

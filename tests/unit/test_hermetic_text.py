@@ -4,7 +4,7 @@ import pytest
 
 from mlir_offload.translate.hermetic import hermetic_text
 from mlir_offload.translate.mlir_text import parse_module
-from mlir_offload.translate.unit import unit_of
+from mlir_offload.translate.unit import owner_of, unit_of
 
 
 def program(*body: str, aliases: tuple[str, ...] = (), tail: tuple[str, ...] = ()) -> str:
@@ -133,4 +133,4 @@ def test_kernels_of_files_that_can_be_linked_have_other_names(text: str, file: s
 def unit(text: str, file: str) -> str:
     module = parse_module(text)
     device = next(op for op in module.operations if op.name == "gpu.module")
-    return unit_of(module, device, file=file, source_text=text)
+    return unit_of(module, device, file=file, owner=owner_of(module, text))
