@@ -169,7 +169,8 @@ def split_source(
     fast = ("--fast-math",) if context.options.device_flags.fast_math else ()
     memory = ("--describe-memory",) if works_on_host_memory(context, source) else ()
     own = ("--program",) if context.options.makes_program else ()
-    chosen = (*maps, *named, *fast, *memory, *rdc, *own)
+    archs = [f"--arch={target}" for target in context.targets]
+    chosen = (*maps, *named, *archs, *fast, *memory, *rdc, *own)
     arguments: list[str | Path] = [normalized(directory), *program, *chosen, "-o", parts]
     context.executor.step("split", arguments, decides=True)
     return load_split_files(parts)
