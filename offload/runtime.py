@@ -23,7 +23,14 @@ EXIT_STATUS = 70
 
 _DIRECTORY = Path(__file__).parent / "runtime"
 _ROOT_SOURCE = "runtime.c"
-_ALWAYS = ("error.c", "launch_memory.c", "mgpu.c", "offload_entry.c", "sanitizer.c")
+_ALWAYS = (
+    "device_name.c",
+    "error.c",
+    "launch_memory.c",
+    "mgpu.c",
+    "offload_entry.c",
+    "sanitizer.c",
+)
 _EMBEDDED = "-DMLIR_OFFLOAD_EMBEDDED"
 _OF_KIND = {
     Kind.CUDA: ("cuda.c", "cuda_error.c", "cuda_stream.c", "cuda_tensor_map.c"),

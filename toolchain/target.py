@@ -21,7 +21,7 @@ class Kind(StrEnum):
 
 
 DEVICE_WORDS = {Kind.CUDA: "cuda", Kind.HIP: "hip", Kind.SYCL: "sycl", Kind.OPENMP: "host"}
-"""What MLIR_OFFLOAD_DEVICE and mlir_offload_set_device call the devices of a kind (runtime/mgpu.c)."""
+"""What MLIR_OFFLOAD_DEVICE and mlir_offload_set_device call the devices of a kind (runtime/device_name.c)."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

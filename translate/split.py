@@ -9,18 +9,26 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.toolchain.workgroup_memory import WorkgroupLimit, find_workgroup_limit
 from mlir_offload.translate.declared import (
     DeclaredKernel,
     check_declared_launches,
     read_declared,
 )
 from mlir_offload.translate.fixup.device_form import NVVM_FORM, DeviceForm
+from mlir_offload.translate.fixup.documented import with_documented_forms
 from mlir_offload.translate.fixup.fast_math import with_fast_math
 from mlir_offload.translate.fixup.hazard import (
     check_device_functions,
     check_launch_bounds,
     check_operations,
     check_top_level,
+)
+from mlir_offload.translate.fixup.limit import (
+    check_printed,
+    check_workgroup_memory,
+    workgroup_bytes,
 )
 from mlir_offload.translate.fixup.lowered_kernel import mark_lowered_kernels
 from mlir_offload.translate.fixup.text import expand_device_operations
@@ -38,6 +46,7 @@ from mlir_offload.translate.gpu_module import (
     rename_launches,
 )
 from mlir_offload.translate.host.async_chain import AsyncRewriter
+from mlir_offload.translate.host.launch_check import LaunchCheck, SourceWarning
 from mlir_offload.translate.host.main_function import check_main
 from mlir_offload.translate.host.memory import describe_launches
 from mlir_offload.translate.mlir_text import (
@@ -49,7 +58,11 @@ from mlir_offload.translate.mlir_text import (
     symbol_name,
 )
 from mlir_offload.translate.pipelines import load_faults
-from mlir_offload.translate.target_attribute import TargetAttribute, read_targets
+from mlir_offload.translate.target_attribute import (
+    TargetAttribute,
+    read_targets,
+    served_targets,
+)
 from mlir_offload.translate.unit import owner_of, unit_of
 from mlir_offload.translate.variant import find_variants, kinds_left
 
@@ -78,6 +91,7 @@ class SplitProgram:
     uses_runtime: bool
     interface: str
     binaries: tuple[GivenBinary, ...] = ()
+    warnings: tuple[SourceWarning, ...] = ()
 
     @property
     def has_gpu(self) -> bool:
@@ -96,6 +110,7 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
     describes_memory: bool = False,
     is_program: bool = False,
     is_transformed: bool = False,
+    targets: Sequence[Target] = (),
 ) -> SplitProgram:
     """Cut the normalised program in two.
 
@@ -104,7 +119,8 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
     first of the forms gives each device module its text. A module without kernels counts where it
     `keeps_functions` for other files. Launches tell of host memory where the program
     `describes_memory`; if it `is_program`, its `main` must be one; if it `is_transformed`, its transform
-    scripts have been run. Raises SourceError for what the lowering would drop or get wrong.
+    scripts have been run. What exceeds the limits of the `targets` is rejected. Raises SourceError for
+    what the lowering would drop or get wrong.
     """
     module = parse_module(text)
     locations = read_locations((*module.aliases, *module.tail))
@@ -130,7 +146,12 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
     modules = tuple(
         replace(
             _attached(
-                _gpu_module(module, device[name], symbols, rules),
+                _gpu_module(
+                    module,
+                    device[name],
+                    symbols,
+                    replace(rules, limits=_limits(served_targets(attached[name], targets))),
+                ),
                 attached[name],
                 locations.of(device[name].lines[-1]),
             ),
@@ -142,6 +163,11 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
     _check_host(module, declared, binaries, locations)
     if is_program:
         check_main(module.operations, locations)
+    used = _workgroup_memory(device)
+    host = [line for op in module.operations if op.name != "gpu.module" for line in op.lines]
+    launches = LaunchCheck(locations, _limits(targets), used)
+    launches.check(host)
+    has_gpu = any(target.kind is not Kind.OPENMP for target in targets)
     host_text, uses_runtime = _host(module, symbols, locations, describes_memory=describes_memory)
     return SplitProgram(
         host_text=host_text,
@@ -151,7 +177,21 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
         uses_runtime=uses_runtime,
         interface=_interface(module, source_text) if _C_INTERFACE in text else "",
         binaries=tuple(binaries.values()),
+        warnings=tuple(launches.unreachable(host)) if has_gpu and not describes_memory else (),
     )
+
+
+def _limits(targets: Iterable[Target]) -> tuple[WorkgroupLimit, ...]:
+    found = (find_workgroup_limit(target.arch) for target in targets)
+    return tuple(limit for limit in found if limit is not None)
+
+
+def _workgroup_memory(device: Mapping[str, OperationText]) -> dict[KernelKey, int]:
+    return {
+        (name, function): size
+        for name, operation in device.items()
+        for function, size in workgroup_bytes(operation).items()
+    }
 
 
 def _read_attached(
@@ -229,6 +269,7 @@ class _DeviceRules:
     locations: Locations
     faults: frozenset[str]
     forms: tuple[DeviceForm, ...]
+    limits: tuple[WorkgroupLimit, ...] = ()
 
     def expanded(self, lines: tuple[str, ...], form: DeviceForm) -> tuple[str, ...]:
         """Return the lines of a module in one of the forms."""
@@ -244,8 +285,11 @@ def _gpu_module(
     symbols: dict[KernelKey, str],
     rules: _DeviceRules,
 ) -> GpuModule:
+    operation = replace(operation, lines=with_documented_forms(operation.lines))
     check_device_functions(operation, rules.locations)
     check_launch_bounds(operation, rules.locations, rules.faults)
+    check_workgroup_memory(operation, rules.limits, rules.locations)
+    check_printed(operation.lines, rules.locations)
     for dialect in dict.fromkeys(form.dialect for form in rules.forms):
         check_operations(operation.lines, "device", rules.locations, dialect=dialect)
     name = symbol_name(operation)

@@ -174,7 +174,8 @@ def split_source(
     memory = ("--describe-memory",) if works_on_host_memory(context, source) else ()
     own = ("--program",) if context.options.makes_program else ()
     scripts = ("--transformed",) if runs_transform_scripts(context) else ()
-    chosen = (*maps, *named, *fast, *memory, *scripts, *rdc, *own)
+    archs = [f"--arch={target}" for target in context.targets]
+    chosen = (*maps, *named, *archs, *fast, *memory, *scripts, *rdc, *own)
     arguments: list[str | Path] = [normalized(directory), *program, *chosen, "-o", parts]
     context.executor.step("split", arguments, decides=True)
     return load_split_files(parts)

@@ -70,6 +70,7 @@ step.add_command(same_kernels)
 )
 @click.option("--fast-math", is_flag=True, help="let floating-point operations be inexact")
 @click.option("--describe-memory", is_flag=True, help="for launches on the host's own memory")
+@click.option("--arch", "archs", multiple=True, help="a target, whose limits are checked")
 @click.option("--program", "is_program", is_flag=True, help="main is what starts a program")
 @click.option("--transformed", is_flag=True, help="a pass has run the transform scripts")
 @rdc_option
@@ -81,6 +82,7 @@ def _split(  # noqa: PLR0913 (one parameter for each option)
     unit_id: str,
     maps: tuple[str, ...],
     forms: tuple[str, ...],
+    archs: tuple[str, ...],
     *,
     fast_math: bool,
     describe_memory: bool,
@@ -92,6 +94,8 @@ def _split(  # noqa: PLR0913 (one parameter for each option)
 ) -> None:
     """Split a normalised program into its host module and its device modules."""
     from mlir_offload.driver.compile.split_file import write_split
+    from mlir_offload.driver.message.report import show_warning
+    from mlir_offload.toolchain.target import parse_offload_arch
     from mlir_offload.translate.fixup.device_form import parse_form
     from mlir_offload.translate.fixup.fast_math import with_fast_math
     from mlir_offload.translate.split import split_program
@@ -113,7 +117,10 @@ def _split(  # noqa: PLR0913 (one parameter for each option)
         describes_memory=describe_memory,
         is_program=is_program,
         is_transformed=transformed,
+        targets=[parse_offload_arch(name) for name in archs],
     )
+    for warning in split.warnings:
+        show_warning(warning.message, warning.location)
     write_split(split, output)
 
 

@@ -5,11 +5,11 @@
  * them, so that the function of a launch is the address of the kernel's host stub, under which
  * clang-linker-wrapper registers the kernel of every kind.
  */
-#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "device_name.h"
 #include "mgpu.h"
 #include "mlir_offload.h"
 
@@ -44,13 +44,6 @@ static const mo_backend *const mo_backends[] = {
 };
 enum { BACKEND_COUNT = sizeof mo_backends / sizeof *mo_backends };
 
-#define CURRENT_INDEX (-1) /* whatever device the API says is current */
-
-typedef struct mo_device {
-  const char *name; /* NULL: not chosen */
-  int index;
-} mo_device;
-
 /* What a thread asked for. The accessor is public so that the dynamic linker binds all copies of
  * the runtime in a process to one of them; its name changes with the layout. */
 typedef struct mo_thread_1 {
@@ -65,39 +58,12 @@ MO_PUBLIC mo_thread_1 *mlir_offload_thread_1(void) {
   return &thread;
 }
 
-/* Reads "cuda", "cuda:N", "hip", "hip:N", "sycl", "sycl:N" or "host". */
-static bool parse_device(const char *text, mo_device *device) {
-  static const char *const names[] = {"cuda", "hip", "sycl", "host"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; ++i) {
-    size_t length = strlen(names[i]);
-    if (strncmp(text, names[i], length))
-      continue;
-    *device = (mo_device){names[i], CURRENT_INDEX};
-    if (!text[length])
-      return true;
-    if (text[length] != ':' || text[length + 1] < '0' || text[length + 1] > '9' ||
-        !strcmp(names[i], "host"))
-      return false;
-    char *end;
-    long index = strtol(text + length + 1, &end, 10);
-    device->index = (int)index;
-    return !*end && index <= INT_MAX;
-  }
-  return false;
-}
-
-MO_NORETURN static void refuse_device(const char *origin, const char *text) {
-  mo_error("unknown device '%s' in %s", text, origin);
-  mo_cure("write 'cuda', 'cuda:N' (N counts the devices from 0), 'hip', 'hip:N', 'sycl', 'sycl:N' or "
-          "'host'");
-}
-
 static mo_device mo_initial; /* the choice of MLIR_OFFLOAD_DEVICE, or none */
 
 static void read_initial_device(void) {
   const char *text = getenv("MLIR_OFFLOAD_DEVICE");
-  if (text && *text && !parse_device(text, &mo_initial))
-    refuse_device("MLIR_OFFLOAD_DEVICE", text);
+  if (text && *text && !mo_parse_device(text, &mo_initial))
+    mo_refuse_device("MLIR_OFFLOAD_DEVICE", text);
 }
 
 /* Returns how --offload-arch= spells what the backend of that name runs. */
@@ -161,6 +127,9 @@ static void bind_thread(const mo_thread_1 *thread) {
   mo_device wanted = thread->device.name ? thread->device : mo_initial;
   mo_bound.index = wanted.name ? wanted.index : CURRENT_INDEX;
   mo_bound.backend = wanted.name ? find_backend(wanted.name) : first_with_a_device();
+  if (mo_bound.index >= OF_CLASS)
+    mo_bound.index = mo_bound.backend->find_device((mo_device_class)(mo_bound.index / OF_CLASS - 1),
+                                                   mo_bound.index % OF_CLASS);
   check_device(mo_bound.backend, mo_bound.index == CURRENT_INDEX ? 0 : mo_bound.index);
   mo_bound.change = thread->change;
 }
@@ -192,8 +161,8 @@ MO_PUBLIC void *mlir_offload_get_stream(void) { return mlir_offload_thread_1()->
 MO_PUBLIC void mlir_offload_set_device(const char *text) {
   mo_thread_1 *thread = mlir_offload_thread_1();
   mo_device device;
-  if (!text || !parse_device(text, &device))
-    refuse_device("mlir_offload_set_device", text ? text : "(null)");
+  if (!text || !mo_parse_device(text, &device))
+    mo_refuse_device("mlir_offload_set_device", text ? text : "(null)");
   thread->device = device;
   ++thread->change;
 }

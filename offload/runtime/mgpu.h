@@ -34,6 +34,8 @@ typedef struct mo_shape {
   bool is_cooperative;
 } mo_shape;
 
+typedef enum mo_device_class { MO_GPU, MO_ACCELERATOR, MO_CPU } mo_device_class;
+
 /* Streams and events are the handles of the API behind the backend, so that a caller's own handle
  * can stand wherever one of ours can. */
 typedef struct mo_backend {
@@ -42,6 +44,7 @@ typedef struct mo_backend {
   int (*count_gpus)(void); /* NULL: it has none */
   MO_NORETURN void (*explain_no_device)(void);
   void (*set_device)(int index);
+  int (*find_device)(mo_device_class of, int number); /* NULL: all devices are of one class */
 
   void *(*create_stream)(void);
   void (*destroy_stream)(void *stream);

@@ -30,8 +30,8 @@ void mlir_offload_set_stream(void *stream);
 void *mlir_offload_get_stream(void);
 
 /* Chooses the device of the calling thread: "cuda" (the thread's current CUDA device), "cuda:1",
- * "hip", "hip:1", "sycl" (OpenCL: GPUs first, then accelerators, then CPUs), "sycl:1", or "host". Without
- * it MLIR_OFFLOAD_DEVICE decides (same words), else the first GPU, else the CPU, as far as the program
+ * "hip", "hip:1", "sycl" (OpenCL: GPUs first, then accelerators, then CPUs), "sycl:1", "host", or as SYCL
+ * names them "level_zero:gpu:0", "opencl:gpu:0", "opencl:cpu:0". Without it MLIR_OFFLOAD_DEVICE decides (same words), else the first GPU, else the CPU, as far as the program
  * holds device code for them. Stops the program for another word. */
 void mlir_offload_set_device(const char *device);
 

@@ -94,6 +94,7 @@ const mo_backend mo_sycl = {
     .count_gpus = mo_sycl_count_gpus,
     .explain_no_device = mo_sycl_explain_no_device,
     .set_device = mo_sycl_set_device,
+    .find_device = mo_sycl_find_device,
     .create_stream = mo_sycl_create_stream,
     .destroy_stream = mo_sycl_destroy_stream,
     .synchronize_stream = mo_sycl_synchronize,

@@ -35,6 +35,7 @@ typedef struct mo_sycl_place {
 MO_INTERNAL int mo_sycl_count_devices(void);
 MO_INTERNAL int mo_sycl_count_gpus(void);
 MO_INTERNAL void mo_sycl_set_device(int index);
+MO_INTERNAL int mo_sycl_find_device(mo_device_class of, int number);
 /* Adds to an error what OpenCL devices there are that cannot be used. */
 MO_INTERNAL void mo_sycl_context_of_unusable(void);
 MO_INTERNAL int mo_sycl_device_index(void);

@@ -100,6 +100,19 @@ int mo_sycl_count_gpus(void) {
   return count;
 }
 
+/* Returns the number of a device among all: GPUs come first, then accelerators, then CPUs. */
+int mo_sycl_find_device(mo_device_class of, int number) {
+  static const uint64_t types[] = {CL_DEVICE_TYPE_GPU, CL_DEVICE_TYPE_ACCELERATOR,
+                                   CL_DEVICE_TYPE_CPU};
+  static const char *const names[] = {"GPU", "accelerator", "CPU"};
+  int count = 0;
+  for (int i = 0; i < mo_sycl_count_devices(); ++i)
+    if (mo_sycl_devices[i].type == types[of] && count++ == number)
+      return i;
+  mo_error("there is no %s %d: OpenCL has %d that can be used", names[of], number, count);
+  mo_cure("choose another device, by MLIR_OFFLOAD_DEVICE or mlir_offload_set_device");
+}
+
 static void tell_unusable(mo_sycl_platform *platform, cl_device_id device, uint64_t type) {
   char name[256];
   const char *lack = lack_of(platform, device);

@@ -87,9 +87,23 @@ def sandbox(mlir_offload: list[str], tmp_path: Path) -> Sandbox:
             "p.mlir:5:5:",
             "@m::@k, which does not exist",
         ),
+        (
+            LAUNCH.format(launch=f"@m::@k {SHAPE}").replace("constant 1", "constant 11"),
+            "p.mlir:5:5:",
+            "a launch with blocks of 1331 threads",
+        ),
         ("", "p.mlir:", "is empty"),
     ],
-    ids=["syntax", "dialect", "operation", "kernel", "arguments", "renamed kernel", "empty file"],
+    ids=[
+        "syntax",
+        "dialect",
+        "operation",
+        "kernel",
+        "arguments",
+        "renamed kernel",
+        "large block",
+        "empty file",
+    ],
 )
 def test_a_wrong_program_is_an_error_with_its_place_and_reason(
     sandbox: Sandbox, text: str, place: str, reason: str

@@ -247,6 +247,10 @@ def test_values_of_both_widths_are_set(built: Built) -> None:
         ("CPU,GPU,GPU", {"MLIR_OFFLOAD_DEVICE": "sycl"}, 1),
         ("CPU,GPU,GPU", {"MLIR_OFFLOAD_DEVICE": "sycl:1"}, 2),
         ("CPU,GPU,GPU", {"MLIR_OFFLOAD_DEVICE": "sycl:2"}, 0),
+        ("CPU,GPU,GPU", {"MLIR_OFFLOAD_DEVICE": "level_zero:gpu:0"}, 1),
+        ("CPU,GPU,GPU", {"MLIR_OFFLOAD_DEVICE": "opencl:gpu:1"}, 2),
+        ("CPU,GPU,GPU", {"MLIR_OFFLOAD_DEVICE": "opencl:cpu:0"}, 0),
+        ("GPU,CPU,CPU", {"MLIR_OFFLOAD_DEVICE": "opencl:cpu"}, 1),
         ("CPU,ACC", {}, 1),
         ("CPU", {}, 0),
     ],
@@ -307,6 +311,9 @@ NO_DEVICE = {"OPENCL_RECORD_LACK": "usm"}
         ("nothing", {"OPENCL_RECORD_FAIL": "clGetPlatformIDs=-1001"}, "apt install intel-opencl-icd"),
         ("nothing", {"OPENCL_RECORD_FAIL": "clCreateContext=-6"}, "clCreateContext failed: CL_OUT_OF_HOST_MEMORY\n  while starting OpenCL"),
         ("nothing", {"MLIR_OFFLOAD_DEVICE": "sycl:x"}, "unknown device 'sycl:x' in MLIR_OFFLOAD_DEVICE"),
+        ("nothing", {"MLIR_OFFLOAD_DEVICE": "opencl:cpu:x"}, "unknown device 'opencl:cpu:x' in MLIR_OFFLOAD_DEVICE"),
+        ("nothing", {"MLIR_OFFLOAD_DEVICE": "level_zero:cpu:0"}, "unknown device 'level_zero:cpu:0'"),
+        ("nothing", {"MLIR_OFFLOAD_DEVICE": "level_zero:gpu:7"}, "there is no GPU 7: OpenCL has"),
         ("nothing", {"MLIR_OFFLOAD_DEVICE": "hip"}, "device code is there for: sycl"),
         ("saxpy", {"OPENCL_RECORD_FAIL": "clDeviceMemAllocINTEL=-4"}, (
             "clDeviceMemAllocINTEL failed: CL_MEM_OBJECT_ALLOCATION_FAILURE\n  while allocating 4000 bytes\n"

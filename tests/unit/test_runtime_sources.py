@@ -70,6 +70,7 @@ def test_each_kind_adds_its_files(kinds: Collection[Kind], standin: bool, names:
     sources = runtime_sources(kinds, standin=standin)
     assert [path.name for path in sources] == [
         "runtime.c",
+        "device_name.c",
         "error.c",
         "launch_memory.c",
         "mgpu.c",
@@ -183,7 +184,7 @@ def test_the_header_tells_the_exit_status() -> None:
 
 
 def test_the_words_for_devices_are_those_of_the_runtime() -> None:
-    source = (runtime_include_directory() / "mgpu.c").read_text()
+    source = (runtime_include_directory() / "device_name.c").read_text()
     names = re.search(r"names\[\] = \{([^}]*)\}", source)
     assert names is not None
     assert re.findall(r'"(\w+)"', names[1]) == list(DEVICE_WORDS.values())

@@ -190,7 +190,10 @@ def test_a_module_that_outlining_made_is_recognised(source: str) -> None:
 @pytest.mark.parametrize(
     ("operation", "message"),
     [
-        ('%1 = "gpu.all_reduce"(%arg0) <{op = #gpu<all_reduce_op add>}> ({\n      }) : (f32) -> f32', "'uniform'"),
+        (
+            '"scf.if"(%9) ({\n        %1 = "gpu.all_reduce"(%arg0) ({\n        }) : (f32) -> f32 loc(#loc2)\n      }, {\n      }) : (i1) -> ()',
+            "'uniform'",
+        ),
         (
             '%1 = "gpu.all_reduce"(%arg0) <{op = #gpu<all_reduce_op add>, uniform}> ({\n      }) : (i128) -> i128',
             "at most 64 bits",

@@ -8,12 +8,12 @@ from math import prod
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.gpu_module import is_declared_kernel, is_kernel
+from mlir_offload.translate.host.launch_check import MOST_THREADS
 from mlir_offload.translate.mlir_syntax import MLIR
 from mlir_offload.translate.mlir_text import Locations, OperationText, parse_operation, symbol_name
 from mlir_offload.translate.pipelines import Refusal, Side, load_refusals
 
 _BLOCK_SIZE = re.compile(r"\bknown_block_size = array<i32: (\d+), (\d+), (\d+)>")
-_MOST_THREADS = 1024
 
 
 def check_top_level(operations: Iterable[OperationText], locations: Locations) -> None:
@@ -80,9 +80,9 @@ def check_launch_bounds(
         location = locations.of(operation.lines[-1])
         text = MLIR.blanked(f"{operation.lines[0]} {operation.lines[-1]}")
         size = _BLOCK_SIZE.search(text)
-        if size is not None and prod(map(int, size.groups())) > _MOST_THREADS:
+        if size is not None and prod(map(int, size.groups())) > MOST_THREADS:
             msg = f"known_block_size of @{symbol_name(operation)}: {prod(map(int, size.groups()))} threads"
-            hint = f"a block has at most {_MOST_THREADS} threads"
+            hint = f"a block has at most {MOST_THREADS} threads"
             raise SourceError(msg, hint=hint, location=location)
         if "waves_per_eu" in faults and "rocdl.waves_per_eu = " in text:
             msg = f"this release of LLVM drops rocdl.waves_per_eu of @{symbol_name(operation)}"

@@ -88,6 +88,13 @@ class GpuOperation:
         sizes = match[1].split(", ") if match else []
         return sizes[_STREAM_SEGMENT : _STREAM_SEGMENT + 1] == ["1"]
 
+    def segment(self, index: int, count: int = 1) -> tuple[str, ...]:
+        """Return the operands of some of its segments."""
+        match = _SEGMENTS.search(self.attributes)
+        sizes = [int(size) for size in match[1].split(",")] if match else []
+        start = sum(sizes[:index])
+        return self.operands[start : start + sum(sizes[index : index + count])]
+
     def render(self) -> str:
         """Return its line."""
         results = f"{', '.join(self.results)} = " if self.results else ""

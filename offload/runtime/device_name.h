@@ -1,0 +1,20 @@
+/* A device as the user names it. */
+#ifndef MLIR_OFFLOAD_DEVICE_NAME_H
+#define MLIR_OFFLOAD_DEVICE_NAME_H
+
+#include <stdbool.h>
+
+#include "mgpu.h"
+
+#define CURRENT_INDEX (-1) /* whatever device the API says is current */
+#define OF_CLASS (1 << 16) /* from here on: a number among the devices of one class */
+
+typedef struct mo_device {
+  const char *name; /* NULL: not chosen */
+  int index;
+} mo_device;
+
+MO_INTERNAL bool mo_parse_device(const char *text, mo_device *device);
+MO_INTERNAL MO_NORETURN void mo_refuse_device(const char *origin, const char *text);
+
+#endif
