@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mlir_offload.offload.container.archive import ArchiveMember, is_archive, iterate_members
 from mlir_offload.offload.container.binary import PackagedImage
 from mlir_offload.offload.container.offload_section import read_section
 from mlir_offload.offload.elf import ELF_MAGIC, ElfFile, SectionType, read_elf
-from mlir_offload.offload.host.module_objects import (
-    ModuleObject,
-    read_bitcode_object,
-    read_text_object,
-)
 from mlir_offload.offload.host.object_entry import HostEntry, read_entries
 from mlir_offload.offload.memref_copy import MEMREF_COPY
 from mlir_offload.toolchain.byte_view import ByteView, open_view
 from mlir_offload.toolchain.errors import InputOutputError
+
+if TYPE_CHECKING:
+    from mlir_offload.offload.host.module_objects import ModuleObject
 
 OFFLOAD_SECTION = ".llvm.offloading"
 _FINISHED_SECTION = ".llvm.offloading.relocatable"
@@ -113,6 +112,9 @@ def read_module(path: Path) -> tuple[ObjectContents, ...]:
     with open_view(path) as view:
         if view.head(4) in _BITCODE_MAGICS:
             return tuple(_contents(view, path, ""))
+        # Few links have LLVM IR among their inputs: what reads it is loaded for those.
+        from mlir_offload.offload.host.module_objects import read_text_object
+
         return tuple(_module_contents(read_text_object(view.whole(), str(path)), path, ""))
 
 
@@ -137,6 +139,8 @@ def _contents(view: ByteView, path: Path, name: str) -> Iterator[ObjectContents]
         if contents.has_offloading:
             yield contents
     elif head in _BITCODE_MAGICS:
+        from mlir_offload.offload.host.module_objects import read_bitcode_object
+
         yield from _module_contents(read_bitcode_object(view), path, name)
 
 

@@ -82,16 +82,17 @@ def is_kernel(operation: OperationText) -> bool:
 
     One of the LLVM dialect that returns a value is a device function, whatever its mark.
     """
-    attributes = operation.attributes
-    return (
-        MLIR.search(_KERNEL_ATTRIBUTE, attributes) is not None
-        and MLIR.search(_RETURNS_VALUE, attributes) is None
-    )
+    return _has_kernel_mark(operation) and MLIR.search(_RETURNS_VALUE, operation.attributes) is None
 
 
 def is_declared_kernel(operation: OperationText) -> bool:
-    """Say whether it is a kernel that another file defines."""
-    return operation.name in _FUNCTIONS and operation.is_declaration and is_kernel(operation)
+    """Say whether it is a kernel that another file defines; one with a result is an error later."""
+    is_declared = operation.name in _FUNCTIONS and operation.is_declaration
+    return is_declared and _has_kernel_mark(operation)
+
+
+def _has_kernel_mark(operation: OperationText) -> bool:
+    return MLIR.search(_KERNEL_ATTRIBUTE, operation.attributes) is not None
 
 
 def named_modules(names: Iterable[str], source_text: str) -> frozenset[str]:

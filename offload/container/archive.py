@@ -80,9 +80,9 @@ def _named(view: ByteView, label: str, names: bytes, content: ByteView) -> tuple
         return name, content.part(size, content.size - size, "member")
     if label.startswith("/") and label[1:].isdigit():
         start = int(label[1:])
-        # GNU ends a name with a slash and a newline, Microsoft with a NUL.
-        ends = (names.find(mark, start, start + _LONGEST_NAME) for mark in (b"/\n", b"\0"))
-        end = min((end for end in ends if end >= 0), default=-1)
+        end = names.find(b"/\n", start, start + _LONGEST_NAME)
+        if end < 0:  # Microsoft's tools end a name with a NUL.
+            end = names.find(b"\0", start, start + _LONGEST_NAME)
         if end < 0:
             raise view.malformed(start, "member name", "it is not in the table of long names")
         return names[start:end].decode(errors="replace"), content

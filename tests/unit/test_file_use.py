@@ -33,6 +33,7 @@ CALLS = {
     "toolchains": [],
     "doctor": [],
     "explain": [],
+    "trust": [],
 }  # fmt: skip
 
 
