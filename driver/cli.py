@@ -17,7 +17,7 @@ from mlir_offload.driver.file_use import check_message_outputs, command_line_fil
 from mlir_offload.driver.interrupt import interruptible
 from mlir_offload.driver.message.options import MessageOptions, take_message_options
 from mlir_offload.driver.message.report import report, show, show_error
-from mlir_offload.driver.option.configured import configured
+from mlir_offload.driver.option.configured import configured, verb_first
 from mlir_offload.driver.option.subcommand import SUBCOMMANDS
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError
 from mlir_offload.toolchain.limit import limit_error, limit_in_text
@@ -91,7 +91,7 @@ def _run_verb(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
     _check_message_outputs(options, words)
     # What is wrong in a file is said in the form that the command line asks for.
     report().start(options, os.environ)
-    complete = configured(arguments, os.environ, Path.cwd())
+    complete = configured(verb_first(arguments, words), os.environ, Path.cwd())
     if complete is None:
         return 0
     options, rest = take_message_options(complete)

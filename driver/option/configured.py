@@ -58,6 +58,16 @@ def configured(
     return (*((verb,) if verb else ()), *added, *rest, *behind)
 
 
+def verb_first(arguments: tuple[str, ...], words: Sequence[str]) -> tuple[str, ...]:
+    """Return the arguments with the verb in front of options that every verb takes.
+
+    `words` are the arguments without the options of messages.
+    """
+    first = next((word for word in words if not _is_own(word)), "")
+    at = arguments.index(first) if first in SUBCOMMANDS else 0
+    return (*arguments[at : at + 1], *arguments[:at], *arguments[at + 1 :])
+
+
 def _verb(arguments: Sequence[str]) -> str:
     """Return the verb; a step has the form of an option where a compiler cache is to run it."""
     first = arguments[0] if arguments else ""

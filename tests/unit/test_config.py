@@ -18,7 +18,7 @@ from mlir_offload.driver.option.config import (
     find_files,
     load_config,
 )
-from mlir_offload.driver.option.configured import configured
+from mlir_offload.driver.option.configured import configured, verb_first
 from mlir_offload.driver.option.help import render_help
 from mlir_offload.driver.option.subcommand import SUBCOMMANDS
 from mlir_offload.driver.option.table import find_option, load_verbs
@@ -254,3 +254,20 @@ def test_a_wrong_form_is_refused_with_the_one_that_was_meant() -> None:
     assert caught.value.hint == "did you mean 'json'?"
     with pytest.raises(UsageError, match="names no file"):
         take_message_options(("--reproduce=",))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "first"),
+    [
+        (("--no-config", "extract", "k.mlir"), ("extract", "--no-config", "k.mlir")),
+        (("-v", "run", "extract"), ("run", "-v", "extract")),
+        (("k.mlir", "extract"), ("k.mlir", "extract")),
+        (("-c", "extract"), ("-c", "extract")),
+        ((), ()),
+    ],
+)
+def test_a_setting_of_the_environment_comes_behind_the_verb(
+    arguments: tuple[str, ...], first: tuple[str, ...]
+) -> None:
+    words = tuple(word for word in arguments if word != "-v")
+    assert verb_first(arguments, words) == first

@@ -10,15 +10,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mlir_offload.offload.ir_syntax import concealed
+from mlir_offload.offload.ir_syntax import concealed, name_of, revealed
 from mlir_offload.translate.cpu.debug_types import DebugTypes, memref_pieces
 from mlir_offload.translate.cpu.source_names import Parameter, SourceNames, read_parameters
 from mlir_offload.translate.cpu.text import Function, first_type
 from mlir_offload.translate.cpu.values import result_type
 
-_SUBPROGRAM = re.compile(
-    r"^define .*@(?:\"(?P<quoted>[^\"]+)\"|(?P<plain>[-\w.$]+))\(.* !dbg !(?P<id>\d+) \{$"
-)
+_SUBPROGRAM = re.compile(r"^define .*@(?P<name>[-\w.$]+)\(.* !dbg !(?P<id>\d+) \{$")
 _NODE = re.compile(r"^!(\d+) = (.*)$")
 _PLACE = re.compile(r"!DILocation\(line: (\d+), column: (\d+), scope: !(\d+)\)")
 _DEFINITION = re.compile(r"^  (?P<name>%[-\w.$]+) = (?P<rest>.*), !dbg !(?P<at>\d+)$")
@@ -34,8 +32,8 @@ def with_variables(text: str, device: str, source: str, name: str) -> str:
     `device` is the module before it was lowered, `source` the file that `name` names in debug
     information; other files' functions stay without variables.
     """
-    lines = text.splitlines()
-    nodes = {match[1]: match[2] for line in lines if (match := _NODE.match(line))}
+    nodes = {match[1]: match[2] for line in text.splitlines() if (match := _NODE.match(line))}
+    lines = concealed(text).splitlines()
     names = SourceNames(source)
     writer = _Writer(nodes, names, read_parameters(device, names))
     files = {
@@ -53,11 +51,11 @@ def with_variables(text: str, device: str, source: str, name: str) -> str:
         body = list(_until_brace(rest))
         made += [
             line,
-            *writer.function(head["quoted"] or head["plain"], line, head["id"], body),
+            *writer.function(name_of(head["name"]), line, head["id"], body),
             "}",
         ]
     declared = [_DECLARE] if writer.has_variables else []
-    return "\n".join((*made, *declared, *writer.types.lines)) + "\n"
+    return revealed("\n".join((*made, *declared, *writer.types.lines)) + "\n")
 
 
 def steppable(text: str) -> str:
@@ -121,7 +119,7 @@ class _Writer:
         return [*made[:first], *frame.start, *made[first:]]
 
     def _add_parameters(self, frame: _Frame, name: str, head: str) -> None:
-        given = Function(name, concealed(head).removesuffix(" {"), ()).parameters
+        given = Function(name, head.removesuffix(" {"), ()).parameters
         parameters = self._parameters.get(name, ())
         sizes = [len(memref_pieces(parameter.type)) or 1 for parameter in parameters]
         if sum(sizes) != len(given):
