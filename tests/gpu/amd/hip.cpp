@@ -119,6 +119,7 @@ void **__hipRegisterFatBinary(const Wrapper *wrapper) {
   const uint8_t *bundle = wrapper->binary;
   if (memcmp(bundle, "__CLANG_OFFLOAD_BUNDLE__", 24)) fail("device code that is no bundle");
   Binary *made = new Binary;
+  const char *asked = getenv("AMD_EMULATOR_ARCH");
   u64 count = number(bundle + 24, 8);
   const uint8_t *entry = bundle + 32;
   for (u64 i = 0; i < count; ++i) {
@@ -126,6 +127,7 @@ void **__hipRegisterFatBinary(const Wrapper *wrapper) {
     std::string target((const char *)entry + 24, length);
     entry += 24 + length;
     if (target.find("amdgcn") == std::string::npos || made->module) continue;
+    if (asked && target.find(asked) == std::string::npos) continue;
     std::string bitcode = bitcode_of(bundle + offset);
     if (bitcode.empty()) fail("a code object for %s without .llvmbc", target.c_str());
     bool is_wide = target.find("gfx9") != std::string::npos;
