@@ -100,15 +100,17 @@ def _shuffle(mode: str, kind: str, width: int, since: int = 19) -> Iterable[Row]
 
     def source(thread: Thread) -> int | None:
         found = _source(mode, thread.lane, offset)
-        return found if thread.lane < width and 0 <= found < width else None
+        return found if 0 <= found < width else None
 
     def value(thread: Thread) -> int | None:
         lane = source(thread)
-        return None if lane is None else _taken(thread, lane, kind)
+        return None if lane is None or thread.lane >= width else _taken(thread, lane, kind)
 
     def has_source(thread: Thread) -> int | None:
         lane = source(thread)
-        return 0 if lane is None else 1 if lane < len(thread.lanes) else None
+        if thread.lane >= width or (lane is not None and lane >= len(thread.lanes)):
+            return None
+        return int(lane is not None)
 
     text = (
         f"%o$ = arith.constant {offset} : i32\n%w$ = arith.constant {width} : i32\n"
@@ -218,8 +220,8 @@ def _rotations(warp: int) -> Iterable[Row]:
             yield Row(f"valid rotate {tag}", valid, "i1", partial(_is_among, width), 22)
 
 
-def _is_among(width: int, thread: Thread) -> int:
-    return int(thread.lane < width)
+def _is_among(width: int, thread: Thread) -> int | None:
+    return 1 if thread.lane < width else None
 
 
 def _given_by(number: Callable[[Thread], int], kind: str) -> Expected:

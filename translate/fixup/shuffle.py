@@ -49,16 +49,20 @@ def shuffle(rewriter: Rewriter, asked: Shuffle, value: str, kind: str, place: Pl
 
 
 def shuffle_among(rewriter: Rewriter, asked: Shuffle, value: str, kind: str, place: Place) -> Pair:
-    """Make a shuffle of the first `width` lanes; other lanes keep their value and have no source.
+    """Make a shuffle of the first `width` lanes; what others get is not defined.
 
-    On NVIDIA GPUs they do not execute it: the instruction names the lanes that do.
+    On NVIDIA GPUs they do not execute it: the instruction names the lanes that do. On AMD GPUs they exchange
+    too, each `width` of them.
     """
-    if rewriter.constants.get(asked.width) == rewriter.form.subgroup_size:
+    width = rewriter.constants.get(asked.width)
+    if width == rewriter.form.subgroup_size:
         return (yield from shuffle(rewriter, asked, value, kind, place))
     lane = yield from lane_id(rewriter, place)
-    inside = yield from compare(rewriter, "ult", (lane, asked.width), "i32", place)
     if rewriter.form.is_amdgpu:
-        return (yield from _gathered(rewriter, asked, (value, kind), (lane, inside), place))
+        if asked.mode == "xor" and width and width.bit_count() == 1:
+            return (yield from _shuffle(rewriter, asked, value, kind, place))
+        return (yield from _gathered(rewriter, asked, (value, kind), lane, place))
+    inside = yield from compare(rewriter, "ult", (lane, asked.width), "i32", place)
     rewriter.count += 1
     made = f"%mo_{rewriter.count}"
     yield f'{place.indent}{made}:2 = "scf.if"({inside}) ({{'
@@ -92,21 +96,13 @@ def _narrow(
 
 
 def _gathered(
-    rewriter: Rewriter,
-    asked: Shuffle,
-    typed: tuple[str, str],
-    own: tuple[str, str],
-    place: Place,
+    rewriter: Rewriter, asked: Shuffle, typed: tuple[str, str], lane: str, place: Place
 ) -> Pair:
-    """Take the value from a lane that is computed here: the stock lowering for AMD needs powers of two.
-
-    `own`: the lane of the thread, and whether it is among those that exchange.
-    """
-    lane, inside = own
-    source, found = yield from _source_lane(rewriter, asked, lane, place)
-    valid = yield from binary(rewriter, "andi", inside, found, place, "i1")
-    select = f'"arith.select"({valid}, {source}, {lane})'
-    chosen = yield from rewriter.value(select, "(i1, i32, i32) -> i32", place)
+    """Take the value from a lane that is computed here: the stock lowering for AMD needs powers of two."""
+    within = yield from binary(rewriter, "remui", lane, asked.width, place)
+    first = yield from binary(rewriter, "subi", lane, within, place)
+    source, valid = yield from _source_lane(rewriter, asked, within, place)
+    chosen = yield from binary(rewriter, "addi", first, source, place)
     size = yield from i32(rewriter, rewriter.form.subgroup_size, place)
     result, _ = yield from _shuffle(rewriter, Shuffle("idx", chosen, size), *typed, place)
     return result, valid

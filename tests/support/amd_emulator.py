@@ -1,0 +1,66 @@
+"""Programs for AMD GPUs that run on the emulator of tests/gpu/amd, which takes the place of libamdhip64."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+SOURCES = Path(__file__).resolve().parents[1] / "gpu" / "amd"
+DEVICE_LIBRARIES = Path("/usr/lib/x86_64-linux-gnu/amdgcn/bitcode")
+LIBRARY = "/usr/lib/x86_64-linux-gnu/libLLVM.so.22.1"
+# What the emulator ends a program with.
+FAULT = 99
+WAVES = {"gfx90a": 64, "gfx1100": 32}
+# The device link puts the IR that it makes the code of into the code object.
+_EMBEDDING = {
+    19: "-Wl,-mllvm,-lto-embed-bitcode=optimized",
+    22: "-mllvm=-lto-embed-bitcode=optimized",
+}
+
+
+def make_emulator(root: Path) -> Path:
+    """Make a ROCm folder with the device libraries, and the emulator as its HIP runtime."""
+    (root / "lib").mkdir(parents=True)
+    (root / "amdgcn").mkdir()
+    (root / "amdgcn" / "bitcode").symlink_to(DEVICE_LIBRARIES)
+    flags = ("-std=c++17", "-O2", "-shared", "-fPIC", "-Wl,-soname,libamdhip64.so")
+    output = root / "lib" / "libamdhip64.so"
+    compiler = "/usr/lib/llvm-22/bin/clang++"
+    running = [
+        subprocess.Popen([compiler, *flags[:4], "-c", source, "-o", root / f"{source.stem}.o"])
+        for source in sorted(SOURCES.glob("*.cpp"))
+    ]
+    assert all(process.wait() == 0 for process in running)
+    objects = sorted(root.glob("*.o"))
+    subprocess.run([compiler, *flags, *objects, LIBRARY, "-o", output], check=True)
+    return root
+
+
+@dataclass(frozen=True, slots=True)
+class AmdGpu:
+    """The emulator as a target: how programs are built for it, and run."""
+
+    command: list[str]
+    rocm: Path
+
+    def build(
+        self, release: int, arch: str, program: Path, *arguments: str | Path
+    ) -> subprocess.CompletedProcess[str]:
+        """Compile and link a program whose code objects hold their IR."""
+        flags = (f"--llvm={release}", f"--rocm-path={self.rocm}", f"--offload-arch={arch}")
+        linker = f"-Wl,--device-linker=amdgcn-amd-amdhsa={_EMBEDDING[release]}"
+        words = [*flags, "--device-code=bitcode", linker, *map(str, arguments), "-o", str(program)]
+        done = subprocess.run([*self.command, *words], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done
+
+    def run(
+        self, program: Path, *arguments: str, seed: int = 0, arch: str = ""
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run a program; a seed other than 0 means another order of threads."""
+        environment = os.environ | {"AMD_EMULATOR_SEED": str(seed), "AMD_EMULATOR_ARCH": arch}
+        return subprocess.run(
+            [program, *arguments], capture_output=True, check=False, env=environment
+        )
