@@ -472,6 +472,19 @@ def _first_lane(warp: int) -> Iterable[Row]:
         22,
     )
     yield Row(
+        "warp_execute_on_lane_0 with distributed vectors",
+        """%parts$ = vector.from_elements %v_i32, %n : vector<2xi32>
+%part$ = gpu.warp_execute_on_lane_0(%lane)[32] args(%parts$ : vector<2xi32>) -> (vector<1xi32>) {
+^bb0(%all: vector<64xi32>):
+  %half = vector.extract_strided_slice %all {offsets = [0], sizes = [32], strides = [1]} : vector<64xi32> to vector<32xi32>
+  gpu.yield %half : vector<32xi32>
+}
+%r$ = vector.extract %part$[0] : i32 from vector<1xi32>""",
+        "i32",
+        lambda t: t.lanes[t.lane // 2] if t.lane % 2 else given(t.lanes[t.lane // 2], "i32"),
+        22,
+    )
+    yield Row(
         "warp_execute_on_lane_0 without one",
         f"""memref.store %cm1, %words[%number] : memref<1024xi32, {_SHARED}>
 gpu.warp_execute_on_lane_0(%lane)[{warp}] {{

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.translate.fixup.rewriter import Place, Rewriter, aliased
-from mlir_offload.translate.fixup.shuffle import (
-    Shuffle,
-    binary,
-    carrier_of,
-    compare,
-    i32,
-    lane_id,
-    shuffle,
+from mlir_offload.translate.fixup.distribution import (
+    element_types,
+    elements,
+    gather,
+    is_distributed,
+    is_shared,
+    joined,
+    make_group,
+    scatter,
+    share,
 )
+from mlir_offload.translate.fixup.rewriter import Place, Rewriter, aliased
+from mlir_offload.translate.fixup.shuffle import compare
 from mlir_offload.translate.mlir_syntax import MLIR
 from mlir_offload.translate.mlir_text import Operation, parse_operation, split_signature
 
@@ -42,68 +45,83 @@ def execute_on_lane_zero(
 ) -> Iterator[str]:
     """Let the first lane execute the region; the others get what it yields.
 
-    Raises SourceError where operands or results are distributed over the lanes: that is the
-    business of passes that know how, which must run before.
+    It gets the vectors whose parts the lanes hold, and each lane gets its part of a vector that is
+    distributed. Raises SourceError for types that are not exchanged.
     """
     attributes, (_, *given), results, _ = split_signature(operation.rest)
     region = _read_region(lines[1:-1])
-    is_shared = all(map(carrier_of, results)) and region.types == results
     match = _SIZE.search(attributes)
     size = int(match[1]) if match else rewriter.form.subgroup_size
-    if list(region.arguments.values()) != given or not is_shared:
+    taken = list(region.arguments.values())
+    parts = [*zip(given, taken, strict=True), *zip(results, region.types, strict=True)]
+    if not all(is_distributed(*pair, size) for pair in parts if pair[0] != pair[1]) or not all(
+        is_shared(kind) for kind in results
+    ):
         raise _distributed(rewriter, place)
     if size > rewriter.form.subgroup_size:
         raise _too_wide(rewriter, size, place)
+    group = yield from make_group(rewriter, size, place)
+    gathered: dict[str, list[str]] = {}
+    renamed: dict[str, str] = {}
+    for name, value, part in zip(region.arguments, operation.operands[1:], given, strict=True):
+        if part == region.arguments[name]:
+            renamed[name] = value
+        else:
+            gathered[name] = yield from gather(rewriter, group, value, part, place)
     zero = yield from rewriter.index(0, place)
     first = yield from compare(rewriter, "eq", (operation.operands[0], zero), "index", place)
-    renamed = dict(zip(region.arguments, operation.operands[1:], strict=True))
-    values = yield from _condition(rewriter, _renamed(region, renamed), first, place)
-    if values:
-        yield from _share(rewriter, operation, (values, results), size, place)
+    values = yield from _condition(rewriter, _renamed(region, renamed), gathered, first, place)
+    made = []
+    for whole, part in zip(region.types, results, strict=True):
+        own = [values.pop(0) for _ in element_types(whole)]
+        if part == whole:
+            own = yield from share(rewriter, group, own, whole, place)
+        else:
+            own = yield from scatter(rewriter, group, own, part, place)
+        made.append(((yield from joined(rewriter, own, part, place)), part))
+    if made:
+        yield aliased(operation.results, made, place)
 
 
-def _condition(rewriter: Rewriter, region: _Region, condition: str, place: Place) -> Values:
-    """Make the region that of an `if`; return its results, which are 0 in other lanes."""
+def _condition(
+    rewriter: Rewriter,
+    region: _Region,
+    gathered: Mapping[str, Sequence[str]],
+    condition: str,
+    place: Place,
+) -> Values:
+    """Make the region that of an `if`; return the elements of its results, 0 in other lanes.
+
+    SPIR-V has no vectors of many elements as values of a branch.
+    """
     rewriter.count += 1
-    made, types = f"%mo_{rewriter.count}", ", ".join(region.types)
-    results = f"{made}:{len(region.types)} = " if region.types else ""
+    made, inner = f"%mo_{rewriter.count}", place.inside
+    kinds = [element for kind in region.types for element in element_types(kind)]
+    results = f"{made}:{len(kinds)} = " if kinds else ""
     yield f'{place.indent}{results}"scf.if"({condition}) ({{'
+    whole = {}
+    for name, parts in gathered.items():
+        whole[name] = yield from joined(rewriter, parts, region.arguments[name], inner)
+    region = _renamed(region, whole)
     yield from region.lines
-    yield _yield_line(region.yielded, types, place)
+    yielded: list[str] = []
+    for value, kind in zip(region.yielded, region.types, strict=True):
+        yielded += yield from elements(rewriter, value, kind, inner)
+    yield _yield_line(yielded, ", ".join(kinds), place)
     yield f"{place.indent}}}, {{"
     others = []
-    for kind in region.types:
+    for kind in kinds:
         zero = "0" if kind.startswith("i") else "0.0"
         constant = f'"arith.constant"() <{{value = {zero} : {kind}}}>'
-        others.append((yield from rewriter.value(constant, f"() -> {kind}", place.inside)))
-    yield _yield_line(others, types, place)
-    yield f"{place.indent}}}) : (i1) -> ({types}){place.location}"
-    return [f"{made}#{index}" for index in range(len(region.types))]
+        others.append((yield from rewriter.value(constant, f"() -> {kind}", inner)))
+    yield _yield_line(others, ", ".join(kinds), place)
+    yield f"{place.indent}}}) : (i1) -> ({', '.join(kinds)}){place.location}"
+    return [f"{made}#{index}" for index in range(len(kinds))]
 
 
 def _yield_line(values: Sequence[str], types: str, place: Place) -> str:
     operation = f'"scf.yield"({", ".join(values)}) : ({types}) -> ()'
     return f"{place.inside.indent}{operation}{place.location}"
-
-
-def _share(
-    rewriter: Rewriter,
-    operation: Operation,
-    typed: tuple[Sequence[str], Sequence[str]],
-    size: int,
-    place: Place,
-) -> Iterator[str]:
-    """Give every lane what the first one of its group has."""
-    lane = yield from lane_id(rewriter, place)
-    mask = yield from i32(rewriter, -size, place)
-    first = yield from binary(rewriter, "andi", lane, mask, place)
-    width = yield from i32(rewriter, rewriter.form.subgroup_size, place)
-    shared = []
-    for value, kind in zip(*typed, strict=True):
-        asked = Shuffle("idx", first, width)
-        result, _ = yield from shuffle(rewriter, asked, value, kind, place)
-        shared.append((result, kind))
-    yield aliased(operation.results, shared, place)
 
 
 def _read_region(lines: Sequence[str]) -> _Region:
@@ -120,7 +138,7 @@ def _read_region(lines: Sequence[str]) -> _Region:
     return _Region(arguments, body[:-1], last.operands, split_signature(last.rest)[1])
 
 
-def _renamed(region: _Region, names: dict[str, str]) -> _Region:
+def _renamed(region: _Region, names: Mapping[str, str]) -> _Region:
     def rename(text: str) -> str:
         return MLIR.replace(_VALUE, lambda match: names.get(match[0], match[0]), text)
 
@@ -131,12 +149,8 @@ def _renamed(region: _Region, names: dict[str, str]) -> _Region:
 
 
 def _distributed(rewriter: Rewriter, place: Place) -> SourceError:
-    msg = (
-        "gpu.warp_execute_on_lane_0 with values that are distributed over the lanes has no lowering"
-    )
-    hint = (
-        "distribute them before, for example with the passes of vector distribution, or use memory"
-    )
+    msg = "gpu.warp_execute_on_lane_0 distributes values whose type has no lowering"
+    hint = "use numbers, or vectors of one dimension of them, with an equal part for each lane"
     return SourceError(msg, hint=hint, location=rewriter.locations.of(place.location))
 
 

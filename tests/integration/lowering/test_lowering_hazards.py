@@ -152,8 +152,8 @@ LAUNCH = "gpu.launch_func @m::@k blocks in (%c1, %c1, %c1) threads in (%c1, %c1,
     [
         pytest.param("module {\n  module { func.func @f() { return } }\n}\n", 2, "module inside a module", id="nested module"),
         pytest.param(
-            kernel("%v = memref.load %p[%i] : memref<?xf32>\n%s = gpu.all_reduce add %v {} : (f32) -> f32"),
-            5, "'uniform'", id="all_reduce",
+            kernel("%v = memref.load %p[%i] : memref<?xf32>\n%c = arith.cmpi eq, %i, %i : index\nscf.if %c {\n%s = gpu.all_reduce add %v {} : (f32) -> f32\n}"),
+            7, "'uniform'", id="all_reduce",
         ),
         pytest.param(
             kernel(
