@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from mlir_offload.offload.host.entry import OffloadEntry
+from mlir_offload.offload.host.launch import resolve_launches
 from mlir_offload.offload.host.module import (
     escape_blob,
     extend_used_list,
-    global_name,
     global_symbols,
     next_metadata_number,
-    string_constants,
 )
 from mlir_offload.offload.host.registration import register_entries
 from mlir_offload.offload.host.stub import (
@@ -25,7 +23,7 @@ from mlir_offload.offload.host.stub import (
 from mlir_offload.toolchain.errors import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Sequence
 
     from mlir_offload.offload.abi import OffloadAbi
     from mlir_offload.offload.host.finished_code import FinishedCode
@@ -33,24 +31,6 @@ if TYPE_CHECKING:
 
 _EMBEDDED = "llvm.embedded.object"
 _EMBEDDED_SECTION = ".llvm.offloading"
-_GET_FUNCTION = re.compile(
-    r"(@mgpuModuleGetFunction\(ptr [^,()\n]*, ptr (?:[a-z_]+ )*)([^,()\s]+)\)"
-)
-_GET_FUNCTION_USE = re.compile(r"@mgpuModuleGetFunction\b")
-_DECLARATION = re.compile(
-    r"^declare [^@\n]*@(mgpuModuleLoad|mgpuModuleUnload|mgpuModuleGetFunction)\([^\n]*\n",
-    re.MULTILINE,
-)
-# Internal, so that no object depends on a runtime that loads modules; inlined even at -O0, so that
-# a launch names its stub as the host code of CUDA C++ does.
-_DEFINITIONS = {
-    "mgpuModuleLoad": "define internal ptr @mgpuModuleLoad(ptr %0, i64 %1) alwaysinline {\n"
-    "  ret ptr null\n}\n",
-    "mgpuModuleUnload": "define internal void @mgpuModuleUnload(ptr %0) alwaysinline {\n"
-    "  ret void\n}\n",
-    "mgpuModuleGetFunction": "define internal ptr @mgpuModuleGetFunction(ptr %0, ptr %1) "
-    "alwaysinline {\n  ret ptr %1\n}\n",
-}
 
 
 def annotate_host(  # noqa: PLR0913 (the parts of one module)
@@ -104,27 +84,6 @@ def annotate_host(  # noqa: PLR0913 (the parts of one module)
     return embed_binary(text, binary) if binary else text
 
 
-def resolve_launches(text: str, addresses: Mapping[str, str], location: str = "") -> str:
-    """Return the module with each launch naming the address of its kernel."""
-
-    def resolved(match: re.Match[str]) -> str:
-        symbol = names.get(match.group(2))
-        if symbol is None:
-            raise _unresolvable(location)
-        if symbol not in addresses:
-            raise _unknown_kernel(symbol, addresses, location)
-        return f"{match.group(1)}{global_name(addresses[symbol])})"
-
-    declared = _DECLARATION.findall(text)
-    if not declared:
-        return text
-    names = string_constants(text)
-    body = _GET_FUNCTION.sub(resolved, _DECLARATION.sub("", text))
-    if len(_GET_FUNCTION_USE.findall(body)) != len(_GET_FUNCTION.findall(body)):
-        raise _unresolvable(location)
-    return body + "\n" + "\n".join(_DEFINITIONS[name] for name in declared)
-
-
 def embed_binary(text: str, binary: bytes) -> str:
     """Return the host module with the binary where the linker wrapper looks for it (`-fembed-offload-object`)."""
     number = next_metadata_number(text)
@@ -148,20 +107,3 @@ def _foreign_address(kernel: str, kinds: Sequence[Kind], location: str) -> str:
         hint = 'declare a kernel that is neither inside of a function nor made for an expression, or extern "C"'
         raise SourceError(msg, hint=hint, location=location)
     return address
-
-
-def _unresolvable(location: str) -> SourceError:
-    return SourceError(
-        "a launch does not name its kernel by a constant",
-        hint="launch kernels with gpu.launch or gpu.launch_func, do not call mgpuModuleGetFunction",
-        location=location,
-    )
-
-
-def _unknown_kernel(symbol: str, kernels: Iterable[str], location: str) -> SourceError:
-    known = ", ".join(sorted(kernels)) or "none"
-    return SourceError(
-        f"kernel '{symbol}' is launched, but no gpu.module defines it",
-        hint=f"kernels defined here: {known}",
-        location=location,
-    )

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.host.annotate import annotate_host, resolve_launches
+from mlir_offload.offload.host.annotate import annotate_host
+from mlir_offload.offload.host.launch import resolve_launches
 from mlir_offload.offload.host.module import (
     escape_blob,
     extend_used_list,
@@ -77,10 +78,33 @@ ptr byval(%pair) align 16 captures(none) %3, half noundef range(i64 0, 5) %4, <{
 @pytest.mark.parametrize("major", [19, 22])
 def test_each_launch_names_the_stub_of_its_kernel(major: int) -> None:
     text = annotated(major)
-    calls = re.findall(r"call ptr @mgpuModuleGetFunction\(ptr %\d+, ptr @(\w+)\)", text)
-    assert calls == [f"__mo_stub__{kernel}" for kernel in KERNELS]
-    assert "declare ptr @mgpuModule" not in text
-    assert text.count("alwaysinline") == 3
+    named = re.findall(r"%\d+ = bitcast ptr @(\w+) to ptr", text)
+    assert named == [f"__mo_stub__{kernel}" for kernel in KERNELS]
+
+
+@pytest.mark.parametrize("major", [19, 22])
+def test_nothing_is_left_of_what_loads_modules(major: int) -> None:
+    left = r"@mgpuModule|@kernels_|@llvm\.global_[cd]tors"
+    assert re.search(left, lowered("host", major))
+    assert not re.search(left, annotated(major))
+
+
+def test_other_constructors_and_variables_stay() -> None:
+    host = lowered("host", 22)
+    first = "[{ i32, ptr, ptr } { i32 7, ptr @own, ptr null }, "
+    host = re.sub(
+        r"(@llvm\.global_ctors = appending global )\[2( x [^]]*\] )\[", rf"\1[3\2{first}", host
+    )
+    host += 'define void @own() {\n  ret void\n}\n@text = constant [29 x i8] c"call @mgpuModuleGetFunction(ptr"\n'
+    host += "@user = global ptr @kernels_saxpy_name\n"
+
+    text = resolve_launches(host, dict.fromkeys(KERNELS, "stub"))
+
+    kept = "@llvm.global_ctors = appending global [1 x { i32, ptr, ptr }] [{ i32, ptr, ptr } { i32 7, ptr @own, ptr null }]\n"
+    assert kept in text
+    assert 'c"call @mgpuModuleGetFunction(ptr"' in text
+    assert "@kernels_saxpy_name = " in text
+    assert "global_dtors" not in text
 
 
 def test_a_launch_of_an_unknown_kernel_is_refused() -> None:

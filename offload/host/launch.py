@@ -1,0 +1,120 @@
+"""Resolve the launches of a host module: each names the address of its kernel, and no module is loaded.
+
+mlir-translate loads a binary for each `gpu.module`: when the program starts (LLVM 20 and newer), or at each
+launch. Nothing of that is left. Values have numbers, so that an instruction gives way to another one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from mlir_offload.offload.host.module import global_name, string_constants, symbol_of
+from mlir_offload.offload.ir_syntax import concealed, reference, revealed
+from mlir_offload.toolchain.errors import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_NAME = r"@[-\w$.]+"
+_GET_FUNCTION = re.compile(
+    r"call ptr @mgpuModuleGetFunction\(ptr [^,()\n]*, ptr (?:[a-z_]+ )*([^,()\s]+)\)"
+)
+_GET_FUNCTION_USE = re.compile(r"@mgpuModuleGetFunction\b")
+_DECLARATION = re.compile(
+    r"^declare [^@\n]*@mgpuModule(?:Load|Unload|GetFunction)\([^\n]*\n", re.MULTILINE
+)
+_UNLOAD = re.compile(r"^ *call void @mgpuModuleUnload\([^\n]*\n", re.MULTILINE)
+_LOAD = re.compile(rf"call ptr @mgpuModuleLoad\(ptr ({_NAME}), i64 \d+\)")
+_LOADED = re.compile(rf"load ptr, ptr ({_NAME}), align \d+")
+_STUB = re.compile(rf"(%\d+) = bitcast ptr ({_NAME}|@\"[^\"\n]*\") to ptr")
+_LAUNCH = re.compile(r"(call void @mgpuLaunch\w+\(ptr )(%\d+)(?=,)")
+_FUNCTION_END = "\n}\n"
+_STARTUP = re.compile(
+    rf'^define internal void ({_NAME})\(\) section "\.text\.startup"[^\n]*\{{\n([^}}]*)^\}}\n',
+    re.MULTILINE,
+)
+_STORED = re.compile(rf"store ptr %\d+, ptr ({_NAME}),")
+_LISTED = re.compile(
+    r"^(@llvm\.global_[cd]tors = appending global) \[\d+ x [^\]]*\] \[(.*)\]\n", re.MULTILINE
+)
+_STRUCTOR = re.compile(rf"\{{ i32, ptr, ptr \}} \{{ i32 \d+, ptr ({_NAME}), ptr [^}}]* \}}")
+
+
+def resolve_launches(text: str, addresses: Mapping[str, str], location: str = "") -> str:
+    """Return the module with each launch naming the address of its kernel."""
+
+    def resolved(match: re.Match[str]) -> str:
+        symbol = names.get(match[1])
+        if symbol is None:
+            raise _unresolvable(location)
+        if symbol not in addresses:
+            raise _unknown_kernel(symbol, addresses, location)
+        spelled.add(match[1])
+        return f"bitcast ptr {global_name(addresses[symbol])} to ptr"
+
+    if not _DECLARATION.search(text):
+        return text
+    spelled = set[str]()
+    names = {
+        f"@{reference(symbol_of(name[1:]))}": content
+        for name, content in string_constants(text).items()
+    }
+    body = _GET_FUNCTION.sub(resolved, _DECLARATION.sub("", concealed(text)))
+    if _GET_FUNCTION_USE.search(body):
+        raise _unresolvable(location)
+    return revealed(_without_loading(body, spelled))
+
+
+def _without_loading(text: str, spelled: set[str]) -> str:
+    """Return the module without what loads binaries; `spelled` are the strings that named kernels."""
+    startup = {match[1]: match[2] for match in _STARTUP.finditer(text) if "@mgpuModule" in match[2]}
+    handles = {name for body in startup.values() for name in _STORED.findall(body)}
+    unused = spelled | handles | set(_LOAD.findall(text))
+    text = _STARTUP.sub(lambda match: "" if match[1] in startup else match[0], text)
+    text = _LISTED.sub(lambda match: _unlisted(match, startup), text)
+    text = _UNLOAD.sub("", _LOAD.sub("bitcast ptr null to ptr", text))
+    text = _LOADED.sub(
+        lambda match: "bitcast ptr null to ptr" if match[1] in handles else match[0], text
+    )
+    for name in unused:
+        text = _without_variable(text, name)
+    return _FUNCTION_END.join(map(_naming_stubs, text.split(_FUNCTION_END)))
+
+
+def _naming_stubs(function: str) -> str:
+    """Return a function whose launches name stubs themselves, as the host code of CUDA C++ does."""
+    stubs = dict(_STUB.findall(function))
+    return _LAUNCH.sub(lambda match: f"{match[1]}{stubs.get(match[2], match[2])}", function)
+
+
+def _unlisted(match: re.Match[str], functions: Iterable[str]) -> str:
+    kept = [item[0] for item in _STRUCTOR.finditer(match[2]) if item[1] not in functions]
+    if not kept:
+        return ""
+    return f"{match[1]} [{len(kept)} x {{ i32, ptr, ptr }}] [{', '.join(kept)}]\n"
+
+
+def _without_variable(text: str, name: str) -> str:
+    """Return the module without a variable, unless something uses it."""
+    uses = re.compile(re.escape(name) + r"(?![-\w$.])")
+    if len(uses.findall(text)) > 1:
+        return text
+    return re.sub(rf"^{re.escape(name)} = [^\n]*\n", "", text, count=1, flags=re.MULTILINE)
+
+
+def _unresolvable(location: str) -> SourceError:
+    return SourceError(
+        "a launch does not name its kernel by a constant",
+        hint="launch kernels with gpu.launch or gpu.launch_func, do not call mgpuModuleGetFunction",
+        location=location,
+    )
+
+
+def _unknown_kernel(symbol: str, kernels: Iterable[str], location: str) -> SourceError:
+    known = ", ".join(sorted(kernels)) or "none"
+    return SourceError(
+        f"kernel '{symbol}' is launched, but no gpu.module defines it",
+        hint=f"kernels defined here: {known}",
+        location=location,
+    )
