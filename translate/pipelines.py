@@ -85,6 +85,17 @@ class Refusal:
     message: str
     hint: str
 
+    @property
+    def needle(self) -> str:
+        """Return what a line with the operation, or with one of the dialect, contains."""
+        return f'"{self.operation}' if self.operation.endswith(".") else f'"{self.operation}"('
+
+    def is_for(self, name: str) -> bool:
+        """Say whether it is about an operation of this name."""
+        return name == self.operation or (
+            self.operation.endswith(".") and name.startswith(self.operation)
+        )
+
     def applies(self, text: str) -> bool:
         """Say whether the operation with this generic text is meant."""
         if self.assembly:
@@ -146,7 +157,7 @@ def load_refusals(where: Side) -> tuple[Refusal, ...]:
             pattern=row.get("pattern", ""),
             unless=row.get("unless", ""),
             assembly=row.get("assembly", ""),
-            message=str(row["message"]).replace("{operation}", operation),
+            message=str(row["message"]),
             hint=str(row["hint"]),
         )
         for row in _table()["refusals"]

@@ -32,6 +32,7 @@ class Setting:
     llvm: str
     libraries: tuple[str, ...]
     filecheck: Path
+    options: tuple[str, ...] = ()
 
 
 def try_program(program: Program, target: str, setting: Setting, folder: Path) -> Result:
@@ -57,7 +58,8 @@ def _compile(
     pipeline = (f"--pipeline={program.pipeline},gpu",) if program.pipeline else ()
     form = () if program.has_main else ("-shared", "-fPIC")
     inputs = (str(program.path), *setting.libraries)
-    options = (f"--llvm={setting.llvm}", f"--offload-arch={target}", *pipeline, *form)
+    llvm = (f"--llvm={setting.llvm}", f"--offload-arch={target}")
+    options = (*llvm, *setting.options, *pipeline, *form)
     return _driver((*options, *inputs, "-o", str(output)))
 
 
@@ -72,7 +74,9 @@ def _run(program: Program, target: str, setting: Setting, binary: Path, result: 
     done = _call((str(binary),), environment, _RUN_SECONDS)
     if done.returncode == _TIMEOUT:
         return replace(result, ran=NO, reason=f"did not end in {_RUN_SECONDS} s")
-    result = replace(result, ran=YES, status=str(done.returncode), reason=_reason(done))
+    expected = " (expected)" if program.fails and done.returncode else ""
+    status = f"{done.returncode}{expected}"
+    result = replace(result, ran=YES, status=status, reason=_reason(done))
     if not program.prefixes:
         return result
     printed = done.stdout + (done.stderr if program.merges_stderr else "")

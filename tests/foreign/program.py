@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _RUN = re.compile(r"^\s*(?://|#)\s*RUN:(.*)$", re.MULTILINE)
+_DEFINE = re.compile(r"^\s*(?://|#)\s*DEFINE:(.*)$", re.MULTILINE)
 _RUNNER = re.compile(r"\bmlir-(?:cpu-)?runner\b")
 _FILECHECK = re.compile(r"\bFileCheck\b(?P<options>.*)")
 _PREFIX = re.compile(r"--?check-prefix(?:es)?[= ](\S+)")
 _CHIP = re.compile(r"\bchip=(sm_\w+)")
 _PASS = re.compile(r"(?<=\s)--?([a-z][\w-]*)(?:=(\"[^\"]*\"|'[^']*'|\S+))?")
+_ASSERTION = re.compile(r"CHECK[\w-]*:.*\bAssertion `")
 _MAIN = re.compile(r"\bfunc(?:\.func)? (?:public )?@(main|entry)\(")
 
 # Passes that make GPU code of a program; those that lower GPU code are the driver's own affair.
@@ -20,11 +22,15 @@ _INPUT_PASSES = frozenset(
         "transform-interpreter",
         "test-transform-dialect-erase-schedule",
         "convert-linalg-to-loops",
-        "sparsifier",
-        "sparsification-and-bufferization",
-        "test-vector-warp-distribute",
     }
 )
+# They have to run in this order, in functions.
+_ON_FUNCTIONS = "test-vector-warp-distribute"
+_SPARSIFIER = re.compile(r"--sparsifier=\"(?P<options>[^\"]*)")
+_SPARSIFIER_OPTION = re.compile(r"\b(?:enable-gpu-libgen|parallelization-strategy=\S+)")
+# What --sparsifier runs until it has GPU code; it goes on to serialise that.
+_BEFORE_SPARSE = "func.func(linalg-generalize-named-ops,linalg-fuse-elementwise-ops)"
+_AFTER_SPARSE = "sparse-storage-specifier-to-llvm,func.func(canonicalize),sparse-gpu-codegen"
 _NEW_FEATURES = "sm_90a"
 
 
@@ -35,7 +41,7 @@ class Program:
     `pipeline` is for --pipeline=, empty for a program that has GPU code already. `nvidia` is the
     architecture for which upstream compiles it, if that has features of its own. `prefixes` are those
     of the lines that FileCheck compares with what the program prints; without them upstream does
-    not look at that. `is_run` if upstream runs it.
+    not look at that. `is_run` if upstream runs it, `fails` if an assertion is expected to fail.
     """
 
     name: str
@@ -46,6 +52,7 @@ class Program:
     merges_stderr: bool
     is_run: bool
     has_main: bool
+    fails: bool
 
 
 def find_programs(tests: Path, folders: tuple[str, ...]) -> list[Program]:
@@ -70,13 +77,27 @@ def read_program(path: Path, name: str) -> Program:
         merges_stderr=any("2>&1" in command for command in run),
         is_run=bool(run),
         has_main=_MAIN.search(text) is not None,
+        fails=_ASSERTION.search(text) is not None,
     )
 
 
 def _run_commands(text: str) -> list[str]:
     lines = [line.strip() for line in _RUN.findall(text)]
     joined = "\n".join(lines).replace("\\\n", " ")
-    return [command for command in joined.splitlines() if command.strip()]
+    definitions = _definitions(text)
+    commands = []
+    for command in joined.splitlines():
+        for name, value in definitions.items():
+            command = command.replace(name, value)  # noqa: PLW2901
+        commands.append(command)
+    return [command for command in commands if command.strip()]
+
+
+def _definitions(text: str) -> dict[str, str]:
+    """Return the substitutions that a test defines, by their spelling."""
+    lines = "\n".join(line.strip() for line in _DEFINE.findall(text)).replace("\\\n", " ")
+    pairs = (line.partition("=") for line in lines.splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def _prefixes(options: str) -> tuple[str, ...]:
@@ -85,10 +106,11 @@ def _prefixes(options: str) -> tuple[str, ...]:
 
 
 def _pipeline(command: str) -> str:
-    first = command.partition(" | mlir-opt -")[0]
-    passes = [
-        f"{name}{{{value.strip(chr(34) + chr(39))}}}" if value else name
-        for name, value in _PASS.findall(first)
-        if name in _INPUT_PASSES
-    ]
-    return ",".join(passes)
+    if sparsifier := _SPARSIFIER.search(command):
+        options = " ".join(_SPARSIFIER_OPTION.findall(sparsifier["options"]))
+        sparse = f"sparsification-and-bufferization{{{options}}}"
+        return f"{_BEFORE_SPARSE},{sparse},{_AFTER_SPARSE}"
+    found = [(name, value.strip(chr(34) + chr(39))) for name, value in _PASS.findall(command)]
+    on_functions = [f"{name}{{{value}}}" for name, value in found if name == _ON_FUNCTIONS]
+    passes = [name for name, _ in found if name in _INPUT_PASSES]
+    return ",".join([*passes, *(f"func.func({name},canonicalize)" for name in on_functions)])

@@ -1,7 +1,8 @@
 """Compile, link and run upstream's GPU programs for every target, and compare with the recorded table.
 
 Exit status 1 if a step that succeeded no longer does. Needs FileCheck (llvm-MAJOR-tools) and, for
-releases whose runner libraries are not installed, --libraries=DIR with an unpacked libmlir-MAJOR.
+releases whose runner libraries are not installed, --libraries=DIR with an unpacked libmlir-MAJOR. Sparse
+matrices need cuSPARSE: pip install nvidia-cusparse nvidia-cusparselt-cu13, and --cuda-path= for that toolkit.
 
 usage: python tests/foreign/run.py [--llvm=22] [--only=TEXT] [--target=NAME] [--update]
 """
@@ -56,6 +57,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--target", default="", choices=("", *TARGETS))
     parser.add_argument("--source", type=Path, help="an unpacked mlir/test/Integration")
     parser.add_argument("--libraries", type=Path, help="folder with the release's runner libraries")
+    parser.add_argument("--cuda-path", help="a CUDA toolkit with cuSPARSE and cuSPARSELt")
     parser.add_argument("--update", action="store_true", help="write what was found into the page")
     parser.add_argument("--jobs", type=int, default=2)
     return parser.parse_args()
@@ -85,7 +87,9 @@ def _setting(options: argparse.Namespace, work: Path) -> Setting:
     clang = str(prefix / "bin/clang")
     subprocess.run((clang, "-O1", "-fPIC", "-c", str(_FILL), "-o", str(fill)), check=True)
     library = (f"-L{options.libraries}",) if options.libraries else ()
-    return Setting(str(options.llvm), (str(fill), *library), prefix / "bin/FileCheck")
+    cuda = (f"--cuda-path={options.cuda_path}",) if options.cuda_path else ()
+    filecheck = prefix / "bin/FileCheck"
+    return Setting(str(options.llvm), (str(fill), *library), filecheck, cuda)
 
 
 def _llvm_version(major: int) -> str:

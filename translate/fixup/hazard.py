@@ -101,7 +101,7 @@ def check_operations(
         _check_no_device_operation(lines, locations)
     for index, line in enumerate(lines):
         for refusal in refusals:
-            if f'"{refusal.operation}"(' in line:
+            if refusal.needle in line:
                 _check_operation(refusal, lines[index:], locations)
 
 
@@ -118,12 +118,13 @@ def _check_no_device_operation(lines: tuple[str, ...], locations: Locations) -> 
 
 def _check_operation(refusal: Refusal, lines: tuple[str, ...], locations: Locations) -> None:
     operation = parse_operation(lines[0])
-    if operation is None or operation.name != refusal.operation:
+    if operation is None or not refusal.is_for(operation.name):
         return
     last = _last_line(lines, operation.indent) if lines[0].endswith("({") else lines[0]
     text = lines[0] if last is lines[0] else f"{lines[0]} {last}"
     if refusal.applies(text):
-        raise SourceError(refusal.message, hint=refusal.hint, location=locations.of(last))
+        message = refusal.message.replace("{operation}", operation.name)
+        raise SourceError(message, hint=refusal.hint, location=locations.of(last))
 
 
 def _last_line(lines: tuple[str, ...], indent: int) -> str:

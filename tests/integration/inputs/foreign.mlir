@@ -1,4 +1,4 @@
-// Classes of programs that others write: a transform script, main without a result, printMemrefF32,
+// Classes of programs that others write: a transform script, main without a result, printMemrefF32, memref.realloc,
 // a kernel of the LLVM dialect with gpu.kernel alone, an assertion that fails in the last launch.
 module attributes {gpu.container_module} {
   gpu.module @kernels {
@@ -38,7 +38,9 @@ module attributes {gpu.container_module} {
     %c4 = arith.constant 4 : index
     %f = arith.constant 2.5 : f32
     %m = gpu.alloc host_shared () : memref<4xf32>
-    %y = memref.alloc() : memref<4xf32>
+    %small = memref.alloc(%c1) : memref<?xf32>
+    %larger = memref.realloc %small(%c4) : memref<?xf32> to memref<?xf32>
+    %y = memref.cast %larger : memref<?xf32> to memref<4xf32>
     scf.for %i = %c0 to %c4 step %c1 {
       %n = arith.index_cast %i : index to i32
       %v = arith.sitofp %n : i32 to f32
