@@ -11,6 +11,7 @@ from mlir_offload.translate.cpu.kernel import (
     Slot,
     argument_name,
 )
+from mlir_offload.translate.cpu.traffic import RegionTraffic
 from mlir_offload.translate.cpu.values import (
     TOKEN,
     Block,
@@ -27,12 +28,22 @@ class RegionBody:
     The variables are for mem2reg: behind a barrier a definition no longer dominates its uses.
     """
 
-    def __init__(self, blocks: list[Block], slots: dict[str, Slot], kernel: RegionKernel) -> None:
+    def __init__(
+        self,
+        blocks: list[Block],
+        slots: dict[str, Slot],
+        kernel: RegionKernel,
+        traffic: RegionTraffic,
+    ) -> None:
         self._blocks = blocks
+        self._traffic = traffic
+        self._live = {
+            f"mo.b{entrance.number}": frozenset(slot.value for slot in entrance.live)
+            for entrance in kernel.entrances
+        }
         self._slots = slots
         self._kernel = kernel
         self._entrances = {entrance.number: entrance for entrance in kernel.entrances}
-        self._conditions = {name: n for n, name in enumerate(kernel.conditions)}
         self._has_choice = any(entrance.has_choice for entrance in kernel.entrances)
         self._count = 0
 
@@ -65,12 +76,14 @@ class RegionBody:
     def _with_condition(self, line: str) -> list[str]:
         """Let the caller say what it knows about a condition."""
         name = defined_name(line)
-        number = self._conditions.get(name or "")
+        number = self._kernel.conditions.number_of.get(name or "")
         if number is None:
             return [line]
-        own = line.replace(f"{name} = ", f"%mo.own{number} = ", 1)
+        self._count += 1
+        own = f"%mo.own{self._count}"
         known = f"i1 %mo.known{number}, i1 %mo.holds{number}"
-        return [own, f"  {name} = select {known}, i1 %mo.own{number}"]
+        evaluated = line.replace(f"{name} = ", f"{own} = ", 1)
+        return [evaluated, f"  {name} = select {known}, i1 {own}"]
 
     def _block(self, block: Block, phi_loads: list[str]) -> list[str]:
         lines: list[str] = []
@@ -80,7 +93,8 @@ class RegionBody:
                 lines += stores
                 stores = []
             if BARRIER.search(line):
-                return [*lines, *self._leave(int(block.successors[0].removeprefix("mo.b")))]
+                number = int(block.successors[0].removeprefix("mo.b"))
+                return [*lines, *self._leave(number, self._traffic.written(block.label))]
             *loads, line = self._with_loads(line)  # noqa: PLW2901
             lines += [*loads, *self._with_condition(line)]
             slot = self._slots.get(defined_name(line) or "")
@@ -89,7 +103,7 @@ class RegionBody:
         lines += [*stores, *phi_loads]
         last = block.lines[-1]
         if opcode(last) == "ret":
-            return [*lines, *self._leave(END)]
+            return [*lines, *self._leave(END, frozenset())]
         if opcode(last) == "unreachable" and lines and FAILURE.search(lines[-1]):
             return [*lines, "  ret void"]
         return [*lines, *self._with_loads(last)]
@@ -130,18 +144,24 @@ class RegionBody:
 
     def _resume(self, entrance: Entrance) -> list[str]:
         lines: list[str] = []
+        needed = self._traffic.read(f"mo.b{entrance.number}", self._live)
         for slot in entrance.live:
-            value = argument_name(slot)
-            if not slot.is_uniform:
+            if slot.value not in needed and not slot.is_uniform:
+                continue
+            if slot.is_uniform:
+                value = argument_name(self._kernel.passed.number_of[slot])
+            else:
                 address = self._address(slot.type, slot.offset, lines)
                 value = f"%mo.r{self._count}"
                 lines.append(f"  {value} = load {slot.type}, ptr {address}")
             lines.append(f"  store {slot.type} {value}, ptr {_variable(slot)}")
         return lines
 
-    def _leave(self, number: int) -> list[str]:
+    def _leave(self, number: int, written: frozenset[str]) -> list[str]:
         lines: list[str] = []
         for slot in self._entrances[number].live if number else ():
+            if slot.value not in written and not slot.is_uniform:
+                continue
             if slot.is_uniform and slot.value not in self._kernel.in_memory:
                 continue
             value = self._load(slot, lines)

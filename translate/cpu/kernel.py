@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mlir_offload.translate.cpu.parameter import SharedParameters
 from mlir_offload.translate.cpu.path import Place, Region
 from mlir_offload.translate.cpu.text import Function
 from mlir_offload.translate.cpu.variant import Variant, leaves_of
@@ -52,9 +54,9 @@ class RegionKernel:
     """The split function and what the code around it has to know.
 
     The function takes the context, the number of the entrance, the kernel's arguments, the uniform
-    values, whether to leave the number of the next entrance at `next_offset`, and for each of
-    `conditions` whether it is known and what it is. Uniform values `in_memory` are left there by
-    each work-item; the code around the function computes the others itself. It `can_fail` with assertions.
+    values of the entrance in their `passed` parameters, whether to leave the number of the next
+    entrance at `next_offset`, and for each of the parameters of `conditions` whether it is known and
+    what it is. Uniform values `in_memory` are left there by each work-item; the code around the function computes the others itself. It `can_fail` with assertions.
     """
 
     function: Function
@@ -62,28 +64,29 @@ class RegionKernel:
     entrances: tuple[Entrance, ...]
     uniform: tuple[Slot, ...]
     in_memory: frozenset[str]
-    conditions: tuple[str, ...]
+    passed: SharedParameters[Slot]
+    conditions: SharedParameters[str]
     next_offset: int
     state_bytes: int
     has_shared_arrays: bool
     can_fail: bool
 
-    def exits_with(self, region: Region, slot: Slot) -> list[Place]:
-        """Return where the region ends at barriers behind which the value is needed."""
-        return exits_with(self.entrances, region, slot)
+
+def uniform_exits(entrances: Sequence[Entrance], region: Region) -> dict[Slot, list[Place]]:
+    """Return the uniform values that are needed behind a region, and where it ends for each.
+
+    The number of an entrance is its place in the sequence.
+    """
+    found: dict[Slot, list[Place]] = {}
+    for number in region.exits:
+        if number != END:
+            places = region.exit_places(number)
+            for slot in entrances[number].live:
+                if slot.is_uniform:
+                    found.setdefault(slot, []).extend(places)
+    return found
 
 
-def exits_with(entrances: tuple[Entrance, ...], region: Region, slot: Slot) -> list[Place]:
-    """Return where the region ends at barriers behind which the value is needed."""
-    live = {entrance.number: entrance.live for entrance in entrances}
-    return [
-        place
-        for number in region.exits
-        if number != END and slot in live[number]
-        for place in region.exit_places(number)
-    ]
-
-
-def argument_name(slot: Slot) -> str:
+def argument_name(number: int) -> str:
     """Return the parameter that brings a uniform value."""
-    return f"%mo.u{slot.offset}"
+    return f"%mo.u{number}"

@@ -76,6 +76,11 @@ class Region:
         return Region(self._start, self.code, self.brought, {**self.assumed, condition: holds})
 
     @property
+    def labels(self) -> Iterator[str]:
+        """Return the labels of the blocks that can be reached."""
+        return iter(self._edges)
+
+    @property
     def block_count(self) -> int:
         """Return the number of blocks that can be reached."""
         return len(self._edges)
@@ -85,7 +90,7 @@ class Region:
         """Return the instructions of the blocks that can be reached."""
         return (line for label in self._edges for line in self.code.blocks[label].lines)
 
-    @property
+    @cached_property
     def exits(self) -> tuple[int, ...]:
         """Return the numbers of the barriers that come next, 0 for the end of the kernel."""
         found = {

@@ -9,10 +9,12 @@ work-items is one that the compiler vectorises.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from mlir_offload.offload.ir_syntax import LLVM_IR
 from mlir_offload.translate.cpu.body import RegionBody
+from mlir_offload.translate.cpu.bound import with_bounded_regions
 from mlir_offload.translate.cpu.kernel import (
     BARRIER,
     FAILURE,
@@ -20,12 +22,14 @@ from mlir_offload.translate.cpu.kernel import (
     RegionKernel,
     Slot,
     argument_name,
-    exits_with,
+    uniform_exits,
 )
+from mlir_offload.translate.cpu.parameter import SharedParameters, share_parameters
 from mlir_offload.translate.cpu.path import Code, Region
 from mlir_offload.translate.cpu.shared import size_of
 from mlir_offload.translate.cpu.slice import SliceWriter
 from mlir_offload.translate.cpu.text import Function, first_type
+from mlir_offload.translate.cpu.traffic import RegionTraffic
 from mlir_offload.translate.cpu.uniform import find_uniform, is_pure
 from mlir_offload.translate.cpu.values import (
     Block,
@@ -58,7 +62,7 @@ def split_at_barriers(function: Function) -> RegionKernel | None:
     Private arrays get a place per work-item. One that is allocated in a loop cannot have it; a
     kernel without barriers may keep it, but then its work-items must run one after the other.
     """
-    blocks = _cut(parse_blocks(function))
+    blocks = _cut(with_bounded_regions(parse_blocks(function)))
     state = _State()
     uniform = find_uniform(blocks, frozenset(map(parameter_name, function.parameters[1:])))
     private = _place_private(blocks, state)
@@ -85,38 +89,60 @@ def split_at_barriers(function: Function) -> RegionKernel | None:
     if any(parts_ways(entrance.variant) for entrance in entrances):
         return None
     shared = tuple(slot for slot in slots.values() if slot.is_uniform)
-    conditions = tuple(dict.fromkeys(c for e in entrances for c in conditions_of(e.variant)))
+    passed = share_parameters(
+        {slot: slot.type for slot in shared},
+        [[slot for slot in entrance.live if slot.is_uniform] for entrance in entrances],
+    )
+    conditions = _conditions(entrances, blocks)
     kernel = RegionKernel(
         function,
         function.parameters[1:],
         entrances,
         shared,
         _in_memory(entrances),
+        passed,
         conditions,
         state.add("i32"),
         state.size_bytes,
         has_shared_arrays=private is None,
         can_fail=any(FAILURE.search(line) for block in blocks for line in block.lines),
     )
-    body = RegionBody(blocks, slots, kernel).lines((*(private or ()), *hoisted))
+    traffic = RegionTraffic(blocks, frozenset(slots))
+    body = RegionBody(blocks, slots, kernel, traffic).lines((*(private or ()), *hoisted))
     parameters = (
         *(function.parameters[0], "i32 %mo.entrance"),
         *function.parameters[1:],
-        *(f"{slot.type} {argument_name(slot)}" for slot in shared),
+        *(f"{type_} {argument_name(number)}" for number, type_ in enumerate(passed.types)),
         "i1 %mo.choice",
-        *(f"i1 %mo.known{n}, i1 %mo.holds{n}" for n in range(len(conditions))),
+        *(f"i1 %mo.known{n}, i1 %mo.holds{n}" for n in range(len(conditions.types))),
     )
     return replace(kernel, function=replace(function.with_parameters(parameters), body=body))
 
 
+def _conditions(entrances: tuple[Entrance, ...], blocks: Sequence[Block]) -> SharedParameters[str]:
+    """Return the parameters that tell of conditions: of each that a region may evaluate, its own."""
+    types = {c: "i1" for e in entrances for c in conditions_of(e.variant)}
+    evaluated: dict[str, list[str]] = {}
+    for block in blocks:
+        for line in block.lines:
+            if (name := defined_name(line)) in types:
+                evaluated.setdefault(block.label, []).append(name or "")
+    # What was moved to the entry is evaluated in all of them.
+    everywhere = types.keys() - {name for names in evaluated.values() for name in names}
+    groups = []
+    for entrance in entrances:
+        labels = {label for leaf in leaves_of(entrance.variant) for label in leaf.region.labels}
+        here = [name for label in sorted(labels) for name in evaluated.get(label, ())]
+        groups.append([*sorted(everywhere), *here, *conditions_of(entrance.variant)])
+    return share_parameters(types, groups)
+
+
 def _in_memory(entrances: tuple[Entrance, ...]) -> frozenset[str]:
     """Return the uniform values that some leaf cannot compute outside the loop over the row."""
-    shared = {slot.value: slot for e in entrances for slot in e.live if slot.is_uniform}
     found: set[str] = set()
     for leaf in (leaf for entrance in entrances for leaf in leaves_of(entrance.variant)):
-        for slot in shared.values():
-            places = exits_with(entrances, leaf.region, slot)
-            if not places or slot.value in found:
+        for slot, places in uniform_exits(entrances, leaf.region).items():
+            if slot.value in found:
                 continue
             computed = SliceWriter(leaf.region).slice(slot.value, places)
             if computed is None or computed.needs_x:

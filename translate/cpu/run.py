@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import re
 
-from mlir_offload.translate.cpu.kernel import END, Entrance, RegionKernel, Slot
+from mlir_offload.translate.cpu.kernel import (
+    END,
+    Entrance,
+    RegionKernel,
+    Slot,
+    uniform_exits,
+)
 from mlir_offload.translate.cpu.launch import (
     Metadata,
     copy_block,
@@ -63,7 +69,6 @@ class _Writer:
         self._region = region
         self._operands = operands
         self._metadata = metadata
-        self._live = {entrance.number: entrance.live for entrance in region.entrances}
         self._entrance = region.entrances[0]
         self._marked: set[str] = set()
 
@@ -218,28 +223,26 @@ class _Writer:
 
     def _call(self, known: Region) -> str:
         region, entrance = self._region, self._entrance
-        live = {slot.value for slot in entrance.live}
+        passed = region.passed.values(entrance.live)
+        known_here = region.conditions.values(known.assumed)
         operands = [
             *("ptr %item", f"i32 {entrance.number}", *self._operands),
             *(
-                f"{slot.type} {f'%{self._loop}.u{slot.offset}' if slot.value in live else 'poison'}"
-                for slot in region.uniform
+                f"{type_} {f'%{self._loop}.u{passed[n].offset}' if n in passed else 'poison'}"
+                for n, type_ in enumerate(region.passed.types)
             ),
             f"i1 {str(len(known.exits) > 1).lower()}",
         ]
-        for condition in region.conditions:
-            truth = known.assumed.get(condition)
-            operands += [f"i1 {str(truth is not None).lower()}", f"i1 {str(bool(truth)).lower()}"]
+        for n in range(len(region.conditions.types)):
+            holds = n in known_here and known.assumed[known_here[n]]
+            operands += [f"i1 {str(n in known_here).lower()}", f"i1 {str(holds).lower()}"]
         marks = f"{self._metadata.access_group}{self._metadata.location}"
         return f"  call void {symbol(region.function.name)}({', '.join(operands)}){marks}"
 
     def _leave(self, known: Region, q: str, ends: tuple[str, str]) -> list[str]:
         """Keep what the work-items share at the next entrance, and which one it is."""
         lines: list[str] = []
-        live = {s.value: s for number in known.exits if number != END for s in self._live[number]}
-        for slot in live.values():
-            if not slot.is_uniform:
-                continue
+        for slot, places in uniform_exits(self._region.entrances, known).items():
             if slot.value in self._region.in_memory:
                 value = f"%{q}.m{slot.offset}"
                 address = self._address_of_first(slot.type, slot.offset, value, ends[0], lines)
@@ -247,7 +250,7 @@ class _Writer:
                 lines.append(f"  {value} = load {slot.type}, ptr {address}, align {align}")
             else:
                 writer = SliceWriter(known, f"{q}.o{slot.offset}.", self._loop)
-                found = writer.slice(slot.value, self._region.exits_with(known, slot))
+                found = writer.slice(slot.value, places)
                 lines += found.lines if found else ()
                 value = found.value if found else "poison"
             lines.append(f"  store {slot.type} {value}, ptr {_variable(slot)}")
