@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.host_operations import HOST, LEFT, PRINTED, caller_of_host
 from support.operation_batch import Results, read_results, write_batch, wrong_threads
 from support.operation_probe import Dim3, Probe, text_of
 from support.operation_results import PROBES
@@ -16,7 +17,6 @@ from support.operation_table import TABLE, TARGETS
 
 from mlir_offload.offload.runtime import EXIT_STATUS
 
-HOST = Path(__file__).parent / "inputs" / "host_operations.mlir"
 RELEASES = [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (19, 22)]
 
 
@@ -91,25 +91,9 @@ def test_every_operation_that_the_cpu_has_is_run(release: int) -> None:
     assert wanted - {"module_end"} <= set(re.findall(r"\bgpu\.(\w+)", text))
 
 
-LEFT = {
-    # Bytes set and copied, in a chain of tokens too, memory shared with the host, and registered memory.
-    "copies": [0x12345678, -2, 11, 12],
-    "strided_copy": [1, 0, 5, 0, 9],
-}
-
-
 @pytest.mark.parametrize("name", LEFT)
 def test_memory_holds_what_the_host_and_kernels_wrote(built: Built, name: str) -> None:
     assert built.run(name).stdout.split() == [name, *map(str, LEFT[name])]
-
-
-PRINTED = """\
-100 %
-1 -8 -16 -32 -6400000000 0
--8 248 fff0|         -6400000000
-0.5 -8    1.500|-2.25e+00|
-A 4294967264 0x41 101
-"""
 
 
 def test_a_kernel_prints_numbers_of_every_type(built: Built) -> None:
@@ -131,30 +115,3 @@ def test_what_cannot_go_on_stops_the_program_with_its_reason(built: Built, name:
     assert stopped.returncode == EXIT_STATUS
     assert stopped.stdout == ""
     assert re.search(STOPPED[name], stopped.stderr)
-
-
-def caller_of_host() -> str:
-    """Return a program in C that runs the function of the host that it is given, and prints what it left."""
-    hosted = {name: len(LEFT.get(name, ())) for name in (*LEFT, "print", *STOPPED)}
-    lines = [
-        "#include <stdint.h>",
-        "#include <stdio.h>",
-        "#include <string.h>",
-        "typedef struct { int64_t *allocated, *aligned; int64_t offset, size, stride; } numbers;",
-        *(f"void _mlir_ciface_{name}(numbers *);" for name in hosted),
-        "static void run(const char *name, void (*function)(numbers *), int size) {",
-        "  int64_t data[8] = {0};",
-        "  numbers all = {data, data, 0, size, 1};",
-        "  function(&all);",
-        '  printf("%s", name);',
-        '  for (int i = 0; i < size; ++i) printf(" %lld", (long long)data[i]);',
-        '  puts("");',
-        "}",
-        "int main(int count, char **names) {",
-    ]
-    for name, numbers in hosted.items():
-        lines += [
-            f'  if (!strcmp(names[count - 1], "{name}"))',
-            f'    run("{name}", _mlir_ciface_{name}, {numbers});',
-        ]
-    return "\n".join([*lines, "}", ""])

@@ -55,12 +55,10 @@ std::string converted(Thread &t, const Inst &i, std::string conversion, uint64_t
     snprintf(text, sizeof text, "0x%llx", (unsigned long long)packed(t, i, at, 8));
   } else if (letter == 'c') {
     snprintf(text, sizeof text, (conversion + letter).c_str(), (int)packed(t, i, at, 4));
+  } else if (longs) {
+    snprintf(text, sizeof text, (conversion + "ll" + letter).c_str(), packed(t, i, at, 8));
   } else {
-    uint64_t value = packed(t, i, at, longs ? 8 : 4);
-    bool is_signed = letter == 'd' || letter == 'i';
-    if (!longs && is_signed)
-      value = (uint64_t)(int64_t)(int32_t)value;
-    snprintf(text, sizeof text, (conversion + "ll" + letter).c_str(), value);
+    snprintf(text, sizeof text, (conversion + letter).c_str(), (int)packed(t, i, at, 4));
   }
   return text;
 }
@@ -82,7 +80,7 @@ int print(Thread &t, const Inst &i) {
         ++longs;
       else if (format[c] == '*')
         conversion += std::to_string((int)packed(t, i, at, 4));
-      else if (format[c] != 'h')
+      else
         conversion += format[c];
       if (isalpha((unsigned char)format[c]) && !strchr("lhjzt", format[c]))
         break;

@@ -392,9 +392,8 @@ private:
         memcpy(function.required_threads, numbers, sizeof numbers);
       else if (word == ".reqnctapercluster")
         memcpy(function.cluster, numbers, sizeof numbers);
-      lexer_.accept(";"); /* behind .pragma */
-      if (word == ".noreturn" || count || word == ".explicitcluster")
-        continue;
+      if (word == ".pragma")
+        lexer_.expect(";");
     }
   }
 

@@ -1,0 +1,87 @@
+"""Host code with the gpu dialect, and random kernels, for NVIDIA's GPUs: run by the interpreter of PTX."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.cuda_emulator import CudaEmulator, run_program
+from support.host_operations import HOST, LEFT, PRINTED, caller_of_host
+from support.operation_probe import Probe
+from support.random_kernel import computed, program_of, random_kernel
+from support.random_program import caller_of, read_numbers
+
+from mlir_offload.offload.runtime import EXIT_STATUS
+
+
+def _link(compiler: list[str], emulator: CudaEmulator, release: int, *inputs: Path) -> Path:
+    program = inputs[-1].with_name("program")
+    flags = (f"--llvm={release}", "--offload-arch=sm_90", *emulator.options(is_kept=False))
+    subprocess.run([*compiler, *flags, *map(str, inputs), "-o", str(program)], check=True)
+    return program
+
+
+@pytest.fixture(scope="module")
+def hosted(
+    mlir_offload: list[str], cuda_emulator: CudaEmulator, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    caller = tmp_path_factory.mktemp("hosted") / "caller.c"
+    caller.write_text(caller_of_host())
+    return _link(mlir_offload, cuda_emulator, 22, HOST, caller)
+
+
+@pytest.mark.llvm(22)
+@pytest.mark.parametrize("name", LEFT)
+def test_memory_holds_what_the_host_and_kernels_wrote(hosted: Path, name: str) -> None:
+    assert run_program(hosted, name).stdout.split() == [name, *map(str, LEFT[name])]
+
+
+@pytest.mark.llvm(22)
+def test_a_kernel_prints_numbers_of_every_type(hosted: Path) -> None:
+    assert run_program(hosted, "print").stdout == f"{PRINTED}print\n"
+
+
+STOPPED = {
+    "asserted": r"host_operations\.mlir:\d+: \(unknown\): block: \[0,0,0\], thread: \[3,0,0\] "
+    r"Assertion `thread too large` failed\.\nmlir-offload: error: \w+ failed: cudaErrorAssert",
+    "absent_device": "there is no device 99: 'cuda' has 1",
+    "too_many": "cudaLaunchKernel failed: cudaErrorInvalidConfiguration",
+}
+
+
+@pytest.mark.llvm(22)
+@pytest.mark.parametrize("name", STOPPED)
+def test_what_cannot_go_on_stops_the_program_with_its_reason(hosted: Path, name: str) -> None:
+    stopped = run_program(hosted, name)
+    assert (stopped.returncode, stopped.stdout) == (EXIT_STATUS, "")
+    assert re.search(STOPPED[name], stopped.stderr)
+
+
+@pytest.mark.parametrize(
+    ("release", "seeds"),
+    [
+        pytest.param(major, seeds, marks=pytest.mark.llvm(major), id=f"{major}")
+        for major, seeds in ((19, range(900, 912)), (22, range(912, 924)))
+    ],
+)
+def test_random_kernels_compute_what_is_written_in_any_order(
+    mlir_offload: list[str],
+    cuda_emulator: CudaEmulator,
+    tmp_path: Path,
+    release: int,
+    seeds: range,
+) -> None:
+    kernels = [random_kernel(f"k{seed}", seed, reduces=seed % 4 == 3) for seed in seeds]
+    source, caller = tmp_path / "random.mlir", tmp_path / "caller.c"
+    source.write_text(program_of(kernels))
+    caller.write_text(caller_of(kernels, is_registered=True))
+    program = _link(mlir_offload, cuda_emulator, release, source, caller)
+    for order in range(3):
+        ran = run_program(program, seed=order)
+        assert (ran.returncode, ran.stderr) == (0, ""), order
+        given = read_numbers(ran.stdout)
+        for kernel in kernels:
+            threads = Probe(kernel.name, (), (kernel.block,), kernel.grid).threads(kernel.block)
+            assert given[kernel.name] == computed(kernel, threads), (order, kernel)

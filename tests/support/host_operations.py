@@ -1,0 +1,49 @@
+"""What host code does with the gpu dialect: functions that leave numbers, print, or cannot go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+HOST = Path(__file__).resolve().parents[1] / "integration" / "inputs" / "host_operations.mlir"
+STOPPED = ("asserted", "absent_device", "clusters", "too_many")
+LEFT = {
+    # Bytes set and copied, in a chain of tokens too, memory shared with the host, and registered memory.
+    "copies": [0x12345678, -2, 11, 12],
+    "strided_copy": [1, 0, 5, 0, 9],
+}
+
+
+PRINTED = """\
+100 %
+1 -8 -16 -32 -6400000000 0
+-8 248 fff0|         -6400000000
+0.5 -8    1.500|-2.25e+00|
+A 4294967264 0x41 101
+"""
+
+
+def caller_of_host() -> str:
+    """Return a program in C that runs the function of the host that it is given, and prints what it left."""
+    hosted = {name: len(LEFT.get(name, ())) for name in (*LEFT, "print", *STOPPED)}
+    lines = [
+        "#include <stdint.h>",
+        "#include <stdio.h>",
+        "#include <string.h>",
+        "typedef struct { int64_t *allocated, *aligned; int64_t offset, size, stride; } numbers;",
+        *(f"void _mlir_ciface_{name}(numbers *);" for name in hosted),
+        "static void run(const char *name, void (*function)(numbers *), int size) {",
+        "  int64_t data[8] = {0};",
+        "  numbers all = {data, data, 0, size, 1};",
+        "  function(&all);",
+        '  printf("%s", name);',
+        '  for (int i = 0; i < size; ++i) printf(" %lld", (long long)data[i]);',
+        '  puts("");',
+        "}",
+        "int main(int count, char **names) {",
+    ]
+    for name, numbers in hosted.items():
+        lines += [
+            f'  if (!strcmp(names[count - 1], "{name}"))',
+            f'    run("{name}", _mlir_ciface_{name}, {numbers});',
+        ]
+    return "\n".join([*lines, "}", ""])
