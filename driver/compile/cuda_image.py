@@ -157,7 +157,7 @@ def codegen_for(
 
     options = context.options
     own = attached or TargetAttribute(target.kind)
-    libraries = user_libraries(context, source, target, own.link)
+    libraries = user_libraries(context, source, target, module, own.link)
     codegen = DeviceCodegen(
         target.arch,
         ptx_isa_for(target.arch, (llvm or context.llvm).version.major, context.cuda),

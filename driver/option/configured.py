@@ -18,6 +18,7 @@ _CONFIG, _NO_CONFIG, _PRINT = "--config=", "--no-config", "--print-config"
 # Words that say something at the beginning only, and to which no setting means anything.
 _ACTIONS = ("--version", "--help", "-h", "--completion=", "--cmake-dir", "--pkg-config-dir")
 # What the compiler itself takes, and the verb that compiles.
+_BUILD = "build"
 _COMPILING = frozenset({"", "run"})
 _STEP = "step"
 
@@ -41,7 +42,9 @@ def configured(
     added = tuple(origin_arguments(origins))
     if added and verb not in _COMPILING:
         added = _taken_by(verb, added)
-    return (*((verb,) if verb else ()), *added, *rest, *behind)
+    # A project has settings of its own, in the directory of its manifest.
+    kept = own if verb == _BUILD else ()
+    return (*((verb,) if verb else ()), *kept, *added, *rest, *behind)
 
 
 def _verb(arguments: Sequence[str]) -> str:
