@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,51 +20,29 @@ from mlir_offload.driver.project.file import (
     TargetKind,
     Variant,
 )
-from mlir_offload.driver.project.tools import StepTools, ToolFinder
+from mlir_offload.driver.project.module import ModulePlan
+from mlir_offload.driver.project.planned_step import (
+    ARCHIVE,
+    LINK,
+    SOURCE,
+    ProjectStep,
+    beside,
+    operand,
+)
+from mlir_offload.driver.project.tools import (
+    INCLUDE_VARIABLES,
+    LINK_VARIABLES,
+    TIME_VARIABLE,
+    ToolFinder,
+)
+from mlir_offload.driver.record.dependencies import PREPROCESSED_SUFFIXES
+from mlir_offload.driver.step.action import Action
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.target import Kind, Target
-from mlir_offload.translate.fixup.device_form import NVVM_FORM, forms_of
 from mlir_offload.translate.target_attribute import libraries_in_source
 
-SPLIT, DEVICE, JOIN = "split", "device", "join"
-SOURCE, LINK, ARCHIVE = "source", "link", "archive"
 _EXAMPLES = {Kind.CUDA: "sm_90", Kind.HIP: "gfx90a"}
 _FOLDERS = {TargetKind.PROGRAM: "bin", TargetKind.SHARED: "lib", TargetKind.STATIC: "lib"}
-
-
-@dataclass(frozen=True, slots=True)
-class ProjectStep:
-    """One call of this driver; all paths are relative to the directory of the manifest.
-
-    `arguments` stand behind the driver's own command. Of the outputs those in `kept` may stay as
-    they are, whatever the inputs. `retold` is a call of the compiler that fails as this step does,
-    and names places in the program.
-    """
-
-    kind: str
-    module: PurePosixPath
-    variant: str
-    arguments: tuple[str, ...]
-    inputs: tuple[PurePosixPath, ...]
-    outputs: tuple[PurePosixPath, ...]
-    toolchain_id: str
-    arch: str = ""
-    depfile: PurePosixPath | None = None
-    kept: tuple[PurePosixPath, ...] = ()
-    retold: tuple[str, ...] = ()
-
-    @property
-    def label(self) -> str:
-        """Return what the step is called in messages."""
-        words = (self.kind, self.arch, str(self.module), f"[{self.variant}]")
-        return " ".join(word for word in words if word)
-
-    @property
-    def signature(self) -> str:
-        """Return what differs when the step is another one, whatever its inputs hold."""
-        files = [*map(str, self.inputs), "", *map(str, self.outputs)]
-        text = json.dumps([self.arguments, files, self.toolchain_id])
-        return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -79,12 +55,25 @@ class ProjectGraph:
     @cached_property
     def makers(self) -> Mapping[PurePosixPath, int]:
         """Return which step writes a file, by its number."""
-        return {output: number for number, step in enumerate(self.steps) for output in step.outputs}
+        return {
+            output: number
+            for number, step in enumerate(self.steps)
+            for output in step.action.outputs
+        }
 
     def needs(self, number: int) -> frozenset[int]:
         """Return the steps whose outputs a step reads."""
-        makers = (self.makers.get(path) for path in self.steps[number].inputs)
+        makers = (self.makers.get(path) for path in self.steps[number].action.reads)
         return frozenset(maker for maker in makers if maker is not None)
+
+    def module_steps(self, number: int) -> range:
+        """Return the steps of the module that this step begins, this step alone if it begins none."""
+        return range(number, number + self.steps[number].steps)
+
+    def whole(self, number: int) -> ProjectStep:
+        """Return the step that does in one process what the steps of a module do."""
+        whole = self.steps[number].whole
+        return whole() if whole else self.steps[number]
 
 
 def plan_project(project: Project, tools: ToolFinder, variants: Sequence[str] = ()) -> ProjectGraph:
@@ -108,7 +97,7 @@ def plan_project(project: Project, tools: ToolFinder, variants: Sequence[str] = 
 def _check_outputs(graph: ProjectGraph) -> None:
     """Refuse two steps that write one file, such as the object of a module and a program."""
     for number, step in enumerate(graph.steps):
-        for output in step.outputs:
+        for output in step.action.outputs:
             other = graph.steps[graph.makers[output]]
             if graph.makers[output] != number:
                 msg = f"{output} is made by two steps: {step.label}, {other.label}"
@@ -154,7 +143,7 @@ class _VariantPlan:
         source = self.project.root / module.path
         attached = libraries_in_source(source.read_bytes()) if source.is_file() else ()
         place = self._place(module.path)
-        plan = _ModulePlan(self.variant.name, module.path, place, tools, targets, attached)
+        plan = ModulePlan(self.variant.name, module.path, place, tools, targets, attached)
         yield plan.split()
         if not tools.options.makes_final_objects:
             yield from (plan.device(target) for target in targets)
@@ -173,21 +162,24 @@ class _VariantPlan:
             raise UsageError(msg, hint=hint, location=str(self.project.manifest))
         tools = self.tools.tools(self._flags(()), targets)
         place = self._place(path)
-        output, depfile = beside(place, ".o"), beside(place, ".d")
-        arguments = ("--source-step", "-c", operand(path), "-o", str(output))
-        archs = (f"--offload-arch={','.join(map(str, targets))}",) if targets else ()
+        output = beside(place, ".o")
+        depfile = beside(place, ".d") if path.suffix in PREPROCESSED_SUFFIXES else None
         identity = tools.identity(kind)
-        about = (*archs, f"--depfile={depfile}", f"--toolchain-id={identity}")
-        return ProjectStep(
-            SOURCE,
-            path,
-            self.variant.name,
-            (*arguments, *tools.flags, *about),
+        action = Action(
+            (
+                *("--source-step", "-c", operand(path), "-o", str(output)),
+                *tools.later_flags,
+                *((f"--offload-arch={','.join(map(str, targets))}",) if targets else ()),
+                *((f"--depfile={depfile}",) if depfile else ()),
+                f"--toolchain-id={identity}",
+            ),
             (path,),
             (output,),
             identity,
+            environment=tools.environment(*INCLUDE_VARIABLES, TIME_VARIABLE),
             depfile=depfile,
         )
+        return ProjectStep(SOURCE, path, self.variant.name, action)
 
     def _objects(
         self, target: LinkTarget, compiled: set[PurePosixPath]
@@ -227,16 +219,19 @@ class _VariantPlan:
         shared = ("-shared",) if target.kind is TargetKind.SHARED else ()
         # The objects no longer tell of what language they are.
         cpp = ("-lstdc++",) if self._has_cpp(target) else ()
-        arguments = (*map(operand, inputs), *shared, "-o", str(output), "-j1", *tools.flags, *cpp)
-        return ProjectStep(
-            LINK,
-            PurePosixPath(target.name),
-            self.variant.name,
-            arguments,
+        depfile = beside(output, ".d")
+        action = Action(
+            (
+                *(*map(operand, inputs), *shared, "-o", str(output), "-j1", "--no-config"),
+                *("-MD", "-MF", str(depfile), *tools.later_flags, *cpp),
+            ),
             inputs,
             (output,),
             tools.whole_identity,
+            environment=tools.environment(*LINK_VARIABLES, TIME_VARIABLE),
+            depfile=depfile,
         )
+        return ProjectStep(LINK, PurePosixPath(target.name), self.variant.name, action)
 
     def _has_cpp(self, target: LinkTarget) -> bool:
         parts = {item.name: item for item in self._libraries()}
@@ -247,110 +242,9 @@ class _VariantPlan:
         tools = self.tools.tools(self._flags(target.setting.flags), ())
         output, identity = self._output(target.kind, target.name), tools.identity(None)
         first, *others = inputs
-        arguments = ("--archive-step", "-c", operand(first), "-o", str(output), *tools.flags)
+        arguments = ("--archive-step", "-c", operand(first), "-o", str(output), *tools.later_flags)
         members = (f"--member={path}" for path in others)
-        return ProjectStep(
-            ARCHIVE,
-            PurePosixPath(target.name),
-            self.variant.name,
-            (*arguments, *members, f"--toolchain-id={identity}"),
-            inputs,
-            (output,),
-            identity,
+        action = Action(
+            (*arguments, *members, f"--toolchain-id={identity}"), inputs, (output,), identity
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _ModulePlan:
-    variant: str
-    path: PurePosixPath
-    place: PurePosixPath
-    tools: StepTools
-    targets: tuple[Target, ...]
-    attached: tuple[str, ...]
-
-    def split(self) -> ProjectStep:
-        identity = self.tools.identity(None)
-        forms = forms_of(self.targets)
-        named = () if forms == (NVVM_FORM,) else tuple(f"--form={form.name}" for form in forms)
-        arguments = ("--split-step", "-c", operand(self.path), "-o", str(self._host), *named)
-        return ProjectStep(
-            SPLIT,
-            self.path,
-            self.variant,
-            (*arguments, *self.tools.flags, f"--toolchain-id={identity}"),
-            (self.path,),
-            (self._host, self._device),
-            identity,
-            kept=(self._device,),
-        )
-
-    def device(self, target: Target) -> ProjectStep:
-        identity = self.tools.identity(target.kind)
-        output, arch = self._images(target), f"--offload-arch={target}"
-        arguments = ("--device-step", "-c", str(self._device), "-o", str(output), arch)
-        about = (f"--program={self.path}", f"--toolchain-id={identity}")
-        return ProjectStep(
-            DEVICE,
-            self.path,
-            self.variant,
-            (*arguments, *self.tools.flags, *about),
-            (self._device, *self._libraries(target)),
-            (output,),
-            identity,
-            arch=str(target),
-            retold=("-c", operand(self.path), arch, *self.tools.flags, "-o"),
-        )
-
-    def join(self) -> ProjectStep:
-        """Return the step that makes the object; a final one takes the device code as it is made."""
-        output, is_final = beside(self.place, ".o"), self.tools.options.makes_final_objects
-        identity = self.tools.identity_of(self.targets if is_final else ())
-        images = () if is_final else tuple(map(self._images, self.targets))
-        libraries = dict.fromkeys(
-            path for target in self.targets if is_final for path in self._libraries(target)
-        )
-        archs = ",".join(map(str, self.targets))
-        files = (f"--device={self._device}", *(f"--images={image}" for image in images))
-        arguments = ("--join-step", "-c", str(self._host), "-o", str(output), *files)
-        about = (f"--program={self.path}", f"--offload-arch={archs}")
-        return ProjectStep(
-            JOIN,
-            self.path,
-            self.variant,
-            (*arguments, *about, *self.tools.flags, f"--toolchain-id={identity}"),
-            (self._host, self._device, *images, *libraries),
-            (output,),
-            identity,
-            retold=("-c", operand(self.path), about[1], *self.tools.flags, "-o"),
-        )
-
-    def _libraries(self, target: Target) -> Iterator[PurePosixPath]:
-        """Yield the device libraries that the images for a target may have in them."""
-        if target.kind is not Kind.OPENMP:
-            yield from (self.path.parent / name for name in self.attached)
-        for library in self.tools.options.device_flags.libraries:
-            if library.serves(target):
-                yield PurePosixPath(library.path)
-
-    @property
-    def _host(self) -> PurePosixPath:
-        return beside(self.place, ".host")
-
-    @property
-    def _device(self) -> PurePosixPath:
-        return beside(self.place, ".device")
-
-    def _images(self, target: Target) -> PurePosixPath:
-        return beside(self.place, f".{target}.images")
-
-
-def beside(path: PurePosixPath, ending: str) -> PurePosixPath:
-    """Return a file whose name goes on: `a.mlir` and `a.c` have objects of their own."""
-    return path.with_name(path.name + ending)
-
-
-def operand(path: PurePosixPath) -> str:
-    """Return a path spelled so that it is no option and no response file."""
-    text = str(path)
-    return f"./{text}" if text.startswith(("-", "@")) else text
+        return ProjectStep(ARCHIVE, PurePosixPath(target.name), self.variant.name, action)

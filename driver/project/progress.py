@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from mlir_offload.driver.message.escape import shown, shown_lines
 from mlir_offload.driver.message.report import report, show, show_step_messages, speaks_to_people
-from mlir_offload.driver.project.graph import ProjectStep
+from mlir_offload.driver.project.planned_step import ProjectStep
 from mlir_offload.driver.project.run import StepOutcome, StepResult
 
 
@@ -22,25 +22,24 @@ class BuildProgress:
     is_verbose: bool
     say: Callable[[str], None] = show
     tell: Callable[[str], None] = show_step_messages
-    advance: Callable[[str], None] | None = None
+    advance: Callable[[int, str], None] | None = None
     _running: dict[int, str] = field(default_factory=dict)
 
     def started(self, step: ProjectStep) -> None:
         """Tell that a step begins."""
         self._running[id(step)] = step.label
         if self.is_verbose:
-            self.say(shlex.join(("mlir-offload", *step.arguments)))
+            self.say(shlex.join(("mlir-offload", *step.action.arguments)))
 
     def ended(self, result: StepResult) -> None:
         """Tell what became of a step; what a failed one said stands below its name."""
         self._running.pop(id(result.step), None)
         if result.outcome is StepOutcome.FAILED:
-            place = f" on {result.place}" if result.place else ""
-            self.say(f"mlir-offload: {result.step.label} failed{place}:")
+            self.say(f"mlir-offload: {result.step.label} failed:")
         if result.message.strip():
             self.tell(result.message.rstrip("\n"))
         if self.advance is not None:
-            self.advance(next(iter(self._running.values()), ""))
+            self.advance(result.steps, next(iter(self._running.values()), ""))
 
 
 @contextlib.contextmanager
@@ -65,8 +64,8 @@ def open_progress(steps: int, *, is_verbose: bool) -> Iterator[BuildProgress]:
     with Progress(*columns, console=console, transient=True, refresh_per_second=5) as bar:
         task = bar.add_task("", total=steps)
 
-        def advance(label: str) -> None:
-            bar.update(task, advance=1, description=escape(shown(label)))
+        def advance(steps: int, label: str) -> None:
+            bar.update(task, advance=steps, description=escape(shown(label)))
 
         def say(text: str) -> None:
             console.print(shown_lines(text), markup=False, soft_wrap=True)

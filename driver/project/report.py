@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,9 +36,17 @@ class BuildRecord:
         return any(result.outcome is StepOutcome.FAILED for result in self.results)
 
 
+def count_outcomes(results: Iterable[StepResult]) -> Counter[StepOutcome]:
+    """Return what became of how many steps of the graph."""
+    counts: Counter[StepOutcome] = Counter()
+    for result in results:
+        counts[result.outcome] += result.steps
+    return counts
+
+
 def write_report(record: BuildRecord, output: Path) -> None:
     """Write the report; data/project.schema.json says what it holds."""
-    counts = Counter(result.outcome for result in record.results)
+    counts = count_outcomes(record.results)
     text = json.dumps(
         {
             "version": _REPORT_VERSION,
@@ -62,17 +71,17 @@ def _row(result: StepResult) -> dict[str, Any]:
         "module": str(step.module),
         "variant": step.variant,
         "arch": step.arch,
+        "steps": result.steps,
         "outcome": result.outcome.value,
         "start_s": round(result.start_s, 6),
         "duration_s": round(result.duration_s, 6),
         "lane": result.lane,
-        "place": result.place,
         "exit_status": result.exit_status,
         "message": plain_text(result.message),
-        "command": shlex.join(("mlir-offload", *step.arguments)),
-        "inputs": [str(path) for path in step.inputs],
-        "outputs": [str(path) for path in step.outputs],
-        "toolchain_id": step.toolchain_id,
+        "command": shlex.join(("mlir-offload", *step.action.arguments)),
+        "inputs": [str(path) for path in step.action.reads],
+        "outputs": [str(path) for path in step.action.outputs],
+        "toolchain_id": step.action.toolchain_id,
     }
 
 
@@ -98,7 +107,7 @@ def write_trace(record: BuildRecord, output: Path) -> None:
             "dur": round(result.duration_s * 1e6),
             "pid": _PROCESS,
             "tid": result.lane,
-            "args": {"outcome": result.outcome.value, "place": result.place},
+            "args": {"outcome": result.outcome.value},
         }
         for result in ran
     ]

@@ -13,14 +13,20 @@ from pathlib import Path
 import click
 
 from mlir_offload.driver.file_use import OutputFile, check_files
-from mlir_offload.driver.jobserver import JobSlots, find_jobserver
+from mlir_offload.driver.jobserver import Announcement, JobSlots, find_jobserver
 from mlir_offload.driver.message.report import report, show
-from mlir_offload.driver.project.file import read_project
+from mlir_offload.driver.option.config import find_files
+from mlir_offload.driver.project.engine import LocalEngine
+from mlir_offload.driver.project.file import Project, read_project
 from mlir_offload.driver.project.graph import ProjectGraph, plan_project
 from mlir_offload.driver.project.progress import open_progress
-from mlir_offload.driver.project.report import BuildRecord, write_report, write_trace
+from mlir_offload.driver.project.report import (
+    BuildRecord,
+    count_outcomes,
+    write_report,
+    write_trace,
+)
 from mlir_offload.driver.project.run import (
-    LocalEngine,
     ProjectRun,
     StepEngine,
     StepOutcome,
@@ -30,10 +36,12 @@ from mlir_offload.driver.project.state import ProjectState, open_state
 from mlir_offload.driver.project.tools import ToolFinder
 from mlir_offload.driver.step.launcher import CACHE_VARIABLE, LAUNCHER_VARIABLE
 from mlir_offload.toolchain.errors import UsageError
-from mlir_offload.toolchain.process import Runner
+from mlir_offload.toolchain.process import ProcessRunner
 
 _MANIFEST = "offload.yaml"
 _PATH = click.Path(path_type=Path)
+_STANDARD_OUTPUT = Path("-")
+_OUTPUTS = ("report", "trace", "timeline", "output", "store")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +57,14 @@ class BuildOptions:
     timeline: Path | None
     emit: str | None
     output: Path | None
-    scheduler: str
     store: Path | None
+    configuration: tuple[str, ...]
     launcher: str | None
     cache: bool | None
     is_verbose: bool
 
 
-def build_project(arguments: Sequence[str], runner: Runner) -> int:
+def build_project(arguments: Sequence[str], runner: ProcessRunner) -> int:
     """Run `mlir-offload build`; return its exit status, that of the first step that failed.
 
     Raises MlirOffloadError for what is wrong before any step runs.
@@ -68,7 +76,15 @@ def build_project(arguments: Sequence[str], runner: Runner) -> int:
         return 0
     _hand_on(options)
     project = read_project(options.manifest)
-    tools = ToolFinder(runner)
+    # Where all steps run: flags name files from there.
+    with contextlib.chdir(project.root):
+        return _build(options, project, announcement, runner)
+
+
+def _build(
+    options: BuildOptions, project: Project, announcement: Announcement, runner: ProcessRunner
+) -> int:
+    tools = ToolFinder(runner, find_files(options.configuration, os.environ, project.root))
     graph = plan_project(project, tools, options.variants)
     check_files(_files_read(graph), _files_written(options, graph))
     if options.emit:
@@ -84,8 +100,9 @@ def build_project(arguments: Sequence[str], runner: Runner) -> int:
         contextlib.closing(slots),
         open_state(project.root, project.root / project.directory) as state,
     ):
-        local = LocalEngine(project.root, runner, slots, state.lock)
-        with _engine(options, graph, local) as engine:
+        local = LocalEngine(project.root, runner, slots, state.lock, tools.kinds)
+        with contextlib.closing(local):
+            engine = _storing(options, local, tools)
             record = _run(options, graph, state, engine, tools)
     return _conclude(options, record)
 
@@ -117,10 +134,11 @@ def parse_build_arguments(arguments: Sequence[str]) -> BuildOptions | None:
 @click.option("--timeline", type=_PATH, help="write when it was done, as a page")
 @click.option("--emit", type=click.Choice(["ninja", "make"]), help="write a build file instead")
 @click.option("-o", "--output", type=_PATH, help="where --emit writes; - for the standard output")
-@click.option("--scheduler", default="", help="run steps on a Dask cluster: tcp://HOST:PORT")
-@click.option("--store", type=_PATH, help="a directory that this machine and the workers share")
+@click.option("--store", type=_PATH, help="a directory with results of builds; they may share it")
 @click.option("--launcher", default=None, help="as for the compiler")
 @click.option("--cache/--no-cache", default=None, help="as for the compiler")
+@click.option("--config", metavar="FILE", help="as for the compiler")
+@click.option("--no-config", is_flag=True, help="as for the compiler")
 @click.option("-v", "--verbose", "is_verbose", is_flag=True, help="show every step as a shell line")
 def _command(**values: object) -> BuildOptions:
     """Bring all that MANIFEST names up to date (default: offload.yaml).
@@ -128,14 +146,15 @@ def _command(**values: object) -> BuildOptions:
     The steps are processes; what is up to date is known by content, flags and tools. An interrupted
     build goes on where it was.
     """
-    options = BuildOptions(**values)  # type: ignore[arg-type]  # click has checked them
-    if bool(options.scheduler) != bool(options.store):
-        msg = "--scheduler and --store belong together"
-        raise click.UsageError(msg)
-    if options.emit and options.scheduler:
-        msg = "--emit writes a build file and runs nothing"
-        raise click.UsageError(msg)
-    return options
+    config, no_config = values.pop("config"), values.pop("no_config")
+    for name in _OUTPUTS:
+        path = values[name]
+        if isinstance(path, Path) and path != _STANDARD_OUTPUT:
+            # The steps run in another directory.
+            values[name] = path.absolute()
+    named = f"--config={Path(str(config)).absolute()}" if config else ""
+    configuration = ("--no-config",) if no_config else tuple(filter(None, (named,)))
+    return BuildOptions(configuration=configuration, **values)  # type: ignore[arg-type]  # click has checked them
 
 
 def _hand_on(options: BuildOptions) -> None:
@@ -147,11 +166,10 @@ def _hand_on(options: BuildOptions) -> None:
 
 
 def _files_read(graph: ProjectGraph) -> Iterator[Path]:
-    project = graph.project
-    yield project.manifest
-    for path in dict.fromkeys(path for step in graph.steps for path in step.inputs):
+    yield Path(graph.project.manifest.name)
+    for path in dict.fromkeys(path for step in graph.steps for path in step.action.reads):
         if path not in graph.makers:
-            yield project.root / path
+            yield Path(path)
 
 
 def _files_written(options: BuildOptions, graph: ProjectGraph) -> Iterator[OutputFile]:
@@ -162,19 +180,16 @@ def _files_written(options: BuildOptions, graph: ProjectGraph) -> Iterator[Outpu
     if options.emit and options.output is not None:
         yield OutputFile(options.output, "-o")
     for step in graph.steps:
-        for output in step.outputs:
-            yield OutputFile(graph.project.root / output, f"step {step.label}")
+        for output in step.action.outputs:
+            yield OutputFile(Path(output), f"step {step.label}")
 
 
-@contextlib.contextmanager
-def _engine(options: BuildOptions, graph: ProjectGraph, local: LocalEngine) -> Iterator[StepEngine]:
-    if not options.scheduler or options.store is None:
-        yield local
-        return
-    from mlir_offload.driver.project.dask import open_cluster
+def _storing(options: BuildOptions, local: LocalEngine, tools: ToolFinder) -> StepEngine:
+    if options.store is None:
+        return local
+    from mlir_offload.driver.project.store import ResultStore, StoringEngine
 
-    with open_cluster(options.scheduler, options.store, graph, local) as engine:
-        yield engine
+    return StoringEngine(local, ResultStore(options.store), tools.watch.check)
 
 
 def _run(
@@ -204,7 +219,7 @@ def _conclude(options: BuildOptions, record: BuildRecord) -> int:
         from mlir_offload.driver.project.page import write_page
 
         write_page(record, options.timeline)
-    counts = Counter(result.outcome for result in record.results)
+    counts = count_outcomes(record.results)
     if not report().options.quiet:
         show(f"mlir-offload: {_summary(counts)} in {record.duration_s:.1f} s")
     failed = [result for result in record.results if result.outcome is StepOutcome.FAILED]

@@ -1,88 +1,70 @@
-"""What a worker of a cluster does: one step, from files of the store to a file of the store.
+"""A process that runs steps of a project, each in a fork of itself: what they need is loaded once.
 
-It is loaded by the worker's Python; it needs this package and the tools, and nothing of Dask.
+usage: python -m mlir_offload.driver.project.worker PROGRAM KIND...
 """
 
 from __future__ import annotations
 
-import signal
-from dataclasses import dataclass
-from pathlib import Path
+import gc
+import importlib
+import json
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from typing import IO, NoReturn
 
-from mlir_offload.driver.project.store import StepStore
-from mlir_offload.driver.step.launcher import own_program
-from mlir_offload.driver.workspace import open_workspace
-from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError
-from mlir_offload.toolchain.process import Command, ProcessRunner, describe_status
+from mlir_offload.driver.cli import main
+from mlir_offload.driver.compile.preload import modules_for
+from mlir_offload.driver.toolchain_id import own_identity
+from mlir_offload.toolchain.target import Kind
 
-# The exit status of a step that was told to end.
-_INTERRUPTED = 130
-# A place in the arguments where a file of the worker is put: {0} is the output.
-_PLACE = "\0{}\0"
-
-
-@dataclass(frozen=True, slots=True)
-class StoredStep:
-    """A step whose arguments name its files by number, and the keys that these have in the store."""
-
-    store: str
-    key: str
-    arguments: tuple[str, ...]
-    inputs: tuple[str, ...]
+_STEP = "mlir_offload.driver.project.step"
 
 
-@dataclass(frozen=True, slots=True)
-class StoredEnd:
-    """How a step ended on a worker. What it made is in the store, if the exit status is 0.
-
-    A failure is a value, not an exception, so that the cluster does not repeat it.
-    """
-
-    exit_status: int
-    message: str
-    is_reused: bool = False
-
-
-class StepInterruptedError(Exception):
-    """Somebody ended the step from outside, as SLURM does with all of a job: it is worth repeating."""
-
-
-def numbered(number: int) -> str:
-    """Return how arguments name a file: 0 is the output, the inputs follow."""
-    return _PLACE.format(number)
+def serve(program: str, kinds: Sequence[str]) -> None:
+    """Run the steps that standard input names, a list of arguments per line; answer with their ends."""
+    for name in (_STEP, *modules_for(frozenset(map(Kind, kinds)), links=True)):
+        importlib.import_module(name)
+    own_identity()
+    # As the driver was started: steps may start it again.
+    sys.argv[0] = program
+    # What is loaded stays shared between this process and its forks.
+    gc.freeze()
+    for line in sys.stdin:
+        with tempfile.TemporaryFile() as said:
+            status = _run(json.loads(line), said)
+            said.seek(0)
+            text = said.read().decode("utf-8", "surrogateescape")
+        sys.stdout.write(json.dumps([status, text]) + "\n")
+        sys.stdout.flush()
 
 
-def run_stored(step: StoredStep, directory: str) -> StoredEnd:
-    """Run a step in a new directory below one of the worker; put what it made into the store.
+def _run(arguments: Sequence[str], said: IO[bytes]) -> int:
+    """Return how the step ended: its exit status, or a signal as a negative number."""
+    child = os.fork()
+    if child == 0:
+        _be_driver(arguments, said)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
 
-    Raises StepInterruptedError where it was told to end.
-    """
-    store = StepStore(Path(step.store))
-    if store.has(step.key):
-        return StoredEnd(0, "", is_reused=True)
+
+def _be_driver(arguments: Sequence[str], said: IO[bytes]) -> NoReturn:
+    status = 1
     try:
-        with open_workspace(parent=Path(directory)) as place:
-            return _run(step, store, place)
-    except MlirOffloadError as error:
-        return StoredEnd(error.exit_status, f"{error.message}\n  hint: {error.hint}\n")
+        empty = os.open(os.devnull, os.O_RDONLY)
+        for source, target in ((empty, 0), (said.fileno(), 1), (said.fileno(), 2)):
+            os.dup2(source, target)
+        main(arguments)
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else 1
+    except BaseException:  # noqa: BLE001 (nothing may return into the loop of the parent)
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
 
 
-def _run(step: StoredStep, store: StepStore, directory: Path) -> StoredEnd:
-    output = directory / "output"
-    files = (output, *(store.place(key) for key in step.inputs))
-    arguments = []
-    for word in step.arguments:
-        for number, file in enumerate(files):
-            word = word.replace(numbered(number), str(file))  # noqa: PLW2901
-        arguments.append(word)
-    command = Command((*own_program(), *arguments), (("TMPDIR", str(directory)),))
-    completed = ProcessRunner().run(command)
-    if completed.returncode in {_INTERRUPTED, -signal.SIGTERM}:
-        raise StepInterruptedError(describe_status(completed.returncode))
-    if completed.returncode < 0:
-        status = describe_status(completed.returncode)
-        message = f"{completed.stderr}{status}: {command}\n"
-        return StoredEnd(ToolFailedError.exit_status, message)
-    if completed.returncode == 0:
-        store.add(step.key, output)
-    return StoredEnd(completed.returncode, completed.stderr)
+if __name__ == "__main__":
+    serve(sys.argv[1], sys.argv[2:])

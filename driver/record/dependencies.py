@@ -11,17 +11,21 @@ from mlir_offload.driver.option.command_line import GPU_CPP, MLIR_SUFFIXES, Comp
 from mlir_offload.driver.option.inputs import final_outputs, sources
 from mlir_offload.driver.record.depfile import quote_for_make, read_prerequisites
 
-# What clang preprocesses, and writes a dependency file for.
-_PREPROCESSED = frozenset({".c", ".cc", ".cpp", ".cxx", *GPU_CPP})
+PREPROCESSED_SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cxx", *GPU_CPP})
+"""What clang preprocesses, and writes a dependency file for."""
 STANDARD_STREAM = "-"
 
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """A file that was read for a source; a system file is one that `-MMD` leaves out."""
+    """A file that was read for a source; a system file is one that `-MMD` leaves out.
+
+    `target` is the one whose device image needs it, empty if the source does for every target.
+    """
 
     path: Path
     is_system: bool = False
+    target: str = ""
 
 
 @dataclass(slots=True)
@@ -31,10 +35,10 @@ class DependencyLog:
     _read: dict[Path, dict[Dependency, None]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def add(self, source: Path, path: Path, *, is_system: bool = False) -> None:
+    def add(self, source: Path, path: Path, *, is_system: bool = False, target: str = "") -> None:
         """Note that the compilation of `source` read the file: a pipeline, bitcode, a library."""
         with self._lock:
-            self._read.setdefault(source, {})[Dependency(path, is_system)] = None
+            self._read.setdefault(source, {})[Dependency(path, is_system, target)] = None
 
     def of(self, source: Path) -> tuple[Dependency, ...]:
         """Return what was noted for the source, in the order of the paths."""
@@ -59,15 +63,18 @@ def plan_depfiles(options: CompileOptions) -> tuple[PlannedDepfile, ...]:
     leaves the rule of the last one; here the one rule holds all of them.
     """
     request, compiled = options.depfile, sources(options)
-    if not request.is_wanted or not compiled:
+    links = options.mode is Mode.LINK
+    # Of a link alone, which reads libraries, clang says nothing unless it is asked by name.
+    if not request.is_wanted or not (compiled or (links and request.file)):
         return ()
     rules: list[tuple[Path, tuple[Path, ...]]]
     if options.mode is Mode.HEADER:
         rules = [(output, compiled) for output in final_outputs(options)]
     else:
         rules = [(output, (source,)) for output, source in compiled_objects(options)]
-    if options.mode is Mode.LINK and options.output is not None:
-        rules = [(options.output, compiled)]
+    if links and (options.output is not None or not compiled):
+        (output,) = final_outputs(options)
+        rules = [(output, compiled)]
     if request.file:
         return (_planned(options, request.file, (target for target, _ in rules), compiled),)
     return tuple(
@@ -99,10 +106,14 @@ def clang_depfile(output: Path) -> Path:
     return output.with_suffix(".d")
 
 
+def notes_dependencies(options: CompileOptions) -> bool:
+    """Return whether someone asks which files were read."""
+    return options.depfile.is_wanted or options.manifest is not None or options.why_rebuilt
+
+
 def clang_depfile_arguments(options: CompileOptions, source: Path, output: Path) -> tuple[str, ...]:
     """Return the options by which clang notes what it includes, for a source that it preprocesses."""
-    is_wanted = options.depfile.is_wanted or options.manifest is not None
-    if not is_wanted or source.suffix not in _PREPROCESSED:
+    if not notes_dependencies(options) or source.suffix not in PREPROCESSED_SUFFIXES:
         return ()
     which = "-MD" if options.depfile.has_system_files else "-MMD"
     return (which, "-MF", str(clang_depfile(output)), "-MT", "object")
@@ -112,7 +123,7 @@ def read_dependencies(source: Path, output: Path, log: DependencyLog) -> tuple[P
     """Return what was read for a source that has been compiled to `output`, besides itself."""
     noted = [dependency.path for dependency in log.of(source)]
     rule = clang_depfile(output)
-    if source.suffix in _PREPROCESSED and rule.exists():
+    if source.suffix in PREPROCESSED_SUFFIXES and rule.exists():
         text = rule.read_text(encoding="utf-8", errors="surrogateescape")
         noted += map(Path, read_prerequisites(text))
     return tuple(path for path in noted if path != source)
@@ -125,7 +136,8 @@ def depfile_arguments(
     compiled: Mapping[Path, Path],
 ) -> tuple[str, ...]:
     """Return the arguments of the step that writes the rule."""
-    noted = (dependency for source in planned.sources for dependency in log.of(source))
+    linked = final_outputs(options) if options.mode is Mode.LINK else ()
+    noted = (item for read_for in (*planned.sources, *linked) for item in log.of(read_for))
     others = [
         str(dependency.path)
         for dependency in noted
@@ -134,7 +146,7 @@ def depfile_arguments(
     from_clang = [
         str(clang_depfile(compiled[source]))
         for source in planned.sources
-        if source.suffix in _PREPROCESSED
+        if source.suffix in PREPROCESSED_SUFFIXES
     ]
     return (
         *(f"--target={target}" for target in planned.targets),

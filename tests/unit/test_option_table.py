@@ -39,6 +39,7 @@ COMPILER = {
     *options._JOINED_OR_SEPARATE,
     *EVERYWHERE,
     *("--version", "--completion=", "--cmake-dir", "--pkg-config-dir", "--toolchain-id"),
+    "--print-cache-key",
 }
 # These two are the compiler's: the other verbs run no tool on the user's files.
 OF_COMPILER = {"--reproduce=", "-fno-crash-diagnostics"}
@@ -51,7 +52,7 @@ def of_click(command: click.Command) -> set[str]:
 KNOWN = {
     "": COMPILER,
     "run": COMPILER,
-    "build": of_click(project._command) - {"--output", "--verbose"}
+    "build": of_click(project._command) - {"--output", "--verbose", "--config"}
     | {"--no-cache"}
     | EVERYWHERE - OF_COMPILER,
     "check": of_click(check) | EVERYWHERE - OF_COMPILER,
