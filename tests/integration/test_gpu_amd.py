@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from pathlib import Path
 
 import pytest
 from support.amd_emulator import DEVICE_LIBRARIES, FAULT, WAVES, AmdGpu, make_emulator
+from support.host_operations import HOST, LEFT, PRINTED, caller_of_host
 from support.operation_batch import read_results, write_batch, wrong_threads
+from support.operation_probe import Probe
 from support.operation_results import probes_for
+from support.random_kernel import computed, program_of, random_kernel
+from support.random_program import caller_of, read_numbers
+
+from mlir_offload.offload.runtime import EXIT_STATUS
 
 INPUTS = Path(__file__).parent / "inputs"
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
@@ -28,7 +35,8 @@ def amd(mlir_offload: list[str], tmp_path_factory: pytest.TempPathFactory) -> Am
     if not DEVICE_LIBRARIES.is_dir():
         pytest.skip("no rocm-device-libs")
     # Processes that run tests side by side share one.
-    shared = tmp_path_factory.getbasetemp().parent / "amd_emulator"
+    base = tmp_path_factory.getbasetemp()
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "amd_emulator"
     with shared.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not shared.exists():
@@ -65,6 +73,61 @@ def test_an_example_finds_its_result_right(amd: AmdGpu, tmp_path: Path, example:
             ran = amd.run(program, *ARGUMENTS.get(example.stem, []), seed=seed, arch=arch)
             assert (ran.returncode, ran.stderr.decode()) == (0, "")
             assert b"ok" in ran.stdout
+
+
+@pytest.fixture(scope="module")
+def hosted(amd: AmdGpu, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    caller = tmp_path_factory.mktemp("hosted") / "caller.c"
+    caller.write_text(caller_of_host())
+    program = caller.with_name("program")
+    amd.build(22, ",".join(WAVES), program, HOST, caller)
+    return program
+
+
+@pytest.mark.llvm(22)
+@pytest.mark.parametrize("arch", WAVES)
+@pytest.mark.parametrize("name", LEFT)
+def test_memory_holds_what_the_host_and_kernels_wrote(
+    amd: AmdGpu, hosted: Path, name: str, arch: str
+) -> None:
+    ran = amd.run(hosted, name, arch=arch)
+    assert ran.stdout.decode().split() == [name, *map(str, LEFT[name])], ran.stderr
+
+
+@pytest.mark.llvm(22)
+@pytest.mark.parametrize("arch", WAVES)
+def test_a_kernel_prints_numbers_of_every_type(amd: AmdGpu, hosted: Path, arch: str) -> None:
+    ran = amd.run(hosted, "print", arch=arch)
+    assert ran.stdout.decode() == f"{PRINTED}print\n", ran.stderr
+
+
+@pytest.mark.llvm(22)
+def test_what_cannot_go_on_stops_the_program_with_its_reason(amd: AmdGpu, hosted: Path) -> None:
+    stopped = amd.run(hosted, "too_many", arch="gfx1100")
+    assert (stopped.returncode, stopped.stdout) == (EXIT_STATUS, b"")
+    assert b"hipLaunchKernel failed" in stopped.stderr
+    # The message comes before the trap, to standard output as of all printf in kernels.
+    asserted = amd.run(hosted, "asserted", arch="gfx1100")
+    assert asserted.returncode == FAULT
+    assert "Assertion `thread too large` failed" in asserted.stdout.decode()
+    assert "trap: kernel" in asserted.stderr.decode()
+
+
+@pytest.mark.llvm(22)
+def test_random_kernels_compute_what_is_written(amd: AmdGpu, tmp_path: Path) -> None:
+    kernels = [random_kernel(f"k{seed}", seed, reduces=seed % 4 == 3) for seed in range(924, 936)]
+    source, caller, program = (tmp_path / name for name in ("k.mlir", "caller.c", "program"))
+    source.write_text(program_of(kernels))
+    caller.write_text(caller_of(kernels, is_registered=True))
+    amd.build(22, ",".join(WAVES), program, source, caller)
+    for arch in WAVES:
+        for seed in (0, 1, 2):
+            ran = amd.run(program, seed=seed, arch=arch)
+            assert (ran.returncode, ran.stderr) == (0, b""), (arch, seed)
+            given = read_numbers(ran.stdout.decode())
+            for kernel in kernels:
+                threads = Probe(kernel.name, (), (kernel.block,), kernel.grid).threads(kernel.block)
+                assert given[kernel.name] == computed(kernel, threads), (arch, seed, kernel)
 
 
 @pytest.fixture(scope="module")

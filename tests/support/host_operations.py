@@ -33,7 +33,7 @@ def caller_of_host() -> str:
         *(f"void _mlir_ciface_{name}(numbers *);" for name in hosted),
         "static void run(const char *name, void (*function)(numbers *), int size) {",
         "  int64_t data[8] = {0};",
-        "  numbers all = {data, data, 0, size, 1};",
+        "  numbers all = {data, data, 0, 8, 1};",
         "  function(&all);",
         '  printf("%s", name);',
         '  for (int i = 0; i < size; ++i) printf(" %lld", (long long)data[i]);',

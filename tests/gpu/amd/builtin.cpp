@@ -403,7 +403,7 @@ static void print_message(const std::vector<u64> &words) {
     size_t length = strcspn(c + 1, "diouxXcsfFeEgGaAp") + 2;
     std::string one(c, length);
     c += length - 1;
-    for (size_t at; (at = one.find_first_of("hlzjt")) != std::string::npos;) one.erase(at, 1);
+    for (size_t at; (at = one.find_first_of("lzjt")) != std::string::npos;) one.erase(at, 1);
     char buffer[512];
     char kind = one.back();
     if (kind == 's') {

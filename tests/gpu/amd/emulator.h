@@ -136,7 +136,7 @@ struct Workgroup {
   const Launch *launch;
   uint32_t id[3];
   std::vector<uint8_t> memory;
-  std::vector<bool> is_variable; /* by byte: accesses between variables are out of bounds */
+  std::vector<char> is_variable; /* by byte: accesses between variables are out of bounds */
 };
 struct Frame {
   const Function *function;

@@ -9,6 +9,7 @@
 #include "emulator.h"
 
 static std::map<u64, Region> regions;
+static const Region *last_found; /* most accesses are to the memory of the one before */
 constexpr u64 RESERVED = u64{1} << 36, PAGE = 4096;
 
 void fail(const char *format, ...) {
@@ -47,6 +48,7 @@ bool free_device(u64 address) {
   auto found = regions.find(address);
   if (found == regions.end() || !found->second.is_device) return false;
   free(found->second.data);
+  last_found = nullptr;
   regions.erase(found);
   return true;
 }
@@ -56,15 +58,17 @@ void add_host_region(u64 address, u64 size) { regions[address] = {address, size,
 bool remove_host_region(u64 address) {
   auto found = regions.find(address);
   if (found == regions.end() || found->second.is_device) return false;
+  last_found = nullptr;
   regions.erase(found);
   return true;
 }
 
 const Region *find_region(u64 address) {
+  if (last_found && address - last_found->start < last_found->size) return last_found;
   auto behind = regions.upper_bound(address);
   if (behind == regions.begin()) return nullptr;
   const Region &region = std::prev(behind)->second;
-  return address - region.start < region.size ? &region : nullptr;
+  return address - region.start < region.size ? last_found = &region : nullptr;
 }
 
 uint8_t *reach(u64 address, u64 size) {

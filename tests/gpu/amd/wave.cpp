@@ -95,7 +95,7 @@ uint32_t thread_of(const Wave &wave, int lane, int axis) {
 
 static uint8_t *shared_bytes(Wave &wave, int lane, u64 pointer, u64 size) {
   Workgroup &group = *wave.group;
-  bool is_inside = pointer + size <= group.memory.size() && pointer + size >= pointer;
+  bool is_inside = pointer + size <= group.memory.size();
   for (u64 i = 0; is_inside && i < size; ++i) is_inside = group.is_variable[pointer + i];
   if (!is_inside) fail_at(wave, lane, "access out of the bounds of workgroup memory", pointer, size);
   return &group.memory[pointer];
@@ -534,12 +534,19 @@ struct Runner {
   State state;
   const Instruction *barrier;
   ucontext_t context;
-  std::unique_ptr<char[]> stack;
 };
 
 static ucontext_t scheduler;
 static Runner *running;
+
 constexpr size_t STACK = 512 * 1024;
+
+/* The stacks serve one block after the other. */
+static char *stack_of(size_t number) {
+  static std::vector<std::unique_ptr<char[]>> stacks;
+  while (stacks.size() <= number) stacks.emplace_back(new char[STACK]);
+  return stacks[number].get();
+}
 
 static void pause(Wave &) { swapcontext(&running->context, &scheduler); }
 
@@ -596,9 +603,8 @@ static void run_group(Workgroup &group) {
     u64 lanes = count == 64 ? ~u64{0} : (u64{1} << count) - 1;
     runner.wave.group = &group, runner.wave.first = first;
     runner.wave.lanes = runner.wave.live = lanes, runner.wave.stack_top = 16;
-    runner.stack.reset(new char[STACK]);
     getcontext(&runner.context);
-    runner.context.uc_stack.ss_sp = runner.stack.get();
+    runner.context.uc_stack.ss_sp = stack_of(runners.size() - 1);
     runner.context.uc_stack.ss_size = STACK;
     runner.context.uc_link = &scheduler;
     makecontext(&runner.context, run_wave, 0);
