@@ -124,3 +124,38 @@ def test_no_recipe_has_a_pass_form_that_miscompiles(major: int) -> None:
 
 def test_lto_ir_of_nvidia_is_no_code_that_is_known() -> None:
     assert read_device_code(memory_view(b"\xed\x43\x4e\x7f" + bytes(60))) is None
+
+
+MATH = """\
+module attributes {gpu.container_module} {
+  gpu.module @m {
+    gpu.func @k(%x: memref<?xf32>, %y: memref<?xbf16>, %i: memref<?xi32>) kernel {
+      %t = gpu.thread_id x
+      %v = memref.load %x[%t] : memref<?xf32>
+      %b = memref.load %y[%t] : memref<?xbf16>
+      %n = memref.load %i[%t] : memref<?xi32>
+      %s, %c = math.sincos %v : f32
+      %f = math.clampf %s to [%c, %v] : f32
+      memref.store %f, %x[%t] : memref<?xf32>
+      %fused = math.fma %b, %b, %b : bf16
+      memref.store %fused, %y[%t] : memref<?xbf16>
+      %infinite = math.isinf %v : f32
+      %normal = math.isnormal %v : f32
+      %either = arith.ori %infinite, %normal : i1
+      %word = arith.extui %either : i1 to i32
+      %power = math.ipowi %n, %word : i32
+      memref.store %power, %i[%t] : memref<?xi32>
+      gpu.return
+    }
+  }
+}
+"""
+
+
+@pytest.mark.llvm(22)
+@pytest.mark.parametrize("arch", ["sm_90", "gfx90a", "spirv64", "host"])
+def test_math_that_a_lowering_lacks_is_compiled_for_every_kind_of_device(
+    arch: str, mlir_offload: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "math.mlir").write_text(MATH)
+    run(*mlir_offload, "-c", f"--offload-arch={arch}", tmp_path / "math.mlir", "-o", tmp_path / "o")

@@ -459,6 +459,55 @@ gpu.barrier""",
     )
 
 
+def _is_normal(thread: Thread) -> int:
+    exponent = (thread.number * 0x4400000) >> 23 & 0xFF
+    return int(exponent not in {0, 0xFF})
+
+
+def _power(thread: Thread) -> int:
+    base, exponent = thread.number - 5, thread.number % 40 - 3
+    if exponent >= 0:
+        return (pow(base, exponent) + (1 << 31)) % (1 << 32) - (1 << 31)
+    return {1: 1, -1: -1 if exponent % 2 else 1}.get(base, 0)
+
+
+def _math() -> Iterable[Row]:
+    yield Row(
+        "math.isnormal",
+        """%scale$ = arith.constant 71303168 : i32
+%bits$ = arith.muli %n, %scale$ : i32
+%float$ = arith.bitcast %bits$ : i32 to f32
+%is$ = math.isnormal %float$ : f32
+%r$ = arith.extui %is$ : i1 to i32""",
+        "i32",
+        _is_normal,
+        22,
+    )
+    yield Row(
+        "math.ipowi",
+        """%five$ = arith.constant 5 : i32
+%forty$ = arith.constant 40 : i32
+%three$ = arith.constant 3 : i32
+%base$ = arith.subi %n, %five$ : i32
+%rest$ = arith.remui %n, %forty$ : i32
+%exponent$ = arith.subi %rest$, %three$ : i32
+%r$ = math.ipowi %base$, %exponent$ : i32""",
+        "i32",
+        _power,
+    )
+    yield Row(
+        "math.clampf",
+        """%low$ = arith.constant 10.0 : f32
+%high$ = arith.constant 20.0 : f32
+%float$ = arith.uitofp %n : i32 to f32
+%clamped$ = math.clampf %float$ to [%low$, %high$] : f32
+%r$ = arith.fptosi %clamped$ : f32 to i32""",
+        "i32",
+        lambda t: min(max(t.number, 10), 20),
+        22,
+    )
+
+
 def _first_lane(warp: int) -> Iterable[Row]:
     yield Row(
         "warp_execute_on_lane_0 with a result",
@@ -473,12 +522,12 @@ def _first_lane(warp: int) -> Iterable[Row]:
     )
     yield Row(
         "warp_execute_on_lane_0 with distributed vectors",
-        """%parts$ = vector.from_elements %v_i32, %n : vector<2xi32>
-%part$ = gpu.warp_execute_on_lane_0(%lane)[32] args(%parts$ : vector<2xi32>) -> (vector<1xi32>) {
-^bb0(%all: vector<64xi32>):
-  %half = vector.extract_strided_slice %all {offsets = [0], sizes = [32], strides = [1]} : vector<64xi32> to vector<32xi32>
-  gpu.yield %half : vector<32xi32>
-}
+        f"""%parts$ = vector.from_elements %v_i32, %n : vector<2xi32>
+%part$ = gpu.warp_execute_on_lane_0(%lane)[{warp}] args(%parts$ : vector<2xi32>) -> (vector<1xi32>) {{
+^bb0(%all: vector<{2 * warp}xi32>):
+  %half = vector.extract_strided_slice %all {{offsets = [0], sizes = [{warp}], strides = [1]}} : vector<{2 * warp}xi32> to vector<{warp}xi32>
+  gpu.yield %half : vector<{warp}xi32>
+}}
 %r$ = vector.extract %part$[0] : i32 from vector<1xi32>""",
         "i32",
         lambda t: t.lanes[t.lane // 2] if t.lane % 2 else given(t.lanes[t.lane // 2], "i32"),
@@ -507,7 +556,13 @@ def probes_for(warp: int) -> tuple[Probe, ...]:
     reductions = list(_block_reductions())
     exchanges = [*_shuffles(warp), *_in_control_flow(warp)]
     return (
-        Probe("identifiers", _identifiers(), ((5, 4, 3), *_BLOCKS), grid=(3, 2, 2), warp=warp),
+        Probe(
+            "identifiers",
+            [*_identifiers(), *_math()],
+            ((5, 4, 3), *_BLOCKS),
+            grid=(3, 2, 2),
+            warp=warp,
+        ),
         Probe("exchange", exchanges, ((8, 4, 2), *_BLOCKS), warp=warp),
         Probe("turn", [*_rotations(warp), *_broadcasts(warp)], _BLOCKS, warp=warp),
         Probe("subgroups", [*_subgroup_reductions(), *_clusters(warp)], _BLOCKS, warp=warp),

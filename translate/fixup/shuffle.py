@@ -180,7 +180,7 @@ def binary(
 
 
 # The numbers of arith's predicates.
-_PREDICATES = {"eq": 0, "ult": 6, "uge": 9}
+_PREDICATES = {"eq": 0, "ne": 1, "slt": 2, "ult": 6, "uge": 9}
 
 
 def compare(

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from mlir_offload.translate.fixup.assertion import PRINTED_ASSERTION
-from mlir_offload.translate.fixup.device_form import NVVM_FORM, DeviceForm
+from mlir_offload.translate.fixup.device_form import NVVM_FORM, SPIRV_FORM, DeviceForm
 from mlir_offload.translate.fixup.lane_zero import execute_on_lane_zero
+from mlir_offload.translate.fixup.math import is_on_bfloat, math_expansions, widened_bfloat
 from mlir_offload.translate.fixup.reduction import is_redux, subgroup_redux
 from mlir_offload.translate.fixup.rewriter import (
     BINARY,
@@ -37,7 +38,7 @@ from mlir_offload.translate.mlir_text import (
 
 _NEEDLE = re.compile(
     r'"(?:gpu\.(?:subgroup_(?:size|id|reduce|broadcast)|num_subgroups|global_id|shuffle|rotate|all_reduce'
-    r'|warp_execute_on_lane_0|printf)|cf\.assert)"\('
+    r'|warp_execute_on_lane_0|printf)|cf\.assert|math\.\w+)"\('
 )
 _NARROW = {"i1": "extui", "i8": "extsi", "i16": "extsi"}
 _ASSERTFAIL_TYPES = f"{POINTER}, {POINTER}, i32, {POINTER}, i64"
@@ -86,6 +87,8 @@ def _expanded(
             whole = replace(operation, rest=operation.rest + lines[last].strip())
             expand_region = _REGION_EXPANSIONS[operation.name]
             yield from expand_region(rewriter, whole, (line, *inner, lines[last]), place_of(whole))
+        elif rewriter.form.name == SPIRV_FORM.name and is_on_bfloat(operation):
+            yield from widened_bfloat(rewriter, operation, place_of(operation))
         elif operation.name in expansions:
             yield from expansions[operation.name](rewriter, operation, place_of(operation))
         else:
@@ -101,7 +104,7 @@ def _last_line(lines: Sequence[str], first: int, indent: int) -> int:
 def _expansions(
     lines: Sequence[str], form: DeviceForm, faults: frozenset[str]
 ) -> Mapping[str, Expansion]:
-    expansions = {**_EXPANSIONS, **SUBGROUP_EXPANSIONS}
+    expansions = {**_EXPANSIONS, **SUBGROUP_EXPANSIONS, **math_expansions(form)}
     if not form.has_assertions:
         expansions |= PRINTED_ASSERTION
     if form.is_amdgpu:

@@ -208,7 +208,7 @@ def _math(name: str, result: str, parameters: tuple[str, ...]) -> SpirvFunction 
     base = name[:-1] if is_float and name.endswith("f") else name.removesuffix("d")
     base = base if base in table["renamed"] or base in table["math"] else name
     called = table["renamed"].get(base, base)
-    if base in {"sincos", "fast_sincos"}:
+    if base.removesuffix("f") in {"sincos", "fast_sincos"}:
         return _sincos(parameters[0])
     if called not in table["math"] or not all(kind in _MANGLED for kind in parameters):
         return None
