@@ -244,6 +244,73 @@ def test_loop_until_a_shared_flag_stays_clear(program: Program, size: int) -> No
     assert all(len(set(turns[b * size : (b + 1) * size])) == 1 for b in range(2))
 
 
+LOOPS = 12
+
+
+def _many_barriers() -> str:
+    """Return a kernel of loops with two barriers each, and a value of each that is used at the end."""
+    shared = "memref<64xi32, #gpu.address_space<workgroup>>"
+    loops = "".join(
+        f"""
+      %c{k} = arith.constant {k + 1} : i32
+      scf.for %l{k} = %zero to %n step %one {{
+        %a{k} = memref.load %m[%i] : memref<?xi32>
+        memref.store %a{k}, %w[%i] : {shared}
+        gpu.barrier
+        %b{k} = memref.load %w[%j] : {shared}
+        gpu.barrier
+        %d{k} = arith.addi %b{k}, %c{k} : i32
+        memref.store %d{k}, %m[%i] : memref<?xi32>
+      }}
+      %v{k} = memref.load %m[%i] : memref<?xi32>"""
+        for k in range(LOOPS)
+    )
+    sums = "".join(
+        f"""
+      %p{k} = arith.muli %v{k}, %c{k} : i32
+      %s{k + 1} = arith.addi %s{k}, %p{k} : i32"""
+        for k in range(LOOPS)
+    )
+    return f"""
+module attributes {{gpu.container_module}} {{
+  gpu.module @many {{
+    gpu.func @many(%m: memref<?xi32>, %n: index) workgroup(%w : {shared}) kernel {{
+      %zero = arith.constant 0 : index
+      %one = arith.constant 1 : index
+      %s0 = arith.constant 0 : i32
+      %i = gpu.thread_id x
+      %size = gpu.block_dim x
+      %last = arith.subi %size, %one : index
+      %j = arith.subi %last, %i : index{loops}{sums}
+      memref.store %s{LOOPS}, %m[%i] : memref<?xi32>
+      gpu.return
+    }}
+  }}
+}}
+"""
+
+
+def _sums_of_many(values: list[int], turns: int) -> list[int]:
+    sums = [0] * len(values)
+    for k in range(LOOPS):
+        for _ in range(turns):
+            values = [value + k + 1 for value in reversed(values)]
+        sums = [total + value * (k + 1) for total, value in zip(sums, values, strict=True)]
+    return sums
+
+
+def test_regions_of_many_barriers_are_bounded_and_right(build: Build) -> None:
+    source = build.directory / "many.mlir"
+    source.write_text(_many_barriers())
+    program = build.program(source, stem="many")
+    assert program.modes == {"many": KernelMode.REGIONS}
+    values = [(i * 7) % 11 - 3 for i in range(24)]
+    for turns in (0, 1, 3):
+        data = ints(values)
+        program.launch("many", (1, 1, 1), (24, 1, 1), [data, ctypes.c_int64(turns)])
+        assert list(data) == _sums_of_many(values, turns)
+
+
 @pytest.mark.parametrize("block", [(1, 1, 1), (8, 1, 1), (5, 7, 1), (64, 2, 1), (33, 31, 1)])
 @pytest.mark.parametrize("odd", [False, True])
 def test_nested_barriers_agree_with_fibers(
