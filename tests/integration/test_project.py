@@ -168,6 +168,7 @@ def test_emitted_files_build_the_same_bytes(
 
 def test_make_refuses_names_that_it_cannot_hold(tmp_path: Path, mlir_offload: list[str]) -> None:
     folder = write_project(tmp_path, "archs: sm_80\nmodules: ['a b.mlir']\n", modules=0)
+    (folder / "a b.mlir").touch()
     done = run_in(folder, [*mlir_offload, "build", "--emit=make"])
     assert done.returncode == 2
     assert "make cannot take the file name" in done.stderr
