@@ -33,6 +33,7 @@ _ROW_LISTS = (
     ("linker_wrapper", "host_device_libraries"),
     ("linker_wrapper", "host_bitcode"),
     ("linker_wrapper", "archives"),
+    ("host_layouts", "x86_64"),
     ("linker_wrapper", "target_groups"),
     ("linker_wrapper", "jobs"),
     ("linker_wrapper", "relocatable_link"),
@@ -261,6 +262,12 @@ def kind_names() -> tuple[tuple[int, str], ...]:
         for name, code in row["codes"].items()
     }
     return tuple(sorted(codes.items()))
+
+
+def host_layout(triple: str, major: int) -> str:
+    """Return the data layout of a host as a release of LLVM has it; empty for an unknown machine."""
+    rows = offload_table()["host_layouts"].get(triple.partition("-")[0])
+    return str(row_of(rows, major)["layout"]) if rows else ""
 
 
 def fatbinary_lost_image_option(cuda: tuple[int, int]) -> bool:

@@ -77,6 +77,12 @@ def _parse(ll_text: str, location: str) -> binding.ModuleRef:
     return module
 
 
+def compile_module_command(clang: Path, source: Path, output: Path) -> Command:
+    """Return the command that compiles a host module in LLVM IR to a position-independent object."""
+    flags = ("-x", "ir", "-O2", "-fPIC", "-Wno-override-module", "-c")
+    return Command((str(clang), *flags, str(source), "-o", str(output)))
+
+
 def assemble_command(llvm: LlvmToolchain, source: Path, output: Path) -> Command:
     """Return the command with which the consumer's clang writes the bitcode of a text module.
 

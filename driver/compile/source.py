@@ -23,6 +23,7 @@ from mlir_offload.driver.record.dependencies import clang_depfile_arguments
 from mlir_offload.offload.llvm_ir import assemble_command, is_written_in_process
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
 from mlir_offload.toolchain.process import Command, Completed, as_operand
+from mlir_offload.toolchain.target import host_triple
 from mlir_offload.translate.diagnostics import condense
 from mlir_offload.translate.fixup.device_form import forms_of
 from mlir_offload.translate.host.module import check_host
@@ -243,6 +244,8 @@ def _annotate(
     if split.interface is not None:
         arguments += ["--interface", split.interface]
     arguments += sanitize_option(context)
+    if context.options.emit_llvm:
+        arguments += ["--triple", host_triple()]
     executor.step(
         "annotate",
         (host, *arguments, "--location", source, "--for-clang", release, "-o", output),

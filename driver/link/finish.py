@@ -26,6 +26,7 @@ from mlir_offload.driver.option.command_line import as_operand
 from mlir_offload.driver.parallel import in_parallel
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container.archive import iterate_members
+from mlir_offload.offload.image import is_bitcode
 from mlir_offload.offload.link.collision import (
     Collision,
     LinkInput,
@@ -33,17 +34,20 @@ from mlir_offload.offload.link.collision import (
     check_launches,
     check_targets,
     find_collisions,
+    finished_twins,
     objects_to_finish,
     read_stubs,
 )
 from mlir_offload.offload.link.coverage import check_coverage
 from mlir_offload.offload.link.duplicate import check_duplicates
+from mlir_offload.offload.llvm_ir import compile_module_command
 from mlir_offload.offload.objects import ObjectContents, read_member
 from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.errors import MlirOffloadError, VerificationError
 from mlir_offload.toolchain.process import Completed, tool_failed
 
 _DIRECTORY = "finish"
+_HEAD_BYTES = 4
 # What a user hands to the device link holds for each device link.
 _DEVICE_OPTIONS = ("-Wl,--device-linker=", "-Wl,--device-compiler=")
 
@@ -66,9 +70,10 @@ def finish_collisions(
     that several objects define; ToolFailedError where the device code of an object does not link on
     its own.
     """
+    detached = _detach_twins(context, contents)
     # Most links have none: nothing more is read then.
     if not find_collisions(contents):
-        return FinishedInputs({}, tuple(contents))
+        return FinishedInputs(detached, tuple(contents))
     distinct = _distinct(contents)
     collisions = find_collisions(distinct)
     check_kinds(collisions, distinct, load_abi(context.consumer))
@@ -80,10 +85,21 @@ def finish_collisions(
     check_duplicates(remaining)
     work = _Finish(context, device_link, inputs, chosen)
     return FinishedInputs(
-        work.replace_objects() | work.replace_libraries(),
+        detached | work.replace_objects() | work.replace_libraries(),
         remaining,
         tuple(distinct[number].location for number in sorted(chosen)),
     )
+
+
+def _detach_twins(context: BuildContext, contents: Sequence[ObjectContents]) -> dict[str, str]:
+    """Return copies of finished objects with weak stubs, by the link items that they stand for."""
+    made = {}
+    for number, item in enumerate(finished_twins(contents)):
+        copy = context.workspace / _DIRECTORY / f"detached{number}" / f"{item.path.stem}.o"
+        context.executor.make_directory(copy.parent)
+        context.executor.step("detach", (item.path, "-o", copy))
+        made[as_operand(str(item.path))] = str(copy)
+    return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +208,22 @@ def _read_inputs(context: BuildContext, contents: Sequence[ObjectContents]) -> l
         if item.member:
             inputs.append(libraries[item.path][_identity(item)])
             continue
-        file = context.compiled.get(item.path, item.path)
+        file = _elf_file(context, context.compiled.get(item.path, item.path), len(inputs))
         with open_view(file) as view:
             inputs.append(LinkInput(item, file, read_stubs(view)))
     return inputs
+
+
+def _elf_file(context: BuildContext, file: Path, number: int) -> Path:
+    """Return the file, or what clang compiles a host module in bitcode to."""
+    with open_view(file) as view:
+        if not is_bitcode(view.head(_HEAD_BYTES)):
+            return file
+    output = context.workspace / _DIRECTORY / f"module{number}.o"
+    context.executor.make_directory(output.parent)
+    command = compile_module_command(context.llvm.tool("clang"), file, output)
+    context.executor.tool(command, output)
+    return output
 
 
 def _read_library(path: Path) -> dict[tuple[object, ...], LinkInput]:

@@ -28,7 +28,7 @@ from mlir_offload.offload.link.anchor import (
     is_bitcode_target,
     targets_to_anchor,
 )
-from mlir_offload.offload.link.check import check_link, kind_notes
+from mlir_offload.offload.link.check import check_link, kind_notes, repeated_objects
 from mlir_offload.offload.link.coverage import check_coverage, check_resolved
 from mlir_offload.offload.link.finding import raise_findings
 from mlir_offload.offload.objects import ObjectContents, read_objects
@@ -93,6 +93,11 @@ def _in_line_order(
     return tuple(sorted(contents, key=lambda item: places.get(item.path, -1)))
 
 
+def _paths_on_line(context: BuildContext) -> list[Path]:
+    items = parse_link_line(context.options.link_items)
+    return [item.path for item in items if item.path is not None]
+
+
 def _diagnose(
     context: BuildContext,
     contents: Sequence[ObjectContents],
@@ -111,7 +116,9 @@ def _diagnose(
 
 def _check_inputs(context: BuildContext, contents: Sequence[ObjectContents]) -> None:
     """Refuse what the link would lose, all of it in one error."""
-    raise_findings(check_link((*contents, *context.linked), load_abi(context.consumer)))
+    twice = repeated_objects(contents, _paths_on_line(context))
+    findings = check_link((*contents, *context.linked), load_abi(context.consumer))
+    raise_findings((*twice, *findings))
     for note in kind_notes(contents):
         show_note(note)
 

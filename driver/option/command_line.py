@@ -63,6 +63,15 @@ def _gpu_cpp_argument(name: str) -> _Apply:
     return lambda options, _: replace(options, gpu_cpp_arguments=(*options.gpu_cpp_arguments, name))
 
 
+def _compiler_and_linker(prefix: str) -> _Apply:
+    """Take an option as clang takes it: for C and C++, and for the link."""
+
+    def apply(options: CompileOptions, value: str) -> CompileOptions:
+        return _link_item(prefix)(_compiler_argument(prefix)(options, value), value)
+
+    return apply
+
+
 def _store(name: str) -> _Apply:
     return lambda options, value: replace(options, **{name: value})  # type: ignore[arg-type]  # as above
 
@@ -200,6 +209,7 @@ _FLAGS: Mapping[str, _Apply] = {
     "-MP": _depfile(has_phony_targets=True),
     **{name: _gpu_cpp_argument(name) for name in _BARE_GPU_CPP},
     **{name: _link_item(name) for name in _LINK_FLAGS},
+    **{name: _compiler_and_linker(name) for name in ("-fopenmp", "-flto", "-fno-lto")},
 }
 
 _JOINED: Mapping[str, _Apply] = {
@@ -226,6 +236,8 @@ _JOINED: Mapping[str, _Apply] = {
     "-Wl,": _link_item("-Wl,"),
     "-fuse-ld=": _link_item("-fuse-ld="),
     "-fsanitize=": _sanitizer,
+    "-fopenmp=": _compiler_and_linker("-fopenmp="),
+    "-flto=": _compiler_and_linker("-flto="),
     "-W": _compiler_argument("-W"),
     "-std=": _compiler_argument("-std="),
 }

@@ -265,6 +265,7 @@ def _registration_names(source: Path, output: Path) -> None:
 @sanitize_option
 @click.option("--interface", type=PATH, help="the functions for callers in C and Python")
 @click.option("--location", default="", help="the file that errors name")
+@click.option("--triple", default="", help="the target to write into the module")
 @_consumer
 @output_option
 def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
@@ -279,6 +280,7 @@ def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
     sanitize: str,
     interface: Path | None,
     location: str,
+    triple: str,
     consumer: str,
     output: Path,
 ) -> None:
@@ -294,6 +296,11 @@ def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
     for device_text in device_texts:
         signatures |= kernel_signatures(device_text)
     host = fix_host_ir(read_text(source))
+    if triple:
+        from mlir_offload.offload.abi import host_layout
+        from mlir_offload.offload.host.module import with_target
+
+        host = with_target(host, triple, host_layout(triple, load_abis(consumer)[0].major))
     if sanitize:
         from mlir_offload.translate.sanitizer import instrumented, parse_sanitizer
 

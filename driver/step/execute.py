@@ -212,7 +212,9 @@ def check_made(completed: Completed, output: Path) -> None:
     except FileNotFoundError:
         problem = f"{program} exited with status 0 but wrote no {output.name}"
     else:
-        expected = _MAGIC.get(output.suffix, (start[:1],))
+        expected: tuple[bytes, ...] = _MAGIC.get(output.suffix, (start[:1],))
+        if any(word.startswith("-flto") for word in completed.command.argv):
+            expected += _MAGIC[".bc"]
         if start and start.startswith(expected):
             return
         problem = f"{program} exited with status 0 but {output.name} is {'of another kind' if start else 'empty'}"

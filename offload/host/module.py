@@ -65,6 +65,13 @@ def next_metadata_number(text: str) -> int:
     return max((int(number) for number in _METADATA_NODE.findall(text)), default=-1) + 1
 
 
+def with_target(text: str, triple: str, layout: str) -> str:
+    """Return the module for a target, unless it names one."""
+    if not layout or target_triple(text):
+        return text
+    return f'target datalayout = "{layout}"\ntarget triple = "{triple}"\n{text}'
+
+
 def target_triple(text: str) -> str:
     """Return the triple that the module names, empty where it leaves that to the compiler."""
     match = _TRIPLE.search(text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from mlir_offload.toolchain.errors import CompatibilityError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from mlir_offload.offload.abi import OffloadAbi
     from mlir_offload.offload.objects import ObjectContents
@@ -38,6 +39,21 @@ def check_link(inputs: Iterable[ObjectContents], abi: OffloadAbi) -> tuple[Findi
         *(finding for item in contents for finding in _unread(item, abi)),
         *(finding for item in contents for finding in _linked_findings(item)),
         *_missing_findings([item for item in contents if item.is_relocatable], abi),
+    )
+
+
+def repeated_objects(inputs: Iterable[ObjectContents], line: Iterable[Path]) -> tuple[Finding, ...]:
+    """Return a finding for each object with device code that the link line names several times."""
+    times = Counter(line)
+    objects = {item.path: item for item in inputs if item.images and not item.member}
+    return tuple(
+        Finding(
+            f"it is named {times[path]} times on the link line, and its device code would be linked as often",
+            item.location,
+            f"name {path} once",
+        )
+        for path, item in objects.items()
+        if times[path] > 1
     )
 
 

@@ -83,6 +83,25 @@ def find_collisions(objects: Sequence[ObjectContents]) -> tuple[Collision, ...]:
     )
 
 
+def finished_twins(objects: Sequence[ObjectContents]) -> tuple[ObjectContents, ...]:
+    """Return the finished objects with a kernel of whose name another object has one.
+
+    `clang -r --offload-link` leaves the public stubs of their kernels as they are.
+    """
+    named: dict[tuple[str, str], set[str]] = {}
+    for item in objects:
+        for entry in item.entries if item.is_relocatable else ():
+            if entry.is_kernel:
+                named.setdefault((entry.kind, entry.name), set()).add(item.location)
+    return tuple(
+        item
+        for item in objects
+        if item.is_finished
+        and not item.member
+        and any(len(named[entry.kind, entry.name]) > 1 for entry in item.entries if entry.is_kernel)
+    )
+
+
 def objects_to_finish(
     collisions: Iterable[Collision], inputs: Sequence[LinkInput]
 ) -> dict[int, Collision]:

@@ -1,0 +1,105 @@
+"""The hints of errors that a link finds in its inputs, carried out: the link succeeds then."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+SQUARE = Path(__file__).resolve().parents[2] / "docs" / "examples" / "square.mlir"
+MAIN = SQUARE.with_name("main.c")
+TWICE = """
+func.func @twice(%m: memref<?xf32>) attributes {llvm.emit_c_interface} {
+  %c1 = arith.constant 1 : index
+  gpu.launch blocks(%i, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1)
+      threads(%tx, %ty, %tz) in (%lx = %c1, %ly = %c1, %lz = %c1) {
+    %v = memref.load %m[%i] : memref<?xf32>
+    memref.store %v, %m[%i] : memref<?xf32>
+    gpu.terminator
+  }
+  return
+}
+"""
+pytestmark = pytest.mark.llvm(22)
+
+
+def _call(folder: Path, *argv: object, expect: int | None = 0) -> subprocess.CompletedProcess[str]:
+    words = [str(word) for word in argv]
+    environment = {**os.environ}
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=False, env=environment, cwd=folder
+    )
+    assert expect is None or done.returncode == expect, done.stderr
+    return done
+
+
+def _object(mlir_offload: Sequence[str], folder: Path, name: str, *options: str) -> None:
+    source = SQUARE
+    if name == "twice":
+        source = folder / "twice.mlir"
+        source.write_text(TWICE, encoding="utf-8")
+    _call(folder, *mlir_offload, "-c", *options, source, "-o", f"{name}.o")
+
+
+def _hint(mlir_offload: Sequence[str], folder: Path, *inputs: object) -> str:
+    """Return the hint of the error at which the link stops."""
+    done = _call(folder, *mlir_offload, *inputs, "-o", "app", expect=None)
+    assert done.returncode not in {0, 1}
+    found = re.search(r"hint: (.*)", done.stderr)
+    assert found, done.stderr
+    return found[1]
+
+
+def test_an_object_is_compiled_for_the_other_architecture_too(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    made_for = {"square": "sm_80", "twice": "sm_90"}
+    for name, arch in made_for.items():
+        _object(mlir_offload, tmp_path, name, f"--offload-arch={arch}")
+    inputs = (MAIN, "square.o", "twice.o")
+
+    hint = _hint(mlir_offload, tmp_path, *inputs)
+
+    done = None
+    for _ in made_for:
+        found = re.fullmatch(r"(\w+)\.o is made for (\w+): compile it with (\S+) too", hint)
+        assert found
+        _object(mlir_offload, tmp_path, found[1], f"--offload-arch={found[2]}", found[3])
+        done = _call(tmp_path, *mlir_offload, *inputs, "-o", "app", expect=None)
+        hint = done.stderr.partition("hint: ")[2].strip()
+    assert done
+    assert (done.returncode, hint) == (0, "")
+
+
+def test_an_object_is_named_once(mlir_offload: list[str], tmp_path: Path) -> None:
+    _object(mlir_offload, tmp_path, "square", "--offload-arch=host")
+    inputs = [MAIN, "square.o", "square.o"]
+
+    assert _hint(mlir_offload, tmp_path, *inputs) == "name square.o once"
+
+    _call(tmp_path, *mlir_offload, *inputs[:2], "-o", "app")
+
+
+@pytest.mark.parametrize("way", [0, 1], ids=["mlir-offload", "clang"])
+def test_a_shared_library_is_linked_again(
+    way: int, mlir_offload: list[str], tmp_path: Path
+) -> None:
+    _object(mlir_offload, tmp_path, "square", "--offload-arch=host", "-fPIC", "--embed-runtime")
+    _call(tmp_path, "/usr/lib/llvm-22/bin/clang", "-shared", "square.o", "-o", "libsquare.so")
+
+    hint = _hint(mlir_offload, tmp_path, MAIN, "libsquare.so")
+
+    found = re.fullmatch(r"link it again with (mlir-offload -shared), or with (clang .*)", hint)
+    assert found
+    program, *options = found[way + 1].split()
+    programs: dict[str, Sequence[str]] = {
+        "mlir-offload": mlir_offload,
+        "clang": ["/usr/lib/llvm-22/bin/clang"],
+    }
+    _call(tmp_path, *programs[program], *options, "square.o", "-o", "libsquare.so")
+    _call(tmp_path, *mlir_offload, MAIN, "libsquare.so", "-Wl,-rpath,.", "-o", "app")
+    assert _call(tmp_path, "./app").stdout == "square: ok, 1000 elements\n"

@@ -1,0 +1,134 @@
+"""Links with LTO and OpenMP, of modules in bitcode and of objects whose device code clang has linked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from mlir_offload.offload.abi import host_layout
+from mlir_offload.toolchain.target import host_triple
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
+TWO = [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (19, 22)]
+EVERY = [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (15, 16, 19, 22)]
+SAME = """
+module attributes {{gpu.container_module}} {{
+gpu.module @kernels {{
+  gpu.func @same(%x: !llvm.ptr) kernel {{
+    %c = arith.constant {value} : i32
+    llvm.store %c, %x : i32, !llvm.ptr
+    gpu.return
+  }}
+}}
+func.func @launch{value}(%x: !llvm.ptr) {{
+  %c1 = arith.constant 1 : index
+  gpu.launch_func @kernels::@same blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1)
+      args(%x : !llvm.ptr)
+  return
+}}
+}}
+"""
+MAIN = """
+#include <stdio.h>
+void launch1(int *);
+void launch2(int *);
+int main(void) {
+  int one = 0, two = 0;
+  launch1(&one);
+  launch2(&two);
+  printf("%d %d\\n", one, two);
+}
+"""
+PARALLEL = """
+#include <stdio.h>
+__attribute__((constructor)) static void count(void) {
+  int threads = 0;
+#pragma omp parallel reduction(+: threads) num_threads(3)
+  threads += 1;
+  printf("%d threads\\n", threads);
+}
+"""
+
+
+def _run(*argv: object) -> str:
+    words = [str(word) for word in argv]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env={**os.environ})
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def _compile_both(mlir_offload: Sequence[str], folder: Path, *options: str) -> list[Path]:
+    outputs = []
+    for value in (1, 2):
+        source, output = folder / f"k{value}.mlir", folder / f"k{value}.o"
+        source.write_text(SAME.format(value=value), encoding="utf-8")
+        _run(*mlir_offload, "--offload-arch=host", *options, source, "-o", output)
+        outputs.append(output)
+    return outputs
+
+
+def _link(mlir_offload: Sequence[str], folder: Path, *words: object) -> str:
+    (folder / "main.c").write_text(MAIN, encoding="utf-8")
+    _run(*mlir_offload, folder / "main.c", *words, "-o", folder / "app")
+    return _run(folder / "app")
+
+
+@pytest.mark.parametrize("major", TWO)
+@pytest.mark.parametrize("option", ["-flto", "-flto=thin"])
+def test_a_program_is_linked_with_lto(
+    option: str, major: int, mlir_offload: list[str], tmp_path: Path
+) -> None:
+    sources = (EXAMPLES / "square.mlir", EXAMPLES / "main.c")
+    options = (f"--for-clang={major}", option, "--offload-arch=host")
+
+    _run(*mlir_offload, *options, *sources, "-o", tmp_path / "app")
+
+    assert _run(tmp_path / "app") == "square: ok, 1000 elements\n"
+
+
+@pytest.mark.parametrize("major", TWO)
+def test_modules_in_bitcode_with_kernels_of_one_name_are_kept_apart(
+    major: int, mlir_offload: list[str], tmp_path: Path
+) -> None:
+    release = f"--for-clang={major}"
+    modules = _compile_both(mlir_offload, tmp_path, release, "-emit-llvm")
+    assert all(path.read_bytes()[:2] == b"BC" for path in modules)
+
+    assert _link(mlir_offload, tmp_path, release, *modules) == "1 2\n"
+
+
+@pytest.mark.parametrize("major", TWO)
+def test_objects_that_clang_finished_may_have_kernels_of_one_name(
+    major: int, mlir_offload: list[str], tmp_path: Path
+) -> None:
+    release, clang = f"--for-clang={major}", f"/usr/lib/llvm-{major}/bin/clang"
+    objects = _compile_both(mlir_offload, tmp_path, release, "-c", "--embed-runtime")
+    finished = [path.with_suffix(".finished.o") for path in objects]
+    for path, output in zip(objects, finished, strict=True):
+        _run(clang, "-r", "--offload-link", path, "-o", output)
+
+    assert _link(mlir_offload, tmp_path, release, *finished) == "1 2\n"
+    assert _link(mlir_offload, tmp_path, release, finished[0], objects[1]) == "1 2\n"
+
+
+@pytest.mark.llvm(19)
+def test_openmp_of_the_host_is_compiled_and_linked(mlir_offload: list[str], tmp_path: Path) -> None:
+    parallel, rpath = tmp_path / "parallel.c", "-Wl,-rpath,/usr/lib/llvm-19/lib"
+    parallel.write_text(PARALLEL, encoding="utf-8")
+    sources = (parallel, EXAMPLES / "square.mlir", EXAMPLES / "main.c")
+    options = ("--for-clang=19", "-fopenmp", "--offload-arch=host", rpath)
+
+    _run(*mlir_offload, *options, *sources, "-o", tmp_path / "app")
+
+    assert _run(tmp_path / "app") == "3 threads\nsquare: ok, 1000 elements\n"
+
+
+@pytest.mark.parametrize("major", EVERY)
+def test_the_layout_of_the_host_is_that_of_clang(major: int) -> None:
+    clang = (f"/usr/lib/llvm-{major}/bin/clang", "-x", "c", "-S", "-emit-llvm")
+    text = _run(*clang, "/dev/null", "-o", "-")
+    assert f'target datalayout = "{host_layout(host_triple(), major)}"' in text
