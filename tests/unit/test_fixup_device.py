@@ -234,3 +234,21 @@ def test_printf_gets_integers_of_32_bits_at_least() -> None:
     assert '"arith.extsi"(%0) : (i8) -> i32' in text
     assert '"arith.extui"(%1) : (i1) -> i32' in text
     assert '<{format = "%d %d %f"}> : (i32, i32, f16) -> () loc(#loc1)' in text
+
+
+@pytest.mark.parametrize(
+    ("form", "block", "shuffles", "barriers"),
+    [("spirv32", "13, 4, 2", 0, 8), ("spirv32", "104, 1, 1", 8, 2), ("nvvm32", "13, 4, 2", 8, 2)],
+)
+def test_a_block_whose_subgroups_a_device_forms_freely_is_reduced_without_them(
+    form: str, block: str, shuffles: int, barriers: int
+) -> None:
+    body = (
+        f'    "gpu.func"() <{{known_block_size = array<i32: {block}>}}> ({{',
+        '      %1 = "gpu.all_reduce"(%v) <{op = #gpu<all_reduce_op add>, uniform}> ({',
+        "      }) : (i32) -> i32 loc(#loc1)",
+        "    }) : () -> () loc(#loc1)",
+    )
+    text = "\n".join(expand(*body, form=parse_form(form)))
+
+    assert (text.count('"gpu.shuffle"('), text.count('"gpu.barrier"(')) == (shuffles, barriers)

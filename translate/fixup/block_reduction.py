@@ -12,6 +12,7 @@ from mlir_offload.translate.fixup.reduction import (
     Existing,
     Lanes,
     combination_of,
+    combined,
     combined_if,
     combined_lanes,
     place_in_block,
@@ -33,6 +34,7 @@ _LARGEST_BLOCK = 1024
 # Reading some is faster than exchanging them.
 _PARTS_OF_LANE = 4
 _WORKGROUP = 3
+_MEMORY = "__mo_all_reduce"
 _POINTER = f"!llvm.ptr<{_WORKGROUP}>"
 
 
@@ -67,6 +69,8 @@ def _block_reduced(rewriter: Rewriter, value: str, combination: Combination, pla
 
     One thread writes the result, behind these: nobody waits for its readers where it runs again.
     """
+    if rewriter.form.numbers_subgroups_freely and rewriter.ragged_threads:
+        return (yield from _reduced_in_memory(rewriter, value, combination, place))
     size = rewriter.form.subgroup_size
     most = _LARGEST_BLOCK // size
     block = yield from place_in_block(rewriter, place)
@@ -99,6 +103,39 @@ def _block_reduced(rewriter: Rewriter, value: str, combination: Combination, pla
     yield from _when(begins, reduce_parts, place)
     yield f'{place.indent}"gpu.barrier"() : () -> (){place.location}'
     behind = yield from i32(rewriter, most, place)
+    return (yield from memory.load(behind, place))
+
+
+def _reduced_in_memory(
+    rewriter: Rewriter, value: str, combination: Combination, place: Place
+) -> Value:
+    """Reduce without subgroups: each step combines two halves of what is left in memory.
+
+    The last step leaves the result behind all of it, as in the other way.
+    """
+    threads = rewriter.ragged_threads
+    memory = _WorkgroupMemory(rewriter, combination.kind, _LARGEST_BLOCK + 1, f"{_MEMORY}_threads")
+    thread = (yield from place_in_block(rewriter, place)).thread
+    behind = yield from i32(rewriter, _LARGEST_BLOCK, place)
+    yield from memory.store(value, thread, place)
+    half = 1 << (threads - 1).bit_length()
+    while half > 1:
+        half //= 2
+        distance = yield from i32(rewriter, half, place)
+        count = yield from i32(rewriter, min(half, threads - half), place)
+        target = thread if half > 1 else behind
+
+        def combine(inside: Place, distance: str = distance, target: str = target) -> Iterator[str]:
+            other = yield from binary(rewriter, "addi", thread, distance, inside)
+            own = yield from memory.load(thread, inside)
+            part = yield from memory.load(other, inside)
+            made = yield from combined(rewriter, combination, (own, part), inside)
+            yield from memory.store(made, target, inside)
+
+        yield f'{place.indent}"gpu.barrier"() : () -> (){place.location}'
+        takes_part = yield from compare(rewriter, "ult", (thread, count), "i32", place)
+        yield from _when(takes_part, combine, place)
+    yield f'{place.indent}"gpu.barrier"() : () -> (){place.location}'
     return (yield from memory.load(behind, place))
 
 
@@ -149,6 +186,7 @@ class _WorkgroupMemory:
     rewriter: Rewriter
     kind: str
     count: int
+    prefix: str = _MEMORY
 
     def store(self, value: str, number: str, place: Place) -> Iterator[str]:
         """Store a value as the one of a number."""
@@ -166,7 +204,7 @@ class _WorkgroupMemory:
 
     def _element(self, number: str, place: Place) -> Value:
         carrier = carrier_of(self.kind)
-        name = f"__mo_all_reduce_{carrier}"
+        name = f"{self.prefix}_{carrier}"
         array = f"!llvm.array<{self.count} x {carrier}>"
         self.rewriter.globals[name] = (
             f"    llvm.mlir.global internal @{name}() {{addr_space = {_WORKGROUP} : i32}} : {array}{place.location}"

@@ -32,6 +32,11 @@ class DeviceForm:
         return self.dialect == "nvvm"
 
     @property
+    def numbers_subgroups_freely(self) -> bool:
+        """Return whether a device may form the subgroups of a block of several dimensions in any order."""
+        return self.dialect == _SPIRV
+
+    @property
     def ends_kernel_by_mark(self) -> bool:
         """Return whether a thread that fails an assertion has to leave its kernel by itself."""
         return self.dialect == _SPIRV

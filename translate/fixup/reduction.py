@@ -230,7 +230,7 @@ def _combined_at(
     width = yield from i32(rewriter, rewriter.form.subgroup_size, place)
     other, _ = yield from shuffle(rewriter, Shuffle("xor", distance, width), value, kind, place)
     if existing is None:
-        return (yield from _combined(rewriter, combination, (value, other), place))
+        return (yield from combined(rewriter, combination, (value, other), place))
     partner = yield from binary(rewriter, "xori", existing.lane, distance, place)
     exists = yield from compare(rewriter, "ult", (partner, existing.count), "i32", place)
     return (yield from combined_if(rewriter, exists, combination, (value, other), place))
@@ -245,7 +245,7 @@ def combined_if(
 ) -> Value:
     """Combine two values, the second of which may not exist."""
     kind, (value, _) = combination.kind, values
-    both = partial(_combined, rewriter, combination, values)
+    both = partial(combined, rewriter, combination, values)
     if combination.region:
         # It may fail on what no thread brought.
         return (yield from _either(rewriter, exists, (both, partial(_given, value)), kind, place))
@@ -259,9 +259,10 @@ def _given(value: str, _: Place) -> Value:
     return value
 
 
-def _combined(
+def combined(
     rewriter: Rewriter, combination: Combination, values: tuple[str, str], place: Place
 ) -> Value:
+    """Combine two values."""
     kind = combination.kind
     if not combination.region:
         return (yield from binary(rewriter, combination.operation, *values, place, kind))

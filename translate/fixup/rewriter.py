@@ -39,7 +39,8 @@ class Place:
 class Rewriter:
     """Makes operations at the place of one that is replaced; value names never clash.
 
-    `has_full_subgroups` says whether the function is known to run in blocks of whole subgroups only.
+    `has_full_subgroups` says whether the function is known to run in blocks of whole subgroups only;
+    `ragged_threads` is the size of its blocks if their rows are known not to be whole subgroups, else 0.
     `constants` are the values of type i32 that are known where the next operation is made. `globals` are
     what the module gets in addition, by symbol.
     """
@@ -47,6 +48,7 @@ class Rewriter:
     locations: Locations
     form: DeviceForm
     has_full_subgroups: bool = False
+    ragged_threads: int = 0
     count: int = 0
     globals: dict[str, str] = field(default_factory=dict)
     constants: dict[str, int] = field(default_factory=dict)
@@ -55,8 +57,10 @@ class Rewriter:
         """Keep what an operation of the program says about its function, or the value it defines."""
         if '"gpu.func"(' in line or '"func.func"(' in line:
             known = _BLOCK_SIZE.search(line)
-            threads = prod(map(int, known[1].split(", "))) if known else 1
-            self.has_full_subgroups = threads % self.form.subgroup_size == 0
+            sizes = [int(size) for size in known[1].split(", ")] if known else [1]
+            threads, width = prod(sizes), self.form.subgroup_size
+            self.has_full_subgroups = threads % width == 0
+            self.ragged_threads = threads if sizes[0] % width and sizes[0] != threads else 0
         match = _DEFINITION.match(line)
         if match and match["number"]:
             self.constants[match["name"]] = int(match["number"])

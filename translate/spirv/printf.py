@@ -56,7 +56,8 @@ class PrintfCalls:
             ]
             arguments.append(f"{argument} {name}")
         signature = "i32 (ptr addrspace(2), ...)"
-        call = f"call spir_func {signature} @{PRINTF}({', '.join(arguments)})"
+        # Merged, the calls of two branches would choose between formats, which must be constants.
+        call = f"call spir_func {signature} @{PRINTF}({', '.join(arguments)}) nomerge"
         return [*lines, f"  {match['result'] or ''}{call}"]
 
     def _format(self, value: str) -> str:
