@@ -26,3 +26,4 @@ bench:
 	.venv/bin/python tests/bench/own_cost.py
 	.venv/bin/python tests/bench/inspection.py
 	.venv/bin/python tests/bench/build.py
+	.venv/bin/python tests/bench/scale.py

@@ -38,6 +38,7 @@ _GLOBAL_LINKAGE = re.compile(
 _TARGET_ATTRIBUTES = re.compile(r'"target-(?:cpu|features)"="[^"]*" ?')
 _INLINE_HINDRANCES = re.compile(r"\b(?:noinline|optnone|convergent) ")
 _SUBPROGRAM = re.compile(r"!dbg (!\d+)$")
+_REFERENCE = re.compile(r'@(?:"[^"]*"|[-\w.$]+)')
 _LOCATION = re.compile(r"^(!\d+) = !DILocation\(line: (\d+),.* scope: (!\d+)\)$")
 _DROPPED_METADATA = ("!nvvm.annotations", "!nvvmir.version")
 # What the splitter must recognise stays a declaration while opt works on the functions around it.
@@ -203,26 +204,34 @@ def _functions_that_wait(device: DeviceModule) -> frozenset[str]:
 
 def _calls_with_arrays(item: Function, functions: dict[str, Function]) -> bool:
     seen: set[str] = {item.name}
-    work = [other for other in functions if other != item.name and _mentions(item, other)]
+    work = _mentioned(item)
     while work:
-        name = work.pop()
-        if name in seen:
+        function = functions.get(work.pop())
+        if function is None or function.name in seen:
             continue
-        seen.add(name)
-        if any(" alloca " in line for line in functions[name].body):
+        seen.add(function.name)
+        if any(" alloca " in line for line in function.body):
             return True
-        work.extend(
-            other for other in functions if other not in seen and _mentions(functions[name], other)
-        )
+        work += _mentioned(function)
     return False
+
+
+def _mentioned(function: Function) -> list[str]:
+    """Return the names of functions and variables that the function refers to."""
+    found = dict.fromkeys(_REFERENCE.findall("\n".join(function.body)))
+    return [text[1:].strip('"') for text in found]
 
 
 class _Nodes:
     """Metadata of the generated code, numbered behind that of the module."""
 
     def __init__(self, device: DeviceModule, attributes: Sequence[str]) -> None:
-        self._device = device
         self._attributes = "".join(f" {attribute}" for attribute in attributes)
+        self._nodes = {line.partition(" = ")[0]: line for line in device.tail}
+        # Lines of the locations, by the subprogram that they are in.
+        self._places: dict[str, dict[str, str]] = {}
+        for place in filter(None, map(_LOCATION.match, device.tail)):
+            self._places.setdefault(place[3], {})[place[1]] = place[2]
         first = self._next = device.next_metadata_id()
         self.lines: list[str] = []
         self._add("distinct !{}")
@@ -247,9 +256,7 @@ class _Nodes:
         Without one of its own the inlined body would lose its lines.
         """
         match = _SUBPROGRAM.search(item.head)
-        line = next(
-            (t for t in self._device.tail if match and t.startswith(f"{match[1]} = ")), None
-        )
+        line = self._nodes.get(match[1]) if match else None
         if line is None:
             return Metadata(self._attributes)
         at = re.search(r"\bline: (\d+)", line)
@@ -260,8 +267,7 @@ class _Nodes:
 
     def _lines_of(self, subprogram: str, scope: str) -> dict[str, str]:
         """Return a location in the generated function for each one of the kernel's, one for a line."""
-        places = (_LOCATION.match(line) for line in self._device.tail)
-        own = {place[1]: place[2] for place in places if place and place[3] == subprogram}
+        own = self._places.get(subprogram, {})
         made = {
             number: f", !dbg {self._add(f'!DILocation(line: {number}, scope: {scope})')}"
             for number in dict.fromkeys(own.values())
@@ -274,19 +280,12 @@ def _name_items(
     rewritten: RewrittenModule, kernels: frozenset[str], attributes: tuple[str, ...]
 ) -> tuple[Function, ...]:
     """Free the kernels' names for the exported functions; ask for everything to be inlined."""
-    references = {
-        symbol(name): (
-            re.compile(re.escape(symbol(name)) + r"(?![-\w.$])"),
-            symbol(item_name(name)),
-        )
-        for name in kernels
-    }
+    renamed = {symbol(name): symbol(item_name(name)) for name in kernels}
 
     def rename(line: str) -> str:
-        for old, (reference, new) in references.items():
-            if old in line:
-                line = reference.sub(new, line)
-        return line
+        if "@" not in line:
+            return line
+        return _REFERENCE.sub(lambda match: renamed.get(match[0], match[0]), line)
 
     return tuple(
         Function(
