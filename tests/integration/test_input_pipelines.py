@@ -92,6 +92,24 @@ OLD_FORMS = {
         "write gpu.launch_func @module::@kernel",
     ),
     "func @f(%a: f32) attributes {gpu.kernel} {\n return\n}": (1, "write func.func"),
+    "module {\n module @k attributes {gpu.kernel_module} {\n func.func @f() { return }\n }\n}": (
+        2,
+        "write gpu.module",
+    ),
+    'func.func @f(%m: memref<4xf32>, %i: index) {\n %v = "std.load"(%m, %i) : (memref<4xf32>, index) -> f32\n'
+    " return\n}": (2, "write memref.load"),
+    'func.func @f(%v: f32) {\n %s = "gpu.all_reduce"(%v) ({}) {op = "add"} : (f32) -> f32\n return\n}': (
+        2,
+        "write gpu.all_reduce add",
+    ),
+    "func.func @f() {\n %s = gpu.create_stream : !llvm.ptr\n return\n}": (
+        2,
+        "%t = gpu.wait async",
+    ),
+    "func.func @f(%s: !llvm.ptr) {\n %m = gpu.alloc <%s : !llvm.ptr> () : memref<4xf32>\n return\n}": (
+        2,
+        "only gpu.launch_func takes one",
+    ),
     "func.func @f(%c: index) {\n loop.for %i = %c to %c step %c { }\n return\n}": (
         2,
         "write scf.for",

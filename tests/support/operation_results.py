@@ -467,8 +467,7 @@ def _is_normal(thread: Thread) -> int:
 def _power(thread: Thread) -> int:
     base, exponent = thread.number - 5, thread.number % 40 - 3
     if exponent >= 0:
-        power: int = pow(base, exponent)
-        return (power + (1 << 31)) % (1 << 32) - (1 << 31)
+        return (int(pow(base, exponent)) + (1 << 31)) % (1 << 32) - (1 << 31)
     return {1: 1, -1: -1 if exponent % 2 else 1}.get(base, 0)
 
 

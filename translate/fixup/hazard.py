@@ -13,6 +13,7 @@ from mlir_offload.translate.mlir_syntax import MLIR
 from mlir_offload.translate.mlir_text import Locations, OperationText, parse_operation, symbol_name
 from mlir_offload.translate.pipelines import Refusal, Side, load_refusals
 
+_KERNEL_MODULE = re.compile(r"\bgpu\.kernel_module\b")
 _BLOCK_SIZE = re.compile(r"\bknown_block_size = array<i32: (\d+), (\d+), (\d+)>")
 
 
@@ -29,6 +30,11 @@ def check_top_level(operations: Iterable[OperationText], locations: Locations) -
 def _top_level_fault(operation: OperationText) -> tuple[str, str] | None:
     """Return what is wrong with it and the cure."""
     match operation.name:
+        case "builtin.module" if MLIR.search(_KERNEL_MODULE, operation.attributes):
+            return (
+                "a module with the attribute gpu.kernel_module, as in 2019",
+                "write gpu.module, with kernels as gpu.func @name(...) kernel",
+            )
         case "builtin.module":
             return (
                 "a module inside a module would be dropped by mlir-translate",
