@@ -37,6 +37,10 @@ _VECTOR = re.compile(r"<(\d+) x ([a-z]+)(\d*)>")
 _BITS = {"half": 16, "bfloat": 16, "float": 32, "ptr": 64, "double": 64}
 _DEFINE_END = re.compile(r"^(define [^\n]*?\)[^\n)]*?)((?: ![\w.]+ ![\d]+)* \{)$", re.MULTILINE)
 _FLUSHING = '"denormal-fp-math-f32"="preserve-sign,preserve-sign"'
+_OF_OTHERS = re.compile(
+    r'^(?:declare [^\n@]*@(?!"?llvm\.)|@[^\n=]+ = (?:[a-z_()0-9]+ )*(?:external|extern_weak) )',
+    re.MULTILINE,
+)
 _LOCAL = re.compile(r"define +(?:private|internal)\b")
 _DYNAMIC_SHARED = re.compile(
     r"^(?P<head>@[-\w$.]+ = )internal (?P<body>addrspace\(3\) global \[0 x i8\]) undef",
@@ -51,6 +55,11 @@ def with_target(text: str, triple: str, layout: str) -> str:
     source = _SOURCE_LINE.search(text)
     position = source.end() if source else 0
     return text[:position] + target + text[position:]
+
+
+def calls_others(text: str) -> bool:
+    """Return whether a module uses a function or a variable that it does not define."""
+    return _OF_OTHERS.search(text) is not None
 
 
 def with_dynamic_shared(text: str) -> str:

@@ -27,7 +27,7 @@ def make_cpu_image(
     context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
 ) -> ImageFile:
     """Make the image of a lowered module for the CPU that this is."""
-    libraries = user_libraries(context, source, target)
+    libraries = user_libraries(context, source, target, lowered)
     prepared = cpu_ir(context, source, module, lowered, libraries)
     prepared = older_text(context, prepared, context.llvm.version.major, str(source))
     return finish_cpu_image(context, prepared, image_file(context, lowered, target), libraries)

@@ -167,7 +167,7 @@ def codegen_for(  # noqa: PLR0913 (what decides how code is generated)
 
     options = context.options
     own = attached or TargetAttribute(target.kind)
-    libraries = user_libraries(context, source, target, own.link)
+    libraries = user_libraries(context, source, target, module, own.link)
     codegen = DeviceCodegen(
         target.arch,
         ptx_isa_for(

@@ -56,7 +56,7 @@ def make_module_image(
     """Make the image of a device module that was lowered for an AMD GPU."""
     image = image_file(context, lowered, target)
     own = attribute_for(module.module.targets, target) or TargetAttribute(target.kind)
-    libraries = user_libraries(context, source, target, own.link)
+    libraries = user_libraries(context, source, target, lowered, own.link)
     kernels = (*kernel_options(module), *rdc_option(context))
     make_hip_image(context, source, lowered, HipImage(image.path, target, own, libraries), kernels)
     return image

@@ -10,7 +10,9 @@ from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.split_file import ModuleFile
 from mlir_offload.driver.option.command_line import DeviceCode
 from mlir_offload.toolchain.amdgpu import lowering_chip
+from mlir_offload.toolchain.errors import InputOutputError
 from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.translate.device_ir import calls_others
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,20 +78,30 @@ def as_made(image: ImageFile) -> ImageFile:
 
 
 def user_libraries(
-    context: BuildContext, source: Path, target: Target, attached: Sequence[str] = ()
+    context: BuildContext,
+    source: Path,
+    target: Target,
+    lowered: Path,
+    attached: Sequence[str] = (),
 ) -> tuple[Path, ...]:
-    """Return the libraries of the user that kernels for a target may call, after a look into each.
+    """Return the libraries of the user for a lowered module that calls functions, after a check of each.
 
-    `attached` are those of the module, which the program names from its own directory.
+    `attached` are those of the module, which the program names from its own directory. A module that
+    calls no function of others depends on no library.
     """
     chosen = [item.path for item in context.options.device_flags.libraries if item.serves(target)]
     chosen += [source.parent / name for name in attached]
-    if chosen:
-        from mlir_offload.offload.device.library import check_library
+    for path in chosen:
+        if not path.is_file():
+            msg = f"{path}: no such file"
+            raise InputOutputError(msg, hint="check the name of the device library")
+    if not chosen or not calls_others(lowered.read_text(encoding="utf-8")):
+        return ()
+    from mlir_offload.offload.device.library import check_library
 
-        for path in chosen:
-            check_library(path, target, context.consumer)
-            context.dependencies.add(source, path)
+    for path in chosen:
+        check_library(path, target, context.consumer)
+        context.dependencies.add(source, path)
     return tuple(chosen)
 
 

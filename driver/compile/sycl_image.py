@@ -40,7 +40,7 @@ def make_module_image(
     _check_form(context)
     executor, flags = context.executor, context.options.device_flags
     made = image_file(context, lowered, target)
-    libraries = user_libraries(context, source, target)
+    libraries = user_libraries(context, source, target, lowered)
     options = (*kernel_options(module), *rdc_option(context))
     image = made.path
     ready, code = image.with_suffix(".ll"), image.with_suffix(".spv")

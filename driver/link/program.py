@@ -13,6 +13,7 @@ from mlir_offload.driver.compile.source import host_command
 from mlir_offload.driver.link.device_link import device_link, make_cuda_directory, ptx_feature
 from mlir_offload.driver.link.finish import FinishedInputs, finish_collisions
 from mlir_offload.driver.link.line import parse_link_line
+from mlir_offload.driver.link.read_files import note_read_files, noting_arguments
 from mlir_offload.driver.link.runner_library import explain_missing, runner_library_arguments
 from mlir_offload.driver.link.runtime import HostRuntime, host_runtime, memref_copy_objects
 from mlir_offload.driver.link.sanitizer import sanitizer_arguments
@@ -70,6 +71,7 @@ def link(context: BuildContext) -> Path:
     command = _link_command(context, (*map(str, anchor), *line), contents, runtime, linked)
     diagnose = partial(_diagnose, context, contents, finished)
     context.executor.tool(command, linked, diagnose=diagnose)
+    note_read_files(context)
     if linked.exists():
         name = str(context.options.output or "a.out")
         check_coverage(linked, contents, name=name)
@@ -167,6 +169,7 @@ def _link_command(
         *(sanitizer_arguments(context, options.sanitizer) if options.sanitizer else ()),
         *((f"-fuse-ld={_LINKER}",) if context.llvm.has(f"ld.{_LINKER}") else ()),
         *items,
+        *noting_arguments(context),
         *(_runtime_arguments(context, runtime) if has_runtime else ()),
         *(_sparse_arguments(context, contents, runtime) if has_runtime else ()),
         *map(str, memref_copy_objects(context, contents, context.workspace)),

@@ -18,6 +18,7 @@ _CONFIG, _NO_CONFIG, _PRINT = "--config=", "--no-config", "--print-config"
 # Words that say something at the beginning only, and to which no setting means anything.
 _ACTIONS = ("--version", "--help", "-h", "--completion=", "--cmake-dir", "--pkg-config-dir")
 # What the compiler itself takes, and the verb that compiles.
+_BUILD = "build"
 _COMPILING = frozenset({"", "run"})
 _STEP = "step"
 # These read files of anyone: no file that lies about chooses a program for them, trusted or not.
@@ -55,7 +56,9 @@ def configured(
             }
             flags = [word for word in added if word in chosen]
             check_trusted(file.path, file.content, flags, environment)
-    return (*((verb,) if verb else ()), *added, *rest, *behind)
+    # A project has settings of its own, in the directory of its manifest.
+    kept = own if verb == _BUILD else ()
+    return (*((verb,) if verb else ()), *kept, *added, *rest, *behind)
 
 
 def verb_first(arguments: tuple[str, ...], words: Sequence[str]) -> tuple[str, ...]:

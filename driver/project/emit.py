@@ -37,15 +37,23 @@ def _ninja(graph: ProjectGraph) -> Iterator[str]:
     for rule, extra in (("step", ""), ("noting", "\n  depfile = $depfile\n  deps = gcc")):
         yield f"rule {rule}"
         # What a step leaves as it was makes nothing behind it run again.
-        yield f"  command = $mlir_offload $arguments\n  description = $label\n  restat = 1{extra}"
+        yield f"  command = $environment $mlir_offload $arguments\n  description = $label\n  restat = 1{extra}"
     for step in graph.steps:
-        rule = "noting" if step.depfile else "step"
-        outputs, inputs = _ninja_paths(step.outputs), _ninja_paths(step.inputs)
+        rule = "noting" if step.action.depfile else "step"
+        outputs, inputs = _ninja_paths(step.action.outputs), _ninja_paths(step.action.inputs)
         yield f"build {outputs}: {rule} {inputs}"
-        yield f"  arguments = {_ninja_text(shlex.join(step.arguments))}"
+        yield f"  arguments = {_ninja_text(shlex.join(step.action.arguments))}"
+        if step.action.environment:
+            yield f"  environment = {_ninja_text(_assignments(step))}"
         yield f"  label = {_ninja_text(step.label)}"
-        if step.depfile:
-            yield f"  depfile = {_ninja_text(str(step.depfile))}"
+        if step.action.depfile:
+            yield f"  depfile = {_ninja_text(str(step.action.depfile))}"
+
+
+def _assignments(step: ProjectStep) -> str:
+    """Return the variables that decide what the step makes, as they are now."""
+    words = (f"{name}={value}" for name, value in step.action.environment)
+    return shlex.join(("env", *words))
 
 
 def _ninja_text(text: str) -> str:
@@ -69,23 +77,24 @@ def _make(graph: ProjectGraph) -> Iterator[str]:
     yield f"MLIR_OFFLOAD := {_make_text(shlex.join(own_program()))}"
     yield ".DELETE_ON_ERROR:"
     yield ".PHONY: all"
-    yield f"all: {' '.join(_make_path(path) for step in graph.steps for path in step.outputs)}"
+    yield f"all: {' '.join(_make_path(path) for step in graph.steps for path in step.action.outputs)}"
     for step in graph.steps:
         yield from _make_rule(step)
 
 
 def _make_rule(step: ProjectStep) -> Iterator[str]:
-    first, *others = step.outputs
-    yield f"{_make_path(first)}: {' '.join(map(_make_path, step.inputs))}"
+    first, *others = step.action.outputs
+    yield f"{_make_path(first)}: {' '.join(map(_make_path, step.action.inputs))}"
     # A link shares the slots of make, which has to be told so.
     mark = "+" if step.kind == LINK else ""
     yield "\t@mkdir -p $(@D)"
-    yield f"\t{mark}$(MLIR_OFFLOAD) {_make_text(shlex.join(step.arguments))}"
+    environment = f"{_make_text(_assignments(step))} " if step.action.environment else ""
+    yield f"\t{mark}{environment}$(MLIR_OFFLOAD) {_make_text(shlex.join(step.action.arguments))}"
     for output in others:
         # Written by the rule above, and left alone by it where nothing in it changed.
         yield f"{_make_path(output)}: {_make_path(first)} ;"
-    if step.depfile:
-        yield f"-include {_make_path(step.depfile)}"
+    if step.action.depfile:
+        yield f"-include {_make_path(step.action.depfile)}"
 
 
 def _make_text(text: str) -> str:

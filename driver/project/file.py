@@ -5,6 +5,7 @@ Every error names the line and the column; nothing is started before all of it h
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -98,23 +99,22 @@ class LinkTarget:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A manifest that has been read. Paths are relative to `root`, the directory that it lies in."""
+    """A manifest that has been read, as it was named.
+
+    Paths are relative to `root`, the directory that it lies in, where all steps run.
+    """
 
     manifest: Path
+    root: Path
     directory: PurePosixPath
     setting: Setting
     variants: tuple[Variant, ...]
     modules: tuple[ProjectModule, ...]
     targets: tuple[LinkTarget, ...]
 
-    @property
-    def root(self) -> Path:
-        """Return the directory of the manifest, where all steps run."""
-        return self.manifest.parent
-
 
 def read_project(manifest: Path) -> Project:
-    """Read a manifest.
+    """Read a manifest; its flags name files from its own directory.
 
     Raises UsageError with the place of what is wrong in it, or of a flag that chooses programs if the
     user does not trust the manifest, InputOutputError where there is none.
@@ -129,7 +129,8 @@ def read_project(manifest: Path) -> Project:
     if len(text) > _LARGEST_BYTES:
         msg = f"a manifest of more than {_LARGEST_BYTES >> 20} MiB is not read"
         raise UsageError(msg, location=str(manifest))
-    return _Reader(manifest, NodeReader(manifest), text).project(compose(text, manifest))
+    with contextlib.chdir(manifest.parent):
+        return _Reader(manifest, NodeReader(manifest), text).project(compose(text, manifest))
 
 
 @dataclass(slots=True)
@@ -152,6 +153,7 @@ class _Reader:
         paths = {module.path for module in modules}
         return Project(
             self.manifest,
+            Path.cwd(),
             self._directory(parts.get("directory")),
             self._setting(parts),
             variants,
@@ -305,8 +307,7 @@ class _Reader:
         path = self._path(node, "a file")
         if _PATTERN_CHARACTERS.isdisjoint(str(path)):
             return [path]
-        root = self.manifest.parent
-        found = sorted(PurePosixPath(file.relative_to(root)) for file in root.glob(str(path)))
+        found = sorted(map(PurePosixPath, Path().glob(str(path))))
         if not found:
             self.yaml.fail(node, f"no file is called '{path}'", "write the pattern as for a shell")
         return found

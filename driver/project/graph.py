@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -22,7 +20,14 @@ from mlir_offload.driver.project.file import (
     TargetKind,
     Variant,
 )
-from mlir_offload.driver.project.tools import StepTools, ToolFinder
+from mlir_offload.driver.project.tools import (
+    INCLUDE_VARIABLES,
+    LINK_VARIABLES,
+    TIME_VARIABLE,
+    StepTools,
+    ToolFinder,
+)
+from mlir_offload.driver.step.action import Action
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.target import Kind, Target
 from mlir_offload.translate.fixup.device_form import NVVM_FORM, forms_of
@@ -36,37 +41,23 @@ _FOLDERS = {TargetKind.PROGRAM: "bin", TargetKind.SHARED: "lib", TargetKind.STAT
 
 @dataclass(frozen=True, slots=True)
 class ProjectStep:
-    """One call of this driver; all paths are relative to the directory of the manifest.
+    """An action of a project; all paths are relative to the directory of the manifest.
 
-    `arguments` stand behind the driver's own command. Of the outputs those in `kept` may stay as
-    they are, whatever the inputs. `retold` is a call of the compiler that fails as this step does,
-    and names places in the program.
+    Of its outputs those in `kept` may stay as they are, whatever the inputs.
     """
 
     kind: str
     module: PurePosixPath
     variant: str
-    arguments: tuple[str, ...]
-    inputs: tuple[PurePosixPath, ...]
-    outputs: tuple[PurePosixPath, ...]
-    toolchain_id: str
+    action: Action
     arch: str = ""
-    depfile: PurePosixPath | None = None
     kept: tuple[PurePosixPath, ...] = ()
-    retold: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
         """Return what the step is called in messages."""
         words = (self.kind, self.arch, str(self.module), f"[{self.variant}]")
         return " ".join(word for word in words if word)
-
-    @property
-    def signature(self) -> str:
-        """Return what differs when the step is another one, whatever its inputs hold."""
-        files = [*map(str, self.inputs), "", *map(str, self.outputs)]
-        text = json.dumps([self.arguments, files, self.toolchain_id])
-        return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -79,11 +70,15 @@ class ProjectGraph:
     @cached_property
     def makers(self) -> Mapping[PurePosixPath, int]:
         """Return which step writes a file, by its number."""
-        return {output: number for number, step in enumerate(self.steps) for output in step.outputs}
+        return {
+            output: number
+            for number, step in enumerate(self.steps)
+            for output in step.action.outputs
+        }
 
     def needs(self, number: int) -> frozenset[int]:
         """Return the steps whose outputs a step reads."""
-        makers = (self.makers.get(path) for path in self.steps[number].inputs)
+        makers = (self.makers.get(path) for path in self.steps[number].action.reads)
         return frozenset(maker for maker in makers if maker is not None)
 
 
@@ -108,7 +103,7 @@ def plan_project(project: Project, tools: ToolFinder, variants: Sequence[str] = 
 def _check_outputs(graph: ProjectGraph) -> None:
     """Refuse two steps that write one file, such as the object of a module and a program."""
     for number, step in enumerate(graph.steps):
-        for output in step.outputs:
+        for output in step.action.outputs:
             other = graph.steps[graph.makers[output]]
             if graph.makers[output] != number:
                 msg = f"{output} is made by two steps: {step.label}, {other.label}"
@@ -174,20 +169,21 @@ class _VariantPlan:
         tools = self.tools.tools(self._flags(()), targets)
         place = self._place(path)
         output, depfile = beside(place, ".o"), beside(place, ".d")
-        arguments = ("--source-step", "-c", operand(path), "-o", str(output))
-        archs = (f"--offload-arch={','.join(map(str, targets))}",) if targets else ()
         identity = tools.identity(kind)
-        about = (*archs, f"--depfile={depfile}", f"--toolchain-id={identity}")
-        return ProjectStep(
-            SOURCE,
-            path,
-            self.variant.name,
-            (*arguments, *tools.flags, *about),
+        action = Action(
+            (
+                *("--source-step", "-c", operand(path), "-o", str(output)),
+                *tools.later_flags,
+                *((f"--offload-arch={','.join(map(str, targets))}",) if targets else ()),
+                *(f"--depfile={depfile}", f"--toolchain-id={identity}"),
+            ),
             (path,),
             (output,),
             identity,
+            environment=tools.environment(*INCLUDE_VARIABLES, TIME_VARIABLE),
             depfile=depfile,
         )
+        return ProjectStep(SOURCE, path, self.variant.name, action)
 
     def _objects(
         self, target: LinkTarget, compiled: set[PurePosixPath]
@@ -227,16 +223,19 @@ class _VariantPlan:
         shared = ("-shared",) if target.kind is TargetKind.SHARED else ()
         # The objects no longer tell of what language they are.
         cpp = ("-lstdc++",) if self._has_cpp(target) else ()
-        arguments = (*map(operand, inputs), *shared, "-o", str(output), "-j1", *tools.flags, *cpp)
-        return ProjectStep(
-            LINK,
-            PurePosixPath(target.name),
-            self.variant.name,
-            arguments,
+        depfile = beside(output, ".d")
+        action = Action(
+            (
+                *(*map(operand, inputs), *shared, "-o", str(output), "-j1", "--no-config"),
+                *("-MD", "-MF", str(depfile), *tools.later_flags, *cpp),
+            ),
             inputs,
             (output,),
             tools.whole_identity,
+            environment=tools.environment(*LINK_VARIABLES, TIME_VARIABLE),
+            depfile=depfile,
         )
+        return ProjectStep(LINK, PurePosixPath(target.name), self.variant.name, action)
 
     def _has_cpp(self, target: LinkTarget) -> bool:
         parts = {item.name: item for item in self._libraries()}
@@ -247,17 +246,12 @@ class _VariantPlan:
         tools = self.tools.tools(self._flags(target.setting.flags), ())
         output, identity = self._output(target.kind, target.name), tools.identity(None)
         first, *others = inputs
-        arguments = ("--archive-step", "-c", operand(first), "-o", str(output), *tools.flags)
+        arguments = ("--archive-step", "-c", operand(first), "-o", str(output), *tools.later_flags)
         members = (f"--member={path}" for path in others)
-        return ProjectStep(
-            ARCHIVE,
-            PurePosixPath(target.name),
-            self.variant.name,
-            (*arguments, *members, f"--toolchain-id={identity}"),
-            inputs,
-            (output,),
-            identity,
+        action = Action(
+            (*arguments, *members, f"--toolchain-id={identity}"), inputs, (output,), identity
         )
+        return ProjectStep(ARCHIVE, PurePosixPath(target.name), self.variant.name, action)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,64 +268,70 @@ class _ModulePlan:
         forms = forms_of(self.targets)
         named = () if forms == (NVVM_FORM,) else tuple(f"--form={form.name}" for form in forms)
         arguments = ("--split-step", "-c", operand(self.path), "-o", str(self._host), *named)
-        return ProjectStep(
-            SPLIT,
-            self.path,
-            self.variant,
+        action = Action(
             (*arguments, *self.tools.flags, f"--toolchain-id={identity}"),
-            (self.path,),
+            (self.path, *self.tools.pipeline_files),
             (self._host, self._device),
             identity,
-            kept=(self._device,),
         )
+        return ProjectStep(SPLIT, self.path, self.variant, action, kept=(self._device,))
 
     def device(self, target: Target) -> ProjectStep:
         identity = self.tools.identity(target.kind)
         output, arch = self._images(target), f"--offload-arch={target}"
-        arguments = ("--device-step", "-c", str(self._device), "-o", str(output), arch)
-        about = (f"--program={self.path}", f"--toolchain-id={identity}")
-        return ProjectStep(
-            DEVICE,
-            self.path,
-            self.variant,
-            (*arguments, *self.tools.flags, *about),
-            (self._device, *self._libraries(target)),
+        libraries = tuple(self._libraries((target,)))
+        depfile = beside(output, ".d") if libraries else None
+        action = Action(
+            (
+                *("--device-step", "-c", str(self._device), "-o", str(output), arch),
+                *self.tools.later_flags,
+                *((f"--depfile={depfile}",) if depfile else ()),
+                *(f"--program={self.path}", f"--toolchain-id={identity}"),
+            ),
+            (self._device,),
             (output,),
             identity,
-            arch=str(target),
-            retold=("-c", operand(self.path), arch, *self.tools.flags, "-o"),
+            consulted=libraries,
+            environment=self.tools.image_environment,
+            depfile=depfile,
         )
+        return ProjectStep(DEVICE, self.path, self.variant, action, str(target))
 
     def join(self) -> ProjectStep:
         """Return the step that makes the object; a final one takes the device code as it is made."""
         output, is_final = beside(self.place, ".o"), self.tools.options.makes_final_objects
         identity = self.tools.identity_of(self.targets if is_final else ())
         images = () if is_final else tuple(map(self._images, self.targets))
-        libraries = dict.fromkeys(
-            path for target in self.targets if is_final for path in self._libraries(target)
-        )
-        archs = ",".join(map(str, self.targets))
-        files = (f"--device={self._device}", *(f"--images={image}" for image in images))
-        arguments = ("--join-step", "-c", str(self._host), "-o", str(output), *files)
-        about = (f"--program={self.path}", f"--offload-arch={archs}")
-        return ProjectStep(
-            JOIN,
-            self.path,
-            self.variant,
-            (*arguments, *about, *self.tools.flags, f"--toolchain-id={identity}"),
-            (self._host, self._device, *images, *libraries),
+        libraries = tuple(self._libraries(self.targets)) if is_final else ()
+        depfile = beside(output, ".d") if libraries else None
+        archs = f"--offload-arch={','.join(map(str, self.targets))}"
+        action = Action(
+            (
+                *("--join-step", "-c", str(self._host), "-o", str(output)),
+                *(f"--device={self._device}", *(f"--images={image}" for image in images)),
+                *(f"--program={self.path}", archs, *self.tools.later_flags),
+                *((f"--depfile={depfile}",) if depfile else ()),
+                f"--toolchain-id={identity}",
+            ),
+            (self._host, self._device, *images),
             (output,),
             identity,
-            retold=("-c", operand(self.path), about[1], *self.tools.flags, "-o"),
+            consulted=libraries,
+            environment=self.tools.environment(TIME_VARIABLE) if is_final else (),
+            depfile=depfile,
         )
+        return ProjectStep(JOIN, self.path, self.variant, action)
 
-    def _libraries(self, target: Target) -> Iterator[PurePosixPath]:
-        """Yield the device libraries that the images for a target may have in them."""
-        if target.kind is not Kind.OPENMP:
-            yield from (self.path.parent / name for name in self.attached)
+    def _libraries(self, targets: Iterable[Target]) -> dict[PurePosixPath, None]:
+        """Return the device libraries that the images for the targets may contain."""
+        targets = tuple(targets)
+        found: dict[PurePosixPath, None] = {}
+        if any(target.kind is not Kind.OPENMP for target in targets):
+            found |= dict.fromkeys(self.path.parent / name for name in self.attached)
         for library in self.tools.options.device_flags.libraries:
-            if library.serves(target):
-                yield PurePosixPath(library.path)
+            if any(map(library.serves, targets)):
+                found[PurePosixPath(library.path)] = None
+        return found
 
     @property
     def _host(self) -> PurePosixPath:

@@ -21,7 +21,7 @@ from mlir_offload.driver.project.run import StepOutcome, StepResult
 
 _DATA = Path(__file__).parents[1] / "data"
 _KINDS = (SPLIT, DEVICE, JOIN, SOURCE, LINK, ARCHIVE)
-_HEADS = ("step", "outcome", "start (s)", "time (s)", "lane", "worker")
+_HEADS = ("step", "outcome", "start (s)", "time (s)", "lane")
 _LANE_PIXELS = 26
 _FEW_FAILURES = 20
 
@@ -105,8 +105,6 @@ def _row(number: int, result: StepResult) -> str:
     )
     lane = f'<td class="n" data-v="{result.lane}">{result.lane if is_timed(result) else ""}</td>'
     words = f"<td>{_safe(result.step.label)}</td><td>{result.outcome.value}</td>"
-    place = f"<td>{_safe(result.place)}</td>"
     return (
-        f'<tr class="{result.outcome.value}" data-n="{number}">{words}{"".join(times)}{lane}{place}'
-        "</tr>\n"
+        f'<tr class="{result.outcome.value}" data-n="{number}">{words}{"".join(times)}{lane}</tr>\n'
     )

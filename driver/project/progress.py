@@ -29,14 +29,13 @@ class BuildProgress:
         """Tell that a step begins."""
         self._running[id(step)] = step.label
         if self.is_verbose:
-            self.say(shlex.join(("mlir-offload", *step.arguments)))
+            self.say(shlex.join(("mlir-offload", *step.action.arguments)))
 
     def ended(self, result: StepResult) -> None:
         """Tell what became of a step; what a failed one said stands below its name."""
         self._running.pop(id(result.step), None)
         if result.outcome is StepOutcome.FAILED:
-            place = f" on {result.place}" if result.place else ""
-            self.say(f"mlir-offload: {result.step.label} failed{place}:")
+            self.say(f"mlir-offload: {result.step.label} failed:")
         if result.message.strip():
             self.tell(result.message.rstrip("\n"))
         if self.advance is not None:

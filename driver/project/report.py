@@ -66,13 +66,12 @@ def _row(result: StepResult) -> dict[str, Any]:
         "start_s": round(result.start_s, 6),
         "duration_s": round(result.duration_s, 6),
         "lane": result.lane,
-        "place": result.place,
         "exit_status": result.exit_status,
         "message": plain_text(result.message),
-        "command": shlex.join(("mlir-offload", *step.arguments)),
-        "inputs": [str(path) for path in step.inputs],
-        "outputs": [str(path) for path in step.outputs],
-        "toolchain_id": step.toolchain_id,
+        "command": shlex.join(("mlir-offload", *step.action.arguments)),
+        "inputs": [str(path) for path in step.action.reads],
+        "outputs": [str(path) for path in step.action.outputs],
+        "toolchain_id": step.action.toolchain_id,
     }
 
 
@@ -98,7 +97,7 @@ def write_trace(record: BuildRecord, output: Path) -> None:
             "dur": round(result.duration_s * 1e6),
             "pid": _PROCESS,
             "tid": result.lane,
-            "args": {"outcome": result.outcome.value, "place": result.place},
+            "args": {"outcome": result.outcome.value},
         }
         for result in ran
     ]

@@ -18,7 +18,7 @@ from mlir_offload.driver.project.graph import ProjectGraph, ProjectStep
 from mlir_offload.driver.project.state import ProjectState, Stamp
 from mlir_offload.driver.step.launcher import own_program
 from mlir_offload.driver.tool_watch import ToolWatch
-from mlir_offload.driver.workspace import make_directory, open_workspace
+from mlir_offload.driver.workspace import make_directory
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError
 from mlir_offload.toolchain.process import Command, Runner, describe_status
 
@@ -34,9 +34,9 @@ class StepOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What became of a step, when (seconds since the build began), in which lane, and where.
+    """What became of a step, when (seconds since the build began), and in which lane.
 
-    `place` is the worker that ran it, empty for this machine; `message` is what a failed one said.
+    `message` is what the step said.
     """
 
     step: ProjectStep
@@ -44,18 +44,16 @@ class StepResult:
     start_s: float = 0.0
     duration_s: float = 0.0
     lane: int = 0
-    place: str = ""
     exit_status: int = 0
     message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class StepEnd:
-    """How a step ended: its exit status, what it said, and the worker that ran it."""
+    """How a step ended: its exit status, and what it said."""
 
     exit_status: int
     message: str = ""
-    place: str = ""
 
 
 class StepEngine(Protocol):
@@ -93,21 +91,12 @@ class LocalEngine:
     def run(self, step: ProjectStep) -> StepEnd:
         """Run a step as a process."""
         with self.slots.slot():
-            for output in step.outputs:
+            for output in step.action.outputs:
                 make_directory(self.root / output.parent)
-            return self._run(step.arguments)
+            return self._run(step.action.arguments)
 
     def stop(self) -> None:
         """Do nothing: who interrupts us ends the processes too."""
-
-    def retell(self, step: ProjectStep, end: StepEnd) -> StepEnd:
-        """Return the end with the message of the compiler, which names places in the program.
-
-        What ran elsewhere had no program to look at.
-        """
-        with self.slots.slot(), open_workspace() as workspace:
-            again = self._run((*step.retold, str(workspace / "again.o")))
-        return StepEnd(end.exit_status, again.message, end.place) if again.exit_status else end
 
     def _run(self, arguments: tuple[str, ...]) -> StepEnd:
         # To machines we pass on messages, whatever the form in the end; people read the step's text.
@@ -197,7 +186,7 @@ class ProjectRun:
             end = StepEnd(error.exit_status, text)
         outcome = StepOutcome.FAILED if end.exit_status else StepOutcome.BUILT
         began, took = start - self._began, time.monotonic() - start
-        return StepResult(step, outcome, began, took, lane, end.place, end.exit_status, end.message)
+        return StepResult(step, outcome, began, took, lane, end.exit_status, end.message)
 
     def _collect(self) -> None:
         done, _ = wait(self._running, return_when=FIRST_COMPLETED)

@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from typing import Any
 from mlir_offload.driver.memo import replace_file
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.project.graph import ProjectStep
+from mlir_offload.driver.record.depfile import read_prerequisites
 from mlir_offload.driver.workspace import make_directory
 from mlir_offload.toolchain.byte_copy import write_all
 from mlir_offload.toolchain.errors import InputOutputError
@@ -31,7 +31,6 @@ _SETTLED_NS = 2_000_000_000
 _UNSETTLED = -1
 # The journal is written anew when most of its lines are replaced by later ones.
 _MOST_LINES_PER_STEP = 3
-_DEPFILE_WORD = re.compile(r"(?:\\.|\$\$|[^\\\s$]|\$|\\(?!\n))+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +139,8 @@ class ProjectState:
 
     def is_current(self, step: ProjectStep) -> bool:
         """Say whether the outputs of a step are what it would make of its inputs."""
-        record = self._records.get(str(step.outputs[0]))
-        if record is None or record.signature != step.signature:
+        record = self._records.get(str(step.action.outputs[0]))
+        if record is None or record.signature != step.action.signature:
             return False
         if not all(self.stamps.equals(path, stamp) for path, stamp in record.files.items()):
             return False
@@ -155,7 +154,7 @@ class ProjectState:
         """Remember the times of files that were compared by content, which takes longer."""
         found = {path: self.stamps.find(path) or stamp for path, stamp in record.files.items()}
         if found != record.files:
-            name = str(step.outputs[0])
+            name = str(step.action.outputs[0])
             self._records[name] = StepRecord(record.signature, found)
             self._renewed.append(_render(name, self._records[name]) + "\n")
 
@@ -167,32 +166,37 @@ class ProjectState:
 
     def inputs(self, step: ProjectStep) -> dict[str, Stamp | None]:
         """Return the inputs of a step as they are before it runs."""
-        return {str(path): self.stamps.find(str(path)) for path in step.inputs}
+        return {str(path): self.stamps.find(str(path)) for path in step.action.inputs}
 
     def record(self, step: ProjectStep, inputs: dict[str, Stamp | None], started_ns: int) -> None:
         """Write down a step that was done. What was changed meanwhile makes it run again."""
-        self.stamps.forget(step.outputs)
+        self.stamps.forget(step.action.outputs)
         found = {**inputs}
-        for path in map(str, step.outputs):
+        for path in map(str, step.action.outputs):
             found[path] = self.stamps.find(path)
-        for path in self._noted(step):
+        noted = self._noted(step)
+        if noted is None:
+            return
+        for path in noted:
             if path not in found:
                 found[path] = self._read_by(path, started_ns)
         files = {path: stamp for path, stamp in found.items() if stamp is not None}
         if len(files) != len(found):
             return
-        name, record = str(step.outputs[0]), StepRecord(step.signature, files)
+        name, record = str(step.action.outputs[0]), StepRecord(step.action.signature, files)
         self._records[name] = record
         self._append(_render(name, record) + "\n")
 
-    def _noted(self, step: ProjectStep) -> list[str]:
-        if step.depfile is None:
+    def _noted(self, step: ProjectStep) -> list[str] | None:
+        """Return the files that a step found by itself; None if it did not write which."""
+        if step.action.depfile is None:
             return []
         try:
-            text = (self.stamps.root / step.depfile).read_text(encoding="utf-8")
-        except (OSError, ValueError):
-            return []
-        return depfile_inputs(text)
+            place = self.stamps.root / step.action.depfile
+            text = place.read_text(encoding="utf-8", errors="surrogateescape")
+        except OSError:
+            return None
+        return list(read_prerequisites(text))
 
     def _read_by(self, path: str, started_ns: int) -> Stamp | None:
         """Return the stamp of a file that a step has read, None where it changed since."""
@@ -259,13 +263,6 @@ def open_state(root: Path, directory: Path) -> Iterator[ProjectState]:
         state.close()
     finally:
         os.close(descriptor)
-
-
-def depfile_inputs(text: str) -> list[str]:
-    """Return the prerequisites of a rule as clang writes it for make."""
-    _, _, rest = text.replace("\\\n", " ").partition(": ")
-    words = _DEPFILE_WORD.findall(rest)
-    return [re.sub(r"\\(.)", r"\1", word).replace("$$", "$") for word in words]
 
 
 def _render(name: str, record: StepRecord) -> str:

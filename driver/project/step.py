@@ -12,7 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from mlir_offload.driver.compile.choose import choose_rocm_for, choose_toolkit_for, places_of
+from mlir_offload.driver.compile.choose import (
+    choose_rocm_for,
+    choose_source_time,
+    choose_toolkit_for,
+    places_of,
+)
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.device import DeviceModule, ordered_targets
 from mlir_offload.driver.compile.gpu_cpp import compile_gpu_cpp
@@ -33,6 +38,7 @@ from mlir_offload.driver.link.members import archive_command, write_member_list
 from mlir_offload.driver.message.report import show
 from mlir_offload.driver.option.command_line import GPU_CPP, CompileOptions, parse_arguments
 from mlir_offload.driver.project.parts import pack_device, pack_host, unpack_parts
+from mlir_offload.driver.record.depfile import quote_for_make, render_rule
 from mlir_offload.driver.step.execute import Executor
 from mlir_offload.driver.step.image_container import (
     StepImage,
@@ -44,7 +50,7 @@ from mlir_offload.driver.tool_watch import ToolWatch
 from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for, identify_kinds
 from mlir_offload.driver.workspace import make_directory, open_output, open_workspace, publish
 from mlir_offload.offload.host.module import kernel_signatures, render_kernel_heads
-from mlir_offload.toolchain.byte_copy import copy_view
+from mlir_offload.toolchain.byte_copy import copy_view, write_all
 from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.errors import (
     CompatibilityError,
@@ -94,6 +100,17 @@ class _Step:
         """Bring what was made to its place, unless the tools changed meanwhile."""
         self.tools.check()
         publish(made, self.output)
+
+    def note_libraries(self) -> None:
+        """Write the dependency file: the libraries of the user that were read."""
+        if self.given.depfile is None:
+            return
+        noted = self.context.dependencies.of(self.program)
+        files = [str(read.path) for read in noted if not read.is_system]
+        target = quote_for_make(str(self.output))
+        text = render_rule((target,), (str(self.source),), files, phony=True)
+        with open_output(self.given.depfile) as descriptor:
+            write_all(text.encode("utf-8", "surrogateescape"), descriptor)
 
 
 def run_project_step(arguments: Sequence[str], runner: Runner) -> int:
@@ -178,6 +195,7 @@ def _make_context(
         Executor(runner, show, workspace),
         workspace,
         os.pathsep.join(map(str, places.path)),
+        source_time=choose_source_time(),
         rocm=rocm,
     )
     launcher = choose_launcher(options, os.environ)
@@ -212,6 +230,7 @@ def _device(step: _Step) -> None:
         _write_container(step, module, container)
         with made.open("ab") as stream:
             stream.write(container.read_bytes())
+    step.note_libraries()
     step.publish(made)
 
 
@@ -241,6 +260,8 @@ def _join(step: _Step) -> None:
     host = make_host_ir(context, step.program, split, context.workspace)
     made = context.workspace / "host.o"
     finish_object(context, step.program, split, device, host, made)
+    if is_final:
+        step.note_libraries()
     step.publish(made)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
 from mlir_offload.driver.compile.choose import (
     choose_rocm_for,
@@ -12,7 +14,13 @@ from mlir_offload.driver.compile.choose import (
     places_of,
 )
 from mlir_offload.driver.compile.releases import BUILD_ROLES, Releases, choose_releases
-from mlir_offload.driver.option.command_line import CompileOptions, parse_arguments
+from mlir_offload.driver.option.command_line import (
+    CompileOptions,
+    parse_arguments,
+    read_arguments,
+)
+from mlir_offload.driver.option.config import ConfigFile, Origin, origin_arguments, settle
+from mlir_offload.driver.option.pipeline_file import pipeline_paths
 from mlir_offload.driver.tool_watch import FileIdentity, ToolWatch
 from mlir_offload.driver.toolchain_id import (
     RememberingRunner,
@@ -23,23 +31,39 @@ from mlir_offload.driver.toolchain_id import (
 from mlir_offload.offload.device.amdgpu_processor import check_processor
 from mlir_offload.offload.link.image_loss import check_device_link
 from mlir_offload.toolchain.cuda import CudaToolkit
-from mlir_offload.toolchain.process import Runner
+from mlir_offload.toolchain.process import Environment, Runner
 from mlir_offload.toolchain.ptx import ptx_isa_for
 from mlir_offload.toolchain.rocm import RocmInstallation
 from mlir_offload.toolchain.target import Kind, Target
 
 _Places = tuple[str, str, str, str]
+_PIPELINE = "--pipeline="
+# What clang reads besides its arguments, where the identity of the tools does not contain it.
+TIME_VARIABLE = "SOURCE_DATE_EPOCH"
+INCLUDE_VARIABLES = ("CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH")
+LINK_VARIABLES = ("LIBRARY_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH")
+# The settings that say something of the code that is made.
+_CODE_SETTINGS = frozenset(
+    ("device-code", "for-clang", "llvm", "cuda-path", "rocm-path", "opt-level", "debug")
+)
+_ARCH_SETTING = "offload-arch"
 
 
 @dataclass(frozen=True, slots=True)
 class StepTools:
-    """The tools for one set of flags, and what these ask for."""
+    """The tools for one set of flags, and what these ask for.
+
+    `later_flags` are those for the steps after a split, which run no pipeline on a program;
+    `pipeline_files` are what the pipeline is read from.
+    """
 
     flags: tuple[str, ...]
+    later_flags: tuple[str, ...]
     options: CompileOptions
     releases: Releases
     cuda: CudaToolkit | None
     rocm: RocmInstallation | None = None
+    pipeline_files: tuple[PurePosixPath, ...] = ()
     # Each of thousands of steps asks.
     _identities: dict[Kind | None, str] = field(default_factory=dict, compare=False)
 
@@ -55,6 +79,15 @@ class StepTools:
         kinds = {target.kind for target in targets}
         return str(identify_kinds(kinds, self.releases, self.cuda, self.rocm))
 
+    def environment(self, *names: str) -> Environment:
+        """Return those of these variables that are set."""
+        return tuple((name, value) for name in sorted(names) if (value := os.environ.get(name)))
+
+    @property
+    def image_environment(self) -> Environment:
+        """Return the variables that decide about device images: line tables contain a time."""
+        return self.environment(TIME_VARIABLE) if self.options.debug else ()
+
     @property
     def whole_identity(self) -> str:
         """Return the identity of all of them."""
@@ -68,9 +101,10 @@ class StepTools:
 
 @dataclass(slots=True)
 class ToolFinder:
-    """Finds tools, and remembers what it has found."""
+    """Finds tools, and remembers what it has found. `settings` are the files with settings."""
 
     runner: Runner
+    settings: tuple[ConfigFile, ...] = ()
     watch: ToolWatch = field(default_factory=ToolWatch)
     _releases: dict[_Places, Releases] = field(default_factory=dict)
     _cuda: dict[tuple[_Places, bool], CudaToolkit | None] = field(default_factory=dict)
@@ -80,10 +114,17 @@ class ToolFinder:
     )
 
     def targets(self, archs: tuple[str, ...]) -> tuple[Target, ...]:
-        """Return the targets of architectures, those of this machine for `native` or none."""
+        """Return the targets of architectures; without any, those of the settings or of this machine."""
         if archs not in self._targets:
-            self._targets[archs] = choose_targets(archs)
+            self._targets[archs] = choose_targets(archs or self._set_archs())
         return self._targets[archs]
+
+    def _set_archs(self) -> tuple[str, ...]:
+        value = next(o.value for o in self._origins(()) if o.setting.key == _ARCH_SETTING)
+        return value if isinstance(value, tuple) else ()
+
+    def _origins(self, flags: tuple[str, ...]) -> tuple[Origin, ...]:
+        return settle(flags, os.environ, self.settings)
 
     def tools(self, flags: tuple[str, ...], targets: tuple[Target, ...]) -> StepTools:
         """Return the tools for flags.
@@ -93,7 +134,9 @@ class ToolFinder:
         """
         key = (flags, targets)
         if key not in self._tools:
-            tools = self._tools[key] = self._find(flags, targets)
+            chosen = (o for o in self._origins(flags) if o.setting.key in _CODE_SETTINGS)
+            complete = (*origin_arguments(tuple(chosen)), *flags)
+            tools = self._tools[key] = self._find(complete, targets)
             self.watch.add(tools.files)
         return self._tools[key]
 
@@ -120,4 +163,13 @@ class ToolFinder:
             elif target.kind is Kind.SYCL:
                 check_device_link(target, releases.consumer)
         has_hip = any(target.kind is Kind.HIP for target in targets)
-        return StepTools(flags, options, releases, cuda, choose_rocm_for(places, needed=has_hip))
+        spelled = read_arguments(flags).spelled
+        return StepTools(
+            flags,
+            tuple(f"{name}{value}" for name, value in spelled if name != _PIPELINE),
+            options,
+            releases,
+            cuda,
+            choose_rocm_for(places, needed=has_hip),
+            tuple(map(PurePosixPath, pipeline_paths(options.pipeline))),
+        )

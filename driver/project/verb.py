@@ -13,16 +13,16 @@ from pathlib import Path
 import click
 
 from mlir_offload.driver.file_use import OutputFile, check_files
-from mlir_offload.driver.jobserver import JobSlots, find_jobserver
+from mlir_offload.driver.jobserver import Announcement, JobSlots, find_jobserver
 from mlir_offload.driver.message.report import report, show
-from mlir_offload.driver.project.file import read_project
+from mlir_offload.driver.option.config import find_files
+from mlir_offload.driver.project.file import Project, read_project
 from mlir_offload.driver.project.graph import ProjectGraph, plan_project
 from mlir_offload.driver.project.progress import open_progress
 from mlir_offload.driver.project.report import BuildRecord, write_report, write_trace
 from mlir_offload.driver.project.run import (
     LocalEngine,
     ProjectRun,
-    StepEngine,
     StepOutcome,
     StepResult,
 )
@@ -34,6 +34,8 @@ from mlir_offload.toolchain.process import Runner
 
 _MANIFEST = "offload.yaml"
 _PATH = click.Path(path_type=Path)
+_STANDARD_OUTPUT = Path("-")
+_OUTPUTS = ("report", "trace", "timeline", "output")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +51,7 @@ class BuildOptions:
     timeline: Path | None
     emit: str | None
     output: Path | None
-    scheduler: str
-    store: Path | None
+    configuration: tuple[str, ...]
     launcher: str | None
     cache: bool | None
     is_verbose: bool
@@ -68,7 +69,15 @@ def build_project(arguments: Sequence[str], runner: Runner) -> int:
         return 0
     _hand_on(options)
     project = read_project(options.manifest)
-    tools = ToolFinder(runner)
+    # Where all steps run: flags name files from there.
+    with contextlib.chdir(project.root):
+        return _build(options, project, announcement, runner)
+
+
+def _build(
+    options: BuildOptions, project: Project, announcement: Announcement, runner: Runner
+) -> int:
+    tools = ToolFinder(runner, find_files(options.configuration, os.environ, project.root))
     graph = plan_project(project, tools, options.variants)
     check_files(_files_read(graph), _files_written(options, graph))
     if options.emit:
@@ -84,9 +93,8 @@ def build_project(arguments: Sequence[str], runner: Runner) -> int:
         contextlib.closing(slots),
         open_state(project.root, project.root / project.directory) as state,
     ):
-        local = LocalEngine(project.root, runner, slots, state.lock)
-        with _engine(options, graph, local) as engine:
-            record = _run(options, graph, state, engine, tools)
+        engine = LocalEngine(project.root, runner, slots, state.lock)
+        record = _run(options, graph, state, engine, tools)
     return _conclude(options, record)
 
 
@@ -117,10 +125,10 @@ def parse_build_arguments(arguments: Sequence[str]) -> BuildOptions | None:
 @click.option("--timeline", type=_PATH, help="write when it was done, as a page")
 @click.option("--emit", type=click.Choice(["ninja", "make"]), help="write a build file instead")
 @click.option("-o", "--output", type=_PATH, help="where --emit writes; - for the standard output")
-@click.option("--scheduler", default="", help="run steps on a Dask cluster: tcp://HOST:PORT")
-@click.option("--store", type=_PATH, help="a directory that this machine and the workers share")
 @click.option("--launcher", default=None, help="as for the compiler")
 @click.option("--cache/--no-cache", default=None, help="as for the compiler")
+@click.option("--config", metavar="FILE", help="as for the compiler")
+@click.option("--no-config", is_flag=True, help="as for the compiler")
 @click.option("-v", "--verbose", "is_verbose", is_flag=True, help="show every step as a shell line")
 def _command(**values: object) -> BuildOptions:
     """Bring all that MANIFEST names up to date (default: offload.yaml).
@@ -128,14 +136,15 @@ def _command(**values: object) -> BuildOptions:
     The steps are processes; what is up to date is known by content, flags and tools. An interrupted
     build goes on where it was.
     """
-    options = BuildOptions(**values)  # type: ignore[arg-type]  # click has checked them
-    if bool(options.scheduler) != bool(options.store):
-        msg = "--scheduler and --store belong together"
-        raise click.UsageError(msg)
-    if options.emit and options.scheduler:
-        msg = "--emit writes a build file and runs nothing"
-        raise click.UsageError(msg)
-    return options
+    config, no_config = values.pop("config"), values.pop("no_config")
+    for name in _OUTPUTS:
+        path = values[name]
+        if isinstance(path, Path) and path != _STANDARD_OUTPUT:
+            # The steps run in another directory.
+            values[name] = path.absolute()
+    named = f"--config={Path(str(config)).absolute()}" if config else ""
+    configuration = ("--no-config",) if no_config else tuple(filter(None, (named,)))
+    return BuildOptions(configuration=configuration, **values)  # type: ignore[arg-type]  # click has checked them
 
 
 def _hand_on(options: BuildOptions) -> None:
@@ -148,8 +157,8 @@ def _hand_on(options: BuildOptions) -> None:
 
 def _files_read(graph: ProjectGraph) -> Iterator[Path]:
     project = graph.project
-    yield project.manifest
-    for path in dict.fromkeys(path for step in graph.steps for path in step.inputs):
+    yield project.root / project.manifest.name
+    for path in dict.fromkeys(path for step in graph.steps for path in step.action.reads):
         if path not in graph.makers:
             yield project.root / path
 
@@ -162,26 +171,15 @@ def _files_written(options: BuildOptions, graph: ProjectGraph) -> Iterator[Outpu
     if options.emit and options.output is not None:
         yield OutputFile(options.output, "-o")
     for step in graph.steps:
-        for output in step.outputs:
+        for output in step.action.outputs:
             yield OutputFile(graph.project.root / output, f"step {step.label}")
-
-
-@contextlib.contextmanager
-def _engine(options: BuildOptions, graph: ProjectGraph, local: LocalEngine) -> Iterator[StepEngine]:
-    if not options.scheduler or options.store is None:
-        yield local
-        return
-    from mlir_offload.driver.project.dask import open_cluster
-
-    with open_cluster(options.scheduler, options.store, graph, local) as engine:
-        yield engine
 
 
 def _run(
     options: BuildOptions,
     graph: ProjectGraph,
     state: ProjectState,
-    engine: StepEngine,
+    engine: LocalEngine,
     tools: ToolFinder,
 ) -> BuildRecord:
     started = time.time()

@@ -59,15 +59,18 @@ def plan_depfiles(options: CompileOptions) -> tuple[PlannedDepfile, ...]:
     leaves the rule of the last one; here the one rule holds all of them.
     """
     request, compiled = options.depfile, sources(options)
-    if not request.is_wanted or not compiled:
+    links = options.mode is Mode.LINK
+    # Of a link alone, which reads libraries, clang says nothing unless it is asked by name.
+    if not request.is_wanted or not (compiled or (links and request.file)):
         return ()
     rules: list[tuple[Path, tuple[Path, ...]]]
     if options.mode is Mode.HEADER:
         rules = [(output, compiled) for output in final_outputs(options)]
     else:
         rules = [(output, (source,)) for output, source in compiled_objects(options)]
-    if options.mode is Mode.LINK and options.output is not None:
-        rules = [(options.output, compiled)]
+    if links and (options.output is not None or not compiled):
+        (output,) = final_outputs(options)
+        rules = [(output, compiled)]
     if request.file:
         return (_planned(options, request.file, (target for target, _ in rules), compiled),)
     return tuple(
@@ -99,10 +102,14 @@ def clang_depfile(output: Path) -> Path:
     return output.with_suffix(".d")
 
 
+def notes_dependencies(options: CompileOptions) -> bool:
+    """Return whether someone asks which files were read."""
+    return options.depfile.is_wanted or options.manifest is not None or options.why_rebuilt
+
+
 def clang_depfile_arguments(options: CompileOptions, source: Path, output: Path) -> tuple[str, ...]:
     """Return the options by which clang notes what it includes, for a source that it preprocesses."""
-    is_wanted = options.depfile.is_wanted or options.manifest is not None
-    if not is_wanted or source.suffix not in _PREPROCESSED:
+    if not notes_dependencies(options) or source.suffix not in _PREPROCESSED:
         return ()
     which = "-MD" if options.depfile.has_system_files else "-MMD"
     return (which, "-MF", str(clang_depfile(output)), "-MT", "object")
@@ -125,7 +132,8 @@ def depfile_arguments(
     compiled: Mapping[Path, Path],
 ) -> tuple[str, ...]:
     """Return the arguments of the step that writes the rule."""
-    noted = (dependency for source in planned.sources for dependency in log.of(source))
+    linked = final_outputs(options) if options.mode is Mode.LINK else ()
+    noted = (item for read_for in (*planned.sources, *linked) for item in log.of(read_for))
     others = [
         str(dependency.path)
         for dependency in noted

@@ -21,7 +21,7 @@ from mlir_offload.driver.compile.choose import build_environment
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.link.runtime import host_runtime
 from mlir_offload.driver.option.command_line import Mode
-from mlir_offload.driver.option.inputs import all_outputs
+from mlir_offload.driver.option.inputs import all_outputs, final_outputs
 from mlir_offload.driver.record.dependencies import read_dependencies
 from mlir_offload.driver.workspace import publish
 from mlir_offload.toolchain.target import Kind
@@ -127,6 +127,9 @@ def _resolved(context: BuildContext) -> list[Resource]:
 def _pulled_in(context: BuildContext) -> Iterator[Path]:
     for source, made in context.compiled.items():
         yield from read_dependencies(source, made, context.dependencies)
+    if context.options.mode is Mode.LINK:
+        for output in final_outputs(context.options):
+            yield from (read.path for read in context.dependencies.of(output))
 
 
 def _libraries(context: BuildContext) -> Iterator[Resource]:

@@ -13,15 +13,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlir_offload.driver.compile.choose import build_environment
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.split_file import load_split_files
 from mlir_offload.driver.memo import replace_file, user_cache
-from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions
+from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions, Mode
+from mlir_offload.driver.option.inputs import final_outputs
+from mlir_offload.driver.record.dependencies import read_dependencies
 from mlir_offload.driver.toolchain_id import identify_for
 from mlir_offload.toolchain.byte_view import CHUNK_BYTES
 from mlir_offload.translate.hermetic import hermetic_text
 
 _FORMAT = 1
+# The section of the tools tells what lies there.
+_PLACES = frozenset({"CUDA_HOME", "CUDA_PATH", "MLIR_OFFLOAD_LLVM", "ROCM_PATH"})
 _SECTIONS = ("input", "part", "flag", "tool")
 _Section = Mapping[str, str]
 
@@ -51,14 +56,27 @@ def explain_builds(context: BuildContext, outputs: Sequence[Path]) -> Iterator[s
 
 def _record(context: BuildContext, sources: Sequence[Path], *, is_only_output: bool) -> BuildRecord:
     inputs = context.options.inputs if is_only_output else tuple(sources)
+    read = (path for source in sources for path in _read_for(context, source))
+    linked = _linked(context) if is_only_output else ()
     return BuildRecord(
         (
-            {str(path): _file_digest(path) for path in inputs},
+            {str(path): _file_digest(path) for path in (*inputs, *read, *linked)},
             {name: digest for source in sources for name, digest in _parts(context, source)},
             {_flag_name(word): _digest(word.encode()) for word in _flags(context)},
             _tools(context),
         )
     )
+
+
+def _read_for(context: BuildContext, source: Path) -> tuple[Path, ...]:
+    return read_dependencies(source, context.compiled[source], context.dependencies)
+
+
+def _linked(context: BuildContext) -> Iterator[Path]:
+    """Yield the files that a link read besides its inputs."""
+    if context.options.mode is Mode.LINK:
+        for output in final_outputs(context.options):
+            yield from (read.path for read in context.dependencies.of(output))
 
 
 def _parts(context: BuildContext, source: Path) -> Iterator[tuple[str, str]]:
@@ -92,6 +110,7 @@ def _flags(context: BuildContext) -> Iterator[str]:
     rdc = {None: "", True: "-fgpu-rdc", False: "-fno-gpu-rdc"}
     yield rdc[options.gpu_rdc]
     yield from _linker_arguments(options)
+    yield from (f"{name}={value}" for name, value in build_environment() if name not in _PLACES)
 
 
 def _linker_arguments(options: CompileOptions) -> Iterator[str]:

@@ -1,6 +1,6 @@
-"""Time the verb build: what costs nothing to do, many modules, two processors, and a Dask cluster.
+"""Time the verb build: what costs nothing to do, many modules, two processors.
 
-usage: python tests/bench/build.py [--part noop|plan|jobs|dask|loss] [--directory DIR]
+usage: python tests/bench/build.py [--part noop|plan|jobs] [--directory DIR]
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import statistics
 import subprocess
 import sys
@@ -20,24 +19,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / ".importroot"), str(ROOT / "tests")]
 
-from support.project import counting_launcher, digests, started, write_project  # noqa: E402
+from support.project import write_project  # noqa: E402
 
-from mlir_offload.driver.project.dask import run_on_worker  # noqa: E402
 from mlir_offload.driver.project.file import read_project  # noqa: E402 (found by the line above)
 from mlir_offload.driver.project.graph import ProjectStep, plan_project  # noqa: E402
 from mlir_offload.driver.project.run import ProjectRun, StepEnd  # noqa: E402
 from mlir_offload.driver.project.state import open_state  # noqa: E402
-from mlir_offload.driver.project.store import StepStore  # noqa: E402
 from mlir_offload.driver.project.tools import ToolFinder  # noqa: E402
-from mlir_offload.driver.project.worker import StoredStep  # noqa: E402
 from mlir_offload.toolchain.process import ProcessRunner  # noqa: E402
 
 COMMAND = [sys.executable, "-m", "mlir_offload.driver", "build"]
 ARCHS = "sm_75, sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_120"
 MANIFEST = "archs: [{archs}]\nflags: --device-code=bitcode\nmodules: ['m*.mlir']\n"
 RUNS = 3
-MANY, FEW = 1000, 100
-COMPILES, FATAL = 64, 20
 
 
 @dataclass(frozen=True)
@@ -56,7 +50,7 @@ class WritingEngine:
     lanes: int = 1
 
     def run(self, step: ProjectStep) -> StepEnd:
-        for output in step.outputs:
+        for output in step.action.outputs:
             place = self.root / output
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(str(output) * 50)
@@ -121,83 +115,10 @@ def measure_jobs(folder: Path) -> None:
     say(f"16 device compiles: -j1 {one:.1f} s, -j2 {two:.1f} s, ratio {one / two:.2f}")
 
 
-def measure_dask(folder: Path) -> None:
-    from integration.test_project_dask import cluster_in
-
-    local = write_project(folder / "local", MANIFEST.format(archs=ARCHS), 8)
-    alone = timed(local, "-j2")
-    (folder / "cluster").mkdir()
-    with cluster_in(folder / "cluster") as cluster:
-        for name in ("first", "second"):
-            cluster.start_worker(name)
-        options = (f"--scheduler={cluster.address}", f"--store={folder / 'store'}")
-        runs = []
-        for name in ("cold", "warm"):
-            place = write_project(folder / name, MANIFEST.format(archs=ARCHS), 8)
-            runs.append(timed(place, *options))
-            assert digests(place / "build", ".o") == digests(local / "build", ".o")
-        each_ms, alone_ms = task_costs_ms(cluster.address, folder)
-    cost_ms = 1000 * (runs[0].seconds - alone.seconds) / 64
-    say(
-        f"64 device compiles: local -j2 {alone.seconds:.1f} s, 2 Dask workers {runs[0].seconds:.1f} s,"
-        f" {cost_ms:.0f} ms more for each; all in the store {runs[1].seconds:.1f} s; equal bytes"
-    )
-    say(
-        f"a task that finds its image: {each_ms:.1f} ms of many, {alone_ms:.1f} ms from submit to key"
-    )
-
-
-def measure_loss(folder: Path) -> None:
-    from integration.test_project_dask import cluster_in
-
-    manifest = MANIFEST.format(archs=ARCHS)
-    local = write_project(folder / "local", manifest, 8)
-    timed(local, "-j2")
-    place = folder / "cluster"
-    place.mkdir()
-    launcher = str(counting_launcher(place, place / "pid", FATAL))
-    with cluster_in(place) as cluster:
-        workers = [
-            cluster.start_worker(name, MLIR_OFFLOAD_LAUNCHER=launcher)
-            for name in ("first", "second")
-        ]
-        (place / "pid").write_text(str(workers[0].pid))
-        project = write_project(folder / "project", manifest, 8)
-        run = timed(project, f"--scheduler={cluster.address}", f"--store={folder / 'store'}")
-        assert workers[0].wait() == -signal.SIGKILL
-    begun = len(started(place))
-    # What the lost worker was doing, at most one step.
-    assert COMPILES <= begun <= COMPILES + 1, begun
-    assert digests(project / "build", ".o", ".images") == digests(local / "build", ".o", ".images")
-    say(
-        f"{COMPILES} device compiles, one of 2 Dask workers killed in number {FATAL}:"
-        f" {run.seconds:.1f} s, {begun} begun; equal bytes"
-    )
-
-
-def task_costs_ms(address: str, folder: Path) -> tuple[float, float]:
-    """Return what a task costs where nothing is to be compiled: of many at once, and one by one."""
-    from distributed import Client
-
-    store = StepStore(folder / "store")
-    stored = StoredStep(str(store.directory), store.add_content(Path(__file__)), (), ())
-    with Client(address) as client:  # type: ignore[no-untyped-call]  # Dask tells no types
-        client.submit(run_on_worker, stored, pure=False).result()
-        begin = time.monotonic()
-        client.gather([client.submit(run_on_worker, stored, pure=False) for _ in range(MANY)])
-        many = time.monotonic()
-        for _ in range(FEW):
-            client.submit(run_on_worker, stored, pure=False).result()
-        end = time.monotonic()
-    return 1000 * (many - begin) / MANY, 1000 * (end - many) / FEW
-
-
 PARTS = {
     "noop": measure_noop,
     "plan": measure_plan,
     "jobs": measure_jobs,
-    "dask": measure_dask,
-    "loss": measure_loss,
 }
 
 
@@ -206,7 +127,6 @@ def main() -> None:
     parser.add_argument("--part", choices=PARTS, action="append")
     parser.add_argument("--directory", type=Path)
     given = parser.parse_args()
-    # For the driver, and for a scheduler and workers, which load its tasks.
     os.environ["PYTHONPATH"] = str(ROOT / ".importroot")
     # Users have compiled modules; a shell that forbids writing them would be measured instead.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

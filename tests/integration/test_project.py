@@ -224,7 +224,6 @@ def test_a_build_that_is_killed_goes_on_where_it_was(
     ("arguments", "message"),
     [
         (["--emit=bazel"], "'bazel' is not one of"),
-        (["--scheduler=tcp://127.0.0.1:1"], "belong together"),
         (["--variant=x"], "there is no variant 'x'"),
         (["-j0"], "0 is not in the range"),
         (["--nonsense"], "No such option"),
@@ -269,8 +268,10 @@ def test_a_project_makes_every_form_of_device_code(mlir_offload: list[str], tmp_
     assert sorted(image.arch for image in contents.images) == ["sm_80", "sm_90"]
 
     write_library(folder, 4)
+    # The module for sm_80 calls nothing.
+    uncalled = {"device variants.mlir sm_80"}
     changed = {name for name in steps if "final" not in name and "split" not in name}
-    assert ran(folder, mlir_offload) == changed
+    assert ran(folder, mlir_offload) == changed - uncalled
 
 
 def write_library(folder: Path, factor: int) -> None:

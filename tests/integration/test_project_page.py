@@ -14,6 +14,7 @@ from mlir_offload.driver.project.graph import ProjectStep
 from mlir_offload.driver.project.page import render_page
 from mlir_offload.driver.project.report import BuildRecord
 from mlir_offload.driver.project.run import StepOutcome, StepResult
+from mlir_offload.driver.step.action import Action
 
 ATTACK = "<script>document.title='owned'</script>\"'><img src=x onerror=\"document.title='owned'\">"
 OPTIONS = ("--window-size=1280,900", "--dump-dom")
@@ -48,13 +49,14 @@ pytestmark = needs_browser
 
 def result(kind: str, start: float, duration: float, lane: int, name: str = "a.mlir") -> StepResult:
     path = PurePosixPath(name)
-    step = ProjectStep(kind, path, "default", (), (path,), (path,), "id", arch="sm_90" * (kind == "device"))  # fmt: skip
+    action = Action((), (path,), (path,), "id")
+    step = ProjectStep(kind, path, "default", action, arch="sm_90" * (kind == "device"))
     return StepResult(step, StepOutcome.BUILT, start, duration, lane)
 
 
 def page() -> str:
     failed = StepResult(
-        result("join", 0, 0, 0, ATTACK).step, StepOutcome.FAILED, 3.0, 0.5, 1, ATTACK, 5, ATTACK
+        result("join", 0, 0, 0, ATTACK).step, StepOutcome.FAILED, 3.0, 0.5, 1, 5, ATTACK
     )
     skipped = StepResult(result("link", 0, 0, 0, "app").step, StepOutcome.SKIPPED)
     steps = (result("split", 0, 1, 0), result("device", 1, 2, 1), failed, skipped)

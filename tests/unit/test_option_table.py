@@ -51,7 +51,7 @@ def of_click(command: click.Command) -> set[str]:
 KNOWN = {
     "": COMPILER,
     "run": COMPILER,
-    "build": of_click(project._command) - {"--output", "--verbose"}
+    "build": of_click(project._command) - {"--output", "--verbose", "--config"}
     | {"--no-cache"}
     | EVERYWHERE - OF_COMPILER,
     "check": of_click(check) | EVERYWHERE - OF_COMPILER,

@@ -19,9 +19,9 @@ from mlir_offload.driver.project.run import ProjectRun, StepEnd, StepOutcome, St
 from mlir_offload.driver.project.state import (
     FileStamps,
     ProjectState,
-    depfile_inputs,
     open_state,
 )
+from mlir_offload.driver.step.action import Action
 from mlir_offload.driver.workspace import open_output
 
 MODULES = 3
@@ -45,11 +45,11 @@ class CopyEngine:
 
     def run(self, step: ProjectStep) -> StepEnd:
         self.moment()
-        self.ran.append(str(step.outputs[0]))
-        if str(step.outputs[0]) in self.failing:
+        self.ran.append(str(step.action.outputs[0]))
+        if str(step.action.outputs[0]) in self.failing:
             return StepEnd(5, "it failed")
-        content = b"".join((self.root / path).read_bytes() for path in step.inputs)
-        with open_output(self.root / step.outputs[0]) as descriptor:
+        content = b"".join((self.root / path).read_bytes() for path in step.action.inputs)
+        with open_output(self.root / step.action.outputs[0]) as descriptor:
             os.write(descriptor, content + b".")
         self.moment()
         return StepEnd(0)
@@ -65,11 +65,12 @@ class CopyEngine:
 
 def step(output: str, *inputs: str, flag: str = "") -> ProjectStep:
     paths = tuple(map(PurePosixPath, inputs))
-    return ProjectStep("join", paths[0], "default", (flag,), paths, (PurePosixPath(output),), "id")
+    action = Action((flag,), paths, (PurePosixPath(output),), "id")
+    return ProjectStep("join", paths[0], "default", action)
 
 
 def graph_in(root: Path, flag: str = "") -> ProjectGraph:
-    project = Project(root / "offload.yaml", PurePosixPath("out"), Setting(), (), (), ())
+    project = Project(root / "offload.yaml", root, PurePosixPath("out"), Setting(), (), (), ())
     steps = []
     for number in range(MODULES):
         steps.append(step(f"out/{number}.a", f"{number}.in"))
@@ -112,7 +113,7 @@ def outputs(root: Path) -> dict[str, bytes]:
 
 def test_every_step_runs_once_behind_those_it_needs(root: Path) -> None:
     ran, results = build(root, CopyEngine(root, lanes=3))
-    assert sorted(ran) == sorted(str(item.outputs[0]) for item in graph_in(root).steps)
+    assert sorted(ran) == sorted(str(item.action.outputs[0]) for item in graph_in(root).steps)
     assert {result.outcome for result in results} == {StepOutcome.BUILT}
     assert (root / "out" / "all").read_bytes() == b"input 0..input 1..input 2..."
     assert build(root)[0] == []
@@ -178,7 +179,7 @@ def test_keep_going_does_all_that_does_not_need_what_failed(root: Path) -> None:
     engine = CopyEngine(root, failing=frozenset({"out/0.a"}))
     ran, results = build(root, engine, keeps_going=True)
     assert sorted(ran) == ["out/0.a", "out/1.a", "out/1.o", "out/2.a", "out/2.o"]
-    skipped = [str(r.step.outputs[0]) for r in results if r.outcome is StepOutcome.SKIPPED]
+    skipped = [str(r.step.action.outputs[0]) for r in results if r.outcome is StepOutcome.SKIPPED]
     assert skipped == ["out/0.o", "out/all"]
     assert build(root)[0] == ["out/0.a", "out/0.o", "out/all"]
 
@@ -229,7 +230,7 @@ def test_an_input_changed_while_its_step_runs_is_compiled_again(root: Path) -> N
     class Editor(CopyEngine):
         def run(self, step: ProjectStep) -> StepEnd:
             end = CopyEngine.run(self, step)
-            if str(step.outputs[0]) == "out/0.a":
+            if str(step.action.outputs[0]) == "out/0.a":
                 (self.root / "0.in").write_text("edited!")
             return end
 
@@ -242,28 +243,15 @@ def test_files_named_by_a_depfile_are_inputs(root: Path) -> None:
     header = root / "a header.h"
     header.write_text("one")
     os.utime(header, ns=(1, 1))
-    (root / "out" / "d").write_text("out/0.a: 0.in \\\n  a\\ header.h\n")
+    (root / "out" / "d").write_text("out/0.a: 0.in \\\n  a\\ header.h\na\\ header.h:\n")
     base = graph_in(root)
-    noting = replace(base.steps[0], depfile=PurePosixPath("out/d"))
+    action = replace(base.steps[0].action, depfile=PurePosixPath("out/d"))
+    noting = replace(base.steps[0], action=action)
     graph = ProjectGraph(base.project, (noting, *base.steps[1:]))
     build(root, graph=graph)
     assert build(root, graph=graph)[0] == []
     header.write_text("two")
     assert build(root, graph=graph)[0] == ["out/0.a"]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("a.o: a.c b.h\n", ["a.c", "b.h"]),
-        ("a.o: a.c \\\n  b.h\n", ["a.c", "b.h"]),
-        (r"a.o: a\ b.c c\#.h $$x.h", ["a b.c", "c#.h", "$x.h"]),
-        ("a.o:", []),
-        ("", []),
-    ],
-)
-def test_a_depfile_is_read_as_make_reads_it(text: str, expected: list[str]) -> None:
-    assert depfile_inputs(text) == expected
 
 
 def test_a_second_build_waits_for_the_first(root: Path) -> None:

@@ -1,0 +1,51 @@
+"""The files that a link read: the linker says it, whatever named them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.link.line import parse_link_line
+from mlir_offload.driver.option.inputs import final_outputs
+from mlir_offload.driver.record.dependencies import notes_dependencies
+from mlir_offload.driver.record.depfile import read_prerequisites
+
+_OTHER_LINKER = "-fuse-ld="
+_LLD = frozenset({"-fuse-ld=lld", "-fuse-ld=ld.lld"})
+
+
+def noting_arguments(context: BuildContext) -> tuple[str, ...]:
+    """Return how lld is asked to write which files it reads. Not every other linker can."""
+    chosen = [item for item in context.options.link_items if item.startswith(_OTHER_LINKER)]
+    is_lld = context.llvm.has("ld.lld") if not chosen else chosen[-1] in _LLD
+    if not is_lld or not notes_dependencies(context.options):
+        return ()
+    return (f"-Wl,--dependency-file={_rule(context)}",)
+
+
+def note_read_files(context: BuildContext) -> None:
+    """Note what the link read besides what this call made: objects, libraries, linker scripts.
+
+    Where the linker did not say it, these are the files that the command line names.
+    """
+    (output,) = final_outputs(context.options)
+    named = [item.path for item in parse_link_line(context.options.link_items) if item.path]
+    made = set(context.compiled)
+    for path in (*named, *_read(context)):
+        if path not in made:
+            context.dependencies.add(output, path, is_system=path not in named)
+
+
+def _read(context: BuildContext) -> list[Path]:
+    rule = _rule(context)
+    if not rule.is_file():
+        return []
+    text = rule.read_text(encoding="utf-8", errors="surrogateescape")
+    own = context.workspace.absolute()
+    found = map(Path, read_prerequisites(text))
+    # The linker wrapper has removed what it made for the linker.
+    return [path for path in found if own not in path.absolute().parents and path.exists()]
+
+
+def _rule(context: BuildContext) -> Path:
+    return context.workspace / "linked.d"
