@@ -176,10 +176,11 @@ def _dispatch(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
         return _version(runner)
     if first.startswith(_COMPLETION):
         return _completion(first.removeprefix(_COMPLETION))
-    if "--toolchain-id" in arguments and not verb:
-        return _toolchain_id(arguments, runner)
     if verb:
         return _VERBS[verb](arguments[1:], runner)
+    asked = next((word for word in arguments if word in _PRINTING), None)
+    if asked is not None:
+        return _PRINTING[asked](arguments, runner)
     from mlir_offload.driver.compile.verb import build
 
     build(arguments, runner)
@@ -242,6 +243,12 @@ def _toolchain_id(arguments: Sequence[str], runner: ProcessRunner) -> int:
     return show_toolchain_id(arguments, runner)
 
 
+def _cache_key(arguments: Sequence[str], runner: ProcessRunner) -> int:
+    from mlir_offload.driver.cache_key import show_cache_key
+
+    return show_cache_key(arguments, runner)
+
+
 def _project_step(name: str, arguments: Sequence[str], runner: ProcessRunner) -> int:
     from mlir_offload.driver.project.step import run_project_step
 
@@ -254,6 +261,11 @@ def _print_directory(name: str, _: Sequence[str], __: ProcessRunner) -> int:
     return 0
 
 
+# What is printed of the tools and options that the other words choose.
+_PRINTING: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
+    "--toolchain-id": _toolchain_id,
+    "--print-cache-key": _cache_key,
+}
 # A compiler cache takes a first word without dashes for the name of an input.
 _HERMETIC_STEPS = ("--image-step", "--host-step", "--object-step")
 _PROJECT_STEPS = ("--split-step", "--device-step", "--join-step", "--source-step", "--archive-step")

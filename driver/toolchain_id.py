@@ -231,13 +231,17 @@ def show_toolchain_id(arguments: Sequence[str], runner: Runner) -> int:
     if options.inputs:
         msg = f"--toolchain-id names tools and takes no input: {options.inputs[0]}"
         raise UsageError(msg, hint="give the options of the build only, such as --llvm=22")
-    identity = _identity_for(options, RememberingRunner(runner))
+    native = not _OF_THIS_MACHINE.isdisjoint(options.offload_archs)
+    identity = identify_options(options, RememberingRunner(runner), uses_processor=native)
     lines = [f"{file.name} {file.content}" for file in identity.files] if options.verbose else []
     sys.stdout.write("\n".join((*lines, str(identity))) + "\n")
     return 0
 
 
-def _identity_for(options: CompileOptions, runner: Runner) -> ToolchainIdentity:
+def identify_options(
+    options: CompileOptions, runner: Runner, *, uses_processor: bool
+) -> ToolchainIdentity:
+    """Return the identity of the tools that the options choose."""
     places = places_of(options)
     releases = choose_releases(options, places, runner, roles=BUILD_ROLES)
     try:
@@ -246,7 +250,6 @@ def _identity_for(options: CompileOptions, runner: Runner) -> ToolchainIdentity:
         if places.cuda is not None:
             raise
         cuda = None
-    native = not _OF_THIS_MACHINE.isdisjoint(options.offload_archs)
     hip = any(name.startswith("gfx") for name in options.offload_archs)
     rocm = choose_rocm_for(places, needed=hip)
-    return identify_toolchain(releases, cuda, rocm, with_processor=native)
+    return identify_toolchain(releases, cuda, rocm, with_processor=uses_processor)

@@ -62,6 +62,11 @@ if TYPE_CHECKING:
 def build(arguments: Sequence[str], runner: Runner) -> None:
     """Do what the command line asks for. Raises MlirOffloadError; no output is written then."""
     options = parse_arguments(arguments)
+    if "CCACHE_DISABLE" in os.environ:
+        # Only ccache sets it for us; no other call loads this.
+        from mlir_offload.driver.cache_key import check_cache_key
+
+        check_cache_key(options, os.environ, runner)
     with open_workspace(options.save_temps) as workspace:
         context = build_in(options, workspace, runner)
         if (context.launched is not None or options.why_rebuilt) and not options.dry_run:

@@ -58,11 +58,6 @@ class DeviceFlags:
         return int(version)
 
     @property
-    def is_hermetic(self) -> bool:
-        """Return whether a step elsewhere makes the same: it sees the flags, but no other file."""
-        return not self.libraries and not self.ptx
-
-    @property
     def arguments(self) -> tuple[str, ...]:
         """Return the command line that says the same."""
         return tuple(self._arguments())

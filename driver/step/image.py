@@ -19,6 +19,7 @@ from mlir_offload.driver.message.report import show
 from mlir_offload.driver.option.command_line import CompileOptions, parse_arguments
 from mlir_offload.driver.record.depfile import quote_for_make, render_rule
 from mlir_offload.driver.step.execute import Executor
+from mlir_offload.driver.step.library_identity import LIBRARY_ID, check_libraries
 from mlir_offload.driver.tool_watch import ToolWatch
 from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for
 from mlir_offload.driver.workspace import open_workspace, publish
@@ -27,7 +28,7 @@ from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.target import Kind, parse_offload_arch
 
 _KERNEL, _NEEDS, _IDENTITY, _TIME = "--kernel=", "--needs=", "--toolchain-id=", "--time="
-_JOINED = (_KERNEL, _NEEDS, _IDENTITY, _TIME)
+_JOINED = (_KERNEL, _NEEDS, _IDENTITY, _TIME, LIBRARY_ID)
 _ASYNC = "--async"
 
 
@@ -39,6 +40,7 @@ class _StepOptions:
     kernels: tuple[str, ...]
     needs: tuple[str, ...]
     toolchain_id: str
+    library_id: str
     source_time: int
     uses_async: bool
 
@@ -119,6 +121,7 @@ def _read_options(arguments: Sequence[str]) -> _StepOptions:
         tuple(own[_KERNEL]),
         tuple(own[_NEEDS]),
         "".join(own[_IDENTITY][-1:]),
+        "".join(own[LIBRARY_ID][-1:]),
         int(time),
         uses_async=bool(own[_ASYNC]),
     )
@@ -176,6 +179,8 @@ def _image(step: _Step, output: Path) -> None:
     if len(context.targets) != 1:
         msg = "--image-step makes an image for one --offload-arch="
         raise UsageError(msg)
+    libraries = context.options.device_flags.libraries
+    check_libraries(step.given.library_id, libraries, context.targets[0])
     text = step.source.read_text(encoding="utf-8", errors="surrogateescape")
     kernels = tuple(Kernel(name, name) for name in step.given.kernels)
     module = ModuleFile(step.source, GpuModule("", kernels, text, frozenset(step.given.needs)))

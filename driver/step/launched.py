@@ -17,10 +17,12 @@ from mlir_offload.driver.compile.image import (
     kernel_options,
 )
 from mlir_offload.driver.compile.split_file import ModuleFile, SplitFiles
+from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.command_line import DeviceCode
 from mlir_offload.driver.parallel import in_parallel
 from mlir_offload.driver.step.image_container import image_libraries
 from mlir_offload.driver.step.launcher import LaunchedSteps
+from mlir_offload.driver.step.library_identity import library_arguments
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError, VerificationError
 from mlir_offload.toolchain.target import Kind, Target
 from mlir_offload.translate.fixup.device_form import form_of
@@ -40,10 +42,10 @@ def launch_device(
     context: BuildContext, launched: LaunchedSteps, source: Path, modules: Sequence[ModuleFile]
 ) -> tuple[DeviceModule, ...]:
     """Compile every device module for every target, each pair by a step of its own."""
-    options = context.options
-    is_attached = any(module.module.targets or module.objects for module in modules)
-    # A final object keeps PTX, which a step does not give back.
-    if is_attached or options.makes_final_objects or not options.device_flags.is_hermetic:
+    reason = _why_not(context, modules)
+    if reason:
+        name = launched.launcher.name
+        show_note(f"the device code of {source} is compiled without {name}: {reason}")
         return compile_device(context, source, modules)
     tasks = [partial(_launch_module, context, launched, source, module) for module in modules]
     return _launch(
@@ -51,6 +53,14 @@ def launch_device(
         lambda: compile_device(context, source, modules),
         launched,
     )
+
+
+def _why_not(context: BuildContext, modules: Sequence[ModuleFile]) -> str:
+    """Return why no step of its own can make the images, nothing if one can."""
+    if any(module.module.targets or module.objects for module in modules):
+        return "targets or objects are attached to it"
+    # A final object keeps PTX, which a step does not give back.
+    return "with -fno-gpu-rdc it is linked at once" if context.options.makes_final_objects else ""
 
 
 def launch_host_lowering(
@@ -150,6 +160,7 @@ def _launch_image(
         *_sanitizer(context),
         *_form(context, target),
         *context.options.device_flags.arguments,
+        *library_arguments(context.options.device_flags.libraries, target),
         *(("-fgpu-rdc",) if context.options.gpu_rdc else ()),
         *kernel_options(module),
         *(f"--needs={need}" for need in sorted(module.module.needs)),
@@ -164,6 +175,9 @@ def _launch_image(
 def _note_libraries(context: BuildContext, source: Path, images: Sequence[ImageFile]) -> None:
     """Note the device libraries that are in the images, where they lie on this machine."""
     names = {name for image in images for name in image_libraries(_container(image))}
+    for given in context.options.device_flags.libraries:
+        if given.path.name in names:
+            context.dependencies.add(source, given.path)
     libdevice = context.cuda.libdevice if context.cuda else None
     if libdevice is not None and libdevice.name in names:
         context.dependencies.add(source, libdevice, is_system=True)

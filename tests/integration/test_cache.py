@@ -21,6 +21,13 @@ from mlir_offload.toolchain.process import ProcessRunner
 pytestmark = pytest.mark.llvm(22)
 
 SOURCE = (Path(__file__).parent / "inputs" / "two_kernels.mlir").read_text()
+ATTACHED = """\
+gpu.module @k [#nvvm.target<chip = "sm_80">] {
+  gpu.func @run() kernel {
+    gpu.return
+  }
+}
+"""
 NOTHING: Mapping[str, str] = {}
 KERNELS = ("image sm_80", "image sm_80")
 STORE_FAILURES = ("remote_storage_error", "remote_storage_timeout")
@@ -205,6 +212,43 @@ def test_why_rebuilt_names_what_changed(checkout: Checkout) -> None:
     assert not [record for record in records if "secret" in record.read_text()]
 
 
+def test_a_device_library_is_a_part_of_what_is_kept(checkout: Checkout) -> None:
+    library = checkout.place / "l.bc"
+    option = f"--device-lib=cuda={library.name}"
+    write_library(library, 1)
+    first = checkout.cached(option, "--why-rebuilt")
+    assert first.steps.count("image sm_80") == 2
+    assert checkout.cached(option, "--why-rebuilt").steps == ()
+    write_library(library, 2)
+    changed = checkout.cached(option, "--why-rebuilt")
+    assert changed.steps.count("image sm_80") == 2
+    assert "input changed: l.bc" in changed.stderr
+
+
+def write_library(output: Path, number: int) -> None:
+    device = ("--target=nvptx64-nvidia-cuda", "-march=sm_80", "-nogpulib", "-O2")
+    argv = ("/usr/lib/llvm-22/bin/clang", *device, "-c", "-emit-llvm", "-x", "c", "-", "-o", output)
+    text = f"int number(void) {{ return {number}; }}\n"
+    subprocess.run(argv, input=text, text=True, check=True)
+
+
+@pytest.mark.parametrize(
+    ("source", "option", "reason"),
+    [
+        (SOURCE, "-fno-gpu-rdc", "-fno-gpu-rdc"),
+        (ATTACHED, "-O2", "attached"),
+    ],
+    ids=["final objects", "attached targets"],
+)
+def test_device_code_that_is_not_kept_is_named(
+    source: str, option: str, reason: str, checkout: Checkout
+) -> None:
+    checkout.source.write_text(source)
+    stderr = checkout.cached(option).stderr
+    assert "the device code of k.mlir is compiled without ccache: " in stderr
+    assert reason in stderr
+
+
 @pytest.mark.llvm(19)
 def test_another_release_of_llvm_finds_nothing_of_this_one(checkout: Checkout) -> None:
     build = checkout.cached("--llvm=19")
@@ -329,31 +373,115 @@ def test_a_step_for_a_kernel_that_is_not_there_fails(checkout: Checkout) -> None
     assert "the input defines no kernel other" in result.stderr
 
 
-def test_a_whole_call_can_stand_behind_ccache(checkout: Checkout, tmp_path: Path) -> None:
-    program = tmp_path / "mlir-offload"
-    program.write_text(f'#!/bin/sh\nexec {" ".join(checkout.command)} "$@"\n')
-    program.chmod(0o755)
-    identity = subprocess.run(
-        [program, "--toolchain-id", "--offload-arch=host"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
-    words = ("ccache", str(program), "-x", "cpp-output", "-o", "k.o", "--offload-arch=host")
-    whole = replace(checkout, command=words)
-    options = {
-        "MLIR_OFFLOAD_CACHE": "off",
-        "CCACHE_COMPILERTYPE": "other",
-        "CCACHE_COMPILERCHECK": f"string:{identity}",
-    }
-    whole.build(environment=options)
-    made = whole.object.read_bytes()
-    whole.object.unlink()
-    # It is not started again.
-    program.write_text("#!/bin/sh\nexit 9\n")
-    whole.build(environment=options)
+@dataclass(frozen=True)
+class WholeCalls:
+    """Calls behind ccache as docs/caching.md has them; `started` logs each start of the driver."""
 
-    assert whole.object.read_bytes() == made
+    checkout: Checkout
+    program: Path
+    started: Path
+    flags: tuple[str, ...]
+
+    def key(self, **environment: str) -> str:
+        return subprocess.run(
+            [self.program, "--print-cache-key", *self.flags],
+            cwd=self.checkout.place,
+            env={**os.environ, **self._places, **environment},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+
+    def build(self, key: str = "", status: int = 0, **environment: str) -> str:
+        """Compile, with the key for these flags and this environment; return what was said."""
+        self.checkout.object.unlink(missing_ok=True)
+        chosen = key or self.key(**environment)
+        self.started.write_text("")
+        settings = {
+            "MLIR_OFFLOAD_CACHE": "off",
+            "CCACHE_COMPILERTYPE": "other",
+            "CCACHE_COMPILERCHECK": f"string:{chosen}",
+        }
+        done = self.checkout.build(
+            *self.flags, status=status, environment={**settings, **environment}
+        )
+        return done.stderr
+
+    @property
+    def was_started(self) -> bool:
+        return bool(self.started.read_text())
+
+    @property
+    def _places(self) -> dict[str, str]:
+        cache = self.checkout.cache / "facts"
+        return {"CUDA_PATH": str(self.checkout.toolkit), "XDG_CACHE_HOME": str(cache)}
+
+
+@pytest.fixture
+def whole(checkout: Checkout, tmp_path: Path) -> WholeCalls:
+    program, started = tmp_path / "mlir-offload", tmp_path / "started"
+    program.write_text(f'#!/bin/sh\necho x >>{started}\nexec {" ".join(checkout.command)} "$@"\n')
+    program.chmod(0o755)
+    words = ("ccache", str(program), "-x", "cpp-output", "-o", "k.o")
+    flags = ("--llvm=22", "--pipeline=p.yaml", "--device-lib=hip=l.bc")
+    (checkout.place / "p.yaml").write_text("passes: [canonicalize]\n")
+    (checkout.place / "l.bc").write_bytes(b"of another kind")
+    return WholeCalls(replace(checkout, command=words), program, started, flags)
+
+
+def set_pipeline(place: Path) -> None:
+    (place / "p.yaml").write_text("passes: [cse]\n")
+
+
+def set_library(place: Path) -> None:
+    (place / "l.bc").write_bytes(b"another")
+
+
+def set_level(place: Path) -> None:
+    (place / "mlir-offload.toml").write_text("opt-level = 1\n")
+
+
+def test_a_whole_call_behind_ccache_is_started_for_every_change(whole: WholeCalls) -> None:
+    whole.build(MLIR_OFFLOAD_ARCH="sm_80")
+    made = whole.checkout.object.read_bytes()
+    assert whole.was_started
+    whole.build(MLIR_OFFLOAD_ARCH="sm_80")
+    assert not whole.was_started
+    assert whole.checkout.object.read_bytes() == made
+    keys = {whole.key(MLIR_OFFLOAD_ARCH="sm_80"), whole.key(MLIR_OFFLOAD_ARCH="sm_90")}
+    keys.add(whole.key(MLIR_OFFLOAD_ARCH="sm_80", SOURCE_DATE_EPOCH="9"))
+    for number, change in enumerate((set_pipeline, set_library, set_level)):
+        change(whole.checkout.place)
+        keys.add(whole.key(MLIR_OFFLOAD_ARCH="sm_80"))
+        assert len(keys) == 4 + number
+    whole.build(MLIR_OFFLOAD_ARCH="sm_90")
+    assert whole.was_started
+    assert whole.checkout.object.read_bytes() != made
+
+
+def test_a_whole_call_with_another_key_makes_nothing(whole: WholeCalls) -> None:
+    # Nothing is stored for this level.
+    whole = replace(whole, flags=(*whole.flags, "-O1"))
+    error = whole.build(whole.key(MLIR_OFFLOAD_ARCH="sm_80"), 4, MLIR_OFFLOAD_ARCH="sm_90")
+    assert "CCACHE_COMPILERCHECK is not the key of this call" in error
+    assert not whole.checkout.object.exists()
+    source = whole.checkout.source
+    attached = '#nvvm.target<chip = "sm_80", link = ["l.bc"]>'
+    source.write_text(f"gpu.module @k [{attached}] {{}}\n")
+    assert "ccache does not see the device library l.bc" in whole.build("", 2)
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+def test_the_key_starts_no_tool_of_llvm(whole: WholeCalls, tmp_path: Path) -> None:
+    whole.key(MLIR_OFFLOAD_ARCH="sm_80")
+    trace = tmp_path / "trace"
+    program = whole.program.read_text()
+    follow = f"exec strace -f -qq -e trace=execve -o {trace}"
+    whole.program.write_text(program.replace("exec", follow))
+    whole.key(MLIR_OFFLOAD_ARCH="sm_80")
+    started = [line for line in trace.read_text().splitlines() if " = 0" in line]
+    # The driver itself.
+    assert len(started) == 1, started
 
 
 @pytest.mark.parametrize(

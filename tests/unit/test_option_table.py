@@ -39,6 +39,7 @@ COMPILER = {
     *options._JOINED_OR_SEPARATE,
     *EVERYWHERE,
     *("--version", "--completion=", "--cmake-dir", "--pkg-config-dir", "--toolchain-id"),
+    "--print-cache-key",
 }
 # These two are the compiler's: the other verbs run no tool on the user's files.
 OF_COMPILER = {"--reproduce=", "-fno-crash-diagnostics"}

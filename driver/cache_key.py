@@ -1,0 +1,123 @@
+"""The key of a whole call behind ccache: all that decides about its output besides its own words.
+
+ccache hashes the command line and the source. `--print-cache-key` prints the rest; a call behind ccache
+refuses to make what would be stored under another key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from mlir_offload.driver.compile.choose import build_environment, choose_targets
+from mlir_offload.driver.file_identity import content_identity
+from mlir_offload.driver.option.command_line import (
+    MLIR_SUFFIXES,
+    CompileOptions,
+    read_arguments,
+)
+from mlir_offload.driver.option.pipeline_file import pipeline_paths
+from mlir_offload.driver.toolchain_id import (
+    RememberingRunner,
+    identify_options,
+    own_memo,
+)
+from mlir_offload.toolchain.errors import CompatibilityError, UsageError
+from mlir_offload.toolchain.process import Runner
+from mlir_offload.toolchain.target import HOST
+from mlir_offload.translate.target_attribute import libraries_in_source
+
+PRINT = "--print-cache-key"
+_DIGITS = 32
+# ccache sets it for the compiler that it runs.
+_UNDER_CCACHE, _CHECK = "CCACHE_DISABLE", "CCACHE_COMPILERCHECK"
+_WHOLE_CALL = ("-x", "cpp-output")
+# Options that decide about no output, and those that ccache itself knows the outputs of.
+_NOT_COUNTED = frozenset(
+    [
+        "-x",
+        "-c",
+        "-S",
+        "-o",
+        "-MD",
+        "-MMD",
+        "-MP",
+        "-MF",
+        "-MT",
+        "-MQ",
+        "-MJ",
+        "-j",
+        "-v",
+        "--cache",
+        "--no-cache",
+        "--launcher=",
+        "-ftime-report",
+        "--why-rebuilt",
+    ]
+)
+# The identity of the tools tells what they name.
+_TOOL_PLACES = frozenset(
+    ("CUDA_HOME", "CUDA_PATH", "MLIR_OFFLOAD_FOR_CLANG", "MLIR_OFFLOAD_LLVM", "ROCM_PATH")
+)
+
+
+def show_cache_key(arguments: Sequence[str], runner: Runner) -> int:
+    """Print the key for calls with these options. Raises UsageError if an input is named."""
+    options = read_arguments([word for word in arguments if word != PRINT])
+    if options.inputs:
+        msg = f"{PRINT} takes the options of the call and no input: {options.inputs[0]}"
+        raise UsageError(msg, hint="ccache hashes the input itself")
+    sys.stdout.write(f"{_cache_key(options, runner)}\n")
+    return 0
+
+
+def check_cache_key(
+    options: CompileOptions, environment: Mapping[str, str], runner: Runner
+) -> None:
+    """Refuse a whole call behind ccache that would be stored under a key that lacks something.
+
+    Raises CompatibilityError for another key, UsageError for a source that reads more than ccache sees.
+    """
+    if _WHOLE_CALL not in options.spelled or not environment.get(_UNDER_CCACHE):
+        return
+    for source in options.inputs:
+        _check_source(source)
+    key = _cache_key(options, runner)
+    given = environment.get(_CHECK, "").removeprefix("string:")
+    if given != key:
+        msg = f"{_CHECK} is not the key of this call: '{given}' instead of '{key}'"
+        hint = (
+            f'export {_CHECK}="string:$(mlir-offload {PRINT} OPTIONS)" with the options of the call'
+        )
+        raise CompatibilityError(msg, hint=hint)
+
+
+def _check_source(source: Path) -> None:
+    if source.suffix not in MLIR_SUFFIXES:
+        msg = f"ccache does not see what {source} includes"
+        raise UsageError(msg, hint="let ccache run clang on it", location=str(source))
+    attached = libraries_in_source(source.read_bytes())
+    if attached:
+        msg = f"ccache does not see the device library {attached[0]}, which this program names"
+        hint = "compile it without ccache, or name the library with --device-lib="
+        raise UsageError(msg, hint=hint, location=str(source))
+
+
+def _cache_key(options: CompileOptions, runner: Runner) -> str:
+    targets = choose_targets(options.offload_archs)
+    identity = identify_options(
+        options, RememberingRunner(runner), uses_processor=HOST in map(str, targets)
+    )
+    files = (
+        *(library.path for library in options.device_flags.libraries),
+        *pipeline_paths(options.pipeline),
+    )
+    counted = [pair for pair in options.spelled if pair[0] not in _NOT_COUNTED]
+    environment = [pair for pair in build_environment() if pair[0] not in _TOOL_PLACES]
+    contents = [(str(file), content_identity(file, own_memo())) for file in files]
+    parts = [str(identity), list(map(str, targets)), counted, environment, contents]
+    text = json.dumps(parts).encode("utf-8", "surrogateescape")
+    return hashlib.sha256(text).hexdigest()[:_DIGITS]
