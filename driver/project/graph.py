@@ -27,6 +27,7 @@ from mlir_offload.driver.project.tools import (
     StepTools,
     ToolFinder,
 )
+from mlir_offload.driver.record.dependencies import PREPROCESSED_SUFFIXES
 from mlir_offload.driver.step.action import Action
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.target import Kind, Target
@@ -168,14 +169,16 @@ class _VariantPlan:
             raise UsageError(msg, hint=hint, location=str(self.project.manifest))
         tools = self.tools.tools(self._flags(()), targets)
         place = self._place(path)
-        output, depfile = beside(place, ".o"), beside(place, ".d")
+        output = beside(place, ".o")
+        depfile = beside(place, ".d") if path.suffix in PREPROCESSED_SUFFIXES else None
         identity = tools.identity(kind)
         action = Action(
             (
                 *("--source-step", "-c", operand(path), "-o", str(output)),
                 *tools.later_flags,
                 *((f"--offload-arch={','.join(map(str, targets))}",) if targets else ()),
-                *(f"--depfile={depfile}", f"--toolchain-id={identity}"),
+                *((f"--depfile={depfile}",) if depfile else ()),
+                f"--toolchain-id={identity}",
             ),
             (path,),
             (output,),

@@ -11,8 +11,8 @@ from mlir_offload.driver.option.command_line import GPU_CPP, MLIR_SUFFIXES, Comp
 from mlir_offload.driver.option.inputs import final_outputs, sources
 from mlir_offload.driver.record.depfile import quote_for_make, read_prerequisites
 
-# What clang preprocesses, and writes a dependency file for.
-_PREPROCESSED = frozenset({".c", ".cc", ".cpp", ".cxx", *GPU_CPP})
+PREPROCESSED_SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cxx", *GPU_CPP})
+"""What clang preprocesses, and writes a dependency file for."""
 STANDARD_STREAM = "-"
 
 
@@ -109,7 +109,7 @@ def notes_dependencies(options: CompileOptions) -> bool:
 
 def clang_depfile_arguments(options: CompileOptions, source: Path, output: Path) -> tuple[str, ...]:
     """Return the options by which clang notes what it includes, for a source that it preprocesses."""
-    if not notes_dependencies(options) or source.suffix not in _PREPROCESSED:
+    if not notes_dependencies(options) or source.suffix not in PREPROCESSED_SUFFIXES:
         return ()
     which = "-MD" if options.depfile.has_system_files else "-MMD"
     return (which, "-MF", str(clang_depfile(output)), "-MT", "object")
@@ -119,7 +119,7 @@ def read_dependencies(source: Path, output: Path, log: DependencyLog) -> tuple[P
     """Return what was read for a source that has been compiled to `output`, besides itself."""
     noted = [dependency.path for dependency in log.of(source)]
     rule = clang_depfile(output)
-    if source.suffix in _PREPROCESSED and rule.exists():
+    if source.suffix in PREPROCESSED_SUFFIXES and rule.exists():
         text = rule.read_text(encoding="utf-8", errors="surrogateescape")
         noted += map(Path, read_prerequisites(text))
     return tuple(path for path in noted if path != source)
@@ -142,7 +142,7 @@ def depfile_arguments(
     from_clang = [
         str(clang_depfile(compiled[source]))
         for source in planned.sources
-        if source.suffix in _PREPROCESSED
+        if source.suffix in PREPROCESSED_SUFFIXES
     ]
     return (
         *(f"--target={target}" for target in planned.targets),
