@@ -156,11 +156,10 @@ def _hand_on(options: BuildOptions) -> None:
 
 
 def _files_read(graph: ProjectGraph) -> Iterator[Path]:
-    project = graph.project
-    yield project.root / project.manifest.name
+    yield Path(graph.project.manifest.name)
     for path in dict.fromkeys(path for step in graph.steps for path in step.action.reads):
         if path not in graph.makers:
-            yield project.root / path
+            yield Path(path)
 
 
 def _files_written(options: BuildOptions, graph: ProjectGraph) -> Iterator[OutputFile]:
@@ -172,7 +171,7 @@ def _files_written(options: BuildOptions, graph: ProjectGraph) -> Iterator[Outpu
         yield OutputFile(options.output, "-o")
     for step in graph.steps:
         for output in step.action.outputs:
-            yield OutputFile(graph.project.root / output, f"step {step.label}")
+            yield OutputFile(Path(output), f"step {step.label}")
 
 
 def _run(

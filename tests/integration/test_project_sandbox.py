@@ -44,7 +44,8 @@ targets:
     flags: [-Llib, -lq, "-Wl,--version-script=app.map,lib/more.o"]
 """
 # Those options of the compiler that name a file to read, or where files are looked for: all are above.
-NAMING = {"--device-lib=", "--pipeline=", "-I", "-L", "-l"}
+# --config= decides about the flags of the steps, before they are planned.
+NAMING = {"--config=", "--device-lib=", "--pipeline=", "-I", "-L", "-l"}
 KERNELS = """\
 module attributes {{gpu.container_module}} {{
   gpu.module @k{attribute} {{
