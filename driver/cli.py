@@ -268,7 +268,14 @@ _PRINTING: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
 }
 # A compiler cache takes a first word without dashes for the name of an input.
 _HERMETIC_STEPS = ("--image-step", "--host-step", "--object-step")
-_PROJECT_STEPS = ("--split-step", "--device-step", "--join-step", "--source-step", "--archive-step")
+_PROJECT_STEPS = (
+    "--module-step",
+    "--split-step",
+    "--device-step",
+    "--join-step",
+    "--source-step",
+    "--archive-step",
+)
 _VERBS: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
     "--cmake-dir": partial(_print_directory, "cmake"),
     "--pkg-config-dir": partial(_print_directory, "pkgconfig"),

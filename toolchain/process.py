@@ -101,14 +101,20 @@ class ProcessRunner:
             msg = f"{command.program} did not end within {command.limit_s:g} s"
             raise ToolFailedError(msg, command=str(command)) from error
         finally:
-            with self._lock:
-                self._children.discard(child)
+            self.forget(child)
         if self._stopping:
             raise KeyboardInterrupt
         limit = limit_of_program(command.program, child.returncode, stderr)
         if limit is not None:
             raise limit
         return Completed(command, child.returncode, stdout, stderr)
+
+    def talk(self, command: Command) -> Conversation:
+        """Start a program that answers each line on its standard input with a line.
+
+        Raises ToolchainError if it cannot be started.
+        """
+        return Conversation(self, self._start(command, has_input=True, keeps_stderr=True))
 
     def run_attached(self, command: Command) -> int:
         """Run the command on this terminal's input and output; return its exit status.
@@ -135,6 +141,16 @@ class ProcessRunner:
         if self._starting_thread != threading.get_ident():
             raise KeyboardInterrupt
 
+    @property
+    def is_stopping(self) -> bool:
+        """Return whether every child was told to end."""
+        return self._stopping
+
+    def forget(self, child: subprocess.Popen[str]) -> None:
+        """Do not end a child that has ended."""
+        with self._lock:
+            self._children.discard(child)
+
     def stop(self) -> None:
         """End every running child and refuse to start another."""
         with self._lock:
@@ -143,13 +159,15 @@ class ProcessRunner:
         for child in children:
             _terminate(child)
 
-    def _start(self, command: Command, *, has_input: bool) -> subprocess.Popen[str]:
+    def _start(
+        self, command: Command, *, has_input: bool, keeps_stderr: bool = False
+    ) -> subprocess.Popen[str]:
         with self._lock:
             if self._stopping:
                 raise KeyboardInterrupt
             self._starting_thread = threading.get_ident()
             try:
-                child = _open(command, has_input=has_input)
+                child = _open(command, has_input=has_input, keeps_stderr=keeps_stderr)
                 self._children.add(child)
             finally:
                 self._starting_thread = None
@@ -162,13 +180,47 @@ class ProcessRunner:
         return child
 
 
-def _open(command: Command, *, has_input: bool) -> subprocess.Popen[str]:
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A running program that answers each line with a line; it ends with its standard input."""
+
+    runner: ProcessRunner
+    child: subprocess.Popen[str]
+
+    def ask(self, line: str) -> str:
+        """Return the answer to a line, nothing if the program has ended.
+
+        Raises KeyboardInterrupt if all programs were told to stop.
+        """
+        answer = ""
+        if self.child.stdin is not None and self.child.stdout is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self.child.stdin.write(f"{line}\n")
+                self.child.stdin.flush()
+                answer = self.child.stdout.readline()
+        if self.runner.is_stopping:
+            raise KeyboardInterrupt
+        return answer
+
+    def close(self) -> None:
+        """Let the program end, and wait for that."""
+        for pipe in (self.child.stdin, self.child.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+        self.child.wait()
+        self.runner.forget(self.child)
+
+
+def _open(
+    command: Command, *, has_input: bool, keeps_stderr: bool = False
+) -> subprocess.Popen[str]:
     try:
         return subprocess.Popen(
             command.argv,
             stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=None if keeps_stderr else subprocess.PIPE,
             env={**os.environ, **dict(command.environment)},
             cwd=command.cwd,
             pass_fds=command.inherited,

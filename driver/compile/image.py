@@ -101,7 +101,7 @@ def user_libraries(
 
     for path in chosen:
         check_library(path, target, context.consumer)
-        context.dependencies.add(source, path)
+        context.dependencies.add(source, path, target=str(target))
     return tuple(chosen)
 
 

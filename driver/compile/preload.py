@@ -35,10 +35,17 @@ _LINK_OF_KIND: Mapping[Kind, tuple[str, ...]] = {
 
 def preload(kinds: frozenset[Kind], *, launched: bool = False, links: bool = False) -> None:
     """Start loading what a compilation for these kinds will need; return at once."""
+    names = modules_for(kinds, launched=launched, links=links)
+    threading.Thread(target=_load, args=(names,), daemon=True).start()
+
+
+def modules_for(
+    kinds: frozenset[Kind], *, launched: bool = False, links: bool = False
+) -> tuple[str, ...]:
+    """Return the modules that a compilation for these kinds will need."""
     compiling = _LAUNCHED if launched else _of(kinds, _OF_KIND)
     linking = (*_LINK, *_of(kinds, _LINK_OF_KIND)) if links else ()
-    names = (*_ALWAYS, *compiling, *_LATE, *linking)
-    threading.Thread(target=_load, args=(names,), daemon=True).start()
+    return (*_ALWAYS, *compiling, *_LATE, *linking)
 
 
 def _of(kinds: frozenset[Kind], modules: Mapping[Kind, tuple[str, ...]]) -> tuple[str, ...]:

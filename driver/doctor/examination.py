@@ -143,7 +143,7 @@ class Examination:
             }
             for future in as_completed(futures):
                 if progress.advance is not None:
-                    progress.advance(futures[future].label)
+                    progress.advance(1, futures[future].label)
             return tuple(future.result() for future in futures)
 
 

@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from mlir_offload.driver.project.graph import LINK, ProjectGraph, ProjectStep
+from mlir_offload.driver.project.graph import ProjectGraph
+from mlir_offload.driver.project.planned_step import LINK, ProjectStep
 from mlir_offload.driver.project.report import write_text
 from mlir_offload.driver.step.launcher import own_program
 from mlir_offload.driver.workspace import make_directory

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -20,45 +20,29 @@ from mlir_offload.driver.project.file import (
     TargetKind,
     Variant,
 )
+from mlir_offload.driver.project.module import ModulePlan
+from mlir_offload.driver.project.planned_step import (
+    ARCHIVE,
+    LINK,
+    SOURCE,
+    ProjectStep,
+    beside,
+    operand,
+)
 from mlir_offload.driver.project.tools import (
     INCLUDE_VARIABLES,
     LINK_VARIABLES,
     TIME_VARIABLE,
-    StepTools,
     ToolFinder,
 )
 from mlir_offload.driver.record.dependencies import PREPROCESSED_SUFFIXES
 from mlir_offload.driver.step.action import Action
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.target import Kind, Target
-from mlir_offload.translate.fixup.device_form import NVVM_FORM, forms_of
 from mlir_offload.translate.target_attribute import libraries_in_source
 
-SPLIT, DEVICE, JOIN = "split", "device", "join"
-SOURCE, LINK, ARCHIVE = "source", "link", "archive"
 _EXAMPLES = {Kind.CUDA: "sm_90", Kind.HIP: "gfx90a"}
 _FOLDERS = {TargetKind.PROGRAM: "bin", TargetKind.SHARED: "lib", TargetKind.STATIC: "lib"}
-
-
-@dataclass(frozen=True, slots=True)
-class ProjectStep:
-    """An action of a project; all paths are relative to the directory of the manifest.
-
-    Of its outputs those in `kept` may stay as they are, whatever the inputs.
-    """
-
-    kind: str
-    module: PurePosixPath
-    variant: str
-    action: Action
-    arch: str = ""
-    kept: tuple[PurePosixPath, ...] = ()
-
-    @property
-    def label(self) -> str:
-        """Return what the step is called in messages."""
-        words = (self.kind, self.arch, str(self.module), f"[{self.variant}]")
-        return " ".join(word for word in words if word)
 
 
 @dataclass(frozen=True)
@@ -81,6 +65,15 @@ class ProjectGraph:
         """Return the steps whose outputs a step reads."""
         makers = (self.makers.get(path) for path in self.steps[number].action.reads)
         return frozenset(maker for maker in makers if maker is not None)
+
+    def module_steps(self, number: int) -> range:
+        """Return the steps of the module that this step begins, this step alone if it begins none."""
+        return range(number, number + self.steps[number].steps)
+
+    def whole(self, number: int) -> ProjectStep:
+        """Return the step that does in one process what the steps of a module do."""
+        whole = self.steps[number].whole
+        return whole() if whole else self.steps[number]
 
 
 def plan_project(project: Project, tools: ToolFinder, variants: Sequence[str] = ()) -> ProjectGraph:
@@ -150,7 +143,7 @@ class _VariantPlan:
         source = self.project.root / module.path
         attached = libraries_in_source(source.read_bytes()) if source.is_file() else ()
         place = self._place(module.path)
-        plan = _ModulePlan(self.variant.name, module.path, place, tools, targets, attached)
+        plan = ModulePlan(self.variant.name, module.path, place, tools, targets, attached)
         yield plan.split()
         if not tools.options.makes_final_objects:
             yield from (plan.device(target) for target in targets)
@@ -255,105 +248,3 @@ class _VariantPlan:
             (*arguments, *members, f"--toolchain-id={identity}"), inputs, (output,), identity
         )
         return ProjectStep(ARCHIVE, PurePosixPath(target.name), self.variant.name, action)
-
-
-@dataclass(frozen=True, slots=True)
-class _ModulePlan:
-    variant: str
-    path: PurePosixPath
-    place: PurePosixPath
-    tools: StepTools
-    targets: tuple[Target, ...]
-    attached: tuple[str, ...]
-
-    def split(self) -> ProjectStep:
-        identity = self.tools.identity(None)
-        forms = forms_of(self.targets)
-        named = () if forms == (NVVM_FORM,) else tuple(f"--form={form.name}" for form in forms)
-        arguments = ("--split-step", "-c", operand(self.path), "-o", str(self._host), *named)
-        action = Action(
-            (*arguments, *self.tools.flags, f"--toolchain-id={identity}"),
-            (self.path, *self.tools.pipeline_files),
-            (self._host, self._device),
-            identity,
-        )
-        return ProjectStep(SPLIT, self.path, self.variant, action, kept=(self._device,))
-
-    def device(self, target: Target) -> ProjectStep:
-        identity = self.tools.identity(target.kind)
-        output, arch = self._images(target), f"--offload-arch={target}"
-        libraries = tuple(self._libraries((target,)))
-        depfile = beside(output, ".d") if libraries else None
-        action = Action(
-            (
-                *("--device-step", "-c", str(self._device), "-o", str(output), arch),
-                *self.tools.later_flags,
-                *((f"--depfile={depfile}",) if depfile else ()),
-                *(f"--program={self.path}", f"--toolchain-id={identity}"),
-            ),
-            (self._device,),
-            (output,),
-            identity,
-            consulted=libraries,
-            environment=self.tools.image_environment,
-            depfile=depfile,
-        )
-        return ProjectStep(DEVICE, self.path, self.variant, action, str(target))
-
-    def join(self) -> ProjectStep:
-        """Return the step that makes the object; a final one takes the device code as it is made."""
-        output, is_final = beside(self.place, ".o"), self.tools.options.makes_final_objects
-        identity = self.tools.identity_of(self.targets if is_final else ())
-        images = () if is_final else tuple(map(self._images, self.targets))
-        libraries = tuple(self._libraries(self.targets)) if is_final else ()
-        depfile = beside(output, ".d") if libraries else None
-        archs = f"--offload-arch={','.join(map(str, self.targets))}"
-        action = Action(
-            (
-                *("--join-step", "-c", str(self._host), "-o", str(output)),
-                *(f"--device={self._device}", *(f"--images={image}" for image in images)),
-                *(f"--program={self.path}", archs, *self.tools.later_flags),
-                *((f"--depfile={depfile}",) if depfile else ()),
-                f"--toolchain-id={identity}",
-            ),
-            (self._host, self._device, *images),
-            (output,),
-            identity,
-            consulted=libraries,
-            environment=self.tools.environment(TIME_VARIABLE) if is_final else (),
-            depfile=depfile,
-        )
-        return ProjectStep(JOIN, self.path, self.variant, action)
-
-    def _libraries(self, targets: Iterable[Target]) -> dict[PurePosixPath, None]:
-        """Return the device libraries that the images for the targets may contain."""
-        targets = tuple(targets)
-        found: dict[PurePosixPath, None] = {}
-        if any(target.kind is not Kind.OPENMP for target in targets):
-            found |= dict.fromkeys(self.path.parent / name for name in self.attached)
-        for library in self.tools.options.device_flags.libraries:
-            if any(map(library.serves, targets)):
-                found[PurePosixPath(library.path)] = None
-        return found
-
-    @property
-    def _host(self) -> PurePosixPath:
-        return beside(self.place, ".host")
-
-    @property
-    def _device(self) -> PurePosixPath:
-        return beside(self.place, ".device")
-
-    def _images(self, target: Target) -> PurePosixPath:
-        return beside(self.place, f".{target}.images")
-
-
-def beside(path: PurePosixPath, ending: str) -> PurePosixPath:
-    """Return a file whose name goes on: `a.mlir` and `a.c` have objects of their own."""
-    return path.with_name(path.name + ending)
-
-
-def operand(path: PurePosixPath) -> str:
-    """Return a path spelled so that it is no option and no response file."""
-    text = str(path)
-    return f"./{text}" if text.startswith(("-", "@")) else text

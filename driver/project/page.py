@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from html import escape
@@ -15,12 +14,20 @@ from pathlib import Path
 from string import Template
 
 from mlir_offload.driver import __version__
-from mlir_offload.driver.project.graph import ARCHIVE, DEVICE, JOIN, LINK, SOURCE, SPLIT
-from mlir_offload.driver.project.report import BuildRecord, is_timed, write_text
+from mlir_offload.driver.project.planned_step import (
+    ARCHIVE,
+    DEVICE,
+    JOIN,
+    LINK,
+    MODULE,
+    SOURCE,
+    SPLIT,
+)
+from mlir_offload.driver.project.report import BuildRecord, count_outcomes, is_timed, write_text
 from mlir_offload.driver.project.run import StepOutcome, StepResult
 
 _DATA = Path(__file__).parents[1] / "data"
-_KINDS = (SPLIT, DEVICE, JOIN, SOURCE, LINK, ARCHIVE)
+_KINDS = (MODULE, SPLIT, DEVICE, JOIN, SOURCE, LINK, ARCHIVE)
 _HEADS = ("step", "outcome", "start (s)", "time (s)", "lane")
 _LANE_PIXELS = 26
 _FEW_FAILURES = 20
@@ -63,7 +70,7 @@ def _safe(text: object) -> str:
 
 
 def _facts(record: BuildRecord) -> Iterator[str]:
-    counts = Counter(result.outcome for result in record.results)
+    counts = count_outcomes(record.results)
     busy = sum(result.duration_s for result in record.results)
     facts = [("time", f"{record.duration_s:.2f} s")]
     facts += [(outcome.value, f"{counts[outcome]:,}") for outcome in StepOutcome]

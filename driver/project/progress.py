@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from mlir_offload.driver.message.escape import shown, shown_lines
 from mlir_offload.driver.message.report import report, show, show_step_messages, speaks_to_people
-from mlir_offload.driver.project.graph import ProjectStep
+from mlir_offload.driver.project.planned_step import ProjectStep
 from mlir_offload.driver.project.run import StepOutcome, StepResult
 
 
@@ -22,7 +22,7 @@ class BuildProgress:
     is_verbose: bool
     say: Callable[[str], None] = show
     tell: Callable[[str], None] = show_step_messages
-    advance: Callable[[str], None] | None = None
+    advance: Callable[[int, str], None] | None = None
     _running: dict[int, str] = field(default_factory=dict)
 
     def started(self, step: ProjectStep) -> None:
@@ -39,7 +39,7 @@ class BuildProgress:
         if result.message.strip():
             self.tell(result.message.rstrip("\n"))
         if self.advance is not None:
-            self.advance(next(iter(self._running.values()), ""))
+            self.advance(result.steps, next(iter(self._running.values()), ""))
 
 
 @contextlib.contextmanager
@@ -64,8 +64,8 @@ def open_progress(steps: int, *, is_verbose: bool) -> Iterator[BuildProgress]:
     with Progress(*columns, console=console, transient=True, refresh_per_second=5) as bar:
         task = bar.add_task("", total=steps)
 
-        def advance(label: str) -> None:
-            bar.update(task, advance=1, description=escape(shown(label)))
+        def advance(steps: int, label: str) -> None:
+            bar.update(task, advance=steps, description=escape(shown(label)))
 
         def say(text: str) -> None:
             console.print(shown_lines(text), markup=False, soft_wrap=True)

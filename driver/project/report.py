@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,9 +36,17 @@ class BuildRecord:
         return any(result.outcome is StepOutcome.FAILED for result in self.results)
 
 
+def count_outcomes(results: Iterable[StepResult]) -> Counter[StepOutcome]:
+    """Return what became of how many steps of the graph."""
+    counts: Counter[StepOutcome] = Counter()
+    for result in results:
+        counts[result.outcome] += result.steps
+    return counts
+
+
 def write_report(record: BuildRecord, output: Path) -> None:
     """Write the report; data/project.schema.json says what it holds."""
-    counts = Counter(result.outcome for result in record.results)
+    counts = count_outcomes(record.results)
     text = json.dumps(
         {
             "version": _REPORT_VERSION,
@@ -62,6 +71,7 @@ def _row(result: StepResult) -> dict[str, Any]:
         "module": str(step.module),
         "variant": step.variant,
         "arch": step.arch,
+        "steps": result.steps,
         "outcome": result.outcome.value,
         "start_s": round(result.start_s, 6),
         "duration_s": round(result.duration_s, 6),

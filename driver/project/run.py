@@ -8,19 +8,14 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from enum import Enum
-from pathlib import Path
 from typing import Protocol
 
-from mlir_offload.driver.jobserver import JobSlots
 from mlir_offload.driver.message.escape import shown, shown_message
-from mlir_offload.driver.message.report import speaks_to_people
-from mlir_offload.driver.project.graph import ProjectGraph, ProjectStep
+from mlir_offload.driver.project.graph import ProjectGraph
+from mlir_offload.driver.project.planned_step import ProjectStep
 from mlir_offload.driver.project.state import ProjectState, Stamp
-from mlir_offload.driver.step.launcher import own_program
 from mlir_offload.driver.tool_watch import ToolWatch
-from mlir_offload.driver.workspace import make_directory
-from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError
-from mlir_offload.toolchain.process import Command, Runner, describe_status
+from mlir_offload.toolchain.errors import MlirOffloadError
 
 
 class StepOutcome(Enum):
@@ -36,7 +31,7 @@ class StepOutcome(Enum):
 class StepResult:
     """What became of a step, when (seconds since the build began), and in which lane.
 
-    `message` is what the step said.
+    `message` is what the step said; `steps` is how many steps of the graph it did.
     """
 
     step: ProjectStep
@@ -46,6 +41,7 @@ class StepResult:
     lane: int = 0
     exit_status: int = 0
     message: str = ""
+    steps: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,59 +59,27 @@ class StepEngine(Protocol):
     def lanes(self) -> int:
         """Return how many steps to give it at the same time."""
 
-    def run(self, step: ProjectStep) -> StepEnd:
-        """Run a step to its end."""
-
-    def stop(self) -> None:
-        """Let every run that is waiting for its end raise, because the build is interrupted."""
-
-
-@dataclass(frozen=True, slots=True)
-class LocalEngine:
-    """Runs steps as processes of this machine.
-
-    Each keeps the `lock` of the build directory: where this process is killed alone, the next build
-    waits for those that it leaves.
-    """
-
-    root: Path
-    runner: Runner
-    slots: JobSlots
-    lock: int
-
-    @property
-    def lanes(self) -> int:
-        """Return how many steps run at the same time."""
-        return self.slots.jobs
-
-    def run(self, step: ProjectStep) -> StepEnd:
-        """Run a step as a process."""
-        with self.slots.slot():
-            for output in step.action.outputs:
-                make_directory(self.root / output.parent)
-            return self._run(step.action.arguments)
-
-    def stop(self) -> None:
-        """Do nothing: who interrupts us ends the processes too."""
-
-    def _run(self, arguments: tuple[str, ...]) -> StepEnd:
-        # To machines we pass on messages, whatever the form in the end; people read the step's text.
-        form = () if speaks_to_people() else ("--message-format=json",)
-        argv = (*own_program(), *arguments, *form)
-        command = Command(argv, cwd=self.root, inherited=(self.lock,))
-        completed = self.runner.run(command)
-        if completed.returncode >= 0:
-            return StepEnd(completed.returncode, completed.stderr)
-        status = describe_status(completed.returncode)
-        return StepEnd(ToolFailedError.exit_status, f"{completed.stderr}{status}: {command}\n")
+    def run(self, step: ProjectStep, jobs: int = 1) -> StepEnd:
+        """Run a step to its end, with so many programs at the same time."""
 
 
 Notice = Callable[[StepResult], None]
 
 
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What one process does: a step, or all steps of a module; the inputs as they were before."""
+
+    numbers: range
+    inputs: dict[str, Stamp | None]
+    started_ns: int
+
+
 @dataclass(slots=True)
 class ProjectRun:
     """One run over a graph. Results are in the order in which the steps ended.
+
+    One process does all steps of a module if none of them can be current; else each has its own.
 
     What a step made is recorded only while the `tools` are those that were found.
     """
@@ -132,9 +96,8 @@ class ProjectRun:
     _needs: list[set[int]] = field(default_factory=list)
     _users: list[list[int]] = field(default_factory=list)
     _ready: list[int] = field(default_factory=list)
-    _running: dict[Future[StepResult], tuple[int, dict[str, Stamp | None], int]] = field(
-        default_factory=dict
-    )
+    _running: dict[Future[StepResult], _Work] = field(default_factory=dict)
+    _done: set[int] = field(default_factory=set)
     _free_lanes: list[int] = field(default_factory=list)
     _has_failed: bool = False
 
@@ -149,16 +112,10 @@ class ProjectRun:
         self._ready = [number for number in steps if not self._needs[number]]
         self._free_lanes = list(range(self.engine.lanes))
         with ThreadPoolExecutor(max_workers=self.engine.lanes) as pool:
-            try:
-                while self._start_ready(pool):
-                    self._collect()
-            except BaseException:
-                # The pool waits for its threads, which may wait for a worker that never comes.
-                self.engine.stop()
-                raise
-        done = {id(result.step) for result in self.results}
-        for step in self.graph.steps:
-            if id(step) not in done:
+            while self._start_ready(pool):
+                self._collect()
+        for number, step in enumerate(self.graph.steps):
+            if number not in self._done:
                 self._note(StepResult(step, StepOutcome.SKIPPED))
         return self.results
 
@@ -166,46 +123,69 @@ class ProjectRun:
         """Start steps as long as there are lanes; say whether any is running."""
         while self._ready and self._free_lanes and (self.keeps_going or not self._has_failed):
             number = heapq.heappop(self._ready)
+            if number in self._done:
+                continue
             step = self.graph.steps[number]
             if self.state.is_current(step):
-                self._end(number, StepResult(step, StepOutcome.CURRENT))
+                self._end(range(number, number + 1), StepResult(step, StepOutcome.CURRENT))
                 continue
+            numbers = self._together(number)
+            if len(numbers) > 1:
+                step = self.graph.whole(number)
             inputs, lane = self.state.inputs(step), heapq.heappop(self._free_lanes)
             self.starts(step)
-            future = pool.submit(self._run_step, step, lane)
-            self._running[future] = (number, inputs, time.time_ns())
+            jobs = max(1, self.engine.lanes // (len(self._ready) + 1))
+            future = pool.submit(self._run_step, step, lane, len(numbers), jobs)
+            self._running[future] = _Work(numbers, inputs, time.time_ns())
         return bool(self._running)
 
-    def _run_step(self, step: ProjectStep, lane: int) -> StepResult:
+    def _together(self, number: int) -> range:
+        """Return the steps that one process does, of which this is the first."""
+        numbers = self.graph.module_steps(number)
+        is_known = any(self.state.knows(self.graph.steps[later]) for later in numbers[1:])
+        return range(number, number + 1) if is_known else numbers
+
+    def _run_step(self, step: ProjectStep, lane: int, steps: int, jobs: int) -> StepResult:
         start = time.monotonic()
         try:
-            end = self.engine.run(step)
+            # What a module does side by side takes the lanes that nothing else waits for.
+            end = self.engine.run(step, jobs if steps > 1 else 1)
         except MlirOffloadError as error:
             hint = f"  hint: {shown(error.hint)}\n" if error.hint else ""
             text = f"{shown_message(error.message)}\n{hint}"
             end = StepEnd(error.exit_status, text)
         outcome = StepOutcome.FAILED if end.exit_status else StepOutcome.BUILT
         began, took = start - self._began, time.monotonic() - start
-        return StepResult(step, outcome, began, took, lane, end.exit_status, end.message)
+        return StepResult(step, outcome, began, took, lane, end.exit_status, end.message, steps)
 
     def _collect(self) -> None:
         done, _ = wait(self._running, return_when=FIRST_COMPLETED)
         for future in done:
-            number, inputs, started_ns = self._running.pop(future)
-            result = future.result()
+            work, result = self._running.pop(future), future.result()
             heapq.heappush(self._free_lanes, result.lane)
             if result.outcome is StepOutcome.BUILT:
                 self.tools.check()
-                self.state.record(result.step, inputs, started_ns)
-            self._end(number, result)
+                self._record(work)
+            self._end(work.numbers, result)
 
-    def _end(self, number: int, result: StepResult) -> None:
+    def _record(self, work: _Work) -> None:
+        steps = [self.graph.steps[number] for number in work.numbers]
+        for step in steps:
+            self.state.stamps.forget(step.action.outputs)
+        for step in steps:
+            # Between the steps of a module there are files that were not there before.
+            inputs = {**self.state.inputs(step), **work.inputs} if len(steps) > 1 else work.inputs
+            own = {str(path): inputs[str(path)] for path in step.action.inputs}
+            self.state.record(step, own, work.started_ns)
+
+    def _end(self, numbers: range, result: StepResult) -> None:
         self._note(result)
+        self._done.update(numbers)
         if result.outcome is StepOutcome.FAILED:
             self._has_failed = True
             return
-        for user in self._users[number]:
-            self._needs[user].discard(number)
+        for user in (user for number in numbers for user in self._users[number]):
+            self._needs[user].difference_update(numbers)
             if not self._needs[user]:
                 heapq.heappush(self._ready, user)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from mlir_offload.driver.memo import replace_file
 from mlir_offload.driver.message.report import show_note
-from mlir_offload.driver.project.graph import ProjectStep
+from mlir_offload.driver.project.planned_step import ProjectStep
 from mlir_offload.driver.record.depfile import read_prerequisites
 from mlir_offload.driver.workspace import make_directory
 from mlir_offload.toolchain.byte_copy import write_all
@@ -136,6 +136,11 @@ class ProjectState:
             found = _parse(line)
             if found is not None:
                 self._records[found[0]] = found[1]
+
+    def knows(self, step: ProjectStep) -> bool:
+        """Say whether the step was done before, with these arguments and tools."""
+        record = self._records.get(str(step.action.outputs[0]))
+        return record is not None and record.signature == step.action.signature
 
     def is_current(self, step: ProjectStep) -> bool:
         """Say whether the outputs of a step are what it would make of its inputs."""

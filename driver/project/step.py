@@ -1,15 +1,16 @@
 """The steps of a project: each one process, its inputs files, its outputs whole or not there.
 
 `--split-step` takes a program apart, `--device-step` makes the images for one architecture,
-`--join-step` makes the object of the host module and the images, `--source-step` compiles a file of
-another language, `--archive-step` makes a static library of objects. Ninja and make run the same commands as we do.
+`--join-step` makes the object of the host module and the images, `--module-step` does all of these.
+`--source-step` compiles a file of another language, `--archive-step` makes a static library of objects.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from mlir_offload.driver.compile.choose import (
@@ -21,7 +22,7 @@ from mlir_offload.driver.compile.choose import (
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.device import DeviceModule, ordered_targets
 from mlir_offload.driver.compile.gpu_cpp import compile_gpu_cpp
-from mlir_offload.driver.compile.image import as_made, image_file
+from mlir_offload.driver.compile.image import ImageFile, as_made, image_file
 from mlir_offload.driver.compile.normalize import normalize
 from mlir_offload.driver.compile.releases import BUILD_ROLES, choose_releases
 from mlir_offload.driver.compile.served import served_modules, targets_for
@@ -34,9 +35,11 @@ from mlir_offload.driver.compile.source import (
 )
 from mlir_offload.driver.compile.split_file import SplitFiles, load_split_files, refuse_objects
 from mlir_offload.driver.compile.verb import build
+from mlir_offload.driver.jobserver import JobSlots
 from mlir_offload.driver.link.members import archive_command, write_member_list
 from mlir_offload.driver.message.report import show
 from mlir_offload.driver.option.command_line import GPU_CPP, CompileOptions, parse_arguments
+from mlir_offload.driver.parallel import beside
 from mlir_offload.driver.project.parts import pack_device, pack_host, unpack_parts
 from mlir_offload.driver.record.depfile import quote_for_make, render_rule
 from mlir_offload.driver.step.execute import Executor
@@ -47,7 +50,7 @@ from mlir_offload.driver.step.image_container import (
 )
 from mlir_offload.driver.step.launcher import LaunchedSteps, choose_launcher, step_program
 from mlir_offload.driver.tool_watch import ToolWatch
-from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for, identify_kinds
+from mlir_offload.driver.toolchain_id import RememberingRunner, identify_kinds
 from mlir_offload.driver.workspace import make_directory, open_output, open_workspace, publish
 from mlir_offload.offload.host.module import kernel_signatures, render_kernel_heads
 from mlir_offload.toolchain.byte_copy import copy_view, write_all
@@ -60,7 +63,7 @@ from mlir_offload.toolchain.errors import (
     VerificationError,
 )
 from mlir_offload.toolchain.process import Runner
-from mlir_offload.toolchain.target import Kind, parse_offload_arch
+from mlir_offload.toolchain.target import Kind, Target, parse_offload_arch
 
 _IDENTITY, _DEVICE, _IMAGES, _PROGRAM = "--toolchain-id=", "--device=", "--images=", "--program="
 _DEPFILE, _MEMBER, _FORM = "--depfile=", "--member=", "--form="
@@ -75,7 +78,7 @@ class _Given:
     images: list[Path] = field(default_factory=list)
     members: list[Path] = field(default_factory=list)
     device: Path | None = None
-    depfile: Path | None = None
+    depfiles: list[Path] = field(default_factory=list)
     program: str = ""
     toolchain_id: str = ""
     forms: list[str] = field(default_factory=list)
@@ -101,15 +104,16 @@ class _Step:
         self.tools.check()
         publish(made, self.output)
 
-    def note_libraries(self) -> None:
-        """Write the dependency file: the libraries of the user that were read."""
-        if self.given.depfile is None:
+    def note_libraries(self, depfile: Path, targets: Iterable[Target]) -> None:
+        """Write a dependency file, if it is asked for: the user's libraries in images for the targets."""
+        if depfile not in self.given.depfiles:
             return
+        names = set(map(str, targets))
         noted = self.context.dependencies.of(self.program)
-        files = [str(read.path) for read in noted if not read.is_system]
-        target = quote_for_make(str(self.output))
+        files = [str(read.path) for read in noted if read.target in names]
+        target = quote_for_make(str(depfile.with_suffix("")))
         text = render_rule((target,), (str(self.source),), files, phony=True)
-        with open_output(self.given.depfile) as descriptor:
+        with open_output(depfile) as descriptor:
             write_all(text.encode("utf-8", "surrogateescape"), descriptor)
 
 
@@ -124,7 +128,7 @@ def run_project_step(arguments: Sequence[str], runner: Runner) -> int:
     make_directory(options.output.parent)
     with open_workspace() as workspace:
         tools = ToolWatch()
-        context = _make_context(options, given, workspace, runner, tools)
+        context = _make_context(arguments[0], options, given, workspace, runner, tools)
         step = _Step(context, options.inputs[0], options.output, given, tools)
         try:
             _WORK[arguments[0]](step)
@@ -153,7 +157,7 @@ def _read(arguments: Sequence[str]) -> _Given:
         elif word.startswith(_IMAGES):
             given.images.append(Path(word.removeprefix(_IMAGES)))
         elif word.startswith(_DEPFILE):
-            given.depfile = Path(word.removeprefix(_DEPFILE))
+            given.depfiles.append(Path(word.removeprefix(_DEPFILE)))
         elif word.startswith(_MEMBER):
             given.members.append(Path(word.removeprefix(_MEMBER)))
         elif word.startswith(_FORM):
@@ -166,7 +170,12 @@ def _read(arguments: Sequence[str]) -> _Given:
 
 
 def _make_context(
-    options: CompileOptions, given: _Given, workspace: Path, runner: Runner, tools: ToolWatch
+    name: str,
+    options: CompileOptions,
+    given: _Given,
+    workspace: Path,
+    runner: Runner,
+    tools: ToolWatch,
 ) -> BuildContext:
     """Find the tools. Raises CompatibilityError where they are not those that were asked for."""
     finder = RememberingRunner(runner)
@@ -176,11 +185,7 @@ def _make_context(
     kinds = {target.kind for target in targets}
     cuda = choose_toolkit_for(options, places, finder, needed=Kind.CUDA in kinds)
     rocm = choose_rocm_for(places, needed=Kind.HIP in kinds)
-    kind = targets[0].kind if len(targets) == 1 and not given.images else None
-    kind = GPU_CPP.get(options.inputs[0].suffix, kind)
-    identity = identify_for(kind, releases, cuda, rocm)
-    if given.device is not None and not given.images:
-        identity = identify_kinds(kinds, releases, cuda, rocm)
+    identity = identify_kinds(_kinds_made(name, options, kinds), releases, cuda, rocm)
     tools.add(identity.files)
     found = str(identity)
     if given.toolchain_id and found != given.toolchain_id:
@@ -192,7 +197,7 @@ def _make_context(
         releases,
         cuda,
         targets,
-        Executor(runner, show, workspace),
+        Executor(runner, show, workspace, slots=_slots(options)),
         workspace,
         os.pathsep.join(map(str, places.path)),
         source_time=choose_source_time(),
@@ -205,15 +210,75 @@ def _make_context(
     return replace(context, launched=LaunchedSteps(launcher, program, releases, cuda, rocm))
 
 
+def _kinds_made(name: str, options: CompileOptions, kinds: set[Kind]) -> set[Kind]:
+    """Return the kinds of images that a step makes, whose tools take part in it."""
+    if name == "--join-step":
+        return kinds if options.makes_final_objects else set()
+    if name == "--source-step":
+        kind = GPU_CPP.get(options.inputs[0].suffix)
+        return {kind} if kind else set()
+    return kinds
+
+
+def _slots(options: CompileOptions) -> JobSlots:
+    """Return how many programs a step may run at once: one, if it is not told another number."""
+    return JobSlots(options.jobs if any(name == "-j" for name, _ in options.spelled) else 1)
+
+
+def _module(step: _Step) -> None:
+    """Do what the steps of a module do, and leave the files between them for later builds."""
+    context, directory = step.context, step.context.workspace / "program"
+    normalize(context, step.source, directory)
+    split = split_source(context, step.source, directory)
+    refuse_objects(split, step.source, "a step of a project")
+    device, host = beside(
+        partial(make_images, context, step.source, split.modules),
+        partial(make_host_ir, context, step.source, split, context.workspace),
+    )
+    made = context.workspace / "host.o"
+    finish_object(context, step.source, split, device, host, made)
+    step.tools.check()
+    _publish_parts(step, directory / "split")
+    for target, output in zip(context.targets, step.given.images, strict=False):
+        _publish_images(step, device, target, output)
+    step.note_libraries(_depfile_of(step.output), context.targets)
+    step.publish(made)
+
+
+def _publish_parts(step: _Step, split: Path) -> None:
+    debug, output = step.context.options.debug, step.output
+    pack_device(split, output.with_suffix(DEVICE_PART), keeps_locations=debug)
+    pack_host(split, output.with_suffix(HOST_PART), keeps_locations=debug)
+
+
+def _publish_images(
+    step: _Step, device: Sequence[DeviceModule], target: Target, output: Path
+) -> None:
+    """Write the images of all modules for a target, one container behind the other."""
+    made = step.context.workspace / f"{target.kind}.{target.arch}.images"
+    made.touch()
+    for module in device:
+        for image in module.images:
+            if image.target == target:
+                container = step.context.workspace / "container"
+                _write_container(step, module, image, container)
+                with made.open("ab") as stream:
+                    stream.write(container.read_bytes())
+    step.note_libraries(_depfile_of(output), (target,))
+    publish(made, output)
+
+
+def _depfile_of(output: Path) -> Path:
+    return output.with_name(f"{output.name}.d")
+
+
 def _split(step: _Step) -> None:
     context, directory = step.context, step.context.workspace / "program"
     normalize(context, step.source, directory)
     split = split_source(context, step.source, directory, step.given.forms)
     refuse_objects(split, step.source, "a step of a project")
     step.tools.check()
-    device = step.output.with_suffix(DEVICE_PART)
-    pack_device(directory / "split", device, keeps_locations=context.options.debug)
-    pack_host(directory / "split", step.output, keeps_locations=context.options.debug)
+    _publish_parts(step, directory / "split")
 
 
 def _device(step: _Step) -> None:
@@ -223,27 +288,18 @@ def _device(step: _Step) -> None:
         msg = "--device-step makes images for one --offload-arch="
         raise UsageError(msg)
     split = _unpack(context, (step.source,))
-    made = context.workspace / "images"
-    made.touch()
-    for module in make_images(context, step.program, split.modules):
-        container = context.workspace / "container"
-        _write_container(step, module, container)
-        with made.open("ab") as stream:
-            stream.write(container.read_bytes())
-    step.note_libraries()
-    step.publish(made)
+    device = make_images(context, step.program, split.modules)
+    step.tools.check()
+    _publish_images(step, device, context.targets[0], step.output)
 
 
-def _write_container(step: _Step, module: DeviceModule, output: Path) -> None:
-    context = step.context
+def _write_container(step: _Step, module: DeviceModule, image: ImageFile, output: Path) -> None:
     signatures = kernel_signatures(module.ir.read_text(encoding="utf-8"))
     symbols = (kernel.symbol for kernel in module.module.module.kernels)
     heads = render_kernel_heads({symbol: signatures[symbol] for symbol in symbols})
-    image = module.images[0]
     with open_view(image.path) as view:
-        names = tuple(read.path.name for read in context.dependencies.of(step.program))
-        contained = StepImage(view, heads, names)
-        write_image(contained, image.target, context.consumer, output)
+        contained = StepImage(view, heads, ())
+        write_image(contained, image.target, step.context.consumer, output)
 
 
 def _join(step: _Step) -> None:
@@ -260,8 +316,7 @@ def _join(step: _Step) -> None:
     host = make_host_ir(context, step.program, split, context.workspace)
     made = context.workspace / "host.o"
     finish_object(context, step.program, split, device, host, made)
-    if is_final:
-        step.note_libraries()
+    step.note_libraries(_depfile_of(step.output), context.targets)
     step.publish(made)
 
 
@@ -302,11 +357,13 @@ def _take_image(file: Path, number: int, count: int, output: Path, heads: Path) 
 
 def _source(step: _Step) -> None:
     context, made = step.context, step.context.workspace / "source.o"
-    depfile = step.given.depfile
-    notes = ("-MD", "-MF", str(depfile), "-MT", str(step.output)) if depfile else ()
+    noted = (("-MD", "-MF", str(file), "-MT", str(step.output)) for file in step.given.depfiles)
+    notes = tuple(word for words in noted for word in words)
     options = context.options
-    noted = replace(options, compiler_arguments=(*options.compiler_arguments, *notes))
-    noting = replace(context, options=noted)
+    noting = replace(
+        context,
+        options=replace(options, compiler_arguments=(*options.compiler_arguments, *notes)),
+    )
     if step.source.suffix in GPU_CPP:
         compile_gpu_cpp(noting, step.source, made)
     else:
@@ -324,6 +381,7 @@ def _archive(step: _Step) -> None:
 
 
 _WORK: Mapping[str, Callable[[_Step], None]] = {
+    "--module-step": _module,
     "--split-step": _split,
     "--device-step": _device,
     "--join-step": _join,

@@ -113,6 +113,11 @@ class ToolFinder:
         default_factory=dict
     )
 
+    @property
+    def kinds(self) -> frozenset[Kind]:
+        """Return the kinds of all targets that were asked for."""
+        return frozenset(target.kind for targets in self._targets.values() for target in targets)
+
     def targets(self, archs: tuple[str, ...]) -> tuple[Target, ...]:
         """Return the targets of architectures; without any, those of the settings or of this machine."""
         if archs not in self._targets:

@@ -16,12 +16,17 @@ from mlir_offload.driver.file_use import OutputFile, check_files
 from mlir_offload.driver.jobserver import Announcement, JobSlots, find_jobserver
 from mlir_offload.driver.message.report import report, show
 from mlir_offload.driver.option.config import find_files
+from mlir_offload.driver.project.engine import LocalEngine
 from mlir_offload.driver.project.file import Project, read_project
 from mlir_offload.driver.project.graph import ProjectGraph, plan_project
 from mlir_offload.driver.project.progress import open_progress
-from mlir_offload.driver.project.report import BuildRecord, write_report, write_trace
+from mlir_offload.driver.project.report import (
+    BuildRecord,
+    count_outcomes,
+    write_report,
+    write_trace,
+)
 from mlir_offload.driver.project.run import (
-    LocalEngine,
     ProjectRun,
     StepOutcome,
     StepResult,
@@ -30,7 +35,7 @@ from mlir_offload.driver.project.state import ProjectState, open_state
 from mlir_offload.driver.project.tools import ToolFinder
 from mlir_offload.driver.step.launcher import CACHE_VARIABLE, LAUNCHER_VARIABLE
 from mlir_offload.toolchain.errors import UsageError
-from mlir_offload.toolchain.process import Runner
+from mlir_offload.toolchain.process import ProcessRunner
 
 _MANIFEST = "offload.yaml"
 _PATH = click.Path(path_type=Path)
@@ -57,7 +62,7 @@ class BuildOptions:
     is_verbose: bool
 
 
-def build_project(arguments: Sequence[str], runner: Runner) -> int:
+def build_project(arguments: Sequence[str], runner: ProcessRunner) -> int:
     """Run `mlir-offload build`; return its exit status, that of the first step that failed.
 
     Raises MlirOffloadError for what is wrong before any step runs.
@@ -75,7 +80,7 @@ def build_project(arguments: Sequence[str], runner: Runner) -> int:
 
 
 def _build(
-    options: BuildOptions, project: Project, announcement: Announcement, runner: Runner
+    options: BuildOptions, project: Project, announcement: Announcement, runner: ProcessRunner
 ) -> int:
     tools = ToolFinder(runner, find_files(options.configuration, os.environ, project.root))
     graph = plan_project(project, tools, options.variants)
@@ -93,8 +98,9 @@ def _build(
         contextlib.closing(slots),
         open_state(project.root, project.root / project.directory) as state,
     ):
-        engine = LocalEngine(project.root, runner, slots, state.lock)
-        record = _run(options, graph, state, engine, tools)
+        engine = LocalEngine(project.root, runner, slots, state.lock, tools.kinds)
+        with contextlib.closing(engine):
+            record = _run(options, graph, state, engine, tools)
     return _conclude(options, record)
 
 
@@ -201,7 +207,7 @@ def _conclude(options: BuildOptions, record: BuildRecord) -> int:
         from mlir_offload.driver.project.page import write_page
 
         write_page(record, options.timeline)
-    counts = Counter(result.outcome for result in record.results)
+    counts = count_outcomes(record.results)
     if not report().options.quiet:
         show(f"mlir-offload: {_summary(counts)} in {record.duration_s:.1f} s")
     failed = [result for result in record.results if result.outcome is StepOutcome.FAILED]

@@ -18,10 +18,14 @@ STANDARD_STREAM = "-"
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """A file that was read for a source; a system file is one that `-MMD` leaves out."""
+    """A file that was read for a source; a system file is one that `-MMD` leaves out.
+
+    `target` is the one whose device image needs it, empty if the source does for every target.
+    """
 
     path: Path
     is_system: bool = False
+    target: str = ""
 
 
 @dataclass(slots=True)
@@ -31,10 +35,10 @@ class DependencyLog:
     _read: dict[Path, dict[Dependency, None]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def add(self, source: Path, path: Path, *, is_system: bool = False) -> None:
+    def add(self, source: Path, path: Path, *, is_system: bool = False, target: str = "") -> None:
         """Note that the compilation of `source` read the file: a pipeline, bitcode, a library."""
         with self._lock:
-            self._read.setdefault(source, {})[Dependency(path, is_system)] = None
+            self._read.setdefault(source, {})[Dependency(path, is_system, target)] = None
 
     def of(self, source: Path) -> tuple[Dependency, ...]:
         """Return what was noted for the source, in the order of the paths."""

@@ -22,7 +22,8 @@ sys.path[:0] = [str(ROOT / ".importroot"), str(ROOT / "tests")]
 from support.project import write_project  # noqa: E402
 
 from mlir_offload.driver.project.file import read_project  # noqa: E402 (found by the line above)
-from mlir_offload.driver.project.graph import ProjectStep, plan_project  # noqa: E402
+from mlir_offload.driver.project.graph import plan_project  # noqa: E402
+from mlir_offload.driver.project.planned_step import ProjectStep  # noqa: E402
 from mlir_offload.driver.project.run import ProjectRun, StepEnd  # noqa: E402
 from mlir_offload.driver.project.state import open_state  # noqa: E402
 from mlir_offload.driver.project.tools import ToolFinder  # noqa: E402
@@ -49,15 +50,13 @@ class WritingEngine:
     root: Path
     lanes: int = 1
 
-    def run(self, step: ProjectStep) -> StepEnd:
+    def run(self, step: ProjectStep, jobs: int = 1) -> StepEnd:
+        del jobs
         for output in step.action.outputs:
             place = self.root / output
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(str(output) * 50)
         return StepEnd(0)
-
-    def stop(self) -> None:
-        """There is nothing to wait for."""
 
 
 def timed(folder: Path, *options: str) -> Measured:

@@ -10,8 +10,8 @@ from pathlib import Path, PurePosixPath
 import pytest
 from support.browser import browse, console, needs_browser
 
-from mlir_offload.driver.project.graph import ProjectStep
 from mlir_offload.driver.project.page import render_page
+from mlir_offload.driver.project.planned_step import ProjectStep
 from mlir_offload.driver.project.report import BuildRecord
 from mlir_offload.driver.project.run import StepOutcome, StepResult
 from mlir_offload.driver.step.action import Action

@@ -19,7 +19,8 @@ from support.project import run_in
 from mlir_offload.driver.option.config import find_files
 from mlir_offload.driver.option.table import load_verbs
 from mlir_offload.driver.project.file import read_project
-from mlir_offload.driver.project.graph import ProjectGraph, ProjectStep, plan_project
+from mlir_offload.driver.project.graph import ProjectGraph, plan_project
+from mlir_offload.driver.project.planned_step import ProjectStep
 from mlir_offload.driver.project.tools import ToolFinder
 from mlir_offload.driver.record.depfile import read_prerequisites
 from mlir_offload.toolchain.process import ProcessRunner

@@ -1,0 +1,89 @@
+"""Run the steps of a project on this machine, in workers that have loaded what steps need."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+from mlir_offload.driver.jobserver import JobSlots
+from mlir_offload.driver.message.report import speaks_to_people
+from mlir_offload.driver.project.planned_step import ProjectStep
+from mlir_offload.driver.project.run import StepEnd
+from mlir_offload.driver.workspace import make_directory
+from mlir_offload.toolchain.errors import ToolFailedError
+from mlir_offload.toolchain.process import (
+    Command,
+    Conversation,
+    ProcessRunner,
+    describe_status,
+)
+from mlir_offload.toolchain.target import Kind
+
+_WORKER = "mlir_offload.driver.project.worker"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalEngine:
+    """Runs steps on this machine.
+
+    Each worker keeps the `lock` of the build directory: if this process is killed alone, the next build
+    waits for those that it leaves. `kinds` are those that the workers load modules for.
+    """
+
+    root: Path
+    runner: ProcessRunner
+    slots: JobSlots
+    lock: int
+    kinds: frozenset[Kind]
+    _idle: SimpleQueue[Conversation] = field(default_factory=SimpleQueue)
+
+    @property
+    def lanes(self) -> int:
+        """Return how many steps run at the same time."""
+        return self.slots.jobs
+
+    def run(self, step: ProjectStep, jobs: int = 1) -> StepEnd:
+        """Run a step, in a process of its own, with so many programs at the same time."""
+        with self.slots.slot(), self._worker() as worker:
+            for output in step.action.outputs:
+                make_directory(self.root / output.parent)
+            # To machines messages are passed on; for people each step renders its own.
+            form = () if speaks_to_people() else ("--message-format=json",)
+            share = (f"-j{jobs}",) if jobs > 1 and not self.slots.is_shared else ()
+            arguments = (*step.action.arguments, *share, *form)
+            answer = worker.ask(json.dumps(arguments))
+        if not answer:
+            msg = f"the worker of the step '{step.label}' was killed"
+            raise ToolFailedError(msg, hint="is there enough memory? see the system's log")
+        status, text = json.loads(answer)
+        if status >= 0:
+            return StepEnd(status, text)
+        said = f"{text}{describe_status(status)}: mlir-offload {' '.join(arguments)}\n"
+        return StepEnd(ToolFailedError.exit_status, said)
+
+    def close(self) -> None:
+        """Let the workers end."""
+        while True:
+            try:
+                self._idle.get_nowait().close()
+            except Empty:
+                return
+
+    @contextmanager
+    def _worker(self) -> Iterator[Conversation]:
+        try:
+            worker = self._idle.get_nowait()
+        except Empty:
+            # -P: a file in the project's directory is no module of ours.
+            argv = (sys.executable, "-P", "-m", _WORKER, sys.argv[0], *map(str, self.kinds))
+            worker = self.runner.talk(Command(argv, cwd=self.root, inherited=(self.lock,)))
+        yield worker
+        if worker.child.poll() is None:
+            self._idle.put(worker)
+        else:
+            worker.close()

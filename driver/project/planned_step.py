@@ -1,0 +1,49 @@
+"""A step of a project as it is planned: an action, and what people call it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from mlir_offload.driver.step.action import Action
+
+SPLIT, DEVICE, JOIN = "split", "device", "join"
+MODULE = "module"
+"""What does the work of a split, its device steps and its join in one process."""
+SOURCE, LINK, ARCHIVE = "source", "link", "archive"
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectStep:
+    """An action of a project; all paths are relative to the directory of the manifest.
+
+    Of its outputs those in `kept` may stay as they are, whatever the inputs. The first of the
+    `steps` of a module tells by `whole` the step that does all of them.
+    """
+
+    kind: str
+    module: PurePosixPath
+    variant: str
+    action: Action
+    arch: str = ""
+    kept: tuple[PurePosixPath, ...] = ()
+    steps: int = 1
+    whole: Callable[[], ProjectStep] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def label(self) -> str:
+        """Return what the step is called in messages."""
+        words = (self.kind, self.arch, str(self.module), f"[{self.variant}]")
+        return " ".join(word for word in words if word)
+
+
+def beside(path: PurePosixPath, ending: str) -> PurePosixPath:
+    """Return a file whose name goes on: `a.mlir` and `a.c` have objects of their own."""
+    return path.with_name(path.name + ending)
+
+
+def operand(path: PurePosixPath) -> str:
+    """Return a path spelled so that it is no option and no response file."""
+    text = str(path)
+    return f"./{text}" if text.startswith(("-", "@")) else text
