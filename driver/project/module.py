@@ -71,7 +71,7 @@ class ModulePlan:
                 f"--toolchain-id={identity}",
             ),
             (self.path, *self.tools.pipeline_files),
-            tuple(output for step in steps for output in step.action.outputs),
+            (*(output for step in steps for output in step.action.outputs), *depfiles),
             identity,
             consulted=tuple(self._libraries(self.targets)),
             environment=tuple({pair for step in steps for pair in step.action.environment}),

@@ -28,6 +28,7 @@ from mlir_offload.driver.project.report import (
 )
 from mlir_offload.driver.project.run import (
     ProjectRun,
+    StepEngine,
     StepOutcome,
     StepResult,
 )
@@ -40,7 +41,7 @@ from mlir_offload.toolchain.process import ProcessRunner
 _MANIFEST = "offload.yaml"
 _PATH = click.Path(path_type=Path)
 _STANDARD_OUTPUT = Path("-")
-_OUTPUTS = ("report", "trace", "timeline", "output")
+_OUTPUTS = ("report", "trace", "timeline", "output", "store")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class BuildOptions:
     timeline: Path | None
     emit: str | None
     output: Path | None
+    store: Path | None
     configuration: tuple[str, ...]
     launcher: str | None
     cache: bool | None
@@ -98,8 +100,9 @@ def _build(
         contextlib.closing(slots),
         open_state(project.root, project.root / project.directory) as state,
     ):
-        engine = LocalEngine(project.root, runner, slots, state.lock, tools.kinds)
-        with contextlib.closing(engine):
+        local = LocalEngine(project.root, runner, slots, state.lock, tools.kinds)
+        with contextlib.closing(local):
+            engine = _storing(options, local, tools)
             record = _run(options, graph, state, engine, tools)
     return _conclude(options, record)
 
@@ -131,6 +134,7 @@ def parse_build_arguments(arguments: Sequence[str]) -> BuildOptions | None:
 @click.option("--timeline", type=_PATH, help="write when it was done, as a page")
 @click.option("--emit", type=click.Choice(["ninja", "make"]), help="write a build file instead")
 @click.option("-o", "--output", type=_PATH, help="where --emit writes; - for the standard output")
+@click.option("--store", type=_PATH, help="a directory with results of builds; they may share it")
 @click.option("--launcher", default=None, help="as for the compiler")
 @click.option("--cache/--no-cache", default=None, help="as for the compiler")
 @click.option("--config", metavar="FILE", help="as for the compiler")
@@ -180,11 +184,19 @@ def _files_written(options: BuildOptions, graph: ProjectGraph) -> Iterator[Outpu
             yield OutputFile(Path(output), f"step {step.label}")
 
 
+def _storing(options: BuildOptions, local: LocalEngine, tools: ToolFinder) -> StepEngine:
+    if options.store is None:
+        return local
+    from mlir_offload.driver.project.store import ResultStore, StoringEngine
+
+    return StoringEngine(local, ResultStore(options.store), tools.watch.check)
+
+
 def _run(
     options: BuildOptions,
     graph: ProjectGraph,
     state: ProjectState,
-    engine: LocalEngine,
+    engine: StepEngine,
     tools: ToolFinder,
 ) -> BuildRecord:
     started = time.time()

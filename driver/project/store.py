@@ -1,0 +1,154 @@
+"""Results of steps by what they came of, for many builds and machines, verified when they are taken.
+
+A result names the content of each file; a file lies under the hash of its content. What is damaged
+counts as not there, is removed, and is made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+from mlir_offload.driver.project.engine import LocalEngine
+from mlir_offload.driver.project.planned_step import (
+    ARCHIVE,
+    DEVICE,
+    JOIN,
+    MODULE,
+    SPLIT,
+    ProjectStep,
+)
+from mlir_offload.driver.project.run import StepEnd
+from mlir_offload.driver.step.action import Action
+from mlir_offload.driver.workspace import make_directory, publish
+from mlir_offload.toolchain.errors import InputOutputError
+
+# The others read files that are known only when they have run: headers, libraries behind -l.
+_STORED = frozenset({MODULE, SPLIT, DEVICE, JOIN, ARCHIVE})
+_RESULTS, _FILES = "results", "files"
+
+
+@dataclass(frozen=True, slots=True)
+class StoringEngine:
+    """Takes results from the store, and puts there what `local` makes, while the tools are `unchanged`."""
+
+    local: LocalEngine
+    store: ResultStore
+    check_tools: Callable[[], None]
+
+    @property
+    def lanes(self) -> int:
+        """Return how many steps run at the same time."""
+        return self.local.lanes
+
+    def run(self, step: ProjectStep, jobs: int = 1) -> StepEnd:
+        """Take the result of a step, or run the step."""
+        if step.kind not in _STORED:
+            return self.local.run(step, jobs)
+        root, files = self.local.root, _files(step.action)
+        key = _key(step.action, root)
+        said = self.store.take(key, files, root)
+        if said is not None:
+            return StepEnd(0, said)
+        end = self.local.run(step, jobs)
+        # What was edited meanwhile may have been read or not.
+        if end.exit_status == 0 and _key(step.action, root) == key:
+            self.check_tools()
+            self.store.add(key, files, root, end.message)
+        return end
+
+
+def _files(action: Action) -> tuple[PurePosixPath, ...]:
+    return (*action.outputs, *((action.depfile,) if action.depfile else ()))
+
+
+def _key(action: Action, root: Path) -> str:
+    return action.key([_digest(root / path) for path in action.reads])
+
+
+def _digest(file: Path) -> str:
+    try:
+        with file.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError:
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultStore:
+    """A directory that builds share. Each file in it is written beside its place and renamed."""
+
+    directory: Path
+
+    def take(self, key: str, files: Sequence[PurePosixPath], root: Path) -> str | None:
+        """Bring the files of a result to their places; return what the step said, None if it is not there."""
+        result = self._place(_RESULTS, key)
+        try:
+            digests, said = _parse(result.read_text(encoding="utf-8"), len(files))
+        except (OSError, ValueError):
+            result.unlink(missing_ok=True)
+            return None
+        places = [self._place(_FILES, digest) for digest in digests]
+        if any(map(_is_damaged, places)):
+            return None
+        for place, file in zip(places, files, strict=True):
+            make_directory(root / file.parent)
+            publish(place, root / file)
+        return said
+
+    def add(self, key: str, files: Sequence[PurePosixPath], root: Path, said: str) -> None:
+        """Put a result there. Raises InputOutputError if the directory cannot be written."""
+        digests = [_digest(root / file) for file in files]
+        for digest, file in zip(digests, files, strict=True):
+            place = self._place(_FILES, digest)
+            if _is_damaged(place):
+                self._write(place, partial(shutil.copyfile, root / file))
+        text = json.dumps([digests, said])
+        line = f"{hashlib.sha256(text.encode()).hexdigest()} {text}"
+        self._write(self._place(_RESULTS, key), partial(_write_text, line))
+
+    def _place(self, folder: str, name: str) -> Path:
+        return self.directory / folder / name[:2] / name
+
+    @staticmethod
+    def _write(place: Path, write: Callable[[Path], object]) -> None:
+        # Machines that share the directory may have processes of one number.
+        writer = f"{os.uname().nodename}.{os.getpid()}.{threading.get_ident()}"
+        part = place.with_name(f".{place.name}.{writer}")
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            write(part)
+            part.replace(place)
+        except OSError as error:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+            msg = f"cannot write {place}: {error.strerror}"
+            raise InputOutputError(msg, hint="name a directory that can be written") from error
+
+
+def _is_damaged(place: Path) -> bool:
+    """Return whether a file is not what its name says, or is not there."""
+    return _digest(place) != place.name
+
+
+def _write_text(text: str, place: Path) -> None:
+    place.write_text(text, encoding="utf-8")
+
+
+def _parse(line: str, count: int) -> tuple[list[str], str]:
+    """Return the digests and the messages of a result. Raises ValueError for a damaged one."""
+    digest, _, text = line.partition(" ")
+    if hashlib.sha256(text.encode()).hexdigest() != digest:
+        raise ValueError(digest)
+    digests, said = json.loads(text)
+    if len(digests) != count:
+        raise ValueError(count)
+    return digests, said
