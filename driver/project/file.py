@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -28,6 +29,8 @@ from mlir_offload.toolchain.target import parse_offload_arch
 
 T = TypeVar("T")
 _LARGEST_BYTES = 64 << 20
+_DIRECTORY = "build"
+_DIRECTORY_LINE = re.compile(rb"^directory:[ \t]+([^\s'\"#]+)", re.MULTILINE)
 _DEFAULT_VARIANT = "default"
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-")
 _PATTERN_CHARACTERS = frozenset("*?[")
@@ -111,6 +114,18 @@ class Project:
     variants: tuple[Variant, ...]
     modules: tuple[ProjectModule, ...]
     targets: tuple[LinkTarget, ...]
+    patterns: tuple[str, ...] = ()
+
+
+def directory_in(manifest: Path) -> Path:
+    """Return where a manifest says that everything goes, as far as one line of it tells."""
+    found = _DIRECTORY_LINE.search(manifest.read_bytes())
+    return Path(os.fsdecode(found[1]) if found else _DIRECTORY)
+
+
+def matching(pattern: str) -> list[str]:
+    """Return the files that a pattern stands for, in the order of their names."""
+    return sorted(map(str, Path().glob(pattern)))
 
 
 def read_project(manifest: Path) -> Project:
@@ -141,6 +156,7 @@ class _Reader:
     yaml: NodeReader
     content: bytes
     _flag_options: dict[tuple[str, ...], CompileOptions] = field(default_factory=dict)
+    _patterns: dict[str, None] = field(default_factory=dict)
 
     def project(self, node: YamlNode) -> Project:
         known = dict.fromkeys(("directory", "archs", "flags", "variants", "modules", "targets"))
@@ -159,10 +175,11 @@ class _Reader:
             variants,
             modules,
             tuple(self._targets(parts.get("targets"), names, paths)),
+            tuple(self._patterns),
         )
 
     def _directory(self, node: YamlNode | None) -> PurePosixPath:
-        return PurePosixPath("build") if node is None else self._path(node, "the directory")
+        return PurePosixPath(_DIRECTORY) if node is None else self._path(node, "the directory")
 
     def _setting(self, parts: Mapping[str, YamlNode]) -> Setting:
         archs = self._each(parts.get("archs"), "archs", self._arch)
@@ -307,7 +324,8 @@ class _Reader:
         path = self._path(node, "a file")
         if _PATTERN_CHARACTERS.isdisjoint(str(path)):
             return [path]
-        found = sorted(map(PurePosixPath, Path().glob(str(path))))
+        self._patterns[str(path)] = None
+        found = [PurePosixPath(name) for name in matching(str(path))]
         if not found:
             self.yaml.fail(node, f"no file is called '{path}'", "write the pattern as for a shell")
         return found

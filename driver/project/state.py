@@ -155,6 +155,17 @@ class ProjectState:
             self._renew(step, record)
         return True
 
+    def settled(self, steps: Iterable[ProjectStep]) -> dict[str, tuple[int, int]] | None:
+        """Return time and size of all files of current steps; None where a time says nothing yet."""
+        files: dict[str, tuple[int, int]] = {}
+        for step in steps:
+            record = self._records[str(step.action.outputs[0])]
+            for path, stamp in record.files.items():
+                if stamp.changed_ns != self.stamps.changed_ns(path):
+                    return None
+                files[path] = (stamp.changed_ns, stamp.size_bytes)
+        return files
+
     def _renew(self, step: ProjectStep, record: StepRecord) -> None:
         """Remember the times of files that were compared by content, which takes longer."""
         found = {path: self.stamps.find(path) or stamp for path, stamp in record.files.items()}
@@ -243,6 +254,18 @@ class ProjectState:
 def _not_written(path: Path, error: OSError) -> InputOutputError:
     msg = f"cannot write {path}: {error.strerror}"
     return InputOutputError(msg, hint="free some space, or choose another 'directory'")
+
+
+def is_locked(directory: Path) -> bool:
+    """Say whether a build runs there. Raises OSError if there was none."""
+    import fcntl
+
+    with (directory / _LOCK).open("rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 @contextlib.contextmanager

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from typing import Any
 
 from mlir_offload.driver.compile.choose import (
     choose_rocm_for,
@@ -34,7 +35,7 @@ from mlir_offload.toolchain.cuda import CudaToolkit
 from mlir_offload.toolchain.process import Environment, Runner
 from mlir_offload.toolchain.ptx import ptx_isa_for
 from mlir_offload.toolchain.rocm import RocmInstallation
-from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.toolchain.target import Kind, Target, parse_offload_arch
 
 _Places = tuple[str, str, str, str]
 _PIPELINE = "--pipeline="
@@ -123,6 +124,27 @@ class ToolFinder:
         if archs not in self._targets:
             self._targets[archs] = choose_targets(archs or self._set_archs())
         return self._targets[archs]
+
+    def described(self) -> list[object]:
+        """Return what was found, for `is_as`."""
+        archs = [(names, list(map(str, found))) for names, found in self._targets.items()]
+        tools = [
+            (flags, list(map(str, targets)), found.whole_identity, found.identity_of(targets))
+            for (flags, targets), found in self._tools.items()
+        ]
+        return [archs, tools]
+
+    def is_as(self, described: Sequence[Any]) -> bool:
+        """Say whether the same is found now. Raises MlirOffloadError where nothing is."""
+        archs, tools = described
+        if any(list(map(str, self.targets(tuple(names)))) != found for names, found in archs):
+            return False
+        for flags, names, whole, identity in tools:
+            targets = tuple(map(parse_offload_arch, names))
+            found = self.tools(tuple(flags), targets)
+            if (found.whole_identity, found.identity_of(targets)) != (whole, identity):
+                return False
+        return True
 
     def _set_archs(self) -> tuple[str, ...]:
         value = next(o.value for o in self._origins(()) if o.setting.key == _ARCH_SETTING)

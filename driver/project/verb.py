@@ -32,6 +32,7 @@ from mlir_offload.driver.project.run import (
     StepOutcome,
     StepResult,
 )
+from mlir_offload.driver.project.snapshot import Asked, count_current, write_snapshot
 from mlir_offload.driver.project.state import ProjectState, open_state
 from mlir_offload.driver.project.tools import ToolFinder
 from mlir_offload.driver.step.launcher import CACHE_VARIABLE, LAUNCHER_VARIABLE
@@ -75,10 +76,35 @@ def build_project(arguments: Sequence[str], runner: ProcessRunner) -> int:
     if options is None:
         return 0
     _hand_on(options)
+    if _has_nothing_to_do(options, runner):
+        return 0
     project = read_project(options.manifest)
     # Where all steps run: flags name files from there.
     with contextlib.chdir(project.root):
         return _build(options, project, announcement, runner)
+
+
+def _has_nothing_to_do(options: BuildOptions, runner: ProcessRunner) -> bool:
+    """Say so, if all is as the last build left it, without making a plan."""
+    if options.emit or options.report or options.trace or options.timeline:
+        return False
+    started, root = time.monotonic(), options.manifest.parent.absolute()
+    try:
+        with contextlib.chdir(root):
+            tools = ToolFinder(runner, find_files(options.configuration, os.environ, root))
+            steps = count_current(_asked(options), tools)
+    except OSError:
+        return False
+    if steps is None:
+        return False
+    if not report().options.quiet:
+        summary = _summary(Counter({StepOutcome.CURRENT: steps}))
+        show(f"mlir-offload: {summary} in {time.monotonic() - started:.1f} s")
+    return True
+
+
+def _asked(options: BuildOptions) -> Asked:
+    return Asked(options.manifest.name, options.variants, os.environ)
 
 
 def _build(
@@ -104,6 +130,8 @@ def _build(
         with contextlib.closing(local):
             engine = _storing(options, local, tools)
             record = _run(options, graph, state, engine, tools)
+        if all(result.outcome is StepOutcome.CURRENT for result in record.results):
+            write_snapshot(_asked(options), tools, graph, state)
     return _conclude(options, record)
 
 

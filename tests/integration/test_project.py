@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -282,3 +283,36 @@ def write_library(folder: Path, factor: int) -> None:
     clang = ["/usr/lib/llvm-22/bin/clang", "-Wno-unknown-cuda-version", *target, "-x", "c", "-"]
     argv = [*clang, "-o", str(folder / "library.bc")]
     subprocess.run(argv, input=source, text=True, check=True)
+
+
+def test_a_build_with_nothing_to_do_sees_every_change_without_a_plan(
+    copy: Path, mlir_offload: list[str]
+) -> None:
+    snapshot = copy / "build" / ".mlir-offload-snapshot"
+    command = [*mlir_offload, "build"]
+    # The files must be older than two seconds, for their times to say something.
+    settle(copy)
+    assert "0 steps built, 8 current" in run_in(copy, command).stderr
+    assert snapshot.is_file()
+    # Nothing but the snapshot is read now.
+    journal = copy / "build" / ".mlir-offload-state"
+    records = journal.read_bytes()
+    journal.write_bytes(b"")
+    assert "0 steps built, 8 current" in run_in(copy, command).stderr
+    journal.write_bytes(records)
+    text = (copy / "m0.mlir").read_text()
+    (copy / "m0.mlir").write_text(f"// A comment.\n{text}")
+    assert "1 steps built" in run_in(copy, command).stderr
+    (copy / "m2.mlir").write_text(text.replace("run0", "run2"))
+    assert "4 steps built" in run_in(copy, command).stderr
+    environment = {"SOURCE_DATE_EPOCH": "5", "MLIR_OFFLOAD_LLVM": "22"}
+    assert "0 steps built, 12 current" in run_in(copy, command, environment).stderr
+    (copy / "build" / "default" / "m2.mlir.o").unlink()
+    assert "1 steps built" in run_in(copy, command).stderr
+
+
+def settle(folder: Path) -> None:
+    """Let the files of a folder become old enough."""
+    newest = max(path.stat().st_ctime_ns for path in folder.rglob("*"))
+    while time.time_ns() - newest < 2_100_000_000:
+        time.sleep(0.1)

@@ -1,0 +1,89 @@
+"""What a build with nothing to do looked at, so that the next one compares it without planning.
+
+The snapshot is written after a build in which everything was current. It holds for the same
+environment, settings, tools and patterns, and while no file has another size or time of change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlir_offload.driver.memo import replace_file
+from mlir_offload.driver.project.file import directory_in, matching
+from mlir_offload.driver.project.graph import ProjectGraph
+from mlir_offload.driver.project.state import ProjectState, is_locked
+from mlir_offload.driver.project.tools import ToolFinder
+from mlir_offload.toolchain.errors import MlirOffloadError
+
+_NAME = ".mlir-offload-snapshot"
+_FORMAT = "mlir-offload snapshot 1"
+# They differ from shell to shell, and nothing asks for them.
+_VOLATILE = frozenset({"_", "SHLVL", "PWD", "OLDPWD"})
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a build was asked for: its manifest, variants and settings."""
+
+    manifest: str
+    variants: tuple[str, ...]
+    environment: Mapping[str, str]
+
+    def key(self, tools: ToolFinder) -> str:
+        """Return what differs if the plan may be another one, apart from files."""
+        environment = sorted(
+            (name, value) for name, value in self.environment.items() if name not in _VOLATILE
+        )
+        settings = [(str(file.path), sorted(file.values.items())) for file in tools.settings]
+        text = json.dumps([self.manifest, self.variants, environment, settings])
+        return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def write_snapshot(
+    asked: Asked, tools: ToolFinder, graph: ProjectGraph, state: ProjectState
+) -> None:
+    """Keep what a build looked at that had nothing to do.
+
+    Nothing is kept if a file was changed so recently that its time says nothing. The next build only
+    takes longer then.
+    """
+    files = state.settled(graph.steps)
+    manifest = state.stamps.find(asked.manifest)
+    if files is None or manifest is None or manifest.changed_ns < 0:
+        return
+    files[asked.manifest] = (manifest.changed_ns, manifest.size_bytes)
+    found = [(pattern, matching(pattern)) for pattern in graph.project.patterns]
+    head = [_FORMAT, asked.key(tools), len(graph.steps), found, tools.described()]
+    lines = (f"{changed} {size} {path}" for path, (changed, size) in files.items())
+    with suppress(OSError, UnicodeError):
+        replace_file(state.directory / _NAME, "\n".join((json.dumps(head), *lines)))
+
+
+def count_current(asked: Asked, tools: ToolFinder) -> int | None:
+    """Return how many steps are current, None if a plan has to tell; in the manifest's directory."""
+    try:
+        directory = directory_in(Path(asked.manifest))
+        head, *lines = (directory / _NAME).read_text(encoding="utf-8").split("\n")
+        form, key, steps, found, described = json.loads(head)
+        if form != _FORMAT or key != asked.key(tools) or is_locked(directory):
+            return None
+        if any(matching(pattern) != names for pattern, names in found):
+            return None
+        if not all(_are_as_they_were(lines)) or not tools.is_as(described):
+            return None
+    except (OSError, ValueError, TypeError, MlirOffloadError):
+        return None
+    return int(steps)
+
+
+def _are_as_they_were(lines: Sequence[str]) -> Iterator[bool]:
+    for line in lines:
+        changed, size, path = line.split(" ", 2)
+        status = os.stat(path)  # noqa: PTH116 (of tens of thousands)
+        yield status.st_ctime_ns == int(changed) and status.st_size == int(size)
