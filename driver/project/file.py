@@ -8,9 +8,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
@@ -91,13 +92,14 @@ class ProjectModule:
 
 @dataclass(frozen=True, slots=True)
 class LinkTarget:
-    """A program or a library, and what it is linked of."""
+    """A program or a library, and what it is linked of; `location` is its place in the manifest."""
 
     name: str
     kind: TargetKind
     inputs: tuple[PurePosixPath, ...]
     setting: Setting = field(default_factory=Setting)
     variants: tuple[str, ...] = ()
+    location: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,21 @@ def read_project(manifest: Path) -> Project:
         return _Reader(manifest, NodeReader(manifest), text).project(compose(text, manifest))
 
 
+def _check_order(targets: Sequence[LinkTarget]) -> None:
+    """Refuse libraries that are linked against each other."""
+    known = {target.name: target for target in targets}
+    needs = {
+        target.name: {str(path) for path in target.inputs} & known.keys() for target in targets
+    }
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        names = error.args[1]
+        msg = f"these targets need each other: {', '.join(names)}"
+        hint = "put what both need into a library of its own"
+        raise UsageError(msg, hint=hint, location=known[names[0]].location) from error
+
+
 @dataclass(slots=True)
 class _Reader:
     """Reads a manifest, part by part."""
@@ -167,6 +184,8 @@ class _Reader:
         names = tuple(variant.name for variant in variants)
         modules = tuple(self._modules(parts["modules"], names))
         paths = {module.path for module in modules}
+        targets = tuple(self._targets(parts.get("targets"), names, paths))
+        _check_order(targets)
         return Project(
             self.manifest,
             Path.cwd(),
@@ -174,7 +193,7 @@ class _Reader:
             self._setting(parts),
             variants,
             modules,
-            tuple(self._targets(parts.get("targets"), names, paths)),
+            targets,
             tuple(self._patterns),
         )
 
@@ -273,29 +292,38 @@ class _Reader:
                 if path in seen:
                     self.yaml.fail(parts["file"], f"{path} stands there twice")
                 seen.add(path)
+                self._check_there(parts["file"], path)
                 yield ProjectModule(path, setting, names)
 
     def _targets(
         self, node: YamlNode | None, variants: tuple[str, ...], modules: set[PurePosixPath]
     ) -> Iterator[LinkTarget]:
+        nodes = {} if node is None else self.yaml.mapping(node, "targets")
         known = dict.fromkeys(("kind", "inputs", "flags", "variants"))
-        for name, value in ({} if node is None else self.yaml.mapping(node, "targets")).items():
+        parts = {
+            name: self.yaml.mapping(part, f"target {name}", known) for name, part in nodes.items()
+        }
+        kinds = {name: self._kind(part.get("kind")) for name, part in parts.items()}
+        # A program is no input of another target.
+        libraries = {
+            PurePosixPath(name) for name, kind in kinds.items() if kind is not TargetKind.PROGRAM
+        }
+        for name, value in nodes.items():
             if not self._is_name(name):
                 self.yaml.fail(value, f"'{name}' is no name of a file", "use letters and digits")
-            parts = self.yaml.mapping(value, f"target {name}", known)
-            if "inputs" not in parts:
+            if "inputs" not in parts[name]:
                 self.yaml.fail(value, f"target {name} has no inputs", "add 'inputs: [a.mlir]'")
-            kind = self._kind(parts.get("kind"))
             inputs = [
-                self._input(item, path, kind, modules)
-                for item in self.yaml.items(parts["inputs"], "inputs")
+                self._input(item, path, kinds[name], modules, libraries)
+                for item in self.yaml.items(parts[name]["inputs"], "inputs")
                 for path in self._files(item)
             ]
             if not inputs:
-                self.yaml.fail(parts["inputs"], f"target {name} has no inputs", "name some")
-            names = self._variant_names(parts.get("variants"), variants)
-            unique = tuple(dict.fromkeys(inputs))
-            yield LinkTarget(name, kind, unique, self._setting(parts), names)
+                self.yaml.fail(parts[name]["inputs"], f"target {name} has no inputs", "name some")
+            names = self._variant_names(parts[name].get("variants"), variants)
+            unique, setting = tuple(dict.fromkeys(inputs)), self._setting(parts[name])
+            place = self.yaml.location(value)
+            yield LinkTarget(name, kinds[name], unique, setting, names, place)
 
     def _kind(self, node: YamlNode | None) -> TargetKind:
         if node is None:
@@ -307,17 +335,30 @@ class _Reader:
         return TargetKind(name)
 
     def _input(
-        self, node: YamlNode, path: PurePosixPath, kind: TargetKind, modules: set[PurePosixPath]
+        self,
+        node: YamlNode,
+        path: PurePosixPath,
+        kind: TargetKind,
+        modules: set[PurePosixPath],
+        libraries: set[PurePosixPath],
     ) -> PurePosixPath:
         if path.suffix in MLIR_SUFFIXES and path not in modules:
             self.yaml.fail(node, f"{path} is no module of this manifest", "add it to 'modules'")
-        if path.suffix not in MLIR_SUFFIXES | COMPILED_SUFFIXES | LINKED_SUFFIXES:
+        is_known = path.suffix in MLIR_SUFFIXES | COMPILED_SUFFIXES | LINKED_SUFFIXES
+        if not is_known and path not in libraries:
             hint = "compile it by other means, and name the object"
             self.yaml.fail(node, f"{path}: no kind of file that is compiled or linked here", hint)
-        if kind is TargetKind.STATIC and path.suffix in {_ARCHIVE_SUFFIX, ".so"}:
+        is_library = path in libraries or path.suffix in {_ARCHIVE_SUFFIX, ".so"}
+        if kind is TargetKind.STATIC and is_library:
             hint = "name both libraries where they are linked"
             self.yaml.fail(node, f"a static library cannot hold the library {path}", hint)
+        if path not in libraries:
+            self._check_there(node, path)
         return path
+
+    def _check_there(self, node: YamlNode, path: PurePosixPath) -> None:
+        if not Path(path).is_file():
+            self.yaml.fail(node, f"no file is called '{path}'", "check the name")
 
     def _files(self, node: YamlNode) -> list[PurePosixPath]:
         """Return the files that a name or a pattern stands for, in the order of their names."""

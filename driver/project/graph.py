@@ -123,7 +123,7 @@ class _VariantPlan:
                 for path in target.inputs:
                     if path.suffix in COMPILED_SUFFIXES and path not in sources:
                         sources.add(path)
-                        yield self._source(path)
+                        yield self._source(path, target.location)
                 is_static = target.kind is TargetKind.STATIC
                 inputs = self._objects(target, compiled)
                 yield self._archive(target, inputs) if is_static else self._link(target, inputs)
@@ -152,14 +152,14 @@ class _VariantPlan:
     def _place(self, path: PurePosixPath) -> PurePosixPath:
         return self.project.directory / self.variant.name / path
 
-    def _source(self, path: PurePosixPath) -> ProjectStep:
+    def _source(self, path: PurePosixPath, location: str) -> ProjectStep:
         """Return the step for a file of another language; CUDA C++ and HIP C++ have device code."""
         kind = GPU_CPP.get(path.suffix)
         targets = tuple(item for item in self._targets(()) if item.kind is kind) if kind else ()
         if kind is not None and not targets:
             msg = f"{path} is compiled for GPUs of kind {kind} only, and variant {self.variant.name} names none"
             hint = f"add such an architecture to 'archs', for example {_EXAMPLES[kind]}"
-            raise UsageError(msg, hint=hint, location=str(self.project.manifest))
+            raise UsageError(msg, hint=hint, location=location)
         tools = self.tools.tools(self._flags(()), targets)
         place = self._place(path)
         output = beside(place, ".o")
@@ -185,13 +185,13 @@ class _VariantPlan:
         self, target: LinkTarget, compiled: set[PurePosixPath]
     ) -> tuple[PurePosixPath, ...]:
         """Return what a target is linked of, by the places of its files."""
-        libraries = {item.name for item in self._libraries()}
+        libraries = {item.name: item for item in self._libraries()}
         return tuple(self._object(target, path, compiled, libraries) for path in target.inputs)
 
     def _libraries(self) -> Iterator[LinkTarget]:
-        """Yield the targets that others may name: static libraries."""
+        """Yield the targets that others may name."""
         for target in self.project.targets:
-            if target.kind is TargetKind.STATIC and self._has(target.variants):
+            if target.kind is not TargetKind.PROGRAM and self._has(target.variants):
                 yield target
 
     def _object(
@@ -199,14 +199,14 @@ class _VariantPlan:
         target: LinkTarget,
         path: PurePosixPath,
         compiled: set[PurePosixPath],
-        libraries: set[str],
+        libraries: Mapping[str, LinkTarget],
     ) -> PurePosixPath:
         if path.suffix in MLIR_SUFFIXES and path not in compiled:
             msg = f"target {target.name} needs {path}, which variant {self.variant.name} leaves out"
             hint = "give both the same 'variants'"
-            raise UsageError(msg, hint=hint, location=str(self.project.manifest))
+            raise UsageError(msg, hint=hint, location=target.location)
         if str(path) in libraries:
-            return self._output(TargetKind.STATIC, str(path))
+            return self._output(libraries[str(path)].kind, str(path))
         is_made = path.suffix in MLIR_SUFFIXES | COMPILED_SUFFIXES
         return beside(self._place(path), ".o") if is_made else path
 
@@ -216,13 +216,16 @@ class _VariantPlan:
     def _link(self, target: LinkTarget, inputs: tuple[PurePosixPath, ...]) -> ProjectStep:
         tools = self.tools.tools(self._flags(target.setting.flags), ())
         output = self._output(target.kind, target.name)
-        shared = ("-shared",) if target.kind is TargetKind.SHARED else ()
+        is_shared = target.kind is TargetKind.SHARED
+        # By its name alone the loader finds it beside those that are linked against it.
+        shared = ("-shared", f"-Wl,-soname,{target.name}") if is_shared else ()
         # The objects no longer tell of what language they are.
         cpp = ("-lstdc++",) if self._has_cpp(target) else ()
         depfile = beside(output, ".d")
         action = Action(
             (
-                *(*map(operand, inputs), *shared, "-o", str(output), "-j1", "--no-config"),
+                *(*map(operand, inputs), *shared, *self._run_path(target)),
+                *("-o", str(output), "-j1", "--no-config"),
                 *("-MD", "-MF", str(depfile), *tools.later_flags, *cpp),
             ),
             inputs,
@@ -232,6 +235,14 @@ class _VariantPlan:
             depfile=depfile,
         )
         return ProjectStep(LINK, PurePosixPath(target.name), self.variant.name, action)
+
+    def _run_path(self, target: LinkTarget) -> tuple[str, ...]:
+        """Return how the loader finds the shared libraries of the manifest, wherever all of it lies."""
+        shared = {item.name for item in self._libraries() if item.kind is TargetKind.SHARED}
+        if shared.isdisjoint(map(str, target.inputs)):
+            return ()
+        way = "" if target.kind is TargetKind.SHARED else f"/../{_FOLDERS[TargetKind.SHARED]}"
+        return (f"-Wl,-rpath,$ORIGIN{way}",)
 
     def _has_cpp(self, target: LinkTarget) -> bool:
         parts = {item.name: item for item in self._libraries()}

@@ -120,7 +120,11 @@ class NodeReader:
 
     def fail(self, node: YamlNode, message: str, hint: str = "") -> NoReturn:
         """Raise UsageError with the place of the node."""
-        raise UsageError(message, hint=hint, location=f"{self.file}:{node.line}:{node.column}")
+        raise UsageError(message, hint=hint, location=self.location(node))
+
+    def location(self, node: YamlNode) -> str:
+        """Return the place of a node, as errors name it."""
+        return f"{self.file}:{node.line}:{node.column}"
 
     def mapping(
         self, node: YamlNode, what: str, known: Mapping[str, object] | None = None

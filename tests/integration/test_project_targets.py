@@ -96,3 +96,20 @@ def test_cuda_cpp_and_mlir_launch_the_kernels_of_each_other(
     done = run_in(folder, [*mlir_offload, "build"])
     assert done.returncode == 2
     assert "cuda_caller.cu is compiled for GPUs of kind cuda only" in done.stderr
+
+
+def test_a_shared_library_is_an_input_of_a_program_and_found_at_run_time(
+    tmp_path: Path, mlir_offload: list[str]
+) -> None:
+    manifest = (
+        "archs: host\nflags: --llvm=22\nmodules: [m0.mlir]\ntargets:\n"
+        "  app: {inputs: [main.c, libm0.so]}\n"
+        "  libm0.so: {kind: shared, inputs: [m0.mlir], flags: -fPIC}\n"
+    )
+    folder = write_project(tmp_path / "project", manifest, modules=1)
+    assert {"link app", "link libm0.so"} <= ran(folder, mlir_offload)
+    moved = folder.rename(tmp_path / "elsewhere")
+    assert run_in(tmp_path, [moved / "build/default/bin/app"]).stdout == "0\n0\n"
+    (moved / "m0.mlir").write_text((moved / "m0.mlir").read_text().replace("0 : i32", "7 : i32"))
+    assert {"link app", "link libm0.so"} <= ran(moved, mlir_offload)
+    assert run_in(tmp_path, [moved / "build/default/bin/app"]).stdout == "7\n7\n"

@@ -31,6 +31,8 @@ def manifest(folder: Path, text: str | bytes) -> Path:
     (folder / "k").mkdir()
     for name in ("b.mlir", "a.mlir", "c.txt"):
         (folder / "k" / name).touch()
+    for name in ("other.mlir", "main.c", "lib.a"):
+        (folder / name).touch()
     return file
 
 
@@ -99,6 +101,10 @@ def test_without_variants_there_is_one(tmp_path: Path) -> None:
         ("modules: [", "2:1", "no YAML"),
         ("[" * 200_000, "1:16", "nested so deeply"),
         ("modules: ~", "1:10", "must be a list"),
+        ("modules: [k/z.mlir]", "1:11", "no file is called 'k/z.mlir'"),
+        ("modules: []\ntargets: {app: {inputs: [z.c]}}", "2:26", "no file is called 'z.c'"),
+        ("modules: []\ntargets:\n  a: {kind: shared, inputs: [b]}\n  b: {kind: shared, inputs: [a]}", "3:6", "need each other: a, b"),
+        ("modules: []\ntargets: {a: {inputs: [main.c]}, b: {inputs: [a]}}", "2:47", "no kind of file"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_with_its_place(
@@ -116,10 +122,14 @@ def test_what_is_no_text_is_refused(text: bytes, tmp_path: Path) -> None:
 
 
 def test_a_file_that_stands_for_millions_of_values_ends_soon(tmp_path: Path) -> None:
+    file = manifest(tmp_path, "")
+    for number in range(1400):
+        (tmp_path / f"{number}.mlir").touch()
     flags = f"flags: &f [{', '.join(['-O2'] * 3000)}]\n"
     modules = ", ".join(f"{{file: {number}.mlir, flags: *f}}" for number in range(3000))
+    file.write_text(f"{flags}modules: [{modules}]")
     with pytest.raises(UsageError, match="stands for more than 4,000,000 values"):
-        read_project(manifest(tmp_path, f"{flags}modules: [{modules}]"))
+        read_project(file)
 
 
 def test_a_manifest_that_is_not_there_is_an_error_of_files(tmp_path: Path) -> None:
