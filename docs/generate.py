@@ -13,6 +13,9 @@ from typing import Any
 
 import yaml
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+from support.operation_executed import is_executed
+
 from mlir_offload.driver.explain import render_rules
 from mlir_offload.driver.option.manual import render_manual
 from mlir_offload.offload.abi import offload_table
@@ -98,19 +101,24 @@ def operations_page() -> str:
     parts = [
         "# Operations of the gpu dialect",
         (
-            f"Generated from docs/ops.yaml. With LLVM {checked}, tests/integration/test_operations.py "
-            "compiles every row for `cuda`, `hip` and, with 22, `spirv64`; test_operation_results.py beside it "
-            "runs all that the CPU has, and compares the results of every thread. Where a device has none of "
-            "it, the error is shown, which names the line; on the CPU the file."
+            f"Generated from docs/ops.yaml, whose every row is compiled by tests with LLVM {checked}. "
+            "**executed**: tests run each operation of the row in every variant, and compare the numbers of all "
+            "threads. For `cuda` an interpreter executes the PTX, for `hip` one executes the linked LLVM IR with "
+            "the intrinsics of the AMDGPU back end, in lockstep waves; for `spirv64` (LLVM 22) an OpenCL device "
+            "runs the examples; `host` is this CPU. **compiled**: not all of that was run. Where a device has none "
+            "of it, the error is shown, which names the line; on the CPU the file."
         ),
     ]
     for group in table["groups"]:
         head = ("operation", "with", "LLVM", "cuda", "hip", "spirv64", "host (CPU)", "how")
-        parts += [f"## {group['title']}", _table(head, map(_operation_row, group["rows"])).rstrip()]
+        parts += [
+            f"## {group['title']}",
+            _table(head, (_operation_row(row, table["checked"]) for row in group["rows"])).rstrip(),
+        ]
     return "\n\n".join(parts) + "\n"
 
 
-def _operation_row(row: Row) -> tuple[str, ...]:
+def _operation_row(row: Row, checked: Sequence[int]) -> tuple[str, ...]:
     variants = [", ".join(map(str, values)) for values in row.get("each", {}).values()]
     # Quantifiers that repeat the names of the operations say nothing new.
     shown = [text for text in variants if text != ", ".join(row["op"]) and " : " not in text]
@@ -123,7 +131,7 @@ def _operation_row(row: Row) -> tuple[str, ...]:
         if target == "spirv" and "until" in row
         else f"no: {row[target]}"
         if target in row
-        else "yes"
+        else ("executed" if is_executed(row, target, checked) else "compiled")
         if target in linked
         else "no: refused at link"
         for target in devices

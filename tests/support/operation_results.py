@@ -278,7 +278,7 @@ def _subgroup_reductions() -> Iterable[Row]:
             _reduced(_of_subgroup, operator, kind),
             22 if kind == "bf16" else 19,
         )
-    for operator in ("add", "minsi", "maxui", "xor"):
+    for operator in ("add", "minsi", "maxui", "and", "or", "xor"):
         yield Row(
             f"subgroup_reduce {operator} uniform",
             f"%r$ = gpu.subgroup_reduce {operator} %v_i32 uniform : (i32) -> i32",
@@ -294,6 +294,14 @@ def _subgroup_reductions() -> Iterable[Row]:
 %r$ = vector.extract %s$[1] : i32 from vector<2xi32>""",
         "i32",
         lambda t: 3 * sum(given(n, "i32") for n in t.lanes),
+    )
+    yield Row(
+        "subgroup_reduce add of a vector of halves",
+        """%b$ = vector.broadcast %v_f16 : f16 to vector<4xf16>
+%s$ = gpu.subgroup_reduce add %b$ : (vector<4xf16>) -> vector<4xf16>
+%r$ = vector.extract %s$[3] : f16 from vector<4xf16>""",
+        "f16",
+        lambda t: sum(given(n, "f16") for n in t.lanes),
     )
     for operator, is_nan in (("minnumf", False), ("minimumf", True)):
         yield Row(
@@ -319,7 +327,7 @@ def _clusters(warp: int) -> Iterable[Row]:
             return thread.lanes[first : first + span : stride]
 
         shape = f"size = {size}, stride = {stride}" if stride > 1 else f"size = {size}"
-        for operator, kind in (("add", "i32"), ("maximumf", "f32")):
+        for operator, kind in (("add", "i32"), ("add", "f32"), ("maximumf", "f32")):
             yield Row(
                 f"subgroup_reduce {operator} {kind} cluster({shape})",
                 f"%r$ = gpu.subgroup_reduce {operator} %v_{kind} cluster({shape}) : ({kind}) -> {kind}",
@@ -330,9 +338,11 @@ def _clusters(warp: int) -> Iterable[Row]:
 
 
 def _block_reductions() -> Iterable[Row]:
-    shapes = [*product(INTEGER, ("i32",)), *product(FLOATING, ("f32",))]
-    shapes += [("add", "i64"), ("maxui", "i64"), ("add", "f64"), ("minsi", "i8"), ("maxui", "i8")]
-    shapes += [("add", "i16"), ("add", "f16"), ("maxnumf", "f16")]
+    shapes = [*product(INTEGER, ("i32", "i64")), *product(FLOATING, ("f32", "f64"))]
+    shapes += [
+        *product(("add", "minsi", "maxui"), ("i8", "i16")),
+        *product(("add", "maxnumf"), ("f16",)),
+    ]
     for operator, kind in shapes:
         value, _ = _input(operator, kind)
         yield Row(
@@ -531,6 +541,15 @@ def _first_lane(warp: int) -> Iterable[Row]:
 %r$ = vector.extract %part$[0] : i32 from vector<1xi32>""",
         "i32",
         lambda t: t.lanes[t.lane // 2] if t.lane % 2 else given(t.lanes[t.lane // 2], "i32"),
+        22,
+    )
+    yield Row(
+        "warp_execute_on_lane_0 of 32 lanes",
+        """%r$ = gpu.warp_execute_on_lane_0(%lane)[32] -> (f32) {
+  gpu.yield %v_f32 : f32
+}""",
+        "f32",
+        lambda t: given(t.lanes[t.lane // 32 * 32], "f32"),
         22,
     )
     yield Row(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -44,23 +45,28 @@ def cases_of(release: int) -> list[Case]:
     found: list[Case] = []
     for group in yaml.safe_load(TABLE.read_text(encoding="utf-8"))["groups"]:
         for row in group["rows"]:
-            if row.get("since", 19) <= release <= row.get("until", release):
-                found.extend(_cases(row, release))
+            found.extend(cases_in(row, release))
     return found
 
 
-def _cases(row: dict[str, object], release: int) -> Iterable[Case]:
+def cases_in(row: Mapping[str, Any], release: int) -> list[Case]:
+    """Return every case of a row that a release of LLVM has."""
+    is_known = row.get("since", 19) <= release <= row.get("until", release)
+    return list(_cases(row, release)) if is_known else []
+
+
+def _cases(row: Mapping[str, Any], release: int) -> Iterable[Case]:
     frame = next((name for name in ("device", "host", "module") if name in row), None)
     if frame is None:
         return
     text = str(row.get(f"{frame}{release}", row[frame]))
-    each = dict(row.get("each") or {})  # type: ignore[call-overload]  # a table read from YAML
+    each = dict(row.get("each") or {})
     refused = tuple((name, str(row[name])) for name in TARGETS if name in row)
     for words in itertools.product(*each.values()):
         chosen = text
         for name, word in zip(each, words, strict=True):
             chosen = chosen.replace(f"${name}", word)
-        names = (*row["op"][:1], str(row.get("variant", "")), *words)  # type: ignore[index]
+        names = (*row["op"][:1], str(row.get("variant", "")), *words)
         yield Case(" ".join(filter(None, names)), frame, chosen.replace("$", ""), refused)
 
 

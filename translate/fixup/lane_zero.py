@@ -18,7 +18,7 @@ from mlir_offload.translate.fixup.distribution import (
     scatter,
     share,
 )
-from mlir_offload.translate.fixup.rewriter import Place, Rewriter, aliased
+from mlir_offload.translate.fixup.rewriter import BINARY, Place, Rewriter, aliased
 from mlir_offload.translate.fixup.shuffle import compare
 from mlir_offload.translate.mlir_syntax import MLIR
 from mlir_offload.translate.mlir_text import Operation, parse_operation, split_signature
@@ -69,7 +69,12 @@ def execute_on_lane_zero(
         else:
             gathered[name] = yield from gather(rewriter, group, value, part, place)
     zero = yield from rewriter.index(0, place)
-    first = yield from compare(rewriter, "eq", (operation.operands[0], zero), "index", place)
+    lane = operation.operands[0]
+    if size < rewriter.form.subgroup_size:
+        # Each group has a first lane.
+        lanes = yield from rewriter.index(size, place)
+        lane = yield from rewriter.value(f'"arith.remui"({lane}, {lanes})', BINARY, place)
+    first = yield from compare(rewriter, "eq", (lane, zero), "index", place)
     values = yield from _condition(rewriter, _renamed(region, renamed), gathered, first, place)
     made = []
     for whole, part in zip(region.types, results, strict=True):

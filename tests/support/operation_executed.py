@@ -1,0 +1,58 @@
+"""Which rows of docs/ops.yaml are executed: those whose operations stand in programs that tests run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from support.host_operations import HOST
+from support.operation_probe import text_of
+from support.operation_results import probes_for
+from support.operation_table import cases_in
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
+_OPERATION = re.compile(r"\bgpu\.(\w+)([^\n]*)")
+# Names of values and functions, numbers, and what memrefs are of say nothing of the operation.
+_LEFT_OUT = re.compile(r'"[^"]*"|[%@!#^][\w$.:]*|memref<[^>]*>+|//.*')
+# What goes on in the next line.
+_CONTINUED = re.compile(r"\n +(?=threads|dynamic_shared|workgroup|private|args|kernel)")
+_WORD = re.compile(r"[a-z]\w*")
+Uses = dict[str, set[frozenset[str]]]
+
+
+def uses_in(texts: Iterable[str]) -> Uses:
+    """Return the words that stand with each operation of the gpu dialect, use by use."""
+    found: Uses = {}
+    for text in texts:
+        for match in _OPERATION.finditer(_CONTINUED.sub(" ", text)):
+            words = frozenset(_WORD.findall(_LEFT_OUT.sub(" ", match[2])))
+            found.setdefault(match[1], set()).add(words)
+    return found
+
+
+@cache
+def _examples() -> tuple[str, ...]:
+    return tuple(path.read_text(encoding="utf-8") for path in sorted(EXAMPLES.glob("*.mlir")))
+
+
+@cache
+def executed_uses(target: str, release: int) -> Uses:
+    """Return what is run on a kind of device: examples, and but for spirv64 probes and host operations."""
+    if target == "spirv":
+        return uses_in(_examples())
+    probes = (text_of(probe, release) for probe in probes_for(32))
+    return uses_in((*_examples(), HOST.read_text(encoding="utf-8"), *probes))
+
+
+def is_executed(row: Mapping[str, Any], target: str, releases: Iterable[int]) -> bool:
+    """Say whether each use of an operation in a row is one of those that are run."""
+    cases = [(release, case) for release in releases for case in cases_in(row, release)]
+    return bool(cases) and all(
+        any(words <= run for run in executed_uses(target, release).get(name, ()))
+        for release, case in cases
+        for name, uses in uses_in([case.text]).items()
+        for words in uses
+    )
