@@ -21,23 +21,28 @@ _OPAQUE = re.compile(
     |^"(?P<label>[^"\n]*)"(?=:)
     |(?P<bytes>\bc)?"(?P<string>[^"\n]*)"
     |;(?P<comment>[^\n]*)""",
-    re.VERBOSE | re.MULTILINE,
+    re.VERBOSE,
 )
-_CONCEALED = re.compile(
-    rf'([@%$"]|;|^){re.escape(_PREFIX)}((?:[0-9a-f]{{2}})*)(?![-\w$.])', re.MULTILINE
-)
+_CONCEALED = re.compile(rf'([@%$"]|;|^){re.escape(_PREFIX)}((?:[0-9a-f]{{2}})*)(?![-\w$.])')
 _ESCAPE = re.compile(rb"\\([0-9A-Fa-f]{2})")
 _PLAIN_BYTES = frozenset(range(0x20, 0x7F)) - frozenset(b'"\\')
 
 
 def concealed(text: str) -> str:
     """Return LLVM IR whose names are bare, with no code in strings and comments."""
-    return _OPAQUE.sub(_conceal, text) if '"' in text or ";" in text else text
+    return "\n".join(
+        _OPAQUE.sub(_conceal, line) if '"' in line or ";" in line or _PREFIX in line else line
+        for line in text.split("\n")
+    )
 
 
 def revealed(text: str) -> str:
     """Return the text as it was before it was concealed."""
-    return _CONCEALED.sub(_reveal, text) if _PREFIX in text else text
+    if _PREFIX not in text:
+        return text
+    return "\n".join(
+        _CONCEALED.sub(_reveal, line) if _PREFIX in line else line for line in text.split("\n")
+    )
 
 
 def reference(name: str) -> str:
