@@ -53,6 +53,7 @@ int __tgt_target_kernel(void *location, int64_t device, int32_t teams, int32_t t
 
 /* The stand-in: an embedded runtime uses it if the program has no libomptarget. */
 MO_INTERNAL int mo_standin_count_devices(void);
+MO_INTERNAL bool mo_standin_has_images(void);
 MO_INTERNAL void mo_standin_register(image_descriptor *descriptor);
 MO_INTERNAL void mo_standin_unregister(image_descriptor *descriptor);
 MO_INTERNAL int mo_standin_launch(void *entry, kernel_arguments *arguments);

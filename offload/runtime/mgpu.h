@@ -106,5 +106,7 @@ MO_INTERNAL void mo_parallel_for(uint64_t count, mo_range body, void *argument);
 
 /* Returns 1 if libomptarget, or the stand-in for it, runs kernels on the CPU, else 0. */
 MO_INTERNAL int mo_count_host_devices(void);
+/* Returns whether code for the CPU was registered. */
+MO_INTERNAL bool mo_has_host_images(void);
 
 #endif

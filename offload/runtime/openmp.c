@@ -129,6 +129,9 @@ static void host_launch(const void *stub, const mo_shape *shape, void *stream, v
   if (__tgt_target_kernel(NULL, mo_host_device, 1, 1, (void *)stub, &arguments)) {
     mo_error("__tgt_target_kernel failed: the kernel was not launched");
     mo_context_of_launch(stub, shape);
+    if (!mo_has_host_images())
+      mo_cure("link again with mlir-offload, or with clang --offload-link and an object with device "
+              "code before the static libraries: clang drops code that only these contain");
     cure_libomptarget();
   }
 }

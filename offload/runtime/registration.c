@@ -142,6 +142,8 @@ int mo_count_host_devices(void) {
   return has_libomptarget() ? count_devices_of_libomptarget() : mo_standin_count_devices();
 }
 
+bool mo_has_host_images(void) { return mo_is_registered || mo_standin_has_images(); }
+
 void __tgt_register_lib(image_descriptor *descriptor) {
   (has_libomptarget() ? register_with_libomptarget : mo_standin_register)(descriptor);
 }
@@ -162,6 +164,8 @@ int __tgt_target_kernel(void *location, int64_t device, int32_t teams, int32_t t
 }
 #else
 int mo_count_host_devices(void) { return count_devices_of_libomptarget(); }
+
+bool mo_has_host_images(void) { return mo_is_registered; }
 
 void __tgt_register_lib(image_descriptor *descriptor) { register_with_libomptarget(descriptor); }
 

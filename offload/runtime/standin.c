@@ -60,6 +60,8 @@ int mo_standin_count_devices(void) {
   return !(policy && !strcasecmp(policy, "disabled"));
 }
 
+bool mo_standin_has_images(void) { return mo_registrations != NULL; }
+
 static kernel *find_slot(kernel_table *table, const void *entry) {
   size_t slot = ((uintptr_t)entry >> 4) * 0x9E3779B97F4A7C15u >> 20 & (table->slot_count - 1);
   while (table->slots[slot].entry && table->slots[slot].entry != entry)
@@ -236,6 +238,8 @@ int mo_standin_launch(void *entry, kernel_arguments *arguments) {
 
 #ifndef MLIR_OFFLOAD_EMBEDDED
 int mo_count_host_devices(void) { return mo_standin_count_devices(); }
+
+bool mo_has_host_images(void) { return mo_standin_has_images(); }
 
 void __tgt_register_lib(image_descriptor *descriptor) { mo_standin_register(descriptor); }
 

@@ -11,6 +11,7 @@ import pytest
 from support.cuda_tools import cuda_directory
 
 from mlir_offload.offload.abi import load_abi
+from mlir_offload.offload.runtime import EXIT_STATUS
 from mlir_offload.toolchain.target import host_triple
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
@@ -114,6 +115,25 @@ def test_a_program_and_its_shared_library_may_both_embed_the_runtime(
     _run(_clang(22), "--offload-link", main, third, archive, library, "-o", program)
 
     assert _run(program) == "8 32\n"
+
+
+@pytest.mark.llvm(22)
+def test_device_code_that_clang_drops_from_libraries_is_missed_with_a_hint(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    first = _compile(mlir_offload, tmp_path / "first.o", "--offload-arch=host")
+    second = _compile(mlir_offload, tmp_path / "second.o", "--offload-arch=host")
+    archive, program = tmp_path / "libfirst.a", tmp_path / "program"
+    _run("/usr/lib/llvm-22/bin/llvm-ar", "rcs", archive, first)
+    line = (_clang(22), "--offload-link", _main(tmp_path, "first"))
+
+    _run(*line, archive, "-o", program)
+    done = subprocess.run([program], capture_output=True, text=True, check=False)
+
+    assert done.returncode == EXIT_STATUS
+    assert "an object with device code before the static libraries" in done.stderr
+    _run(*line, second, archive, "-o", program)
+    assert _run(program) == "2 8\n"
 
 
 @pytest.mark.parametrize("major", EVERY)
