@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mlir_offload.driver.option.config import (
+    ConfigFile,
+    Origin,
     find_files,
     origin_arguments,
     render_config,
@@ -47,6 +49,19 @@ def configured(
     added = tuple(origin_arguments(origins))
     if added and verb not in _COMPILING:
         added = _taken_by(verb, added)
+    check_settings(files, origins, added, environment)
+    # A project has settings of its own, in the directory of its manifest.
+    kept = own if verb == _BUILD else ()
+    return (*((verb,) if verb else ()), *kept, *added, *rest, *behind)
+
+
+def check_settings(
+    files: Sequence[ConfigFile],
+    origins: Sequence[Origin],
+    added: Sequence[str],
+    environment: Mapping[str, str],
+) -> None:
+    """Raise UsageError if a project's file chooses a program by a flag that is added, and is not trusted."""
     for file in files:
         if file.is_project and file.programs():
             from mlir_offload.driver.option.trusted import check_trusted
@@ -56,9 +71,6 @@ def configured(
             }
             flags = [word for word in added if word in chosen]
             check_trusted(file.path, file.content, flags, environment)
-    # A project has settings of its own, in the directory of its manifest.
-    kept = own if verb == _BUILD else ()
-    return (*((verb,) if verb else ()), *kept, *added, *rest, *behind)
 
 
 def verb_first(arguments: tuple[str, ...], words: Sequence[str]) -> tuple[str, ...]:

@@ -63,6 +63,15 @@ class StepEngine(Protocol):
         """Run a step to its end, with so many programs at the same time."""
 
 
+def stale_steps(graph: ProjectGraph, state: ProjectState) -> list[ProjectStep]:
+    """Return the steps that a run would do, those included that depend on what others make then."""
+    stale: set[int] = set()
+    for number, step in enumerate(graph.steps):
+        if not stale.isdisjoint(graph.needs(number)) or not state.is_current(step):
+            stale.add(number)
+    return [graph.steps[number] for number in sorted(stale)]
+
+
 Notice = Callable[[StepResult], None]
 
 

@@ -1,7 +1,8 @@
 """What a build with nothing to do looked at, so that the next one compares it without planning.
 
 The snapshot is written after a build in which everything was current. It holds for the same
-environment, settings, tools and patterns, and while no file has another size or time of change.
+environment, settings, tools and patterns, and while no file has another size or time of change. It lies
+in the cache of the user, because it names tools: a project comes from anyone.
 """
 
 from __future__ import annotations
@@ -14,14 +15,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlir_offload.driver.memo import replace_file
+from mlir_offload.driver.memo import replace_file, user_cache
 from mlir_offload.driver.project.file import directory_in, matching
 from mlir_offload.driver.project.graph import ProjectGraph
 from mlir_offload.driver.project.state import ProjectState, is_locked
 from mlir_offload.driver.project.tools import ToolFinder
 from mlir_offload.toolchain.errors import MlirOffloadError
 
-_NAME = ".mlir-offload-snapshot"
 _FORMAT = "mlir-offload snapshot 1"
 # They differ from shell to shell, and nothing asks for them.
 _VOLATILE = frozenset({"_", "SHLVL", "PWD", "OLDPWD"})
@@ -62,14 +62,14 @@ def write_snapshot(
     head = [_FORMAT, asked.key(tools), len(graph.steps), found, tools.described()]
     lines = (f"{changed} {size} {path}" for path, (changed, size) in files.items())
     with suppress(OSError, UnicodeError):
-        replace_file(state.directory / _NAME, "\n".join((json.dumps(head), *lines)))
+        replace_file(_place(asked), "\n".join((json.dumps(head), *lines)))
 
 
 def count_current(asked: Asked, tools: ToolFinder) -> int | None:
     """Return how many steps are current, None if a plan has to tell; in the manifest's directory."""
     try:
         directory = directory_in(Path(asked.manifest))
-        head, *lines = (directory / _NAME).read_text(encoding="utf-8").split("\n")
+        head, *lines = _place(asked).read_text(encoding="utf-8").split("\n")
         form, key, steps, found, described = json.loads(head)
         if form != _FORMAT or key != asked.key(tools) or is_locked(directory):
             return None
@@ -80,6 +80,11 @@ def count_current(asked: Asked, tools: ToolFinder) -> int | None:
     except (OSError, ValueError, TypeError, MlirOffloadError):
         return None
     return int(steps)
+
+
+def _place(asked: Asked) -> Path:
+    manifest = os.fsencode(Path(asked.manifest).absolute())
+    return user_cache(asked.environment) / "snapshots" / hashlib.sha256(manifest).hexdigest()
 
 
 def _are_as_they_were(lines: Sequence[str]) -> Iterator[bool]:

@@ -155,6 +155,18 @@ class ProjectState:
             self._renew(step, record)
         return True
 
+    def made(self) -> set[str]:
+        """Return the files in the build directory that steps made, by the records."""
+        folder = f"{self.directory.relative_to(self.stamps.root)}/"
+        paths = (path for record in self._records.values() for path in record.files)
+        return {path for path in paths if path.startswith(folder)}
+
+    def drop(self, paths: Iterable[str]) -> None:
+        """Forget the steps that made these files."""
+        gone = set(paths)
+        self._records = {name: one for name, one in self._records.items() if name not in gone}
+        self._write_anew()
+
     def settled(self, steps: Iterable[ProjectStep]) -> dict[str, tuple[int, int]] | None:
         """Return time and size of all files of current steps; None where a time says nothing yet."""
         files: dict[str, tuple[int, int]] = {}
@@ -186,9 +198,10 @@ class ProjectState:
 
     def record(self, step: ProjectStep, inputs: dict[str, Stamp | None], started_ns: int) -> None:
         """Write down a step that was done. What was changed meanwhile makes it run again."""
-        self.stamps.forget(step.action.outputs)
         found = {**inputs}
-        for path in map(str, step.action.outputs):
+        outputs = (*step.action.outputs, *((step.action.depfile,) if step.action.depfile else ()))
+        self.stamps.forget(outputs)
+        for path in map(str, outputs):
             found[path] = self.stamps.find(path)
         noted = self._noted(step)
         if noted is None:
@@ -243,6 +256,9 @@ class ProjectState:
         """Write the journal anew where most of its lines count no more."""
         if self._lines <= _MOST_LINES_PER_STEP * max(len(self._records), 100):
             return
+        self._write_anew()
+
+    def _write_anew(self) -> None:
         lines = [_FORMAT, *(_render(name, record) for name, record in self._records.items())]
         journal = self.directory / _JOURNAL
         try:

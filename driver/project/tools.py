@@ -21,6 +21,7 @@ from mlir_offload.driver.option.command_line import (
     read_arguments,
 )
 from mlir_offload.driver.option.config import ConfigFile, Origin, origin_arguments, settle
+from mlir_offload.driver.option.configured import check_settings
 from mlir_offload.driver.option.pipeline_file import pipeline_paths
 from mlir_offload.driver.tool_watch import FileIdentity, ToolWatch
 from mlir_offload.driver.toolchain_id import (
@@ -161,8 +162,11 @@ class ToolFinder:
         """
         key = (flags, targets)
         if key not in self._tools:
-            chosen = (o for o in self._origins(flags) if o.setting.key in _CODE_SETTINGS)
-            complete = (*origin_arguments(tuple(chosen)), *flags)
+            origins = self._origins(flags)
+            chosen = [one for one in origins if one.setting.key in _CODE_SETTINGS]
+            added = tuple(origin_arguments(chosen))
+            check_settings(self.settings, origins, added, os.environ)
+            complete = (*added, *flags)
             tools = self._tools[key] = self._find(complete, targets)
             self.watch.add(tools.files)
         return self._tools[key]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -31,6 +32,7 @@ from mlir_offload.driver.project.run import (
     StepEngine,
     StepOutcome,
     StepResult,
+    stale_steps,
 )
 from mlir_offload.driver.project.snapshot import Asked, count_current, write_snapshot
 from mlir_offload.driver.project.state import ProjectState, open_state
@@ -63,6 +65,9 @@ class BuildOptions:
     launcher: str | None
     cache: bool | None
     is_verbose: bool
+    dry_run: bool
+    clean: bool
+    prune: bool
 
 
 def build_project(arguments: Sequence[str], runner: ProcessRunner) -> int:
@@ -86,7 +91,8 @@ def build_project(arguments: Sequence[str], runner: ProcessRunner) -> int:
 
 def _has_nothing_to_do(options: BuildOptions, runner: ProcessRunner) -> bool:
     """Say so, if all is as the last build left it, without making a plan."""
-    if options.emit or options.report or options.trace or options.timeline:
+    others = (options.emit, options.report, options.trace, options.timeline)
+    if any(others) or options.clean or options.prune or options.dry_run:
         return False
     started, root = time.monotonic(), options.manifest.parent.absolute()
     try:
@@ -126,6 +132,8 @@ def _build(
         contextlib.closing(slots),
         open_state(project.root, project.root / project.directory) as state,
     ):
+        if options.clean or options.prune or options.dry_run:
+            return _without_steps(options, graph, state)
         local = LocalEngine(project.root, runner, slots, state.lock, tools.kinds)
         with contextlib.closing(local):
             engine = _storing(options, local, tools)
@@ -160,6 +168,9 @@ def parse_build_arguments(arguments: Sequence[str]) -> BuildOptions | None:
     "--trace", type=_PATH, help="write when it was done, for Perfetto or chrome://tracing"
 )
 @click.option("--timeline", type=_PATH, help="write when it was done, as a page")
+@click.option("-n", "--dry-run", is_flag=True, help="show the steps that would run, and run none")
+@click.option("--clean", is_flag=True, help="remove what was built, of these variants")
+@click.option("--prune", is_flag=True, help="remove what the manifest no longer names")
 @click.option("--emit", type=click.Choice(["ninja", "make"]), help="write a build file instead")
 @click.option("-o", "--output", type=_PATH, help="where --emit writes; - for the standard output")
 @click.option("--store", type=_PATH, help="a directory with results of builds; they may share it")
@@ -191,6 +202,24 @@ def _hand_on(options: BuildOptions) -> None:
         os.environ[LAUNCHER_VARIABLE] = options.launcher
     if options.cache is not None:
         os.environ[CACHE_VARIABLE] = "on" if options.cache else "off"
+
+
+def _without_steps(options: BuildOptions, graph: ProjectGraph, state: ProjectState) -> int:
+    """Remove files, or show what would run; return the exit status."""
+    from mlir_offload.driver.project.clean import clean_project, prune_project
+
+    if options.dry_run:
+        for step in stale_steps(graph, state):
+            words = ("mlir-offload", *step.action.arguments)
+            show(shlex.join(words) if options.is_verbose else step.label)
+        return 0
+    if options.clean:
+        count = clean_project(graph.project, state, options.variants)
+    else:
+        count = prune_project(graph, state)
+    if not report().options.quiet:
+        show(f"mlir-offload: {count} files removed")
+    return 0
 
 
 def _files_read(graph: ProjectGraph) -> Iterator[Path]:

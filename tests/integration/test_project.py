@@ -288,12 +288,10 @@ def write_library(folder: Path, factor: int) -> None:
 def test_a_build_with_nothing_to_do_sees_every_change_without_a_plan(
     copy: Path, mlir_offload: list[str]
 ) -> None:
-    snapshot = copy / "build" / ".mlir-offload-snapshot"
     command = [*mlir_offload, "build"]
     # The files must be older than two seconds, for their times to say something.
     settle(copy)
     assert "0 steps built, 8 current" in run_in(copy, command).stderr
-    assert snapshot.is_file()
     # Nothing but the snapshot is read now.
     journal = copy / "build" / ".mlir-offload-state"
     records = journal.read_bytes()
@@ -316,3 +314,35 @@ def settle(folder: Path) -> None:
     newest = max(path.stat().st_ctime_ns for path in folder.rglob("*"))
     while time.time_ns() - newest < 2_100_000_000:
         time.sleep(0.1)
+
+
+def test_a_dry_run_names_the_steps_that_would_run(copy: Path, mlir_offload: list[str]) -> None:
+    (copy / "m1.mlir").write_text((copy / "m1.mlir").read_text().replace('"%d', '"%x'))
+    endings = (".o", ".images", ".host", ".device")
+    before = digests(copy / "build", *endings)
+    done = run_in(copy, [*mlir_offload, "build", "-n"])
+    assert done.stderr.splitlines() == [
+        *("split m1.mlir [default]", "device sm_80 m1.mlir [default]"),
+        *("device sm_90 m1.mlir [default]", "join m1.mlir [default]"),
+    ]
+    assert digests(copy / "build", *endings) == before
+
+
+def test_what_the_manifest_no_longer_names_is_pruned_and_all_of_it_cleaned(
+    copy: Path, tmp_path: Path, mlir_offload: list[str]
+) -> None:
+    journal, precious = copy / "build" / ".mlir-offload-state", tmp_path / "precious"
+    own = copy / "build" / "default" / "own.txt"
+    for path in (precious, own):
+        path.write_text("kept")
+    # A record from anyone names a file elsewhere.
+    foreign = json.dumps(["build/x", "s", {"build/../../precious": [1, 4, "0"]}])
+    journal.write_text(f"{journal.read_text()}{foreign}\n")
+    (copy / "offload.yaml").write_text(MANIFEST.replace("m*.mlir", "m0.mlir"))
+    assert "5 files removed" in run_in(copy, [*mlir_offload, "build", "--prune"]).stderr
+    assert not list((copy / "build").rglob("m1.mlir*"))
+    assert ran(copy, mlir_offload) == set()
+    assert "5 files removed" in run_in(copy, [*mlir_offload, "build", "--clean"]).stderr
+    left = {path.name for path in (copy / "build").rglob("*") if path.is_file()}
+    assert left == {"own.txt", ".mlir-offload-state", ".mlir-offload-lock"}
+    assert precious.read_text() == "kept"
