@@ -239,7 +239,7 @@ class ProjectState:
         try:
             if self._lines == 0:
                 replace_file(journal, f"{_FORMAT}\n")
-            descriptor = os.open(journal, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+            descriptor = os.open(journal, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 # The last line of a build that was killed may have no end.
                 size = os.fstat(descriptor).st_size
@@ -291,7 +291,8 @@ def open_state(root: Path, directory: Path) -> Iterator[ProjectState]:
 
     make_directory(directory)
     try:
-        descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(directory / _LOCK, flags, 0o666)
     except OSError as error:
         raise _not_written(directory / _LOCK, error) from error
     try:

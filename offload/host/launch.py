@@ -7,6 +7,7 @@ launch. Nothing of that is left. Values have numbers, so that an instruction giv
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from mlir_offload.offload.host.module import global_name, string_constants, symbol_of
@@ -29,6 +30,8 @@ _LOAD = re.compile(rf"call ptr @mgpuModuleLoad\(ptr ({_NAME}), i64 \d+\)")
 _LOADED = re.compile(rf"load ptr, ptr ({_NAME}), align \d+")
 _STUB = re.compile(rf"(%\d+) = bitcast ptr ({_NAME}|@\"[^\"\n]*\") to ptr")
 _LAUNCH = re.compile(r"(call void @mgpuLaunch\w+\(ptr )(%\d+)(?=,)")
+_REFERENCE = re.compile(rf"{_NAME}|@\"[^\"\n]*\"")
+_VARIABLE = re.compile(rf"^({_REFERENCE.pattern}) = [^\n]*\n", re.MULTILINE)
 _FUNCTION_END = "\n}\n"
 _STARTUP = re.compile(
     rf'^define internal void ({_NAME})\(\) section "\.text\.startup"[^\n]*\{{\n([^}}]*)^\}}\n',
@@ -77,8 +80,7 @@ def _without_loading(text: str, spelled: set[str]) -> str:
     text = _LOADED.sub(
         lambda match: "bitcast ptr null to ptr" if match[1] in handles else match[0], text
     )
-    for name in unused:
-        text = _without_variable(text, name)
+    text = _without_variables(text, unused)
     return _FUNCTION_END.join(map(_naming_stubs, text.split(_FUNCTION_END)))
 
 
@@ -95,12 +97,11 @@ def _unlisted(match: re.Match[str], functions: Iterable[str]) -> str:
     return f"{match[1]} [{len(kept)} x {{ i32, ptr, ptr }}] [{', '.join(kept)}]\n"
 
 
-def _without_variable(text: str, name: str) -> str:
-    """Return the module without a variable, unless something uses it."""
-    uses = re.compile(re.escape(name) + r"(?![-\w$.])")
-    if len(uses.findall(text)) > 1:
-        return text
-    return re.sub(rf"^{re.escape(name)} = [^\n]*\n", "", text, count=1, flags=re.MULTILINE)
+def _without_variables(text: str, names: set[str]) -> str:
+    """Return the module without those of the variables that nothing uses."""
+    uses = Counter(_REFERENCE.findall(text))
+    removed = {name for name in names if uses[name] <= 1}
+    return _VARIABLE.sub(lambda match: "" if match[1] in removed else match[0], text)
 
 
 def _unresolvable(location: str) -> SourceError:

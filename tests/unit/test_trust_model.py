@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tarfile
 from pathlib import Path
@@ -11,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlir_offload.driver.bundle.link import link_bundles
+from mlir_offload.driver.project.state import open_state
 from mlir_offload.driver.record.journal import Journal
 from mlir_offload.driver.record.reproduce import reproducer
 from mlir_offload.offload.container import mob_archive
 from mlir_offload.offload.container.mob_archive import MobMember, read_archive, serialize_archive
 from mlir_offload.toolchain.byte_view import memory_view
-from mlir_offload.toolchain.errors import MlirOffloadError, VerificationError
+from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, VerificationError
 from mlir_offload.toolchain.process import Command, Completed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,3 +76,14 @@ def test_a_reproducer_unpacks_below_its_directory(name: str) -> None:
             path = Path("/", member.name)
             assert member.name.startswith("reproduce")
             assert ".." not in path.parts
+
+
+@pytest.mark.parametrize("name", [".mlir-offload-state", ".mlir-offload-lock"])
+def test_the_state_of_a_project_is_not_written_through_a_link(name: str, tmp_path: Path) -> None:
+    build, elsewhere = tmp_path / "build", tmp_path / "elsewhere"
+    build.mkdir()
+    elsewhere.write_text("kept\n")
+    (build / name).symlink_to(elsewhere)
+    with contextlib.suppress(InputOutputError), open_state(tmp_path, build) as state:
+        state._append("a line\n")
+    assert elsewhere.read_text() == "kept\n"
