@@ -26,3 +26,7 @@ bench:
 	.venv/bin/python tests/bench/own_cost.py
 	.venv/bin/python tests/bench/inspection.py
 	.venv/bin/python tests/bench/build.py
+
+foreign:
+	sh toolchain/setup.sh test
+	.venv/bin/python tests/foreign/run.py --llvm 22
