@@ -1,4 +1,4 @@
-.PHONY: try test fuzz stress bench
+.PHONY: try test fuzz stress bench foreign
 
 try:
 	sh docs/try.sh
@@ -27,3 +27,7 @@ bench:
 	.venv/bin/python tests/bench/inspection.py
 	.venv/bin/python tests/bench/build.py
 	.venv/bin/python tests/bench/scale.py
+
+foreign:
+	sh toolchain/setup.sh test
+	.venv/bin/python tests/foreign/run.py --llvm 22

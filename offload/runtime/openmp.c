@@ -9,6 +9,7 @@
 
 #include "libomptarget_abi.h"
 #include "mgpu.h"
+#include "watch.h"
 
 enum { MOST_ITEMS_PER_BLOCK = 1024, ALIGNMENT = 64 };
 
@@ -33,7 +34,14 @@ static void host_set_device(int index) { mo_host_device = index; }
 
 static char mo_host_stream, mo_host_event;
 
-static void *host_create_stream(void) { return &mo_host_stream; }
+static void *host_create_stream(void) {
+  mo_watch_stream(1);
+  return &mo_host_stream;
+}
+static void host_destroy_stream(void *stream) {
+  if (stream == &mo_host_stream)
+    mo_watch_stream(-1);
+}
 static void *host_create_event(void) { return &mo_host_event; }
 static void host_ignore(void *handle) { (void)handle; }
 static void host_ignore_two(void *first, void *second) { (void)first, (void)second; }
@@ -126,7 +134,11 @@ static void host_launch(const void *stub, const mo_shape *shape, void *stream, v
                                 .types = types,
                                 .teams = {1, 1, 1},
                                 .threads = {1, 1, 1}};
-  if (__tgt_target_kernel(NULL, mo_host_device, 1, 1, (void *)stub, &arguments)) {
+  mo_watched watched = {.stub = stub, .shape = shape};
+  mo_watch_begin(&watched);
+  int status = __tgt_target_kernel(NULL, mo_host_device, 1, 1, (void *)stub, &arguments);
+  mo_watch_end(&watched);
+  if (status) {
     mo_error("__tgt_target_kernel failed: the kernel was not launched");
     mo_context_of_launch(stub, shape);
     if (!mo_has_host_images())
@@ -142,7 +154,7 @@ const mo_backend mo_host = {
     .explain_no_device = host_explain_no_device,
     .set_device = host_set_device,
     .create_stream = host_create_stream,
-    .destroy_stream = host_ignore,
+    .destroy_stream = host_destroy_stream,
     .synchronize_stream = host_ignore,
     .wait_event = host_ignore_two,
     .create_event = host_create_event,

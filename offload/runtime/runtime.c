@@ -49,6 +49,7 @@
 #ifdef MLIR_OFFLOAD_HAVE_OPENMP
 #include "openmp.c"
 #include "pool.c"
+#include "watch.c"
 #if defined MLIR_OFFLOAD_STANDIN || defined MLIR_OFFLOAD_EMBEDDED
 #include "standin.c"
 #endif

@@ -52,6 +52,20 @@ def test_script_runner_library_lowered_kernel_and_assertions(program: Path, devi
         assert text in failed.stdout + failed.stderr
 
 
+def test_a_kernel_on_the_cpu_that_waits_for_another_one_ends_at_the_time_limit(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    source, program = INPUTS / "waiting_kernels.mlir", tmp_path / "program"
+    done = run(*mlir_offload, "--llvm=22", "--offload-arch=host", source, "-o", program)
+    assert done.returncode == 0, done.stderr
+    waited = run(program, MLIR_OFFLOAD_TIMEOUT="1")
+    assert waited.returncode == 70
+    assert "a kernel did not end in 1 s\n  kernel: meet" in waited.stderr
+    assert "MLIR_OFFLOAD_TIMEOUT" in waited.stderr
+    wrong = run(program, MLIR_OFFLOAD_TIMEOUT="soon")
+    assert (wrong.returncode, "MLIR_OFFLOAD_TIMEOUT is 'soon'" in wrong.stderr) == (70, True)
+
+
 def test_a_program_with_tensor_maps_is_linked(mlir_offload: list[str], tmp_path: Path) -> None:
     source = INPUTS / "tma_descriptor.mlir"
     done = run(*mlir_offload, "--llvm=22", "--offload-arch=sm_90", source, "-o", tmp_path / "p")

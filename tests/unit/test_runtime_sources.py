@@ -62,8 +62,8 @@ SYSTEM_HEADERS = {
                 "sycl_stream.c",
             ],
         ),
-        ((Kind.OPENMP,), False, ["openmp.c", "pool.c", "registration.c"]),
-        ((Kind.OPENMP,), True, ["openmp.c", "pool.c", "standin.c"]),
+        ((Kind.OPENMP,), False, ["openmp.c", "pool.c", "watch.c", "registration.c"]),
+        ((Kind.OPENMP,), True, ["openmp.c", "pool.c", "watch.c", "standin.c"]),
     ],
 )
 def test_each_kind_adds_its_files(kinds: Collection[Kind], standin: bool, names: list[str]) -> None:  # noqa: FBT001
