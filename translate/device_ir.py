@@ -39,9 +39,11 @@ _DEFINE_END = re.compile(r"^(define [^\n]*?\)[^\n)]*?)((?: ![\w.]+ ![\d]+)* \{)$
 _FLUSHING = '"denormal-fp-math-f32"="preserve-sign,preserve-sign"'
 _LOCAL = re.compile(r"define +(?:private|internal)\b")
 _DYNAMIC_SHARED = re.compile(
-    r"^(?P<head>@[-\w$.]+ = )internal (?P<body>addrspace\(3\) global \[0 x i8\]) undef",
+    r"^(?P<head>@[-\w$.]+ = )internal (?P<body>addrspace\(3\) global \[0 x i8\]) undef"
+    r"(?P<align>, align \d+)?",
     re.MULTILINE,
 )
+_BULK_COPY = re.compile(r"\bcp\.async\.bulk\b")
 
 
 def with_target(text: str, triple: str, layout: str) -> str:
@@ -53,9 +55,19 @@ def with_target(text: str, triple: str, layout: str) -> str:
     return text[:position] + target + text[position:]
 
 
-def with_dynamic_shared(text: str) -> str:
-    """Return the module with dynamic shared memory of the size that the launch says."""
-    return _DYNAMIC_SHARED.sub(r"\g<head>external \g<body>", text)
+def has_bulk_copies(text: str) -> bool:
+    """Return whether a device module copies in bulk, by an intrinsic or by inline PTX."""
+    return _BULK_COPY.search(text) is not None
+
+
+def with_dynamic_shared(text: str, *, has_bulk_copies: bool = False) -> str:
+    """Return the module with dynamic shared memory of the size that the launch says.
+
+    Bulk copies write to multiples of 128 bytes, and swizzled ones to multiples of 1024, which a program
+    cannot ask for.
+    """
+    align = ", align 1024" if has_bulk_copies else r"\g<align>"
+    return _DYNAMIC_SHARED.sub(rf"\g<head>external \g<body>{align}", text)
 
 
 def with_alignment(text: str) -> str:
