@@ -74,8 +74,9 @@ def nvptx_device_ir(
         text = with_flushed_subnormals(text)
     triple, layout = _target(llvm_major)
     text = with_target(text, triple, layout)
-    text = with_dynamic_shared(text, has_bulk_copies=has_bulk_copies(ll_text))
-    text = with_alignment(text)
+    copies = has_bulk_copies(ll_text)
+    text = with_dynamic_shared(text, has_bulk_copies=copies)
+    text = with_alignment(text, has_bulk_copies=copies)
     # Any other kind makes `.target debug`, which ptxas refuses to optimise; lines are all there is.
     text = _EMISSION_KIND.sub(r"\g<1>DebugDirectivesOnly", text)
     text = internalized(text, kernels, convention="ptx_kernel", keeps_functions=keeps_functions)

@@ -70,26 +70,30 @@ def with_dynamic_shared(text: str, *, has_bulk_copies: bool = False) -> str:
     return _DYNAMIC_SHARED.sub(rf"\g<head>external \g<body>{align}", text)
 
 
-def with_alignment(text: str) -> str:
+def with_alignment(text: str, *, has_bulk_copies: bool = False) -> str:
     """Return the module with an alignment for each variable that it defines without one.
 
     LLVM takes variables of more than 16 bytes without an alignment for aligned to 16 bytes
     (llvm::DataLayout::getPreferredAlign), and loads vectors from them. The NVPTX back end writes the
-    alignment of their type into PTX, which ptxas uses.
+    alignment of their type into PTX, which ptxas uses. Bulk copies need 128 bytes in shared memory.
     """
-    return _DEFINITION.sub(_aligned, text)
+
+    def aligned(match: re.Match[str]) -> str:
+        head, tail = match.group("head", "tail")
+        if _ALIGNED.search(head):
+            return match[0]
+        least = 128 if has_bulk_copies and "addrspace(3)" in head else 16
+        return f"{head}, align {max(least, _vector_alignment(head))}{tail}"
+
+    return _DEFINITION.sub(aligned, text)
 
 
-def _aligned(match: re.Match[str]) -> str:
-    head, tail = match.group("head", "tail")
-    if _ALIGNED.search(head):
-        return match[0]
+def _vector_alignment(variable: str) -> int:
     widths = [
         int(count) * (int(bits or 0) or _BITS.get(name, 64))
-        for count, name, bits in _VECTOR.findall(head)
+        for count, name, bits in _VECTOR.findall(variable)
     ]
-    largest = max([16, *(1 << (width // 8 - 1).bit_length() for width in widths)])
-    return f"{head}, align {largest}{tail}"
+    return max((1 << (width // 8 - 1).bit_length() for width in widths), default=1)
 
 
 def with_flushing_functions(text: str) -> str:
