@@ -14,6 +14,7 @@ from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.tables import load_table
 from mlir_offload.translate.device_ir import (
     LINK_LIBRARY,
+    has_bulk_copies,
     internalized,
     with_alignment,
     with_dynamic_shared,
@@ -72,7 +73,10 @@ def nvptx_device_ir(
     if flushes_subnormals:
         text = with_flushed_subnormals(text)
     triple, layout = _target(llvm_major)
-    text = with_alignment(with_dynamic_shared(with_target(text, triple, layout)))
+    text = with_target(text, triple, layout)
+    copies = has_bulk_copies(ll_text)
+    text = with_dynamic_shared(text, has_bulk_copies=copies)
+    text = with_alignment(text, has_bulk_copies=copies)
     # Any other kind makes `.target debug`, which ptxas refuses to optimise; lines are all there is.
     text = _EMISSION_KIND.sub(r"\g<1>DebugDirectivesOnly", text)
     text = internalized(text, kernels, convention="ptx_kernel", keeps_functions=keeps_functions)

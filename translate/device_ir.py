@@ -43,9 +43,11 @@ _OF_OTHERS = re.compile(
 )
 _LOCAL = re.compile(r"define +(?:private|internal)\b")
 _DYNAMIC_SHARED = re.compile(
-    r"^(?P<head>@[-\w$.]+ = )internal (?P<body>addrspace\(3\) global \[0 x i8\]) undef",
+    r"^(?P<head>@[-\w$.]+ = )internal (?P<body>addrspace\(3\) global \[0 x i8\]) undef"
+    r"(?P<align>, align \d+)?",
     re.MULTILINE,
 )
+_BULK_COPY = re.compile(r"\bcp\.async\.bulk\b")
 
 
 def with_target(text: str, triple: str, layout: str) -> str:
@@ -62,31 +64,45 @@ def calls_others(text: str) -> bool:
     return _OF_OTHERS.search(text) is not None
 
 
-def with_dynamic_shared(text: str) -> str:
-    """Return the module with dynamic shared memory of the size that the launch says."""
-    return _DYNAMIC_SHARED.sub(r"\g<head>external \g<body>", text)
+def has_bulk_copies(text: str) -> bool:
+    """Return whether a device module copies in bulk, by an intrinsic or by inline PTX."""
+    return _BULK_COPY.search(text) is not None
 
 
-def with_alignment(text: str) -> str:
+def with_dynamic_shared(text: str, *, has_bulk_copies: bool = False) -> str:
+    """Return the module with dynamic shared memory of the size that the launch says.
+
+    Bulk copies write to multiples of 128 bytes, and swizzled ones to multiples of 1024, which a program
+    cannot ask for.
+    """
+    align = ", align 1024" if has_bulk_copies else r"\g<align>"
+    return _DYNAMIC_SHARED.sub(rf"\g<head>external \g<body>{align}", text)
+
+
+def with_alignment(text: str, *, has_bulk_copies: bool = False) -> str:
     """Return the module with an alignment for each variable that it defines without one.
 
     LLVM takes variables of more than 16 bytes without an alignment for aligned to 16 bytes
     (llvm::DataLayout::getPreferredAlign), and loads vectors from them. The NVPTX back end writes the
-    alignment of their type into PTX, which ptxas uses.
+    alignment of their type into PTX, which ptxas uses. Bulk copies need 128 bytes in shared memory.
     """
-    return _DEFINITION.sub(_aligned, text)
+
+    def aligned(match: re.Match[str]) -> str:
+        head, tail = match.group("head", "tail")
+        if _ALIGNED.search(head):
+            return match[0]
+        least = 128 if has_bulk_copies and "addrspace(3)" in head else 16
+        return f"{head}, align {max(least, _vector_alignment(head))}{tail}"
+
+    return _DEFINITION.sub(aligned, text)
 
 
-def _aligned(match: re.Match[str]) -> str:
-    head, tail = match.group("head", "tail")
-    if _ALIGNED.search(head):
-        return match[0]
+def _vector_alignment(variable: str) -> int:
     widths = [
         int(count) * (int(bits or 0) or _BITS.get(name, 64))
-        for count, name, bits in _VECTOR.findall(head)
+        for count, name, bits in _VECTOR.findall(variable)
     ]
-    largest = max([16, *(1 << (width // 8 - 1).bit_length() for width in widths)])
-    return f"{head}, align {largest}{tail}"
+    return max((1 << (width // 8 - 1).bit_length() for width in widths), default=1)
 
 
 def with_flushing_functions(text: str) -> str:

@@ -79,6 +79,27 @@ def test_a_declared_variable_keeps_its_alignment() -> None:
     assert "@x = external global [8 x i32]\n" in text
 
 
+@pytest.mark.parametrize(
+    ("code", "align"),
+    [
+        ("declare void @llvm.nvvm.cp.async.bulk.tensor.g2s.tile.1d()", "1024"),
+        (
+            'define void @f() {\n  call void asm "cp.async.bulk.tensor.1d;", ""()\n  ret void\n}',
+            "1024",
+        ),
+        ("declare void @llvm.nvvm.cp.async.ca.shared.global.4()", "16"),
+    ],
+)
+def test_shared_memory_is_aligned_for_bulk_copies(code: str, align: str) -> None:
+    shared = (
+        "@d = internal addrspace(3) global [0 x i8] undef, align 16\n"
+        "@s = internal addrspace(3) global [64 x float] undef\n"
+    )
+    text = nvptx_device_ir(f"{shared}\n{code}\n", kernels=[], llvm_major=22)
+    assert re.findall(r"external .*, align (\d+)", text) == [align]
+    assert re.findall(r"@s = .*, align (\d+)", text) == ["128" if align == "1024" else "16"]
+
+
 def test_dynamic_shared_memory_is_sized_by_the_launch() -> None:
     text = nvptx_device_ir(lowered("kernels", 22), kernels=["saxpy", "other"], llvm_major=22)
     assert "@__dynamic_shmem__0 = external addrspace(3) global [0 x i8], align 16" in text

@@ -425,7 +425,7 @@ private:
   void choose_memory(const RawInst &raw, Inst &inst) {
     const std::string &name = raw.opcode;
     if (name == "ld" || name == "ldu" || name == "st") {
-      bool is_store = name == "st";
+      bool is_store = inst.is_store = name == "st";
       address(raw.operands[is_store ? 0 : 1], inst, inst.op[0]);
       std::vector<int32_t> values;
       elements(raw.operands[is_store ? 1 : 0], values, inst.type);

@@ -3,6 +3,7 @@
 #define MACHINE_H
 
 #include <cstring>
+#include <functional>
 #include <map>
 #include <random>
 #include <unordered_map>
@@ -142,7 +143,7 @@ struct Block {
   uint32_t epoch = 1;
   Barrier barriers[16];
   std::unordered_map<uint64_t, Clocks> released; /* by address in workgroup memory */
-  std::unordered_map<uint64_t, std::vector<Copy>> arriving; /* TMA, by mbarrier */
+  std::unordered_map<uint64_t, std::vector<std::function<void()>>> arriving; /* bulk copies, by mbarrier */
 };
 
 /* Blocks that run at the same time: one, a cluster, or all of a cooperative launch. */

@@ -165,7 +165,7 @@ uint8_t *resolve_shared(Thread &thread, const Inst &inst, uint64_t address, uint
     uint32_t at = range.at + (uint32_t)(address - range.begin);
     if (block == thread.block && !(inst.flags & 128)) {
       uint64_t value = 0;
-      bool is_store = purpose == kWrite && inst.list_size && size <= 8;
+      bool is_store = inst.is_store && size <= 8;
       if (is_store)
         value = thread.get(inst.list[0]);
       for (uint32_t byte = 0; byte < size; ++byte)

@@ -61,7 +61,7 @@ using Handler = Step (*)(Thread &, const Inst &);
 struct Inst {
   Handler run = nullptr;
   int32_t predicate = -1;
-  bool is_negated = false;
+  bool is_negated = false, is_store = false;
   Type type = Type::none, source_type = Type::none;
   Space space = Space::generic;
   uint8_t vector = 1, code = 0, rounding = 0, flags = 0, base = 0; /* base: 1 in the frame of private memory, 2 of parameters */

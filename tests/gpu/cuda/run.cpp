@@ -20,7 +20,7 @@ enum { kExitStatus = 97 };
 } // namespace
 
 const Settings &settings() {
-  static const Settings made = {number_of("PTX_SEED", 0), number_of("PTX_STEPS", 20000000000ull),
+  static const Settings made = {number_of("PTX_SEED", 0), number_of("PTX_STEPS", 2000000000ull),
                                 (int)number_of("PTX_ARCH", 90), (int)number_of("PTX_DEVICES", 1)};
   return made;
 }
