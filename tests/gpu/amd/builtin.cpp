@@ -261,6 +261,17 @@ static void fused(Wave &, Frame &frame, const Instruction &i, u64 mask) {
   }
 }
 
+static void median(Wave &, Frame &frame, const Instruction &i, u64 mask) {
+  const Part &part = i.shape->parts[0];
+  EACH_LANE(lane, mask) {
+    double a = as_double(frame.at(i.operands[0])[lane], part), b = as_double(frame.at(i.operands[1])[lane], part);
+    double c = as_double(frame.at(i.operands[2])[lane], part);
+    double found = std::isnan(a) || std::isnan(b) || std::isnan(c) ? std::fmin(std::fmin(a, b), c)
+                                                                    : std::fmax(std::fmin(a, b), std::fmin(std::fmax(a, b), c));
+    result_of(frame, i)[lane] = from_double(found, part);
+  }
+}
+
 static void scaled(Wave &, Frame &frame, const Instruction &i, u64 mask) {
   const Part &part = i.shape->parts[0];
   EACH_LANE(lane, mask) {
@@ -525,6 +536,7 @@ static const std::map<std::string, Builtin> &builtins() {
       {"llvm.amdgcn.cos", on_one<cosine_of_turn>},
       {"llvm.amdgcn.exp2", on_one<exp2_>},
       {"llvm.amdgcn.log", on_one<log2_>},
+      {"llvm.amdgcn.fmed3", median},
       {"llvm.amdgcn.ldexp", scaled},
       {"llvm.amdgcn.frexp.mant", mantissa},
       {"llvm.amdgcn.frexp.exp", exponent},
