@@ -1,0 +1,123 @@
+"""The registers of a wave of 64 lanes, and the operands of instructions that name them."""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+
+LANES = 64
+ALL = (1 << LANES) - 1
+WORD = 0xFFFFFFFF
+Vector = np.ndarray[Any, np.dtype[Any]]
+FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
+REGISTERS = re.compile(r"([vs])\[(\d+):(\d+)\]|([vs])(\d+)")
+_LANE_BITS = np.left_shift(np.uint64(1), np.arange(LANES, dtype=np.uint64))
+
+
+@dataclass(slots=True, kw_only=True)
+class Registers:
+    """What a wave computes with; EXEC says which lanes are active."""
+
+    exec: int
+    v: Vector = field(default_factory=lambda: np.full((256, LANES), 0xDEADBEEF, np.uint32))
+    s: list[int] = field(default_factory=lambda: [0xDEADBEEF] * 128)
+    vcc: int = 0
+    scc: int = 0
+
+    def scalar(self, text: str, bits: int = 32) -> int:
+        """Return the value of a scalar operand."""
+        if text in {"vcc", "exec"}:
+            return int(getattr(self, text))
+        match = REGISTERS.fullmatch(text)
+        if match is None and re.fullmatch(r"-?\d+\.\d+", text):
+            form = {16: "<e", 32: "<f", 64: "<d"}[bits]
+            return int.from_bytes(struct.pack(form, float(text)), "little")
+        if match is None:
+            return int(text, 0) & ((1 << bits) - 1)
+        first = int(match[2] or match[5])
+        return self.s[first] | (self.s[first + 1] << 32 if bits == LANES else 0)
+
+    def set_scalar(self, text: str, value: int, bits: int = 32) -> None:
+        """Write a scalar register, or a pair of them."""
+        if text in {"vcc", "exec"}:
+            setattr(self, text, value & ALL)
+            return
+        match = REGISTERS.fullmatch(text)
+        assert match is not None, text
+        first = int(match[2] or match[5])
+        self.s[first] = value & WORD
+        if bits == LANES:
+            self.s[first + 1] = value >> 32 & WORD
+
+    def words(self, text: str, bits: int = 32) -> Vector:
+        """Return the value of an operand in every lane, as an unsigned number."""
+        match = REGISTERS.fullmatch(text)
+        if match and (match[1] or match[4]) == "v":
+            first = int(match[2] or match[5])
+            low = self.v[first].astype(np.uint64)
+            if bits <= 32:
+                return cast("Vector", low & ones(bits))
+            return cast("Vector", low | self.v[first + 1].astype(np.uint64) << np.uint64(32))
+        return np.full(LANES, self.scalar(text, bits), np.uint64)
+
+    def signed(self, text: str, bits: int = 32) -> Vector:
+        """Return the value of an operand in every lane, as a signed number."""
+        return as_signed(self.words(text, bits), bits)
+
+    def floats(self, text: str, kind: str) -> Vector:
+        """Return the value of an operand in every lane, as a floating-point number."""
+        bits, real = int(kind[1:]), FLOATS[kind]
+        is_negative, text = text.startswith("-v"), text.removeprefix("-") if "v" in text else text
+        magnitude = text.strip("|")
+        if re.fullmatch(r"-?\d+\.\d+", magnitude):
+            value = np.full(LANES, float(magnitude), real)
+        else:
+            raw = self.words(magnitude, bits)
+            if bits == LANES and magnitude.startswith("0x"):
+                raw = raw << np.uint64(32)
+            value = raw.astype(f"u{bits // 8}").view(real)
+        value = np.abs(value) if magnitude != text else value
+        return -value if is_negative else value
+
+    def set_lanes(self, text: str, value: Vector, bits: int = 32) -> None:
+        """Write a vector register, or a pair of them, in the lanes that are active."""
+        match = REGISTERS.fullmatch(text)
+        assert match is not None, text
+        first, active = int(match[2] or match[5]), self.active_lanes()
+        raw = value.astype(np.uint64)
+        self.v[first][active] = (raw & np.uint64(WORD)).astype(np.uint32)[active]
+        if bits == LANES:
+            self.v[first + 1][active] = (raw >> np.uint64(32)).astype(np.uint32)[active]
+
+    def set_floats(self, text: str, value: Vector, kind: str) -> None:
+        """Write a floating-point number of every lane."""
+        bits = int(kind[1:])
+        self.set_lanes(text, value.astype(FLOATS[kind]).view(f"u{bits // 8}"), bits)
+
+    def active_lanes(self) -> Vector:
+        """Return which lanes are active."""
+        return cast("Vector", (np.uint64(self.exec) & _LANE_BITS) != 0)
+
+    def mask_of(self, text: str) -> Vector:
+        """Return the lanes that a pair of scalar registers names."""
+        return cast("Vector", (np.uint64(self.scalar(text, LANES)) & _LANE_BITS) != 0)
+
+    def set_mask(self, text: str, value: Vector) -> None:
+        """Write which of the active lanes have something."""
+        found = int(np.bitwise_or.reduce(np.where(value & self.active_lanes(), _LANE_BITS, 0)))
+        self.set_scalar(text, found, LANES)
+
+
+def ones(bits: int) -> np.uint64:
+    """Return a number of so many bits that are all set."""
+    return np.uint64((1 << bits) - 1)
+
+
+def as_signed(value: Vector, bits: int) -> Vector:
+    """Return numbers of so many bits with their sign."""
+    spare = np.uint64(LANES - bits)
+    return (value << spare).view(np.int64) >> np.int64(LANES - bits)
