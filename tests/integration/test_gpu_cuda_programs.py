@@ -112,12 +112,12 @@ def test_parameters_of_every_type_arrive_as_on_the_cpu(
 
 
 @pytest.mark.llvm(22)
-def test_matrices_of_a_subgroup_are_multiplied(
+def test_matrices_of_a_subgroup_and_clusters_of_blocks_are_right(
     mlir_offload: list[str], cuda_emulator: CudaEmulator, tmp_path: Path
 ) -> None:
-    inputs = (INPUTS / "matrices.mlir", PROGRAMS / "matrices.c", tmp_path / "program")
-    program = _link(mlir_offload, cuda_emulator, 22, *inputs)
+    sources = (INPUTS / "matrices.mlir", INPUTS / "clusters.mlir", PROGRAMS / "matrices.c")
+    program = _link(mlir_offload, cuda_emulator, 22, *sources, tmp_path / "program")
     for seed in range(3):
         ran = run_program(program, seed=seed)
-        ways = ("wmma", "mma.sync f16", "mma.sync tf32")
+        ways = ("wmma", "mma.sync f16", "mma.sync tf32", "element by element", "clusters")
         assert ran.stdout == "".join(f"{way}: 0 wrong\n" for way in ways), ran.stderr

@@ -1,10 +1,11 @@
 // Products of matrices by the threads of one subgroup, in the ways that NVIDIA's GPUs have. The numbers are small, so
 // that all products are exact: a is (i + j) % 5 - 2, b is (2 i + j) % 7 - 3, c is i - j.
-func.func @matrices(%out: memref<3x16x8xf32>) attributes {llvm.emit_c_interface} {
+func.func @matrices(%out: memref<3x16x8xf32>, %each: memref<3x16x16xf16>) attributes {llvm.emit_c_interface} {
   %c1 = arith.constant 1 : index
   %c32 = arith.constant 32 : index
   %device = gpu.alloc() : memref<3x16x8xf32>
   %da = gpu.alloc() : memref<16x16xf16>
+  %de = gpu.alloc() : memref<3x16x16xf16>
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1)
              threads(%tx, %ty, %tz) in (%sx = %c32, %sy = %c1, %sz = %c1)
              workgroup(%a : memref<16x16xf16, #gpu.address_space<workgroup>>, %b : memref<16x16xf16, #gpu.address_space<workgroup>>,
@@ -107,9 +108,22 @@ func.func @matrices(%out: memref<3x16x8xf32>) attributes {llvm.emit_c_interface}
     memref.store %e01, %device[%k2, %quad, %second] : memref<3x16x8xf32>
     memref.store %e10, %device[%k2, %quad8, %first] : memref<3x16x8xf32>
     memref.store %e11, %device[%k2, %quad8, %second] : memref<3x16x8xf32>
+    // Element by element
+    %three = arith.constant 3.0 : f16
+    %two = arith.constant 2.0 : f16
+    %e3 = gpu.subgroup_mma_constant_matrix %three : !gpu.mma_matrix<16x16xf16, "COp">
+    %e2 = gpu.subgroup_mma_constant_matrix %two : !gpu.mma_matrix<16x16xf16, "COp">
+    %raddf = gpu.subgroup_mma_elementwise addf %e3, %e2 : (!gpu.mma_matrix<16x16xf16, "COp">, !gpu.mma_matrix<16x16xf16, "COp">) -> !gpu.mma_matrix<16x16xf16, "COp">
+    gpu.subgroup_mma_store_matrix %raddf, %de[%k0, %k0, %k0] {leadDimension = 16 : index} : !gpu.mma_matrix<16x16xf16, "COp">, memref<3x16x16xf16>
+    %rmulf = gpu.subgroup_mma_elementwise mulf %e3, %e2 : (!gpu.mma_matrix<16x16xf16, "COp">, !gpu.mma_matrix<16x16xf16, "COp">) -> !gpu.mma_matrix<16x16xf16, "COp">
+    gpu.subgroup_mma_store_matrix %rmulf, %de[%k1, %k0, %k0] {leadDimension = 16 : index} : !gpu.mma_matrix<16x16xf16, "COp">, memref<3x16x16xf16>
+    %rdivf = gpu.subgroup_mma_elementwise divf %e3, %e2 : (!gpu.mma_matrix<16x16xf16, "COp">, !gpu.mma_matrix<16x16xf16, "COp">) -> !gpu.mma_matrix<16x16xf16, "COp">
+    gpu.subgroup_mma_store_matrix %rdivf, %de[%k2, %k0, %k0] {leadDimension = 16 : index} : !gpu.mma_matrix<16x16xf16, "COp">, memref<3x16x16xf16>
     gpu.terminator
   }
   gpu.memcpy %out, %device : memref<3x16x8xf32>, memref<3x16x8xf32>
+  gpu.memcpy %each, %de : memref<3x16x16xf16>, memref<3x16x16xf16>
+  gpu.dealloc %de : memref<3x16x16xf16>
   gpu.dealloc %device : memref<3x16x8xf32>
   gpu.dealloc %da : memref<16x16xf16>
   return
