@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.cuda_emulator import CudaEmulator, run_program
+from support.cuda_emulator import SOURCES, CudaEmulator, run_program
 from support.host_operations import HOST, LEFT, PRINTED, caller_of_host
 from support.operation_probe import Probe
 from support.random_kernel import computed, program_of, random_kernel
@@ -16,11 +16,18 @@ from support.random_program import caller_of, read_numbers
 from mlir_offload.offload.runtime import EXIT_STATUS
 
 
-def _link(compiler: list[str], emulator: CudaEmulator, release: int, *inputs: Path) -> Path:
-    program = inputs[-1].with_name("program")
-    flags = (f"--llvm={release}", "--offload-arch=sm_90", *emulator.options(is_kept=False))
-    subprocess.run([*compiler, *flags, *map(str, inputs), "-o", str(program)], check=True)
-    return program
+def _link(
+    compiler: list[str],
+    emulator: CudaEmulator,
+    release: int,
+    *inputs: Path,
+    archs: str = "sm_90",
+) -> Path:
+    """Link all paths but the last to the last."""
+    *sources, program = map(str, inputs)
+    flags = (f"--llvm={release}", f"--offload-arch={archs}", *emulator.options(is_kept=False))
+    subprocess.run([*compiler, *flags, *sources, "-o", program], check=True)
+    return inputs[-1]
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +36,7 @@ def hosted(
 ) -> Path:
     caller = tmp_path_factory.mktemp("hosted") / "caller.c"
     caller.write_text(caller_of_host())
-    return _link(mlir_offload, cuda_emulator, 22, HOST, caller)
+    return _link(mlir_offload, cuda_emulator, 22, HOST, caller, caller.with_name("program"))
 
 
 @pytest.mark.llvm(22)
@@ -77,7 +84,7 @@ def test_random_kernels_compute_what_is_written_in_any_order(
     source, caller = tmp_path / "random.mlir", tmp_path / "caller.c"
     source.write_text(program_of(kernels))
     caller.write_text(caller_of(kernels, is_registered=True))
-    program = _link(mlir_offload, cuda_emulator, release, source, caller)
+    program = _link(mlir_offload, cuda_emulator, release, source, caller, tmp_path / "program")
     for order in range(3):
         ran = run_program(program, seed=order)
         assert (ran.returncode, ran.stderr) == (0, ""), order
@@ -85,3 +92,32 @@ def test_random_kernels_compute_what_is_written_in_any_order(
         for kernel in kernels:
             threads = Probe(kernel.name, (), (kernel.block,), kernel.grid).threads(kernel.block)
             assert given[kernel.name] == computed(kernel, threads), (order, kernel)
+
+
+PROGRAMS = SOURCES / "programs"
+INPUTS = Path(__file__).parent / "inputs"
+
+
+@pytest.mark.parametrize(
+    "release", [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (19, 22)]
+)
+def test_parameters_of_every_type_arrive_as_on_the_cpu(
+    mlir_offload: list[str], cuda_emulator: CudaEmulator, tmp_path: Path, release: int
+) -> None:
+    inputs = (INPUTS / "odd_parameters.mlir", PROGRAMS / "odd_parameters.c", tmp_path / "program")
+    program = _link(mlir_offload, cuda_emulator, release, *inputs, archs="sm_90,host")
+    outputs = {run_program(program, device=device).stdout for device in ("cuda", "host")}
+    # Number 12 and 14 are what the second kernel leaves, number 13 the sum of a struct.
+    assert outputs == {f"1 {'-77 ' * 11}2 -154 3\n"}
+
+
+@pytest.mark.llvm(22)
+def test_matrices_of_a_subgroup_and_clusters_of_blocks_are_right(
+    mlir_offload: list[str], cuda_emulator: CudaEmulator, tmp_path: Path
+) -> None:
+    sources = (INPUTS / "matrices.mlir", INPUTS / "clusters.mlir", PROGRAMS / "matrices.c")
+    program = _link(mlir_offload, cuda_emulator, 22, *sources, tmp_path / "program")
+    for seed in range(3):
+        ran = run_program(program, seed=seed)
+        ways = ("wmma", "mma.sync f16", "mma.sync tf32", "element by element", "clusters")
+        assert ran.stdout == "".join(f"{way}: 0 wrong\n" for way in ways), ran.stderr

@@ -42,13 +42,17 @@ class CudaEmulator:
 
 
 def run_program(
-    program: Path, *arguments: str, seed: int = 0, output: Path | None = None
+    program: Path,
+    *arguments: str,
+    seed: int = 0,
+    output: Path | None = None,
+    device: str = "cuda",
 ) -> subprocess.CompletedProcess[str]:
     """Run a program; its output, which need not be text, may go to a file.
 
     The order of threads, poison and what PTX leaves open go by the seed; 0 is in order.
     """
-    variables = {**os.environ, "PTX_SEED": str(seed)}
+    variables = {**os.environ, "PTX_SEED": str(seed), "MLIR_OFFLOAD_DEVICE": device}
     argv = [str(program), *arguments]
     if output is None:
         return subprocess.run(argv, env=variables, capture_output=True, text=True, check=False)

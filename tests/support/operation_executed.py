@@ -13,6 +13,7 @@ from support.operation_probe import text_of
 from support.operation_results import probes_for
 from support.operation_table import cases_in
 
+FOR_NVIDIA = (HOST.with_name("matrices.mlir"), HOST.with_name("clusters.mlir"))
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 _OPERATION = re.compile(r"\bgpu\.(\w+)([^\n]*)")
 # Names of values and functions, numbers, and what memrefs are of say nothing of the operation.
@@ -40,11 +41,15 @@ def _examples() -> tuple[str, ...]:
 
 @cache
 def executed_uses(target: str, release: int) -> Uses:
-    """Return what is run on a kind of device: examples, and but for spirv64 probes and host operations."""
+    """Return what is run on a kind of device: examples, and but for spirv64 probes and host operations.
+
+    Matrices of a subgroup and clusters are run for NVIDIA's GPUs.
+    """
     if target == "spirv":
         return uses_in(_examples())
     probes = (text_of(probe, release) for probe in probes_for(32))
-    return uses_in((*_examples(), HOST.read_text(encoding="utf-8"), *probes))
+    inputs = (HOST, *(FOR_NVIDIA if target == "cuda" else ()))
+    return uses_in((*_examples(), *(path.read_text(encoding="utf-8") for path in inputs), *probes))
 
 
 def is_executed(row: Mapping[str, Any], target: str, releases: Iterable[int]) -> bool:
