@@ -17,7 +17,7 @@ from mlir_offload.translate.declared import (
     read_declared,
 )
 from mlir_offload.translate.fixup.device_form import NVVM_FORM, DeviceForm
-from mlir_offload.translate.fixup.documented import with_documented_forms
+from mlir_offload.translate.fixup.documented import with_documented_forms, without_global_space
 from mlir_offload.translate.fixup.fast_math import with_fast_math
 from mlir_offload.translate.fixup.hazard import (
     check_device_functions,
@@ -357,7 +357,8 @@ def _host(
         check_operations(operation.lines, "host", locations)
         uses_runtime = uses_runtime or any('"gpu.' in line for line in operation.lines)
         check_launches(operation.lines, symbols, locations)
-        lines.extend(rename_launches(rewriter.rewrite(operation.lines), launched, symbols))
+        written = rewriter.rewrite(without_global_space(operation.lines))
+        lines.extend(rename_launches(written, launched, symbols))
     if describes_memory:
         lines = describe_launches(lines)
     declared = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlir_offload.translate.fixup.documented import with_documented_forms
+from mlir_offload.translate.fixup.documented import with_documented_forms, without_global_space
 
 REDUCTION = '%1 = "gpu.all_reduce"(%0) <{op = #gpu<all_reduce_op add>}> ({\n}) : (f32) -> f32'
 MARKED = '%1 = "gpu.all_reduce"(%0) <{uniform, op = #gpu<all_reduce_op add>}> ({\n}) : (f32) -> f32'
@@ -84,6 +84,15 @@ def test_a_reduction_with_a_region_is_marked_too() -> None:
     body = '%1 = "gpu.all_reduce"(%0) ({\n^bb0(%a: f32, %b: f32):\n  "gpu.yield"(%a) : (f32) -> ()\n}) : (f32) -> f32'
     text = "\n".join(with_documented_forms(kernel(body)))
     assert '"gpu.all_reduce"(%0) <{uniform}> ({' in text
+
+
+def test_global_memory_of_a_device_is_memory_as_any_other_to_the_host() -> None:
+    before = ('%0 = "gpu.alloc"(%n) {note = "memref<1xf32, 1>"} : (index) -> memref<?xf32, 1>',)
+    after = ('%0 = "gpu.alloc"(%n) {note = "memref<1xf32, 1>"} : (index) -> memref<?xf32>',)
+    assert without_global_space(before) == after
+    assert without_global_space(("memref<2x1xf32>, 1, memref<4xf32, 3>",)) == (
+        "memref<2x1xf32>, 1, memref<4xf32, 3>",
+    )
 
 
 @pytest.mark.parametrize(

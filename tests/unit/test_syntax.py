@@ -50,7 +50,7 @@ CODE = (
     *("= #arith.fastmath<none>", "linkage = #llvm.linkage<external>", 'sym_name = "k"', "gpu.kernel"),
     *("known_block_size = array<i32: 9, 9, 99>", '"gpu.launch_func"(', "kernel = @a::@b", " = "),
     *("call void @vprintf(", "define void @main(", "ptr addrspace(3)", "ret void", "@__nv_sinf("),
-    *("@__ocml_sin_f32(", "bfloat", "atomicrmw fadd", " asm ", "@mgpuLaunchKernel(", "noinline "),
+    *("@__ocml_sin_f32(", "bfloat", "atomicrmw fadd", " asm ", "@mgpuLaunchKernel(", "noinline ", "@mgpuModuleGetFunction(ptr null, ptr @n)"),
 )  # fmt: skip
 TEXTS = st.lists(st.sampled_from(CODE) | st.text(max_size=4), max_size=6).map(
     lambda parts: "".join(parts).replace("\0", "").encode("utf-8", "ignore").decode()

@@ -12,6 +12,7 @@ from mlir_offload.translate.mlir_text import Operation, parse_operation
 _MEMREF = re.compile(r"\bmemref<")
 _PRIVATE_NUMBERS = (", 5", ", 5 : i32", ", 5 : i64")
 _PRIVATE = ", #gpu.address_space<private>"
+_GLOBAL_NUMBERS = (", 1", ", 1 : i32", ", 1 : i64", ", #gpu.address_space<global>")
 _REDUCTION = '"gpu.all_reduce"('
 _UNIFORM = re.compile(r"<\{[^}]*\buniform\b")
 _ARGUMENT = re.compile(r"%[\w$.-]+(?=:)")
@@ -34,18 +35,24 @@ _COMPUTED = re.compile(r"arith\.(?!constant)\w+|affine\.(?:apply|min|max)")
 
 def with_documented_forms(lines: Sequence[str]) -> tuple[str, ...]:
     """Return the lines of a `gpu.module` in the forms that have a lowering."""
-    return tuple(_with_uniform_reductions([_with_private_space(line) for line in lines]))
+    named = [_with_space(line, _PRIVATE_NUMBERS, _PRIVATE) for line in lines]
+    return tuple(_with_uniform_reductions(named))
 
 
-def _with_private_space(line: str) -> str:
-    """Return a line whose memrefs in space 5, private memory, say so by name."""
-    if "memref<" not in line or ", 5" not in line:
+def without_global_space(lines: Sequence[str]) -> tuple[str, ...]:
+    """Return the lines of the host, to which global memory of a device is memory as any other."""
+    return tuple(_with_space(line, _GLOBAL_NUMBERS, "") for line in lines)
+
+
+def _with_space(line: str, spaces: Sequence[str], other: str) -> str:
+    """Return a line whose memrefs in one of the spaces are in the other."""
+    if "memref<" not in line or not any(space in line for space in spaces):
         return line
     for match in reversed(list(_MEMREF.finditer(MLIR.blanked(line)))):
         end = MLIR.closing(line, match.end() - 1)
-        number = next((n for n in _PRIVATE_NUMBERS if line[:end].endswith(n)), None)
-        if number is not None:
-            line = f"{line[: end - len(number)]}{_PRIVATE}{line[end:]}"
+        space = next((space for space in spaces if line[:end].endswith(space)), None)
+        if space is not None:
+            line = f"{line[: end - len(space)]}{other}{line[end:]}"
     return line
 
 
