@@ -128,7 +128,8 @@ def render_entry(entry: OffloadEntry, abi: OffloadAbi, place: EntryPlace) -> str
     types = ", ".join(field.type for field in layout.fields)
     members = ", ".join(f"{field.type} {values.get(field.name, '0')}" for field in layout.fields)
     text = entry.name.encode(errors="surrogateescape") + b"\0"
-    # A weak entry is one of a name that other files may have too: with LTO one of them is left.
+    # Weak as clang's, so that LTO keeps one entry of a variable or kernel that several files have. A local
+    # one registers the stub of its own file, beside those of kernels of that name in other files.
     linkage = "internal" if entry.is_local else "weak"
     placed = f', section "{layout.name_section}", align 1' if layout.name_section else ""
     return (

@@ -231,9 +231,13 @@ def _without_image(lack: _Shortage) -> Finding:
 def _for_other_archs(lack: _Shortage, pairs: Sequence[KernelImage]) -> Finding:
     own = {device_arch(image) for image in lack.item.images if image.kind == lack.kind}
     lacking = sorted({pair.arch for pair in pairs})
+    hint = compile_too(lack.item, sorted(own), lacking)
+    if own.issuperset(lacking):
+        archs = sorted({image.arch for image in lack.item.images if image.kind == lack.kind})
+        hint = f"compile all objects with the same -march=; the image here is for {listed(archs)}"
     return Finding(
         f"other objects are made for {listed([arch_name(arch) for arch in lacking])},"
         f" for which nothing has its kernels: {listed(pairs)}",
         lack.item.location,
-        compile_too(lack.item, sorted(own), lacking),
+        hint,
     )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from support.link_contents import (
@@ -16,10 +17,11 @@ from support.link_contents import (
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.host.object_entry import HostEntry
 from mlir_offload.offload.image import ImageKind
-from mlir_offload.offload.link.check import check_link, kind_notes
+from mlir_offload.offload.link.check import check_link, kind_notes, repeated_objects
 from mlir_offload.offload.link.finding import Finding, raise_findings
 from mlir_offload.offload.objects import ObjectContents
 from mlir_offload.toolchain.errors import CompatibilityError, VerificationError
+from mlir_offload.toolchain.target import host_triple
 
 AMD = "amdgcn-amd-amdhsa"
 
@@ -131,6 +133,42 @@ def test_the_image_of_another_file_may_hold_the_kernel() -> None:
     assert check(host_only, contents("b.o", (), (bitcode("sm_80"),))) == []
     (found,) = check(host_only, contents("b.o", (), (ptx("sm_80", "other"),)))
     assert found.endswith("for which nothing has its kernels: 'k' for sm_80")
+
+
+def _for_host(name: str, arch: str, major: int) -> ObjectContents:
+    """Return an object with a kernel of its name for the CPU, as clang of a release gives it an arch."""
+    array = ARRAY_22 if major > 20 else ("omp_offloading_entries", 5)
+    text = f".version 7.8\n.target sm_90\n.address_size 64\n.visible .entry {name}()\n{{ ret; }}\n"
+    packaged = image(text.encode(), arch, code=1, kind="openmp", triple=host_triple())
+    return contents(name, (name,), (packaged,), kind="openmp", array=array)
+
+
+def _missed(*items: ObjectContents, major: int) -> list[str]:
+    found = check_link(items, load_abi(major))
+    return [finding.location for finding in found if "other objects are made" in finding.message]
+
+
+@pytest.mark.parametrize(("major", "missed"), [(16, ["second"]), (19, []), (22, [])])
+def test_generic_code_for_the_cpu_is_linked_with_any_other_from_llvm_19_on(
+    major: int, missed: list[str]
+) -> None:
+    for first, second in (("", "generic"), ("generic", "")):
+        items = (_for_host("first", first, major), _for_host("second", second, major))
+        assert _missed(*items, major=major) == missed
+
+
+def test_code_for_two_processors_of_the_host_is_not_linked_together() -> None:
+    items = (_for_host("first", "x86-64-v2", 22), _for_host("second", "x86-64-v3", 22))
+    assert _missed(*items, major=22) == ["second"]
+    *_, last = check_link(items, load_abi(22))
+    assert last.hint == "compile all objects with the same -march=; the image here is for x86-64-v3"
+
+
+def test_an_object_that_is_named_twice_is_refused_if_it_has_device_code() -> None:
+    items = (contents("a", ("k",), (bitcode("sm_90"),)), contents("b"))
+    line = [Path("a"), Path("b"), Path("a"), Path("b")]
+    (finding,) = repeated_objects(items, line)
+    assert (finding.location, finding.hint) == ("a", "name a once")
 
 
 def test_a_kernel_that_is_only_registered_is_named() -> None:
