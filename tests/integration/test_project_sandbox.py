@@ -42,7 +42,7 @@ targets:
   libpart.a: {{kind: static, inputs: [part.c]}}
   app:
     inputs: [calls.mlir, sub/attached.mlir, main.c, code.ll, libpart.a]
-    flags: [-Llib, -lq, "-Wl,--version-script=app.map,lib/more.o"]
+    flags: [-Llib, -lq, "-Wl,--version-script=app.map,more.o"]
 """
 # Those options of the compiler that name a file to read, or where files are looked for: all are above.
 # --config= decides about the flags of the steps, before they are planned.
@@ -101,7 +101,7 @@ def write_everything(folder: Path) -> None:
     clang(folder, TWICE, "lib/cuda.bc", "-emit-llvm", *CUDA)
     clang(folder, TWICE, "sub/part.bc", "-emit-llvm", *CUDA)
     clang(folder, TWICE, "lib/host.bc", "-emit-llvm")
-    clang(folder, NEVER, "lib/more.o")
+    clang(folder, NEVER, "more.o")
     clang(folder, "int q(void) { return 0; }\n", "lib/q.o")
     subprocess.run(("ar", "rc", "lib/libq.a", "lib/q.o"), cwd=folder, check=True)
     (folder / "include" / "n.h").write_text("int part(void); int q(void); int code(void);\n")
