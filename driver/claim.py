@@ -12,7 +12,6 @@ import fcntl
 import os
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -25,6 +24,7 @@ _BOOT_DIGITS = 8
 _LONGEST_NAME_BYTES = 220
 _RANDOM_BYTES = 6
 _ENDING = ".tmp"
+_NONE, _PRIVATE = -1, 0o700
 
 
 class _Lock(Enum):
@@ -52,24 +52,31 @@ def claimed_beside(output: Path) -> Iterator[ClaimedFile]:
     """
     prefix = f".{os.fsdecode(os.fsencode(output.name)[:_LONGEST_NAME_BYTES])}.mo-"
     _sweep_files(output.parent, prefix)
-    claimed = _make_file(output.parent, prefix)
-    try:
-        yield claimed
-    finally:
-        # Renamed, the name may be another process's by now.
-        if _is_at(claimed.descriptor, claimed.path):
-            claimed.path.unlink(missing_ok=True)
-        os.close(claimed.descriptor)
-
-
-def _make_file(parent: Path, prefix: str) -> ClaimedFile:
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    while True:
-        path = parent / f"{prefix}{_random_word()}{_ENDING}"
-        descriptor = os.open(path, flags, 0o666)
-        # Before it was held, another process may have taken it for a file that is left.
-        if _lock(descriptor) is not _Lock.ANOTHERS and _is_at(descriptor, path):
-            return ClaimedFile(path, descriptor)
+    is_claimed = False
+    while not is_claimed:
+        # The name is known before there is a file: a signal may come behind any instruction.
+        path, descriptor = output.parent / f"{prefix}{_random_word()}{_ENDING}", _NONE
+        is_anothers = False
+        try:
+            descriptor = os.open(path, flags, 0o666)
+            # Before it was held, another process may have taken it for a file that is left.
+            is_claimed = _lock(descriptor) is not _Lock.ANOTHERS and _is_at(descriptor, path)
+            if is_claimed:
+                yield ClaimedFile(path, descriptor)
+        except FileExistsError:
+            is_anothers = descriptor == _NONE
+            raise
+        finally:
+            if not is_anothers:
+                _discard(path, descriptor)
+
+
+def _discard(path: Path, descriptor: int) -> None:
+    """Remove a file unless it was renamed: its name may be another process's by now."""
+    if descriptor == _NONE or _is_at(descriptor, path):
+        path.unlink(missing_ok=True)
+    if descriptor != _NONE:
         os.close(descriptor)
 
 
@@ -122,24 +129,32 @@ def claimed_directory(parent: Path) -> Iterator[Path]:
     Raises OSError where it cannot be made.
     """
     prefix = f"mlir-offload-{_boot()}-"
-    path, descriptor = _make_directory(parent, prefix)
+    is_claimed = False
+    while not is_claimed:
+        # The name is known before there is a directory: a signal may come behind any instruction.
+        path, descriptor = parent / f"{prefix}{_random_word()}", _NONE
+        try:
+            path.mkdir(mode=_PRIVATE)
+            # Who removes what is left may be quicker than we open it, or lock it.
+            with contextlib.suppress(FileNotFoundError):
+                descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                # Where there are no locks, nobody can take it for a thing that is left.
+                is_claimed = _lock(descriptor) is not _Lock.ANOTHERS and _is_at(descriptor, path)
+            if is_claimed:
+                yield path
+        finally:
+            _remove_directory(path, descriptor)
+    _sweep(parent, prefix)
+
+
+def _remove_directory(path: Path, descriptor: int) -> None:
     try:
-        yield path
-    finally:
         shutil.rmtree(path, ignore_errors=True)
-        os.close(descriptor)
-        _sweep(parent, prefix)
-
-
-def _make_directory(parent: Path, prefix: str) -> tuple[Path, int]:
-    while True:
-        path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-        # Who removes what is left may be quicker than we open it, or lock it.
-        with contextlib.suppress(FileNotFoundError):
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            # Where there are no locks, nobody can take it for a thing that is left.
-            if _lock(descriptor) is not _Lock.ANOTHERS and _is_at(descriptor, path):
-                return path, descriptor
+    finally:
+        # A signal may have ended the first attempt.
+        if path.exists():
+            shutil.rmtree(path, ignore_errors=True)
+        if descriptor != _NONE:
             os.close(descriptor)
 
 

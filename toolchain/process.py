@@ -100,6 +100,10 @@ class ProcessRunner:
             _end(child)
             msg = f"{command.program} did not end within {command.limit_s:g} s"
             raise ToolFailedError(msg, command=str(command)) from error
+        except KeyboardInterrupt:
+            # What it writes would be left behind.
+            _end(child)
+            raise
         finally:
             self.forget(child)
         if self._stopping:
@@ -172,7 +176,7 @@ class ProcessRunner:
             finally:
                 self._starting_thread = None
             if self._stopping:
-                _terminate(child)
+                _end(child)
                 raise KeyboardInterrupt
         if command.in_background:
             with contextlib.suppress(ProcessLookupError):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
-import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,8 @@ from mlir_offload.toolchain.errors import InputOutputError
 
 KILLED = """\
 import os, signal, sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from mlir_offload.driver.claim import claimed_beside, claimed_directory
 with {what}(Path(sys.argv[1])) as place:
@@ -142,17 +147,16 @@ def test_directories_of_killed_processes_go_and_those_of_living_ones_stay(tmp_pa
 def test_a_directory_that_is_swept_before_it_is_held_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make = tempfile.mkdtemp
+    make = Path.mkdir
     taken: list[str] = []
 
-    def make_and_lose(prefix: str, dir: Path) -> str:  # noqa: A002 (mkdtemp's own name)
-        made = make(prefix=prefix, dir=dir)
+    def make_and_lose(path: Path, mode: int = 0o777) -> None:
+        make(path, mode)
         if not taken:
-            taken.append(made)
-            Path(made).rmdir()
-        return made
+            taken.append(str(path))
+            path.rmdir()
 
-    monkeypatch.setattr(tempfile, "mkdtemp", make_and_lose)
+    monkeypatch.setattr(Path, "mkdir", make_and_lose)
     with claimed_directory(tmp_path) as place:
         assert place.is_dir()
         assert [str(place)] != taken
@@ -175,4 +179,49 @@ def test_without_locks_all_is_as_unique_as_ever(
         assert one != other
         assert first.path.exists()
         assert first.path != second.path
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("call", ["open", "mkdir", "fstat", "flock"])
+@pytest.mark.parametrize("what", [claimed_beside, claimed_directory])
+def test_a_signal_while_it_is_claimed_leaves_nothing(
+    what: Callable[[Path], AbstractContextManager[object]],
+    call: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = fcntl if call == "flock" else os
+    real = getattr(module, call)
+
+    def interrupted(*words: object, **named: object) -> None:
+        # It has done its work when the signal is heard.
+        real(*words, **named)
+        monkeypatch.setattr(module, call, real)
+        raise KeyboardInterrupt
+
+    place = tmp_path / "k.o" if what is claimed_beside else tmp_path
+    monkeypatch.setattr(module, call, interrupted)
+    with contextlib.suppress(KeyboardInterrupt), what(place):
+        pass
+    assert names(tmp_path) == []
+
+
+def test_a_signal_while_a_directory_is_removed_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = shutil.rmtree
+
+    def interrupted(path: Path, **_: object) -> None:
+        monkeypatch.setattr(shutil, "rmtree", real)
+        (path / "file").unlink()
+        raise KeyboardInterrupt
+
+    def claim() -> None:
+        with claimed_directory(tmp_path) as place:
+            (place / "file").touch()
+            (place / "other").touch()
+
+    monkeypatch.setattr(shutil, "rmtree", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        claim()
     assert names(tmp_path) == []

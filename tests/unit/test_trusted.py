@@ -127,6 +127,7 @@ def test_the_manifest_of_a_project_chooses_no_program(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     manifest = tmp_path / "offload.yaml"
+    (tmp_path / "k.mlir").touch()
     for text in (
         f"flags: {flags}\nmodules: [k.mlir]\n",
         f"modules: [{{file: k.mlir, flags: {flags.split(' ')}}}]\n",
@@ -145,6 +146,7 @@ def test_a_pipeline_of_a_project_loads_no_plugin(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     Path("evil.so").touch()
+    Path("k.mlir").touch()
     Path("p.yaml").write_text("passes: [canonicalize]\nplugins: [evil.so]\n")
     Path("offload.yaml").write_text("flags: --pipeline=p.yaml\nmodules: [k.mlir]\n")
     with pytest.raises(UsageError, match=r"evil\.so' chooses programs"):
