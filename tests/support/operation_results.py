@@ -353,12 +353,12 @@ def _block_reductions() -> Iterable[Row]:
         )
     yield from _regions()
     yield Row(
-        "all_reduce in a loop",
+        "all_reduce in a loop, not marked",
         """%zero$ = arith.constant 0 : index
 %three$ = arith.constant 3 : index
 %step$ = arith.constant 1 : index
 %r$ = scf.for %i = %zero$ to %three$ step %step$ iter_args(%sum = %n) -> (i32) {
-  %all = gpu.all_reduce add %sum uniform {} : (i32) -> i32
+  %all = gpu.all_reduce add %sum {} : (i32) -> i32
   %next = arith.addi %all, %n : i32
   scf.yield %next : i32
 }""",

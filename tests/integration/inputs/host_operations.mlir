@@ -10,13 +10,13 @@ func.func @copies(%out: memref<?xi64>) attributes {llvm.emit_c_interface} {
   %float = arith.constant 1.5 : f32
   %device0 = arith.constant 0 : i32
   gpu.set_default_device %device0
-  %a = gpu.alloc(%c4) : memref<?xi32>
-  gpu.memset %a, %word : memref<?xi32>, i32
+  %a = gpu.alloc(%c4) : memref<?xi32, 1>
+  gpu.memset %a, %word : memref<?xi32, 1>, i32
   %host = memref.alloc() : memref<4xi32>
   %host_n = memref.cast %host : memref<4xi32> to memref<?xi32>
-  gpu.memcpy %host_n, %a : memref<?xi32>, memref<?xi32>
+  gpu.memcpy %host_n, %a : memref<?xi32>, memref<?xi32, 1>
   %r0 = memref.load %host[%c2] : memref<4xi32>
-  gpu.dealloc %a : memref<?xi32>
+  gpu.dealloc %a : memref<?xi32, 1>
   memref.dealloc %host : memref<4xi32>
   // In a chain of tokens.
   %t0 = gpu.wait async
