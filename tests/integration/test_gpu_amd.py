@@ -130,6 +130,19 @@ def test_random_kernels_compute_what_is_written(amd: AmdGpu, tmp_path: Path) -> 
                 assert given[kernel.name] == computed(kernel, threads), (arch, seed, kernel)
 
 
+# What the host passes to the kernel of inputs/gpu_parameters.mlir.
+PASSED = "1 -5 -300 2 -70000 -8 1000000000000 4 -3 -7 -6000000000 13 -5"
+
+
+@pytest.mark.llvm(22)
+@pytest.mark.parametrize("target", ["host", *WAVES])
+def test_a_kernel_gets_parameters_of_every_kind(amd: AmdGpu, tmp_path: Path, target: str) -> None:
+    program = tmp_path / "program"
+    amd.build(22, target, program, INPUTS / "gpu_parameters.mlir", INPUTS / "gpu_parameters.c")
+    ran = amd.run(program, arch=target)
+    assert (ran.stdout.decode().strip(), ran.stderr) == (PASSED, b"")
+
+
 @pytest.fixture(scope="module")
 def faults(amd: AmdGpu, tmp_path_factory: pytest.TempPathFactory) -> Path:
     program = tmp_path_factory.mktemp("faults") / "program"

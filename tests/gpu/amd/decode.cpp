@@ -56,7 +56,9 @@ const Shape *shape_of(Module &m, LLVMTypeRef type) {
   if (!shape) {
     shape.reset(new Shape);
     int kind = LLVMGetTypeKind(type);
-    shape->size = kind == TYPE_VOID || kind == TYPE_METADATA ? 0 : LLVMABISizeOfType(m.layout, type);
+    bool is_sized = kind != TYPE_VOID && kind != TYPE_METADATA;
+    shape->size = is_sized ? LLVMABISizeOfType(m.layout, type) : 0;
+    shape->stored = is_sized ? LLVMStoreSizeOfType(m.layout, type) : 0;
     if (shape->size <= 4096) add_parts(m, type, 0, shape->parts);
   }
   return shape.get();
@@ -378,7 +380,7 @@ static void write_initial(Module &m, LLVMValueRef global, uint8_t *data, u64 siz
     memset(data, 0, size);
     return;
   }
-  Shape shape = {{}, size};
+  Shape shape = {{}, size, size};
   add_parts(m, LLVMGlobalGetValueType(global), 0, shape.parts);
   /* Large arrays are no value of a register: their elements are evaluated here. */
   std::vector<u64> parts;

@@ -48,7 +48,7 @@ struct Part {
 };
 struct Shape {
   std::vector<Part> parts;
-  u64 size;
+  u64 size, stored; /* with and without the bytes that fill it up */
 };
 
 /* A value: its first part in the registers of the function, or among the constants. */

@@ -261,8 +261,8 @@ static void execute_load(Wave &wave, Frame &frame, const Instruction &i, u64 mas
   u64 *pointers = frame.at(i.operands[0]);
   int space = i.operand_shape->parts[0].space;
   EACH_LANE(lane, mask) {
-    const uint8_t *bytes = access(wave, lane, pointers[lane], space, i.shape->size);
-    check_alignment(wave, lane, pointers[lane], i.detail, i.shape->size);
+    const uint8_t *bytes = access(wave, lane, pointers[lane], space, i.shape->stored);
+    check_alignment(wave, lane, pointers[lane], i.detail, i.shape->stored);
     for (size_t p = 0; p < i.shape->parts.size(); ++p)
       frame.registers[(i.result + p) * LANES + lane] = load_part(bytes, i.shape->parts[p]);
   }
@@ -271,8 +271,8 @@ static void execute_load(Wave &wave, Frame &frame, const Instruction &i, u64 mas
 static void execute_store(Wave &wave, Frame &frame, const Instruction &i, u64 mask) {
   u64 *pointers = frame.at(i.operands[1]);
   in_some_order(mask, [&](int lane) {
-    uint8_t *bytes = access(wave, lane, pointers[lane], i.numbers[0], i.operand_shape->size);
-    check_alignment(wave, lane, pointers[lane], i.detail, i.operand_shape->size);
+    uint8_t *bytes = access(wave, lane, pointers[lane], i.numbers[0], i.operand_shape->stored);
+    check_alignment(wave, lane, pointers[lane], i.detail, i.operand_shape->stored);
     for (size_t p = 0; p < i.operand_shape->parts.size(); ++p)
       store_part(bytes, i.operand_shape->parts[p], frame.at(i.operands[0], p)[lane]);
   });
