@@ -17,7 +17,7 @@ EXAMPLES = sorted(path for path in DOCS.glob("*.mlir") if path.stem != "calling"
 CALLED_FROM_C = {"square": "main.c"}
 # The PTX that the linked cubin was assembled from; of some also with the PTX that is kept for later GPUs, and by
 # the other release.
-OTHERS = ("printf", "reduction", "streams", "two_modules")
+OTHERS = ("reduction", "two_modules")
 CASES = [
     pytest.param(
         example,

@@ -85,3 +85,21 @@ def test_traps_and_assertions_are_errors_of_the_api(faults: Path) -> None:
     assert asserted.stdout == "launch 0, wait 710\n"
     line = "faults.cu:7: asserts: block: [0,0,0], thread: [{},0,0] Assertion `x < 5` failed.\n"
     assert asserted.stderr == line.format(5) + line.format(37)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("missing_barrier", "data race at byte"),
+        ("out_of_bounds", "which is no memory of the device\n  st.global"),
+    ],
+)
+def test_a_fault_of_an_mlir_program_is_found(
+    mlir_offload: list[str], cuda_emulator: CudaEmulator, tmp_path: Path, name: str, message: str
+) -> None:
+    program, source = tmp_path / "program", INPUTS.parent / "sanitizer" / f"{name}.mlir"
+    options = ("--offload-arch=sm_90", *cuda_emulator.options(is_kept=False), "-o", str(program))
+    subprocess.run([*mlir_offload, str(source), *options], check=True)
+    ran = run_program(program)
+    assert ran.returncode == FAULT
+    assert message in ran.stderr

@@ -103,8 +103,12 @@ def emulator_library() -> Path:
 def _build(sources: list[Path], library: Path) -> None:
     with tempfile.TemporaryDirectory(dir=library.parent) as folder:
         objects = [Path(folder, f"{source.stem}.o") for source in sources]
+        # What all of them include is compiled once.
+        header, compiled = SOURCES / "cudart.h", Path(folder, "cudart.pch")
+        _compile([CLANG, *FLAGS, "-x", "c++-header", str(header), "-o", str(compiled)])
+        flags = (*FLAGS, "-include-pch", str(compiled))
         commands = [
-            [CLANG, *FLAGS, "-c", str(source), "-o", str(made)]
+            [CLANG, *flags, "-c", str(source), "-o", str(made)]
             for source, made in zip(sources, objects, strict=True)
         ]
         with ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -502,6 +502,11 @@ int cudaGetSymbolSize(size_t *size, const void *symbol) {
 int cudaLaunchKernel(const void *stub, Dim3 grid, Dim3 block, void **params, size_t shared, void *stream) {
   return start(stub, shaped(grid, block, shared), params, stream);
 }
+/* What nvcc of CUDA 13 calls. */
+int __cudaGetKernel(const void **kernel, const void *stub) { return *kernel = stub, 0; }
+int __cudaLaunchKernel(const void *kernel, Dim3 grid, Dim3 block, void **params, size_t shared, void *stream) {
+  return cudaLaunchKernel(kernel, grid, block, params, shared, stream);
+}
 int cudaLaunchCooperativeKernel(const void *stub, Dim3 grid, Dim3 block, void **params, size_t shared, void *stream) {
   Launch launch = shaped(grid, block, shared);
   launch.is_cooperative = true;

@@ -10,7 +10,7 @@ namespace {
 enum Special : uint8_t {
   kTid, kNtid, kCtaid, kNctaid, kClusterid, kNclusterid, kClusterCtaid, kClusterNctaid, kLaneid, kWarpid, kNwarpid,
   kSmid, kNsmid, kGridid, kMaskEq, kMaskLe, kMaskLt, kMaskGe, kMaskGt, kClock, kClock64, kTimer, kDynamicShared,
-  kTotalShared, kClusterRank, kClusterSize, kIsCluster,
+  kTotalShared, kClusterRank, kClusterSize, kIsCluster, kWorkspaceHigh, kWorkspaceLow,
 };
 const struct {
   const char *name;
@@ -23,6 +23,7 @@ const struct {
     {"%lanemask_ge", kMaskGe}, {"%lanemask_gt", kMaskGt}, {"%clock", kClock}, {"%clock64", kClock64},
     {"%globaltimer", kTimer}, {"%dynamic_smem_size", kDynamicShared}, {"%total_smem_size", kTotalShared},
     {"%cluster_ctarank", kClusterRank}, {"%cluster_nctarank", kClusterSize}, {"%is_explicit_cluster", kIsCluster},
+    {"%envreg1", kWorkspaceHigh}, {"%envreg2", kWorkspaceLow},
 };
 
 Step move(Thread &t, const Inst &i) {
@@ -67,6 +68,16 @@ Step unpack_wide(Thread &t, const Inst &i) {
   return kNext;
 }
 
+/* Where the blocks of a cooperative launch of CUDA C++ count each other. */
+uint64_t workspace() {
+  static Allocation *made = nullptr;
+  if (!made) {
+    made = allocate(1024, 256, Allocation::device);
+    memset(made->bytes, 0, made->size);
+  }
+  return made->begin;
+}
+
 uint64_t special_value(const Thread &t, uint8_t code, uint8_t axis) {
   const Block &block = *t.block;
   const Launch &launch = *block.launch;
@@ -94,6 +105,8 @@ uint64_t special_value(const Thread &t, uint8_t code, uint8_t axis) {
   case kClusterRank: return block.rank;
   case kClusterSize: return (uint64_t)launch.cluster[0] * launch.cluster[1] * launch.cluster[2];
   case kIsCluster: return launch.cluster[0] * launch.cluster[1] * launch.cluster[2] > 1;
+  case kWorkspaceHigh: return workspace() >> 32;
+  case kWorkspaceLow: return workspace() & 0xffffffff;
   default: return 0;
   }
 }
