@@ -92,7 +92,10 @@ class ProjectModule:
 
 @dataclass(frozen=True, slots=True)
 class LinkTarget:
-    """A program or a library, and what it is linked of; `location` is its place in the manifest."""
+    """A program or a library, and what it is linked of; `location` is its place in the manifest.
+
+    `flags_of` are those of single sources.
+    """
 
     name: str
     kind: TargetKind
@@ -100,6 +103,7 @@ class LinkTarget:
     setting: Setting = field(default_factory=Setting)
     variants: tuple[str, ...] = ()
     location: str = field(default="", compare=False)
+    flags_of: Mapping[PurePosixPath, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,17 +319,16 @@ class _Reader:
                 self.yaml.fail(value, f"'{name}' is no name of a file", "use letters and digits")
             if "inputs" not in parts[name]:
                 self.yaml.fail(value, f"target {name} has no inputs", "add 'inputs: [a.mlir]'")
-            inputs = [
-                self._input(item, path, kinds[name], modules, libraries)
-                for item in self.yaml.items(parts[name]["inputs"], "inputs")
-                for path in self._files(item)
-            ]
+            inputs: dict[PurePosixPath, tuple[str, ...]] = {}
+            for item in self.yaml.items(parts[name]["inputs"], "inputs"):
+                file, flags = self._source(item)
+                for path in self._files(file):
+                    inputs[self._input(file, path, kinds[name], modules, libraries)] = flags
             if not inputs:
                 self.yaml.fail(parts[name]["inputs"], f"target {name} has no inputs", "name some")
             names = self._variant_names(parts[name].get("variants"), variants)
-            unique, setting = tuple(dict.fromkeys(inputs)), self._setting(parts[name])
-            place = self.yaml.location(value)
-            yield LinkTarget(name, kinds[name], unique, setting, names, place)
+            setting, place = self._setting(parts[name]), self.yaml.location(value)
+            yield LinkTarget(name, kinds[name], tuple(inputs), setting, names, place, inputs)
 
     def _kind(self, node: YamlNode | None) -> TargetKind:
         if node is None:
@@ -335,6 +338,19 @@ class _Reader:
             hint = f"known are {', '.join(known)}"
             self.yaml.fail(node, f"there is no kind '{name}' of target", hint)
         return TargetKind(name)
+
+    def _source(self, item: YamlNode) -> tuple[YamlNode, tuple[str, ...]]:
+        """Return the file of an input and its own flags: a name, or a mapping for a source."""
+        if not isinstance(item, YamlMapping):
+            return item, ()
+        parts = self.yaml.mapping(item, "an input", dict.fromkeys(("file", "flags")))
+        if "file" not in parts:
+            self.yaml.fail(item, "the input names no file", "add 'file: a.c'")
+        suffix = PurePosixPath(self.yaml.text(parts["file"], "a file")).suffix
+        if suffix not in COMPILED_SUFFIXES:
+            hint = "flags of an .mlir file are given in 'modules'"
+            self.yaml.fail(item, "only a source has flags of its own here", hint)
+        return parts["file"], self._flags(parts.get("flags"))
 
     def _input(
         self,

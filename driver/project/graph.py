@@ -117,16 +117,29 @@ class _VariantPlan:
         for module in modules:
             yield from self._module(module)
         compiled = {module.path for module in modules}
-        sources: set[PurePosixPath] = set()
+        sources: dict[PurePosixPath, tuple[str, ...]] = {}
         for target in self.project.targets:
             if self._has(target.variants):
                 for path in target.inputs:
-                    if path.suffix in COMPILED_SUFFIXES and path not in sources:
-                        sources.add(path)
-                        yield self._source(path, target.location)
+                    if path.suffix in COMPILED_SUFFIXES and self._is_new(path, target, sources):
+                        yield self._source(path, target)
                 is_static = target.kind is TargetKind.STATIC
                 inputs = self._objects(target, compiled)
                 yield self._archive(target, inputs) if is_static else self._link(target, inputs)
+
+    @staticmethod
+    def _is_new(
+        path: PurePosixPath, target: LinkTarget, sources: dict[PurePosixPath, tuple[str, ...]]
+    ) -> bool:
+        """Say whether a source has no step yet. Raises UsageError if it has one with other flags."""
+        flags = target.flags_of.get(path, ())
+        if path in sources and sources[path] != flags:
+            msg = f"{path} is compiled once for each variant, and has other flags in another target"
+            hint = "give it the same flags in all targets, or copy it"
+            raise UsageError(msg, hint=hint, location=target.location)
+        is_new = path not in sources
+        sources[path] = flags
+        return is_new
 
     def _has(self, names: tuple[str, ...]) -> bool:
         return not names or self.variant.name in names
@@ -152,15 +165,15 @@ class _VariantPlan:
     def _place(self, path: PurePosixPath) -> PurePosixPath:
         return self.project.directory / self.variant.name / path
 
-    def _source(self, path: PurePosixPath, location: str) -> ProjectStep:
+    def _source(self, path: PurePosixPath, target: LinkTarget) -> ProjectStep:
         """Return the step for a file of another language; CUDA C++ and HIP C++ have device code."""
         kind = GPU_CPP.get(path.suffix)
         targets = tuple(item for item in self._targets(()) if item.kind is kind) if kind else ()
         if kind is not None and not targets:
             msg = f"{path} is compiled for GPUs of kind {kind} only, and variant {self.variant.name} names none"
             hint = f"add such an architecture to 'archs', for example {_EXAMPLES[kind]}"
-            raise UsageError(msg, hint=hint, location=location)
-        tools = self.tools.tools(self._flags(()), targets)
+            raise UsageError(msg, hint=hint, location=target.location)
+        tools = self.tools.tools(self._flags(target.flags_of.get(path, ())), targets)
         place = self._place(path)
         output = beside(place, ".o")
         depfile = beside(place, ".d") if path.suffix in PREPROCESSED_SUFFIXES else None

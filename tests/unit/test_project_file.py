@@ -20,7 +20,7 @@ modules:
   - k/*.mlir
   - {file: other.mlir, archs: sm_75, flags: -O1, variants: [debug]}
 targets:
-  app: {inputs: [k/a.mlir, main.c, lib.a], flags: -lm}
+  app: {inputs: [k/a.mlir, {file: main.c, flags: -DX}, lib.a], flags: -lm}
   libk.so: {kind: shared, inputs: ['k/*.mlir'], variants: release}
 """
 
@@ -52,6 +52,7 @@ def test_a_manifest_tells_modules_variants_and_targets(tmp_path: Path) -> None:
     assert project.modules[2].variants == ("debug",)
     app, library = project.targets
     assert [str(path) for path in app.inputs] == ["k/a.mlir", "main.c", "lib.a"]
+    assert app.flags_of[PurePosixPath("main.c")] == ("-DX",)
     assert (app.kind, app.setting.flags) == (TargetKind.PROGRAM, ("-lm",))
     assert (library.kind, library.variants) == (TargetKind.SHARED, ("release",))
 
@@ -101,6 +102,8 @@ def test_without_variants_there_is_one(tmp_path: Path) -> None:
         ("modules: [", "2:1", "no YAML"),
         ("[" * 200_000, "1:16", "nested so deeply"),
         ("modules: ~", "1:10", "must be a list"),
+        ("modules: []\ntargets: {app: {inputs: [{file: k/a.mlir, flags: -g}]}}", "2:26", "only a source has flags"),
+        ("modules: []\ntargets: {app: {inputs: [{file: main.c, flags: -c}]}}", "2:48", "-c is no flag"),
         ("modules: [k/z.mlir]", "1:11", "no file is called 'k/z.mlir'"),
         ("modules: []\ntargets: {app: {inputs: [z.c]}}", "2:26", "no file is called 'z.c'"),
         ("modules: []\ntargets:\n  a: {kind: shared, inputs: [b]}\n  b: {kind: shared, inputs: [a]}", "3:6", "need each other: a, b"),
