@@ -1,1 +1,1 @@
-"""The verb `build`: projects, from their manifest to the steps that run here or on a cluster."""
+"""The verb `build`: projects, from their manifest to the steps that run."""

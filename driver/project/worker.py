@@ -20,12 +20,13 @@ from mlir_offload.driver.compile.preload import modules_for
 from mlir_offload.driver.toolchain_id import own_identity
 from mlir_offload.toolchain.target import Kind
 
-_STEP = "mlir_offload.driver.project.step"
+# Besides what a compilation always needs: what most programs make it load.
+_OFTEN = ("mlir_offload.driver.project.step", "mlir_offload.translate.host.interface", "yaml")
 
 
 def serve(program: str, kinds: Sequence[str]) -> None:
     """Run the steps that standard input names, a list of arguments per line; answer with their ends."""
-    for name in (_STEP, *modules_for(frozenset(map(Kind, kinds)), links=True)):
+    for name in (*_OFTEN, *modules_for(frozenset(map(Kind, kinds)), links=True)):
         importlib.import_module(name)
     own_identity()
     # As the driver was started: steps may start it again.
