@@ -157,7 +157,8 @@ class _Finish:
         executor, contents = self.context.executor, self.inputs[number].contents
         linked = output.with_name(f"{output.stem}.linked.o")
         own = (item for item in self.context.options.link_items if item.startswith(_DEVICE_OPTIONS))
-        link = RelocatableLink((source,), linked, self.device_link, tuple(own))
+        elf = _elf_file(self.context, source, output.with_name(f"{output.stem}.elf.o"))
+        link = RelocatableLink((elf,), linked, self.device_link, tuple(own))
         link_relocatable(self.context, link, partial(self._not_alone, number))
         executor.step("detach", (linked, "-o", output))
         if executor.dry_run:
@@ -208,19 +209,19 @@ def _read_inputs(context: BuildContext, contents: Sequence[ObjectContents]) -> l
         if item.member:
             inputs.append(libraries[item.path][_identity(item)])
             continue
-        file = _elf_file(context, context.compiled.get(item.path, item.path), len(inputs))
+        file = context.compiled.get(item.path, item.path)
         with open_view(file) as view:
             inputs.append(LinkInput(item, file, read_stubs(view)))
     return inputs
 
 
-def _elf_file(context: BuildContext, file: Path, number: int) -> Path:
+def _elf_file(context: BuildContext, file: Path, output: Path) -> Path:
     """Return the file, or what clang compiles a host module in bitcode to."""
+    if context.executor.dry_run:
+        return file
     with open_view(file) as view:
         if not is_bitcode(view.head(_HEAD_BYTES)):
             return file
-    output = context.workspace / _DIRECTORY / f"module{number}.o"
-    context.executor.make_directory(output.parent)
     command = compile_module_command(context.llvm.tool("clang"), file, output)
     context.executor.tool(command, output)
     return output

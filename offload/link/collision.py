@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from mlir_offload.offload.elf import ElfFile, SectionType, read_elf
 from mlir_offload.offload.host.mangling import stub_symbol
 from mlir_offload.offload.host.stub import LOCAL_HANDLE_PREFIX, LOCAL_STUB_PREFIX
+from mlir_offload.offload.image import is_bitcode
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import VerificationError
 from mlir_offload.toolchain.target import Kind
@@ -172,18 +173,39 @@ def check_launches(collisions: Iterable[Collision], inputs: Sequence[LinkInput])
 
 
 def read_stubs(view: ByteView) -> KernelStubs:
-    """Return what the symbols of an object say. Raises VerificationError where it is damaged."""
+    """Return what the symbols of an object, or of a host module in bitcode, say.
+
+    Raises VerificationError where it is damaged.
+    """
     own, defined, undefined = set[str](), set[str](), set[str]()
-    for symbol in read_elf(view).symbols(".symtab"):
-        if not symbol.is_global:
-            if symbol.name.startswith(LOCAL_STUB_PREFIX):
-                own.add(symbol.name.removeprefix(LOCAL_STUB_PREFIX))
-        elif symbol.is_undefined:
-            undefined.add(symbol.name)
-        elif _PUBLIC_PREFIX in symbol.name:
-            defined.add(symbol.name)
+    symbols = _module_symbols(view) if is_bitcode(view.head(4)) else _elf_symbols(view)
+    for name, is_global, is_undefined in symbols:
+        if not is_global:
+            if name.startswith(LOCAL_STUB_PREFIX):
+                own.add(name.removeprefix(LOCAL_STUB_PREFIX))
+        elif is_undefined:
+            undefined.add(name)
+        elif _PUBLIC_PREFIX in name:
+            defined.add(name)
     launched = frozenset(name for name in undefined if _PUBLIC_PREFIX in name)
     return KernelStubs(frozenset(own), frozenset(defined), launched, frozenset(undefined))
+
+
+def _elf_symbols(view: ByteView) -> Iterator[tuple[str, bool, bool]]:
+    for symbol in read_elf(view).symbols(".symtab"):
+        yield symbol.name, symbol.is_global, symbol.is_undefined
+
+
+def _module_symbols(view: ByteView) -> Iterator[tuple[str, bool, bool]]:
+    from mlir_offload.toolchain.bitcode.module import read_bitcode_modules
+
+    for module in read_bitcode_modules(view):
+        for symbol in module.symbols:
+            is_global = symbol.linkage not in {"internal", "private"}
+            is_open = getattr(symbol, "is_declaration", False) or (
+                getattr(symbol, "initializer", 0) is None
+            )
+            yield symbol.name, is_global, is_open
 
 
 def detach_object(data: bytes, *, location: str = "") -> bytes:

@@ -101,6 +101,15 @@ def test_modules_in_bitcode_with_kernels_of_one_name_are_kept_apart(
     assert _link(mlir_offload, tmp_path, release, *modules) == "1 2\n"
 
 
+@pytest.mark.llvm(22)
+def test_a_module_in_bitcode_may_be_in_a_library(mlir_offload: list[str], tmp_path: Path) -> None:
+    member, other = _compile_both(mlir_offload, tmp_path, "-emit-llvm")
+    library = tmp_path / "libmember.a"
+    _run("/usr/lib/llvm-22/bin/llvm-ar", "rcs", library, member)
+
+    assert _link(mlir_offload, tmp_path, other, library) == "1 2\n"
+
+
 @pytest.mark.parametrize("major", TWO)
 def test_objects_that_clang_finished_may_have_kernels_of_one_name(
     major: int, mlir_offload: list[str], tmp_path: Path
