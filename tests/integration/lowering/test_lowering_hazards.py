@@ -157,7 +157,7 @@ LAUNCH = "gpu.launch_func @m::@k blocks in (%c1, %c1, %c1) threads in (%c1, %c1,
         ),
         pytest.param(
             kernel(
-                "%v = memref.load %q[%i] : memref<?xi32>\nemitc.call_opaque \"f\"() : () -> ()\n"
+                '%v = memref.load %q[%i] : memref<?xi32>\nemitc.call_opaque "f"() : () -> ()\n'
                 "memref.store %v, %q[%i] : memref<?xi32>"
             ),
             5, "emitc.call_opaque is not supported in a kernel", id="left over in a kernel",
