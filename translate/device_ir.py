@@ -43,7 +43,7 @@ _OF_OTHERS = re.compile(
 )
 _LOCAL = re.compile(r"define +(?:private|internal)\b")
 _DYNAMIC_SHARED = re.compile(
-    r"^(?P<head>@[-\w$.]+ = )internal (?P<body>addrspace\(3\) global \[0 x i8\]) undef"
+    r"^(?P<head>@[-\w$.]+ = )(?:internal|private) (?P<body>addrspace\(3\) global \[0 x \w+\]) undef"
     r"(?P<align>, align \d+)?",
     re.MULTILINE,
 )
@@ -71,6 +71,8 @@ def has_bulk_copies(text: str) -> bool:
 
 def with_dynamic_shared(text: str, *, has_bulk_copies: bool = False) -> str:
     """Return the module with dynamic shared memory of the size that the launch says.
+
+    Any array of no elements stands for it, of whatever type.
 
     Bulk copies write to multiples of 128 bytes, and swizzled ones to multiples of 1024, which a program
     cannot ask for.

@@ -79,6 +79,13 @@ def test_a_declared_variable_keeps_its_alignment() -> None:
     assert "@x = external global [8 x i32]\n" in text
 
 
+@pytest.mark.parametrize("element", ["i8", "float", "i128", "half"])
+def test_an_array_of_no_elements_is_dynamic_shared_memory(element: str) -> None:
+    variable = f"addrspace(3) global [0 x {element}]"
+    text = nvptx_device_ir(f"@s = private {variable} undef, align 16\n", kernels=[], llvm_major=22)
+    assert f"@s = external {variable}, align 16\n" in text
+
+
 @pytest.mark.parametrize(
     ("code", "align"),
     [

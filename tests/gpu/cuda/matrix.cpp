@@ -329,6 +329,49 @@ void matrix_move(Thread *const *lanes, uint32_t) {
       set(*lanes[lane], 0, at, 16, rows[lane % 4 * 2 + at][lane / 4]);
 }
 
+/* wgmma: each warp of four has 16 rows of d; a and b are in workgroup memory ("Asynchronous warpgroup level matrix
+ * instructions"), swizzled by 128 bytes. list: d, a, b, whether d is added, signs of a and b, whether they are transposed. */
+struct Descriptor {
+  uint64_t address, leading, stride;
+  bool is_swizzled;
+};
+Descriptor descriptor_of(uint64_t bits) {
+  return {(bits & 0x3fff) << 4, (bits >> 16 & 0x3fff) << 4, (bits >> 32 & 0x3fff) << 4, bits >> 62 == 1};
+}
+uint64_t place_in(const Descriptor &from, uint32_t major, uint32_t k, bool is_transposed) {
+  uint64_t at = is_transposed
+                    ? from.address + major / 64 * from.leading + k / 8 * from.stride + k % 8 * 128 + major % 64 * 2
+                    : from.address + major / 8 * from.stride + major % 8 * 128 + k * 2;
+  return at ^ (at >> 7 & 7) << 4;
+}
+void warpgroup_multiply(Thread *const *lanes, uint32_t) {
+  Thread &t = *lanes[0];
+  const Inst &i = *t.waits_at;
+  Shape shape = shape_of(*i.raw);
+  Element element = elements_of(*i.raw)[1];
+  uint32_t count = registers_in(i, 0), group_row = t.warp % 4 * 16;
+  auto operand = [&](uint32_t at) { return t.get(i.list[count + at]); };
+  Descriptor from_a = descriptor_of(operand(0)), from_b = descriptor_of(operand(1));
+  if (!from_a.is_swizzled || !from_b.is_swizzled || count != shape.n / 2)
+    fault(t, i, "matrices of another form than swizzled by 128 bytes with sums of 32 bits");
+  bool adds = operand(2) & 1;
+  double sign = (double)(int32_t)operand(3) * (double)(int32_t)operand(4);
+  auto fetch = [&](const Descriptor &from, uint32_t major, uint32_t k, bool is_transposed) {
+    uint16_t bits;
+    memcpy(&bits, resolve(t, i, Space::shared, place_in(from, major, k, is_transposed), 2, kRead), 2);
+    return value_of(bits, element);
+  };
+  for (uint32_t row = 0; row < 16; ++row)
+    for (uint32_t column = 0; column < shape.n; ++column) {
+      Place place = {row % 8 * 4 + column % 8 / 2, column / 8 * 4 + row / 8 * 2 + column % 2};
+      double sum = adds ? value_of(get(*lanes[place.lane], 0, place.index, 32), Element::f32) : 0;
+      for (uint32_t k = 0; k < shape.k; ++k)
+        sum += sign * fetch(from_a, group_row + row, k, operand(5) & 1) * fetch(from_b, column, k, operand(6) & 1);
+      set(*lanes[place.lane], 0, place.index, 32, bits_of(sum, Element::f32));
+    }
+}
+Step ordered(Thread &, const Inst &) { return kNext; }
+
 Step whole_warp(Thread &t, const Inst &i) {
   if (t.block->size % 32 && t.warp == t.block->size / 32)
     fault(t, i, "a warp of %u threads, where all 32 are needed", t.block->size % 32);
@@ -354,6 +397,10 @@ Handler matrix_handler(const RawInst &raw, Inst &i) {
     i.meet = mma_multiply;
   else if (name == "ldmatrix" || name == "stmatrix")
     i.meet = raw.has("b16") ? (name[0] == 'l' ? matrix_load : matrix_store) : nullptr;
+  else if (name == "wgmma" && !raw.has("mma_async"))
+    return ordered; /* fence, commit_group, wait_group: products are made at once */
+  else if (name == "wgmma" && shape_of(raw).k == 16 && elements_of(raw)[0] == Element::f32)
+    i.meet = warpgroup_multiply, i.flags |= kStrong;
   else if (name == "movmatrix")
     i.meet = matrix_move;
   else
