@@ -35,14 +35,14 @@ _PARTS = (
         "sparse.c",
         "libcusparse.so",
         re.compile(
-            r"mgpu(?:(?:Create|Destroy)(?:DnVec|DnMat|Coo|CooAoS|Csr|Csc|Bsr|SpMat)|Sp[MG]\w+|SDDMM\w*|SetCsrPointers)"
+            r"mgpu(?:(?:Create|Destroy)(?:DnVec|DnMat|Coo|CooAoS|Csr|Csc|Bsr|SpMat|SparseEnv)|Sp[MG]\w+|SDDMM\w*|SetCsrPointers)"
         ),
         "cuSPARSE (libcusparse-dev, or 'pip install nvidia-cusparse')",
     ),
     SparsePart(
         "sparse_lt.c",
         "libcusparseLt.so",
-        re.compile(r"mgpu(?:Create|Destroy)?Cu[sS]parseLt\w+"),
+        re.compile(r"mgpu(?:(?:Create|Destroy)SparseLtEnv|(?:Create|Destroy)?Cu[sS]parseLt\w+)"),
         "cuSPARSELt (libcusparselt-dev, or 'pip install nvidia-cusparselt-cu13')",
     ),
 )

@@ -125,6 +125,10 @@ static scalar one_of(int type) {
   return one;
 }
 
+/* For programs that call them by name: the handle is made when it is first needed, and kept. */
+MO_CONTRACT void mgpuCreateSparseEnv(void) {}
+MO_CONTRACT void mgpuDestroySparseEnv(void) {}
+
 MO_CONTRACT void *mgpuCreateDnVec(intptr_t size, void *values, int32_t type, void *stream) {
   void *vector = NULL;
   (void)stream;

@@ -19,6 +19,8 @@ from mlir_offload.toolchain.target import Kind
         (["mgpuSpGEMMCopy", "mgpuMemcpy"], ["sparse.c"]),
         (["mgpuMemcpy", "mgpuLaunchKernel"], []),
         (["mgpuCuSparseLtSpMM"], ["sparse_lt.c"]),
+        (["mgpuCreateSparseEnv"], ["sparse.c"]),
+        (["mgpuDestroySparseLtEnv"], ["sparse_lt.c"]),
         (["mgpuCusparseLtCreate2To4SpMat", "mgpuCreateCuSparseLtDnMat"], ["sparse_lt.c"]),
         (["mgpuDestroyCuSparseLtDnMat", "mgpuDestroySpMat"], ["sparse.c", "sparse_lt.c"]),
     ],
