@@ -29,7 +29,7 @@ OMPTARGET = Path("/llvm/lib/libomptarget.so")
 SYSTEM_HEADERS = {
     "dlfcn.h", "errno.h", "fcntl.h", "limits.h", "pthread.h", "sched.h", "signal.h", "stdarg.h", "stdatomic.h", "stdbool.h",
     "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h", "strings.h", "sys/mman.h",
-    "sys/stat.h", "time.h", "unistd.h",
+    "sys/stat.h", "sys/types.h", "time.h", "unistd.h",
 }  # fmt: skip
 
 
