@@ -46,7 +46,7 @@ _OF_KIND = {
         "sycl_spirv.c",
         "sycl_stream.c",
     ),
-    Kind.OPENMP: ("openmp.c", "pool.c", "watch.c"),
+    Kind.OPENMP: ("host_entry.c", "openmp.c", "pool.c", "watch.c"),
 }
 
 

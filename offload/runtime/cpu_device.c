@@ -3,6 +3,7 @@
  */
 #include "cpu_device.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@
 #define MO_ASAN 1
 void __sanitizer_start_switch_fiber(void **fake_stack, const void *bottom, size_t size);
 void __sanitizer_finish_switch_fiber(void *fake_stack, const void **bottom, size_t *size);
+void __asan_unpoison_memory_region(const volatile void *begin, size_t size);
 #endif
 #endif
 
@@ -195,6 +197,10 @@ uint32_t mo_cpu_agree(const mo_item *item, const uint32_t *next, uint32_t count,
 
 #define STACK_BYTES ((size_t)256 << 10)
 #define GUARD_BYTES ((size_t)4096)
+#define CANARY UINT64_C(0x9e3779b97f4a7c15)
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102 /* Linux 6.13 */
+#endif
 
 typedef struct mo_stack {
   void *rsp;
@@ -210,6 +216,7 @@ typedef struct mo_fiber {
   uint32_t status;
   uint32_t site, operation, mask, first, second, vote;
   uint64_t value, result;
+  const uint64_t *canary; /* at the bottom of the stack, if that has no guard page */
 #ifdef MO_ASAN
   void *fake_stack;
 #endif
@@ -221,7 +228,7 @@ typedef struct mo_fiber {
 typedef struct mo_fibers {
   mo_stack scheduler;
   char *stacks;
-  uint32_t guarded;
+  uint32_t room, guarded; /* numbers of stacks */
   mo_fiber *current;
   uint32_t barrier_kind;
 #ifdef MO_ASAN
@@ -235,36 +242,104 @@ typedef struct mo_fibers {
   mo_fiber fibers[MO_MAX_BLOCK];
 } mo_fibers;
 
-/* Made once per thread that runs kernels with fibers, kept for the next launch. */
-static mo_fibers *_Atomic kept[64];
+/* Each thread that runs kernels with fibers keeps one mapping for its next launch, until the thread ends
+ * or the image is unloaded. Without a place here, a thread keeps none. */
+enum { MOST_THREADS = 64 };
+static struct {
+  _Atomic uint32_t is_taken;
+  mo_fibers *_Atomic idle;
+} kept[MOST_THREADS];
+static pthread_key_t place_of_thread; /* 1 + the index in `kept` */
+static _Atomic uint32_t keeps;
 
-static mo_fibers *acquire_fibers(void) {
-  for (size_t i = 0; i < sizeof kept / sizeof *kept; ++i) {
-    mo_fibers *found = __c11_atomic_exchange(&kept[i], NULL, __ATOMIC_ACQ_REL);
-    if (found != NULL) return found;
-  }
-  /* Mapped, because what is kept when the image is unloaded would be a leak to AddressSanitizer. */
-  mo_fibers *made = mmap(NULL, sizeof *made, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                         -1, 0);
+static size_t mapped_size(uint32_t room) {
+  return ((sizeof(mo_fibers) + 4095) & ~(size_t)4095) + room * STACK_BYTES;
+}
+
+static mo_fibers *map_fibers(uint32_t room) {
+  size_t size = mapped_size(room);
+  mo_fibers *made = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (made == MAP_FAILED) return NULL;
-  made->stacks = mmap(NULL, STACK_BYTES * MO_MAX_BLOCK, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (made->stacks == MAP_FAILED) {
-    munmap(made, sizeof *made);
-    return NULL;
-  }
+  made->stacks = (char *)made + size - room * STACK_BYTES;
+  made->room = room;
   return made;
 }
 
-static void release_fibers(mo_fibers *fibers) {
-  for (size_t i = 0; i < sizeof kept / sizeof *kept; ++i) {
-    mo_fibers *none = NULL;
-    if (__c11_atomic_compare_exchange_strong(&kept[i], &none, fibers, __ATOMIC_ACQ_REL,
-                                             __ATOMIC_RELAXED))
-      return;
+static void unmap_fibers(mo_fibers *fibers) {
+  if (fibers == NULL) return;
+#ifdef MO_ASAN
+  __asan_unpoison_memory_region(fibers, mapped_size(fibers->room));
+#endif
+  munmap(fibers, mapped_size(fibers->room));
+}
+
+static mo_fibers *take_idle(uint32_t place) {
+  return __c11_atomic_exchange(&kept[place].idle, NULL, __ATOMIC_ACQ_REL);
+}
+
+static void end_thread(void *number) {
+  uint32_t place = (uint32_t)(uintptr_t)number - 1;
+  unmap_fibers(take_idle(place));
+  kept[place].is_taken = 0;
+}
+
+/* When the image is unloaded, and when the program ends, though its threads may run kernels still. */
+static void end_image(void) {
+  if (!__c11_atomic_exchange(&keeps, 0, __ATOMIC_ACQ_REL)) return;
+  pthread_key_delete(place_of_thread);
+  for (uint32_t place = 0; place < MOST_THREADS; ++place) unmap_fibers(take_idle(place));
+}
+
+static void watch_threads(void) {
+  if (pthread_key_create(&place_of_thread, end_thread)) return;
+  if (atexit(end_image))
+    pthread_key_delete(place_of_thread);
+  else
+    keeps = 1;
+}
+
+/* libomptarget keeps an image loaded while other libraries have images. */
+static void end_library(void *unused, uint64_t begin, uint64_t end) {
+  (void)unused, (void)begin, (void)end;
+  end_image();
+}
+
+static uint32_t take_place(const mo_launch *launch) {
+  launch->parallel_for(0, end_library, NULL);
+  for (uint32_t place = 0; place < MOST_THREADS; ++place) {
+    uint32_t none = 0;
+    if (!__c11_atomic_compare_exchange_strong(&kept[place].is_taken, &none, 1, __ATOMIC_ACQ_REL,
+                                              __ATOMIC_RELAXED))
+      continue;
+    if (pthread_setspecific(place_of_thread, (void *)(uintptr_t)(place + 1)) == 0) return place;
+    kept[place].is_taken = 0;
+    break;
   }
-  munmap(fibers->stacks, STACK_BYTES * MO_MAX_BLOCK);
-  munmap(fibers, sizeof *fibers);
+  return MOST_THREADS;
+}
+
+/* Returns the index in `kept` of the calling thread, or MOST_THREADS. */
+static uint32_t find_place(const mo_launch *launch) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, watch_threads);
+  if (!keeps) return MOST_THREADS;
+  uintptr_t number = (uintptr_t)pthread_getspecific(place_of_thread);
+  return number != 0 ? (uint32_t)number - 1 : take_place(launch);
+}
+
+static mo_fibers *acquire_fibers(uint32_t place, uint32_t items) {
+  mo_fibers *found = place < MOST_THREADS ? take_idle(place) : NULL;
+  if (found != NULL && found->room >= items) return found;
+  unmap_fibers(found);
+  return map_fibers(items);
+}
+
+static void release_fibers(uint32_t place, mo_fibers *fibers) {
+  if (place < MOST_THREADS && keeps)
+    kept[place].idle = fibers;
+  else
+    unmap_fibers(fibers);
 }
 
 /* Jumps instead of returning: the processor's return predictor would miss every time.
@@ -308,8 +383,14 @@ static void enter_fiber(mo_fibers *fibers, mo_fiber *to) {
 #endif
 }
 
+static void check_stack(const mo_fiber *fiber) {
+  if (fiber->canary != NULL && *fiber->canary != CANARY)
+    fail(fiber->item.block->launched, "a work-item used more than 256 KiB of stack");
+}
+
 #ifdef MO_ASAN
 static void leave_fiber(mo_fibers *fibers, mo_fiber *fiber) {
+  check_stack(fiber);
   __sanitizer_start_switch_fiber(fiber->status == DONE ? NULL : &fiber->fake_stack, fibers->bottom,
                                  fibers->size);
   switch_stack(&fiber->stack, &fibers->scheduler);
@@ -317,12 +398,14 @@ static void leave_fiber(mo_fibers *fibers, mo_fiber *fiber) {
 }
 #elif defined(MO_TSAN)
 static void leave_fiber(mo_fibers *fibers, mo_fiber *fiber) {
+  check_stack(fiber);
   __tsan_switch_to_fiber(fibers->thread, MO_NO_SYNC);
   switch_stack(&fiber->stack, &fibers->scheduler);
 }
 #else
 /* Goes on with the next lane of the warp that is ready, without a detour over the scheduler. */
 static void leave_fiber(mo_fibers *fibers, mo_fiber *fiber) {
+  check_stack(fiber);
   uint32_t index = stack_index(fibers, fiber) + 1;
   uint32_t items = fiber->item.block->items;
   if (index % MO_WARP != 0 && index < items && fibers->fibers[index].status == READY) {
@@ -369,13 +452,22 @@ __attribute__((naked, noinline)) static void fiber_start(void) {
       "ud2" ::: "memory");
 }
 
+/* A guard page by mprotect would cost two mappings for each work-item, of 65,530 for the process. */
+static void guard_stack(mo_fibers *fibers, uint32_t index) {
+  uint64_t *bottom = (uint64_t *)stack_bottom(fibers, index);
+  const uint64_t **canary = &fibers->fibers[index].canary;
+  *canary = NULL;
+  if (madvise(bottom, GUARD_BYTES, MADV_GUARD_INSTALL) != 0) {
+    *bottom = CANARY;
+    *canary = bottom;
+  }
+  fibers->guarded = index + 1;
+}
+
 static void prepare_fiber(mo_fibers *fibers, const mo_item *first, uint32_t index) {
   mo_fiber *fiber = &fibers->fibers[index];
   char *bottom = stack_bottom(fibers, index);
-  if (index >= fibers->guarded) {
-    mprotect(bottom, GUARD_BYTES, PROT_NONE);
-    fibers->guarded = index + 1;
-  }
+  if (index >= fibers->guarded) guard_stack(fibers, index);
   /* Equal offsets in all stacks would fall into the same sets of the caches. */
   char *top = bottom + STACK_BYTES - 64 - (index * 320) % 16384;
   void **words = (void **)((uintptr_t)top & ~(uintptr_t)63) - 3; /* aligned at the call below */
@@ -556,7 +648,7 @@ static uint32_t release_barrier(mo_fibers *fibers, uint32_t items) {
 static void start_threads(mo_fibers *fibers, const mo_item *first, uint32_t items) {
   const uint32_t *dim = first->block_dim, *id = first->block_id;
   fibers->thread = __tsan_get_current_fiber();
-  fibers->guarded = items;
+  fibers->guarded = 0;
   if (mmap(fibers->stacks, STACK_BYTES * items, PROT_READ | PROT_WRITE,
            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
     fail(first->block->launched, "out of memory for the stacks of work-items");
@@ -587,10 +679,13 @@ static void run_with_fibers(mo_item *first) {
 }
 
 void mo_cpu_run_fibers(void *launched, uint64_t begin, uint64_t end) {
-  mo_fibers *fibers = acquire_fibers();
+  const mo_launch *launch = ((const mo_launched *)launched)->launch;
+  const uint32_t *block = launch->block;
+  uint32_t place = find_place(launch);
+  mo_fibers *fibers = acquire_fibers(place, block[0] * block[1] * block[2]);
   if (fibers == NULL) fail(launched, "out of memory for the stacks of work-items");
   run_each(launched, begin, end, fibers, run_with_fibers);
-  release_fibers(fibers);
+  release_fibers(place, fibers);
 }
 
 uint32_t mo_cpu_barrier(mo_item *item, uint32_t kind, uint32_t vote) {

@@ -1,5 +1,8 @@
 /* Kind cuda: the CUDA runtime API. Kernels are launched by the address of their host stub, which
  * is what clang-linker-wrapper registers, as in CUDA C++. */
+#include <pthread.h>
+#include <stdlib.h>
+
 #include "cuda.h"
 
 static int cuda_count_devices(void) {
@@ -14,13 +17,55 @@ static void cuda_set_device(int index) {
   CUDA_CHECK(cudaSetDevice(index), "cudaSetDevice", "choosing cuda:%d", index);
 }
 
+/* Memory of no pool: cudaFreeAsync is not for it. Asking the API at each release would cost more than the
+ * release. */
+typedef struct unpooled {
+  void *pointer;
+  struct unpooled *next;
+} unpooled;
+
+enum { UNPOOLED_BUCKETS = 256 };
+static unpooled *mo_unpooled[UNPOOLED_BUCKETS];
+static pthread_mutex_t mo_unpooled_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static unpooled **unpooled_bucket(const void *pointer) {
+  return &mo_unpooled[((uintptr_t)pointer >> 8) * 0x9E3779B97F4A7C15u >> 56];
+}
+
+static void *note_unpooled(void *pointer) {
+  unpooled *added = malloc(sizeof *added), **bucket = unpooled_bucket(pointer);
+  if (!added) {
+    mo_error("out of host memory while allocating on a device");
+    mo_cure("free host memory");
+  }
+  pthread_mutex_lock(&mo_unpooled_lock);
+  *added = (unpooled){pointer, *bucket};
+  *bucket = added;
+  pthread_mutex_unlock(&mo_unpooled_lock);
+  return pointer;
+}
+
+/* Returns whether the pointer was noted, and forgets it. */
+static bool take_unpooled(const void *pointer) {
+  pthread_mutex_lock(&mo_unpooled_lock);
+  unpooled **link = unpooled_bucket(pointer);
+  while (*link && (*link)->pointer != pointer)
+    link = &(*link)->next;
+  unpooled *found = *link;
+  if (found)
+    *link = found->next;
+  pthread_mutex_unlock(&mo_unpooled_lock);
+  free(found);
+  return found != NULL;
+}
+
 static void *cuda_allocate(uint64_t size_bytes, bool is_host_shared, void *stream) {
   void *pointer = NULL;
   unsigned long long size = size_bytes;
   if (is_host_shared) {
     CUDA_CHECK(cudaMallocManaged(&pointer, size_bytes, CUDA_MEM_ATTACH_GLOBAL),
                "cudaMallocManaged", "allocating %llu bytes shared with the host", size);
-    return pointer;
+    return note_unpooled(pointer);
   }
   if (stream) {
     int status = cudaMallocAsync(&pointer, size_bytes, stream);
@@ -31,28 +76,21 @@ static void *cuda_allocate(uint64_t size_bytes, bool is_host_shared, void *strea
     cudaGetLastError(); /* a device without memory pools */
   }
   CUDA_CHECK(cudaMalloc(&pointer, size_bytes), "cudaMalloc", "allocating %llu bytes", size);
-  return pointer;
+  return note_unpooled(pointer);
 }
 
-/* Only memory of a device is freed in the order of a stream. */
-static bool is_device_memory(const void *pointer) {
-  cuda_pointer attributes;
-  CUDA_CHECK(cudaPointerGetAttributes(&attributes, pointer), "cudaPointerGetAttributes",
-             "freeing %p", pointer);
-  return attributes.type == CUDA_MEMORY_TYPE_DEVICE;
-}
-
+/* Memory that another copy of the runtime allocated may be of no pool either: CUDA_INVALID_VALUE. */
 static void cuda_release(void *pointer, void *stream) {
-  if (stream && is_device_memory(pointer)) {
+  if (!take_unpooled(pointer)) {
     int status = cudaFreeAsync(pointer, stream);
     if (status == CUDA_SUCCESS)
       return;
-    if (status != CUDA_NOT_SUPPORTED)
+    if (status != CUDA_NOT_SUPPORTED && status != CUDA_INVALID_VALUE)
       mo_cuda_stop(status, "cudaFreeAsync", "freeing %p", pointer);
     cudaGetLastError();
   }
-  /* For memory of cudaMallocAsync cudaFree waits for nothing. */
-  CUDA_CHECK(cudaDeviceSynchronize(), "cudaDeviceSynchronize", "freeing %p", pointer);
+  if (stream)
+    CUDA_CHECK(cudaStreamSynchronize(stream), "cudaStreamSynchronize", "freeing %p", pointer);
   CUDA_CHECK(cudaFree(pointer), "cudaFree", "freeing %p", pointer);
 }
 

@@ -1,10 +1,17 @@
 /* The words by which MLIR_OFFLOAD_DEVICE and mlir_offload_set_device choose a device. */
+#define _GNU_SOURCE 1
 #include "device_name.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "mgpu.h"
+
+mo_device mo_named_device(const char *name, int index) {
+  mo_device device = {.index = index};
+  memccpy(device.name, name, 0, sizeof device.name);
+  return device;
+}
 
 /* Reads ":N", or nothing; returns the number, or -1. */
 static int parse_number(const char *text, int otherwise) {
@@ -29,7 +36,7 @@ static bool parse_sycl_device(const char *text, mo_device *device) {
     if (strncmp(text, classes[i].name, length))
       continue;
     int number = parse_number(text + length, 0);
-    *device = (mo_device){"sycl", (classes[i].of + 1) * OF_CLASS + number};
+    *device = mo_named_device("sycl", (classes[i].of + 1) * OF_CLASS + number);
     return number >= 0;
   }
   return false;
@@ -42,7 +49,7 @@ bool mo_parse_device(const char *text, mo_device *device) {
     size_t length = strlen(names[i]);
     if (strncmp(text, names[i], length))
       continue;
-    *device = (mo_device){names[i], CURRENT_INDEX};
+    *device = mo_named_device(names[i], CURRENT_INDEX);
     if (!text[length])
       return true;
     device->index = strcmp(names[i], "host") ? parse_number(text + length, CURRENT_INDEX) : -1;

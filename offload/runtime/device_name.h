@@ -9,11 +9,13 @@
 #define CURRENT_INDEX (-1) /* whatever device the API says is current */
 #define OF_CLASS (1 << 16) /* from here on: a number among the devices of one class */
 
+/* By value: the thread keeps it longer than a library is loaded. */
 typedef struct mo_device {
-  const char *name; /* NULL: not chosen */
+  char name[8]; /* empty: not chosen */
   int index;
 } mo_device;
 
+MO_INTERNAL mo_device mo_named_device(const char *name, int index);
 MO_INTERNAL bool mo_parse_device(const char *text, mo_device *device);
 MO_INTERNAL MO_NORETURN void mo_refuse_device(const char *origin, const char *text);
 

@@ -1,6 +1,6 @@
 /* Error reports, and the names of kernels in them. */
-#include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -8,8 +8,16 @@
 #include "mlir_offload.h"
 #include "offload_entry.h"
 
-/* Taken by the first thread that fails and never given back: the others wait for the end. */
-static pthread_mutex_t mo_reporting = PTHREAD_MUTEX_INITIALIZER;
+/* The process whose first thread has failed. */
+static atomic_int mo_reporter;
+
+/* The first thread that fails returns, the others wait for the end. A child reports for itself. */
+static void begin_report(void) {
+  int self = getpid(), found = 0;
+  while (!atomic_compare_exchange_strong(&mo_reporter, &found, self))
+    if (found == self)
+      pause();
+}
 
 static void print_line(const char *head, const char *format, va_list arguments) {
   char text[1024];
@@ -18,7 +26,7 @@ static void print_line(const char *head, const char *format, va_list arguments) 
 }
 
 void mo_error(const char *format, ...) {
-  pthread_mutex_lock(&mo_reporting);
+  begin_report();
   /* What the program printed before comes before; only stdout, since another thread may sit in a
    * read of stdin and hold its lock. */
   fflush(stdout);

@@ -35,9 +35,9 @@ static void *hip_allocate(uint64_t size_bytes, bool is_host_shared, void *stream
 }
 
 /* Unlike CUDA's, hipFreeAsync takes memory of any kind; what is not of a pool is freed when all
- * work is done. */
+ * work is done. hipFree does not wait for work on memory of a pool. */
 static void hip_release(void *pointer, void *stream) {
-  if (stream && hipFreeAsync) {
+  if (hipFreeAsync) {
     int status = hipFreeAsync(pointer, stream);
     if (status == HIP_SUCCESS)
       return;
@@ -45,6 +45,8 @@ static void hip_release(void *pointer, void *stream) {
       mo_hip_stop(status, "hipFreeAsync", "freeing %p", pointer);
     hipGetLastError();
   }
+  if (stream)
+    HIP_CHECK(hipStreamSynchronize(stream), "hipStreamSynchronize", "freeing %p", pointer);
   HIP_CHECK(hipFree(pointer), "hipFree", "freeing %p", pointer);
 }
 

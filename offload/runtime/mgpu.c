@@ -45,16 +45,17 @@ static const mo_backend *const mo_backends[] = {
 enum { BACKEND_COUNT = sizeof mo_backends / sizeof *mo_backends };
 
 /* What a thread asked for. The accessor is public so that the dynamic linker binds all copies of
- * the runtime in a process to one of them; its name changes with the layout. */
-typedef struct mo_thread_1 {
+ * the runtime in a process to one of them; its name changes with the layout. It points into no library:
+ * any of them may be unloaded before the thread ends. */
+typedef struct mo_thread_2 {
   void *stream;
   mo_device device;
   unsigned change; /* counts the changes of device */
-} mo_thread_1;
+} mo_thread_2;
 
-mo_thread_1 *mlir_offload_thread_1(void);
-MO_PUBLIC mo_thread_1 *mlir_offload_thread_1(void) {
-  static _Thread_local mo_thread_1 thread;
+mo_thread_2 *mlir_offload_thread_2(void);
+MO_PUBLIC mo_thread_2 *mlir_offload_thread_2(void) {
+  static _Thread_local mo_thread_2 thread;
   return &thread;
 }
 
@@ -121,12 +122,12 @@ typedef struct mo_binding {
 } mo_binding;
 static _Thread_local mo_binding mo_bound;
 
-static void bind_thread(const mo_thread_1 *thread) {
+static void bind_thread(const mo_thread_2 *thread) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, read_initial_device);
-  mo_device wanted = thread->device.name ? thread->device : mo_initial;
-  mo_bound.index = wanted.name ? wanted.index : CURRENT_INDEX;
-  mo_bound.backend = wanted.name ? find_backend(wanted.name) : first_with_a_device();
+  mo_device wanted = *thread->device.name ? thread->device : mo_initial;
+  mo_bound.index = *wanted.name ? wanted.index : CURRENT_INDEX;
+  mo_bound.backend = *wanted.name ? find_backend(wanted.name) : first_with_a_device();
   if (mo_bound.index >= OF_CLASS)
     mo_bound.index = mo_bound.backend->find_device((mo_device_class)(mo_bound.index / OF_CLASS - 1),
                                                    mo_bound.index % OF_CLASS);
@@ -136,7 +137,7 @@ static void bind_thread(const mo_thread_1 *thread) {
 
 /* Returns the backend of the calling thread with its device made current. */
 static const mo_backend *active(void) {
-  const mo_thread_1 *thread = mlir_offload_thread_1();
+  const mo_thread_2 *thread = mlir_offload_thread_2();
   if (!mo_bound.backend || mo_bound.change != thread->change)
     bind_thread(thread);
   if (mo_bound.index != CURRENT_INDEX)
@@ -153,13 +154,13 @@ void mo_require_kind(const char *name, const char *call) {
   mo_cure("choose another device, by MLIR_OFFLOAD_DEVICE=%s or mlir_offload_set_device", name);
 }
 
-MO_PUBLIC void mlir_offload_set_stream(void *stream) { mlir_offload_thread_1()->stream = stream; }
+MO_PUBLIC void mlir_offload_set_stream(void *stream) { mlir_offload_thread_2()->stream = stream; }
 
-MO_PUBLIC void *mlir_offload_get_stream(void) { return mlir_offload_thread_1()->stream; }
+MO_PUBLIC void *mlir_offload_get_stream(void) { return mlir_offload_thread_2()->stream; }
 
 /* Whether the backend exists is asked at the next use, by the copy of the runtime that is used. */
 MO_PUBLIC void mlir_offload_set_device(const char *text) {
-  mo_thread_1 *thread = mlir_offload_thread_1();
+  mo_thread_2 *thread = mlir_offload_thread_2();
   mo_device device;
   if (!text || !mo_parse_device(text, &device))
     mo_refuse_device("mlir_offload_set_device", text ? text : "(null)");
@@ -168,10 +169,10 @@ MO_PUBLIC void mlir_offload_set_device(const char *text) {
 }
 
 MO_CONTRACT void mgpuSetDefaultDevice(int32_t index) {
-  mo_thread_1 *thread = mlir_offload_thread_1();
+  mo_thread_2 *thread = mlir_offload_thread_2();
   const mo_backend *backend = active();
   check_device(backend, index);
-  thread->device = (mo_device){backend->name, index};
+  thread->device = mo_named_device(backend->name, index);
   ++thread->change;
 }
 

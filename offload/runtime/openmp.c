@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "host_entry.h"
 #include "libomptarget_abi.h"
 #include "mgpu.h"
 #include "watch.h"
@@ -121,7 +122,7 @@ static void host_launch(const void *stub, const mo_shape *shape, void *stream, v
                       .dynamic_shared = shape->dynamic_shared,
                       .grid = {shape->grid[0], shape->grid[1], shape->grid[2]},
                       .block = {shape->block[0], shape->block[1], shape->block[2]},
-                      .parallel_for = mo_parallel_for,
+                      .parallel_for = mo_run_kernel,
                       .fail = host_fail};
   void *values[] = {&launch, params};
   int64_t sizes[] = {sizeof(void *), sizeof(void *)};
@@ -135,9 +136,11 @@ static void host_launch(const void *stub, const mo_shape *shape, void *stream, v
                                 .teams = {1, 1, 1},
                                 .threads = {1, 1, 1}};
   mo_watched watched = {.stub = stub, .shape = shape};
+  mo_begin_launch();
   mo_watch_begin(&watched);
   int status = __tgt_target_kernel(NULL, mo_host_device, 1, 1, (void *)stub, &arguments);
   mo_watch_end(&watched);
+  mo_end_launch();
   if (status) {
     mo_error("__tgt_target_kernel failed: the kernel was not launched");
     mo_context_of_launch(stub, shape);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "host_entry.h"
 #include "mgpu.h"
 
 enum {
@@ -115,8 +116,7 @@ static void *run_worker(void *unused) {
   return NULL;
 }
 
-/* A child has only the thread that forked: it starts its own workers. */
-static void forget_workers(void) {
+void mo_forget_workers(void) {
   pthread_mutex_init(&mo_pool.lock, NULL);
   pthread_cond_init(&mo_pool.work, NULL);
   pthread_cond_init(&mo_pool.idle, NULL);
@@ -126,15 +126,12 @@ static void forget_workers(void) {
 
 /* Starts the workers that are missing; fewer of them, or none, are enough. Needs the lock. */
 static void start_workers(void) {
-  static bool is_registered;
   if (mo_pool.started + 1 >= mo_pool.thread_count || mo_pool.stops)
     return;
   if (!mo_pool.threads)
     mo_pool.threads = calloc(mo_pool.thread_count, sizeof *mo_pool.threads);
   if (!mo_pool.threads)
     return;
-  if (!is_registered)
-    is_registered = !pthread_atfork(NULL, NULL, forget_workers);
   sigset_t all, before;
   sigfillset(&all); /* signals are for the program's own threads */
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -144,8 +141,11 @@ static void start_workers(void) {
   pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* At exit, and before dlclose takes the code away under the workers. */
+/* At exit, and before dlclose takes the code away under the workers. At exit they may be in kernels that
+ * do not end. */
 __attribute__((destructor)) static void stop_workers(void) {
+  if (!mo_end_launches())
+    return;
   pthread_mutex_lock(&mo_pool.lock);
   mo_pool.stops = true;
   pthread_cond_broadcast(&mo_pool.work);

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "host_entry.h"
 #include "libomptarget_abi.h"
 #include "mgpu.h"
 #include "offload_entry.h"
@@ -47,10 +48,10 @@ static libomptarget_function function_of_libomptarget(const char *name) {
   libomptarget_function found = {NULL};
   void *registration = address_of_registration(), *library = NULL;
   if (registration && dladdr(registration, &known))
-    library = dlopen(known.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    library = dlopen(known.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
   if (library) {
     found.address = dlsym(library, name);
-    dlclose(library); /* the program keeps it loaded */
+    dlclose(library); /* what keeps it loaded may be unloaded: it stays */
   }
   if (!found.address) {
     mo_error("dlsym failed: %s is not in libomptarget", name);
@@ -120,6 +121,8 @@ static void register_with_libomptarget(image_descriptor *descriptor) {
 
 /* The copy itself stays: libomptarget does not say when it has looked at it for the last time. */
 static void unregister_from_libomptarget(image_descriptor *descriptor) {
+  if (!mo_end_launches())
+    return;
   pthread_mutex_lock(&mo_copies_lock);
   copied_registration *copied = mo_copies;
   while (copied && copied->original != descriptor)

@@ -47,6 +47,7 @@
 #endif
 
 #ifdef MLIR_OFFLOAD_HAVE_OPENMP
+#include "host_entry.c"
 #include "openmp.c"
 #include "pool.c"
 #include "watch.c"

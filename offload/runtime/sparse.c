@@ -75,6 +75,7 @@ static void check(int status, const char *call) {
 enum { MAX_DEVICES = 64 };
 static _Thread_local handle_t handles[MAX_DEVICES];
 static pthread_key_t mo_thread_end;
+static bool mo_watches_threads;
 
 static void destroy_handles(void *unused) {
   (void)unused;
@@ -83,7 +84,15 @@ static void destroy_handles(void *unused) {
       cusparseDestroy(handles[i]);
 }
 
-static void make_key(void) { pthread_key_create(&mo_thread_end, destroy_handles); }
+static void make_key(void) {
+  mo_watches_threads = !pthread_key_create(&mo_thread_end, destroy_handles);
+}
+
+/* A thread may end when the library is gone. */
+__attribute__((destructor)) static void delete_key(void) {
+  if (mo_watches_threads)
+    pthread_key_delete(mo_thread_end);
+}
 
 static handle_t handle_for(void *stream) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE 1
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -12,8 +13,10 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "host_entry.h"
 #include "libomptarget_abi.h"
 #include "mgpu.h"
 #include "offload_entry.h"
@@ -27,6 +30,8 @@ typedef struct loaded_image {
   size_t size;
   void *library; /* NULL: not loaded yet */
   int file;
+  dev_t device; /* of the file, whose number the program may have closed and used again */
+  ino_t inode;
 } loaded_image;
 
 typedef struct registration {
@@ -122,16 +127,24 @@ void mo_standin_register(image_descriptor *descriptor) {
   pthread_mutex_unlock(&mo_registry_lock);
 }
 
+static void close_file(const loaded_image *image) {
+  struct stat found;
+  if (!fstat(image->file, &found) && found.st_dev == image->device && found.st_ino == image->inode)
+    close(image->file);
+}
+
 static void unload(registration *gone) {
   for (int i = 0; i < gone->descriptor->image_count; ++i)
     if (gone->images[i].library) {
+      close_file(&gone->images[i]);
       dlclose(gone->images[i].library);
-      close(gone->images[i].file);
     }
   free(gone->images);
 }
 
 void mo_standin_unregister(image_descriptor *descriptor) {
+  if (!mo_end_launches())
+    return;
   pthread_mutex_lock(&mo_registry_lock);
   registration **link = &mo_registrations;
   while (*link && (*link)->descriptor != descriptor)
@@ -175,6 +188,17 @@ MO_NORETURN static void cannot_load(const char *call, const char *reason) {
           "libraries named above are installed");
 }
 
+enum { FIRST_DESCRIPTOR = 3 }; /* those below are the standard streams, closed or not */
+
+/* Moves the file to another number, from `first` on. */
+static int moved_file(int file, int first) {
+  int moved = fcntl(file, F_DUPFD_CLOEXEC, first);
+  if (moved < 0)
+    cannot_load("fcntl(F_DUPFD_CLOEXEC)", strerror(errno));
+  close(file);
+  return moved;
+}
+
 static int memory_file(const loaded_image *image) {
   int file = memfd_create("mlir-offload-image", MFD_CLOEXEC | MFD_EXEC);
   if (file < 0 && errno == EINVAL)
@@ -187,19 +211,36 @@ static int memory_file(const loaded_image *image) {
       cannot_load("write", strerror(errno));
     done += written > 0 ? (size_t)written : 0;
   }
-  return file;
+  return file < FIRST_DESCRIPTOR ? moved_file(file, FIRST_DESCRIPTOR) : file;
+}
+
+/* Opens the file under a name that no loaded image has: the loader would return that one. An image keeps its
+ * name if the program closes the descriptor, whose number is free then. */
+static void *open_under_new_name(int *file) {
+  char path[64];
+  for (;;) {
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getpid(), *file);
+    void *loaded = dlopen(path, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
+    if (!loaded)
+      return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    dlclose(loaded);
+    *file = moved_file(*file, *file + 1);
+  }
 }
 
 /* The file stays open, and its name is the process's, not /proc/self, so that a debugger and the
  * symbolizers of the sanitizers can read the image by the name that the loader recorded. */
 static void load_image(loaded_image *image) {
-  char path[64];
+  struct stat file;
   unwrap_image(image);
   image->file = memory_file(image);
-  snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getpid(), image->file);
-  image->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  image->library = open_under_new_name(&image->file);
   if (!image->library)
     cannot_load("dlopen", dlerror());
+  if (fstat(image->file, &file))
+    cannot_load("fstat", strerror(errno));
+  image->device = file.st_dev;
+  image->inode = file.st_ino;
 }
 
 /* Needs the lock. */

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "stream_pool.h"
 
@@ -101,9 +102,11 @@ static mo_pooled *nth_handle(mo_stream_pool *pool, size_t number) {
 }
 
 /* Errors of work that nothing waited for would be lost with the process. Other threads may still
- * make streams. */
+ * make streams. A child has no work of its own: the API does not work there. */
 void mo_pool_check_at_exit(mo_stream_pool *pool) {
   mo_pooled *handle;
+  if (pool->owner != getpid())
+    return;
   for (size_t i = 0; (handle = nth_handle(pool, i)); ++i) {
     if (handle->is_event)
       continue;
@@ -141,6 +144,7 @@ static mo_pooled *reusable_stream(mo_stream_pool *pool, int device) {
 
 void *mo_pool_create_stream(mo_stream_pool *pool) {
   pthread_once(&pool->once, pool->api->register_exit_check);
+  pool->owner = getpid();
   int device = current_device(pool);
   pthread_mutex_lock(&pool->lock);
   mo_pooled *stream = reusable_stream(pool, device);

@@ -3,6 +3,7 @@
 #define STREAM_POOL_H
 
 #include <pthread.h>
+#include <sys/types.h>
 
 #include "mgpu.h"
 
@@ -35,6 +36,7 @@ typedef struct mo_stream_pool {
   mo_pooled **handles; /* in order of creation */
   mo_pooled **slots;   /* open addressing by the API's handle */
   size_t handle_count, slot_count, cursor;
+  _Atomic pid_t owner; /* the process that made streams */
   size_t turn; /* where the next stream to share is looked for */
 } mo_stream_pool;
 

@@ -130,7 +130,6 @@ def test_memory_calls_hold_for_every_value(recorded: Path) -> None:
     assert _calls(recorded, "memory")[1:] == [
         "cudaMallocAsync 64 on 0x1010",
         "cudaMallocManaged 32 flags 1",
-        "cudaDeviceSynchronize ",
         "cudaFree memory",
         "cudaMemcpyAsync 64 bytes kind 4 on 0x1010",
         "cudaMemsetAsync 64 bytes of 0x00",
@@ -146,6 +145,26 @@ def test_memory_calls_hold_for_every_value(recorded: Path) -> None:
         "ended",
         "cudaStreamSynchronize 0x1010",
     ]
+
+
+def test_memory_is_freed_in_order_and_only_its_own_stream_is_waited_for(recorded: Path) -> None:
+    stream = "0x1010"
+    assert _calls(recorded, "free")[1:-2] == [
+        *(f"cudaMallocAsync 1 on {stream}", f"cudaFreeAsync memory on {stream}"),
+        *(f"cudaMallocAsync 2 on {stream}", "cudaFreeAsync memory on (nil)"),
+        *("cudaMalloc 3", f"cudaStreamSynchronize {stream}", "cudaFree memory"),
+        *("cudaMallocManaged 4 flags 1", f"cudaStreamSynchronize {stream}", "cudaFree memory"),
+        *("cudaMallocManaged 5 flags 1", "cudaFree memory"),
+    ]
+
+
+def test_memory_of_another_runtime_that_is_of_no_pool_is_freed(recorded: Path) -> None:
+    calls = _calls(recorded, "memory", CUDA_RECORD_FAIL="cudaFreeAsync=1")
+    assert calls[-4:-2] == ["cudaStreamSynchronize 0x1010", "cudaFree memory"]
+
+
+def test_a_child_does_not_wait_for_the_streams_of_its_parent(recorded: Path) -> None:
+    assert _count(_calls(recorded, "child"), "cudaStreamSynchronize") == 1
 
 
 def test_tensor_maps_are_encoded_by_the_driver_innermost_dimension_first(recorded: Path) -> None:
@@ -184,7 +203,7 @@ def test_a_device_without_memory_pools_allocates_without_a_stream(recorded: Path
     calls = _calls(recorded, "memory", CUDA_RECORD_FAIL="cudaFreeAsync=801")
     assert calls[-5:-2] == [
         "cudaFreeAsync memory on 0x1010",
-        "cudaDeviceSynchronize ",
+        "cudaStreamSynchronize 0x1010",
         "cudaFree memory",
     ]
 

@@ -120,16 +120,6 @@ def test_a_runtime_without_its_locks_is_found_out(
     assert "stream_pool.c:" in done.stderr
 
 
-def test_fibers_handed_on_without_order_are_found_out(
-    directory: Path, right: tuple[Path, Path]
-) -> None:
-    unordered = ("-U__ATOMIC_ACQ_REL", "-D__ATOMIC_ACQ_REL=__ATOMIC_RELAXED")
-    kernels = image(directory, "unordered.so", *unordered)
-    done = run(right[0], kernels, "in-turn", MLIR_OFFLOAD_NUM_THREADS="1")
-    assert (done.returncode, done.stdout) == (REPORTED, "ended\n")
-    assert "cpu_device.c:" in done.stderr
-
-
 def test_a_program_whose_threads_launch_kernels_with_barriers_is_silent(
     mlir_offload: list[str], tmp_path: Path
 ) -> None:

@@ -27,8 +27,9 @@ ALL = (Kind.CUDA, Kind.HIP, Kind.SYCL, Kind.OPENMP)
 CUDART = Path("/cuda/lib/libcudart_static.a")
 OMPTARGET = Path("/llvm/lib/libomptarget.so")
 SYSTEM_HEADERS = {
-    "dlfcn.h", "errno.h", "limits.h", "pthread.h", "sched.h", "signal.h", "stdarg.h", "stdatomic.h", "stdbool.h",
-    "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h", "strings.h", "sys/mman.h", "time.h", "unistd.h",
+    "dlfcn.h", "errno.h", "fcntl.h", "limits.h", "pthread.h", "sched.h", "signal.h", "stdarg.h", "stdatomic.h", "stdbool.h",
+    "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h", "strings.h", "sys/mman.h",
+    "sys/stat.h", "sys/types.h", "time.h", "unistd.h",
 }  # fmt: skip
 
 
@@ -62,8 +63,12 @@ SYSTEM_HEADERS = {
                 "sycl_stream.c",
             ],
         ),
-        ((Kind.OPENMP,), False, ["openmp.c", "pool.c", "watch.c", "registration.c"]),
-        ((Kind.OPENMP,), True, ["openmp.c", "pool.c", "watch.c", "standin.c"]),
+        (
+            (Kind.OPENMP,),
+            False,
+            ["host_entry.c", "openmp.c", "pool.c", "watch.c", "registration.c"],
+        ),
+        ((Kind.OPENMP,), True, ["host_entry.c", "openmp.c", "pool.c", "watch.c", "standin.c"]),
     ],
 )
 def test_each_kind_adds_its_files(kinds: Collection[Kind], standin: bool, names: list[str]) -> None:  # noqa: FBT001

@@ -1,4 +1,7 @@
 /* One part of the contract per run, for a CUDA runtime that may be a recording one. */
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "contract.h"
 
 KERNEL(saxpy)
@@ -57,6 +60,24 @@ static void use_memory(void) {
   memref.sizes[1] = 0;
   mgpuMemHostRegisterMemRef(2, &memref, 2);
   mgpuMemFree(memory, stream);
+}
+
+/* Each kind of memory, with and without a stream. */
+static void free_memory(void) {
+  mgpuMemFree(mgpuMemAlloc(1, stream, false), stream);
+  mgpuMemFree(mgpuMemAlloc(2, stream, false), NULL);
+  mgpuMemFree(mgpuMemAlloc(3, NULL, false), stream);
+  mgpuMemFree(mgpuMemAlloc(4, NULL, true), stream);
+  mgpuMemFree(mgpuMemAlloc(5, NULL, true), NULL);
+}
+
+/* A child that ends as programs do. */
+static void end_a_child(void) {
+  int status;
+  pid_t child = fork();
+  if (!child)
+    exit(0);
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
 /* What `gpu.wait async [%token]` alone does again and again: no stream is ever destroyed. */
@@ -135,6 +156,10 @@ int main(int count, char **arguments) {
     launch_with_shared(60000);
   if (!strcmp(part, "memory"))
     use_memory();
+  if (!strcmp(part, "free"))
+    free_memory();
+  if (!strcmp(part, "child"))
+    end_a_child();
   if (!strcmp(part, "forget-streams"))
     forget_streams();
   if (!strcmp(part, "forget-events"))

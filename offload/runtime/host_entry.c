@@ -1,0 +1,132 @@
+/* The way into libomptarget, or the stand-in for it, and out of it: what a fork, the end of the program
+ * and the unloading of a library must not meet in the middle.
+ */
+#define _GNU_SOURCE 1
+#include "host_entry.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "mgpu.h"
+
+/* Readers are the threads inside, which hold locks there; who forks or ends the program waits until nobody
+ * does. Kernels run outside. */
+static pthread_rwlock_t mo_entry = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+static _Thread_local bool mo_is_entered, mo_is_launching, mo_is_ender;
+
+static atomic_uint mo_launches; /* threads that are launching or in a kernel */
+static bool mo_is_ending;       /* guarded by the lock */
+
+/* Functions of the images: what runs the kernels of each, two at most, and what each wants to be called at
+ * the end. */
+enum { MOST_FUNCTIONS = 64 };
+static _Atomic(mo_range) mo_bodies[MOST_FUNCTIONS], mo_last_calls[MOST_FUNCTIONS];
+
+static void enter(void) {
+  pthread_rwlock_rdlock(&mo_entry);
+  if (mo_is_ending && !mo_is_ender) {
+    pthread_rwlock_unlock(&mo_entry);
+    for (;;)
+      pause(); /* the program ends, and what would launch is gone */
+  }
+  mo_is_entered = true;
+}
+
+static void leave(void) {
+  mo_is_entered = false;
+  pthread_rwlock_unlock(&mo_entry);
+}
+
+void mo_begin_launch(void) {
+  enter();
+  mo_is_launching = true;
+  atomic_fetch_add(&mo_launches, 1);
+}
+
+void mo_end_launch(void) {
+  leave();
+  mo_is_launching = false;
+  atomic_fetch_sub(&mo_launches, 1);
+}
+
+static void note(_Atomic(mo_range) *functions, mo_range function) {
+  for (int i = 0; i < MOST_FUNCTIONS; ++i) {
+    mo_range known = atomic_load_explicit(&functions[i], memory_order_relaxed);
+    if (!known && atomic_compare_exchange_strong(&functions[i], &known, function))
+      return;
+    if (known == function)
+      return;
+  }
+}
+
+void mo_run_kernel(uint64_t count, mo_range body, void *argument) {
+  bool is_outermost = mo_is_entered;
+  if (!count)
+    note(mo_last_calls, body);
+  if (is_outermost) {
+    note(mo_bodies, body);
+    leave();
+  }
+  mo_parallel_for(count, body, argument);
+  if (is_outermost)
+    enter();
+}
+
+/* libomptarget unloads images when the program ends, whether or not it has been asked to. */
+static void keep_images(void) {
+  for (int i = 0; i < MOST_FUNCTIONS && mo_bodies[i]; ++i) {
+    Dl_info image;
+    void *body;
+    memcpy(&body, &mo_bodies[i], sizeof body); /* ISO C has no cast for it */
+    if (dladdr(body, &image))
+      dlopen(image.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  }
+}
+
+static void release_images(void) {
+  for (int i = 0; i < MOST_FUNCTIONS && mo_last_calls[i]; ++i)
+    mo_last_calls[i](NULL, 0, 0);
+}
+
+static void begin_end(void) {
+  if (!mo_is_entered)
+    pthread_rwlock_wrlock(&mo_entry);
+  mo_is_ender = true;
+  mo_is_ending = true;
+  if (!mo_is_entered)
+    pthread_rwlock_unlock(&mo_entry);
+}
+
+bool mo_end_launches(void) {
+  if (!mo_is_ender) {
+    begin_end();
+    (mo_launches ? keep_images : release_images)();
+  }
+  return !mo_launches;
+}
+
+static void before_fork(void) {
+  if (!mo_is_entered)
+    pthread_rwlock_wrlock(&mo_entry);
+}
+
+static void after_fork(void) {
+  if (!mo_is_entered)
+    pthread_rwlock_unlock(&mo_entry);
+}
+
+/* A child has only the thread that forked. */
+static void begin_child(void) {
+  mo_entry = (pthread_rwlock_t)PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+  if (mo_is_entered)
+    pthread_rwlock_rdlock(&mo_entry);
+  mo_launches = mo_is_launching;
+  mo_forget_workers();
+}
+
+__attribute__((constructor)) static void watch_forks(void) {
+  pthread_atfork(before_fork, after_fork, begin_child);
+}

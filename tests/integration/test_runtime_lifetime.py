@@ -1,0 +1,172 @@
+"""Programs that load and unload libraries with kernels, fork, close descriptors and end at any time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from support.stress import FACTOR
+
+from mlir_offload.offload.runtime import (
+    EXIT_STATUS,
+    runtime_compile_command,
+    runtime_include_directory,
+    runtime_link_arguments,
+)
+from mlir_offload.toolchain.target import Kind, host_triple
+
+INPUTS = Path(__file__).parent / "runtime"
+BIN = Path("/usr/lib/llvm-22/bin")
+CLANG = BIN / "clang"
+COMPILE = ("-O1", "-g0", "-w", "-fPIC", "-DLLVM_MAJOR=22", f"-I{runtime_include_directory()}", "-c")
+KINDS = (Kind.OPENMP,)
+MARKS = {"program": 1, "first": 2, "second": 3}
+NO_GUARDS = "-DMADV_GUARD_INSTALL=-1"
+pytestmark = pytest.mark.llvm(22)
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A program with kernels, and two libraries with the same ones."""
+
+    program: Path
+    first: Path
+    second: Path
+
+
+def command(*words: object) -> None:
+    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def embedded_image(directory: Path, name: str, *flags: str) -> tuple[str, ...]:
+    """Return the flags of clang that put these kernels into an object."""
+    kernels, package = directory / f"{name}_kernels.o", directory / f"{name}.bin"
+    command(CLANG, *COMPILE, *flags, INPUTS / "lifetime_kernels.c", "-o", kernels)
+    image = f"--image=file={kernels},triple={host_triple()},arch=,kind=openmp"
+    command(BIN / "clang-offload-packager", "-o", package, image)
+    return ("-Xclang", f"-fembed-offload-object={package}")
+
+
+def build(directory: Path, libomptarget: Path | None, *flags: str) -> Built:
+    """Compile and link all three; `flags` are those of the kernels."""
+    runtime, main = directory / "runtime.o", directory / "main.o"
+    made = runtime_compile_command(
+        CLANG, runtime, kinds=KINDS, archs={}, standin=libomptarget is None
+    )
+    command(*made.argv)
+    command(CLANG, *COMPILE, INPUTS / "lifetime_program.c", "-o", main)
+    libraries = runtime_link_arguments(KINDS, cudart=None, libomptarget=libomptarget)
+    for name, mark in MARKS.items():
+        host = directory / f"{name}.o"
+        image = embedded_image(directory, name, f"-DMARK={mark}", *flags)
+        command(CLANG, *COMPILE, *image, INPUTS / "lifetime_library.c", "-o", host)
+        how = (main, "-Wl,--export-dynamic-symbol=*") if name == "program" else ("-shared",)
+        command(CLANG, "--offload-link", host, runtime, *how, *libraries, "-o", directory / name)
+    return Built(*(directory / name for name in MARKS))
+
+
+@pytest.fixture(scope="module", params=["standin", "libomptarget"])
+def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Built:
+    library = None
+    if request.param == "libomptarget":
+        library = Path("/usr/lib/llvm-22/lib/libomptarget.so.22.1")
+    return build(tmp_path_factory.mktemp(request.param), library)
+
+
+@pytest.fixture(scope="module")
+def standin(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """Return programs whose work-items have canaries instead of guard pages."""
+    return build(tmp_path_factory.mktemp("canaries"), None, NO_GUARDS)
+
+
+def run(
+    built: Built, way: str, count: int = 1, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    argv = [str(built.program), way, str(count), str(built.first), str(built.second)]
+    return subprocess.run(
+        argv, capture_output=True, text=True, check=False, env=environment, timeout=600
+    )
+
+
+def ends(done: subprocess.CompletedProcess[str]) -> bool:
+    return (done.returncode, done.stdout.splitlines()[-1:], done.stderr) == (0, ["ended"], "")
+
+
+def test_a_device_chosen_by_a_library_is_still_chosen_when_the_library_is_gone(
+    built: Built,
+) -> None:
+    done = run(built, "device")
+    assert ends(done), done
+
+
+LOAD_AND_UNLOAD = """
+import _ctypes, ctypes, pathlib, sys
+maps = pathlib.Path("/proc/self/maps")
+def cycle():
+    library = ctypes.CDLL(sys.argv[1])
+    assert library.mark() == 2
+    assert library.meet() == 0
+    _ctypes.dlclose(library._handle)
+    return maps.read_text().count("\\n")
+first = [cycle() for _ in range(10)][-1]
+last = [cycle() for _ in range(int(sys.argv[2]))][-1]
+print(last - first)
+"""
+
+
+@pytest.mark.soak
+def test_libraries_leave_nothing_behind_when_they_are_unloaded(built: Built) -> None:
+    argv = [sys.executable, "-c", LOAD_AND_UNLOAD, str(built.first), str(90 * FACTOR)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=600)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    assert int(done.stdout) <= 2
+
+
+@pytest.mark.soak
+def test_many_threads_run_the_largest_blocks_at_once(built: Built) -> None:
+    done = run(built, "threads", 64, MLIR_OFFLOAD_NUM_THREADS="1")
+    assert ends(done), done
+    assert int(done.stdout.splitlines()[0]) <= 100
+
+
+def test_a_child_of_a_program_that_is_loading_kernels_can_load_them(built: Built) -> None:
+    done = run(built, "fork")
+    assert ends(done), done
+
+
+@pytest.mark.soak
+def test_a_program_may_fork_at_any_time_of_its_first_launch(built: Built) -> None:
+    done = run(built, "forks", 10 * FACTOR)
+    assert ends(done), done
+
+
+def test_a_program_may_close_all_descriptors(built: Built) -> None:
+    done = run(built, "descriptors")
+    assert ends(done), done
+
+
+def test_closed_standard_streams_stay_closed(built: Built) -> None:
+    done = run(built, "streams")
+    assert ends(done), done
+
+
+def test_a_program_ends_while_its_threads_are_in_kernels(built: Built) -> None:
+    done = run(built, "end", MLIR_OFFLOAD_NUM_THREADS="3")
+    assert ends(done), done
+
+
+def test_the_stack_of_a_work_item_has_a_guard_page(built: Built) -> None:
+    assert run(built, "overflow").returncode == -11
+
+
+def test_a_used_up_stack_is_reported_if_linux_has_no_guard_pages_without_mappings(
+    standin: Built,
+) -> None:
+    done = run(standin, "overflow")
+    assert done.returncode == EXIT_STATUS
+    assert "mlir-offload: error: a work-item used more than 256 KiB of stack" in done.stderr
+    assert "kernel: overflow" in done.stderr
