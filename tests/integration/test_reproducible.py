@@ -315,7 +315,8 @@ def test_the_manifest_says_what_went_in_and_what_came_out(
     assert names["mlir-opt"] == names["clang"] == "tool"
     assert ("ptxas" in names) == ("sm_80" in " ".join(arguments))
     assert ("/usr/include/stdio.h" in names) == ("main.c" in arguments)
-    assert any(name.startswith("libomptarget") for name in names) == ("app" in arguments)
+    files = {Path(name).name for name in names}
+    assert any(name.startswith("libomptarget") for name in files) == ("app" in arguments)
 
 
 @pytest.mark.llvm(22)
