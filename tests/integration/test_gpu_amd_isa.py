@@ -19,7 +19,7 @@ from mlir_offload.offload.container.bundle import read_bundles
 from mlir_offload.offload.objects import read_objects
 
 NAMES = ("exchange", "turn", "subgroups", "blocks")
-BLOCKS: tuple[Dim3, ...] = ((96, 1, 1), (20, 3, 2), (160, 1, 1), (16, 14, 1))
+BLOCKS: tuple[Dim3, ...] = ((96, 1, 1), (20, 3, 2), (160, 1, 1))
 OUTPUT, ARGUMENTS, IMPLICIT = 1 << 32, 1 << 16, 40
 # Bits of the descriptor's properties, with the registers that each asks for.
 USER_REGISTERS = ((0, 4), (1, 2), (2, 2), (3, 2), (4, 2), (5, 2), (6, 1))

@@ -25,7 +25,7 @@ def make_emulator(root: Path) -> Path:
     (root / "lib").mkdir(parents=True)
     (root / "amdgcn").mkdir()
     (root / "amdgcn" / "bitcode").symlink_to(DEVICE_LIBRARIES)
-    flags = ("-std=c++17", "-O2", "-shared", "-fPIC", "-Wl,-soname,libamdhip64.so")
+    flags = ("-std=c++17", "-O1", "-shared", "-fPIC", "-Wl,-soname,libamdhip64.so")
     output = root / "lib" / "libamdhip64.so"
     compiler = "/usr/lib/llvm-22/bin/clang++"
     running = [
