@@ -15,8 +15,8 @@ from support.cuda_emulator import CudaEmulator, run_program
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "examples"
 EXAMPLES = sorted(path for path in DOCS.glob("*.mlir") if path.stem != "calling")
 CALLED_FROM_C = {"square": "main.c"}
-# The PTX that the linked cubin was assembled from; of some also with the PTX that is kept for later GPUs, and by
-# the other release.
+# The PTX that the linked cubin was assembled from; of some also the PTX that is kept for later GPUs, and that of the
+# other release.
 OTHERS = ("reduction", "two_modules")
 CASES = [
     pytest.param(
@@ -30,7 +30,8 @@ CASES = [
     for example in EXAMPLES
     if (release, is_kept) == (22, False) or example.stem in OTHERS
 ]
-SEEDS = (0, 1, 2)
+# In order, and in a random one.
+SEEDS = (0, 1)
 
 
 @pytest.mark.parametrize(("example", "release", "is_kept"), CASES)

@@ -85,7 +85,7 @@ def test_random_kernels_compute_what_is_written_in_any_order(
     source.write_text(program_of(kernels))
     caller.write_text(caller_of(kernels, is_registered=True))
     program = _link(mlir_offload, cuda_emulator, release, source, caller, tmp_path / "program")
-    for order in range(3):
+    for order in range(2):
         ran = run_program(program, seed=order)
         assert (ran.returncode, ran.stderr) == (0, ""), order
         given = read_numbers(ran.stdout)
@@ -117,7 +117,7 @@ def test_matrices_of_a_subgroup_and_clusters_of_blocks_are_right(
 ) -> None:
     sources = (INPUTS / "matrices.mlir", INPUTS / "clusters.mlir", PROGRAMS / "matrices.c")
     program = _link(mlir_offload, cuda_emulator, 22, *sources, tmp_path / "program")
-    for seed in range(3):
+    for seed in range(2):
         ran = run_program(program, seed=seed)
         ways = ("wmma", "mma.sync f16", "mma.sync tf32", "element by element", "clusters")
         assert ran.stdout == "".join(f"{way}: 0 wrong\n" for way in ways), ran.stderr
