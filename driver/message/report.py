@@ -120,7 +120,7 @@ def wants_color(color: Color, environment: Mapping[str, str], *, is_terminal: bo
 
 
 def render_error(error: MlirOffloadError, *, verbose: bool = False, has_color: bool = False) -> str:
-    """Return `location: error: message` with the cure below; what a tool said only if `verbose`."""
+    """Return `location: error: message` with the hint below; what a tool said only if `verbose`."""
     text = _ruled(error.message, error.rule)
     lines = [_headline(error.location or _PROGRAM, "error", text, has_color=has_color)]
     if error.hint:

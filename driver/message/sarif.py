@@ -51,7 +51,7 @@ def _described(rule: str) -> dict[str, Any]:
     if not is_rule_name(rule):
         return {"id": rule}
     found = load_rules()[rule]
-    help_text = f"{found.reason}\nCure: {found.cure}\nSource: {found.source}"
+    help_text = f"{found.reason}\nHint: {found.cure}\nSource: {found.source}"
     return {
         "id": rule,
         "name": found.title,

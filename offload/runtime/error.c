@@ -46,7 +46,7 @@ void mo_context(const char *format, ...) {
 void mo_cure(const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  print_line("  cure: ", format, arguments);
+  print_line("  hint: ", format, arguments);
   va_end(arguments);
   /* Not exit(): handlers of a library whose device has failed may never return. */
   _exit(MLIR_OFFLOAD_EXIT_STATUS);

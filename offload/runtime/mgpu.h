@@ -1,4 +1,46 @@
-/* Inside the runtime: the backends behind the mgpu* functions, and the one way to fail. */
+/* Inside the runtime: the backends behind the mgpu* functions, and the one way to fail.
+ *
+ * The contract of the mgpu* functions, which compiled host code calls.
+ *
+ * Threads: any thread may call any function at any time. Each call uses the device of the calling thread.
+ *
+ * Errors: each function returns only if it succeeded. Otherwise the runtime reports the error and ends the
+ * program. Errors of asynchronous work are reported by a later call, at the latest by the exit check,
+ * which waits for the streams of the pool in the process that created them.
+ *
+ * Fork: a child may launch on the CPU. A fork waits for threads that are inside libomptarget or the
+ * stand-in, not for kernels. A child must not use a GPU that its parent used.
+ *
+ * End: if threads are in kernels on the CPU when the program ends, their images and the workers stay. A launch
+ * of another thread than the one that ends the program does not return. A library must not be unloaded
+ * while its functions run; afterwards nothing of it is left, except that libomptarget keeps its images while
+ * other libraries have images.
+ *
+ *   mgpuStreamCreate         returns the caller's stream, if the thread has one, else a stream of the pool,
+ *                            which never waits for the legacy default stream
+ *   mgpuStreamDestroy        returns a stream of the pool; work on it continues. Ignores others
+ *   mgpuStreamSynchronize    waits for the stream, or for the event or stream that is used as a token
+ *   mgpuStreamWaitEvent      later work on the stream waits; the host does not
+ *   mgpuEventCreate, -Destroy, -Synchronize, -Record
+ *                            events without timing, of the pool. A caller's stream may be used as an event
+ *   mgpuMemAlloc             in the order of the stream. Without a stream, without memory pools and for
+ *                            host_shared memory: available when the call returns. host_shared is managed
+ *                            memory, whose pages move when they are touched: the runtime does not know
+ *                            which parameters are pointers and prefetches nothing
+ *   mgpuMemFree              in the order of the stream; the host waits for the stream, and the API for the
+ *                            device, only if the memory is of no pool. Without a stream, work that uses the
+ *                            memory must have completed, as for free(). Memory may be freed by another
+ *                            thread or library than it was allocated by
+ *   mgpuMemcpy, mgpuMemset16, mgpuMemset32
+ *                            in the order of the stream; the memory must live until the work is done
+ *   mgpuMemHostRegister, -Unregister, ...MemRef
+ *                            when the call returns, for all devices
+ *   mgpuLaunchKernel, -ClusterKernel, -KernelCooperative
+ *                            in the order of the stream; the parameters are read before the call returns
+ *   mgpuSetDefaultDevice     for the calling thread, until the next call
+ *
+ * On the CPU each of these is complete when it returns.
+ */
 #ifndef MGPU_H
 #define MGPU_H
 
@@ -55,9 +97,7 @@ typedef struct mo_backend {
   void (*synchronize_event)(void *event);
   void (*record_event)(void *event, void *stream);
 
-  /* In the order of the stream, where the device can: other streams run on. Without a stream, and
-   * for memory shared with the host, memory is there when the call returns. That of OpenCL belongs
-   * to the context of the stream. */
+  /* Memory of OpenCL belongs to the context of the stream. */
   void *(*allocate)(uint64_t size_bytes, bool is_host_shared, void *stream);
   void (*release)(void *pointer, void *stream);
   void (*copy)(void *target, const void *source, size_t size_bytes, void *stream);

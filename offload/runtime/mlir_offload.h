@@ -15,7 +15,8 @@
  * kernels' stubs (<<<>>>), from the first use on, and while others end. Stream and device are settings
  * of the calling thread, which a new thread has not. One buffer, stream or event may be used by
  * several threads as the GPU's own API allows it; sharing a stream or a token adds order. The program
- * must not unload a library, or fork and go on with a GPU in the child, while its code runs. */
+ * must not unload a library while its code runs. A child of fork may launch on the CPU, whatever other
+ * threads did; it must not use a GPU that its parent used. A program may end while threads launch. */
 
 #ifdef __cplusplus
 extern "C" {

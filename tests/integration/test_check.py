@@ -138,7 +138,7 @@ def test_machines_get_the_rule_image_and_kernel(run: Run, tmp_path: Path) -> Non
     (sarif,) = document["runs"]
     described = {rule["id"]: rule for rule in sarif["tool"]["driver"]["rules"]}
     assert described["BC015"]["fullDescription"]["text"] == load_rules()["BC015"].reason
-    assert "Cure: " in described["BC015"]["help"]["text"]
+    assert "Hint: " in described["BC015"]["help"]["text"]
     assert {result["ruleId"] for result in sarif["results"]} == set(rules)
     said = run("check", "--message-format=github", "--for-clang=19", "k.o", status=4).stderr
     assert "::error file=k.o,title=BC015::" in said

@@ -185,21 +185,21 @@ FAILURES = [
     ({"RECORD_FAIL": "cudaLaunchKernel=209"}, "cudaLaunchKernel failed: ", "add --offload-arch=sm_90"),
     ({"MLIR_OFFLOAD_DEVICE": "cuda", "RECORD_DEVICES": "0"}, "cudaGetDeviceCount failed: cudaErrorNoDevice", "check nvidia-smi"),
     ({"MLIR_OFFLOAD_DEVICE": "hip", "RECORD_DEVICES": "0"}, "hipGetDeviceCount failed: hipErrorNoDevice", "MLIR_OFFLOAD_DEVICE=host"),
-    ({"MLIR_OFFLOAD_DEVICE": "hip:1", "RECORD_FAIL": "hipSetDevice=101"}, "hipSetDevice failed: ", "cure: "),
+    ({"MLIR_OFFLOAD_DEVICE": "hip:1", "RECORD_FAIL": "hipSetDevice=101"}, "hipSetDevice failed: ", "hint: "),
     ({"MLIR_OFFLOAD_DEVICE": "cuda:2"}, "there is no device 2: 'cuda' has 2", "choose a device from 0 to 1"),
 ]  # fmt: skip
 
 
 @pytest.mark.llvm(22)
 @pytest.mark.parametrize(
-    ("environment", "said", "cure"), FAILURES, ids=lambda value: str(value)[:40]
+    ("environment", "said", "hint"), FAILURES, ids=lambda value: str(value)[:40]
 )
 def test_a_chosen_device_that_fails_at_its_first_use_ends_the_program(
-    streams: Path, environment: dict[str, str], said: str, cure: str
+    streams: Path, environment: dict[str, str], said: str, hint: str
 ) -> None:
     failed = run(streams, "overlap", **environment)
     assert failed.returncode == EXIT_STATUS, failed.stdout + failed.stderr
     assert failed.stderr.startswith(f"mlir-offload: error: {said}")
-    assert cure in failed.stderr.split("\n  cure: ")[0] + failed.stderr.splitlines()[-1]
+    assert hint in failed.stderr.split("\n  hint: ")[0] + failed.stderr.splitlines()[-1]
     # No other device goes on in its place.
     assert "sum" not in failed.stdout

@@ -169,7 +169,7 @@ def test_a_failed_call_is_told_with_its_name_and_a_cure(
     failed = run(mixed, **environment)
     assert failed.returncode == EXIT_STATUS
     assert said in failed.stderr
-    assert "\n  cure: " in failed.stderr
+    assert "\n  hint: " in failed.stderr
 
 
 @pytest.mark.parametrize("major", RELEASES)

@@ -91,7 +91,7 @@ def test_without_a_driver_the_program_says_so(form: str, tmp_path: Path) -> None
     )
     assert re.fullmatch(r"  CUDA runtime \d+\.\d in this program, no NVIDIA driver found", lines[2])
     assert re.fullmatch(
-        r"  cure: install an NVIDIA driver of version \d{3} or newer, "
+        r"  hint: install an NVIDIA driver of version \d{3} or newer, "
         r"or compile with --offload-arch=host to run on the CPU",
         lines[3],
     )
@@ -264,7 +264,7 @@ def test_a_cooperative_launch_is_hips_own_call(recorded: Path, tmp_path: Path) -
 
 def test_streams_stay_with_their_device(recorded: Path) -> None:
     said = _error(recorded, "devices")
-    assert "there is no device 7: 'cuda' has 2\n  cure: choose a device from 0 to 1" in said
+    assert "there is no device 7: 'cuda' has 2\n  hint: choose a device from 0 to 1" in said
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_streams_stay_with_their_device(recorded: Path) -> None:
                 "  launch: grid 1 x 2 x 3, block 4 x 5 x 6, 0 bytes of dynamic shared memory\n"
                 "  device: cuda:0 (sm_75)\n"
                 "  no kernel image for this device: image has sm_80,sm_90, device is sm_75\n"
-                "  cure: add --offload-arch=sm_75 when compiling, or compile with --offload-arch=host"
+                "  hint: add --offload-arch=sm_75 when compiling, or compile with --offload-arch=host"
             ),
         ),
         ("launch", "cudaLaunchKernel=98", "image has sm_80,sm_90, device is sm_75"),
@@ -288,7 +288,7 @@ def test_streams_stay_with_their_device(recorded: Path) -> None:
             "cudaMallocAsync=2",
             (
                 "cudaMallocAsync failed: cudaErrorMemoryAllocation (text of 2)\n"
-                "  while allocating 64 bytes\n  device: cuda:0 (sm_75)\n  memory: 10 of 20 bytes free\n  cure: "
+                "  while allocating 64 bytes\n  device: cuda:0 (sm_75)\n  memory: 10 of 20 bytes free\n  hint: "
             ),
         ),
         (
@@ -299,7 +299,7 @@ def test_streams_stay_with_their_device(recorded: Path) -> None:
         (
             "synchronize",
             "cudaStreamSynchronize=700",
-            "cure: the error belongs to a kernel or copy that was started",
+            "hint: the error belongs to a kernel or copy that was started",
         ),
         ("destroy", "cudaStreamQuery=700", "cudaStreamQuery failed: cudaErrorIllegalAddress"),
         (
@@ -321,9 +321,9 @@ def test_streams_stay_with_their_device(recorded: Path) -> None:
         (
             "launch",
             "cudaGetDeviceCount=35",
-            "cure: install an NVIDIA driver of version 525 or newer",
+            "hint: install an NVIDIA driver of version 525 or newer",
         ),
-        ("launch", "cudaGetDeviceCount=100", "cure: check nvidia-smi and CUDA_VISIBLE_DEVICES"),
+        ("launch", "cudaGetDeviceCount=100", "hint: check nvidia-smi and CUDA_VISIBLE_DEVICES"),
     ],
 )
 def test_an_error_names_the_call_the_context_and_the_cure(

@@ -95,7 +95,7 @@ class Built:
         """Return what a part says that the runtime ends."""
         completed = self.start(part, **environment)
         assert completed.returncode == EXIT_STATUS, completed.stdout + completed.stderr
-        assert "\n  cure: " in completed.stderr
+        assert "\n  hint: " in completed.stderr
         return completed.stderr
 
 
@@ -264,7 +264,7 @@ def test_a_thread_may_choose_another_device(built: Built) -> None:
     completed = built.start("devices")
     assert "clBuildProgram for device 2 with ''" in completed.stdout
     assert (
-        "there is no device 7: 'sycl' has 3\n  cure: choose a device from 0 to 2"
+        "there is no device 7: 'sycl' has 3\n  hint: choose a device from 0 to 2"
         in completed.stderr
     )
 
@@ -329,12 +329,12 @@ NO_DEVICE = {"OPENCL_RECORD_LACK": "usm"}
         ("saxpy", {"OPENCL_RECORD_FAIL": "clCreateKernel=-46"}, "clCreateKernel failed: CL_INVALID_KERNEL_NAME\n  kernel: saxpy"),
         ("saxpy", {"OPENCL_RECORD_FAIL": "clSetKernelArg=-51"}, "clSetKernelArg (argument 0) failed: CL_INVALID_ARG_SIZE\n  kernel: saxpy"),
         ("saxpy", {"OPENCL_RECORD_FAIL": "clSetKernelArgMemPointerINTEL=-50"}, "clSetKernelArgMemPointerINTEL (argument 1) failed: CL_INVALID_ARG_VALUE"),
-        ("saxpy", {"OPENCL_RECORD_FAIL": "clSetKernelArgMemPointerINTEL=-50"}, "cure: pass memory that the device reaches: from gpu.alloc"),
+        ("saxpy", {"OPENCL_RECORD_FAIL": "clSetKernelArgMemPointerINTEL=-50"}, "hint: pass memory that the device reaches: from gpu.alloc"),
         ("saxpy", {"OPENCL_RECORD_FAIL": "clEnqueueNDRangeKernel=-54"}, "limits: blocks of 256 work-items, 1024 x 512 x 64; 65536 bytes of shared memory"),
         ("synchronize", {"OPENCL_RECORD_FAIL": "clFinish=-9999"}, "clFinish failed: OpenCL error -9999\n  while waiting for a stream"),
         ("nothing", {"OPENCL_RECORD_FAIL": "clFinish=-5"}, "clFinish failed: CL_OUT_OF_RESOURCES"),
         ("register", {"OPENCL_RECORD_LACK": "system"}, "host memory cannot be registered on this device"),
-        ("register", {"OPENCL_RECORD_LACK": "system"}, "cure: allocate the memory by gpu.alloc host_shared"),
+        ("register", {"OPENCL_RECORD_LACK": "system"}, "hint: allocate the memory by gpu.alloc host_shared"),
         ("unordered", {}, "the caller's stream is a queue that runs its commands out of order"),
         ("absent", {}, "no device image of kind sycl has the kernel absent\n  kernel: absent"),
         ("cluster", {}, "cluster launches are not supported by OpenCL\n  kernel: shape"),

@@ -122,7 +122,7 @@ def _error(program: Path, *arguments: str, environment: Mapping[str, str] | None
     completed = _start(program, *arguments, environment=environment)
     assert completed.returncode == EXIT_STATUS, completed.stderr
     assert completed.stderr.count("mlir-offload: error: ") == 1
-    assert completed.stderr.count("\n  cure: ") == 1
+    assert completed.stderr.count("\n  hint: ") == 1
     return completed.stderr
 
 

@@ -68,4 +68,4 @@ def test_a_failed_call_is_told_with_its_name_and_a_cure(
 ) -> None:
     failed = run(program, **environment)
     assert failed.returncode == EXIT_STATUS
-    assert failed.stderr.startswith(f"mlir-offload: error: {said}\n  cure: ")
+    assert failed.stderr.startswith(f"mlir-offload: error: {said}\n  hint: ")

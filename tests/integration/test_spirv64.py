@@ -87,7 +87,7 @@ def test_a_block_whose_subgroups_would_be_others_is_not_launched(for_all: Path) 
     done = on_opencl(for_all, "high")
     assert done.returncode == 70
     assert "the device makes 32 subgroups of a block that has 2" in done.stderr
-    assert "cure: launch blocks of one dimension" in done.stderr
+    assert "hint: launch blocks of one dimension" in done.stderr
 
 
 def test_kernels_call_functions_of_other_files_and_of_libraries(

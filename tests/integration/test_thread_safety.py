@@ -105,7 +105,7 @@ def test_of_several_threads_that_fail_one_reports(right: tuple[Path, Path]) -> N
     done = run(*right, "fail")
     assert done.returncode == EXIT_STATUS
     assert done.stderr.count("mlir-offload: error: ") == 1
-    assert done.stderr.count("  cure: ") == 1
+    assert done.stderr.count("  hint: ") == 1
     assert "ThreadSanitizer" not in done.stderr
 
 
