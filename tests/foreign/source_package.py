@@ -12,14 +12,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-_SUITES = (
-    "http://deb.debian.org/debian {code}",
-    "http://deb.debian.org/debian-security {code}-security",
-    # The suites in which new releases of LLVM appear first.
-    "http://deb.debian.org/debian trixie",
-    "http://deb.debian.org/debian sid",
-)
-_CODE = "bookworm"
+# The suites in which new releases of LLVM appear first, of the archive that apt is configured with.
+_NEWER_SUITES = ("trixie", "sid")
 _KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 _TESTS = "mlir/test/Integration"
 
@@ -64,8 +58,8 @@ def _apt_options(cache: Path) -> tuple[str, ...]:
     (lists / "partial").mkdir(parents=True, exist_ok=True)
     (cache / "apt" / "archives" / "partial").mkdir(parents=True, exist_ok=True)
     sources = cache / "apt" / "sources.list"
-    lines = [f"deb-src [signed-by={_KEYS}] {suite} main" for suite in _SUITES]
-    sources.write_text("\n".join(lines).format(code=_CODE) + "\n", encoding="utf-8")
+    lines = [f"deb-src [signed-by={_KEYS}] {suite} main" for suite in _suites()]
+    sources.write_text("\n".join(lines) + "\n", encoding="utf-8")
     settings = {
         "Dir::Etc::SourceList": sources,
         "Dir::Etc::SourceParts": "/dev/null",
@@ -74,6 +68,24 @@ def _apt_options(cache: Path) -> tuple[str, ...]:
         "APT::Sandbox::User": "root",
     }
     return tuple(f"-o{name}={value}" for name, value in settings.items())
+
+
+def _suites() -> Iterator[str]:
+    """Return address and name of the suites that apt is configured with, then of newer ones."""
+    fields = "$(LABEL)|$(REPO_URI) $(CODENAME)"
+    command = (
+        "apt-get",
+        "indextargets",
+        "--format",
+        fields,
+        "Created-By: Packages",
+        "Origin: Debian",
+    )
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    rows = dict.fromkeys(line.partition("|")[::2] for line in listed.splitlines())
+    yield from (suite for _, suite in rows)
+    archives = dict.fromkeys(suite.split()[0] for label, suite in rows if label == "Debian")
+    yield from (f"{archive} {suite}" for archive in archives for suite in _NEWER_SUITES)
 
 
 def _versions(package: str, llvm_version: str, options: Sequence[str]) -> Iterator[str]:
