@@ -45,17 +45,17 @@ typedef struct image_descriptor {
  * calls come to the stand-in or, on their way to libomptarget, to registration.c. */
 MO_INTERNAL void __tgt_register_lib(image_descriptor *descriptor);
 MO_INTERNAL void __tgt_unregister_lib(image_descriptor *descriptor);
-#if defined MLIR_OFFLOAD_STANDIN || defined MLIR_OFFLOAD_EMBEDDED
 MO_INTERNAL
-#endif
 int __tgt_target_kernel(void *location, int64_t device, int32_t teams, int32_t threads,
                         void *entry, kernel_arguments *arguments);
 
 /* The stand-in: an embedded runtime uses it if the program has no libomptarget. */
+#if defined MLIR_OFFLOAD_STANDIN || defined MLIR_OFFLOAD_EMBEDDED
 MO_INTERNAL int mo_standin_count_devices(void);
 MO_INTERNAL bool mo_standin_has_images(void);
 MO_INTERNAL void mo_standin_register(image_descriptor *descriptor);
 MO_INTERNAL void mo_standin_unregister(image_descriptor *descriptor);
 MO_INTERNAL int mo_standin_launch(void *entry, kernel_arguments *arguments);
+#endif
 
 #endif

@@ -39,8 +39,19 @@ typedef union libomptarget_function {
   launch_function *launch;
 } libomptarget_function;
 
-/* Ours is hidden, so that the dynamic linker finds libomptarget's. */
-static void *address_of_registration(void) { return dlsym(RTLD_DEFAULT, "__tgt_register_lib"); }
+/* Looks in the libraries that this one was linked with, if it is one, else in those of the program. A process
+ * may hold several releases of libomptarget, which become visible to all as soon as they load an image.
+ * Our own function is hidden. */
+static void *address_of_registration(void) {
+  Dl_info self;
+  void *library = NULL;
+  if (dladdr(&mo_copies, &self))
+    library = dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  void *found = dlsym(library ? library : RTLD_DEFAULT, "__tgt_register_lib");
+  if (library)
+    dlclose(library);
+  return found;
+}
 
 /* Looks in libomptarget itself: libgomp defines omp_get_num_devices, too. */
 static libomptarget_function function_of_libomptarget(const char *name) {
@@ -155,17 +166,16 @@ void __tgt_unregister_lib(image_descriptor *descriptor) {
   (has_libomptarget() ? unregister_from_libomptarget : mo_standin_unregister)(descriptor);
 }
 
-/* The host code of clang's OpenMP objects in the same program calls this function, too. */
-int __tgt_target_kernel(void *location, int64_t device, int32_t teams, int32_t threads, void *entry,
-                        kernel_arguments *arguments) {
-  static _Atomic(launch_function *) launch;
-  if (!has_libomptarget())
-    return mo_standin_launch(entry, arguments);
-  if (!launch)
-    launch = function_of_libomptarget("__tgt_target_kernel").launch;
-  return launch(location, device, teams, threads, entry, arguments);
-}
 #else
+static bool has_libomptarget(void) { return true; }
+static int mo_standin_launch(void *entry, kernel_arguments *arguments) {
+  return (void)entry, (void)arguments, -1;
+}
+
+/* Keeps libomptarget among the libraries that are loaded with this one. */
+void __tgt_target_data_begin_mapper(void);
+__attribute__((used)) static void (*const mo_libomptarget)(void) = __tgt_target_data_begin_mapper;
+
 int mo_count_host_devices(void) { return count_devices_of_libomptarget(); }
 
 bool mo_has_host_images(void) { return mo_is_registered; }
@@ -176,3 +186,14 @@ void __tgt_unregister_lib(image_descriptor *descriptor) {
   unregister_from_libomptarget(descriptor);
 }
 #endif
+
+/* The host code of clang's OpenMP objects in the same program calls this function, too. */
+int __tgt_target_kernel(void *location, int64_t device, int32_t teams, int32_t threads, void *entry,
+                        kernel_arguments *arguments) {
+  static _Atomic(launch_function *) launch;
+  if (!has_libomptarget())
+    return mo_standin_launch(entry, arguments);
+  if (!launch)
+    launch = function_of_libomptarget("__tgt_target_kernel").launch;
+  return launch(location, device, teams, threads, entry, arguments);
+}

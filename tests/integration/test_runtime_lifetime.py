@@ -24,6 +24,7 @@ CLANG = BIN / "clang"
 COMPILE = ("-O1", "-g0", "-w", "-fPIC", "-DLLVM_MAJOR=22", f"-I{runtime_include_directory()}", "-c")
 KINDS = (Kind.OPENMP,)
 MARKS = {"program": 1, "first": 2, "second": 3}
+RELEASES = ((22, 22), (19, 19), (22, 19), (22, 16))
 NO_GUARDS = "-DMADV_GUARD_INSTALL=-1"
 pytestmark = pytest.mark.llvm(22)
 
@@ -170,3 +171,36 @@ def test_a_used_up_stack_is_reported_if_linux_has_no_guard_pages_without_mapping
     assert done.returncode == EXIT_STATUS
     assert "mlir-offload: error: a work-item used more than 256 KiB of stack" in done.stderr
     assert "kernel: overflow" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def libraries(
+    tmp_path_factory: pytest.TempPathFactory, mlir_offload: list[str], cuda_recorder: Path
+) -> list[Path]:
+    """Return libraries of each release that lowers and links, of each runtime, and for two kinds."""
+    directory = tmp_path_factory.mktemp("libraries")
+    source = INPUTS / "many_libraries.mlir"
+    made = [
+        *((f"--llvm={lower}", f"--for-clang={link}") for lower, link in RELEASES),
+        ("--llvm=22", f"--cuda-path={cuda_recorder}", "--offload-arch=sm_90"),
+    ]
+    paths = [directory / f"{number}.so" for number in range(len(made) + 1)]
+    for options, path in zip(made, paths, strict=False):
+        shared = ("-shared", "-fPIC", "--offload-arch=host", *options)
+        command(*mlir_offload, *shared, source, "-o", path)
+    embedding, embedded = ("--embed-runtime", "-fPIC", "-c"), directory / "embedded.o"
+    command(*mlir_offload, "--llvm=22", *embedding, "--offload-arch=host", source, "-o", embedded)
+    command(CLANG, "--offload-link", "-shared", embedded, "-ldl", "-lpthread", "-o", paths[-1])
+    return paths
+
+
+@pytest.mark.llvm(16)
+@pytest.mark.llvm(19)
+def test_libraries_of_every_release_and_kind_work_in_one_process(libraries: list[Path]) -> None:
+    argv = [sys.executable, str(INPUTS / "many_libraries.py"), *map(str, libraries)]
+    environment = {"MLIR_OFFLOAD_DEVICE": "host", "RECORD_QUIET": "1"}
+    done = subprocess.run(
+        argv, capture_output=True, text=True, check=False, timeout=300, env=environment
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] == "ended"
