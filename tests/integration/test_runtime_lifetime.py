@@ -204,3 +204,14 @@ def test_libraries_of_every_release_and_kind_work_in_one_process(libraries: list
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1] == "ended"
+
+
+@pytest.mark.parametrize("level", ["-O0", "-O2"])
+def test_callbacks_between_launches_may_throw_and_end_their_thread(
+    mlir_offload: list[str], tmp_path: Path, level: str
+) -> None:
+    program = tmp_path / "program"
+    sources = (INPUTS / "callbacks.mlir", INPUTS / "callbacks.cpp")
+    command(*mlir_offload, "--llvm=22", "--offload-arch=host", level, *sources, "-o", program)
+    done = subprocess.run([program], capture_output=True, text=True, check=False, timeout=300)
+    assert ends(done), done
