@@ -211,7 +211,7 @@ def _broken_tools(probed: ProbedLlvm, toolchain: LlvmToolchain) -> Iterator[Miss
 def _missing_runtime(toolchain: LlvmToolchain) -> Iterator[Missing]:
     package = load_llvm_table().libomptarget_package(toolchain.version.major)
     if toolchain.libomptarget is None and package:
-        yield Missing("libomptarget", "libomptarget", f"apt install {package}", is_optional=True)
+        yield Missing("libomptarget", "cpu", f"apt install {package}", is_optional=True)
 
 
 def _no_llvm_row() -> InventoryRow:

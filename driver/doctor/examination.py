@@ -179,7 +179,7 @@ def _to_install(inventory: Inventory) -> Iterator[Installation]:
             if missing.cure not in seen:
                 seen.add(missing.cure)
                 part = f"{row.part} {row.version}".strip()
-                purpose = f"{missing.name} to {missing.role}"
+                purpose = f"{missing.name} ({missing.role})"
                 yield Installation(part, purpose, missing.cure, missing.is_optional)
 
 

@@ -27,6 +27,7 @@ _STEP = 1024
 _BRANCH, _LAST, _LINE, _GAP = "├── ", "└── ", "│   ", "    "
 _DIM, _NAME, _GOOD, _BAD, _PLAIN = "dim", "bold", "cyan", "red", ""
 _NOTHING = "holds no device code"
+_ELF_FORMS = frozenset({"AMDGPU code object", "ELF"})
 
 
 @dataclass(slots=True)
@@ -177,7 +178,7 @@ def _image_facts(image: Image) -> Iterator[Node]:
     for key, value in image.strings:
         yield Node(_row(shown(key), shown(value)))
     if image.code is not None and (made := _producer(image.code)):
-        yield Node(((_DIM, "made by "), (_PLAIN, shown(made))))
+        yield Node(((_DIM, _made_by(image.code)), (_PLAIN, shown(made))))
     if image.code is not None and image.code.is_relocatable is not None:
         state = "relocatable" if image.code.is_relocatable else "linked"
         yield Node(((_PLAIN, state),))
@@ -191,6 +192,12 @@ def _container(container: Container, image_kind: str) -> str:
     size = size_text(container.size_bytes)
     named = f", as {image_kind}" if image_kind else ""
     return f"{container.form}{version}{compressed}, {size}{_at(container.offset)}{shown(named)}"
+
+
+def _made_by(code: DeviceCode) -> str:
+    """Return the words before the producer: a linked ELF image also names compilers of libraries."""
+    is_linked_elf = code.form in _ELF_FORMS and not code.is_relocatable
+    return "contains code by " if is_linked_elf else "made by "
 
 
 def _producer(code: DeviceCode) -> str:

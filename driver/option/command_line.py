@@ -176,7 +176,7 @@ def _language(options: CompileOptions, value: str) -> CompileOptions:
     """Accept what makes ccache wrap a whole call; the ending of a file says what it is."""
     if value not in {"cpp-output", "none"}:
         msg = f"-x {value}: unknown language"
-        raise UsageError(msg, hint="files are told apart by their endings; see docs/caching.md")
+        raise UsageError(msg, hint="leave it out: the ending of a file selects its language")
     return options
 
 

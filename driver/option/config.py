@@ -239,7 +239,8 @@ def load_config(path: Path) -> ConfigFile:
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         msg = f"{path} is not TOML: {error}"
-        raise UsageError(msg, hint="see docs/configuration.md", location=str(path)) from error
+        hint = 'write one setting per line, as in: llvm = "22"'
+        raise UsageError(msg, hint=hint, location=str(path)) from error
     known = {setting.key: setting for setting in SETTINGS}
     values = {key: _checked(known, key, value, path, text) for key, value in table.items()}
     return ConfigFile(path, values, content)
@@ -262,21 +263,19 @@ def _checked(known: Mapping[str, Setting], key: str, value: object, path: Path, 
         value = (value,)
     if setting.choices and str(value) not in setting.choices:
         msg = f"'{key}' is not one of {', '.join(setting.choices)}"
-        raise UsageError(
-            msg, hint="correct the value; see docs/configuration.md", location=location
-        )
+        first = setting.choices[0]
+        example = first if setting.kind is int else f'"{first}"'
+        raise UsageError(msg, hint=f"write {key} = {example}", location=location)
     # A boolean is an integer to Python.
     if type(value) is not setting.kind:
-        words = {
-            str: "a string",
-            int: "a number",
-            bool: "true or false",
-            tuple: "a list of strings",
-        }
-        msg = f"'{key}' is not {words[setting.kind]}"
-        raise UsageError(
-            msg, hint="correct the value; see docs/configuration.md", location=location
-        )
+        words, example = {
+            str: ("a string", '"text"'),
+            int: ("a number", "4"),
+            bool: ("true or false", "true"),
+            tuple: ("a list of strings", '["text"]'),
+        }[setting.kind]
+        msg = f"'{key}' is not {words}"
+        raise UsageError(msg, hint=f"write {key} = {example}", location=location)
     if setting.is_path and isinstance(value, str) and "/" in value:
         return str(path.parent / value)
     return value

@@ -1,5 +1,6 @@
 /* What the generated code of a CPU kernel image and cpu_device.c agree on.
- * LLVM IR spells mo_item a second time in translate/cpu_intrinsics.py, mo_kernel in cpu_launch.py.
+ * LLVM IR spells mo_item a second time in translate/cpu/intrinsics.py, mo_kernel in
+ * translate/cpu/launch.py.
  */
 #ifndef MO_CPU_DEVICE_H
 #define MO_CPU_DEVICE_H

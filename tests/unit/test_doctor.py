@@ -263,6 +263,12 @@ def rules(one: Machine) -> dict[str, str]:
     return {finding.rule: finding.message for finding in machine_findings(one)}
 
 
+def test_what_to_install_names_what_is_missing_and_its_role() -> None:
+    found = Examination(Answers(), inventory(22), 1, 5).report((Kind.OPENMP,))
+    (one,) = [one for one in found.to_install if "libomptarget" in one.purpose]
+    assert (one.purpose, one.command) == ("libomptarget (cpu)", "apt install liboffload-22")
+
+
 def test_a_libomptarget_of_another_release_on_the_library_path_is_found(tmp_path: Path) -> None:
     for major in (19, 22):
         (tmp_path / f"libomptarget.so.{major}.1").touch()

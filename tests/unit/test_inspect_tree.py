@@ -103,6 +103,24 @@ def test_the_tree_of_an_object() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("form", "is_relocatable", "words"),
+    [
+        ("AMDGPU code object", False, "contains code by"),
+        ("AMDGPU code object", True, "made by"),
+        ("cubin", False, "made by"),
+    ],
+)
+def test_a_linked_elf_image_names_compilers_of_code_in_it(
+    form: str,
+    is_relocatable: bool,  # noqa: FBT001 (a parameter of the test)
+    words: str,
+) -> None:
+    code = DeviceCode(form, "clang version 15.0.5", 15, is_relocatable=is_relocatable)
+    part = Part("a", "ELF executable", 9, images=(Image(0, form, 9, kind="hip", code=code),))
+    assert f"── {words} clang version 15.0.5\n" in text(part)
+
+
 def test_members_without_device_code_are_only_counted() -> None:
     members = tuple(Part(f"l.a({n}.o)", "ELF relocatable object, x86-64", 9) for n in range(3))
     part = Part("l.a", "archive", 99, members=members)

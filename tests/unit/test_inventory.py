@@ -68,7 +68,7 @@ def test_a_complete_release_is_the_default_and_names_its_roles(tmp_path: Path) -
     assert (row.version, row.location, row.is_default) == ("22.1.8", prefix, True)
     assert row.roles == ("lower", "link", "cpu")
     assert row.missing == (
-        Missing("libomptarget", "libomptarget", "apt install liboffload-22", is_optional=True),
+        Missing("libomptarget", "cpu", "apt install liboffload-22", is_optional=True),
     )
 
 
