@@ -215,3 +215,40 @@ def test_callbacks_between_launches_may_throw_and_end_their_thread(
     command(*mlir_offload, "--llvm=22", "--offload-arch=host", level, *sources, "-o", program)
     done = subprocess.run([program], capture_output=True, text=True, check=False, timeout=300)
     assert ends(done), done
+
+
+UNLOAD_BEFORE_THE_THREAD_ENDS = """
+import _ctypes, ctypes, sys, threading
+library = ctypes.CDLL(sys.argv[1])
+used, unloaded = threading.Event(), threading.Event()
+def use():
+    library.use()
+    used.set()
+    unloaded.wait()
+thread = threading.Thread(target=use)
+thread.start()
+used.wait()
+_ctypes.dlclose(library._handle)
+unloaded.set()
+thread.join()
+print("ended")
+"""
+
+
+def test_a_thread_that_used_sparse_matrices_may_end_after_the_library_is_gone(
+    tmp_path: Path,
+) -> None:
+    cudart, library = tmp_path / "libcudart.so", tmp_path / "library.so"
+    command(CLANG, "-w", "-shared", "-fPIC", INPUTS / "recording_sparse.c", "-o", cudart)
+    flags = (
+        "-w",
+        "-shared",
+        "-fPIC",
+        "-DMLIR_OFFLOAD_HAVE_CUDA",
+        f"-I{runtime_include_directory()}",
+    )
+    command(CLANG, *flags, INPUTS / "sparse_library.c", cudart, "-o", library)
+    argv = [sys.executable, "-c", UNLOAD_BEFORE_THE_THREAD_ENDS, str(library)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300, env={})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "cusparseCreate h1\n" in done.stdout
