@@ -5,14 +5,18 @@ usage: python -m mlir_offload.driver.project.worker PROGRAM KIND...
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import json
 import os
+import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import FrameType
 from typing import IO, NoReturn
 
 from mlir_offload.driver.cli import main
@@ -20,6 +24,8 @@ from mlir_offload.driver.compile.preload import modules_for
 from mlir_offload.driver.toolchain_id import own_identity
 from mlir_offload.toolchain.target import Kind
 
+_Handler = Callable[[int, FrameType | None], object] | int | None
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Besides what a compilation always needs: what most programs make it load.
 _OFTEN = ("mlir_offload.driver.project.step", "mlir_offload.translate.host.interface", "yaml")
 
@@ -33,22 +39,54 @@ def serve(program: str, kinds: Sequence[str]) -> None:
     sys.argv[0] = program
     # What is loaded stays shared between this process and its forks.
     gc.freeze()
+    worker = _Worker()
+    worker.listen()
     for line in sys.stdin:
         with tempfile.TemporaryFile() as said:
-            status = _run(json.loads(line), said)
+            status = worker.run(json.loads(line), said)
             said.seek(0)
             text = said.read().decode("utf-8", "surrogateescape")
         sys.stdout.write(json.dumps([status, text]) + "\n")
         sys.stdout.flush()
 
 
-def _run(arguments: Sequence[str], said: IO[bytes]) -> int:
-    """Return how the step ended: its exit status, or a signal as a negative number."""
-    child = os.fork()
-    if child == 0:
-        _be_driver(arguments, said)
-    _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status)
+@dataclass(slots=True)
+class _Worker:
+    """Runs one step at a time, and outlives it: an interrupted step still removes its files."""
+
+    child: int = 0
+    must_end: bool = False
+    previous: dict[int, _Handler] = field(default_factory=dict)
+
+    def listen(self) -> None:
+        """End at a signal, after the step that runs."""
+        for number in _SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self.previous[number] = signal.signal(number, self._hear)
+
+    def _hear(self, number: int, _: FrameType | None) -> None:
+        self.must_end = True
+        if not self.child:
+            raise SystemExit(128 + number)
+        # The signal of a process group misses a step that has just been forked.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.child, number)
+
+    def run(self, arguments: Sequence[str], said: IO[bytes]) -> int:
+        """Return how the step ended: its exit status, or a signal as a negative number."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        self.child = os.fork()
+        if self.child == 0:
+            for number, handler in self.previous.items():
+                signal.signal(number, handler)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+            _be_driver(arguments, said)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        _, status = os.waitpid(self.child, 0)
+        self.child = 0
+        if self.must_end:
+            raise SystemExit(1)
+        return os.waitstatus_to_exitcode(status)
 
 
 def _be_driver(arguments: Sequence[str], said: IO[bytes]) -> NoReturn:
