@@ -45,6 +45,8 @@ def _own_modules() -> None:
             del os.environ[name]
     if march:
         os.environ.update({_MARCH: march, "MLIR_OFFLOAD_MARCH": march})
+    # What the user trusts is neither used nor changed.
+    os.environ["XDG_STATE_HOME"] = str(ROOT / ".pytest_cache" / "state")
     # What runs the tests in the background has these ignored, and the compiler respects that.
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
