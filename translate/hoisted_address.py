@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from mlir_offload.offload.ir_syntax import LLVM_IR
-from mlir_offload.translate.cpu.text import Function, symbol, type_end
+from mlir_offload.translate.cpu.text import Function, callee_name, references, symbol, type_end
 
 _CONSTANT_OPERATION = re.compile(
     r"\b(?P<op>getelementptr|addrspacecast|bitcast|ptrtoint|inttoptr|trunc|add|sub|mul|shl|xor)"
@@ -22,14 +23,14 @@ _CAST_OPERATIONS = frozenset({"addrspacecast", "bitcast", "inttoptr", "ptrtoint"
 
 
 def place_addresses(
-    function: Function, names: Iterable[str], address: Callable[[str], tuple[str, ...]]
+    function: Function, names: AbstractSet[str], address: Callable[[str], tuple[str, ...]]
 ) -> Function:
     """Return the function with these globals replaced by addresses that its entry computes.
 
     `address` gives the operations for one; `%0` in each stands for the value of the one before.
     Constant expressions and aggregates over them become instructions, there too.
     """
-    used = [name for name in sorted(names) if any(_refers(line, name) for line in function.body)]
+    used = sorted(names & {callee_name(one) for one in references(function.body)})
     if not used:
         return function
     entry = _Entry(address)

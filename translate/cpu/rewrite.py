@@ -13,7 +13,14 @@ from mlir_offload.translate.cpu.foreign import exported_names, foreign_function
 from mlir_offload.translate.cpu.intrinsics import find_replacement, source_name_of
 from mlir_offload.translate.cpu.replacement import Replacement, Sync
 from mlir_offload.translate.cpu.shared import SharedLayout, lay_out_shared, place_shared
-from mlir_offload.translate.cpu.text import CALL, DeviceModule, Function, callee_name, symbol
+from mlir_offload.translate.cpu.text import (
+    CALL,
+    DeviceModule,
+    Function,
+    callee_name,
+    references,
+    symbol,
+)
 
 CONTEXT = "%mo.c"
 _DROPPED = re.compile(r"\b(?:ptx_kernel|ptx_device|unnamed_addr|local_unnamed_addr|dso_local) ")
@@ -81,9 +88,9 @@ def rewrite_functions(
 
 def _sharing(module: DeviceModule, layout: SharedLayout) -> Iterator[str]:
     """Return the functions that use workgroup memory, whose place only kernels of their file know."""
-    static = [symbol(name) for name, _ in layout.offsets]
+    static = {symbol(name) for name, _ in layout.offsets}
     for function in module.functions:
-        if any(name in line for line in function.body for name in static):
+        if not static.isdisjoint(references(function.body)):
             yield function.name
 
 

@@ -6,7 +6,7 @@ The text is what mlir-translate and opt print: one instruction or one label a li
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from mlir_offload.offload.ir_syntax import LLVM_IR, concealed, name_of
@@ -16,6 +16,7 @@ _SYMBOL = r"@(?P<name>[-\w.$]+)"
 _DEFINE = re.compile(rf"^define\b[^@]*{_SYMBOL}\(")
 _DECLARE = re.compile(rf"^declare\b[^@]*{_SYMBOL}\(")
 _GLOBAL = re.compile(rf"^{_SYMBOL} = ")
+_REFERENCE = re.compile(r"@[-\w.$]+")
 _LABEL = re.compile(r"^([-\w.$]+):")
 CALL = re.compile(
     r"^(?P<head>\s*(?:%\S+ = )?(?:(?:tail|musttail|notail) )?call (?P<type>.*?))"
@@ -152,6 +153,11 @@ def label_of(line: str) -> str | None:
 def symbol(name: str) -> str:
     """Return the name as a reference to a global value."""
     return f"@{spelled(name)}"
+
+
+def references(lines: Iterable[str]) -> frozenset[str]:
+    """Return the global values that lines refer to, each as `@name`."""
+    return frozenset(found for line in lines for found in _REFERENCE.findall(line))
 
 
 def callee_name(reference: str) -> str:
