@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
+from support.checked_run import run_checked, written
 from support.cuda_tools import cuda_directory
 
 from mlir_offload.offload.abi import load_abi
@@ -51,21 +51,8 @@ int main() {{
 """
 
 
-def _run(*argv: object, **environment: str) -> str:
-    words = [str(word) for word in argv]
-    variables = {**os.environ, **environment}
-    done = subprocess.run(words, capture_output=True, text=True, check=False, env=variables)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def _file(path: Path, text: str) -> Path:
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
 def _launched(program: Path) -> list[str]:
-    recorded = _run(
+    recorded = run_checked(
         program, RECORD_ARGUMENTS="scale=84 theirs=84 ours=8", MLIR_OFFLOAD_DEVICE="cuda"
     )
     calls = [line.split() for line in recorded.splitlines() if "LaunchKernel" in line]
@@ -83,25 +70,29 @@ def test_an_image_of_ours_that_clang_embeds_is_linked(
 ) -> None:
     release, cuda = f"--for-clang={major}", gpu_recorders[0]
     kernels, image = tmp_path / "kernels.o", tmp_path / "kernels.bc"
-    source = _file(tmp_path / "kernels.mlir", SCALE)
-    _run(*mlir_offload, release, "-c", "--offload-arch=sm_80", source, "-o", kernels)
-    _run(*mlir_offload, "extract", kernels, "--arch=sm_80", "-o", image)
+    source = written(tmp_path / "kernels.mlir", SCALE)
+    run_checked(*mlir_offload, release, "-c", "--offload-arch=sm_80", source, "-o", kernels)
+    run_checked(*mlir_offload, "extract", kernels, "--arch=sm_80", "-o", image)
     packaged, main = tmp_path / "kernels.offload", tmp_path / "main.o"
     described = f"--image=file={image},triple=nvptx64-nvidia-cuda,arch=sm_80,kind=cuda"
-    _run(*mlir_offload, "package", release, described, "-o", packaged)
+    run_checked(*mlir_offload, "package", release, described, "-o", packaged)
     host = HOST.format(bare=INPUTS / "cuda_bare.h", kernel="scale", before="", call="")
     clang = f"/usr/lib/llvm-{major}/bin/clang++"
     embed = ("--cuda-host-only", "-Xclang", f"-fembed-offload-object={packaged}")
-    _run(clang, *RDC, *BARE, cuda, *embed, "-c", _file(tmp_path / "main.cu", host), "-o", main)
+    run_checked(
+        clang, *RDC, *BARE, cuda, *embed, "-c", written(tmp_path / "main.cu", host), "-o", main
+    )
 
     library = Path(cuda.removeprefix("--cuda-path=")) / "lib64"
     if linker == "clang":
         tools = load_abi(major).cuda_path_arguments(cuda_directory(tmp_path / "cuda", major))
         found = (f"-L{library}", f"-Wl,-rpath,{library}", "-lcudart")
         path = f"{tmp_path / 'cuda' / 'bin'}{os.pathsep}{os.environ['PATH']}"
-        _run(clang, "--offload-link", *tools, main, *found, "-o", tmp_path / "app", PATH=path)
+        run_checked(
+            clang, "--offload-link", *tools, main, *found, "-o", tmp_path / "app", PATH=path
+        )
     else:
-        _run(*mlir_offload, release, cuda, main, "-o", tmp_path / "app")
+        run_checked(*mlir_offload, release, cuda, main, "-o", tmp_path / "app")
 
     assert _launched(tmp_path / "app") == ["scale"]
 
@@ -112,13 +103,13 @@ def test_clangs_image_beside_ours_in_one_object_is_linked(
 ) -> None:
     release, cuda = f"--for-clang={major}", gpu_recorders[0]
     module, both, theirs = tmp_path / "ours.bc", tmp_path / "both.o", tmp_path / "theirs.o"
-    source = _file(tmp_path / "ours.mlir", OURS)
-    _run(*mlir_offload, release, "-emit-llvm", "--offload-arch=sm_80", source, "-o", module)
+    source = written(tmp_path / "ours.mlir", OURS)
+    run_checked(*mlir_offload, release, "-emit-llvm", "--offload-arch=sm_80", source, "-o", module)
     before = 'extern "C" void launch_ours(void *);'
     call = "launch_ours(nullptr);"
     host = HOST.format(bare=INPUTS / "cuda_bare.h", kernel="theirs", before=before, call=call)
-    clang, main = f"/usr/lib/llvm-{major}/bin/clang++", _file(tmp_path / "main.cu", host)
-    _run(
+    clang, main = f"/usr/lib/llvm-{major}/bin/clang++", written(tmp_path / "main.cu", host)
+    run_checked(
         clang,
         *RDC,
         *BARE,
@@ -135,12 +126,12 @@ def test_clangs_image_beside_ours_in_one_object_is_linked(
         f"--image=file={tmp_path / 'theirs.bc'},triple=nvptx64-nvidia-cuda,arch=sm_80,kind=cuda"
     )
     packaged = tmp_path / "theirs.offload"
-    _run(*mlir_offload, "package", release, described, "-o", packaged)
+    run_checked(*mlir_offload, "package", release, described, "-o", packaged)
     embed = ("-Xclang", f"-fembed-offload-object={packaged}", "-Wno-override-module")
-    _run(clang, "-c", module, *embed, "-o", both)
-    _run(clang, *RDC, *BARE, cuda, "--cuda-host-only", "-c", main, "-o", theirs)
+    run_checked(clang, "-c", module, *embed, "-o", both)
+    run_checked(clang, *RDC, *BARE, cuda, "--cuda-host-only", "-c", main, "-o", theirs)
 
-    _run(*mlir_offload, release, cuda, theirs, both, "-o", tmp_path / "app")
+    run_checked(*mlir_offload, release, cuda, theirs, both, "-o", tmp_path / "app")
 
     (held,) = read_objects(both)
     assert [image.arch for image in held.images] == ["sm_80", "sm_80"]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
+from support.checked_run import run_checked, written
 
 from mlir_offload.toolchain.target import host_triple
 
@@ -57,23 +56,10 @@ int main(void) {
 """
 
 
-def _run(*argv: object, **environment: str) -> str:
-    words = [str(word) for word in argv]
-    variables = {**os.environ, **environment}
-    done = subprocess.run(words, capture_output=True, text=True, check=False, env=variables)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def _file(path: Path, text: str) -> Path:
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
 def _openmp_object(folder: Path, major: int) -> Path:
-    source, output = _file(folder / "other.c", OFFLOADED), folder / "other.o"
+    source, output = written(folder / "other.c", OFFLOADED), folder / "other.o"
     flags = ("-fopenmp", f"-fopenmp-targets={host_triple()}", "-c", source, "-o", output)
-    _run(f"/usr/lib/llvm-{major}/bin/clang", *flags)
+    run_checked(f"/usr/lib/llvm-{major}/bin/clang", *flags)
     return output
 
 
@@ -85,14 +71,16 @@ def test_clangs_openmp_object_links_and_runs_beside_mlir(
     mlir_offload: list[str],
     tmp_path: Path,
 ) -> None:
-    ours, theirs = _file(tmp_path / "k.mlir", TWICE), _openmp_object(tmp_path, major)
+    ours, theirs = written(tmp_path / "k.mlir", TWICE), _openmp_object(tmp_path, major)
     inputs = [ours]
     inputs.insert(place, theirs)
-    main, app = _file(tmp_path / "main.c", MAIN), tmp_path / "app"
+    main, app = written(tmp_path / "main.c", MAIN), tmp_path / "app"
 
-    _run(*mlir_offload, f"--for-clang={major}", "--offload-arch=host", main, *inputs, "-o", app)
+    run_checked(
+        *mlir_offload, f"--for-clang={major}", "--offload-arch=host", main, *inputs, "-o", app
+    )
 
-    assert _run(app, OMP_TARGET_OFFLOAD="mandatory") == "2 8 21\n"
+    assert run_checked(app, OMP_TARGET_OFFLOAD="mandatory") == "2 8 21\n"
 
 
 @pytest.mark.llvm(22)
@@ -100,12 +88,12 @@ def test_clangs_openmp_object_may_be_in_a_static_library(
     mlir_offload: list[str], tmp_path: Path
 ) -> None:
     theirs, library = _openmp_object(tmp_path, 22), tmp_path / "libother.a"
-    _run("/usr/lib/llvm-22/bin/llvm-ar", "rcs", library, theirs)
-    ours, main = _file(tmp_path / "k.mlir", TWICE), _file(tmp_path / "main.c", MAIN)
+    run_checked("/usr/lib/llvm-22/bin/llvm-ar", "rcs", library, theirs)
+    ours, main = written(tmp_path / "k.mlir", TWICE), written(tmp_path / "main.c", MAIN)
 
-    _run(*mlir_offload, "--offload-arch=host", main, ours, library, "-o", tmp_path / "app")
+    run_checked(*mlir_offload, "--offload-arch=host", main, ours, library, "-o", tmp_path / "app")
 
-    assert _run(tmp_path / "app", OMP_TARGET_OFFLOAD="mandatory") == "2 8 21\n"
+    assert run_checked(tmp_path / "app", OMP_TARGET_OFFLOAD="mandatory") == "2 8 21\n"
 
 
 @pytest.mark.parametrize("order", ["{0} -lgomp {1}", "-lgomp {0} {1}"], ids=["last", "first"])
@@ -113,9 +101,9 @@ def test_clangs_openmp_object_may_be_in_a_static_library(
 def test_libgomp_does_not_answer_for_libomptarget(
     major: int, order: str, mlir_offload: list[str], tmp_path: Path
 ) -> None:
-    source, theirs = _file(tmp_path / "other.c", PARALLEL), tmp_path / "other.o"
-    _run("gcc", "-fopenmp", "-c", source, "-o", theirs)
-    ours, main = _file(tmp_path / "k.mlir", TWICE), _file(tmp_path / "main.c", MAIN)
+    source, theirs = written(tmp_path / "other.c", PARALLEL), tmp_path / "other.o"
+    run_checked("gcc", "-fopenmp", "-c", source, "-o", theirs)
+    ours, main = written(tmp_path / "k.mlir", TWICE), written(tmp_path / "main.c", MAIN)
     words = (
         "-Wl,--no-as-needed",
         main,
@@ -124,6 +112,6 @@ def test_libgomp_does_not_answer_for_libomptarget(
         tmp_path / "app",
     )
 
-    _run(*mlir_offload, f"--for-clang={major}", "--offload-arch=host", *words)
+    run_checked(*mlir_offload, f"--for-clang={major}", "--offload-arch=host", *words)
 
-    assert _run(tmp_path / "app") == "2 8 3\n"
+    assert run_checked(tmp_path / "app") == "2 8 3\n"
