@@ -13,10 +13,11 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
+
+from msgspec import Struct
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _BOOT_DIGITS = 8
@@ -35,8 +36,7 @@ class _Lock(Enum):
     UNKNOWN = 3
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimedFile:
+class ClaimedFile(Struct, frozen=True):
     """A new file beside an output, and its open descriptor: what is written goes through that."""
 
     path: Path

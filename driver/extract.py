@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
 
 import click
+from msgspec import Struct
 
 from mlir_offload.driver.file_use import OutputFile, check_files
 from mlir_offload.driver.inspect.tree import size_text
@@ -50,8 +50,7 @@ _LONGEST_WORD = 64
 _SHOWN = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """Which images are to be taken; an empty word leaves the choice open."""
 
     kind: str

@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mlir_offload.driver.message.report import report
 from mlir_offload.toolchain.errors import UsageError
@@ -27,8 +29,7 @@ _CONFIGURATION = "--config="
 _Key = tuple[object, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class OutputFile:
+class OutputFile(Struct, frozen=True):
     """A file to write, and the option that names it, or what else it is."""
 
     path: Path

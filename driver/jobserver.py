@@ -14,7 +14,8 @@ import shlex
 import stat
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _ANNOUNCED = re.compile(r"--jobserver-(?:auth|fds)=(.+)")
 _PIPE = re.compile(r"(\d+),(\d+)")
@@ -24,8 +25,7 @@ _NO_TOKEN = 0
 _OWN = b"+"
 
 
-@dataclass(frozen=True, slots=True)
-class Jobserver:
+class Jobserver(Struct, frozen=True):
     """Open ends of a jobserver, without blocking; `inherited` are what a child needs to reach it."""
 
     read_end: int
@@ -33,8 +33,7 @@ class Jobserver:
     inherited: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Announcement:
+class Announcement(Struct, frozen=True):
     """What the environment says: whether there is a jobserver, and the server if it is reachable."""
 
     is_announced: bool

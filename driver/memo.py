@@ -8,8 +8,9 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 _PRIVATE = 0o700
 
@@ -23,8 +24,7 @@ def user_cache(environment: Mapping[str, str]) -> Path:
     return (Path(given) if given.startswith("/") else place) / "mlir-offload"
 
 
-@dataclass(frozen=True, slots=True)
-class Memo:
+class Memo(Struct, frozen=True):
     """One small file for each subject, replaced whole, so that any number of runs may share them.
 
     A fact holds for one `stamp` of its subject only. What cannot be read or written is not kept.

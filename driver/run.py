@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mlir_offload.driver.compile.verb import build_in
 from mlir_offload.driver.option.command_line import Mode, parse_arguments

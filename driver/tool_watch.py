@@ -6,9 +6,10 @@ import contextlib
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError
 
@@ -27,17 +28,25 @@ LIBRARY_PLACES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class FileIdentity:
+class FileIdentity(Struct, frozen=True, eq=False):
     """A file of a toolchain, by its name and its content; `path` is where it lies here."""
 
     name: str
     content: str
-    path: Path | None = field(default=None, compare=False)
+    path: Path | None = None
+
+    def __eq__(self, other: object) -> bool:
+        """Compare name and content: the same file may lie elsewhere on another machine."""
+        if not isinstance(other, FileIdentity):
+            return NotImplemented
+        return self.name == other.name and self.content == other.content
+
+    def __hash__(self) -> int:
+        """Hash name and content."""
+        return hash((self.name, self.content))
 
 
-@dataclass(slots=True)
-class ToolWatch:
+class ToolWatch(Struct):
     """The files of tools as they were when they were found."""
 
     _stamps: dict[Path, str] = field(default_factory=dict)

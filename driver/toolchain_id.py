@@ -6,10 +6,12 @@ import hashlib
 import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mlir_offload.driver.compile.choose import choose_rocm_for, choose_toolkit, places_of
 from mlir_offload.driver.compile.releases import BUILD_ROLES, Releases, choose_releases
@@ -39,8 +41,7 @@ _CPU_FIELDS = ("vendor_id", "cpu family", "model", "stepping", "flags")
 _OF_THIS_MACHINE = frozenset({"host", "native"})
 
 
-@dataclass(frozen=True, slots=True)
-class ToolchainIdentity:
+class ToolchainIdentity(Struct, frozen=True):
     """All that decides what comes of an input: the files of the tools, our own, and settings."""
 
     files: tuple[FileIdentity, ...]
@@ -189,8 +190,7 @@ def processor_identity() -> str:
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-@dataclass(frozen=True, slots=True)
-class RememberingRunner:
+class RememberingRunner(Struct, frozen=True):
     """Run programs, but know what `--version` of one says from the last time.
 
     What it says is kept for the content of the program and of its libraries.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from mlir_offload.offload.container.string_order import CONTAINERS
 from mlir_offload.offload.image import ImageForm
@@ -40,8 +41,7 @@ _ROW_LISTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class EntryField:
+class EntryField(Struct, frozen=True):
     """One member of the entry struct: its name, LLVM type and byte offset."""
 
     name: str
@@ -54,8 +54,7 @@ class EntryField:
         return _FIELD_BYTES[self.type]
 
 
-@dataclass(frozen=True, slots=True)
-class EntryLayout:
+class EntryLayout(Struct, frozen=True):
     """How host entries of an LLVM release are named, laid out and placed."""
 
     fields: tuple[EntryField, ...]
@@ -85,8 +84,7 @@ class EntryLayout:
         return {field.name: field.offset for field in self.fields}[name]
 
 
-@dataclass(frozen=True, slots=True)
-class EntryValues:
+class EntryValues(Struct, frozen=True):
     """What the members of an entry say in an LLVM release, and which entries its wrapper registers.
 
     `managed_members` names, for a managed variable, the struct member and what stands in it;
@@ -104,8 +102,7 @@ class EntryValues:
         return dict(self.flags).get(name, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class TargetGroups:
+class TargetGroups(Struct, frozen=True):
     """Which device images of different targets a release links together.
 
     An image with the arch `wildcard` is linked with those of every arch; with target IDs, AMD GPUs of
@@ -116,8 +113,7 @@ class TargetGroups:
     has_target_ids: bool
 
 
-@dataclass(frozen=True, slots=True)
-class OffloadAbi:
+class OffloadAbi(Struct, frozen=True):
     """What the linker wrapper and the runtimes of one LLVM release read."""
 
     major: int

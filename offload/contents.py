@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from mlir_offload.offload.device.kernel import DeviceCode
 from mlir_offload.offload.interface.function import InterfaceFunction
@@ -22,8 +23,7 @@ class ProblemKind(StrEnum):
     LOST_IMAGE = "lost_image"
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """Something wrong: what it is, where it was found, and what to do about it."""
 
     kind: ProblemKind
@@ -31,8 +31,7 @@ class Problem:
     hint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """A section of a host file that belongs to offloading; `offset` is its place in the file."""
 
     name: str
@@ -41,8 +40,7 @@ class Section:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
+class Container(Struct, frozen=True):
     """What an image lies in: `size_bytes` are those of the file, before anything is inflated."""
 
     form: str
@@ -52,8 +50,7 @@ class Container:
     compression: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(Struct, frozen=True):
     """A device image, or another container that stands in the place of one.
 
     `index` counts the images of the file in the order in which they are met. `kind` is the offload
@@ -81,8 +78,7 @@ class Image:
     problems: tuple[Problem, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """An offload entry of the host, as its layout is understood.
 
     `what` is `kernel`, or what sort of variable it stands for. The layout is known by the section
@@ -106,8 +102,7 @@ class Entry:
         return self.what == "kernel"
 
 
-@dataclass(frozen=True, slots=True)
-class SourceKernel:
+class SourceKernel(Struct, frozen=True):
     """A kernel in MLIR: its name, the symbol that it gets, and what the program says of it."""
 
     name: str
@@ -116,8 +111,7 @@ class SourceKernel:
     known_block_size: tuple[int, int, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SourceModule:
+class SourceModule(Struct, frozen=True):
     """A `gpu.module` of MLIR, with the targets that it names."""
 
     name: str
@@ -125,8 +119,7 @@ class SourceModule:
     kernels: tuple[SourceKernel, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """A file, or a member of a library: whatever has a format of its own and a name.
 
     `producers` are what made it, as it says itself; `functions` are those for callers in C and Python.

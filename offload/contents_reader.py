@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Thread
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from mlir_offload.offload.container.archive import ArchiveMember, iterate_members
 from mlir_offload.offload.container.compression import inflation_limit
@@ -111,8 +113,7 @@ def visit_contents(view: ByteView, name: str, visit: Visit, visit_part: VisitPar
     return reader.part(view, name, 0)
 
 
-@dataclass(slots=True)
-class _Reader:
+class _Reader(Struct):
     """Counts the images of one file, and the work that it makes, while it goes through its parts."""
 
     inflatable: int

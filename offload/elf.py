@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from mlir_offload.toolchain.byte_view import ByteView
 
@@ -119,14 +120,13 @@ class ElfSymbol(NamedTuple):
         return self.section == _UNDEFINED
 
 
-@dataclass(slots=True)
-class StringTable:
+class StringTable(Struct):
     """A string table, whose strings are found by offset; all together stay linear in its size."""
 
     view: ByteView
-    data: bytes = field(init=False)
+    data: bytes = b""
     _found: dict[int, str] = field(default_factory=dict)
-    _left: int = field(init=False)
+    _left: int = 0
 
     def __post_init__(self) -> None:
         """Read the table once."""
@@ -154,8 +154,7 @@ class StringTable:
         return text
 
 
-@dataclass(slots=True)
-class ElfFile:
+class ElfFile(Struct):
     """The sections of an ELF file, their content still unread."""
 
     view: ByteView

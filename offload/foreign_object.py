@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.byte_view import ByteView
 
@@ -60,8 +61,7 @@ class HostSection(NamedTuple):
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class HostFile:
+class HostFile(Struct, frozen=True):
     """What a PE/COFF or Mach-O file is, and its sections."""
 
     name: str

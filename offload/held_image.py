@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from mlir_offload.offload.elf import ELF_MAGIC
 from mlir_offload.offload.image import is_bitcode
@@ -24,8 +25,7 @@ _DEVICES = (*_GPUS, "spirv")
 _MAGIC_BYTES = 4
 
 
-@dataclass(frozen=True, slots=True)
-class HeldImage:
+class HeldImage(Struct, frozen=True):
     """An image of a kind and architecture; `kernels` is None where it cannot be looked into."""
 
     kind: str

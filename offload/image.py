@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.target import Kind
 
@@ -56,8 +57,7 @@ class ImageForm(StrEnum):
     UNKNOWN = "file of an unknown format"
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceImage:
+class DeviceImage(Struct, frozen=True):
     """The code of one module for one target, and the kernels that it holds.
 
     `data` is bitcode or a relocatable object: the linker wrapper loses linked images in silence.

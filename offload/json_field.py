@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, NoReturn
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.errors import VerificationError
 
@@ -13,8 +14,7 @@ _LARGEST = 1 << 53
 _SHOWN = 60
 
 
-@dataclass(frozen=True, slots=True)
-class JsonField:
+class JsonField(Struct, frozen=True):
     """A value in a JSON document of some form, and where in it (`units[0].host`)."""
 
     value: Any

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from mlir_offload.offload.container.archive import ArchiveMember, is_archive, iterate_members
 from mlir_offload.offload.container.binary import PackagedImage
@@ -29,8 +30,7 @@ _EMBEDDED_PREFIX = "mgpu"
 _BITCODE_MAGICS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectContents:
+class ObjectContents(Struct, frozen=True):
     """What one ELF file or host module in LLVM IR, or one member of a library, holds of offloading.
 
     `runtime_symbols` are those that an object leaves to the host runtime, and those of a runtime that

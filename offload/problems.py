@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from mlir_offload.offload.contents import Problem, ProblemKind
 from mlir_offload.toolchain.errors import CompatibilityError, InputOutputError, MlirOffloadError
@@ -10,8 +10,7 @@ from mlir_offload.toolchain.errors import CompatibilityError, InputOutputError, 
 _MOST_PROBLEMS = 100
 
 
-@dataclass(slots=True)
-class Problems:
+class Problems(Struct):
     """The problems of one part or image, as they are met; their number is bounded."""
 
     found: list[Problem]

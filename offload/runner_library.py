@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from msgspec import Struct
 
 from mlir_offload.offload.container.archive import is_archive, iterate_members
 from mlir_offload.offload.elf import ELF_MAGIC, ElfFile, SectionType, read_elf
@@ -14,16 +15,14 @@ from mlir_offload.toolchain.byte_view import ByteView, open_view
 from mlir_offload.toolchain.tables import load_table
 
 
-@dataclass(frozen=True, slots=True)
-class RunnerLibrary:
+class RunnerLibrary(Struct, frozen=True):
     """A library by its name for `-l`, and the functions that it has."""
 
     name: str
     functions: re.Pattern[str]
 
 
-@dataclass(frozen=True, slots=True)
-class RunnerTable:
+class RunnerTable(Struct, frozen=True):
     """The libraries of every release, and where a release has them."""
 
     folders: tuple[str, ...]

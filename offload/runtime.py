@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from mlir_offload.offload.elf import read_elf
 from mlir_offload.toolchain.byte_view import open_view
@@ -177,8 +178,7 @@ def _definitions(
     return definitions
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeSymbols:
+class RuntimeSymbols(Struct, frozen=True):
     """What an object of the runtime defines: for itself, and for programs to call."""
 
     internal: tuple[str, ...]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.errors import ToolchainError, VerificationError
 from mlir_offload.toolchain.process import Command
@@ -20,8 +21,7 @@ _LIBRARY_FOLDERS = ("lib64", "lib", "targets/x86_64-linux/lib")
 _SYSTEM_FOLDERS = (Path("/usr/lib/x86_64-linux-gnu"), Path("/usr/lib64"))
 
 
-@dataclass(frozen=True, slots=True)
-class SparsePart:
+class SparsePart(Struct, frozen=True):
     """A part of the runtime: its C source, the library that it calls, and who brings that."""
 
     source: str

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.errors import CompatibilityError, UsageError
 from mlir_offload.toolchain.tables import load_table
@@ -18,8 +19,7 @@ _GENERATION = re.compile(r"gfx(\d+)(?:-[\d-]*generic|[0-9a-f]{2})")
 _FEATURE = re.compile(r"(-m(?:no-)?|[+-])(wavefrontsize(?:32|64)|xnack|sramecc)")
 
 
-@dataclass(frozen=True, slots=True)
-class CodeObjects:
+class CodeObjects(Struct, frozen=True):
     """The code object versions that a release writes, oldest first, and the module flag for them."""
 
     versions: tuple[int, ...]

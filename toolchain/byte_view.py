@@ -12,9 +12,11 @@ import os
 import stat
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mlir_offload.toolchain.errors import InputOutputError, VerificationError
 
@@ -37,8 +39,7 @@ class ByteSource(Protocol):
         """Return up to `size` bytes from `offset`; fewer where the source ends."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemorySource:
+class MemorySource(Struct, frozen=True):
     """Bytes that are in memory, such as a decompressed image."""
 
     data: bytes
@@ -48,8 +49,7 @@ class MemorySource:
         return self.data[offset : offset + size]
 
 
-@dataclass(slots=True)
-class FileSource:
+class FileSource(Struct):
     """A file, read without moving a position: kept open for a while, opened for each read then.
 
     So what was found in a thousand objects can be kept without a thousand open files.
@@ -76,8 +76,7 @@ class FileSource:
             os.close(descriptor)
 
 
-@dataclass(slots=True)
-class Meter:
+class Meter(Struct):
     """How many bytes of a source may still be read."""
 
     left: int
@@ -88,8 +87,7 @@ class Meter:
         return self.left >= 0
 
 
-@dataclass(frozen=True, slots=True)
-class ByteView:
+class ByteView(Struct, frozen=True):
     """`size` bytes of a source from `start`, of the format `form`.
 
     Offsets are relative to the view; error messages name them relative to the source, which is the

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.process import Runner
@@ -22,8 +23,7 @@ _PART_NAMES = frozenset({"ptxas", "nvlink", "fatbinary", "libdevice", "cudart_st
 _EXTRA = "pip install 'mlir-offload[cuda]'"
 
 
-@dataclass(frozen=True, slots=True)
-class PartRow:
+class PartRow(Struct, frozen=True):
     """Where a part of a toolkit lies below its root, and the wheel on PyPI that ships it."""
 
     name: str
@@ -33,8 +33,7 @@ class PartRow:
     is_program: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CudaTable:
+class CudaTable(Struct, frozen=True):
     """What is known of CUDA toolkits as installed software."""
 
     places: tuple[str, ...]
@@ -42,8 +41,7 @@ class CudaTable:
     parts: tuple[PartRow, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CudaInstallation:
+class CudaInstallation(Struct, frozen=True):
     """The parts of CUDA below one root, found by looking at paths alone."""
 
     root: Path
@@ -64,16 +62,14 @@ class CudaInstallation:
         return tuple(absent)
 
 
-@dataclass(frozen=True, slots=True)
-class UnusableCuda:
+class UnusableCuda(Struct, frozen=True):
     """An installation that cannot be used, and why."""
 
     installation: CudaInstallation
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class CudaToolkit:
+class CudaToolkit(Struct, frozen=True):
     """A CUDA toolkit; `version` is that of ptxas, and every path is a full path to a file.
 
     `source` says how it was found: an option, a variable, PATH, a place or the Python environment.

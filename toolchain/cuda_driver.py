@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.tables import load_table
@@ -15,8 +16,7 @@ _VERSION = re.compile(r"(\d{1,4})(?:\.(\d{1,4}))?(?:\.\d{1,4})*")
 _Pair = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class DriverTable:
+class DriverTable(Struct, frozen=True):
     """Pairs of the first driver of a branch and its release of CUDA, ascending."""
 
     branches: tuple[tuple[_Pair, _Pair], ...]

@@ -6,8 +6,9 @@ import ctypes
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 _LIBRARY = "libcuda.so.1"
 # CUdevice_attribute of cuda.h.
@@ -19,8 +20,7 @@ _KFD_DEVICE = Path("/dev/kfd")
 _GFX_VERSION = re.compile(r"^gfx_target_version (\d{5,6})$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class AmdGpus:
+class AmdGpus(Struct, frozen=True):
     """The AMD GPUs of a machine, in the order of the HIP runtime, and whether programs may use them."""
 
     archs: tuple[str, ...]

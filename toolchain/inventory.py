@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import Struct, field
 
 from mlir_offload.toolchain.cuda import (
     CudaToolkit,
@@ -44,8 +45,7 @@ class Part(StrEnum):
     GPU = "GPU"
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(Struct, frozen=True):
     """Something that is not there or does not work, what it is for, and what to install.
 
     What is optional has a replacement.
@@ -58,8 +58,7 @@ class Missing:
     is_optional: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class InventoryRow:
+class InventoryRow(Struct, frozen=True):
     """One installation; where `location` is None, a part that was not found at all.
 
     `roles` is what it can be used for as it stands; `problem` says why it cannot be used at all.
@@ -75,8 +74,7 @@ class InventoryRow:
     is_default: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ProbedLlvm:
+class ProbedLlvm(Struct, frozen=True):
     """An installation of LLVM, which release it is, and what each of its programs says it is."""
 
     installation: LlvmInstallation
@@ -84,8 +82,7 @@ class ProbedLlvm:
     tools: tuple[tuple[str, ProbedVersion], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Inventory:
+class Inventory(Struct, frozen=True):
     """All that was found and probed, and what a build would use."""
 
     llvm: tuple[ProbedLlvm, ...]

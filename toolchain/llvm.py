@@ -6,9 +6,10 @@ import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
 from mlir_offload.toolchain.llvm_tools import LlvmTable, Role, load_llvm_table
@@ -23,8 +24,7 @@ _OMP_MAJOR = re.compile(r"libomptarget\.so\.(\d+)")
 _BUILD_ROLES = (Role.LOWER, Role.LINK)
 
 
-@dataclass(frozen=True, slots=True)
-class LlvmInstallation:
+class LlvmInstallation(Struct, frozen=True):
     """Files named like programs of LLVM in one folder, found by looking at paths alone.
 
     `expected_major` is what the paths promise: a hint for the order of probing, no fact.
@@ -40,16 +40,14 @@ class LlvmInstallation:
         return dict(self.tools).get(name)
 
 
-@dataclass(frozen=True, slots=True)
-class UnusableLlvm:
+class UnusableLlvm(Struct, frozen=True):
     """An installation that did not say which release it is."""
 
     installation: LlvmInstallation
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class LlvmToolchain:
+class LlvmToolchain(Struct, frozen=True):
     """One LLVM release and its programs.
 
     `libomptarget` is the library to link, None where the release does not have it installed.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from typing import Any
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.tables import load_table
 
@@ -19,8 +20,7 @@ class Role(StrEnum):
     CPU = "cpu"
 
 
-@dataclass(frozen=True, slots=True)
-class ToolRow:
+class ToolRow(Struct, frozen=True):
     """A program of LLVM: its role (None: no step depends on it) and its package."""
 
     name: str
@@ -35,8 +35,7 @@ class ToolRow:
         return self.package_template.format(major=major)
 
 
-@dataclass(frozen=True, slots=True)
-class LlvmTable:
+class LlvmTable(Struct, frozen=True):
     """What is known of LLVM releases as installed software."""
 
     places: tuple[str, ...]

@@ -9,9 +9,10 @@ import shlex
 import signal
 import subprocess
 import threading
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from mlir_offload.toolchain.errors import ToolchainError, ToolFailedError
 from mlir_offload.toolchain.limit import limit_error, limit_of_program
@@ -22,8 +23,7 @@ _GRACE_S = 5.0
 Environment = tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """A program call: argv, what it changes in the environment, its working directory.
 
     What is not urgent (`in_background`) runs when no other program wants the processors. The
@@ -59,8 +59,7 @@ def as_operand(name: str) -> str:
     return f"./{name}" if name.startswith(("-", "@")) else name
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(Struct, frozen=True):
     """What a finished program left: exit status (negative: signal), output as text."""
 
     command: Command
@@ -76,8 +75,7 @@ class Runner(Protocol):
         """Run the command to its end and return what it left, whatever its exit status."""
 
 
-@dataclass(slots=True)
-class ProcessRunner:
+class ProcessRunner(Struct):
     """Run real programs, each in a process group of its own, so that all can be ended together."""
 
     _children: set[subprocess.Popen[str]] = field(default_factory=set)
@@ -184,8 +182,7 @@ class ProcessRunner:
         return child
 
 
-@dataclass(frozen=True, slots=True)
-class Conversation:
+class Conversation(Struct, frozen=True):
     """A running program that answers each line with a line; it ends with its standard input."""
 
     runner: ProcessRunner

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.cuda import CudaToolkit
 from mlir_offload.toolchain.errors import CompatibilityError
@@ -15,8 +16,7 @@ from mlir_offload.toolchain.target import sm_number
 _Release = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class PtxSupport:
+class PtxSupport(Struct, frozen=True):
     """What one release of LLVM or CUDA takes; `isa` in ascending order, as LLVM's feature numbers."""
 
     release: _Release
@@ -24,8 +24,7 @@ class PtxSupport:
     archs: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class NvptxTable:
+class NvptxTable(Struct, frozen=True):
     """The releases in ascending order, the oldest PTX ISA of each architecture, and its other names."""
 
     llvm: tuple[PtxSupport, ...]

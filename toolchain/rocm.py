@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.amdgpu import (
     load_code_objects,
@@ -24,8 +25,7 @@ _ABI = re.compile(r"oclc_abi_version_(\d+)")
 _DIGITS = re.compile(r"\d+")
 
 
-@dataclass(frozen=True, slots=True)
-class RocmTable:
+class RocmTable(Struct, frozen=True):
     """Where the parts of ROCm are installed and what belongs to them.
 
     `controls` are the libraries that hold one constant, with whether an installation may lack it.
@@ -46,8 +46,7 @@ class RocmTable:
     runtime_package: str
 
 
-@dataclass(frozen=True, slots=True)
-class RocmInstallation:
+class RocmInstallation(Struct, frozen=True):
     """What one folder holds of ROCm: device libraries in `bitcode`, the HIP runtime, or both.
 
     `abi_versions` are the code object versions that there is an oclc_abi_version file for, times
@@ -62,8 +61,7 @@ class RocmInstallation:
     runtime: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceMath:
+class DeviceMath(Struct, frozen=True):
     """What the device libraries may assume of floating-point numbers."""
 
     flushes_denormals: bool = False

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.llvm import LlvmInstallation, inspect_llvm
 from mlir_offload.toolchain.llvm_tools import load_llvm_table
@@ -27,8 +28,7 @@ _Found = TypeVar("_Found")
 _Candidate = tuple[Path, str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class SearchPlaces:
+class SearchPlaces(Struct, frozen=True):
     """All that decides where to look: wishes, PATH, folders of Python packages, the usual places.
 
     `consumer` is the LLVM that links, where that is not the one that `llvm` names.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.amdgpu import is_target_id, normalize_target_id
 from mlir_offload.toolchain.errors import UsageError
@@ -24,8 +25,7 @@ DEVICE_WORDS = {Kind.CUDA: "cuda", Kind.HIP: "hip", Kind.SYCL: "sycl", Kind.OPEN
 """What MLIR_OFFLOAD_DEVICE and mlir_offload_set_device call the devices of a kind (runtime/device_name.c)."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Target:
+class Target(Struct, frozen=True, order=True):
     """What a device image is made for: offload kind, target triple, architecture."""
 
     kind: Kind

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.errors import ToolchainError, ToolFailedError
 from mlir_offload.toolchain.process import Command, Runner, describe_status
@@ -15,8 +16,7 @@ from mlir_offload.toolchain.version import ToolVersion, parse_version
 PROBE_LIMIT_S = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class ProbedVersion:
+class ProbedVersion(Struct, frozen=True):
     """What a program answered to `--version`: a version, or None with the reason."""
 
     version: ToolVersion | None

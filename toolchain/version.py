@@ -3,19 +3,38 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from functools import total_ordering
+
+from msgspec import Struct
 
 _NUMBER = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ToolVersion:
-    """A release number with the text that it was read from."""
+@total_ordering
+class ToolVersion(Struct, frozen=True, eq=False):
+    """A release number, and the text that it was read from, which takes no part in comparisons."""
 
     major: int
     minor: int
     patch: int = 0
-    text: str = field(default="", compare=False)
+    text: str = ""
+
+    @property
+    def numbers(self) -> tuple[int, int, int]:
+        """Return the parts of the number."""
+        return self.major, self.minor, self.patch
+
+    def __eq__(self, other: object) -> bool:
+        """Compare the numbers."""
+        return isinstance(other, ToolVersion) and self.numbers == other.numbers
+
+    def __lt__(self, other: ToolVersion) -> bool:
+        """Compare the numbers."""
+        return self.numbers < other.numbers
+
+    def __hash__(self) -> int:
+        """Hash the number."""
+        return hash(self.numbers)
 
     def __str__(self) -> str:
         """Return the dotted number."""

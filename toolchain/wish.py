@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.version import ToolVersion
 
 _RELEASE = re.compile(r"\d+(\.\d+){0,2}")
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(Struct, frozen=True):
     """A value and where it was given: `--llvm=22`, `CUDA_PATH=/opt/cuda`."""
 
     value: str

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
 
+from msgspec import Struct
+
 from mlir_offload.toolchain.tables import load_table
 
 
-@dataclass(frozen=True, slots=True)
-class WorkgroupLimit:
+class WorkgroupLimit(Struct, frozen=True):
     """The bytes that variables may take, and those that variables and the launch may take together."""
 
     arch: str

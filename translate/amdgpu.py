@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from mlir_offload.offload.ir_syntax import LLVM_IR, concealed, revealed
 from mlir_offload.toolchain.amdgpu import amdgpu_layout, load_code_objects
@@ -38,8 +39,7 @@ _FLAGS = re.compile(r"^!llvm\.module\.flags = !\{(?P<flags>[^}\n]*)\}$", re.MULT
 _NODE = re.compile(r"^!(\d+) = ", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class AmdgpuCodegen:
+class AmdgpuCodegen(Struct, frozen=True):
     """How the code of one target is generated: the target ID (`gfx90a:xnack-`), level, debug.
 
     Of the libraries what is called is linked in, and made internal; `arguments` are those of clang.

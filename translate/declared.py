@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.gpu_module import KernelKey, is_declared_kernel, launched_kernel
@@ -33,8 +34,7 @@ POINTER_HINT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DeclaredKernel:
+class DeclaredKernel(Struct, frozen=True):
     """A kernel that another file defines, and the types of its parameters as launches spell them."""
 
     module: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from mlir_offload.offload.host.module import next_metadata_number
 from mlir_offload.offload.ir_syntax import LLVM_IR, concealed, revealed
@@ -36,8 +37,7 @@ _EMISSION_KIND = re.compile(
 _PTX_FILE = re.compile(r'^[ \t]*\.file[ \t]+\d+[ \t]+"(?:[^"\\\n]|\\.)*"(?=[ \t]*$)', re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceCodegen:
+class DeviceCodegen(Struct, frozen=True):
     """How the code of one target is generated: architecture, PTX ISA (83 is 8.3), level, debug.
 
     `libraries` are linked in as far as they are called, and made internal; `arguments` are those of

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.errors import (
     CompatibilityError,
@@ -40,16 +41,14 @@ _MAGIC = (
 _SHOWN_COLUMNS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(Struct, frozen=True):
     pattern: re.Pattern[str]
     snippet: str
     message: str
     hint: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Diagnostic:
+class _Diagnostic(Struct, frozen=True):
     """The first error that a tool printed, with the source line that it showed."""
 
     file: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mlir_offload.offload.device.given_image import (
     GivenImage,
@@ -41,8 +42,7 @@ _FLOAT = re.compile(r"f(\d+)")
 _WORD_BYTES = 8
 
 
-@dataclass(frozen=True, slots=True)
-class GivenObject:
+class GivenObject(Struct, frozen=True):
     """One object of a `gpu.binary`: its bytes, what they are, and the kernels in them."""
 
     image: GivenImage
@@ -50,8 +50,7 @@ class GivenObject:
     kernels: tuple[DeviceKernel, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class GivenBinary:
+class GivenBinary(Struct, frozen=True):
     """A `gpu.binary`: its name, its objects, and where it stands."""
 
     name: str

@@ -6,7 +6,8 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind
@@ -38,16 +39,14 @@ KernelKey = tuple[str, str]
 """Names of a gpu.module and of a kernel in it, as the normalised text has them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kernel:
+class Kernel(Struct, frozen=True):
     """A kernel: `name` as the program has it, `symbol` as every image and host entry has it."""
 
     name: str
     symbol: str
 
 
-@dataclass(frozen=True, slots=True)
-class GpuModule:
+class GpuModule(Struct, frozen=True):
     """A `gpu.module` as a text of its own for mlir-opt: a `builtin.module` that holds only it.
 
     `needs` names what decides how it is lowered: `subgroup_reduce` where it reduces over a

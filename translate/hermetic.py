@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _ALIAS = re.compile(r"([#!][A-Za-z_]\w*) = (.*)")
@@ -62,8 +63,7 @@ def _body(lines: Iterable[str]) -> Iterator[str]:
     return (line for line in lines if line and not _ALIAS.fullmatch(line))
 
 
-@dataclass(slots=True)
-class _Names:
+class _Names(Struct):
     """New names for what the text names, given in the order of their first use.
 
     `definitions` are the aliases that are used, each behind those that it needs.

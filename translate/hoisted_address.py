@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mlir_offload.offload.ir_syntax import LLVM_IR
 from mlir_offload.translate.cpu.text import Function, callee_name, references, symbol, type_end

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.errors import CompatibilityError, UsageError
 from mlir_offload.toolchain.tables import load_table
@@ -26,8 +27,7 @@ _TENSOR = re.compile(rb"\btensor<")
 _PARALLEL = re.compile(rb"\b(?:scf\.parallel|affine\.parallel|linalg\.\w+)")
 
 
-@dataclass(frozen=True, slots=True)
-class InputPipeline:
+class InputPipeline(Struct, frozen=True):
     """The passes before a program is split: the user's own, then those of a name.
 
     `plugins` are shared libraries with passes and dialects; `files` is all that was read for it.
@@ -39,20 +39,18 @@ class InputPipeline:
     files: tuple[Path, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NamedPipeline:
+class NamedPipeline(Struct, frozen=True):
     """A row of the table: see there."""
 
     name: str
     help: str
     passes: tuple[str, ...] = ()
     tensors: tuple[str, ...] = ()
-    is_final: bool = field(default=False, kw_only=True)
-    is_on_host_memory: bool = field(default=False, kw_only=True)
+    is_final: bool = False
+    is_on_host_memory: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(Struct, frozen=True):
     """An entry point of scripts.mlir; see the table."""
 
     entry: str

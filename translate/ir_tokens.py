@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
+
+from msgspec import Struct
 
 _CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
 
@@ -22,8 +23,7 @@ class TokenKind(Enum):
     MARK = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(Struct, frozen=True):
     """A piece of a line; the texts of all of them are the line."""
 
     kind: TokenKind

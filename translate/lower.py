@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.amdgpu import lowering_chip
 from mlir_offload.toolchain.errors import SourceError, ToolFailedError
@@ -90,8 +91,7 @@ def normalize_command(
     return _mlir_opt(llvm, passes, source, output, plugins=chosen.plugins)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class DeviceLowering:
+class DeviceLowering(Struct, frozen=True, order=True):
     """How a device module is lowered; targets for which it is equal share one lowered text.
 
     `redux`: with the instruction that sm_80 and later reduce by. `chip`: for that AMD GPU. `spirv`: for
@@ -117,6 +117,9 @@ class DeviceLowering:
         return AMDGPU_TRIPLE if self.chip else NVPTX_TRIPLE
 
 
+_PLAIN = DeviceLowering()
+
+
 def lowering_for(module: GpuModule, target: Target) -> DeviceLowering:
     """Return how a module is lowered for a target; for the CPU as for an old NVIDIA GPU."""
     if target.kind is Kind.HIP:
@@ -133,7 +136,7 @@ def device_pipeline_command(
     output: Path,
     *,
     module: GpuModule,
-    lowering: DeviceLowering = DeviceLowering(),
+    lowering: DeviceLowering = _PLAIN,
     debug: bool = False,
 ) -> Command:
     """Return the call that lowers the text of a device module to the LLVM dialect and a GPU's own."""

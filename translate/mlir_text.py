@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from mlir_offload.toolchain.errors import ToolFailedError
 from mlir_offload.translate.mlir_syntax import MLIR
@@ -34,8 +35,7 @@ SYMBOL = r'@(?:"((?:[^"\\]|\\.)*)"|([A-Za-z_][\w$.-]*))'
 """Pattern of a symbol reference: group 1 is a quoted name, group 2 a bare one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(Struct, frozen=True):
     """The parts of the first line of an operation in generic form."""
 
     indent: int
@@ -45,8 +45,7 @@ class Operation:
     rest: str
 
 
-@dataclass(frozen=True, slots=True)
-class OperationText:
+class OperationText(Struct, frozen=True):
     """An operation of a module's body with all lines of its regions."""
 
     name: str
@@ -68,8 +67,7 @@ class OperationText:
         return tuple(cut_operations(self.lines[1:-1]))
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleText:
+class ModuleText(Struct, frozen=True):
     """A printed `builtin.module`, cut into its operations.
 
     `aliases` and `tail` are alias definitions and resources: each part that is made of the module
@@ -81,9 +79,9 @@ class ModuleText:
     operations: tuple[OperationText, ...]
     foot: str
     tail: tuple[str, ...]
-    _definitions: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
-    _positions: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
-    _resources: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    _definitions: Mapping[str, str] = field(default_factory=dict)
+    _positions: Mapping[str, int] = field(default_factory=dict)
+    _resources: tuple[str, ...] = ()
 
     def render(self, body: Iterable[str]) -> str:
         """Return the text of a module with these lines as its body, and the aliases that they use."""
@@ -111,8 +109,7 @@ class ModuleText:
         return sorted(used, key=self._positions.__getitem__)
 
 
-@dataclass(frozen=True, slots=True)
-class Locations:
+class Locations(Struct, frozen=True):
     """The source locations behind the `#loc` aliases of a text."""
 
     aliases: dict[str, str] = field(default_factory=dict)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.tables import load_table
@@ -16,8 +17,7 @@ from mlir_offload.translate.mlir_text import string_attribute
 Side = Literal["host", "device"]
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
+class Recipe(Struct, frozen=True):
     """The passes of one release, in their order."""
 
     common: tuple[str, ...]
@@ -69,8 +69,7 @@ class Recipe:
         return _on_module([*passes, self.debug] if debug else passes)
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """An operation that no pass of the recipe lowers, and what to write instead.
 
     The patterns are compiled, by `re`, when such an operation is met: few programs have any.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.translate.mlir_text import escape, unescape
@@ -15,8 +16,7 @@ _LOCATION = re.compile(rf"(?<=[(\[ ]){_QUOTED}(?=:\d)")
 _DEBUG_FILE = re.compile(rf"(?<=#llvm\.di_file<){_QUOTED} in {_QUOTED}(?=>)")
 
 
-@dataclass(frozen=True, slots=True)
-class PrefixMap:
+class PrefixMap(Struct, frozen=True):
     """`new` stands for `old` at the beginning of a file name."""
 
     old: str

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind, Target
@@ -73,8 +75,7 @@ _C_INTERFACE = "llvm.emit_c_interface"
 _DIVISION = re.compile(r'"arith\.(?:ceildiv[us]i|floordivsi)"\(')
 
 
-@dataclass(frozen=True, slots=True)
-class SplitProgram:
+class SplitProgram(Struct, frozen=True):
     """The parts of a program, each ready for its pipeline.
 
     `host_text` has a `gpu.binary` in place of each `gpu.module` and of each `gpu.binary` with code,
@@ -262,8 +263,7 @@ def _declared_kernels(
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _DeviceRules:
+class _DeviceRules(Struct, frozen=True):
     """What holds for every device module of a program."""
 
     locations: Locations

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import AMDGPU_TRIPLE, NVPTX_TRIPLE, Kind, Target
@@ -40,8 +41,7 @@ _SOURCE_STRING = re.compile(rb'"([^"\\]*)"')
 _COMMENT = re.compile(rb'("(?:[^"\\\n]++|\\.)*+")|//[^\n\0]*')
 
 
-@dataclass(frozen=True, slots=True)
-class TargetAttribute:
+class TargetAttribute(Struct, frozen=True):
     """A target attached to a module; empty, and -1, is what the command line says."""
 
     kind: Kind

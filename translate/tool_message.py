@@ -7,9 +7,10 @@ line tells its own speaker.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path, PurePath
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.process import Completed
 
@@ -23,8 +24,7 @@ class Severity(StrEnum):
     REMARK = "remark"
 
 
-@dataclass(frozen=True, slots=True)
-class ToolMessage:
+class ToolMessage(Struct, frozen=True):
     """One message of a tool; `file` is empty and numbers are 0 where it names no place.
 
     `details` holds the lines below it: the source line with its caret, who refers to a symbol.

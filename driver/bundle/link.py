@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mlir_offload.driver.bundle.requirement import find_link_tools
 from mlir_offload.driver.compile.choose import choose_slots, choose_source_time, places_of
@@ -51,8 +53,7 @@ SUFFIX = ".mob"
 _VERB = "link"
 
 
-@dataclass(frozen=True, slots=True)
-class UnpackedBundle:
+class UnpackedBundle(Struct, frozen=True):
     """A bundle whose content was found to be what its manifest says, and the directory of its files."""
 
     path: Path

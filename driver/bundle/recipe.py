@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePath
+
+from msgspec import Struct
 
 from mlir_offload.offload.abi import fatbinary_without_image, known_majors, load_abi
 from mlir_offload.offload.container.binary_layout import ENTRY, HEADER, MAGIC
@@ -75,8 +76,7 @@ d=$(dirname "$0")
 """
 
 
-@dataclass(frozen=True, slots=True)
-class RecipeImage:
+class RecipeImage(Struct, frozen=True):
     """A device image of the recipe: what it is made of, for which target, the file that it becomes."""
 
     device: MobDevice
@@ -89,8 +89,7 @@ class RecipeImage:
         return f"{'.'.join(stem[:2])}.{self.target.arch.replace(':', '.')}.o"
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
+class Recipe(Struct, frozen=True):
     """The calls of clang that link a bundle."""
 
     manifest: MobManifest

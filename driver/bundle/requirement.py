@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from mlir_offload.driver.compile.choose import choose_rocm_for, choose_toolkit
 from mlir_offload.offload.abi import (
@@ -66,8 +67,7 @@ def cuda_requirement(targets: Iterable[Target]) -> tuple[int, int] | None:
     return first_cuda_for(archs) if archs else None
 
 
-@dataclass(frozen=True, slots=True)
-class LinkTools:
+class LinkTools(Struct, frozen=True):
     """What was found on this machine to link bundles with, and what stands against it."""
 
     llvm: LlvmToolchain | None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+
+from msgspec import Struct
 
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.cpu_image import cpu_ir
@@ -28,8 +29,7 @@ ENDINGS = {Kind.CUDA: "nvptx", Kind.HIP: "amdgpu", Kind.OPENMP: "cpu"}
 """What the files of device modules end in, and for GPUs the steps that prepare them begin with."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoweredDevice:
+class LoweredDevice(Struct, frozen=True):
     """LLVM IR of a module for the targets of one kind; `lowered` is what it was made from."""
 
     path: Path
@@ -45,8 +45,7 @@ class LoweredDevice:
         return asks is not None and asks(self.path.read_text(encoding="utf-8"))
 
 
-@dataclass(frozen=True, slots=True)
-class LoweredUnit:
+class LoweredUnit(Struct, frozen=True):
     """What one source became; `host` is the annotated host module."""
 
     source: Path

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from mlir_offload.driver.bundle.pack import pack_bundle
 from mlir_offload.driver.bundle.requirement import llvm_requirement

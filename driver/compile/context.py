@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from mlir_offload.driver.record.dependencies import DependencyLog
 
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from mlir_offload.toolchain.target import Kind, Target
 
 
-@dataclass(frozen=True, slots=True)
-class BuildContext:
+class BuildContext(Struct, frozen=True):
     """The decisions that hold for every input of one call.
 
     `releases` is who lowers, compiles and links; `search_path` is PATH as the user has it; `source_time` what is written for a time; `given` is what

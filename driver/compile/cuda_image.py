@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.image import (
@@ -107,8 +109,7 @@ def assembly_file(image: ImageFile) -> Path:
     return image.ptx or image.path.with_suffix(".s")
 
 
-@dataclass(frozen=True, slots=True)
-class _NvptxCode:
+class _NvptxCode(Struct, frozen=True):
     """A device module on its way to NVPTX code of one release of LLVM, which reads `text`."""
 
     context: BuildContext

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+
+from msgspec import Struct
 
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.cuda_image import make_cuda_image
@@ -25,8 +26,7 @@ from mlir_offload.translate.lower import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceModule:
+class DeviceModule(Struct, frozen=True):
     """What becomes of one device module: LLVM IR that tells the kernels' types, and images.
 
     `finished` are those that no device link takes, one for each kind.

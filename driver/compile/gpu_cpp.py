@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
 
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.option.command_line import GPU_CPP, DeviceCode
@@ -25,8 +26,7 @@ _MISSING_HIP = re.compile(
 _OLD_HIP = "undeclared identifier '__AMDGCN_WAVEFRONT_SIZE'"
 
 
-@dataclass(frozen=True, slots=True)
-class _Language:
+class _Language(Struct, frozen=True):
     """What a language is called, and how to ask for a GPU that it is for."""
 
     name: str

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from mlir_offload.driver.compile.image import (
     ImageFile,
@@ -40,8 +41,7 @@ if TYPE_CHECKING:
     from mlir_offload.toolchain.target import Target
 
 
-@dataclass(frozen=True, slots=True)
-class HipImage:
+class HipImage(Struct, frozen=True):
     """An image to be made: for which GPU, what the program attaches for that, libraries to link."""
 
     path: Path

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.split_file import ModuleFile
@@ -15,8 +16,7 @@ from mlir_offload.toolchain.target import Kind, Target
 from mlir_offload.translate.device_ir import calls_others
 
 
-@dataclass(frozen=True, slots=True)
-class ImageFile:
+class ImageFile(Struct, frozen=True):
     """A finished device image on disk; `ptx` is what it was assembled from where the user gave that."""
 
     path: Path

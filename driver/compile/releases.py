@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions, DeviceCode, Mode
 from mlir_offload.toolchain.errors import ToolchainError
@@ -20,8 +22,7 @@ if TYPE_CHECKING:
 BUILD_ROLES = (Role.LOWER, Role.LINK)
 
 
-@dataclass(frozen=True, slots=True)
-class Releases:
+class Releases(Struct, frozen=True):
     """Who lowers, whose clang compiles here, and who links: one release, unless two were asked for.
 
     `llvm` is the release that links where it is installed; where it is not, an object is compiled by

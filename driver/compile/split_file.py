@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from mlir_offload.offload.host.module import render_kernel_heads
 from mlir_offload.offload.image import ImageForm
@@ -25,16 +27,14 @@ _INDEX = "split.json"
 _ENDINGS = {ImageForm.BITCODE: "bc", ImageForm.PTX: "s", ImageForm.AMDGPU_ASSEMBLY: "s"}
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectFile:
+class ObjectFile(Struct, frozen=True):
     """An object of a `gpu.binary` in a file of its own."""
 
     path: Path
     image: GivenImage
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleFile:
+class ModuleFile(Struct, frozen=True):
     """A device module and the files that hold its text for mlir-opt, in one form and in others.
 
     One that is a `gpu.binary` has `objects` in the place of text; the path is that of the heads of
@@ -56,8 +56,7 @@ class ModuleFile:
         return dict(self.others).get(form.name, self.path)
 
 
-@dataclass(frozen=True, slots=True)
-class SplitFiles:
+class SplitFiles(Struct, frozen=True):
     """The host module and the device modules of one program, and the kernels it only declares.
 
     `interface` holds the functions for callers in C and Python, where there are any.

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
 
 from mlir_offload.driver.doctor.machine import Machine, machine_findings
 from mlir_offload.driver.doctor.plan import Combination, Sdk, plan_combinations
@@ -35,16 +36,14 @@ from mlir_offload.toolchain.target import Kind
 _ObjectKey = tuple[Kind, LlvmToolchain, Sdk | None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(Struct, frozen=True):
     """What is known of one installation or library: its parts, and what is wrong with them."""
 
     tools: tuple[ToolIdentity, ...]
     findings: tuple[ToolFinding, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Examination:
+class Examination(Struct, frozen=True):
     """What was found on this machine, and how much may be done to it at once.
 
     `is_quick`: what the default combination does not use is neither identified nor tried.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.cuda import CudaToolkit, inspect_cuda, probe_cuda
 from mlir_offload.toolchain.errors import MlirOffloadError
@@ -25,8 +26,7 @@ _ROCM_ABI = re.compile(r"cannot find ROCm device library for ABI version (\d+)")
 _AMD_ARCH, _NVIDIA_ARCH = "gfx90a", "sm_80"
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """What the accidents are looked for in: all that was found, and how programs are searched."""
 
     runner: Runner

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from mlir_offload.offload.link.image_loss import links_device
 from mlir_offload.toolchain.cuda import CudaToolkit
@@ -21,8 +22,7 @@ _HOST = "host"
 _SHOWN_PARTS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Sdk:
+class Sdk(Struct, frozen=True):
     """What a vendor installs beside LLVM: a CUDA toolkit, the ROCm device libraries."""
 
     name: str
@@ -31,8 +31,7 @@ class Sdk:
     cuda: CudaToolkit | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Combination:
+class Combination(Struct, frozen=True):
     """The release that lowers, the one that compiles and links, what is beside them, the target.
 
     `place` tells a release that lowers from another one of its number; `is_default`: what a build
@@ -66,8 +65,7 @@ class Combination:
         return self.producer.version.major != self.consumer.version.major
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
+class _Choice(Struct, frozen=True):
     """An SDK that a kind may use, the architecture to compile for, and whether it is the default."""
 
     sdk: Sdk | None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -17,8 +17,7 @@ _PIPE_WIDTH = 180
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "dim"}
 
 
-@dataclass(frozen=True, slots=True)
-class Installation:
+class Installation(Struct, frozen=True):
     """A part that is not installed: what it is for, and the command that brings it."""
 
     part: str
@@ -27,8 +26,7 @@ class Installation:
     is_optional: bool
 
 
-@dataclass(frozen=True, slots=True)
-class DoctorReport:
+class DoctorReport(Struct, frozen=True):
     """All that was found out; `exit_status` is 0 where the default combination works."""
 
     tools: tuple[ToolIdentity, ...]

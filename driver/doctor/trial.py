@@ -7,10 +7,12 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mlir_offload.driver.doctor.plan import Combination
 from mlir_offload.driver.step.launcher import own_program
@@ -57,8 +59,7 @@ class Verdict(StrEnum):
         return self in {Verdict.WORKS, Verdict.LINKS}
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(Struct, frozen=True):
     """What came out: the verdict, why, what to do about it, and the command that shows it again."""
 
     verdict: Verdict
@@ -69,8 +70,7 @@ class Trial:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(Struct, frozen=True):
     """A combination, what became of it with mlir-offload and with clang alone, and what it took.
 
     `adapters` is what mlir-offload puts between tools that do not fit; `alone` is None where it
@@ -83,16 +83,14 @@ class Cell:
     adapters: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class MadeObject:
+class MadeObject(Struct, frozen=True):
     """An object to be linked by clang alone, or why there is none."""
 
     path: Path
     failure: Trial | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Bench:
+class Bench(Struct, frozen=True):
     """Where and how trials are made: how many jobs each may use, how long each program may take."""
 
     runner: Runner

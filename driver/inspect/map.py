@@ -6,8 +6,9 @@ Squarified treemaps: Bruls, Huizing, van Wijk, Data Visualization 2000.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from mlir_offload.driver.inspect.tree import kernel_facts, size_text
 from mlir_offload.offload.contents import Image, Part
@@ -27,8 +28,7 @@ class Role(StrEnum):
     LEAF = "leaf"
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(Struct, frozen=True):
     """Something that takes bytes: `weight` sets its share among its siblings.
 
     `colour` is the architecture that it belongs to, empty for the host.
@@ -42,8 +42,7 @@ class Cell:
     below: tuple[Cell, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Box:
+class Box(Struct, frozen=True):
     """A cell and its place, in fractions of the map's width and height."""
 
     cell: Cell

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from mlir_offload.driver.compile.choose import places_for
 from mlir_offload.driver.workspace import open_workspace

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import groupby
+
+from msgspec import Struct, field
 
 from mlir_offload.driver.message.escape import shown
 from mlir_offload.offload.contents import (
@@ -30,8 +31,7 @@ _NOTHING = "holds no device code"
 _ELF_FORMS = frozenset({"AMDGPU code object", "ELF"})
 
 
-@dataclass(slots=True)
-class Node:
+class Node(Struct):
     """A line and what hangs below it."""
 
     line: tuple[Span, ...]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.jobserver import JobSlots
@@ -22,8 +23,7 @@ from mlir_offload.toolchain.target import AMDGPU_TRIPLE, NVPTX_TRIPLE, Kind, hos
 _HEAD_BYTES = 4
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceLink:
+class DeviceLink(Struct, frozen=True):
     """How device code is linked: arguments of clang, and the environment in which it finds tools."""
 
     arguments: tuple[str, ...]

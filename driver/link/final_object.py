@@ -7,9 +7,10 @@ local, so that objects for other devices, with runtimes of their own, do not mee
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.cuda_image import assembly_file, codegen_for, prepared_file

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.link.device_link import DeviceLink
@@ -52,8 +54,7 @@ _HEAD_BYTES = 4
 _DEVICE_OPTIONS = ("-Wl,--device-linker=", "-Wl,--device-compiler=")
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedInputs:
+class FinishedInputs(Struct, frozen=True):
     """Files that take the place of link items, the objects that are left, and where the others lie."""
 
     replaced: Mapping[str, str]
@@ -102,8 +103,7 @@ def _detach_twins(context: BuildContext, contents: Sequence[ObjectContents]) -> 
     return made
 
 
-@dataclass(frozen=True, slots=True)
-class _Finish:
+class _Finish(Struct, frozen=True):
     """The steps that finish objects, and members of libraries in copies of these."""
 
     context: BuildContext

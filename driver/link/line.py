@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 _FOR_LINKER = "-Wl,"
 _WHOLE = {"whole-archive": True, "no-whole-archive": False}
@@ -17,8 +18,7 @@ _WRITES = ("Map", "dependency-file", "out-implib", "time-trace")
 _PUSH, _POP = "push-state", "pop-state"
 
 
-@dataclass(frozen=True, slots=True)
-class LinkItem:
+class LinkItem(Struct, frozen=True):
     """One word for the linker, spelled for clang; a file has its path.
 
     A library `is_whole` between `--whole-archive` and `--no-whole-archive`.
@@ -29,8 +29,7 @@ class LinkItem:
     is_whole: bool = False
 
 
-@dataclass(slots=True)
-class _State:
+class _State(Struct):
     """What an option on the line changes for the files behind it, and what was pushed."""
 
     is_whole: bool = False

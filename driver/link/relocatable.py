@@ -9,8 +9,9 @@ as newer wrappers do: else each object of a program would register the kernels o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.link.device_link import DeviceLink
@@ -19,8 +20,7 @@ from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.process import Command, Completed, tool_failed
 
 
-@dataclass(frozen=True, slots=True)
-class RelocatableLink:
+class RelocatableLink(Struct, frozen=True):
     """Objects whose device code is linked together, and the object that comes of it."""
 
     inputs: tuple[Path, ...]

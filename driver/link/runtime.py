@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.option.command_line import Mode
@@ -14,8 +16,7 @@ from mlir_offload.offload.runtime import RUNTIME_KINDS, runtime_compile_command
 from mlir_offload.toolchain.target import Kind
 
 
-@dataclass(frozen=True, slots=True)
-class HostRuntime:
+class HostRuntime(Struct, frozen=True):
     """The object of the runtime, the kinds that it serves, the architectures of each kind of GPU."""
 
     object: Path

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mlir_offload.driver.record.journal import ToolRun
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError
@@ -39,8 +41,7 @@ _PLACE = re.compile(r"(?P<file>.+?)(?::(?P<line>\d+))?(?::(?P<column>\d+))?")
 _RELEASE = re.compile(r"-\d+(?:\.\d+)*$")
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A place in a file, counted from 1; 0 where the line or the column is not known."""
 
     file: str
@@ -53,8 +54,7 @@ class Place:
         return f"{self.file}:{self.line}{column}" if self.line else self.file
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Struct, frozen=True):
     """One message; what is not known is empty or None.
 
     `command` is the shell line that runs the tool again, `tool_status` the tool's exit status

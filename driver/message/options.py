@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mlir_offload.toolchain.errors import UsageError
 
@@ -29,8 +31,7 @@ class Color(StrEnum):
     NEVER = "never"
 
 
-@dataclass(frozen=True, slots=True)
-class MessageOptions:
+class MessageOptions(Struct, frozen=True):
     """How one call speaks; with a `file`, messages of the format go there, and text to stderr."""
 
     format: MessageFormat = MessageFormat.TEXT

@@ -7,9 +7,10 @@ import os
 import sys
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from mlir_offload.driver.message.escape import shown, shown_lines, shown_message
 from mlir_offload.driver.message.options import Color, MessageFormat, MessageOptions
@@ -30,8 +31,7 @@ _COLORS = {
 _BOLD, _PLAIN = "\033[1m", "\033[0m"
 
 
-@dataclass(slots=True)
-class Report:
+class Report(Struct):
     """What one call has to say, and how.
 
     `sources` are the files that its command line was read from: response files, configuration.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mlir_offload.driver.message.form import Message, parse_place
 from mlir_offload.driver.message.options import MessageOptions

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from mlir_offload.driver.option.checks import consistent
 from mlir_offload.driver.option.compile_options import (
@@ -46,7 +47,7 @@ _Apply = Callable[[CompileOptions, str], CompileOptions]
 
 
 def _set(**changes: object) -> _Apply:
-    return lambda options, _: replace(options, **changes)  # type: ignore[arg-type]  # names checked by the tests
+    return lambda options, _: replace(options, **changes)
 
 
 def _link_item(prefix: str) -> _Apply:
@@ -73,11 +74,11 @@ def _compiler_and_linker(prefix: str) -> _Apply:
 
 
 def _store(name: str) -> _Apply:
-    return lambda options, value: replace(options, **{name: value})  # type: ignore[arg-type]  # as above
+    return lambda options, value: replace(options, **{name: value})
 
 
 def _path(name: str) -> _Apply:
-    return lambda options, value: replace(options, **{name: Path(value)})  # type: ignore[arg-type]  # as above
+    return lambda options, value: replace(options, **{name: Path(value)})
 
 
 def _offload_arch(options: CompileOptions, value: str) -> CompileOptions:
@@ -109,7 +110,7 @@ def _device(change: Callable[[DeviceFlags, str], DeviceFlags]) -> _Apply:
 
 def _device_argument(name: str) -> _Apply:
     def change(flags: DeviceFlags, value: str) -> DeviceFlags:
-        return replace(flags, **{name: (*getattr(flags, name), value)})  # type: ignore[arg-type]  # as above
+        return replace(flags, **{name: (*getattr(flags, name), value)})
 
     return _device(change)
 
@@ -156,7 +157,7 @@ def _prefix_map(option: str) -> _Apply:
 
 
 def _depfile(**changes: object) -> _Apply:
-    return lambda options, _: replace(options, depfile=replace(options.depfile, **changes))  # type: ignore[arg-type]  # as above
+    return lambda options, _: replace(options, depfile=replace(options.depfile, **changes))
 
 
 def _depfile_name(options: CompileOptions, value: str) -> CompileOptions:

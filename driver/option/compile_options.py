@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from mlir_offload.driver.option.device_flags import DeviceFlags
 from mlir_offload.driver.record.depfile import DepfileRequest
@@ -43,8 +44,7 @@ COMPILED_SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cxx", *GPU_CPP, ".ll", ".b
 LINKED_SUFFIXES = frozenset({".o", ".obj", ".a", ".so"})
 
 
-@dataclass(frozen=True, slots=True)
-class CompileOptions:
+class CompileOptions(Struct, frozen=True):
     """What one call of the compiler asks for.
 
     `link_items` holds inputs and linker options in the order of the command line, because a linker

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
 
@@ -18,8 +20,7 @@ _MOST_BYTES = 1 << 20
 Value = str | int | bool | tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """A key of the files, the option that it stands for, and the variables that mean the same.
 
     `on` and `off` are the options of a switch. What `is_read_elsewhere` is read from the environment
@@ -69,8 +70,7 @@ SETTINGS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """A value, and where it comes from; an empty place: nobody set it."""
 
     setting: Setting
@@ -88,8 +88,7 @@ _COMMAND_LINE, _DEFAULT = "command line", "default"
 _SAID_ALREADY = frozenset({_COMMAND_LINE, _DEFAULT})
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigFile:
+class ConfigFile(Struct, frozen=True):
     """A file of settings; that of a project was found, not named by the user."""
 
     path: Path

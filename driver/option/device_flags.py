@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.target import Kind, Target, parse_offload_arch
@@ -13,8 +15,7 @@ ALL_PTX, NO_PTX = "all", "none"
 _CODE_OBJECT = "-mcode-object-version="
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceLibrary:
+class DeviceLibrary(Struct, frozen=True):
     """A bitcode library of the user, and the kind or architecture that it is for (empty: each)."""
 
     selector: str
@@ -25,8 +26,7 @@ class DeviceLibrary:
         return self.selector in {"", str(target.kind), str(target)}
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceFlags:
+class DeviceFlags(Struct, frozen=True):
     """What the command line says of device code.
 
     `ptxas` and `device_opt` are arguments for ptxas and for the clang that compiles device code;

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
 from mlir_offload.toolchain.process import Command

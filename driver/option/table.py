@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from mlir_offload.driver.option.subcommand import SUBCOMMANDS
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.tables import load_table
 
 
-@dataclass(frozen=True, slots=True)
-class OptionRow:
+class OptionRow(Struct, frozen=True):
     """Options that are explained together.
 
     `values` are the words to choose from, or one of archs, releases, files, directories; `path`
@@ -50,16 +50,14 @@ def is_joined(name: str) -> bool:
     return name.endswith(("=", ","))
 
 
-@dataclass(frozen=True, slots=True)
-class OptionGroup:
+class OptionGroup(Struct, frozen=True):
     """Options under one heading."""
 
     title: str
     rows: tuple[OptionRow, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Verb:
+class Verb(Struct, frozen=True):
     """What one verb does and takes; the compiler itself has no name."""
 
     name: str

@@ -14,8 +14,9 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from mlir_offload.driver.memo import replace_file
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
@@ -47,8 +48,7 @@ def _names_program(flag: str) -> bool:
     return _PROGRAM.match(flag) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class TrustStore:
+class TrustStore(Struct, frozen=True):
     """The files that this user trusts; without a directory, none is."""
 
     directory: Path | None

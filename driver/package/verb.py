@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mlir_offload.driver.file_use import OutputFile, check_files
 from mlir_offload.driver.message.report import show_note
@@ -19,8 +21,7 @@ from mlir_offload.toolchain.process import Runner
 _OFFLOAD_BINARY, _FAT_BINARY = "offload-binary", "hipfb"
 
 
-@dataclass(frozen=True, slots=True)
-class PackageOptions:
+class PackageOptions(Struct, frozen=True):
     """What one call of `package` asks for; without a consumer, the release that would link."""
 
     images: tuple[str, ...] = ()

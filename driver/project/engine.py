@@ -6,9 +6,10 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
+
+from msgspec import Struct, field
 
 from mlir_offload.driver.jobserver import JobSlots
 from mlir_offload.driver.message.report import speaks_to_people
@@ -27,8 +28,7 @@ from mlir_offload.toolchain.target import Kind
 _WORKER = "mlir_offload.driver.project.worker"
 
 
-@dataclass(frozen=True, slots=True)
-class LocalEngine:
+class LocalEngine(Struct, frozen=True):
     """Runs steps on this machine.
 
     Each worker keeps the `lock` of the build directory: if this process is killed alone, the next build

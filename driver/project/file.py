@@ -9,11 +9,12 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
+
+from msgspec import Struct, field
 
 from mlir_offload.driver.option.command_line import (
     COMPILED_SUFFIXES,
@@ -65,24 +66,21 @@ class TargetKind(Enum):
     STATIC = "static"
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """Architectures and flags that a project, a variant, a module or a target adds."""
 
     archs: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
+class Variant(Struct, frozen=True):
     """One way to build every module, such as release or debug."""
 
     name: str
     setting: Setting = field(default_factory=Setting)
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectModule:
+class ProjectModule(Struct, frozen=True):
     """An `.mlir` file; without names of variants it belongs to all of them."""
 
     path: PurePosixPath
@@ -90,8 +88,7 @@ class ProjectModule:
     variants: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class LinkTarget:
+class LinkTarget(Struct, frozen=True):
     """A program or a library, and what it is linked of; `location` is its place in the manifest.
 
     `flags_of` are those of single sources.
@@ -102,12 +99,11 @@ class LinkTarget:
     inputs: tuple[PurePosixPath, ...]
     setting: Setting = field(default_factory=Setting)
     variants: tuple[str, ...] = ()
-    location: str = field(default="", compare=False)
+    location: str = ""
     flags_of: Mapping[PurePosixPath, tuple[str, ...]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Project:
+class Project(Struct, frozen=True):
     """A manifest that has been read, as it was named.
 
     Paths are relative to `root`, the directory that it lies in, where all steps run.
@@ -169,8 +165,7 @@ def _check_order(targets: Sequence[LinkTarget]) -> None:
         raise UsageError(msg, hint=hint, location=known[names[0]].location) from error
 
 
-@dataclass(slots=True)
-class _Reader:
+class _Reader(Struct):
     """Reads a manifest, part by part."""
 
     manifest: Path

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
+
+from msgspec import Struct, field
 
 from mlir_offload.driver.option.command_line import (
     COMPILED_SUFFIXES,
@@ -45,8 +46,7 @@ _EXAMPLES = {Kind.CUDA: "sm_90", Kind.HIP: "gfx90a"}
 _FOLDERS = {TargetKind.PROGRAM: "bin", TargetKind.SHARED: "lib", TargetKind.STATIC: "lib"}
 
 
-@dataclass(frozen=True)
-class ProjectGraph:
+class ProjectGraph(Struct, frozen=True, dict=True):
     """All steps, each behind those whose outputs it reads."""
 
     project: Project
@@ -106,8 +106,7 @@ def _check_outputs(graph: ProjectGraph) -> None:
                 )
 
 
-@dataclass(frozen=True, slots=True)
-class _VariantPlan:
+class _VariantPlan(Struct, frozen=True):
     project: Project
     variant: Variant
     tools: ToolFinder

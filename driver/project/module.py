@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import PurePosixPath
+
+from msgspec import Struct
 
 from mlir_offload.driver.project.planned_step import (
     DEVICE,
@@ -21,8 +22,7 @@ from mlir_offload.toolchain.target import Kind, Target
 from mlir_offload.translate.fixup.device_form import NVVM_FORM, forms_of
 
 
-@dataclass(frozen=True, slots=True)
-class ModulePlan:
+class ModulePlan(Struct, frozen=True):
     """How one module is compiled in one variant."""
 
     variant: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+
+from msgspec import Struct
 
 from mlir_offload.driver.step.action import Action
 
@@ -14,8 +15,7 @@ MODULE = "module"
 SOURCE, LINK, ARCHIVE = "source", "link", "archive"
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectStep:
+class ProjectStep(Struct, frozen=True):
     """An action of a project; all paths are relative to the directory of the manifest.
 
     Of its outputs those in `kept` may stay as they are, whatever the inputs. The first of the
@@ -29,7 +29,7 @@ class ProjectStep:
     arch: str = ""
     kept: tuple[PurePosixPath, ...] = ()
     steps: int = 1
-    whole: Callable[[], ProjectStep] | None = field(default=None, repr=False, compare=False)
+    whole: Callable[[], ProjectStep] | None = None
 
     @property
     def label(self) -> str:

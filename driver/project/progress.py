@@ -7,7 +7,8 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from mlir_offload.driver.message.escape import shown, shown_lines
 from mlir_offload.driver.message.report import report, show, show_step_messages, speaks_to_people
@@ -15,8 +16,7 @@ from mlir_offload.driver.project.planned_step import ProjectStep
 from mlir_offload.driver.project.run import StepOutcome, StepResult
 
 
-@dataclass(slots=True)
-class BuildProgress:
+class BuildProgress(Struct):
     """Says what happens, above the bar where there is one."""
 
     is_verbose: bool

@@ -6,9 +6,10 @@ import json
 import shlex
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from mlir_offload.driver import __version__
 from mlir_offload.driver.message.json import plain_text
@@ -20,8 +21,7 @@ _REPORT_VERSION = 1
 _PROCESS = 1
 
 
-@dataclass(frozen=True, slots=True)
-class BuildRecord:
+class BuildRecord(Struct, frozen=True):
     """A build that has ended: when it began (seconds since 1970), how long it took, and its steps."""
 
     manifest: Path

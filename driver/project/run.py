@@ -6,9 +6,10 @@ import heapq
 import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from mlir_offload.driver.message.escape import shown, shown_message
 from mlir_offload.driver.project.graph import ProjectGraph
@@ -27,8 +28,7 @@ class StepOutcome(Enum):
     SKIPPED = "skipped"
 
 
-@dataclass(frozen=True, slots=True)
-class StepResult:
+class StepResult(Struct, frozen=True):
     """What became of a step, when (seconds since the build began), and in which lane.
 
     `message` is what the step said; `steps` is how many steps of the graph it did.
@@ -44,8 +44,7 @@ class StepResult:
     steps: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class StepEnd:
+class StepEnd(Struct, frozen=True):
     """How a step ended: its exit status, and what it said."""
 
     exit_status: int
@@ -75,8 +74,7 @@ def stale_steps(graph: ProjectGraph, state: ProjectState) -> list[ProjectStep]:
 Notice = Callable[[StepResult], None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
+class _Work(Struct, frozen=True):
     """What one process does: a step, or all steps of a module; the inputs as they were before."""
 
     numbers: range
@@ -84,8 +82,7 @@ class _Work:
     started_ns: int
 
 
-@dataclass(slots=True)
-class ProjectRun:
+class ProjectRun(Struct):
     """One run over a graph. Results are in the order in which the steps ended.
 
     One process does all steps of a module if none of them can be current; else each has its own.

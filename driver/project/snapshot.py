@@ -12,8 +12,9 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from mlir_offload.driver.memo import replace_file, user_cache
 from mlir_offload.driver.project.file import directory_in, matching
@@ -27,8 +28,7 @@ _FORMAT = "mlir-offload snapshot 1"
 _VOLATILE = frozenset({"_", "SHLVL", "PWD", "OLDPWD"})
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """What a build was asked for: its manifest, variants and settings."""
 
     manifest: str

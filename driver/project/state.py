@@ -12,9 +12,10 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from mlir_offload.driver.memo import replace_file
 from mlir_offload.driver.message.report import show_note
@@ -33,8 +34,7 @@ _UNSETTLED = -1
 _MOST_LINES_PER_STEP = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(Struct, frozen=True):
     """A file as it was: time of change (-1 where it says nothing), size, hash of its content.
 
     The time is that of the last change of any kind, which nobody can set back as that of the content.
@@ -45,8 +45,7 @@ class Stamp:
     digest: str
 
 
-@dataclass(slots=True)
-class FileStamps:
+class FileStamps(Struct):
     """The files of a project as they are now, each looked at once until it is forgotten."""
 
     root: Path
@@ -103,16 +102,14 @@ class FileStamps:
         return self._digests[path]
 
 
-@dataclass(frozen=True, slots=True)
-class StepRecord:
+class StepRecord(Struct, frozen=True):
     """A step that was done: its signature, and its files as they were then."""
 
     signature: str
     files: dict[str, Stamp]
 
 
-@dataclass(slots=True)
-class ProjectState:
+class ProjectState(Struct):
     """The records of a build directory, the files as they are, and the descriptor of its lock."""
 
     directory: Path

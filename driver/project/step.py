@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from mlir_offload.driver.compile.choose import (
     choose_rocm_for,
@@ -70,8 +72,7 @@ _DEPFILE, _MEMBER, _FORM = "--depfile=", "--member=", "--form="
 HOST_PART, DEVICE_PART = ".host", ".device"
 
 
-@dataclass(slots=True)
-class _Given:
+class _Given(Struct):
     """What the steps take beside the options of the compiler."""
 
     compiler: list[str] = field(default_factory=list)
@@ -84,8 +85,7 @@ class _Given:
     forms: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
+class _Step(Struct, frozen=True):
     """One call of a step, read and ready."""
 
     context: BuildContext

@@ -13,9 +13,10 @@ import shutil
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
+
+from msgspec import Struct
 
 from mlir_offload.driver.project.engine import LocalEngine
 from mlir_offload.driver.project.planned_step import (
@@ -36,8 +37,7 @@ _STORED = frozenset({MODULE, SPLIT, DEVICE, JOIN, ARCHIVE})
 _RESULTS, _FILES = "results", "files"
 
 
-@dataclass(frozen=True, slots=True)
-class StoringEngine:
+class StoringEngine(Struct, frozen=True):
     """Takes results from the store, and puts there what `local` makes, while the tools are `unchanged`."""
 
     local: LocalEngine
@@ -82,8 +82,7 @@ def _digest(file: Path) -> str:
         return ""
 
 
-@dataclass(frozen=True, slots=True)
-class ResultStore:
+class ResultStore(Struct, frozen=True):
     """A directory that builds share. Each file in it is written beside its place and renamed."""
 
     directory: Path

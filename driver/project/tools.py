@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
+
+from msgspec import Struct, field
 
 from mlir_offload.driver.compile.choose import (
     choose_rocm_for,
@@ -51,8 +52,7 @@ _CODE_SETTINGS = frozenset(
 _ARCH_SETTING = "offload-arch"
 
 
-@dataclass(frozen=True, slots=True)
-class StepTools:
+class StepTools(Struct, frozen=True):
     """The tools for one set of flags, and what these ask for.
 
     `later_flags` are those for the steps after a split, which run no pipeline on a program;
@@ -67,7 +67,7 @@ class StepTools:
     rocm: RocmInstallation | None = None
     pipeline_files: tuple[PurePosixPath, ...] = ()
     # Each of thousands of steps asks.
-    _identities: dict[Kind | None, str] = field(default_factory=dict, compare=False)
+    _identities: dict[Kind | None, str] = field(default_factory=dict)
 
     def identity(self, kind: Kind | None) -> str:
         """Return the identity of the tools for a kind of images; None is for host code."""
@@ -101,8 +101,7 @@ class StepTools:
         return identify_toolchain(self.releases, self.cuda, self.rocm).files
 
 
-@dataclass(slots=True)
-class ToolFinder:
+class ToolFinder(Struct):
     """Finds tools, and remembers what it has found. `settings` are the files with settings."""
 
     runner: Runner

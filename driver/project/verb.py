@@ -8,10 +8,10 @@ import shlex
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
+from msgspec import Struct
 
 from mlir_offload.driver.file_use import OutputFile, check_files
 from mlir_offload.driver.jobserver import Announcement, JobSlots, find_jobserver
@@ -47,8 +47,7 @@ _STANDARD_OUTPUT = Path("-")
 _OUTPUTS = ("report", "trace", "timeline", "output", "store")
 
 
-@dataclass(frozen=True, slots=True)
-class BuildOptions:
+class BuildOptions(Struct, frozen=True):
     """What one call of `build` asks for."""
 
     manifest: Path

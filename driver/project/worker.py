@@ -15,9 +15,10 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from types import FrameType
 from typing import IO, NoReturn
+
+from msgspec import Struct, field
 
 from mlir_offload.driver.cli import main
 from mlir_offload.driver.compile.preload import modules_for
@@ -50,8 +51,7 @@ def serve(program: str, kinds: Sequence[str]) -> None:
         sys.stdout.flush()
 
 
-@dataclass(slots=True)
-class _Worker:
+class _Worker(Struct):
     """Runs one step at a time, and outlives it: an interrupted step still removes its files."""
 
     child: int = 0

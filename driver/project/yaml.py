@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
 import yaml
+from msgspec import Struct, field
 
 from mlir_offload.toolchain.errors import UsageError
 
@@ -20,15 +20,13 @@ _MOST_NODES = 4_000_000
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 
 
-@dataclass(slots=True)
-class YamlNode:
+class YamlNode(Struct):
     """A node and where it begins: line and column count from 1."""
 
     line: int
     column: int
 
 
-@dataclass(slots=True)
 class YamlScalar(YamlNode):
     """A text, a number, a word: as it is written."""
 
@@ -36,14 +34,12 @@ class YamlScalar(YamlNode):
     is_null: bool
 
 
-@dataclass(slots=True)
 class YamlList(YamlNode):
     """A list."""
 
     items: list[YamlNode] = field(default_factory=list)
 
 
-@dataclass(slots=True)
 class YamlMapping(YamlNode):
     """A mapping: keys and values by turns."""
 
@@ -111,8 +107,7 @@ def _node(event: yaml.NodeEvent) -> YamlNode:
     return YamlNode(line, column)
 
 
-@dataclass(slots=True)
-class NodeReader:
+class NodeReader(Struct):
     """Reads nodes of YAML as what they must be; whatever is wrong has a place."""
 
     file: Path

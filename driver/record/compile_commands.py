@@ -6,8 +6,9 @@ import json
 import re
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from mlir_offload.driver.option.command_line import CompileOptions, Mode, as_operand
 
@@ -18,8 +19,7 @@ _LEFT_OUT = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CompileEntry:
+class CompileEntry(Struct, frozen=True):
     """One compilation: the file, what comes of it, and the call that does it alone."""
 
     file: str

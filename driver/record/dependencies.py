@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from mlir_offload.driver.option.command_line import GPU_CPP, MLIR_SUFFIXES, CompileOptions, Mode
 from mlir_offload.driver.option.inputs import final_outputs, sources
@@ -16,8 +17,7 @@ PREPROCESSED_SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cxx", *GPU_CPP})
 STANDARD_STREAM = "-"
 
 
-@dataclass(frozen=True, slots=True)
-class Dependency:
+class Dependency(Struct, frozen=True):
     """A file that was read for a source; a system file is one that `-MMD` leaves out.
 
     `target` is the one whose device image needs it, empty if the source does for every target.
@@ -28,8 +28,7 @@ class Dependency:
     target: str = ""
 
 
-@dataclass(slots=True)
-class DependencyLog:
+class DependencyLog(Struct):
     """The files beside a source itself that its compilation read, noted by whoever read them."""
 
     _read: dict[Path, dict[Dependency, None]] = field(default_factory=dict)
@@ -47,8 +46,7 @@ class DependencyLog:
         return tuple(sorted(noted, key=lambda dependency: str(dependency.path)))
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedDepfile:
+class PlannedDepfile(Struct, frozen=True):
     """A dependency file that is to be written: its name (`-`: standard output), targets, sources."""
 
     file: str

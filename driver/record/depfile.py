@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.errors import InputOutputError
 
@@ -16,8 +17,7 @@ _WORD = re.compile(r"(?:\\[ #\\]|\$\$|[^ \t\n\\]|\\(?!\n))+")
 _ESCAPED = re.compile(r"(\\+)(?= )|\\(?=#)|\$(\$)")
 
 
-@dataclass(frozen=True, slots=True)
-class DepfileRequest:
+class DepfileRequest(Struct, frozen=True):
     """What the `-M` options ask for.
 
     `targets` stand as they are written in the rule; `file` is empty where the name of the output

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.process import Completed
@@ -14,8 +15,7 @@ from mlir_offload.toolchain.process import Completed
 _MOST_BYTES = 1 << 26
 
 
-@dataclass(frozen=True, slots=True)
-class StepTime:
+class StepTime(Struct, frozen=True):
     """How long a step took, in seconds of wall time, and when it began after the first."""
 
     label: str
@@ -23,8 +23,7 @@ class StepTime:
     duration_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class ToolRun:
+class ToolRun(Struct, frozen=True):
     """A tool that has run, and what places in its words mean.
 
     `sources` tells the file of the user for each directory of the workspace.
@@ -35,8 +34,7 @@ class ToolRun:
     sources: Mapping[Path, Path]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """A step that came to its end: its argv, what it changes in the environment, its result."""
 
     argv: tuple[str, ...]
@@ -44,8 +42,7 @@ class Step:
     status: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """A failed tool with the error that was made of it, and the intermediate files that it read."""
 
     error: MlirOffloadError
@@ -53,8 +50,7 @@ class Failure:
     files: Mapping[Path, bytes]
 
 
-@dataclass(slots=True)
-class Journal:
+class Journal(Struct):
     """Steps and failures of one call, from several threads."""
 
     steps: list[Step] = field(default_factory=list)

@@ -11,9 +11,10 @@ import json
 import os
 import urllib.parse
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from mlir_offload.driver import __version__
 from mlir_offload.driver.compile.byproduct import depfile_places
@@ -35,8 +36,7 @@ _CHUNK_BYTES = 1 << 20
 _LLVM_LIBRARIES = ("libLLVM*.so*", "libclang-cpp.so*", "libMLIR*.so*")
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(Struct, frozen=True):
     """A file that took part: its name, its content, for a tool where it was and its release."""
 
     name: str
@@ -168,8 +168,7 @@ def _tool(name: str, path: Path, version: str) -> Resource:
     return Resource(name, path, "tool", place=str(path), version=version)
 
 
-@dataclass(slots=True)
-class _Digests:
+class _Digests(Struct):
     """The hash of each file, taken once."""
 
     known: dict[Path, str] = field(default_factory=dict)

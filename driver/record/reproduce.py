@@ -12,8 +12,9 @@ import shlex
 import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path, PurePath
+
+from msgspec import Struct, field
 
 from mlir_offload.driver import __version__
 from mlir_offload.driver.message.report import render_error, report
@@ -49,8 +50,7 @@ Response files and configuration files are written out in run.sh. {left_out}
 """
 
 
-@dataclass(frozen=True, slots=True)
-class _Entries:
+class _Entries(Struct, frozen=True):
     """The files of an archive by name."""
 
     files: dict[str, bytes] = field(default_factory=dict)
@@ -165,8 +165,7 @@ def _step_script(shown: _Shown, step: Step) -> str:
     return f'#!/bin/sh\ncd "$(dirname "$0")/files" || exit 2\n{made}exec {shown.line(step)}\n'
 
 
-@dataclass(frozen=True, slots=True)
-class _Shown:
+class _Shown(Struct, frozen=True):
     """How commands are written so that they name no place of this machine."""
 
     workspace: Path | None

@@ -6,8 +6,9 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path, PurePath
+
+from msgspec import Struct, field
 
 from mlir_offload.driver.option.device_flags import DeviceFlags, with_library
 from mlir_offload.driver.option.pipeline_file import PIPELINE_SUFFIXES, pipeline_paths
@@ -22,8 +23,7 @@ _MOST_HEADERS = 10_000
 _MOST_HEADER_BYTES = 1 << 24
 
 
-@dataclass(slots=True)
-class Call:
+class Call(Struct):
     """A command line, rewritten, with the files that it reads.
 
     `files` tells for each new name the file; `renamed` the new name of each word that was given;
@@ -106,8 +106,7 @@ def read_call(arguments: Sequence[str]) -> Call:
     return call
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
+class _Given(Struct, frozen=True):
     """An option as it was given, and what its value names."""
 
     path: str

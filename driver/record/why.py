@@ -10,8 +10,9 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from mlir_offload.driver.compile.choose import build_environment
 from mlir_offload.driver.compile.context import BuildContext
@@ -31,8 +32,7 @@ _SECTIONS = ("input", "part", "flag", "tool")
 _Section = Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class BuildRecord:
+class BuildRecord(Struct, frozen=True):
     """What an output was made of: for each name of a section, a hash."""
 
     sections: tuple[_Section, ...]

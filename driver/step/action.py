@@ -8,16 +8,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.process import Environment
 
 _FORMAT = "mlir-offload action 1"
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(Struct, frozen=True):
     """One call of this driver; its paths are relative to the directory in which it runs.
 
     `arguments` follow the driver's own command. `inputs` are the files that it reads. It also reads

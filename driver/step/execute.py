@@ -9,8 +9,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from mlir_offload.driver.jobserver import JobSlots
 from mlir_offload.driver.message.report import report, show_tool_messages
@@ -50,8 +52,7 @@ class _Once:
                 self._work = None
 
 
-@dataclass(slots=True)
-class Executor:
+class Executor(Struct):
     """Run or print steps.
 
     In a dry run only the steps that decide which further steps there are run (`decides=True`),

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from mlir_offload.driver.compile.byproduct import check_outputs, withdrawn_on_failure
 from mlir_offload.driver.compile.choose import choose_rocm_for, choose_toolkit_for, places_of
@@ -32,8 +33,7 @@ _JOINED = (_KERNEL, _NEEDS, _IDENTITY, _TIME, LIBRARY_ID)
 _ASYNC = "--async"
 
 
-@dataclass(frozen=True, slots=True)
-class _StepOptions:
+class _StepOptions(Struct, frozen=True):
     """What the steps take beside the options of the compiler."""
 
     compiler: tuple[str, ...]
@@ -45,8 +45,7 @@ class _StepOptions:
     uses_async: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
+class _Step(Struct, frozen=True):
     """One call of a step, read and ready."""
 
     context: BuildContext

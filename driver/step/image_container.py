@@ -5,8 +5,9 @@ It is an offload binary, whose strings beside `triple` and `arch` are ours.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from mlir_offload.driver.workspace import open_output
 from mlir_offload.offload.abi import load_abi
@@ -21,8 +22,7 @@ _KERNELS = "mlir-offload-kernels"
 _LIBRARIES = "mlir-offload-libraries"
 
 
-@dataclass(frozen=True, slots=True)
-class StepImage:
+class StepImage(Struct, frozen=True):
     """An image with the heads of its kernels as LLVM IR, and the names of the libraries in it."""
 
     content: ByteView

@@ -7,9 +7,10 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from mlir_offload.driver.compile.choose import NO_CUDA
 from mlir_offload.driver.toolchain_id import identify_for
@@ -32,8 +33,7 @@ _SWITCH = {"": None, "on": True, "1": True, "off": False, "0": False}
 _FORCED = (("CCACHE_COMPILERTYPE", "other"), ("CCACHE_COMPILER", ""), ("CCACHE_IGNOREOPTIONS", ""))
 
 
-@dataclass(frozen=True, slots=True)
-class Launcher:
+class Launcher(Struct, frozen=True):
     """What runs the steps of a build.
 
     `words` stand before the driver's own command; where ccache stands there, set up by us
@@ -137,8 +137,7 @@ def own_program() -> tuple[str, ...]:
     return (sys.executable, "-m", "mlir_offload.driver")
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchedSteps:
+class LaunchedSteps(Struct, frozen=True):
     """How the steps of one call are started: the launcher, this driver, and the tools to use.
 
     `program` is what step_program says. The tools are named in the environment, which is no part

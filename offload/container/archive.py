@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.byte_view import ByteView
 
@@ -18,8 +19,7 @@ _BSD_NAME = "#1/"
 _LONGEST_NAME = 1 << 12
 
 
-@dataclass(frozen=True, slots=True)
-class ArchiveMember:
+class ArchiveMember(Struct, frozen=True):
     """A member: its name, and its content, or the file that holds it where the archive is thin."""
 
     name: str

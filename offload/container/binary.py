@@ -7,7 +7,9 @@ What is promised of bytes from strangers: images are not copied; what is decompr
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mlir_offload.offload.abi import kind_names
 from mlir_offload.offload.container.binary_layout import (
@@ -38,8 +40,7 @@ _TEXT_CHUNK = 1 << 8
 _STRING_COUNT_AT = 16
 
 
-@dataclass(frozen=True, slots=True)
-class PackagedImage:
+class PackagedImage(Struct, frozen=True):
     """One image as a container holds it; `strings` are the packager's keys in their order.
 
     `kind` is the offload kind's name, or `kind-N` for a number that no release gives a name.
@@ -85,8 +86,7 @@ def iterate_binary(view: ByteView) -> Iterator[PackagedImage]:
     return _iterate(replace(view, form=_FORM))
 
 
-@dataclass(frozen=True, slots=True)
-class _Header:
+class _Header(Struct, frozen=True):
     version: int
     size: int
     entries_at: int
@@ -98,8 +98,7 @@ class _Header:
         return self.inflated_size != 0
 
 
-@dataclass(slots=True)
-class _Container:
+class _Container(Struct):
     """One container, its first bytes read already, and how much more may be read from it."""
 
     view: ByteView

@@ -11,7 +11,8 @@ import hashlib
 import re
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mlir_offload.offload.container.compression import inflate, inflation_limit
 from mlir_offload.offload.container.padding import skip_zeros
@@ -40,8 +41,7 @@ _TEXT_START = re.compile(_TEXT_HEAD.pattern + rb"([^\n]*)\n")
 _DEVICE_PREFIXES = ("gfx", "sm_")
 
 
-@dataclass(frozen=True, slots=True)
-class BundledImage:
+class BundledImage(Struct, frozen=True):
     """One image of a bundle: its target id as it is stored, and its bytes."""
 
     target_id: str
@@ -76,8 +76,7 @@ class BundledImage:
         return parts
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
+class Bundle(Struct, frozen=True):
     """One bundle: where it begins in the view that was read, and the bytes that it takes there.
 
     `compression` is `zlib`, `zstd` or empty, `version` that of the compressed form (0 for none).

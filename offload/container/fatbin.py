@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mlir_offload.offload.container.compression import inflate, inflation_limit
 from mlir_offload.offload.container.padding import skip_zeros
@@ -36,8 +37,7 @@ _SUFFIXES = ((0x100000, "a"), (0x200000, "f"))
 _ALIGNMENT = 8
 
 
-@dataclass(frozen=True, slots=True)
-class FatbinImage:
+class FatbinImage(Struct, frozen=True):
     """One image of a fat binary.
 
     `kind` is `elf` (a cubin), `ptx`, `nvvm`, or `kind-N` for a number without a known name. `arch`

@@ -11,7 +11,9 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mlir_offload.toolchain.byte_view import ByteView
 
@@ -43,8 +45,7 @@ _KINDS = {
 _TIME = 1
 
 
-@dataclass(frozen=True, slots=True)
-class MobMember:
+class MobMember(Struct, frozen=True):
     """A file to pack: its content, and whether it is a program."""
 
     content: bytes

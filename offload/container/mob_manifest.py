@@ -9,8 +9,9 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct
 
 from mlir_offload.offload.device.kernel import DeviceKernel, KernelParameter
 from mlir_offload.offload.json_field import JsonField
@@ -40,8 +41,7 @@ _PRODUCER = re.compile(r"[ -~]{1,100}")
 _HOST = re.compile(r"[a-z0-9_]+-[a-z0-9_]+-linux-gnu")
 
 
-@dataclass(frozen=True, slots=True)
-class LlvmRequirement:
+class LlvmRequirement(Struct, frozen=True):
     """The releases that read what the bundle holds: from one to another (None: and newer)."""
 
     first: int
@@ -63,8 +63,7 @@ class LlvmRequirement:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class MobDevice:
+class MobDevice(Struct, frozen=True):
     """LLVM IR of a device module, ready for the targets of one kind, and the kernels that it defines.
 
     `needs_libdevice`: they call the vendor's device library, NVIDIA's or ROCm's.
@@ -77,8 +76,7 @@ class MobDevice:
     needs_libdevice: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class MobUnit:
+class MobUnit(Struct, frozen=True):
     """What one source became: a host module, and device modules."""
 
     source: str
@@ -91,8 +89,7 @@ class MobUnit:
         return (self.host, *(device.file for device in self.devices))
 
 
-@dataclass(frozen=True, slots=True)
-class MobManifest:
+class MobManifest(Struct, frozen=True):
     """All that is said of a bundle.
 
     `producers` are names and versions of what made it; `runtime` is the hash of the runtime's
@@ -111,7 +108,7 @@ class MobManifest:
     cuda: tuple[int, int] | None = None
     libdevice: str = ""
     units: tuple[MobUnit, ...] = ()
-    files: tuple[tuple[str, str], ...] = field(default=())
+    files: tuple[tuple[str, str], ...] = ()
 
     @property
     def devices(self) -> tuple[MobDevice, ...]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mlir_offload.offload.abi import OffloadAbi
 from mlir_offload.offload.container.binary_layout import (
@@ -23,8 +24,7 @@ _VERSION = 1
 _FLAGS = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ImageArgument:
+class ImageArgument(Struct, frozen=True):
     """The keys and values of one `--image=`, in its order; a repeated key has its values joined."""
 
     pairs: tuple[tuple[bytes, bytes], ...]
@@ -46,8 +46,7 @@ class ImageArgument:
         return tuple((key, values[key]) for key in order)
 
 
-@dataclass(frozen=True, slots=True)
-class ImageRecord:
+class ImageRecord(Struct, frozen=True):
     """An image with all that is stored beside it, numbers as the consumer's release has them."""
 
     kind_code: int
@@ -114,8 +113,7 @@ def serialize_binary(images: Iterable[DeviceImage], abi: OffloadAbi) -> bytes:
     return b"".join(part if isinstance(part, bytes) else part.whole() for part in parts)
 
 
-@dataclass(frozen=True, slots=True)
-class StringTable:
+class StringTable(Struct, frozen=True):
     """NUL-terminated strings, and where each of them starts."""
 
     content: bytes

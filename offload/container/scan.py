@@ -6,8 +6,9 @@ After damage the scan goes on at the next place where a container begins.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TypeVar
+
+from msgspec import Struct
 
 from mlir_offload.offload.container.binary import PackagedImage, iterate_binary
 from mlir_offload.offload.container.binary_layout import HEADER as BINARY_HEADER
@@ -41,8 +42,7 @@ _OWN_FIELDS = ("triple", "arch")
 _FATBIN_IMAGE_KINDS = {"elf": "cubin"}
 
 
-@dataclass(frozen=True, slots=True)
-class FoundImage:
+class FoundImage(Struct, frozen=True):
     """An image as its container describes it, and how to get at its content."""
 
     image: Image

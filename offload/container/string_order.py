@@ -7,7 +7,8 @@ one, which is walked when the binary is written. The table `offload_abi` names b
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _MASK32 = (1 << 32) - 1
 _MASK64 = (1 << 64) - 1
@@ -22,8 +23,7 @@ _K3 = 0xC949D7C7509E6557
 _MULTIPLIER = 0x9DDFEA08EB382D69
 
 
-@dataclass(frozen=True, slots=True)
-class HashTable:
+class HashTable(Struct, frozen=True):
     """How a hash table of LLVM hashes and grows: it doubles before an insertion that reaches 3/4.
 
     `grows_at_limit` tells whether exactly 3/4 is enough. Both kinds probe quadratically, and walk

@@ -6,10 +6,10 @@ The keys are those of "Code Object V3 Metadata" and its successors in LLVM's AMD
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgpack
+from msgspec import Struct
 
 from mlir_offload.offload.device.kernel import DeviceKernel, KernelParameter
 from mlir_offload.toolchain.byte_view import ByteView
@@ -20,16 +20,14 @@ _LARGEST = 64 << 20
 _LARGEST_NUMBER = (1 << 64) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class AmdgpuMetadata:
+class AmdgpuMetadata(Struct, frozen=True):
     """The target (`amdgcn-amd-amdhsa--gfx90a:xnack-`) and the kernels, by the name of the descriptor."""
 
     target: str
     kernels: tuple[tuple[str, DeviceKernel], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Fields:
+class _Fields(Struct, frozen=True):
     """A map of the metadata, whose values are of the type that the format says, or an error."""
 
     view: ByteView

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mlir_offload.offload.device.kernel import DeviceCode
 from mlir_offload.offload.elf import ELF_MAGIC, Machine
@@ -17,8 +18,7 @@ def _hash_none(_view: ByteView, _names: Collection[str]) -> dict[str, str]:
     return {}
 
 
-@dataclass(frozen=True, slots=True)
-class _Format:
+class _Format(Struct, frozen=True):
     """How images of one format are read."""
 
     read: Callable[[ByteView], DeviceCode]

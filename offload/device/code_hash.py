@@ -6,8 +6,9 @@ import bisect
 import hashlib
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Self
+
+from msgspec import Struct, field
 
 from mlir_offload.offload.elf import ElfFile, ElfSection, ElfSymbol, SectionType
 
@@ -15,8 +16,7 @@ _REL = 9  # SHT_REL: relocations without an addend, which nvlink writes
 _LAYOUTS = {SectionType.RELA: struct.Struct("<QIIq"), _REL: struct.Struct("<QII")}
 
 
-@dataclass(frozen=True, slots=True)
-class CodePiece:
+class CodePiece(Struct, frozen=True):
     """Bytes that belong to a function: `size` of a section from `start`."""
 
     section: ElfSection
@@ -33,15 +33,14 @@ class CodePiece:
         return cls(section, symbol.value - base, symbol.size)
 
 
-@dataclass(slots=True)
-class _Relocations:
+class _Relocations(Struct):
     """The relocations of an object, read once for each section that has some.
 
     What one refers to is given by name: indices differ between files.
     """
 
     elf: ElfFile
-    names: list[str] = field(init=False)
+    names: list[str] = field(default_factory=list)
     tables: dict[int, list[ElfSection]] = field(default_factory=dict)
     _read: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
 

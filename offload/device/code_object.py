@@ -7,10 +7,12 @@ not write, only the names and sizes of the kernels are read.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mlir_offload.offload.device.amdgpu_metadata import AmdgpuMetadata, parse_metadata
 from mlir_offload.offload.device.code_hash import CodePiece, hash_code
@@ -37,8 +39,7 @@ _SETTINGS = {2: "-", 3: "+"}
 _FEATURES_V3 = (("sramecc", 0x200), ("xnack", 0x100))
 
 
-@dataclass(slots=True)
-class _CodeObject:
+class _CodeObject(Struct):
     """A code object with its symbols by name: functions, descriptors of kernels, what is missing."""
 
     elf: ElfFile

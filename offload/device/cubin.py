@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
 from enum import IntEnum
+
+from msgspec import Struct, field
 
 from mlir_offload.offload.device.code_hash import CodePiece, hash_code
 from mlir_offload.offload.device.kernel import DeviceCode, DeviceKernel, KernelParameter
@@ -68,8 +69,7 @@ _SYMBOL_VALUE = struct.Struct("<2I")
 _PARAMETER = struct.Struct("<IHHI")
 
 
-@dataclass(slots=True)
-class _Cubin:
+class _Cubin(Struct):
     """A cubin with its sections by name and its kernels by the index of their symbol."""
 
     elf: ElfFile
@@ -84,8 +84,7 @@ class _Cubin:
         return flags >> 8 & 0xFF if self.elf.abi_version >= _SECOND_ABI else flags & 0xFF
 
 
-@dataclass(slots=True)
-class _KernelRecords:
+class _KernelRecords(Struct):
     """What `.nv.info.<kernel>` says."""
 
     parameters: dict[int, KernelParameter] = field(default_factory=dict)

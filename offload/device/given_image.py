@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from mlir_offload.offload.container.bundle import read_bundles
 from mlir_offload.offload.container.fatbin import read_fatbins
@@ -51,8 +52,7 @@ _IR_TYPES = {
 _OPAQUE = "[{} x i8]"
 
 
-@dataclass(frozen=True, slots=True)
-class GivenImage:
+class GivenImage(Struct, frozen=True):
     """What an image is and for which GPUs of a kind: `archs`, or any where there are none.
 
     `ptx` is the oldest GPU that PTX in it is for: newer ones run it too. `producer` is the release

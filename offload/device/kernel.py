@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class KernelParameter:
+class KernelParameter(Struct, frozen=True):
     """One parameter: its place in the argument buffer in bytes; type and name as far as known.
 
     `type` is spelled as the format spells it (an LLVM type, a PTX type, an AMD value kind).
@@ -20,8 +19,7 @@ class KernelParameter:
     is_hidden: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceKernel:
+class DeviceKernel(Struct, frozen=True):
     """A kernel in a device image; None stands for what the format does not tell.
 
     `max_threads` bounds the threads of a block, `required_threads` fixes its three dimensions,
@@ -48,8 +46,7 @@ class DeviceKernel:
     code_sha256: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceCode:
+class DeviceCode(Struct, frozen=True):
     """What one device image holds, read from its content alone.
 
     `form` is the format (`cubin`, `LLVM bitcode`, `PTX`, `AMDGPU code object`, `SPIR-V`, `ELF`).

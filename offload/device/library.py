@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from msgspec import Struct
 
 from mlir_offload.offload.device.bitcode import llvm_major, target_cpus
 from mlir_offload.offload.image import FORM_BYTES, ImageForm, image_form_of
@@ -17,8 +18,7 @@ from mlir_offload.toolchain.target import Kind, Target, sm_number
 _LOCAL = frozenset({"internal", "private"})
 
 
-@dataclass(frozen=True, slots=True)
-class _Library:
+class _Library(Struct, frozen=True):
     producer: str
     triple: str
     archs: tuple[str, ...]

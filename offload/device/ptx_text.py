@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.byte_view import ByteView
 from mlir_offload.toolchain.errors import VerificationError
@@ -32,8 +33,7 @@ _TYPE_BYTES = {
 _VECTORS = {".v2": 2, ".v4": 4, ".v8": 8}
 
 
-@dataclass(frozen=True, slots=True)
-class PtxVariable:
+class PtxVariable(Struct, frozen=True):
     """A variable or parameter: its name, type, size and alignment; `size_bytes` is 0 for `d[]`."""
 
     name: str

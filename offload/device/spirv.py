@@ -7,8 +7,9 @@ import struct
 import sys
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from enum import IntEnum
+
+from msgspec import Struct, field
 
 from mlir_offload.offload.device.kernel import DeviceCode, DeviceKernel, KernelParameter
 from mlir_offload.offload.device.spirv_type import SpirvTypes, aligned
@@ -58,8 +59,7 @@ class Op(IntEnum):
 _INTERESTING = frozenset(Op) | SpirvTypes.OPERATIONS
 
 
-@dataclass(slots=True)
-class _Function:
+class _Function(Struct):
     """A function: its type, the ids of its parameters, the words that it takes."""
 
     type: int
@@ -68,8 +68,7 @@ class _Function:
     end: int = 0
 
 
-@dataclass(slots=True)
-class _Module:
+class _Module(Struct):
     """What has been found so far; functions, parameters and types go by their ids."""
 
     types: SpirvTypes

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import ClassVar, NamedTuple
+
+from msgspec import Struct, field
 
 _LARGEST = 1 << 64
 _BITS_PER_BYTE = 8
@@ -56,8 +57,7 @@ class SpirvType(NamedTuple):
 _UNKNOWN = SpirvType("", None)
 
 
-@dataclass(slots=True)
-class SpirvTypes:
+class SpirvTypes(Struct):
     """The types found so far, by id: each refers to earlier ones only, so that one pass is enough.
 
     `pointer_bytes` and `packed` (the ids of structs without padding) are told before any type.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from mlir_offload.offload.elf import ELF_MAGIC, read_elf
 from mlir_offload.offload.image import is_bitcode
@@ -13,8 +13,7 @@ from mlir_offload.toolchain.byte_view import ByteView
 _LOCAL = frozenset({"internal", "private"})
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceSymbols:
+class DeviceSymbols(Struct, frozen=True):
     """What an image gives to the device link, and what it asks of it."""
 
     defined: frozenset[str] = frozenset()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.bitcode.constant import ConstantTable
 from mlir_offload.toolchain.bitcode.global_value import BitcodeVariable
@@ -16,8 +17,7 @@ _ENTRY_SECTION = re.compile(r"(?:\w+_offloading_entries|llvm_offload_entries)(?:
 _MAX_FIELDS = 16
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddedObject:
+class EmbeddedObject(Struct, frozen=True):
     """The content of a variable in a section for images: offload binaries in a row."""
 
     symbol: str
@@ -25,8 +25,7 @@ class EmbeddedObject:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class EntryMember:
+class EntryMember(Struct, frozen=True):
     """One member of an entry: a number, or the symbol that it points to.
 
     `string` is the text of that symbol where it is a string, as the name of the entry is.
@@ -37,8 +36,7 @@ class EntryMember:
     string: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BitcodeEntry:
+class BitcodeEntry(Struct, frozen=True):
     """An offload entry as its variable initialises it; what each member means is up to its layout."""
 
     symbol: str
@@ -74,8 +72,7 @@ def offload_entries(module: BitcodeModule, constants: ConstantTable) -> tuple[Bi
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _EntryReader:
+class _EntryReader(Struct, frozen=True):
     module: BitcodeModule
     constants: ConstantTable
     strings: dict[int, str | None]

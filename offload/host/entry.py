@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from mlir_offload.offload.host.mangling import stub_symbol
 from mlir_offload.offload.host.module import global_name
@@ -35,8 +36,7 @@ class EntryType(StrEnum):
     LINK = "link"
 
 
-@dataclass(frozen=True, slots=True)
-class OffloadEntry:
+class OffloadEntry(Struct, frozen=True):
     """A kernel or device global of one kind: its device symbol, and the host symbol it is known by.
 
     `address` is a kernel's stub or handle, or a global's shadow on the host. For a managed variable
@@ -58,8 +58,7 @@ class OffloadEntry:
     is_local: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class EntryPlace:
+class EntryPlace(Struct, frozen=True):
     """The symbols of an entry and of its name string, and the section that it lies in."""
 
     symbol: str

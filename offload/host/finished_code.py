@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from mlir_offload.offload.host.entry import EntryPlace, OffloadEntry, entry_section, render_entry
 from mlir_offload.offload.host.module import (
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 _SUFFIX_DIGITS = 16
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedCode:
+class FinishedCode(Struct, frozen=True):
     """Linked code of a kind, as its runtime loads it (a fat binary, a bundle), and its kernels."""
 
     kind: Kind
@@ -36,8 +36,7 @@ class FinishedCode:
     kernels: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Runtime:
+class _Runtime(Struct, frozen=True):
     """How a runtime takes linked code: sections, the magic of the wrapper, its functions."""
 
     section: str

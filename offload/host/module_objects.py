@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from mlir_offload.offload.container.binary import PackagedImage
 from mlir_offload.offload.container.offload_section import read_section
@@ -28,8 +29,7 @@ _DECLARED = re.compile(rb"^declare [^@\n]*@([\w.]+)\(", re.MULTILINE)
 _DEFINED_WEAK = re.compile(rb"^define weak hidden [^@\n]*@([\w.]+)\(", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleObject:
+class ModuleObject(Struct, frozen=True):
     """What the object that clang makes of a module will hold; `functions` may be those of other files."""
 
     images: tuple[PackagedImage, ...]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mlir_offload.offload.abi import EntryLayout, entry_layouts, kind_names
 from mlir_offload.offload.elf import ElfFile, ElfSection, SectionType
 from mlir_offload.toolchain.byte_view import ByteView
 
 
-@dataclass(frozen=True, slots=True)
-class HostEntry:
+class HostEntry(Struct, frozen=True):
     """A host entry: the kind it is registered for, the device symbol, its size (0: a kernel).
 
     `fields` is the number of members of its layout: 5 up to LLVM 19, 9 from 20. It is finished

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mlir_offload.offload.host.mangling import find_stub_symbol
 from mlir_offload.offload.host.module import global_name
@@ -19,8 +20,7 @@ LOCAL_HANDLE_PREFIX = "__mo_handle__"
 _PASSED_ALIKE = re.compile(r"ptr|i(?:1|8|16|32|64)|float|double")
 
 
-@dataclass(frozen=True, slots=True)
-class HostKernel:
+class HostKernel(Struct, frozen=True):
     """A kernel as the host sees it: its device symbol and the IR types of its parameters."""
 
     symbol: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mlir_offload.offload.interface.float8 import FLOAT8
 from mlir_offload.offload.interface.function import InterfaceFunction
@@ -134,8 +135,7 @@ _LINKAGE_END = """
 """
 
 
-@dataclass(frozen=True, slots=True)
-class HeaderFunction:
+class HeaderFunction(Struct, frozen=True):
     """A function, where it is written, and whether C is to define it."""
 
     function: InterfaceFunction
@@ -143,8 +143,7 @@ class HeaderFunction:
     is_external: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Parameter:
+class _Parameter(Struct, frozen=True):
     c_type: str
     name: str
 

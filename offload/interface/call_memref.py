@@ -6,8 +6,10 @@ import ctypes
 import functools
 import weakref
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from mlir_offload.offload.interface.foreign_array import (
     ForeignArray,
@@ -35,8 +37,7 @@ class ArgumentValueError(MlirOffloadError, ValueError):
     exit_status = 2
 
 
-@dataclass(slots=True)
-class Passed:
+class Passed(Struct):
     """The memory that goes into one call: nothing of it may die before the call is over."""
 
     owners: dict[int, object] = field(default_factory=dict)
@@ -173,8 +174,7 @@ class _Memory:
         self.__array_interface__ = interface
 
 
-@dataclass(slots=True)
-class Returned:
+class Returned(Struct):
     """The memrefs that one call returned; memory that several of them share is freed once."""
 
     passed: Passed

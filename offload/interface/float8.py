@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import bisect
 import math
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cache
+
+from msgspec import Struct
 
 
 class _Special(Enum):
@@ -21,8 +22,7 @@ class _Special(Enum):
     E8M0 = auto()  # no sign, no zero; NaN: all ones
 
 
-@dataclass(frozen=True, slots=True)
-class _Format:
+class _Format(Struct, frozen=True):
     exponent_bits: int
     mantissa_bits: int
     bias: int

@@ -9,8 +9,9 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from mlir_offload.offload.interface.type import Element
 
@@ -23,8 +24,7 @@ _BUFFER_KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignArray:
+class ForeignArray(Struct, frozen=True):
     """Memory of a caller; strides are in bytes. `owner` keeps it alive."""
 
     address: int

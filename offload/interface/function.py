@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mlir_offload.offload.elf import ElfFile, ElfSection
 from mlir_offload.offload.host.module import extend_used_list
@@ -27,16 +28,14 @@ _LONGEST_BYTES = 1 << 26
 _SMALL_RESULTS = frozenset({"si8", "ui8", "si16", "ui16"})
 
 
-@dataclass(frozen=True, slots=True)
-class InterfaceArgument:
+class InterfaceArgument(Struct, frozen=True):
     """An argument: the name that the program gives it, and its type."""
 
     name: str
     type: InterfaceType
 
 
-@dataclass(frozen=True, slots=True)
-class InterfaceFunction:
+class InterfaceFunction(Struct, frozen=True):
     """A function with `llvm.emit_c_interface`."""
 
     name: str

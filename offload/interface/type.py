@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from mlir_offload.offload.interface.float8 import FLOAT8
 
@@ -23,8 +24,7 @@ _STRIDED: Final = re.compile(
 _LONGEST_SPELLING = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Element:
+class Element(Struct, frozen=True):
     """A number: its C type, its size, and the kind that NumPy's array interface gives it.
 
     A signless integer takes arrays of signed and of unsigned numbers (`iu`); bfloat16 and numbers
@@ -92,16 +92,14 @@ ELEMENTS: Final = {
 """Every number that has the same form in MLIR's memory and in C's."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScalarType:
+class ScalarType(Struct, frozen=True):
     """A number that is passed by value."""
 
     spelling: str
     element: Element
 
 
-@dataclass(frozen=True, slots=True)
-class MemrefType:
+class MemrefType(Struct, frozen=True):
     """A memref of known rank; None stands for a size, stride or offset known only at run time.
 
     `strides` is None for the identity layout: row by row, without gaps.
@@ -119,23 +117,20 @@ class MemrefType:
         return len(self.shape)
 
 
-@dataclass(frozen=True, slots=True)
-class UnrankedType:
+class UnrankedType(Struct, frozen=True):
     """A memref of any rank."""
 
     spelling: str
     element: Element
 
 
-@dataclass(frozen=True, slots=True)
-class TokenType:
+class TokenType(Struct, frozen=True):
     """A `!gpu.async.token`: the stream of whoever passes it."""
 
     spelling: str = "!gpu.async.token"
 
 
-@dataclass(frozen=True, slots=True)
-class InexpressibleType:
+class InexpressibleType(Struct, frozen=True):
     """A type that no caller in C or Python can pass."""
 
     spelling: str

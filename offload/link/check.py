@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from mlir_offload.offload.held_image import device_arch, loaded_images
 from mlir_offload.offload.link.coverage import (
@@ -170,8 +171,7 @@ def _linked_findings(item: ObjectContents) -> Iterator[Finding]:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Shortage:
+class _Shortage(Struct, frozen=True):
     """Kernels of one kind that an object registers, and the architectures that it has no image for."""
 
     item: ObjectContents

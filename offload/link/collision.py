@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from mlir_offload.offload.elf import ElfFile, SectionType, read_elf
 from mlir_offload.offload.host.mangling import stub_symbol
@@ -31,8 +32,7 @@ _SYMBOL_BYTES, _SYMBOL_INFO = 24, 4
 _GLOBAL, _WEAK = 1, 2
 
 
-@dataclass(frozen=True, slots=True)
-class KernelStubs:
+class KernelStubs(Struct, frozen=True):
     """What the symbols of an object tell of kernels.
 
     `own` are the kernels that mlir-offload made a stub for, `defined` and `launched` the public
@@ -51,8 +51,7 @@ class KernelStubs:
         return by_handle or stub_symbol(kernel) in self.launched
 
 
-@dataclass(frozen=True, slots=True)
-class LinkInput:
+class LinkInput(Struct, frozen=True):
     """An object on a link line: the file that its bytes lie in, its place there if it is a member."""
 
     contents: ObjectContents
@@ -61,8 +60,7 @@ class LinkInput:
     ordinal: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Collision:
+class Collision(Struct, frozen=True):
     """A kernel of one kind that several objects define, by their numbers on the link line."""
 
     kind: str

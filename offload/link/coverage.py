@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from mlir_offload.offload.device.code import read_device_code
 from mlir_offload.offload.held_image import HeldImage, all_images, device_arch, loaded_images
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
 _REGISTERED_KINDS = frozenset(kind.value for kind in Kind)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class KernelImage:
+class KernelImage(Struct, frozen=True, order=True):
     """A kernel in the image of one kind and architecture (empty for the CPU)."""
 
     kind: str
@@ -32,8 +32,7 @@ class KernelImage:
         return f"'{self.kernel}' for {arch_name(self.arch)}"
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectedKernels:
+class ExpectedKernels(Struct, frozen=True):
     """What a link must yield: kernels per kind, and the architectures of each kind.
 
     Those of library members count if the linker takes the members.

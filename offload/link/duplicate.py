@@ -7,8 +7,9 @@ every launch runs that one.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from mlir_offload.offload.held_image import is_equal, packaged_kernels
 from mlir_offload.offload.link.coverage import arch_name
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 _CPP_MANGLING = "_Z"
 
 
-@dataclass(frozen=True, slots=True)
-class DuplicateKernel:
+class DuplicateKernel(Struct, frozen=True):
     """A kernel of one kind and architecture that two files define with different code."""
 
     kind: str

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from mlir_offload.offload.abi import fatbinary_lost_image_option, load_abi
 from mlir_offload.offload.device.ptxas_adapter import ptxas_script
@@ -44,8 +45,7 @@ exec {program} "$@"
 """
 
 
-@dataclass(frozen=True, slots=True)
-class CudaTools:
+class CudaTools(Struct, frozen=True):
     """The files of a CUDA installation that a device link needs, wherever they lie.
 
     `source_time` is what ptxas is to take for the time of every source file, None for their own;
@@ -57,9 +57,9 @@ class CudaTools:
     nvlink: Path
     fatbinary: Path
     libdevice: Path | None = None
-    source_time: int | None = field(default=None, kw_only=True)
-    ptxas_arguments: tuple[str, ...] = field(default=(), kw_only=True)
-    ptx: tuple[tuple[str, Path], ...] = field(default=(), kw_only=True)
+    source_time: int | None = None
+    ptxas_arguments: tuple[str, ...] = ()
+    ptx: tuple[tuple[str, Path], ...] = ()
 
 
 def cubin_argument(cuda: ToolVersion, arch: str, file: Path) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.errors import MlirOffloadError, VerificationError
 
@@ -14,8 +15,7 @@ _SHOWN = 20
 _LISTED = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One fault: what is wrong, in which file, what to do, and the class of error that it is."""
 
     message: str

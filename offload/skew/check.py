@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container.scan import packaged
@@ -31,8 +32,7 @@ _OLDEST_ABI = 15
 _OFFLOADING = "offload"
 
 
-@dataclass(frozen=True, slots=True)
-class SkewFinding:
+class SkewFinding(Struct, frozen=True):
     """One thing in a file that its consumer would refuse or misread.
 
     `location` is the file, with the member of a library and with the line where it is text; `image`
@@ -92,8 +92,7 @@ def check_objects(objects: Iterable[ObjectContents], consumer: Consumer) -> tupl
     return tuple(dict.fromkeys(found))
 
 
-@dataclass(slots=True)
-class _Check:
+class _Check(Struct):
     """What has been found while the parts and images of a file are visited."""
 
     consumer: Consumer

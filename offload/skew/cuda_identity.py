@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from mlir_offload.offload.abi import fatbinary_lost_image_option
 from mlir_offload.offload.device.cubin import read_cubin
@@ -38,8 +39,7 @@ _FORMS = (("--image", "--image=profile={arch},file=probe.cubin"),
           ("--image3", "--image3=kind=elf,sm={number},file=probe.cubin"))  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class CudaIdentity:
+class CudaIdentity(Struct, frozen=True):
     """The parts of a toolkit as they turned out to be, and what does not fit together.
 
     `isa` is the newest PTX ISA that ptxas reads (83 stands for 8.3), 0 where it would not tell.
@@ -79,8 +79,7 @@ _OPTIONS = "takes images by"
 _SIGNED = frozenset({"ptxas", "nvlink"})
 
 
-@dataclass(frozen=True, slots=True)
-class _Probe:
+class _Probe(Struct, frozen=True):
     runner: Runner
     installation: CudaInstallation
     folder: Path

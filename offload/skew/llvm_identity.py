@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from mlir_offload.offload.abi import OffloadAbi, load_abi
 from mlir_offload.offload.container.binary import read_binary
@@ -52,8 +53,7 @@ _NOTHING_NEW = "no newer construct"
 _KINDS = (Kind.OPENMP, Kind.CUDA, Kind.HIP, Kind.SYCL)
 
 
-@dataclass(frozen=True, slots=True)
-class LlvmIdentity:
+class LlvmIdentity(Struct, frozen=True):
     """The programs of an installation as they turned out to be, and what does not fit together."""
 
     installation: LlvmInstallation
@@ -79,8 +79,7 @@ def identify_llvm(
     return LlvmIdentity(installation, tools, findings)
 
 
-@dataclass(frozen=True, slots=True)
-class _Probe:
+class _Probe(Struct, frozen=True):
     runner: Runner
     installation: LlvmInstallation
     said: Mapping[str, ProbedVersion]

@@ -7,12 +7,13 @@ import os
 import subprocess
 import sys
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+from msgspec.structs import replace
 from support.cuda_tools import cuda_root, cuda_tool
 
 from mlir_offload.driver.doctor.examination import Examination

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from html import escape, unescape
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.browser import browse, console, needs_browser
 from support.doctor import report
 

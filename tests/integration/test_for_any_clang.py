@@ -62,8 +62,8 @@ def test_the_object_runs_when_clang_of_an_old_release_links_it(
             clang, runtime, kinds=kinds, archs={Kind.CUDA: ("sm_90",)}, standin=True
         ),
     )
-    names = (CUDA / "bin" / name for name in ("ptxas", "nvlink", "fatbinary"))
-    tools = CudaTools(ToolVersion(13, 0), *names)
+    ptxas, nvlink, fatbinary = (CUDA / "bin" / name for name in ("ptxas", "nvlink", "fatbinary"))
+    tools = CudaTools(ToolVersion(13, 0), ptxas, nvlink, fatbinary)
     cuda = write_cuda_directory(tmp_path / "cuda", tools, 15)
     cudart = next(CUDA.glob("lib*/libcudart_static.a"))
     libraries = runtime_link_arguments(kinds, cudart=cudart, libomptarget=None)

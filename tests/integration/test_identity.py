@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.cuda_tools import cuda_root, cuda_tool
 
 from mlir_offload.offload.skew.cuda_identity import CudaIdentity, identify_cuda

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.clang_entries import PROGRAMS, parse_registration, recorded, run_clang
 from support.cuda_tools import cuda_root
 

@@ -205,6 +205,7 @@ class LinkInputs:
         directory = self.directory / "cuda"
         if not directory.exists():
             names = ("ptxas", "nvlink", "fatbinary")
-            tools = CudaTools(ToolVersion(13, 0), *(CUDA / "bin" / name for name in names))
+            ptxas, nvlink, fatbinary = (CUDA / "bin" / name for name in names)
+            tools = CudaTools(ToolVersion(13, 0), ptxas, nvlink, fatbinary)
             write_cuda_directory(directory, tools, self.major)
         return directory

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container.binary import PackagedImage

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.link_contents import ARRAY_22, bitcode, contents
 
 from mlir_offload.offload.held_image import HeldImage

@@ -7,11 +7,12 @@ import json
 from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import redirect_stdout
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import jsonschema
 import pytest
+from msgspec.structs import replace
 from support.doctor import release, report
 
 from mlir_offload.driver.doctor.examination import Examination, exit_status

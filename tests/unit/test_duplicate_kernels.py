@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from support.link_contents import bitcode, contents, ptx
 
 from mlir_offload.offload.container.binary import PackagedImage

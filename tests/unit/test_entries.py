@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from support.clang_entries import RELEASES, parse_registration, recorded
 
 from mlir_offload.offload.abi import any_exceptions, load_abi, load_abis, offload_table

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import force_setattr
 from support.hostile import assert_bounded, bit_flips, spliced, survives, truncations
 
 from mlir_offload.offload.elf import ElfFile, read_elf
@@ -171,7 +172,7 @@ def test_an_interface_of_another_version_names_the_file() -> None:
     view = memory_view(text, location="lib.so")
     elf = ElfFile(view, 3, 62, 0, 0, 0, ())
     section = type("S", (Section,), {"size": len(text)})
-    object.__setattr__(elf, "sections", (section,))
+    force_setattr(elf, "sections", (section,))
     with pytest.raises(
         VerificationError, match="malformed interface: functions at offset 0"
     ) as caught:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import random
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 import pytest
+from msgspec.structs import replace
 
 from mlir_offload.driver.project.file import Project, Setting
 from mlir_offload.driver.project.graph import ProjectGraph

@@ -145,7 +145,7 @@ def test_what_an_older_release_wrote_is_not_looked_at() -> None:
 
 @pytest.mark.llvm(22)
 def test_producer_that_claims_an_older_release_is_not_trusted() -> None:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     text = "define void @f(ptr captures(none) %p) {\n ret void\n}\n"
     module = replace(read_bitcode(memory_view(bitcode_of(text))), producer="LLVM15.0.7")
@@ -156,7 +156,7 @@ def test_producer_that_claims_an_older_release_is_not_trusted() -> None:
 def test_a_fork_and_another_epoch_are_told() -> None:
     data = bytearray(bitcode_of(function(" ret void")))
     module = read_bitcode(memory_view(bytes(data)))
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     fork = replace(module, producer="LLVM22.1.2-rust-1.95.0-stable", epoch=1)
     assert [skew.rule for skew in check_module(fork, Consumer(22))] == ["BC001", "BC004"]
@@ -164,7 +164,7 @@ def test_a_fork_and_another_epoch_are_told() -> None:
 
 @pytest.mark.llvm(22)
 def test_a_summary_of_a_newer_release_is_told() -> None:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     module = replace(read_bitcode(memory_view(bitcode_of(function(" ret void")))), thin_summary=12)
     assert "BC006" in errors(list(check_module(module, Consumer(19))))
@@ -174,7 +174,7 @@ def test_a_summary_of_a_newer_release_is_told() -> None:
 @pytest.mark.llvm(22)
 def test_an_attribute_in_a_form_that_is_unknown_is_told() -> None:
     # range and initializes came with their forms; a known attribute in a new form is for later.
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from mlir_offload.toolchain.bitcode.attribute import Attribute, AttributeGroup
 

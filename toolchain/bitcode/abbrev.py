@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.bitcode.bit_array import VBR_BYTES, bits, vbr, vbr_at
 
@@ -29,8 +30,7 @@ _CHAR6_BITS = 6
 _FIELD_BITS = 8 * VBR_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class Abbreviation:
+class Abbreviation(Struct, frozen=True):
     """The fields of a record: scalars, the first of which is its code, then perhaps an array.
 
     `element` is what the array is of (BLOB: bytes that begin and end at 32 bits). `free_count` is

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from mlir_offload.toolchain.bitcode.bitstream import Record
 from mlir_offload.toolchain.bitcode.code import AttributeCode, AttributeForm
@@ -15,8 +16,7 @@ _MAX_WORDS = 1 << 12
 Range = tuple[int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Attribute:
+class Attribute(Struct, frozen=True):
     """One attribute. `kind` is its number, or its name where it is a string attribute.
 
     `value` is None for a flag; a number; a string; for `form` TYPE the number of a type; for ranges
@@ -28,16 +28,14 @@ class Attribute:
     value: int | str | tuple[Range, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AttributeGroup:
+class AttributeGroup(Struct, frozen=True):
     """Attributes, by kind, of a function (`place` FUNCTION_PLACE), its result (0) or a parameter."""
 
     place: int
     attributes: dict[int | str, Attribute]
 
 
-@dataclass(frozen=True, slots=True)
-class AttributeList:
+class AttributeList(Struct, frozen=True):
     """All attributes of one function, by place."""
 
     groups: dict[int, AttributeGroup] = field(default_factory=dict)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.bitcode.abbrev import Abbreviation, Encoding, Field, read_abbreviation
 from mlir_offload.toolchain.bitcode.bit_array import (
@@ -42,8 +43,7 @@ _BYTES: Field = (_FIXED, 8)
 _USUAL_ELEMENT: Field = (_VBR, _USUAL_CHUNK)
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """Where the content of a block is, and the width of its abbreviation numbers.
 
     `inherited` counts the abbreviations of BLOCKINFO blocks before it; later ones do not hold in it.
@@ -56,8 +56,7 @@ class Block:
     inherited: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Array:
+class _Array(Struct, frozen=True):
     """The place of a long array that nobody has looked at yet."""
 
     position: int
@@ -69,7 +68,7 @@ class _Array:
 class Record:
     """One record; what it stands for is `code`, numbered for each kind of block.
 
-    Not a dataclass: there are many of them, and those take twice the time to make.
+    Its constructor takes the code out of the scalars.
     """
 
     __slots__ = ("_array", "_scalars", "_stream", "code", "position")
@@ -132,8 +131,7 @@ class Record:
         return self._stream.malformed(self.position, f"record {self.code}", reason)
 
 
-@dataclass(slots=True)
-class _Budget:
+class _Budget(Struct):
     """What a stream may still give: its size bounds the work and memory of reading it."""
 
     free_operands: int

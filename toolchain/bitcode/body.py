@@ -7,9 +7,10 @@ its constants and the results of its instructions. Operands are relative to the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from itertools import chain, cycle
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.bitcode.bitstream import Block, BlockReader, Record
 from mlir_offload.toolchain.bitcode.code import BlockId, ConstantCode, TypeCode
@@ -37,8 +38,7 @@ class OperandKind(IntEnum):
 Operand = tuple[OperandKind, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """An instruction, or a constant: the code of its record, and its operands.
 
     `type` is that of a constant. `number` is that of the value, None where there is no result.

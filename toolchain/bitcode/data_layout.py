@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from mlir_offload.toolchain.bitcode.code import TypeCode
 from mlir_offload.toolchain.bitcode.type import BitcodeType, TypeTable, TypeWalk
@@ -26,8 +26,7 @@ _MAX_BYTES = 1 << 63
 _MAX_DIGITS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class DataLayout:
+class DataLayout(Struct, frozen=True):
     """The alignments in bits by width, and size and alignment of pointers by address space."""
 
     integers: _Widths
@@ -37,8 +36,7 @@ class DataLayout:
     aggregate: int
 
 
-@dataclass(frozen=True, slots=True)
-class TypeSize:
+class TypeSize(Struct, frozen=True):
     """How many bytes a type takes in memory, padding at its end included, and its alignment."""
 
     size_bytes: int

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.bitcode.bitstream import Record
 from mlir_offload.toolchain.bitcode.code import ModuleCode, TypeCode
@@ -25,8 +26,7 @@ _EXPLICIT_TYPE = 2
 STRING_TABLE_VERSION = 2
 
 
-@dataclass(frozen=True, slots=True)
-class BitcodeFunction:
+class BitcodeFunction(Struct, frozen=True):
     """A function; `type` and `attributes` are numbers in the tables of the module.
 
     `linkage` and `visibility` are spelled as in LLVM's text.
@@ -59,8 +59,7 @@ class BitcodeFunction:
         return self.name.startswith("llvm.")
 
 
-@dataclass(frozen=True, slots=True)
-class BitcodeVariable:
+class BitcodeVariable(Struct, frozen=True):
     """A global variable; `initializer` is the number of a value, None for a mere declaration."""
 
     name: str
@@ -75,8 +74,7 @@ class BitcodeVariable:
     initializer: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class BitcodeAlias:
+class BitcodeAlias(Struct, frozen=True):
     """Another name of a value (its number), or one that is resolved when the program is loaded."""
 
     name: str
@@ -90,8 +88,7 @@ class BitcodeAlias:
 Symbol = BitcodeFunction | BitcodeVariable | BitcodeAlias
 
 
-@dataclass(frozen=True, slots=True)
-class Conventions:
+class Conventions(Struct, frozen=True):
     """Names of calling conventions by number, and which are those of kernels."""
 
     names: Mapping[int, str]
@@ -145,8 +142,7 @@ class StringTable:
         return name
 
 
-@dataclass(frozen=True, slots=True)
-class GlobalReader:
+class GlobalReader(Struct, frozen=True):
     """What the records of globals refer to."""
 
     version: int
@@ -208,8 +204,7 @@ class GlobalReader:
         return self.sections[number - 1] if number else ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Fields:
+class _Fields(Struct, frozen=True):
     """The operands of a record behind its name; later releases add some at the end."""
 
     record: Record

@@ -6,8 +6,9 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import dataclass
 from itertools import accumulate
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.bitcode.bit_array import vbr6_end, vbr6_numbers
 from mlir_offload.toolchain.bitcode.bitstream import Block, BlockReader, Record
@@ -20,8 +21,7 @@ _MAX_BLOCKS = 16  # of a module itself; LLVM writes one
 _NODES = frozenset({MetadataCode.NODE, MetadataCode.DISTINCT_NODE})
 
 
-@dataclass(frozen=True, slots=True)
-class NodeNumber:
+class NodeNumber(Struct, frozen=True):
     """A metadatum that is neither text nor a constant: mostly another node."""
 
     number: int

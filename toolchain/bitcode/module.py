@@ -8,7 +8,9 @@ are damaged may crash. Bodies of functions, constants and metadata are passed ov
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mlir_offload.toolchain.bitcode.attribute import AttributeTable
 from mlir_offload.toolchain.bitcode.bit_array import bits
@@ -53,8 +55,7 @@ _GLOBALS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleContent:
+class ModuleContent(Struct, frozen=True):
     """Where the parts of a module lie that are read on demand."""
 
     stream: BitStream
@@ -65,8 +66,7 @@ class ModuleContent:
     bodies: tuple[Block, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class BitcodeModule:
+class BitcodeModule(Struct, frozen=True):
     """One module.
 
     `producer` is what wrote it, as it says; `version` is that of the format of its records. `symbols`
@@ -140,8 +140,7 @@ def unwrapped(view: ByteView) -> ByteView:
     return view
 
 
-@dataclass(frozen=True, slots=True)
-class _OuterModule:
+class _OuterModule(Struct, frozen=True):
     """What stands outside of a module and belongs to it."""
 
     module: Block

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from enum import IntEnum
+
+from msgspec import Struct, field
 
 from mlir_offload.toolchain.bitcode.bitstream import BitStream, Block, BlockReader, Record
 from mlir_offload.toolchain.bitcode.code import BlockId, ConstantCode
@@ -62,8 +63,7 @@ def check_records(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
     yield from walk.found.values()
 
 
-@dataclass(slots=True)
-class _RecordWalk:
+class _RecordWalk(Struct):
     """What has been found so far, by rule and construct."""
 
     stream: BitStream

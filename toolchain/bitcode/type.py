@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.bitcode.bitstream import BlockReader, Record
 from mlir_offload.toolchain.bitcode.code import TypeCode
@@ -35,8 +36,7 @@ _WORDS = {
 _NAMED = frozenset({TypeCode.OPAQUE, TypeCode.STRUCT_NAMED, TypeCode.TARGET})
 
 
-@dataclass(frozen=True, slots=True)
-class BitcodeType:
+class BitcodeType(Struct, frozen=True):
     """One type of a module.
 
     `number` is the one that belongs to its code: bits of an integer, elements of an array or

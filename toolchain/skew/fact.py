@@ -6,16 +6,16 @@ A `Consumer` is what will read the file, a `Skew` is one thing that it would ref
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from mlir_offload.toolchain.cuda import CudaToolkit
     from mlir_offload.toolchain.rocm import RocmInstallation
 
 
-@dataclass(frozen=True, slots=True)
-class Consumer:
+class Consumer(Struct, frozen=True):
     """What will read a file: a release of LLVM, and the vendors' parts where they matter.
 
     `driver` is the version of NVIDIA's driver on the machine that runs the program (`570.86.15`).
@@ -27,8 +27,7 @@ class Consumer:
     rocm: RocmInstallation | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Skew:
+class Skew(Struct, frozen=True):
     """One thing that a consumer refuses or misreads, by the rule that it breaks.
 
     `function` is the function that it was found in, where that is known; `values` fill the message of

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+
+from msgspec import Struct
 
 # How LLVM signs bitcode, MLIR its own, lld what it links: LLVM22.1.8, LLVM22.1.2-rust-1.95.0-stable,
 # LLVM13.0.0git, APPLE_1_1500.1.0.2.5_0.
@@ -30,8 +31,7 @@ class Severity(StrEnum):
     NOTE = "note"
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(Struct, frozen=True):
     """Something that is known of a tool or library."""
 
     name: str
@@ -39,16 +39,14 @@ class Fact:
     evidence: Evidence = Evidence.MEASURED
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(Struct, frozen=True):
     """What a program signed its output with, and what else the output tells."""
 
     signature: str = ""
     facts: tuple[Fact, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ToolIdentity:
+class ToolIdentity(Struct, frozen=True):
     """A program or library: what it says it is, and what it signs when it writes.
 
     `group` is the installation that it belongs to, such as `LLVM in /usr/lib/llvm-22`; what cannot
@@ -64,8 +62,7 @@ class ToolIdentity:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolFinding:
+class ToolFinding(Struct, frozen=True):
     """Something wrong with what is installed; `rule` names the rule that it breaks."""
 
     rule: str
@@ -75,8 +72,7 @@ class ToolFinding:
     location: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(Struct, frozen=True):
     """Who wrote a file, by the string it is signed with.
 
     `vendor` is empty for LLVM itself; `major` is None where the numbers are not those of LLVM.

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.tables import load_table
 
 _PREFIX = "llvm."
 
 
-@dataclass(frozen=True, slots=True)
-class IntrinsicTable:
+class IntrinsicTable(Struct, frozen=True):
     """The releases by name: since when each is known, and since when it takes a type suffix.
 
     Names that the oldest release in the table knows are left out, unless they begin with a newer one.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.process import Command, Runner
 from mlir_offload.toolchain.tables import load_table
@@ -15,8 +16,7 @@ from mlir_offload.toolchain.tool import PROBE_LIMIT_S
 _KEYS = frozenset({"name", "since", "text"})
 
 
-@dataclass(frozen=True, slots=True)
-class IrFeature:
+class IrFeature(Struct, frozen=True):
     """A construct, the first release that reads it, and a module that has it."""
 
     name: str

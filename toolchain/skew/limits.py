@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.amdgpu import load_code_objects
 from mlir_offload.toolchain.tables import load_table
@@ -26,8 +27,7 @@ _OLDEST_CODE_OBJECTS = 15
 _FLAGGED = frozenset({"cast", "compare", "getelementptr"})
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
+class Steps(Struct, frozen=True):
     """A number that some releases raise: pairs of a release and what holds from it on, ascending."""
 
     pairs: tuple[tuple[int, int], ...]
@@ -42,24 +42,21 @@ class Steps:
         return next((since for since, newest in self.pairs if newest >= number), None)
 
 
-@dataclass(frozen=True, slots=True)
-class DebugRecord:
+class DebugRecord(Struct, frozen=True):
     """A record of debug information, and how many operands a reader takes in it."""
 
     name: str
     operands: Steps
 
 
-@dataclass(frozen=True, slots=True)
-class CodeObjectMade:
+class CodeObjectMade(Struct, frozen=True):
     """What a release makes of AMD code objects: the version without a flag; whether it reads one."""
 
     version: int
     reads_flag: bool
 
 
-@dataclass(frozen=True, slots=True)
-class LimitsTable:
+class LimitsTable(Struct, frozen=True):
     """All of it. `newest` are the highest numbers that a bitcode reader knows, by list.
 
     `readers` are the releases whose readers were measured.

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.skew.identity import Severity
 from mlir_offload.toolchain.tables import load_table
@@ -16,8 +17,7 @@ _NAME = re.compile(r"[A-Z]{2,4}\d{3}")
 _FIELDS = ("title", "severity", "message", "reason", "cure", "source")
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """One rule: `message` has places for the values of a case, `cure` is what its user can do.
 
     `said` are patterns of what tools print that stop at what the rule is about.

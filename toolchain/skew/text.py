@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.bitcode.record_skew import ORDERED_ACCESS
 from mlir_offload.toolchain.skew.fact import Consumer, Skew
@@ -42,8 +43,7 @@ _WORD_BYTES = 8
 _FLOAT_BYTES = {"half": 2, "float": 4, "double": 8, "ptr": 8}
 
 
-@dataclass(frozen=True, slots=True)
-class Construct:
+class Construct(Struct, frozen=True):
     """Something in text, the first release that parses it, and the first that does not any more."""
 
     name: str

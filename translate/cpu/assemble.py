@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mlir_offload.offload.ir_syntax import LLVM_IR, revealed
 from mlir_offload.toolchain.errors import SourceError
@@ -49,8 +51,7 @@ _SOURCE_NAME = 'source_filename = "LLVMDialectModule"'
 _IDS_ARE_PURE = "nounwind willreturn speculatable memory(none)"
 
 
-@dataclass(frozen=True, slots=True)
-class CpuKernel:
+class CpuKernel(Struct, frozen=True):
     """A kernel of the image and how its work-items are run."""
 
     name: str
@@ -142,8 +143,7 @@ def finished_module(
     return _render(whole, lines), tuple(modes)
 
 
-@dataclass(frozen=True, slots=True)
-class _Built:
+class _Built(Struct, frozen=True):
     kernel: CpuKernel
     item: Function
     text: str

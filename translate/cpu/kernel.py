@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mlir_offload.translate.cpu.parameter import SharedParameters
 from mlir_offload.translate.cpu.path import Place, Region
@@ -17,8 +18,7 @@ FAILURE = re.compile(r"call void @mo_cpu_(?P<name>assertfail|note_failure)(?P<ar
 END = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(Struct, frozen=True):
     """A value that waits in memory: its type and the offset of its array in the block's state."""
 
     value: str
@@ -27,8 +27,7 @@ class Slot:
     is_uniform: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Entrance:
+class Entrance(Struct, frozen=True):
     """A place where the function is entered: behind barrier `number`, or 0 for its beginning.
 
     `live` is what must be brought back from memory or passed; `variant` says how the rows are run.
@@ -49,8 +48,7 @@ class Entrance:
         return tuple(sorted({n for leaf in leaves_of(self.variant) for n in leaf.region.exits}))
 
 
-@dataclass(frozen=True, slots=True)
-class RegionKernel:
+class RegionKernel(Struct, frozen=True):
     """The split function and what the code around it has to know.
 
     The function takes the context, the number of the entrance, the kernel's arguments, the uniform

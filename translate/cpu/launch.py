@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
+
+from msgspec import Struct, field
 
 from mlir_offload.translate.cpu.text import Function, first_type, symbol
 
@@ -24,8 +25,7 @@ class KernelMode(Enum):
     FIBERS = "fibers"
 
 
-@dataclass(frozen=True, slots=True)
-class Metadata:
+class Metadata(Struct, frozen=True):
     """What generated functions carry: attributes, references like `, !dbg !7`, or nothing.
 
     `lines` maps the location of an instruction of the kernel to one of its line in the generated function.

@@ -11,9 +11,11 @@ The steps, each text to text or files to files:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mlir_offload.offload.runtime import runtime_include_directory
 from mlir_offload.toolchain.errors import SourceError
@@ -53,8 +55,7 @@ class ToolPaths(Protocol):
         """Return the path of a program of this release."""
 
 
-@dataclass(frozen=True, slots=True)
-class CpuDeviceSource:
+class CpuDeviceSource(Struct, frozen=True):
     """LLVM IR for the CPU; where `needs_prepare`, not yet whole (see `finish_cpu_ir`).
 
     `support` holds the definitions of functions that the prepared text only declares.

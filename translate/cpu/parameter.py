@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 Value = TypeVar("Value", bound=Hashable)
 
 
-@dataclass(frozen=True, slots=True)
-class SharedParameters(Generic[Value]):
+class SharedParameters(Struct, Generic[Value], frozen=True):
     """The types of the parameters, and the number of the one for each value."""
 
     types: tuple[str, ...]

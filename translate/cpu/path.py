@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
+
+from msgspec import Struct
 
 from mlir_offload.translate.cpu.values import Block, defined_name, incoming, opcode
 
@@ -21,8 +22,7 @@ Place = tuple[str, int]
 END_OF_BLOCK = 1 << 30
 
 
-@dataclass(frozen=True)
-class Code:
+class Code(Struct, frozen=True, dict=True):
     """A kernel's blocks by label, its instructions by the value they define, and its arguments.
 
     `arguments` gives the text that stands for each outside the kernel. Instructions that are in

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mlir_offload.offload.ir_syntax import LLVM_IR
 from mlir_offload.translate.cpu.body import RegionBody

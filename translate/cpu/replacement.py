@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from functools import cache
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.tables import load_table
 
@@ -17,8 +18,7 @@ class Sync(Enum):
     WARP = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Replacement:
+class Replacement(Struct, frozen=True):
     """What stands for a called function: its definition, and what the call passes besides.
 
     `definition` may be empty (the function comes from libm or libc). A call that waits for the
@@ -53,8 +53,7 @@ def scalar(suffix: str) -> tuple[str, str]:
     return ("float", "f32") if suffix == "f" else ("double", "f64")
 
 
-@dataclass(frozen=True, slots=True)
-class CallTable:
+class CallTable(Struct, frozen=True):
     """Rows of data/cpu.yaml."""
 
     aliases: dict[str, str]

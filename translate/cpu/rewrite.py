@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
 from zlib import crc32
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mlir_offload.offload.ir_syntax import LLVM_IR, string_of
 from mlir_offload.toolchain.errors import SourceError
@@ -31,8 +33,7 @@ _LINKAGE = re.compile(
 _DEBUG_LOCATION = re.compile(r"!dbg !(\d+)")
 
 
-@dataclass(frozen=True, slots=True)
-class RewrittenModule:
+class RewrittenModule(Struct, frozen=True):
     """Functions with a context argument, what they call, and what they wait for.
 
     `exported` are names by which other files call functions, each with the function.

@@ -7,7 +7,9 @@ cannot stand for it. Thread-local storage could, but its address calls in loops 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mlir_offload.offload.ir_syntax import LLVM_IR
 from mlir_offload.translate.cpu.text import DeviceModule, Function, type_end
@@ -22,8 +24,7 @@ _SCALAR_BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": 64}
 _CACHE_LINE = 64
 
 
-@dataclass(frozen=True, slots=True)
-class SharedLayout:
+class SharedLayout(Struct, frozen=True):
     """Offsets in bytes of the static shared globals, their end, the dynamic ones behind it."""
 
     offsets: tuple[tuple[str, int], ...]

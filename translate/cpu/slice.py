@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mlir_offload.offload.ir_syntax import LLVM_IR
 from mlir_offload.translate.cpu.path import POISON_FLAGS, Place, Region
@@ -24,8 +25,7 @@ _NAMES = {"ntid": "block_dim", "ctaid": "block_id", "nctaid": "grid_dim"}
 _READ_X = "@mo.read.ptx.sreg.tid.x("
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(Struct, frozen=True):
     """Instructions in order, then the operand that holds the result; `X` is the work-item's x.
 
     `needs_row`: it takes the work-item's y or z.
@@ -169,8 +169,7 @@ def _one_grows(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """`icmp` taken apart."""
 
     predicate: str

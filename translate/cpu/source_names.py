@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mlir_offload.translate.mlir_syntax import MLIR
 from mlir_offload.translate.mlir_text import (
@@ -49,8 +50,7 @@ class SourceNames:
         return row[: column - 1], row[column - 1 :]
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(Struct, frozen=True):
     """A parameter of a function: its name, empty if unknown, and its type in MLIR."""
 
     name: str

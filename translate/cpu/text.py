@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mlir_offload.offload.ir_syntax import LLVM_IR, concealed, name_of
 from mlir_offload.offload.ir_syntax import reference as spelled
@@ -28,8 +30,7 @@ _NUMBERED_LABEL = re.compile(r"^(\d+):")
 _METADATA_ID = re.compile(r"^!(\d+) = ", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(Struct, frozen=True):
     """A function definition: its symbol, first line without the brace, and the lines inside."""
 
     name: str
@@ -59,8 +60,7 @@ class Function:
         return "\n".join((f"{self.head} {{", *self.body, "}"))
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceModule:
+class DeviceModule(Struct, frozen=True):
     """The parts of a module in printing order within each kind."""
 
     types: tuple[str, ...]

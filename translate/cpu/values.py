@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from mlir_offload.offload.ir_syntax import LLVM_IR
 from mlir_offload.translate.cpu.text import CALL, Function, first_type, label_of, type_end
@@ -44,8 +45,7 @@ CASTS = frozenset(
 )
 
 
-@dataclass(slots=True)
-class Block:
+class Block(Struct):
     """A basic block: its label as it is written after `%`, and its instructions."""
 
     label: str
@@ -166,8 +166,7 @@ def incoming(line: str) -> list[tuple[str, str]]:
     return [(match["value"], match["block"][1:]) for match in INCOMING.finditer(text)]
 
 
-@dataclass(frozen=True, slots=True)
-class Liveness:
+class Liveness(Struct, frozen=True):
     """Names live at the beginning of each block."""
 
     live_in: dict[str, frozenset[str]]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from mlir_offload.offload.ir_syntax import concealed, name_of, revealed
 from mlir_offload.translate.cpu.debug_types import DebugTypes, memref_pieces
@@ -78,8 +79,7 @@ def _unoptimised(line: str) -> str:
     return line
 
 
-@dataclass(slots=True)
-class _Frame:
+class _Frame(Struct):
     """The variables of one function: their places, and what is stored where."""
 
     scope: str

@@ -6,7 +6,7 @@ that the whole block shares are decided before the row. What is left are plain l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from mlir_offload.translate.cpu.path import Region
 from mlir_offload.translate.cpu.slice import (
@@ -23,15 +23,13 @@ _MOST_LEAVES = 6
 _MOST_COPIED_BLOCKS = 120
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(Struct, frozen=True):
     """Run the work-items with what is known."""
 
     region: Region
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """A condition that the row shares; if not `is_of_row`, the whole block does."""
 
     condition: str
@@ -41,8 +39,7 @@ class Choice:
     is_of_row: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(Struct, frozen=True):
     """A comparison that holds for some work-items of the row.
 
     `first` is x plus what the row shares; the predicate is `ult`, `ule` or `eq`, after both sides
@@ -143,8 +140,7 @@ def conditions_of(variant: Variant) -> list[str]:
     return [variant.condition, *conditions_of(variant.then), *conditions_of(variant.other)]
 
 
-@dataclass(frozen=True, slots=True)
-class Ranges:
+class Ranges(Struct, frozen=True):
     """Values of x: pairs of `from` and `to`, the latter excluded."""
 
     pairs: tuple[tuple[str, str], ...]

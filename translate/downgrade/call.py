@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mlir_offload.translate.downgrade.table import DowngradeRow
 from mlir_offload.translate.ir_tokens import (
@@ -23,8 +24,7 @@ _INTRINSIC = "@llvm."
 _PLACE = re.compile(r"\{(\w+)\}")
 
 
-@dataclass(frozen=True, slots=True)
-class Replacement:
+class Replacement(Struct, frozen=True):
     """The lines that stand for another one, and what is declared for them."""
 
     lines: list[str]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cache
+
+from msgspec import Struct, field
 
 from mlir_offload.toolchain.tables import load_table
 
@@ -27,8 +28,7 @@ FORMS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DowngradeRow:
+class DowngradeRow(Struct, frozen=True):
     """One construct; the fields are explained at the head of the table."""
 
     what: str

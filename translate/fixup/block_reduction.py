@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from mlir_offload.translate.fixup.reduction import (
     REDUCTION,
@@ -179,8 +180,7 @@ def _when(condition: str, body: Callable[[Place], Iterator[str]], place: Place) 
     yield f"{place.indent}}}) : (i1) -> (){place.location}"
 
 
-@dataclass(frozen=True, slots=True)
-class _WorkgroupMemory:
+class _WorkgroupMemory(Struct, frozen=True):
     """Numbers of a type in workgroup memory, the same for all reductions of a module."""
 
     rewriter: Rewriter

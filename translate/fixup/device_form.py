@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.amdgpu import wavefront_size
 from mlir_offload.toolchain.target import Kind, Target
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceForm:
+class DeviceForm(Struct, frozen=True):
     """The dialect that a device module is lowered to, and the threads of a subgroup."""
 
     dialect: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mlir_offload.translate.fixup.rewriter import Place, Rewriter, Value
 from mlir_offload.translate.fixup.shuffle import (
@@ -21,8 +22,7 @@ Values = Generator[str, None, list[str]]
 _VECTOR = re.compile(r"vector<(\d+)x(\w+)>")
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """The lanes that work together: how many, the first of them, and this one's place among them."""
 
     size: int

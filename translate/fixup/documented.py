@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from mlir_offload.translate.mlir_syntax import MLIR
 from mlir_offload.translate.mlir_text import Operation, parse_operation
@@ -71,8 +72,7 @@ def _with_uniform_reductions(lines: Sequence[str]) -> Iterator[str]:
         yield _marked(line) if is_reduction and flow.is_reached(line) else line
 
 
-@dataclass(slots=True)
-class _Flow:
+class _Flow(Struct):
     """Where all threads of a block are: the regions around a line, and values that all have alike.
 
     `regions` are the indentations of the operations whose regions all threads run through.

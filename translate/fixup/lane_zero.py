@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.fixup.distribution import (
@@ -30,8 +31,7 @@ _ARGUMENT = re.compile(r"(%[\w$.-]+): (.*?)(?: loc\(.*\))?")
 _VALUE = re.compile(r"%[\w$.-]+")
 
 
-@dataclass(frozen=True, slots=True)
-class _Region:
+class _Region(Struct, frozen=True):
     """The one block of the operation: what it takes, what it does and what it yields."""
 
     arguments: dict[str, str]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.fixup.rewriter import Place, Rewriter, Value, aliased
@@ -49,8 +50,7 @@ _COMBINING = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Combination:
+class Combination(Struct, frozen=True):
     """What makes one value of two of a type: an operation of the arith dialect, or a region's lines."""
 
     kind: str
@@ -58,8 +58,7 @@ class Combination:
     region: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Lanes:
+class Lanes(Struct, frozen=True):
     """The lanes that a value is reduced over: `count` of them, every `stride`-th one.
 
     `are_often_few`: steps that combine no lanes that exist are left out at run time.
@@ -78,8 +77,7 @@ class Lanes:
             distance *= 2
 
 
-@dataclass(frozen=True, slots=True)
-class Existing:
+class Existing(Struct, frozen=True):
     """Values of type i32: the thread's own lane, and how many lanes its subgroup has."""
 
     lane: str
@@ -299,8 +297,7 @@ def _either(
     return name
 
 
-@dataclass(frozen=True, slots=True)
-class BlockPlace:
+class BlockPlace(Struct, frozen=True):
     """Values of type i32: a thread's number, the threads of its block, and its lane among others."""
 
     thread: str

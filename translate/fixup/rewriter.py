@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
 from math import prod
+
+from msgspec import Struct, field
 
 from mlir_offload.translate.fixup.device_form import DeviceForm
 from mlir_offload.translate.mlir_text import Locations, Operation, escape, split_signature
@@ -22,8 +23,7 @@ Values = Generator[str, None, tuple[str, str, str]]
 _BLOCK_SIZE = re.compile(r"\bknown_block_size = array<i32: (\d+, \d+, \d+)>")
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """The indentation and the location of what is made."""
 
     indent: str
@@ -35,8 +35,7 @@ class Place:
         return Place(f"{self.indent}  ", self.location)
 
 
-@dataclass(slots=True)
-class Rewriter:
+class Rewriter(Struct):
     """Makes operations at the place of one that is replaced; value names never clash.
 
     `has_full_subgroups` says whether the function is known to run in blocks of whole subgroups only;

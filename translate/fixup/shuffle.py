@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mlir_offload.translate.fixup.rewriter import Place, Rewriter, Value, named
 
@@ -17,8 +18,7 @@ _WORD, _LONG = 32, 64
 _OF_LANE = {"xor": "xori", "up": "subi", "down": "addi"}
 
 
-@dataclass(frozen=True, slots=True)
-class Shuffle:
+class Shuffle(Struct, frozen=True):
     """What a shuffle is asked for; `offset` and `width` are values of type i32."""
 
     mode: str

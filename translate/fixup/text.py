@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mlir_offload.translate.fixup.assertion import PRINTED_ASSERTION
 from mlir_offload.translate.fixup.device_form import NVVM_FORM, SPIRV_FORM, DeviceForm

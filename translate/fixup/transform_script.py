@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.mlir_text import Locations, ModuleText, OperationText

@@ -14,7 +14,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from mlir_offload.translate.host.gpu_operation import (
     POINTER,
@@ -42,8 +44,7 @@ _RUNTIME_CALLS = {
 """Functions of the runtime that are called here, and how many handles they take."""
 
 
-@dataclass(slots=True)
-class AsyncRewriter:
+class AsyncRewriter(Struct):
     """Rewrites function after function of one host module; the names it makes never clash."""
 
     count: int = 0
@@ -229,8 +230,7 @@ class AsyncRewriter:
         return f"{' ' * like.indent}{call} {like.location}"
 
 
-@dataclass(slots=True)
-class _Chaining:
+class _Chaining(Struct):
     """One pass over a function that makes every operation asynchronous with one dependency."""
 
     rewriter: AsyncRewriter

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mlir_offload.translate.mlir_syntax import MLIR
 from mlir_offload.translate.mlir_text import parse_operation, split_signature
@@ -26,8 +28,7 @@ def is_gpu_operation(line: str) -> bool:
     return _NEEDLE.search(line) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class GpuOperation:
+class GpuOperation(Struct, frozen=True):
     """An operation that takes and gives tokens, in parts that can be put together again."""
 
     indent: int

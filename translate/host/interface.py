@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
+
+from msgspec import Struct
 
 from mlir_offload.offload.interface.c_header import HeaderFunction, render_header
 from mlir_offload.offload.interface.function import (
@@ -33,8 +34,7 @@ _SOURCE_NAME = re.compile(r"%([A-Za-z_]\w*)")
 _LINE_AND_COLUMN = re.compile(r"(.*):(\d+):(\d+)")
 
 
-@dataclass(frozen=True, slots=True)
-class DeclaredFunction:
+class DeclaredFunction(Struct, frozen=True):
     """A function of the interface, where it stands, and whether C has to define it."""
 
     function: InterfaceFunction

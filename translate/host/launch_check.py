@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import prod
+
+from msgspec import Struct, field
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.workgroup_memory import WorkgroupLimit
@@ -27,16 +28,14 @@ _VIEWS = frozenset(
 _ESCAPES = re.compile(r"func\.call|llvm\.call|func\.call_indirect|gpu\.host_register")
 
 
-@dataclass(frozen=True, slots=True)
-class SourceWarning:
+class SourceWarning(Struct, frozen=True):
     """Something in a program that is likely wrong, and where it is."""
 
     message: str
     location: str
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchCheck:
+class LaunchCheck(Struct, frozen=True):
     """Checks the launches of host functions; `used` are the bytes that each kernel has already."""
 
     locations: Locations

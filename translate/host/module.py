@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mlir_offload.offload.ir_syntax import concealed, name_of, revealed
 from mlir_offload.translate.lower import check_lowered
@@ -86,8 +87,7 @@ def _with_exit_status(text: str) -> str:
     return _VOID_MAIN.sub("i32 ", f"{text[: body.start()]}{made}{text[body.end() :]}")
 
 
-@dataclass(slots=True)
-class _Counter:
+class _Counter(Struct):
     saved: int = 0
     destroyed: int = 0
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mlir_offload.offload.ir_syntax import LLVM_IR
 from mlir_offload.translate.cpu.text import CALL, DeviceModule, Function, callee_name, symbol

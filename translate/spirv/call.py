@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+from msgspec import Struct
 
 from mlir_offload.toolchain.tables import load_table
 from mlir_offload.translate.spirv.pointer import GENERIC
@@ -36,8 +37,7 @@ _ATOMICS = {
 _ATOMIC_BITS = {"float": ("i32", "f32"), "double": ("i64", "f64")}
 
 
-@dataclass(frozen=True, slots=True)
-class SpirvFunction:
+class SpirvFunction(Struct, frozen=True):
     """A function to call: its symbol, its definition or declaration, and what that refers to.
 
     It `uses_subgroup` where the number of threads in a subgroup must be what the program counts on.

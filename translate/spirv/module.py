@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from mlir_offload.offload.ir_syntax import LLVM_IR, revealed
 from mlir_offload.toolchain.errors import SourceError
@@ -80,7 +82,7 @@ def spirv_device_ir(
     """
     module = with_spirv_spaces(parse_device_module(ll_text))
     module = with_failures(module, kernels, keeps_functions=keeps_functions)
-    calls = _Calls(module)
+    calls = _Calls(module, PrintfCalls(module))
     functions = [calls.rewrite(function) for function in module.functions]
     dynamic = frozenset(name for name, line in module.globals if _DYNAMIC.search(line))
     number = module.next_metadata_id()
@@ -146,18 +148,14 @@ def _clang(llvm: ToolPaths) -> tuple[str, ...]:
     return (str(llvm.tool("clang")), f"--target={SPIRV_TRIPLE}", "-x", "ir")
 
 
-@dataclass(slots=True)
-class _Calls:
+class _Calls(Struct):
     """Rewrites what functions call, and keeps what that refers to."""
 
     module: DeviceModule
+    printf: PrintfCalls
     used: dict[str, SpirvFunction] = field(default_factory=dict)
     external: dict[str, str] = field(default_factory=dict)
     uses_subgroup: bool = False
-    printf: PrintfCalls = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.printf = PrintfCalls(self.module)
 
     @property
     def calls_out(self) -> bool:

@@ -7,7 +7,8 @@ becomes a generic pointer, address space 4, and stack variables, in space 0, are
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.cpu.text import DeviceModule, Function, label_of, symbol

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from mlir_offload.offload.ir_syntax import LLVM_IR, string_of
 from mlir_offload.toolchain.errors import SourceError
@@ -28,8 +29,7 @@ _LENGTH = re.compile(r"%(?:%|([-+ #0-9.*]*)ll(?=[diouxX]))")
 _BYTE = re.compile(r"\\[0-9A-Fa-f]{2}")
 
 
-@dataclass(slots=True)
-class PrintfCalls:
+class PrintfCalls(Struct):
     """Rewrites the calls of one module; `formats` are the variables that they need."""
 
     module: DeviceModule
