@@ -7,11 +7,10 @@ import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 from support import cache_servers
 from support.cuda_tools import cuda_tool
 
