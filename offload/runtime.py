@@ -25,6 +25,7 @@ EXIT_STATUS = 70
 _DIRECTORY = Path(__file__).parent / "runtime"
 _ROOT_SOURCE = "runtime.c"
 _ALWAYS = (
+    "catch.c",
     "device_name.c",
     "error.c",
     "launch_memory.c",

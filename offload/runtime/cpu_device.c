@@ -60,8 +60,13 @@ typedef struct mo_block {
 #endif
 } mo_block;
 
-static void fail(const mo_launched *launched, const char *message) {
+/* Of the launch as a whole: the launch is to return. */
+static void refuse(const mo_launched *launched, const char *message) {
   launched->launch->fail(launched->kernel->name, message);
+}
+
+static void fail(const mo_launched *launched, const char *message) {
+  refuse(launched, message);
   abort();
 }
 
@@ -74,7 +79,7 @@ static void fail_for_assertions(const mo_launched *launched, uint64_t failures) 
   snprintf(text, sizeof text, "%llu thread%s failed an assertion%s", (unsigned long long)failures,
            failures == 1 ? "" : "s", more);
   fflush(stdout);
-  fail(launched, text);
+  refuse(launched, text);
 }
 
 static uint64_t round_up(uint64_t bytes) { return (bytes + 63) & ~(uint64_t)63; }
@@ -158,19 +163,22 @@ void mo_cpu_launch(const mo_launch *launch, void **params, const mo_kernel *kern
   if (launch->version != MO_LAUNCH_VERSION) {
     snprintf(message, sizeof message, "the image speaks launch version %d, the runtime %u",
              MO_LAUNCH_VERSION, launch->version);
-    fail(&launched, message);
+    refuse(&launched, message);
+    return;
   }
   if (items == 0 || items > MO_MAX_BLOCK || launch->block[0] > MO_MAX_BLOCK ||
       launch->block[1] > MO_MAX_BLOCK || launch->block[2] > MO_MAX_BLOCK) {
     snprintf(message, sizeof message,
              "block size %u x %u x %u: a block has 1 to %u work-items", launch->block[0],
              launch->block[1], launch->block[2], MO_MAX_BLOCK);
-    fail(&launched, message);
+    refuse(&launched, message);
+    return;
   }
   if (blocks == 0) {
     snprintf(message, sizeof message, "grid size %u x %u x %u: a grid has at least one block",
              launch->grid[0], launch->grid[1], launch->grid[2]);
-    fail(&launched, message);
+    refuse(&launched, message);
+    return;
   }
   launch->parallel_for(blocks, kernel->range, &launched);
 #ifdef MO_TSAN

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "catch.h"
 #include "mgpu.h"
 #include "mlir_offload.h"
 #include "offload_entry.h"
@@ -19,35 +20,40 @@ static void begin_report(void) {
       pause();
 }
 
-static void print_line(const char *head, const char *format, va_list arguments) {
-  char text[1024];
+/* For the caller that handles the error, else on stderr. */
+static void report_line(const char *head, const char *format, va_list arguments) {
+  char text[1024], line[1100];
   vsnprintf(text, sizeof text, format, arguments);
-  fprintf(stderr, "%s%s\n", head, text);
+  snprintf(line, sizeof line, "%s%s\n", head, text);
+  if (!mo_catch_line(line))
+    fputs(line, stderr);
 }
 
 void mo_error(const char *format, ...) {
-  begin_report();
+  if (!mo_catch_line(""))
+    begin_report();
   /* What the program printed before comes before; only stdout, since another thread may sit in a
    * read of stdin and hold its lock. */
   fflush(stdout);
   va_list arguments;
   va_start(arguments, format);
-  print_line("mlir-offload: error: ", format, arguments);
+  report_line("mlir-offload: error: ", format, arguments);
   va_end(arguments);
 }
 
 void mo_context(const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  print_line("  ", format, arguments);
+  report_line("  ", format, arguments);
   va_end(arguments);
 }
 
 void mo_cure(const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  print_line("  hint: ", format, arguments);
+  report_line("  hint: ", format, arguments);
   va_end(arguments);
+  mo_throw();
   /* Not exit(): handlers of a library whose device has failed may never return. */
   _exit(MLIR_OFFLOAD_EXIT_STATUS);
 }

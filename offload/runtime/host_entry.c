@@ -62,6 +62,10 @@ static void note(_Atomic(mo_range) *functions, mo_range function) {
   }
 }
 
+static _Thread_local bool mo_is_in_blocks;
+
+bool mo_runs_blocks(void) { return mo_is_in_blocks; }
+
 void mo_run_kernel(uint64_t count, mo_range body, void *argument) {
   bool is_outermost = mo_is_entered;
   if (!count)
@@ -70,7 +74,9 @@ void mo_run_kernel(uint64_t count, mo_range body, void *argument) {
     note(mo_bodies, body);
     leave();
   }
+  mo_is_in_blocks = true;
   mo_parallel_for(count, body, argument);
+  mo_is_in_blocks = !is_outermost;
   if (is_outermost)
     enter();
 }

@@ -14,6 +14,9 @@ MO_INTERNAL void mo_end_launch(void);
 /* As mo_parallel_for, for a kernel: a fork does not wait for it. */
 MO_INTERNAL void mo_run_kernel(uint64_t count, mo_range body, void *argument);
 
+/* Returns whether the calling thread runs blocks of a kernel that it launched. */
+MO_INTERNAL bool mo_runs_blocks(void);
+
 /* At the end of the program and before dlclose: no launch begins any more. Returns false if threads are in
  * kernels: their code, and the workers, must stay. */
 MO_INTERNAL bool mo_end_launches(void);

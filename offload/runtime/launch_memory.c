@@ -157,10 +157,10 @@ static mo_described *take_described(int *count) {
   return items;
 }
 
-/* Whether the launch stands for a loop without a step, which is no error: nothing is launched. */
-bool mo_is_empty_loop(const int64_t *grid, const int64_t *block) {
+bool mo_is_empty_launch(const int64_t *grid, const int64_t *block) {
   int count;
-  if (!mo_next.count || (grid[0] && grid[1] && grid[2] && block[0] && block[1] && block[2]))
+  bool has_blocks = grid[0] && grid[1] && grid[2], has_threads = block[0] && block[1] && block[2];
+  if (has_blocks && (has_threads || !mo_next.count))
     return false;
   free(take_described(&count));
   return true;

@@ -60,11 +60,11 @@ MO_PUBLIC mo_thread_2 *mlir_offload_thread_2(void) {
 }
 
 static mo_device mo_initial; /* the choice of MLIR_OFFLOAD_DEVICE, or none */
+static bool mo_initial_is_wrong;
 
 static void read_initial_device(void) {
   const char *text = getenv("MLIR_OFFLOAD_DEVICE");
-  if (text && *text && !mo_parse_device(text, &mo_initial))
-    mo_refuse_device("MLIR_OFFLOAD_DEVICE", text);
+  mo_initial_is_wrong = text && *text && !mo_parse_device(text, &mo_initial);
 }
 
 /* Returns how --offload-arch= spells what the backend of that name runs. */
@@ -125,6 +125,8 @@ static _Thread_local mo_binding mo_bound;
 static void bind_thread(const mo_thread_2 *thread) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, read_initial_device);
+  if (mo_initial_is_wrong)
+    mo_refuse_device("MLIR_OFFLOAD_DEVICE", getenv("MLIR_OFFLOAD_DEVICE"));
   mo_device wanted = *thread->device.name ? thread->device : mo_initial;
   mo_bound.index = *wanted.name ? wanted.index : CURRENT_INDEX;
   mo_bound.backend = *wanted.name ? find_backend(wanted.name) : first_with_a_device();
@@ -283,7 +285,7 @@ MO_CONTRACT mo_memref_1d mgpuMemGetDeviceMemRef1dInt32(char *allocated, char *al
   return mgpuMemGetDeviceMemRef1dFloat(allocated, aligned, offset, size, stride);
 }
 
-/* Sizes come as 64-bit numbers; no device takes more than 32 bits, and none takes 0. */
+/* Sizes come as 64-bit numbers; no device takes more than 32 bits, and none takes blocks of 0 threads. */
 static void set_dimensions(uint32_t *result, const int64_t *sizes, const char *what) {
   for (int i = 0; i < 3; ++i) {
     if (sizes[i] < 1 || sizes[i] > UINT32_MAX) {
@@ -297,7 +299,7 @@ static void set_dimensions(uint32_t *result, const int64_t *sizes, const char *w
 
 static void launch(const void *stub, mo_shape *shape, const int64_t *grid, const int64_t *block,
                    void *stream, void **params) {
-  if (mo_is_empty_loop(grid, block))
+  if (mo_is_empty_launch(grid, block))
     return;
   set_dimensions(shape->grid, grid, "a grid of");
   set_dimensions(shape->block, block, "blocks of");

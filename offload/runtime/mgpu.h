@@ -129,7 +129,9 @@ MO_INTERNAL MO_NORETURN void mo_cure(const char *format, ...) __attribute__((for
 MO_INTERNAL void mo_context_of_launch(const void *stub, const mo_shape *shape);
 
 /* Launches that were described: see launch_memory.c. */
-MO_INTERNAL bool mo_is_empty_loop(const int64_t *grid, const int64_t *block);
+/* Returns whether nothing is to be launched, and forgets the description: the grid is empty, or the launch
+ * is that of a loop, whose blocks may be empty too. */
+MO_INTERNAL bool mo_is_empty_launch(const int64_t *grid, const int64_t *block);
 MO_INTERNAL void mo_launch_kernel(const mo_backend *backend, const void *stub, const mo_shape *shape,
                                   void *stream, void **params);
 /* Makes the device of the thread current. Ends the program where it is of another kind, which has no

@@ -18,6 +18,9 @@
  * must not unload a library while its code runs. A child of fork may launch on the CPU, whatever other
  * threads did; it must not use a GPU that its parent used. A program may end while threads launch. */
 
+#include <stddef.h>
+#include <stdint.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -35,6 +38,21 @@ void *mlir_offload_get_stream(void);
  * names them "level_zero:gpu:0", "opencl:gpu:0", "opencl:cpu:0". Without it MLIR_OFFLOAD_DEVICE decides (same words), else the first GPU, else the CPU, as far as the program
  * holds device code for them. Stops the program for another word. */
 void mlir_offload_set_device(const char *device);
+
+/* Calls body(argument) and returns 0. If the runtime reports an error of the calling thread meanwhile,
+ * returns MLIR_OFFLOAD_EXIT_STATUS at once and writes the report to text: at most size bytes with the
+ * final zero, one line for the error, then lines of context and of a hint. The rest of body does not run:
+ * memory and locks that it holds stay, and no destructor runs, so call a function of MLIR there and
+ * little else. Errors of other threads, faults of the CPU, and errors that the runtime finds while the
+ * program starts or ends, end the program as without it. After some errors a GPU needs a new process. */
+int mlir_offload_try(void (*body)(void *argument), void *argument, char *text, size_t size);
+
+/* mlir_offload_try for callers without a C compiler: calls a function with words as its arguments.
+ * classes has one letter for the result and one for each word: 'i' for integers and pointers, 'f' for
+ * floating point, whose bits the word holds. Returns -1 without a call if there are too many words (more
+ * than 64 on the stack), or on a machine that is not x86-64 or AArch64. */
+int mlir_offload_call(void *function, const char *classes, const uint64_t *words, uint64_t *result,
+                      char *text, size_t size);
 
 #ifdef __cplusplus
 }

@@ -25,7 +25,8 @@ typedef struct mo_launch {
    * nothing runs: body is called with 0, 0 when the program or library ends, for what the image keeps. A
    * runtime may ignore this. */
   void (*parallel_for)(uint64_t count, mo_range body, void *argument);
-  /* Prints the message with the kernel's name and ends the program. */
+  /* Reports the message with the kernel's name and ends the program. It returns, for the launch to return,
+   * if it is called outside of parallel_for and the launch has a caller that handles errors. */
   void (*fail)(const char *kernel, const char *message);
 } mo_launch;
 

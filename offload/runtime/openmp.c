@@ -4,9 +4,11 @@
  * streams and events need no state.
  */
 #define _GNU_SOURCE 1
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "catch.h"
 #include "host_entry.h"
 #include "libomptarget_abi.h"
 #include "mgpu.h"
@@ -93,10 +95,24 @@ static void host_set32(void *target, uint32_t value, size_t count, void *stream)
 static void host_register(void *pointer, uint64_t size_bytes) { (void)pointer, (void)size_bytes; }
 static void *host_device_pointer(void *registered) { return registered; }
 
-static void host_fail(const char *kernel, const char *message) {
+/* The failure of a launch whose caller handles errors, reported when libomptarget has returned. */
+typedef struct failed_launch {
+  const char *kernel; /* NULL: there is none */
+  char message[192];
+} failed_launch;
+static _Thread_local failed_launch mo_failed;
+
+static void report_failure(const char *kernel, const char *message) {
   mo_error("%s", message);
   mo_context("kernel: %s", kernel);
   mo_cure("correct the kernel; gdb and -g show its lines on the CPU");
+}
+
+static void host_fail(const char *kernel, const char *message) {
+  if (!mo_has_handler() || mo_runs_blocks())
+    report_failure(kernel, message);
+  mo_failed.kernel = kernel;
+  snprintf(mo_failed.message, sizeof mo_failed.message, "%s", message);
 }
 
 static void check_shape(const void *stub, const mo_shape *shape) {
@@ -136,11 +152,16 @@ static void host_launch(const void *stub, const mo_shape *shape, void *stream, v
                                 .teams = {1, 1, 1},
                                 .threads = {1, 1, 1}};
   mo_watched watched = {.stub = stub, .shape = shape};
+  mo_failed.kernel = NULL;
+  mo_begin_uncaught();
   mo_begin_launch();
   mo_watch_begin(&watched);
   int status = __tgt_target_kernel(NULL, mo_host_device, 1, 1, (void *)stub, &arguments);
   mo_watch_end(&watched);
   mo_end_launch();
+  mo_end_uncaught();
+  if (mo_failed.kernel)
+    report_failure(mo_failed.kernel, mo_failed.message);
   if (status) {
     mo_error("__tgt_target_kernel failed: the kernel was not launched");
     mo_context_of_launch(stub, shape);

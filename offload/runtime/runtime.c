@@ -2,6 +2,7 @@
  * costs more than compiling any of these files. Each of them also compiles alone. */
 #define _GNU_SOURCE 1
 
+#include "catch.c"
 #include "device_name.c"
 #include "error.c"
 #include "launch_memory.c"

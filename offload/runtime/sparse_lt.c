@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#include "catch.h"
 #include "mgpu.h"
 
 enum { ROW_MAJOR = 2, SPARSITY_50_PERCENT = 0, DEFAULT_ALGORITHM = 0, PRUNE_STRIP = 1 };
@@ -138,21 +139,21 @@ static lt_matrix *make_matrix(lt_matrix **place, void *values) {
 MO_CONTRACT void mgpuCreateCuSparseLtDnMat(lt_matrix **place, intptr_t rows, intptr_t columns,
                                            void *values, int32_t type, void *stream) {
   (void)stream;
-  pthread_mutex_lock(&mo_lt_lock);
+  mo_lock(&mo_lt_lock);
   lt_matrix *made = make_matrix(place, values);
   CHECKED(cusparseLtDenseDescriptorInit, made->handle, &made->descriptor, rows, columns, columns,
           ALIGNMENT_BYTES, type, ROW_MAJOR);
-  pthread_mutex_unlock(&mo_lt_lock);
+  mo_unlock(&mo_lt_lock);
 }
 
 MO_CONTRACT void mgpuCusparseLtCreate2To4SpMat(lt_matrix **place, intptr_t rows, intptr_t columns,
                                                void *values, int32_t type, void *stream) {
   (void)stream;
-  pthread_mutex_lock(&mo_lt_lock);
+  mo_lock(&mo_lt_lock);
   lt_matrix *made = make_matrix(place, values);
   CHECKED(cusparseLtStructuredDescriptorInit, made->handle, &made->descriptor, rows, columns,
           columns, ALIGNMENT_BYTES, type, ROW_MAJOR, SPARSITY_50_PERCENT);
-  pthread_mutex_unlock(&mo_lt_lock);
+  mo_unlock(&mo_lt_lock);
 }
 
 static void forget_plan(lt_matrix *matrix) {
@@ -165,10 +166,10 @@ static void forget_plan(lt_matrix *matrix) {
 }
 
 static void destroy_matrix(lt_matrix *matrix) {
-  pthread_mutex_lock(&mo_lt_lock);
+  mo_lock(&mo_lt_lock);
   forget_plan(matrix);
   CHECKED(cusparseLtMatDescriptorDestroy, &matrix->descriptor);
-  pthread_mutex_unlock(&mo_lt_lock);
+  mo_unlock(&mo_lt_lock);
   free(matrix);
 }
 
@@ -220,7 +221,7 @@ MO_CONTRACT void mgpuCuSparseLtSpMMBufferSize(size_t *sizes, int32_t op_a, int32
                                               lt_matrix **place_c, int32_t type, int32_t pruning,
                                               void *stream) {
   lt_matrix *a = *place_a;
-  pthread_mutex_lock(&mo_lt_lock);
+  mo_lock(&mo_lt_lock);
   plan_product(a, *place_b, *place_c, op_a, op_b, compute_type(type));
   if (pruning != PRUNE_NOTHING)
     CHECKED(cusparseLtSpMMAPrune, a->handle, &a->product, a->values, a->values, PRUNE_STRIP,
@@ -229,7 +230,7 @@ MO_CONTRACT void mgpuCuSparseLtSpMMBufferSize(size_t *sizes, int32_t op_a, int32
     check_pruned(a, stream);
   CHECKED(cusparseLtMatmulGetWorkspace, a->handle, &a->plan, &sizes[0]);
   CHECKED(cusparseLtSpMMACompressedSize, a->handle, &a->plan, &sizes[1], &sizes[2]);
-  pthread_mutex_unlock(&mo_lt_lock);
+  mo_unlock(&mo_lt_lock);
 }
 
 MO_CONTRACT void mgpuCuSparseLtSpMM(lt_matrix **place_a, lt_matrix **place_b, lt_matrix **place_c,
@@ -240,11 +241,11 @@ MO_CONTRACT void mgpuCuSparseLtSpMM(lt_matrix **place_a, lt_matrix **place_b, lt
     mo_error("gpu.spmm of a matrix '2 of 4' without gpu.spmm_buffer_size before it");
     mo_cure("ask for the sizes of the buffers with gpu.spmm_buffer_size, which plans the product");
   }
-  pthread_mutex_lock(&mo_lt_lock);
+  mo_lock(&mo_lt_lock);
   CHECKED(cusparseLtSpMMACompress, a->handle, &a->plan, a->values, compressed, buffer, stream);
   CHECKED(cusparseLtMatmul, a->handle, &a->plan, &one, compressed, b->values, &one, c->values,
           c->values, workspace, &stream, 1);
-  pthread_mutex_unlock(&mo_lt_lock);
+  mo_unlock(&mo_lt_lock);
 }
 
 /* For programs that call them by name: the handle is made when it is first needed, and kept. */

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "catch.h"
 #include "stream_pool.h"
 
 enum { STREAMS_PER_DEVICE = 32, EVENTS_PER_DEVICE = 256, EVENTS_TO_TRY = 8 };
@@ -80,10 +81,10 @@ static mo_pooled *find_handle(const mo_stream_pool *pool, const void *raw) {
 }
 
 static bool is_event(mo_stream_pool *pool, const void *raw) {
-  pthread_mutex_lock(&pool->lock);
+  mo_lock(&pool->lock);
   const mo_pooled *found = find_handle(pool, raw);
   bool result = found && found->is_event;
-  pthread_mutex_unlock(&pool->lock);
+  mo_unlock(&pool->lock);
   return result;
 }
 
@@ -95,9 +96,9 @@ static int current_device(const mo_stream_pool *pool) {
 
 /* Returns the handle of a number, NULL behind the last one. */
 static mo_pooled *nth_handle(mo_stream_pool *pool, size_t number) {
-  pthread_mutex_lock(&pool->lock);
+  mo_lock(&pool->lock);
   mo_pooled *handle = number < pool->handle_count ? pool->handles[number] : NULL;
-  pthread_mutex_unlock(&pool->lock);
+  mo_unlock(&pool->lock);
   return handle;
 }
 
@@ -146,7 +147,7 @@ void *mo_pool_create_stream(mo_stream_pool *pool) {
   pthread_once(&pool->once, pool->api->register_exit_check);
   pool->owner = getpid();
   int device = current_device(pool);
-  pthread_mutex_lock(&pool->lock);
+  mo_lock(&pool->lock);
   mo_pooled *stream = reusable_stream(pool, device);
   if (!stream) {
     void *raw;
@@ -155,16 +156,16 @@ void *mo_pool_create_stream(mo_stream_pool *pool) {
     stream = add_handle(pool, raw, device, false);
   }
   ++stream->references;
-  pthread_mutex_unlock(&pool->lock);
+  mo_unlock(&pool->lock);
   return stream->raw;
 }
 
 static void release_handle(mo_stream_pool *pool, void *raw) {
-  pthread_mutex_lock(&pool->lock);
+  mo_lock(&pool->lock);
   mo_pooled *found = find_handle(pool, raw);
   if (found && found->references)
     --found->references;
-  pthread_mutex_unlock(&pool->lock);
+  mo_unlock(&pool->lock);
 }
 
 void mo_pool_destroy_stream(mo_stream_pool *pool, void *stream) {
@@ -208,7 +209,7 @@ static mo_pooled *reusable_event(mo_stream_pool *pool, int device) {
 
 void *mo_pool_create_event(mo_stream_pool *pool) {
   int device = current_device(pool);
-  pthread_mutex_lock(&pool->lock);
+  mo_lock(&pool->lock);
   mo_pooled *event = reusable_event(pool, device);
   if (!event) {
     void *raw;
@@ -218,7 +219,7 @@ void *mo_pool_create_event(mo_stream_pool *pool) {
   }
   ++event->references;
   event->is_recorded = false;
-  pthread_mutex_unlock(&pool->lock);
+  mo_unlock(&pool->lock);
   return event->raw;
 }
 
@@ -228,11 +229,11 @@ void mo_pool_destroy_event(mo_stream_pool *pool, void *event) { release_handle(p
 
 void mo_pool_record_event(mo_stream_pool *pool, void *event, void *stream) {
   API_CHECK(pool, pool->api->record_event(event, stream), "EventRecord", "recording an event");
-  pthread_mutex_lock(&pool->lock);
+  mo_lock(&pool->lock);
   mo_pooled *found = find_handle(pool, event);
   if (found)
     found->is_recorded = true;
-  pthread_mutex_unlock(&pool->lock);
+  mo_unlock(&pool->lock);
 }
 
 void mo_pool_wait_event(mo_stream_pool *pool, void *stream, void *event) {

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "catch.h"
 #include "mlir_offload.h"
 #include "sycl.h"
 
@@ -152,9 +153,9 @@ static void make_context(mo_sycl_platform *platform) {
 static mo_sycl_device *own_device(void) {
   mo_sycl_device *device = &mo_sycl_devices[mo_sycl_index];
   mo_sycl_used = device->raw;
-  pthread_mutex_lock(&mo_sycl_device_lock);
+  mo_lock(&mo_sycl_device_lock);
   make_context(device->platform);
-  pthread_mutex_unlock(&mo_sycl_device_lock);
+  mo_unlock(&mo_sycl_device_lock);
   return device;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "catch.h"
 #include "sycl.h"
 
 typedef struct built_program {
@@ -156,7 +157,7 @@ static built_kernel *build_kernel(const launch_request *request) {
 
 static built_kernel *find_kernel(const launch_request *request) {
   built_kernel **bucket = &mo_built_kernels[((uintptr_t)request->stub >> 4) % KERNEL_BUCKETS];
-  pthread_mutex_lock(&mo_built_lock);
+  mo_lock(&mo_built_lock);
   built_kernel *kernel = *bucket;
   while (kernel && (kernel->stub != request->stub || kernel->context != request->place.context ||
                     kernel->device != request->place.device))
@@ -166,7 +167,7 @@ static built_kernel *find_kernel(const launch_request *request) {
     kernel->next = *bucket;
     *bucket = kernel;
   }
-  pthread_mutex_unlock(&mo_built_lock);
+  mo_unlock(&mo_built_lock);
   return kernel;
 }
 
@@ -272,13 +273,13 @@ void mo_sycl_launch(const void *stub, const mo_shape *shape, void *stream, void 
   }
   launch_request request = {stub, shape, mo_sycl_place_of(stream)};
   built_kernel *kernel = find_kernel(&request);
-  pthread_mutex_lock(&kernel->lock);
+  mo_lock(&kernel->lock);
   check_subgroups(&request, kernel->raw, local);
   set_arguments(&request, kernel, params);
   int status = mo_cl.clEnqueueNDRangeKernel(request.place.queue, kernel->raw, 3, NULL, global,
                                             local, 0, NULL, NULL);
   if (status != CL_SUCCESS)
     stop_enqueue(&request, kernel->raw, status);
-  pthread_mutex_unlock(&kernel->lock);
+  mo_unlock(&kernel->lock);
   mo_sycl_start(request.place.queue);
 }

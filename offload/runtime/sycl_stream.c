@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "catch.h"
 #include "stream_pool.h"
 #include "sycl.h"
 
@@ -13,11 +14,11 @@ typedef struct sycl_event {
 
 /* Returns the marker for the caller to release, or NULL. */
 static cl_event take_marker(sycl_event *event) {
-  pthread_mutex_lock(&event->lock);
+  mo_lock(&event->lock);
   cl_event marker = event->marker;
   if (marker)
     SYCL_CHECK(mo_cl.clRetainEvent(marker), "clRetainEvent", "looking at an event");
-  pthread_mutex_unlock(&event->lock);
+  mo_unlock(&event->lock);
   return marker;
 }
 

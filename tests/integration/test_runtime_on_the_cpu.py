@@ -139,7 +139,8 @@ def test_the_contract_holds_with_any_number_of_threads(build: Build, threads: st
 @pytest.mark.parametrize(
     ("part", "said"),
     [
-        ("empty-grid", "a kernel was launched with a grid of 0 x 1 x 1"),
+        ("negative-grid", "a kernel was launched with a grid of -1 x 1 x 1"),
+        ("empty-block", "a kernel was launched with blocks of 0 x 1 x 1"),
         (
             "large-block",
             "a block has more than 1024 work-items\n  kernel: count\n  launch: grid 1 x 1 x 1, block 32 x 32 x 2",
@@ -163,6 +164,25 @@ def test_an_error_names_what_failed_and_ends_the_program(
     build: Build, part: str, said: str
 ) -> None:
     assert f"mlir-offload: error: {said}" in _error(build("cpu_program.c", "program"), part)
+
+
+@every_consumer
+def test_a_caller_handles_errors_and_goes_on(build: Build) -> None:
+    program, parts = build("cpu_program.c", "program"), ("large-block", "kernel", "stub", "memory")
+    done = _start(program, "handle", *parts)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    reports = [part.splitlines() for part in done.stdout.split("mlir-offload: error: ")[1:]]
+    assert [report[0] for report in reports] == [
+        "a block has more than 1024 work-items",
+        "work-items of one block wait at different barriers",
+        "count was called from host code, but this program holds no device code for a GPU of NVIDIA or AMD",
+        "posix_memalign failed: ENOMEM (out of memory)",
+    ]
+    assert all(
+        "  hint: " in report[-1 - (part == "memory")]
+        for part, report in zip(parts, reports, strict=True)
+    )
+    assert _start(program, "twice", "kernel").returncode == 0
 
 
 @every_consumer

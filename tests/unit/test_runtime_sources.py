@@ -27,7 +27,7 @@ ALL = (Kind.CUDA, Kind.HIP, Kind.SYCL, Kind.OPENMP)
 CUDART = Path("/cuda/lib/libcudart_static.a")
 OMPTARGET = Path("/llvm/lib/libomptarget.so")
 SYSTEM_HEADERS = {
-    "dlfcn.h", "errno.h", "fcntl.h", "limits.h", "pthread.h", "sched.h", "signal.h", "stdarg.h", "stdatomic.h", "stdbool.h",
+    "dlfcn.h", "errno.h", "fcntl.h", "limits.h", "pthread.h", "sched.h", "setjmp.h", "signal.h", "stdarg.h", "stdatomic.h", "stdbool.h",
     "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h", "strings.h", "sys/mman.h",
     "sys/stat.h", "sys/types.h", "time.h", "unistd.h",
 }  # fmt: skip
@@ -75,6 +75,7 @@ def test_each_kind_adds_its_files(kinds: Collection[Kind], standin: bool, names:
     sources = runtime_sources(kinds, standin=standin)
     assert [path.name for path in sources] == [
         "runtime.c",
+        "catch.c",
         "device_name.c",
         "error.c",
         "launch_memory.c",

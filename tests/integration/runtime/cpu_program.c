@@ -50,6 +50,14 @@ static void check_events(void) {
   mgpuEventDestroy(other);
 }
 
+static void check_empty_grids(void) {
+  int visits = 0, *pointer = &visits;
+  void *params[] = {&pointer};
+  mgpuLaunchKernel((void *)stub_count, 0, 1, 1, 1, 1, 1, 0, stream, params, NULL, 1);
+  mgpuLaunchKernel((void *)stub_count, 1, 1, 0, 0, 1, 1, 0, stream, params, NULL, 1);
+  CHECK(visits == 0);
+}
+
 static void check_shapes(void) {
   uint32_t shape[8], *pointer = shape, *wanted = (uint32_t[]){2, 3, 4, 8, 16, 2, 77, 1};
   void *params[] = {&pointer};
@@ -114,6 +122,7 @@ static void check_all(void) {
   check_memory();
   check_events();
   check_shapes();
+  check_empty_grids();
   check_visits(NULL);
   check_threads();
   check_fork();
@@ -129,11 +138,14 @@ static void check_all(void) {
   mgpuStreamDestroy(stream);
 }
 
-static void fail_by(const char *part) {
+static void fail_by(void *argument) {
+  const char *part = argument;
   int *visits = NULL;
   void *params[] = {&visits};
-  if (!strcmp(part, "empty-grid"))
-    LAUNCH(count, 0, 1, params);
+  if (!strcmp(part, "negative-grid"))
+    LAUNCH(count, -1, 1, params);
+  if (!strcmp(part, "empty-block"))
+    LAUNCH(count, 1, 0, params);
   if (!strcmp(part, "large-block"))
     mgpuLaunchKernel((void *)stub_count, 1, 1, 1, 32, 32, 2, 0, stream, params, NULL, 1);
   if (!strcmp(part, "cluster"))
@@ -157,10 +169,39 @@ static void fail_by(const char *part) {
 #endif
 }
 
+/* Fails by each of the parts and goes on; the runtime works as before after each of them. */
+static void handle(int count, char **parts) {
+  char text[1000], little[8];
+  int visits[3] = {0}, *pointer = visits;
+  void *params[] = {&pointer};
+  for (int i = 0; i < count; ++i) {
+    mlir_offload_set_device("host");
+    CHECK(mlir_offload_try(fail_by, parts[i], little, sizeof little) == MLIR_OFFLOAD_EXIT_STATUS);
+    CHECK(!strcmp(little, "mlir-of"));
+    CHECK(mlir_offload_try(fail_by, parts[i], text, sizeof text) == MLIR_OFFLOAD_EXIT_STATUS);
+    printf("%s", text);
+    CHECK(mlir_offload_try(fail_by, "nothing", text, sizeof text) == 0 && !*text);
+    LAUNCH(count, 3, 1, params);
+    CHECK(visits[0] == i + 1 && visits[2] == i + 1);
+  }
+}
+
+static void try_again(void *part) {
+  char text[1000];
+  CHECK(mlir_offload_try(fail_by, part, text, sizeof text) == MLIR_OFFLOAD_EXIT_STATUS);
+  fail_by(part);
+  CHECK(false);
+}
+
 int main(int count, char **arguments) {
+  char text[1000];
   printf("started\n");
   stream = mgpuStreamCreate();
-  if (count > 1)
+  if (count > 2 && !strcmp(arguments[1], "handle"))
+    handle(count - 2, arguments + 2);
+  else if (count > 2 && !strcmp(arguments[1], "twice"))
+    CHECK(mlir_offload_try(try_again, arguments[2], text, sizeof text) == MLIR_OFFLOAD_EXIT_STATUS);
+  else if (count > 1)
     fail_by(arguments[1]);
   else
     check_all();
