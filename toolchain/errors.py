@@ -21,6 +21,8 @@ class MlirOffloadError(Exception):
         self.hint = hint
         self.location = location
         self.rule = rule
+        if hint:
+            self.add_note(f"hint: {hint}")  # a traceback of Python shows it
 
 
 class SourceError(MlirOffloadError):

@@ -62,6 +62,11 @@ class BuildContext(Struct, frozen=True):
         return self.releases.mlir
 
     @property
+    def libomptarget(self) -> Path | None:
+        """Return the libomptarget to link with, None where the runtime's stand-in takes its place."""
+        return None if self.options.no_libomptarget else self.llvm.libomptarget
+
+    @property
     def consumer(self) -> int:
         """Return the LLVM release that links what is written: its major number."""
         return self.releases.consumer

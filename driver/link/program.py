@@ -194,7 +194,7 @@ def _runtime_arguments(context: BuildContext, runtime: HostRuntime) -> tuple[str
     libraries = runtime_link_arguments(
         runtime.kinds,
         cudart=(cuda.cudart_static or cuda.cudart) if cuda else None,
-        libomptarget=context.llvm.libomptarget,
+        libomptarget=context.libomptarget,
         libamdhip=context.rocm.runtime if context.rocm else None,
     )
     return (str(runtime.object), *libraries)

@@ -68,7 +68,7 @@ def compile_runtime(context: BuildContext, runtime: HostRuntime) -> None:
         kinds=runtime.kinds,
         archs=dict(runtime.gpus),
         # A final object has all that it needs but the libraries of the GPU's vendor.
-        standin=context.llvm.libomptarget is None or context.options.mode is not Mode.LINK,
+        standin=context.libomptarget is None or context.options.mode is not Mode.LINK,
         libamdhip=context.rocm.runtime if context.rocm else None,
         extra=_sanitizer_flags(context),
     )

@@ -193,6 +193,7 @@ _FLAGS: Mapping[str, _Apply] = {
     "-fgpu-rdc": _set(gpu_rdc=True),
     "-fno-gpu-rdc": _set(gpu_rdc=False),
     "--embed-runtime": _set(embed_runtime=True),
+    "--no-libomptarget": _set(no_libomptarget=True),
     "-ffast-math": _fast_math,
     "--ftz": _device(lambda flags, _: replace(flags, ftz=True)),
     "-g0": _set(debug=False),

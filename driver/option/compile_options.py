@@ -72,6 +72,7 @@ class CompileOptions(Struct, frozen=True):
     device_flags: DeviceFlags = field(default_factory=DeviceFlags)
     gpu_rdc: bool | None = None
     embed_runtime: bool = False
+    no_libomptarget: bool = False
     wanted_device_code: DeviceCode | None = None
     for_clang: str = ""
     llvm: str = ""

@@ -138,7 +138,7 @@ def _libraries(context: BuildContext) -> Iterator[Resource]:
         return
     kinds, cuda = host_runtime(context).kinds, context.cuda
     cudart = (cuda.cudart_static or cuda.cudart) if cuda and Kind.CUDA in kinds else None
-    libomptarget = context.llvm.libomptarget if Kind.OPENMP in kinds else None
+    libomptarget = context.libomptarget if Kind.OPENMP in kinds else None
     libamdhip = context.rocm.runtime if context.rocm and Kind.HIP in kinds else None
     for path in (cudart, libomptarget, libamdhip):
         if path is not None:

@@ -1,4 +1,4 @@
-"""mlir-offload for Python programs: `mlir_offload.load("k.so")` calls functions of MLIR.
+"""mlir-offload for Python programs: `compile` and `load` give functions of MLIR to call.
 
 What stands here is loaded with whatever part of the package is used, so it imports nothing large.
 """
@@ -6,15 +6,39 @@ What stands here is loaded with whatever part of the package is used, so it impo
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mlir_offload.driver import __version__
+from mlir_offload.offload.interface.runtime_error import MlirOffloadRuntimeError
 from mlir_offload.toolchain.errors import MlirOffloadError
 
 if TYPE_CHECKING:
     from mlir_offload.offload.interface.library import Library
 
-__all__ = ["MlirOffloadError", "__version__", "load"]
+__all__ = ["MlirOffloadError", "MlirOffloadRuntimeError", "__version__", "compile", "load"]
+
+
+def compile(  # noqa: A001 (as re.compile: the word of the field, used through the module)
+    program: str | os.PathLike[str] | object,
+    arch: str | Sequence[str] = "native",
+    options: Sequence[str] = (),
+    *,
+    cache: bool = True,
+) -> Library:
+    """Compile a program and return its functions.
+
+    `program` is a path, the text of a module, or an object whose `str()` is one (MLIR's bindings, xDSL).
+    Its functions with `llvm.emit_c_interface` can be called. `arch` is what `--offload-arch=` takes:
+    "native" is the GPU of this machine, else the CPU. `options` are further options of the command
+    line, for example `["-O3", "--pipeline=linalg"]`. The library is kept in the user's cache by its content
+    and the toolchain; the same program gives the same library within a process. `cache=False` compiles again.
+
+    Raises SourceError for an error in the program, other MlirOffloadErrors as the command line does.
+    """
+    from mlir_offload.driver.python_compile import compile_program
+
+    return compile_program(program, arch, options, cache=cache)
 
 
 def load(path: str | os.PathLike[str]) -> Library:

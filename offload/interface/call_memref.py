@@ -41,7 +41,14 @@ class Passed(Struct):
     """The memory that goes into one call: nothing of it may die before the call is over."""
 
     owners: dict[int, object] = field(default_factory=dict)
+    on_device: set[int] = field(default_factory=set)
     kept: list[object] = field(default_factory=list)
+
+    def note(self, allocated: int, array: ForeignArray) -> None:
+        """Keep the owner of an array, whose descriptor names this address as the allocation."""
+        self.owners[allocated] = array.owner
+        if array.is_on_device:
+            self.on_device.add(allocated)
 
 
 def describe_array(
@@ -56,14 +63,14 @@ def describe_array(
     if isinstance(memref, UnrankedType):
         inner = _descriptor(array.address, 0, array.shape, _in_elements(array, size, where))
         passed.kept.append(inner)
-        passed.owners[array.address] = array.owner
+        passed.note(array.address, array)
         rank = len(array.shape)
         return (ctypes.c_int64 * 2)(rank, _signed(ctypes.addressof(inner)))
     _check_shape(memref, array, where)
     strides = _laid_out(memref, array, where)
     offset = memref.offset or 0
     start = array.address - offset * size
-    passed.owners[start] = array.owner
+    passed.note(start, array)
     return _descriptor(start, offset, array.shape, strides)
 
 
@@ -170,8 +177,22 @@ def _unsigned(word: int) -> int:
 class _Memory:
     """What NumPy reads to make an array of returned memory; the array keeps it alive."""
 
-    def __init__(self, interface: dict[str, Any]) -> None:
+    def __init__(self, interface: dict[str, Any], owner: object) -> None:
         self.__array_interface__ = interface
+        self.owner = owner
+
+
+class DeviceArray:
+    """Memory of a GPU that a function returned: an array for CuPy, PyTorch and Numba."""
+
+    def __init__(self, interface: dict[str, Any], owner: object) -> None:
+        """Take the fields of the CUDA array interface, version 3, and what keeps the memory alive."""
+        self.__cuda_array_interface__ = interface
+        self.shape: tuple[int, ...] = interface["shape"]
+        self.owner = owner
+
+    def __repr__(self) -> str:
+        return f"<array of shape {self.shape} on a GPU>"
 
 
 class Returned(Struct):
@@ -182,26 +203,25 @@ class Returned(Struct):
 
     def take(self, element: Element, rank: int, words: Sequence[int]) -> Any:
         """Return the NumPy array of a descriptor; its memory is freed with the last array of it."""
-        np = load_numpy()
         allocated, aligned, offset = _unsigned(words[0]), _unsigned(words[1]), words[2]
         shape, strides = words[3 : 3 + rank], words[3 + rank : 3 + 2 * rank]
         size, number = element.size_bytes, element.number
         kind = "u" if element.dtype else element.kinds[0]
         lane_strides = element.lane_strides if element.lanes else ()
         owner = self._owner(allocated)
-        memory = _Memory(
-            {
-                "version": 3,
-                "shape": (*shape, *element.lanes),
-                "strides": (*(stride * size for stride in strides), *lane_strides),
-                "typestr": f"{'|' if number.size_bytes == 1 else '<'}{kind}{number.size_bytes}",
-                "data": (aligned + offset * size, allocated == _CONSTANT),
-            }
-        )
-        memory.owner = owner  # type: ignore[attr-defined]  # lives as long as the array
+        interface = {
+            "version": 3,
+            "shape": (*shape, *element.lanes),
+            "strides": (*(stride * size for stride in strides), *lane_strides),
+            "typestr": f"{'|' if number.size_bytes == 1 else '<'}{kind}{number.size_bytes}",
+            "data": (aligned + offset * size, allocated == _CONSTANT),
+        }
+        if allocated in self.passed.on_device:
+            return DeviceArray(interface, owner)
+        np = load_numpy()
         if 0 in shape:
-            return np.empty((*shape, *element.lanes), memory.__array_interface__["typestr"])
-        array = np.asarray(memory)
+            return np.empty(interface["shape"], interface["typestr"])
+        array = np.asarray(_Memory(interface, owner))
         return _as_named(array, element.dtype) if element.dtype else array
 
     def _owner(self, allocated: int) -> object:

@@ -1,7 +1,7 @@
 """Arrays of other Python libraries, seen as memory: address, shape, strides, element.
 
-Three protocols tell them: `__cuda_array_interface__` (CuPy, PyTorch, Numba), `__array_interface__`
-(NumPy) and the buffer protocol (array, ctypes, memoryview). None needs the library itself.
+Four protocols describe them: `__cuda_array_interface__` (CuPy, PyTorch, Numba), `__array_interface__`
+(NumPy), the buffer protocol (array, ctypes, memoryview) and DLPack. None needs the library itself.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from mlir_offload.offload.interface.dlpack import read_dlpack
 from mlir_offload.offload.interface.type import Element
 
 _TYPE = re.compile(r"([<>|=])([a-zA-Z])(\d{1,4})")
@@ -35,6 +36,7 @@ class ForeignArray(Struct, frozen=True):
     is_read_only: bool
     owner: object
     type_name: str
+    is_on_device: bool = False
 
     def holds(self, element: Element) -> bool:
         """Return whether its elements are those of MLIR."""
@@ -54,11 +56,11 @@ def find_foreign_array(value: object) -> ForeignArray | None:
     for protocol in ("__cuda_array_interface__", "__array_interface__"):
         interface = getattr(value, protocol, None)
         if isinstance(interface, dict):
-            return _of_interface(value, interface)
+            return _of_interface(value, interface, is_on_device="cuda" in protocol)
     try:
         view = memoryview(value)  # type: ignore[arg-type]  # it says whether it can
     except TypeError:
-        return None
+        return _of_dlpack(value) if hasattr(value, "__dlpack__") else None
     return _of_buffer(value, view)
 
 
@@ -71,7 +73,7 @@ def row_by_row(shape: Sequence[int], item_bytes: int) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def _of_interface(value: object, interface: dict[str, Any]) -> ForeignArray:
+def _of_interface(value: object, interface: dict[str, Any], *, is_on_device: bool) -> ForeignArray:
     match = _TYPE.fullmatch(interface["typestr"])
     data = interface.get("data")
     if match is None or match[1] == ">" or data is None or interface.get("mask") is not None:
@@ -82,7 +84,30 @@ def _of_interface(value: object, interface: dict[str, Any]) -> ForeignArray:
     # Any structure of that size would be `V`, too: only the name tells numbers.
     kind = match[2]
     strides = interface.get("strides") or row_by_row(shape, size)
-    return ForeignArray(data[0], shape, tuple(strides), kind, size, bool(data[1]), value, name)
+    return ForeignArray(
+        data[0], shape, tuple(strides), kind, size, bool(data[1]), value, name, is_on_device
+    )
+
+
+def _of_dlpack(value: object) -> ForeignArray:
+    array = read_dlpack(value)
+    size = array.item_bytes
+    strides = (
+        row_by_row(array.shape, size)
+        if array.strides is None
+        else tuple(stride * size for stride in array.strides)
+    )
+    return ForeignArray(
+        array.address,
+        array.shape,
+        strides,
+        array.kind,
+        size,
+        is_read_only=False,
+        owner=array.owner,
+        type_name=array.type_name,
+        is_on_device=array.is_on_device,
+    )
 
 
 def _of_buffer(value: object, view: memoryview) -> ForeignArray:

@@ -123,6 +123,9 @@ arrays()
 small_numbers()
 vectors()
 wrong_calls()
-assert str(library.first.__signature__) == "(x)"
+assert (
+    str(library.first.__signature__)
+    == "(x: 'memref<?x?xf64, strided<[?, ?], offset: 3>>') -> float"
+)
 assert "trunc(b: i64) -> i8" in str(library.trunc.__doc__)
 sys.stdout.write("ok\n")
