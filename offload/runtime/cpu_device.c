@@ -216,6 +216,7 @@ typedef struct mo_fiber {
   uint32_t status;
   uint32_t site, operation, mask, first, second, vote;
   uint64_t value, result;
+  void (*meet)(char *const *lanes); /* executes MO_FRAGMENTS */
   const uint64_t *canary; /* at the bottom of the stack, if that has no guard page */
 #ifdef MO_ASAN
   void *fake_stack;
@@ -609,6 +610,25 @@ static uint32_t choose_group(const mo_fiber *warp, uint32_t lanes) {
   return chosen;
 }
 
+static void give_results(mo_fiber *warp, uint32_t lanes, uint32_t group) {
+  for (uint32_t lane = 0; lane < lanes; ++lane)
+    if (group >> lane & 1) warp[lane].result = lane_result(warp, lane, group);
+}
+
+static void meet_at_fragments(mo_fiber *warp, uint32_t group) {
+  char *lanes[MO_WARP];
+  if (group != UINT32_MAX) {
+    char message[160];
+    uint32_t count = (uint32_t)__builtin_popcount(group);
+    snprintf(message, sizeof message,
+             "%u thread%s of a subgroup execute%s a matrix operation that needs all 32", count,
+             count == 1 ? "" : "s", count == 1 ? "s" : "");
+    fail(warp->item.block->launched, message);
+  }
+  for (uint32_t lane = 0; lane < MO_WARP; ++lane) lanes[lane] = (char *)(uintptr_t)warp[lane].value;
+  warp->meet(lanes);
+}
+
 static void run_warp(mo_fibers *fibers, uint32_t start, uint32_t items) {
   mo_fiber *warp = warp_of(fibers, start);
   uint32_t lanes = lanes_of(warp, fibers, items);
@@ -617,8 +637,10 @@ static void run_warp(mo_fibers *fibers, uint32_t start, uint32_t items) {
       if (warp[lane].status == READY) enter_fiber(fibers, &warp[lane]);
     uint32_t group = choose_group(warp, lanes);
     if (group == 0) return;
-    for (uint32_t lane = 0; lane < lanes; ++lane)
-      if (group >> lane & 1) warp[lane].result = lane_result(warp, lane, group);
+    if (warp[__builtin_ctz(group)].operation == MO_FRAGMENTS)
+      meet_at_fragments(warp, group);
+    else
+      give_results(warp, lanes, group);
     for (uint32_t lane = 0; lane < lanes; ++lane)
       if (group >> lane & 1) warp[lane].status = READY;
   }
@@ -834,3 +856,5 @@ void mo_cpu_assertfail(mo_item *item, const char *message, const char *file, uin
   leave_fiber(fibers, fiber);
   __builtin_trap();
 }
+
+#include "cpu_tensor.c"

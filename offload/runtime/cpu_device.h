@@ -55,7 +55,8 @@ enum {
   MO_REDUX_XOR,
   MO_REDUX_FMAX,
   MO_REDUX_FMIN,
-  MO_WARP_BARRIER
+  MO_WARP_BARRIER,
+  MO_FRAGMENTS
 };
 
 /* What the votes of a barrier count. */
@@ -71,6 +72,8 @@ uint64_t mo_cpu_warp(mo_item *item, uint32_t site, uint32_t operation, uint32_t 
                      uint64_t value, uint32_t first, uint32_t second);
 /* Where all of `count` work-items go, and those before them (UINT32_MAX: none); else fails. */
 uint32_t mo_cpu_agree(const mo_item *item, const uint32_t *next, uint32_t count, uint32_t before);
+/* The lanes of a warp execute what the first describes: mo_fragments of cpu_tensor.c. */
+void mo_cpu_fragments(mo_item *item, uint32_t site, char *fragments);
 uint32_t mo_cpu_active_mask(mo_item *item);
 uint64_t mo_cpu_nanoseconds(void);
 int32_t mo_cpu_vprintf(const char *format, const char *arguments);

@@ -13,6 +13,7 @@ from mlir_offload.translate.cpu.foreign import exported_names, foreign_function
 from mlir_offload.translate.cpu.intrinsics import find_replacement, source_name_of
 from mlir_offload.translate.cpu.replacement import Replacement, Sync
 from mlir_offload.translate.cpu.shared import SharedLayout, lay_out_shared, place_shared
+from mlir_offload.translate.cpu.tensor import find_tensor_operation
 from mlir_offload.translate.cpu.text import (
     CALL,
     DeviceModule,
@@ -129,7 +130,7 @@ class _Calls:
         return self._replace(caller, line, match, callee)
 
     def _replace(self, caller: str, line: str, match: re.Match[str], callee: str) -> str:
-        replacement = find_replacement(callee)
+        replacement = find_replacement(callee) or find_tensor_operation(self._module, callee)
         if replacement is None and callee in self._library:
             replacement = Replacement(callee, takes_context=False)
         if replacement is None and self._is_open:
