@@ -77,6 +77,9 @@ static void fail_for_assertions(const mo_launched *launched, uint64_t failures) 
   fail(launched, text);
 }
 
+/* The pattern in which tensor maps and wgmma place matrices repeats after as many bytes. */
+#define SHARED_ALIGNMENT ((uint64_t)1024)
+
 static uint64_t round_up(uint64_t bytes) { return (bytes + 63) & ~(uint64_t)63; }
 
 typedef void (*mo_run_block)(mo_item *item);
@@ -88,7 +91,7 @@ static void run_in_memory(mo_launched *launched, uint64_t begin, uint64_t end,
   uint64_t shared = kernel->static_shared + round_up(launch->dynamic_shared);
   char *memory = NULL;
   if (shared + kernel->state > 0) {
-    memory = aligned_alloc(64, round_up(shared + kernel->state));
+    memory = aligned_alloc(SHARED_ALIGNMENT, (shared + kernel->state + SHARED_ALIGNMENT - 1) & ~(SHARED_ALIGNMENT - 1));
     if (memory == NULL) fail(launched, "out of memory for the shared memory of a block");
   }
   mo_block block = {launched, fibers, launch->block[0] * launch->block[1] * launch->block[2], 0};
@@ -208,7 +211,7 @@ typedef struct mo_stack {
   void *rbp;
 } mo_stack;
 
-enum { READY, IN_WARP, AT_BARRIER, DONE };
+enum { READY, IN_WARP, AT_BARRIER, AT_MBARRIER, DONE };
 
 typedef struct mo_fiber {
   mo_stack stack;
@@ -232,6 +235,7 @@ typedef struct mo_fibers {
   uint32_t room, guarded; /* numbers of stacks */
   mo_fiber *current;
   uint32_t barrier_kind;
+  uint32_t (*resume)(struct mo_fibers *fibers, uint32_t items); /* lets those AT_MBARRIER go on */
 #ifdef MO_ASAN
   void *fake_stack;
   const void *bottom;
@@ -584,6 +588,13 @@ static uint64_t lane_result(const mo_fiber *warp, uint32_t lane, uint32_t group)
   }
 }
 
+/* A lane at an mbarrier may still come to the call at which the others are. */
+static int is_awaited(const mo_fiber *warp, uint32_t lanes) {
+  for (uint32_t lane = 0; lane < lanes; ++lane)
+    if (warp[lane].status == AT_MBARRIER) return 1;
+  return 0;
+}
+
 /* Lanes that wait at one call for one mask act together. First come those for whom nobody in the
  * mask is missing; where code diverged and all wait at different calls, the lowest call goes on. */
 static uint32_t choose_group(const mo_fiber *warp, uint32_t lanes) {
@@ -607,7 +618,7 @@ static uint32_t choose_group(const mo_fiber *warp, uint32_t lanes) {
       chosen_complete = complete;
     }
   }
-  return chosen;
+  return chosen_complete || !is_awaited(warp, lanes) ? chosen : 0;
 }
 
 static void give_results(mo_fiber *warp, uint32_t lanes, uint32_t group) {
@@ -693,7 +704,8 @@ static void run_with_fibers(mo_item *first) {
   for (uint32_t i = 0; i < items; ++i) prepare_fiber(fibers, first, i);
   do {
     for (uint32_t start = 0; start < items; start += MO_WARP) run_warp(fibers, start, items);
-  } while (release_barrier(fibers, items) != 0);
+  } while ((fibers->resume != NULL && fibers->resume(fibers, items) != 0) ||
+           release_barrier(fibers, items) != 0);
 #ifdef MO_TSAN
   __tsan_acquire(first->block->order);
   for (uint32_t i = 0; i < items; ++i) __tsan_destroy_fiber(fibers->fibers[i].thread);
@@ -858,3 +870,5 @@ void mo_cpu_assertfail(mo_item *item, const char *message, const char *file, uin
 }
 
 #include "cpu_tensor.c"
+
+#include "cpu_async.c"

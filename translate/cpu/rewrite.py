@@ -9,6 +9,7 @@ from zlib import crc32
 
 from mlir_offload.offload.ir_syntax import LLVM_IR, string_of
 from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.translate.cpu.asynchronous import asm_call
 from mlir_offload.translate.cpu.foreign import exported_names, foreign_function
 from mlir_offload.translate.cpu.intrinsics import find_replacement, source_name_of
 from mlir_offload.translate.cpu.replacement import Replacement, Sync
@@ -116,8 +117,11 @@ class _Calls:
 
     def rewrite(self, caller: str, line: str) -> str:
         if " asm " in line and "call " in line:
-            what = "inline PTX assembly (llvm.inline_asm)"
-            raise self._unsupported(what, line)
+            known = asm_call(line)
+            if known is None:
+                what = "inline PTX assembly (llvm.inline_asm)"
+                raise self._unsupported(what, line)
+            line = known
         match = CALL.match(line)
         if match is None:
             return line
