@@ -48,7 +48,7 @@ _OF_KIND = {
         "sycl_spirv.c",
         "sycl_stream.c",
     ),
-    Kind.OPENMP: ("host_entry.c", "openmp.c", "pool.c", "watch.c"),
+    Kind.OPENMP: ("host_entry.c", "host_tensor_map.c", "openmp.c", "pool.c", "watch.c"),
 }
 
 
@@ -90,6 +90,8 @@ def runtime_sources(kinds: Collection[Kind], *, standin: bool) -> tuple[Path, ..
     names = [_ROOT_SOURCE, *_ALWAYS]
     if _GPU_KINDS.intersection(kinds):
         names.append("stream_pool.c")
+    if {Kind.CUDA, Kind.OPENMP}.intersection(kinds):
+        names.append("tensor_map.c")
     for kind, files in _OF_KIND.items():
         names += files if kind in kinds else ()
     if loads_hip(kinds):

@@ -82,6 +82,9 @@ static void fail_for_assertions(const mo_launched *launched, uint64_t failures) 
   refuse(launched, text);
 }
 
+/* The pattern in which tensor maps and wgmma place matrices repeats after as many bytes. */
+#define SHARED_ALIGNMENT ((uint64_t)1024)
+
 static uint64_t round_up(uint64_t bytes) { return (bytes + 63) & ~(uint64_t)63; }
 
 typedef void (*mo_run_block)(mo_item *item);
@@ -93,7 +96,7 @@ static void run_in_memory(mo_launched *launched, uint64_t begin, uint64_t end,
   uint64_t shared = kernel->static_shared + round_up(launch->dynamic_shared);
   char *memory = NULL;
   if (shared + kernel->state > 0) {
-    memory = aligned_alloc(64, round_up(shared + kernel->state));
+    memory = aligned_alloc(SHARED_ALIGNMENT, (shared + kernel->state + SHARED_ALIGNMENT - 1) & ~(SHARED_ALIGNMENT - 1));
     if (memory == NULL) fail(launched, "out of memory for the shared memory of a block");
   }
   mo_block block = {launched, fibers, launch->block[0] * launch->block[1] * launch->block[2], 0};
@@ -216,7 +219,7 @@ typedef struct mo_stack {
   void *rbp;
 } mo_stack;
 
-enum { READY, IN_WARP, AT_BARRIER, DONE };
+enum { READY, IN_WARP, AT_BARRIER, AT_MBARRIER, DONE };
 
 typedef struct mo_fiber {
   mo_stack stack;
@@ -224,6 +227,7 @@ typedef struct mo_fiber {
   uint32_t status;
   uint32_t site, operation, mask, first, second, vote;
   uint64_t value, result;
+  void (*meet)(char *const *lanes); /* executes MO_FRAGMENTS */
   const uint64_t *canary; /* at the bottom of the stack, if that has no guard page */
 #ifdef MO_ASAN
   void *fake_stack;
@@ -239,6 +243,7 @@ typedef struct mo_fibers {
   uint32_t room, guarded; /* numbers of stacks */
   mo_fiber *current;
   uint32_t barrier_kind;
+  uint32_t (*resume)(struct mo_fibers *fibers, uint32_t items); /* lets those AT_MBARRIER go on */
 #ifdef MO_ASAN
   void *fake_stack;
   const void *bottom;
@@ -591,6 +596,13 @@ static uint64_t lane_result(const mo_fiber *warp, uint32_t lane, uint32_t group)
   }
 }
 
+/* A lane at an mbarrier may still come to the call at which the others are. */
+static int is_awaited(const mo_fiber *warp, uint32_t lanes) {
+  for (uint32_t lane = 0; lane < lanes; ++lane)
+    if (warp[lane].status == AT_MBARRIER) return 1;
+  return 0;
+}
+
 /* Lanes that wait at one call for one mask act together. First come those for whom nobody in the
  * mask is missing; where code diverged and all wait at different calls, the lowest call goes on. */
 static uint32_t choose_group(const mo_fiber *warp, uint32_t lanes) {
@@ -614,7 +626,26 @@ static uint32_t choose_group(const mo_fiber *warp, uint32_t lanes) {
       chosen_complete = complete;
     }
   }
-  return chosen;
+  return chosen_complete || !is_awaited(warp, lanes) ? chosen : 0;
+}
+
+static void give_results(mo_fiber *warp, uint32_t lanes, uint32_t group) {
+  for (uint32_t lane = 0; lane < lanes; ++lane)
+    if (group >> lane & 1) warp[lane].result = lane_result(warp, lane, group);
+}
+
+static void meet_at_fragments(mo_fiber *warp, uint32_t group) {
+  char *lanes[MO_WARP];
+  if (group != UINT32_MAX) {
+    char message[160];
+    uint32_t count = (uint32_t)__builtin_popcount(group);
+    snprintf(message, sizeof message,
+             "%u thread%s of a subgroup execute%s a matrix operation that needs all 32", count,
+             count == 1 ? "" : "s", count == 1 ? "s" : "");
+    fail(warp->item.block->launched, message);
+  }
+  for (uint32_t lane = 0; lane < MO_WARP; ++lane) lanes[lane] = (char *)(uintptr_t)warp[lane].value;
+  warp->meet(lanes);
 }
 
 static void run_warp(mo_fibers *fibers, uint32_t start, uint32_t items) {
@@ -625,8 +656,10 @@ static void run_warp(mo_fibers *fibers, uint32_t start, uint32_t items) {
       if (warp[lane].status == READY) enter_fiber(fibers, &warp[lane]);
     uint32_t group = choose_group(warp, lanes);
     if (group == 0) return;
-    for (uint32_t lane = 0; lane < lanes; ++lane)
-      if (group >> lane & 1) warp[lane].result = lane_result(warp, lane, group);
+    if (warp[__builtin_ctz(group)].operation == MO_FRAGMENTS)
+      meet_at_fragments(warp, group);
+    else
+      give_results(warp, lanes, group);
     for (uint32_t lane = 0; lane < lanes; ++lane)
       if (group >> lane & 1) warp[lane].status = READY;
   }
@@ -679,7 +712,8 @@ static void run_with_fibers(mo_item *first) {
   for (uint32_t i = 0; i < items; ++i) prepare_fiber(fibers, first, i);
   do {
     for (uint32_t start = 0; start < items; start += MO_WARP) run_warp(fibers, start, items);
-  } while (release_barrier(fibers, items) != 0);
+  } while ((fibers->resume != NULL && fibers->resume(fibers, items) != 0) ||
+           release_barrier(fibers, items) != 0);
 #ifdef MO_TSAN
   __tsan_acquire(first->block->order);
   for (uint32_t i = 0; i < items; ++i) __tsan_destroy_fiber(fibers->fibers[i].thread);
@@ -842,3 +876,7 @@ void mo_cpu_assertfail(mo_item *item, const char *message, const char *file, uin
   leave_fiber(fibers, fiber);
   __builtin_trap();
 }
+
+#include "cpu_tensor.c"
+
+#include "cpu_async.c"

@@ -55,11 +55,21 @@ enum {
   MO_REDUX_XOR,
   MO_REDUX_FMAX,
   MO_REDUX_FMIN,
-  MO_WARP_BARRIER
+  MO_WARP_BARRIER,
+  MO_FRAGMENTS
 };
 
 /* What the votes of a barrier count. */
 enum { MO_BARRIER_PLAIN, MO_BARRIER_POPC, MO_BARRIER_AND, MO_BARRIER_OR };
+
+/* What is done to an mbarrier; flags but for the first. */
+enum {
+  MO_MBARRIER_INIT,
+  MO_MBARRIER_ARRIVE = 1,
+  MO_MBARRIER_DROP = 2,
+  MO_MBARRIER_EXPECT = 4,
+  MO_MBARRIER_COMPLETE = 8
+};
 
 /* An image takes from this file only what it refers to: fibers only if a kernel needs them. */
 void mo_cpu_run_blocks(void *launched, uint64_t begin, uint64_t end);
@@ -71,6 +81,23 @@ uint64_t mo_cpu_warp(mo_item *item, uint32_t site, uint32_t operation, uint32_t 
                      uint64_t value, uint32_t first, uint32_t second);
 /* Where all of `count` work-items go, and those before them (UINT32_MAX: none); else fails. */
 uint32_t mo_cpu_agree(const mo_item *item, const uint32_t *next, uint32_t count, uint32_t before);
+/* The lanes of a warp execute what the first describes: mo_fragments of cpu_tensor.c. */
+void mo_cpu_fragments(mo_item *item, uint32_t site, char *fragments);
+/* Returns the state before. `number` are arrivals or bytes. */
+uint64_t mo_cpu_mbarrier(mo_item *item, uint32_t operation, uint64_t *at, uint32_t number);
+uint32_t mo_cpu_mbarrier_pending(uint64_t state);
+/* Returns whether the phase that follows one of this parity has begun; waits for that if `until_complete`. */
+uint32_t mo_cpu_mbarrier_wait(mo_item *item, uint64_t *at, uint32_t phase, uint32_t until_complete);
+/* Returns when no other thread of the block can run. */
+void mo_cpu_let_others_run(mo_item *item);
+struct mo_tensor_map;
+void mo_cpu_tensor_copy(mo_item *item, uint32_t is_store, char *shared, const struct mo_tensor_map *map,
+                        const int32_t *first, uint32_t rank, uint64_t *mbarrier);
+/* wgmma.mma_async of m64nNk16: the part of d that the lane has; `element` is 0 for f16, 1 for bf16. */
+void mo_cpu_wgmma(const mo_item *item, float *d, uint64_t a, uint64_t b, uint32_t n, uint32_t element, uint32_t adds,
+                  int32_t sign_a, int32_t sign_b, uint32_t transposes_a, uint32_t transposes_b);
+/* Copies `read` bytes of `size`, and clears the others. */
+void mo_cpu_copy_part(char *to, const char *from, uint32_t size, uint32_t read);
 uint32_t mo_cpu_active_mask(mo_item *item);
 uint64_t mo_cpu_nanoseconds(void);
 int32_t mo_cpu_vprintf(const char *format, const char *arguments);

@@ -264,4 +264,5 @@ const mo_backend mo_cuda = {
     .reaches = cuda_reaches,
     .launch = cuda_launch,
     .launch_configured = cuda_launch_configured,
+    .encode_tensor_map = mo_cuda_encode_tensor_map,
 };

@@ -147,6 +147,8 @@ static const mo_backend *active(void) {
   return mo_bound.backend;
 }
 
+const mo_backend *mo_active_backend(void) { return active(); }
+
 void mo_require_kind(const char *name, const char *call) {
   const mo_backend *backend = active();
   if (!strcmp(backend->name, name))

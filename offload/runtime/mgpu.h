@@ -76,6 +76,17 @@ typedef struct mo_shape {
   bool is_cooperative;
 } mo_shape;
 
+/* The arguments of cuTensorMapEncodeTiled. */
+typedef struct mo_tensor_encoding {
+  void *map;
+  int32_t type;
+  uint32_t rank, element_bytes;
+  void *address;
+  const uint64_t *sizes, *strides;
+  const uint32_t *box, *element_strides;
+  int32_t interleave, swizzle, promotion, fill;
+} mo_tensor_encoding;
+
 typedef enum mo_device_class { MO_GPU, MO_ACCELERATOR, MO_CPU } mo_device_class;
 
 /* Streams and events are the handles of the API behind the backend, so that a caller's own handle
@@ -114,6 +125,7 @@ typedef struct mo_backend {
   /* Returns false where another backend may have the configuration of the launch; NULL: only
    * launches from MLIR reach the kernels of this backend. */
   bool (*launch_configured)(const void *stub, void **params);
+  void (*encode_tensor_map)(const mo_tensor_encoding *of); /* NULL: there are none */
 } mo_backend;
 
 extern const mo_backend mo_cuda MO_INTERNAL;
@@ -134,6 +146,8 @@ MO_INTERNAL void mo_context_of_launch(const void *stub, const mo_shape *shape);
 MO_INTERNAL bool mo_is_empty_launch(const int64_t *grid, const int64_t *block);
 MO_INTERNAL void mo_launch_kernel(const mo_backend *backend, const void *stub, const mo_shape *shape,
                                   void *stream, void **params);
+/* Returns the backend of the calling thread with its device made current. */
+MO_INTERNAL const mo_backend *mo_active_backend(void);
 /* Makes the device of the thread current. Ends the program where it is of another kind, which has no
  * such call. */
 MO_INTERNAL void mo_require_kind(const char *name, const char *call);
@@ -148,6 +162,9 @@ MO_INTERNAL void mo_parallel_for(uint64_t count, mo_range body, void *argument);
 
 /* Returns 1 if libomptarget, or the stand-in for it, runs kernels on the CPU, else 0. */
 MO_INTERNAL int mo_count_host_devices(void);
+MO_INTERNAL void mo_cuda_encode_tensor_map(const mo_tensor_encoding *of);
+MO_INTERNAL void mo_host_encode_tensor_map(const mo_tensor_encoding *of);
+
 /* Returns whether code for the CPU was registered. */
 MO_INTERNAL bool mo_has_host_images(void);
 

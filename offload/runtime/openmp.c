@@ -194,4 +194,5 @@ const mo_backend mo_host = {
     .unregister_host = host_ignore,
     .device_pointer = host_device_pointer,
     .launch = host_launch,
+    .encode_tensor_map = mo_host_encode_tensor_map,
 };

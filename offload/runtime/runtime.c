@@ -19,6 +19,10 @@
 #include "stream_pool.c"
 #endif
 
+#if defined MLIR_OFFLOAD_HAVE_CUDA || defined MLIR_OFFLOAD_HAVE_OPENMP
+#include "tensor_map.c"
+#endif
+
 #ifdef MLIR_OFFLOAD_HAVE_CUDA
 #include "cuda.c"
 #include "cuda_error.c"
@@ -49,6 +53,7 @@
 
 #ifdef MLIR_OFFLOAD_HAVE_OPENMP
 #include "host_entry.c"
+#include "host_tensor_map.c"
 #include "openmp.c"
 #include "pool.c"
 #include "watch.c"

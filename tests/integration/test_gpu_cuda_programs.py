@@ -121,3 +121,16 @@ def test_matrices_of_a_subgroup_and_clusters_of_blocks_are_right(
         ran = run_program(program, seed=seed)
         ways = ("wmma", "mma.sync f16", "mma.sync tf32", "element by element", "clusters")
         assert ran.stdout == "".join(f"{way}: 0 wrong\n" for way in ways), ran.stderr
+
+
+@pytest.mark.llvm(22)
+def test_what_sm_90_adds_gives_the_numbers_that_the_cpu_gives(
+    mlir_offload: list[str], cuda_emulator: CudaEmulator, tmp_path: Path
+) -> None:
+    sources = (INPUTS / "hopper.mlir", PROGRAMS / "hopper.c")
+    program = _link(
+        mlir_offload, cuda_emulator, 22, *sources, tmp_path / "program", archs="sm_90a,host"
+    )
+    for device in ("cuda", "host"):
+        ran = run_program(program, device=device)
+        assert ran.stdout == "product: 0 wrong\nturns: 0 wrong\n", (device, ran.stderr)

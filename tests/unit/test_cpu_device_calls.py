@@ -86,9 +86,13 @@ def test_math_can_be_vectorised_under_a_mask() -> None:
 @pytest.mark.parametrize(
     ("call", "named"),
     [
-        ("call void @llvm.nvvm.mma.m16n8k16.row.col.f16.f16()", "nvvm.mma.sync"),
+        ("call void @llvm.nvvm.mma.sp.m16n8k16.row.col.f16.f16()", "nvvm.mma.sp.sync"),
+        ("call void @llvm.nvvm.mma.block.scale.m16n8k32.f32()", "nvvm.mma.block_scale"),
+        ("call void @llvm.nvvm.ldmatrix.sync.aligned.m16n16.x1.trans.b8.p0()", "nvvm.ldmatrix"),
         ("%4 = call i32 @llvm.nvvm.read.ptx.sreg.cluster.ctaid.x()", "gpu.cluster_id"),
-        ("call void @llvm.nvvm.cp.async.bulk.wait.group(i32 0)", "TMA"),
+        ("call void @llvm.nvvm.cp.async.bulk.tensor.reduce.add.tile.1d(ptr %0)", "TMA"),
+        ("call void @llvm.nvvm.barrier.cluster.arrive()", "nvvm.cluster.arrive"),
+        ("call void @llvm.nvvm.mapa.shared.cluster()", "nvvm.mapa"),
         ("call void @llvm.nvvm.barrier.cta.sync.aligned.count(i32 1, i32 64)", "part of the block"),
         ('%4 = call i32 asm "mov.u32 $0, %smid;", "=r"()', "inline PTX"),
         ("call void @of_another_file(ptr %0)", "of_another_file"),
@@ -108,7 +112,7 @@ def test_refusal_points_into_the_source() -> None:
         "!3 = !DILocation(line: 12, column: 7, scope: !2)"
     )
     with pytest.raises(SourceError) as caught:
-        kernel_text("call void @llvm.nvvm.wgmma.fence.sync.aligned(), !dbg !3", tail=tail)
+        kernel_text("call void @llvm.nvvm.tcgen05.fence(), !dbg !3", tail=tail)
     assert caught.value.location == "k.mlir:12:7"
 
 

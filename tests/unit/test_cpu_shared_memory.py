@@ -49,8 +49,15 @@ def test_sizes_follow_the_data_layout_of_x86_64(type_: str, size: int, alignment
 def test_each_static_global_has_a_place_and_the_dynamic_memory_none() -> None:
     layout = lay_out_shared(parse_device_module(MODULE.replace("BODY", "")))
     assert layout.offsets == (("small", 0), ("large", 256))
-    assert layout.size_bytes == 512
+    assert layout.size_bytes == 1024  # dynamic memory follows at a multiple of the swizzled pattern
     assert layout.dynamic == ("rest",)
+
+
+def test_matrices_begin_at_multiples_of_the_swizzled_pattern() -> None:
+    text = """@flag = private addrspace(3) global i64 undef, align 8
+@tile = private addrspace(3) global [64 x [64 x half]] undef
+"""
+    assert lay_out_shared(parse_device_module(text)).offsets == (("flag", 0), ("tile", 1024))
 
 
 def placed(*body: str) -> list[str]:

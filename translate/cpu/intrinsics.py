@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from mlir_offload.translate.cpu.asynchronous import find_asynchronous
 from mlir_offload.translate.cpu.library import find_library_function
 from mlir_offload.translate.cpu.replacement import Replacement, define, load_calls, scalar
 from mlir_offload.translate.cpu.subgroup import find_collective
@@ -19,6 +20,14 @@ declare void @mo_cpu_run_blocks(ptr, i64, i64)
 declare void @mo_cpu_run_fibers(ptr, i64, i64)
 declare i32 @mo_cpu_barrier(ptr, i32, i32)
 declare i64 @mo_cpu_warp(ptr, i32, i32, i32, i64, i32, i32)
+declare void @mo_cpu_fragments(ptr, i32, ptr)
+declare i64 @mo_cpu_mbarrier(ptr, i32, ptr, i32)
+declare i32 @mo_cpu_mbarrier_pending(i64)
+declare i32 @mo_cpu_mbarrier_wait(ptr, ptr, i32, i32)
+declare void @mo_cpu_let_others_run(ptr)
+declare void @mo_cpu_copy_part(ptr, ptr, i32, i32)
+declare void @mo_cpu_tensor_copy(ptr, i32, ptr, ptr, ptr, i32, ptr)
+declare void @mo_cpu_wgmma(ptr, ptr, i64, i64, i32, i32, i32, i32, i32, i32, i32)
 declare i32 @mo_cpu_active_mask(ptr)
 declare i32 @mo_cpu_agree(ptr, ptr, i32, i32)
 declare i32 @mo_cpu_vprintf(ptr, ptr)
@@ -33,7 +42,8 @@ def find_replacement(name: str) -> Replacement | None:
     if not name.startswith(_PREFIX):
         return find_library_function(name)
     bare = load_calls().aliases.get(name, name.removeprefix(_PREFIX))
-    return _special_register(bare) or find_collective(bare) or _single(bare) or _approximation(bare)
+    kinds = (_special_register, find_collective, find_asynchronous, _single, _approximation)
+    return next(filter(None, (find(bare) for find in kinds)), None)
 
 
 def source_name_of(name: str) -> str:
@@ -118,6 +128,9 @@ _LANE_REGISTERS = {
 
 def _single(name: str) -> Replacement | None:
     target = f"mo.{name}"
+    if name == "asm.elect":
+        first = (*_LOAD_LINEAR, "%i = icmp eq i32 %l, 0", "ret i1 %i")
+        return Replacement(target, define(target, "i1", "", *first))
     if name == "elect.sync":
         elect = (
             *_LOAD_LINEAR,

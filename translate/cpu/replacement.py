@@ -57,6 +57,7 @@ class CallTable(Struct, frozen=True):
     """Rows of data/cpu.yaml."""
 
     aliases: dict[str, str]
+    inline_asm: dict[str, str]
     unsupported: dict[str, str]
     libdevice: dict[str, str]
     libm: frozenset[str]
@@ -69,6 +70,7 @@ def load_calls() -> CallTable:
     rows = load_table("mlir_offload.translate", "cpu")
     return CallTable(
         {row["name"]: row["as"] for row in rows["aliases"]},
+        rows["inline_asm"],
         rows["unsupported"],
         rows["libdevice"],
         frozenset(rows["libm"]),

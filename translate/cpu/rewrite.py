@@ -11,10 +11,12 @@ from msgspec.structs import replace
 
 from mlir_offload.offload.ir_syntax import LLVM_IR, string_of
 from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.translate.cpu.asynchronous import asm_call
 from mlir_offload.translate.cpu.foreign import exported_names, foreign_function
 from mlir_offload.translate.cpu.intrinsics import find_replacement, source_name_of
 from mlir_offload.translate.cpu.replacement import Replacement, Sync
 from mlir_offload.translate.cpu.shared import SharedLayout, lay_out_shared, place_shared
+from mlir_offload.translate.cpu.tensor import find_tensor_operation
 from mlir_offload.translate.cpu.text import (
     CALL,
     DeviceModule,
@@ -116,8 +118,11 @@ class _Calls:
 
     def rewrite(self, caller: str, line: str) -> str:
         if " asm " in line and "call " in line:
-            what = "inline PTX assembly (llvm.inline_asm)"
-            raise self._unsupported(what, line)
+            known = asm_call(line)
+            if known is None:
+                what = "inline PTX assembly (llvm.inline_asm)"
+                raise self._unsupported(what, line)
+            line = known
         match = CALL.match(line)
         if match is None:
             return line
@@ -130,7 +135,7 @@ class _Calls:
         return self._replace(caller, line, match, callee)
 
     def _replace(self, caller: str, line: str, match: re.Match[str], callee: str) -> str:
-        replacement = find_replacement(callee)
+        replacement = find_replacement(callee) or find_tensor_operation(self._module, callee)
         if replacement is None and callee in self._library:
             replacement = Replacement(callee, takes_context=False)
         if replacement is None and self._is_open:

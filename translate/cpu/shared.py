@@ -22,6 +22,8 @@ _POINTER_MANGLING = re.compile(r"\.p[1-9]\d*(?=[.\s(])")
 _INTRINSIC = re.compile(r"@llvm\.[\w.]+\(")
 _SCALAR_BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": 64}
 _CACHE_LINE = 64
+# The pattern in which tensor maps and wgmma place matrices repeats after so many bytes.
+_SWIZZLE = 1024
 
 
 class SharedLayout(Struct, frozen=True):
@@ -52,10 +54,12 @@ def lay_out_shared(module: DeviceModule) -> SharedLayout:
             dynamic.append(name)
             continue
         align = _ALIGN.search(match["rest"])
-        end = _round_up(end, max(_CACHE_LINE, int(align[1]) if align else 1))
+        own = _SWIZZLE if size >= _SWIZZLE else _CACHE_LINE
+        end = _round_up(end, max(own, int(align[1]) if align else 1))
         offsets.append((name, end))
         end += size
-    return SharedLayout(tuple(offsets), _round_up(end, _CACHE_LINE), tuple(dynamic))
+    end = _round_up(end, _SWIZZLE if dynamic else _CACHE_LINE)
+    return SharedLayout(tuple(offsets), end, tuple(dynamic))
 
 
 def size_of(type_: str) -> tuple[int, int]:

@@ -1,0 +1,107 @@
+// What sm_90 adds: copies by tensor maps that mbarriers count, products of a warp group, and mbarriers that threads
+// test. a has 60 rows, so that four of the box are outside of it. d = a b; each thread of `turns` gets what its
+// neighbour wrote before it arrived, turn by turn.
+!barrier = !nvgpu.mbarrier.group<memorySpace = #gpu.address_space<workgroup>>
+!token = !nvgpu.mbarrier.token
+!map_a = !nvgpu.tensormap.descriptor<tensor = memref<64x64xf16, 3>, swizzle = swizzle_128b, l2promo = none, oob = zero, interleave = none>
+!map_b = !nvgpu.tensormap.descriptor<tensor = memref<64x64xf16, 3>, swizzle = swizzle_128b, l2promo = none, oob = zero, interleave = none>
+!sums = !nvgpu.warpgroup.accumulator<fragmented = vector<64x128xf32>>
+!shared_a = memref<64x64xf16, #gpu.address_space<workgroup>>
+!shared_b = memref<64x128xf16, #gpu.address_space<workgroup>>
+func.func @product(%a: memref<60x64xf16>, %b: memref<64x128xf16>, %d: memref<64x128xf32>) attributes {llvm.emit_c_interface} {
+  %c1 = arith.constant 1 : index
+  %c64 = arith.constant 64 : index
+  %c128 = arith.constant 128 : index
+  %bytes = arith.constant 24576 : i32
+  %da = gpu.alloc() : memref<60x64xf16>
+  %db = gpu.alloc() : memref<64x128xf16>
+  %dd = gpu.alloc() : memref<64x128xf32>
+  gpu.memcpy %da, %a : memref<60x64xf16>, memref<60x64xf16>
+  gpu.memcpy %db, %b : memref<64x128xf16>, memref<64x128xf16>
+  %ua = memref.cast %da : memref<60x64xf16> to memref<*xf16>
+  %ub = memref.cast %db : memref<64x128xf16> to memref<*xf16>
+  %map_a = nvgpu.tma.create.descriptor %ua box[%c64, %c64] : memref<*xf16> -> !map_a
+  %map_b = nvgpu.tma.create.descriptor %ub box[%c64, %c64] : memref<*xf16> -> !map_b
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) dynamic_shared_memory_size %bytes {
+    %k0 = arith.constant 0 : index
+    %k1 = arith.constant 1 : index
+    %k64 = arith.constant 64 : index
+    %all = arith.constant 24576 : index
+    %at_b = arith.constant 8192 : index
+    %at_half = arith.constant 16384 : index
+    %ticks = arith.constant 10000000 : index
+    %even = arith.constant false
+    %is_first = arith.cmpi eq, %tx, %k0 : index
+    %memory = gpu.dynamic_shared_memory : memref<?xi8, #gpu.address_space<workgroup>>
+    %sa = memref.view %memory[%k0][] : memref<?xi8, #gpu.address_space<workgroup>> to !shared_a
+    %sb = memref.view %memory[%at_b][] : memref<?xi8, #gpu.address_space<workgroup>> to !shared_b
+    %left = memref.view %memory[%at_b][] : memref<?xi8, #gpu.address_space<workgroup>> to !shared_a
+    %right = memref.view %memory[%at_half][] : memref<?xi8, #gpu.address_space<workgroup>> to !shared_a
+    %barrier = nvgpu.mbarrier.create -> !barrier
+    nvgpu.mbarrier.init %barrier[%k0], %k1, predicate = %is_first : !barrier
+    gpu.barrier
+    nvgpu.tma.prefetch.descriptor %map_a : !map_a
+    scf.if %is_first {
+      nvgpu.mbarrier.arrive.expect_tx %barrier[%k0], %all : !barrier
+      nvgpu.tma.async.load %map_a[%k0, %k0], %barrier[%k0] to %sa : !map_a, !barrier -> !shared_a
+      nvgpu.tma.async.load %map_b[%k0, %k0], %barrier[%k0] to %left : !map_b, !barrier -> !shared_a
+      nvgpu.tma.async.load %map_b[%k64, %k0], %barrier[%k0] to %right : !map_b, !barrier -> !shared_a
+    }
+    nvgpu.mbarrier.try_wait.parity %barrier[%k0], %even, %ticks : !barrier
+    %zero = nvgpu.warpgroup.mma.init.accumulator -> !sums
+    %desc_a = nvgpu.warpgroup.generate.descriptor %sa, %map_a : !shared_a, !map_a -> !nvgpu.warpgroup.descriptor<tensor = memref<64x64xf16, 3>>
+    %desc_b = nvgpu.warpgroup.generate.descriptor %sb, %map_b : !shared_b, !map_b -> !nvgpu.warpgroup.descriptor<tensor = memref<64x128xf16, 3>>
+    %sums = nvgpu.warpgroup.mma %desc_a, %desc_b, %zero {transposeB} : <tensor = memref<64x64xf16, 3>>, <tensor = memref<64x128xf16, 3>>, !sums -> !sums
+    nvvm.wgmma.wait.group.sync.aligned 0
+    nvgpu.warpgroup.mma.store %sums, %dd : !sums to memref<64x128xf32>
+    gpu.terminator
+  }
+  gpu.memcpy %d, %dd : memref<64x128xf32>, memref<64x128xf32>
+  gpu.dealloc %da : memref<60x64xf16>
+  gpu.dealloc %db : memref<64x128xf16>
+  gpu.dealloc %dd : memref<64x128xf32>
+  return
+}
+
+func.func @turns(%out: memref<96xi32>) attributes {llvm.emit_c_interface} {
+  %c1 = arith.constant 1 : index
+  %c96 = arith.constant 96 : index
+  %device = gpu.alloc() : memref<96xi32>
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %c96, %sy = %c1, %sz = %c1)
+             workgroup(%row : memref<2x96xi32, #gpu.address_space<workgroup>>) {
+    %k0 = arith.constant 0 : index
+    %k1 = arith.constant 1 : index
+    %k2 = arith.constant 2 : index
+    %k5 = arith.constant 5 : index
+    %k96 = arith.constant 96 : index
+    %is_first = arith.cmpi eq, %tx, %k0 : index
+    %barrier = nvgpu.mbarrier.create -> !barrier
+    nvgpu.mbarrier.init %barrier[%k0], %k96, predicate = %is_first : !barrier
+    gpu.barrier
+    %next = arith.addi %tx, %k1 : index
+    %neighbour = arith.remui %next, %k96 : index
+    %start = arith.index_cast %tx : index to i32
+    %last = scf.for %turn = %k0 to %k5 step %k1 iter_args(%value = %start) -> (i32) {
+      %side = arith.remui %turn, %k2 : index
+      memref.store %value, %row[%side, %tx] : memref<2x96xi32, #gpu.address_space<workgroup>>
+      %token = nvgpu.mbarrier.arrive %barrier[%k0] : !barrier -> !token
+      scf.while : () -> () {
+        %done = nvgpu.mbarrier.test.wait %barrier[%k0], %token : !barrier, !token
+        %true = arith.constant true
+        %waits = arith.xori %done, %true : i1
+        scf.condition(%waits)
+      } do {
+        scf.yield
+      }
+      %got = memref.load %row[%side, %neighbour] : memref<2x96xi32, #gpu.address_space<workgroup>>
+      scf.yield %got : i32
+    }
+    memref.store %last, %device[%tx] : memref<96xi32>
+    gpu.terminator
+  }
+  gpu.memcpy %out, %device : memref<96xi32>, memref<96xi32>
+  gpu.dealloc %device : memref<96xi32>
+  return
+}

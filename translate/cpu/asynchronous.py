@@ -1,0 +1,237 @@
+"""Copies and products that threads wait for later: cp.async, mbarrier, tensor maps, wgmma; see cpu_async.c.
+
+Each is complete when its instruction returns, as PTX permits. MLIR writes some of them as inline
+assembly: `asm_call` names them like intrinsics, with the prefix `asm.`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from mlir_offload.offload.ir_syntax import string_of, unescape_bytes
+from mlir_offload.translate.cpu.replacement import Replacement, Sync, define, load_calls
+
+_ASM = re.compile(
+    r"^(?P<head>\s*(?:%\S+ = )?(?:tail )?call .*?) asm (?:sideeffect )?"
+    r'"(?P<text>[^"]*)", "[^"]*"\((?P<rest>.*)$'
+)
+_PREDICATE = re.compile(r"@\$\d+ ")
+_ASM_TENSOR = re.compile(
+    r"cp\.async\.bulk\.tensor\.(?P<rank>[1-5])d\.shared::cluster\.global\.mbarrier::complete_tx::bytes "
+    r"\[\$0\], \[\$1, \{[$\d,]+\} \], \[\$\d\];"
+)
+_ASM_WGMMA = re.compile(
+    r"\{ \.reg \.pred p; setp\.ne\.b32 p, \$\d+, 0; wgmma\.mma_async\.sync\.aligned"
+    r"\.m64n(?P<n>\d+)k16\.f32\.(?P<a>f16|bf16)\.(?P=a) \{[$\d, ]+\}, \$\d+, \$\d+, p(?:, +\$\d+){4}; \}"
+)
+
+_COPY = re.compile(r"cp\.async\.c[ag]\.shared\.global\.(?P<size>4|8|16)(?P<partial>\.s)?")
+_WITHOUT_EFFECT = {
+    "cp.async.commit.group": (),
+    "cp.async.wait.all": (),
+    "cp.async.wait.group": ("i32",),
+    "cp.async.bulk.commit.group": (),
+    "cp.async.bulk.wait.group": ("i32",),
+    "cp.async.bulk.wait.group.read": ("i32",),
+    "fence.mbarrier_init.release.cluster": (),
+    "fence.proxy.async": (),
+    "mbarrier.inval": ("ptr",),
+    "mbarrier.inval.shared": ("ptr",),
+    "prefetch.tensormap.p0": ("ptr",),
+    "wgmma.commit_group.sync.aligned": (),
+    "wgmma.fence.sync.aligned": (),
+    "asm.prefetch.tensormap": ("ptr",),
+    "asm.nothing": (),
+}
+# Flags of offload/runtime/cpu_device.h.
+_INIT, _ARRIVE, _DROP, _EXPECT, _COMPLETE = 0, 1, 2, 4, 8
+_MBARRIER_CHANGES = {
+    "mbarrier.init": _INIT,
+    "mbarrier.init.shared": _INIT,
+    "asm.mbarrier.init": _INIT,
+    "asm.mbarrier.arrive.expect_tx": _ARRIVE | _EXPECT,
+}
+_MBARRIER_ARRIVE = re.compile(
+    r"mbarrier\.arrive(?P<drop>\.drop)?(?P<no>\.noComplete)?(?P<shared>\.shared)?"
+)
+_MBARRIER_SCOPED = re.compile(
+    r"mbarrier\.(?P<arrive>arrive)?(?P<drop>\.drop)?\.?(?P<bytes>expect|complete)?(?:\.tx)?(?:\.relaxed)?"
+    r"\.scope\.(?:cta|cluster)\.space\.(?P<space>cta|cluster)"
+)
+_MBARRIER_WAIT = re.compile(
+    r"mbarrier\.(?:test|try)\.wait(?P<parity>\.parity)?(?P<limit>\.tl)?"
+    r"(?:\.shared|(?:\.relaxed)?\.scope\.(?:cta|cluster)\.space\.cta)?"
+)
+_COPIES_ARRIVE = re.compile(r"cp\.async\.mbarrier\.arrive(?P<noinc>\.noinc)?(?:\.shared)?")
+_TENSOR_LOAD = re.compile(r"cp\.async\.bulk\.tensor\.g2s(?P<cta>\.cta)?\.tile\.(?P<rank>[1-5])d")
+_TENSOR_STORE = re.compile(r"cp\.async\.bulk\.tensor\.s2g\.tile\.(?P<rank>[1-5])d")
+_WGMMA_WAITS = {"wgmma.wait_group.sync.aligned": ("i64",), "asm.wait_group": ("i32",)}
+_WGMMA = re.compile(r"asm\.wgmma\.n(?P<n>\d+)\.(?P<element>f16|bf16)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Operation:
+    """A function of `%o0`, `%o1` and so on; its lines end in a return."""
+
+    operands: tuple[str, ...]
+    lines: tuple[str, ...]
+    result: str = "void"
+    sync: Sync = Sync.WARP
+
+
+def asm_call(line: str) -> str | None:
+    """Return a call of inline assembly as one of an intrinsic, if MLIR writes such assembly."""
+    match = _ASM.match(line)
+    if match is None:
+        return None
+    text = " ".join(unescape_bytes(string_of(match["text"])).decode(errors="replace").split())
+    bare = _PREDICATE.sub("", text, count=1) if text.startswith("@$") else text
+    name = load_calls().inline_asm.get(bare)
+    if tensor := _ASM_TENSOR.fullmatch(bare):
+        name = f"tensor.{tensor['rank']}d"
+    if wgmma := _ASM_WGMMA.fullmatch(bare):
+        name = f"wgmma.n{wgmma['n']}.{wgmma['a']}"
+    if name is None:
+        return None
+    condition = "" if bare == text else ".if"
+    return f"{match['head']} @llvm.nvvm.asm.{name}{condition}({match['rest']}"
+
+
+def find_asynchronous(name: str) -> Replacement | None:
+    """Return what stands for `llvm.nvvm.NAME`."""
+    bare = name.removesuffix(".if")
+    for parse in (_without_effect, _copy, _mbarrier, _wait, _tensor, _wgmma):
+        operation = parse(bare)
+        if operation is not None:
+            break
+    else:
+        return None
+    operands, lines = operation.operands, operation.lines
+    if bare != name:
+        operands = (*operands, "i1")
+        condition = f"br i1 %o{len(operands) - 1}, label %do, label %done"
+        lines = (condition, "do:", *lines, "done:", "ret void")
+    listed = ", ".join(f"{type_} %o{number}" for number, type_ in enumerate(operands))
+    definition = define(f"mo.{name}", operation.result, listed, *lines)
+    return Replacement(f"mo.{name}", definition, operation.sync)
+
+
+def _without_effect(name: str) -> _Operation | None:
+    operands = _WITHOUT_EFFECT.get(name)
+    if operands is None:
+        return None
+    return _Operation(operands, ("ret void",), sync=Sync.NONE)
+
+
+def _copy(name: str) -> _Operation | None:
+    match = _COPY.fullmatch(name)
+    if match is None:
+        return None
+    if match["partial"]:
+        call = f"call void @mo_cpu_copy_part(ptr %o0, ptr %o1, i32 {match['size']}, i32 %o2)"
+        return _Operation(("ptr", "ptr", "i32"), (call, "ret void"), sync=Sync.NONE)
+    type_ = f"<{match['size']} x i8>"
+    load = f"%v = load {type_}, ptr %o1, align 1"
+    return _Operation(
+        ("ptr", "ptr"), (load, f"store {type_} %v, ptr %o0, align 1", "ret void"), sync=Sync.NONE
+    )
+
+
+def _mbarrier(name: str) -> _Operation | None:
+    if match := _MBARRIER_ARRIVE.fullmatch(name):
+        number = "" if match["no"] else "1"
+        return _change(_ARRIVE | (_DROP if match["drop"] else 0), number, has_result=True)
+    if match := _COPIES_ARRIVE.fullmatch(name):
+        # The copies are complete. Without noinc an arrival is added, so that none is left.
+        return _change(_ARRIVE, "1" if match["noinc"] else "0")
+    if match := _MBARRIER_SCOPED.fullmatch(name):
+        flags = (_ARRIVE if match["arrive"] else 0) | (_DROP if match["drop"] else 0)
+        flags |= {"expect": _EXPECT, "complete": _COMPLETE}.get(match["bytes"], 0)
+        return _change(flags, has_result=bool(match["arrive"]) and match["space"] == "cta")
+    flags = _MBARRIER_CHANGES.get(name, -1)
+    return None if flags < 0 else _change(flags)
+
+
+def _change(flags: int, number: str = "", *, has_result: bool = False) -> _Operation:
+    """Return a change of an mbarrier by a number of arrivals or bytes, an operand if not given."""
+    call = f"%r = call i64 @mo_cpu_mbarrier(ptr %c, i32 {flags}, ptr %o0, i32 {number or '%o1'})"
+    operands = ("ptr",) if number else ("ptr", "i32")
+    if has_result:
+        return _Operation(operands, (call, "ret i64 %r"), "i64")
+    return _Operation(operands, (call, "ret void"))
+
+
+def _wait(name: str) -> _Operation | None:
+    if name == "mbarrier.pending.count":
+        call = "%r = call i32 @mo_cpu_mbarrier_pending(i64 %o0)"
+        return _Operation(("i64",), (call, "ret i32 %r"), "i32")
+    if name == "asm.mbarrier.wait.parity":
+        call = "%r = call i32 @mo_cpu_mbarrier_wait(ptr %c, ptr %o0, i32 %o1, i32 1)"
+        return _Operation(("ptr", "i32", "i32"), (call, "ret void"))
+    match = _MBARRIER_WAIT.fullmatch(name)
+    if match is None:
+        return None
+    state = "i32" if match["parity"] else "i64"
+    operands = ("ptr", state, "i32") if match["limit"] else ("ptr", state)
+    # The phase is the highest bit of a state.
+    lines = () if match["parity"] else ("%s = lshr i64 %o1, 63", "%p = trunc i64 %s to i32")
+    phase = "%o1" if match["parity"] else "%p"
+    call = f"%r = call i32 @mo_cpu_mbarrier_wait(ptr %c, ptr %o0, i32 {phase}, i32 0)"
+    return _Operation(operands, (*lines, call, "%d = trunc i32 %r to i1", "ret i1 %d"), "i1")
+
+
+def _tensor(name: str) -> _Operation | None:
+    if match := _TENSOR_LOAD.fullmatch(name):
+        rank = int(match["rank"])
+        rest = ("i64", "i1") if match["cta"] else ("i16", "i64", "i1", "i1", "i32")
+        operands = ("ptr", "ptr", "ptr", *["i32"] * rank, *rest)
+        return _Operation(operands, _tensor_lines(rank, 3, "i32 0, ptr %o0, ptr %o2", "%o1"))
+    if match := re.fullmatch(r"asm\.tensor\.(?P<rank>[1-5])d", name):
+        rank = int(match["rank"])
+        operands = ("ptr", "ptr", *["i32"] * rank, "ptr")
+        lines = _tensor_lines(rank, 2, "i32 0, ptr %o0, ptr %o1", f"%o{rank + 2}")
+        return _Operation(operands, lines)
+    if match := _TENSOR_STORE.fullmatch(name):
+        rank = int(match["rank"])
+        operands = ("ptr", "ptr", *["i32"] * rank, "i64", "i1")
+        return _Operation(operands, _tensor_lines(rank, 2, "i32 1, ptr %o0, ptr %o1", "null"))
+    return None
+
+
+def _tensor_lines(rank: int, first: int, places: str, mbarrier: str) -> tuple[str, ...]:
+    lines = [f"%at = alloca [{rank} x i32], align 4"]
+    for axis in range(rank):
+        lines.append(f"%at{axis} = getelementptr inbounds i32, ptr %at, i64 {axis}")
+        lines.append(f"store i32 %o{first + axis}, ptr %at{axis}, align 4")
+    operands = f"ptr %c, {places}, ptr %at, i32 {rank}, ptr {mbarrier}"
+    return (*lines, f"call void @mo_cpu_tensor_copy({operands})", "ret void")
+
+
+def _wgmma(name: str) -> _Operation | None:
+    if name in _WGMMA_WAITS:
+        # The product of a warp group is complete when all of its threads have executed it.
+        call = "call void @mo_cpu_let_others_run(ptr %c)"
+        return _Operation(_WGMMA_WAITS[name], (call, "ret void"))
+    match = _WGMMA.fullmatch(name)
+    if match is None:
+        return None
+    count = int(match["n"]) // 2
+    result = f"{{ {', '.join(['float'] * count)} }}"
+    lines = [f"%d = alloca [{count} x float], align 4"]
+    for number in range(count):
+        lines.append(f"%p{number} = getelementptr inbounds float, ptr %d, i64 {number}")
+        lines.append(f"store float %o{number}, ptr %p{number}, align 4")
+    numbers = ", ".join(f"i32 %o{count + 2 + number}" for number in range(5))
+    element = int(match["element"] == "bf16")
+    operands = (
+        f"ptr %d, i64 %o{count}, i64 %o{count + 1}, i32 {match['n']}, i32 {element}, {numbers}"
+    )
+    lines.append(f"call void @mo_cpu_wgmma(ptr %c, {operands})")
+    made = "poison"
+    for number in range(count):
+        lines.append(f"%v{number} = load float, ptr %p{number}, align 4")
+        lines.append(f"%s{number} = insertvalue {result} {made}, float %v{number}, {number}")
+        made = f"%s{number}"
+    types = (*["float"] * count, "i64", "i64", *["i32"] * 5)
+    return _Operation(types, (*lines, f"ret {result} {made}"), result)
