@@ -74,6 +74,8 @@ if TYPE_CHECKING:
 
 _C_INTERFACE = "llvm.emit_c_interface"
 _DIVISION = re.compile(r'"arith\.(?:ceildiv[us]i|floordivsi)"\(')
+# What a module needs for the words that are in its lines.
+_NEEDLES = {"bf16": "bf16", "nvgpu": "nvgpu.", "matrix": "!gpu.mma_matrix<"}
 
 
 class SplitProgram(Struct, frozen=True):
@@ -330,8 +332,7 @@ def _has_functions(module: OperationText) -> bool:
 
 def _needs(lines: tuple[str, ...]) -> frozenset[str]:
     needs = {"division"} if any(map(_DIVISION.search, lines)) else set()
-    if any("bf16" in line for line in lines):
-        needs.add("bf16")
+    needs.update(name for name, words in _NEEDLES.items() if any(words in line for line in lines))
     # The others were expanded.
     if any('"gpu.subgroup_reduce"(' in line for line in lines):
         needs |= {"subgroup_reduce", "redux"}
