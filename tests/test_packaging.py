@@ -173,8 +173,10 @@ def test_cmake_takes_the_version_for_its_minor_release_only(asked: str, tmp_path
 
 
 def test_pkg_config_says_the_version_of_the_driver() -> None:
-    text = (ROOT / "toolchain" / "pkgconfig" / "mlir-offload.pc").read_text(encoding="utf-8")
-    assert f"\nVersion: {__version__}\n" in text
+    files = sorted((ROOT / "toolchain" / "pkgconfig").iterdir())
+    assert len(files) == 3
+    for file in files:
+        assert f"\nVersion: {__version__}\n" in file.read_text(encoding="utf-8")
 
 
 def test_the_wheel_installs_the_command(wheel: Path) -> None:

@@ -51,7 +51,7 @@ class GpuModule(Struct, frozen=True):
 
     `needs` names what decides how it is lowered: `subgroup_reduce` where it reduces over a
     subgroup, `redux` where all of these may become one instruction of sm_80 and later, `division`
-    where it divides rounding up or down, `bf16` where it has numbers of that type. `texts` are those
+    where it divides rounding up or down, `bf16`, `nvgpu` and `matrix` where it has these. `texts` are those
     of the other forms that were asked for, by the name of the form. `targets` are those that the
     program attaches to it; `leaves` the kinds of device that a variant of it serves.
     """

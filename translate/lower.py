@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from mlir_offload.translate.gpu_module import GpuModule
 
 _REDUX_SM = 80
-_NVGPU = b"nvgpu"
+_NVGPU, _MATRIX = b"nvgpu", b"mma_matrix"
 # For the host as for NVIDIA: the dialect stands there where another pipeline has lowered the program.
 _LOWERED = {
     NVPTX_TRIPLE: ("llvm", "nvvm"),
@@ -79,7 +79,8 @@ def normalize_command(
     `content` is that of the source: passes for what does not occur in it are left out.
     """
     major, chosen = llvm.version.major, pipeline or InputPipeline()
-    common = load_recipe(major).common_passes(uses_nvgpu=_NVGPU in content)
+    uses_nvgpu = _NVGPU in content and _MATRIX not in content
+    common = load_recipe(major).common_passes(uses_nvgpu=uses_nvgpu)
     named = load_pipeline(chosen.base, major)
     passes = render_pipeline(
         chosen,

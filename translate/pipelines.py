@@ -22,6 +22,7 @@ class Recipe(Struct, frozen=True):
 
     common: tuple[str, ...]
     nvgpu: str
+    nvgpu_branches: str
     device: tuple[str, ...]
     device_amdgpu: tuple[str, ...]
     device_module: tuple[str, ...]
@@ -47,6 +48,7 @@ class Recipe(Struct, frozen=True):
             "$division": self.division if "division" in needs else "",
             "$bf16": self.bf16 if "bf16" in needs and not has_bf16 else "",
             "$redux": str(redux).lower(),
+            "$nvgpu": self._nvgpu(needs),
         }
         before = (self.subgroup_reduce,) if "subgroup_reduce" in needs and not redux else ()
         return self._device_pipeline(before, _filled(self.device, values), debug=debug)
@@ -55,6 +57,11 @@ class Recipe(Struct, frozen=True):
         """Return the pipeline for a module that holds one `gpu.module`, for an AMD GPU."""
         values = {"$division": self.division if "division" in needs else "", "$chip": chip}
         return self._device_pipeline((), _filled(self.device_amdgpu, values), debug=debug)
+
+    def _nvgpu(self, needs: frozenset[str]) -> str:
+        if "nvgpu" not in needs:
+            return ""
+        return self.nvgpu_branches if "matrix" in needs else self.nvgpu
 
     def _device_pipeline(
         self, before: tuple[str, ...], passes: Sequence[str], *, debug: bool
@@ -121,6 +128,7 @@ def load_recipe(llvm_major: int) -> Recipe:
     return Recipe(
         common=tuple(row["common"]),
         nvgpu=str(row["nvgpu"]),
+        nvgpu_branches=str(row["nvgpu_branches"]),
         device=tuple(row["device"]),
         device_amdgpu=tuple(row["device_amdgpu"]),
         device_module=tuple(row["device_module"]),

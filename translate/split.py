@@ -51,6 +51,7 @@ from mlir_offload.translate.host.async_chain import AsyncRewriter
 from mlir_offload.translate.host.launch_check import LaunchCheck, SourceWarning
 from mlir_offload.translate.host.main_function import check_main
 from mlir_offload.translate.host.memory import describe_launches
+from mlir_offload.translate.host.transfer import TransferRewriter
 from mlir_offload.translate.mlir_text import (
     Locations,
     ModuleText,
@@ -73,6 +74,8 @@ if TYPE_CHECKING:
 
 _C_INTERFACE = "llvm.emit_c_interface"
 _DIVISION = re.compile(r'"arith\.(?:ceildiv[us]i|floordivsi)"\(')
+# What a module needs for the words that are in its lines.
+_NEEDLES = {"bf16": "bf16", "nvgpu": "nvgpu.", "matrix": "!gpu.mma_matrix<"}
 
 
 class SplitProgram(Struct, frozen=True):
@@ -329,8 +332,7 @@ def _has_functions(module: OperationText) -> bool:
 
 def _needs(lines: tuple[str, ...]) -> frozenset[str]:
     needs = {"division"} if any(map(_DIVISION.search, lines)) else set()
-    if any("bf16" in line for line in lines):
-        needs.add("bf16")
+    needs.update(name for name, words in _NEEDLES.items() if any(words in line for line in lines))
     # The others were expanded.
     if any('"gpu.subgroup_reduce"(' in line for line in lines):
         needs |= {"subgroup_reduce", "redux"}
@@ -344,7 +346,7 @@ def _host(
     *,
     describes_memory: bool,
 ) -> tuple[str, bool]:
-    rewriter = AsyncRewriter()
+    rewriter, transfers = AsyncRewriter(), TransferRewriter()
     lines: list[str] = []
     uses_runtime = False
     launched = host_symbols(dict.fromkeys(owner for owner, _ in symbols))
@@ -358,13 +360,14 @@ def _host(
         uses_runtime = uses_runtime or any('"gpu.' in line for line in operation.lines)
         check_launches(operation.lines, symbols, locations)
         written = rewriter.rewrite(without_global_space(operation.lines))
-        lines.extend(rename_launches(written, launched, symbols))
+        lines.extend(rename_launches(transfers.rewrite(written), launched, symbols))
     if describes_memory:
         lines = describe_launches(lines)
     declared = {
         symbol_name(operation) for operation in module.operations if operation.name == "llvm.func"
     }
-    lines.extend(f"  {declaration}" for declaration in rewriter.declarations(declared))
+    for maker in (rewriter, transfers):
+        lines.extend(f"  {declaration}" for declaration in maker.declarations(declared))
     return module.render(lines), uses_runtime
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,25 @@ from mlir_offload.translate.device import DeviceCodegen, cubin_command
 
 if TYPE_CHECKING:
     from mlir_offload.toolchain.cuda import CudaToolkit
+
+
+# What LLVM IR for GPUs of the other vendor has, their name, and the pass for those that are meant.
+_OTHER_VENDOR = {
+    Kind.CUDA: (
+        re.compile(
+            r"^(?:define|declare) [^\n\"]*?(amdgpu_kernel\b|@llvm\.amdgcn\.[\w.]+)", re.MULTILINE
+        ),
+        "AMD GPUs",
+        "convert-gpu-to-nvvm",
+    ),
+    Kind.HIP: (
+        re.compile(
+            r"^(?:define|declare) [^\n\"]*?(ptx_kernel\b|@llvm\.nvvm\.[\w.]+)", re.MULTILINE
+        ),
+        "NVIDIA GPUs",
+        "convert-gpu-to-rocdl",
+    ),
+}
 
 
 def make_given_images(
@@ -110,7 +130,19 @@ def _disassembled(
     text = given.path.with_name(f"{given.path.name}.ll")
     command = Command((str(context.mlir.tool("llvm-dis")), str(given.path), "-o", str(text)))
     make = partial(context.executor.tool, command, text, decides=True)
-    return context.executor.once(text, make)
+    context.executor.once(text, make)
+    _check_vendor(text, source, module, given)
+    return text
+
+
+def _check_vendor(text: Path, source: Path, module: ModuleFile, given: ObjectFile) -> None:
+    """Raise SourceError if the bitcode was lowered for GPUs of another vendor."""
+    pattern, vendor, lowering = _OTHER_VENDOR[given.image.kind]
+    found = pattern.search(text.read_text(encoding="utf-8"))
+    if found is not None:
+        msg = f"{module.title} holds code for {given.image.made_for} that was lowered for {vendor}: {found[1]}"
+        hint = f"lower the gpu.module by {lowering} before gpu-module-to-binary, or leave the gpu.module to mlir-offload"
+        raise SourceError(msg, hint=hint, location=str(source))
 
 
 def _cuda(context: BuildContext, source: Path) -> CudaToolkit:

@@ -99,11 +99,6 @@ static void cuda_copy(void *target, const void *source, size_t size_bytes, void 
              "cudaMemcpyAsync", "copying %zu bytes from %p to %p", size_bytes, source, target);
 }
 
-static void cuda_set_bytes(void *target, int byte, size_t size_bytes, void *stream) {
-  CUDA_CHECK(cudaMemsetAsync(target, byte, size_bytes, stream), "cudaMemsetAsync",
-             "setting %zu bytes at %p", size_bytes, target);
-}
-
 /* The driver's streams are the runtime API's, and the context that it needs is current after any call that
  * needs a context. */
 void *mo_cuda_driver_function(const char *name) {
@@ -116,27 +111,29 @@ void *mo_cuda_driver_function(const char *name) {
   return function;
 }
 
-/* The runtime API sets bytes only; wider values are the driver API's. CUresult has the numbers of cudaError_t for whatever these two return. */
-static void cuda_set16(void *target, uint16_t value, size_t count, void *stream) {
-  if (value >> 8 == (value & 0xFF)) {
-    cuda_set_bytes(target, value & 0xFF, count * sizeof value, stream);
-    return;
-  }
-  typedef int set_function(unsigned long long, unsigned short, size_t, void *);
-  set_function *set = (set_function *)mo_cuda_driver_function("cuMemsetD16Async");
-  CUDA_CHECK(set((uintptr_t)target, value, count, stream), "cuMemsetD16Async",
-             "setting %zu values at %p", count, target);
+/* CUresult has the numbers of cudaError_t for whatever these two return. */
+static void cuda_fill_words(void *target, uint64_t value, size_t width, size_t count,
+                            void *stream) {
+  typedef int set16(unsigned long long, unsigned short, size_t, void *);
+  typedef int set32(unsigned long long, unsigned, size_t, void *);
+  const char *name = width == sizeof(short) ? "cuMemsetD16Async" : "cuMemsetD32Async";
+  void *set = mo_cuda_driver_function(name);
+  uintptr_t place = (uintptr_t)target;
+  int status = width == sizeof(short) ? ((set16 *)set)(place, (unsigned short)value, count, stream)
+                                      : ((set32 *)set)(place, (unsigned)value, count, stream);
+  CUDA_CHECK(status, name, "setting %zu values at %p", count, target);
 }
 
-static void cuda_set32(void *target, uint32_t value, size_t count, void *stream) {
-  if (value == (value & 0xFF) * 0x01010101u) {
-    cuda_set_bytes(target, (int)(value & 0xFF), count * sizeof value, stream);
-    return;
-  }
-  typedef int set_function(unsigned long long, unsigned, size_t, void *);
-  set_function *set = (set_function *)mo_cuda_driver_function("cuMemsetD32Async");
-  CUDA_CHECK(set((uintptr_t)target, value, count, stream), "cuMemsetD32Async",
-             "setting %zu values at %p", count, target);
+/* The runtime API sets bytes only; wider values are the driver API's, up to 4 bytes. */
+static void cuda_fill(void *target, uint64_t value, size_t width, size_t count, void *stream) {
+  uint64_t ones = ~(uint64_t)0 >> (64 - 8 * width), byte = value & 0xFF;
+  if ((value & ones) == (byte * 0x0101010101010101u & ones))
+    CUDA_CHECK(cudaMemsetAsync(target, (int)byte, count * width, stream), "cudaMemsetAsync",
+               "setting %zu bytes at %p", count * width, target);
+  else if (width == 8)
+    mo_fill_by_copies(&mo_cuda, target, value, count, stream);
+  else
+    cuda_fill_words(target, value, width, count, stream);
 }
 
 static void cuda_register_host(void *pointer, uint64_t size_bytes) {
@@ -256,8 +253,7 @@ const mo_backend mo_cuda = {
     .allocate = cuda_allocate,
     .release = cuda_release,
     .copy = cuda_copy,
-    .set16 = cuda_set16,
-    .set32 = cuda_set32,
+    .fill = cuda_fill,
     .register_host = cuda_register_host,
     .unregister_host = cuda_unregister_host,
     .device_pointer = cuda_device_pointer,

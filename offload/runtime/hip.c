@@ -55,14 +55,23 @@ static void hip_copy(void *target, const void *source, size_t size_bytes, void *
             "hipMemcpyAsync", "copying %zu bytes from %p to %p", size_bytes, source, target);
 }
 
-static void hip_set16(void *target, uint16_t value, size_t count, void *stream) {
-  HIP_CHECK(hipMemsetD16Async(target, value, count, stream), "hipMemsetD16Async",
-            "setting %zu values at %p", count, target);
-}
-
-static void hip_set32(void *target, uint32_t value, size_t count, void *stream) {
-  HIP_CHECK(hipMemsetD32Async(target, (int)value, count, stream), "hipMemsetD32Async",
-            "setting %zu values at %p", count, target);
+static void hip_fill(void *target, uint64_t value, size_t width, size_t count, void *stream) {
+  switch (width) {
+  case 1:
+    HIP_CHECK(hipMemsetD8Async(target, (unsigned char)value, count, stream), "hipMemsetD8Async",
+              "setting %zu values at %p", count, target);
+    return;
+  case 2:
+    HIP_CHECK(hipMemsetD16Async(target, (unsigned short)value, count, stream), "hipMemsetD16Async",
+              "setting %zu values at %p", count, target);
+    return;
+  case 4:
+    HIP_CHECK(hipMemsetD32Async(target, (int)value, count, stream), "hipMemsetD32Async",
+              "setting %zu values at %p", count, target);
+    return;
+  default:
+    mo_fill_by_copies(&mo_hip, target, value, count, stream);
+  }
 }
 
 static void hip_register_host(void *pointer, uint64_t size_bytes) {
@@ -144,8 +153,7 @@ const mo_backend mo_hip = {
     .allocate = hip_allocate,
     .release = hip_release,
     .copy = hip_copy,
-    .set16 = hip_set16,
-    .set32 = hip_set32,
+    .fill = hip_fill,
     .register_host = hip_register_host,
     .unregister_host = hip_unregister_host,
     .device_pointer = hip_device_pointer,

@@ -82,6 +82,7 @@ __attribute__((weak)) int hipMallocAsync(void **, size_t, void *stream);
 __attribute__((weak)) int hipFreeAsync(void *, void *stream);
 int hipMemGetInfo(size_t *free, size_t *total);
 int hipMemcpyAsync(void *, const void *, size_t, int kind, void *stream);
+int hipMemsetD8Async(void *, unsigned char, size_t count, void *stream);
 int hipMemsetD16Async(void *, unsigned short, size_t count, void *stream);
 int hipMemsetD32Async(void *, int, size_t count, void *stream);
 int hipHostRegister(void *, size_t, unsigned);

@@ -81,6 +81,8 @@ FORWARD_STATUS(hipMemGetInfo, (size_t *available, size_t *total), (available, to
 FORWARD_STATUS(hipMemcpyAsync,
                (void *target, const void *source, size_t size, int kind, void *stream),
                (target, source, size, kind, stream))
+FORWARD_STATUS(hipMemsetD8Async, (void *target, unsigned char value, size_t count, void *stream),
+               (target, value, count, stream))
 FORWARD_STATUS(hipMemsetD16Async,
                (void *target, unsigned short value, size_t count, void *stream),
                (target, value, count, stream))

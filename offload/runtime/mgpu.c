@@ -6,6 +6,7 @@
  * clang-linker-wrapper registers the kernel of every kind.
  */
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -214,12 +215,107 @@ MO_CONTRACT void mgpuMemcpy(void *target, void *source, size_t size_bytes, void 
 
 MO_CONTRACT void mgpuMemset16(void *target, uint16_t value, size_t count, void *stream) {
   if (count)
-    active()->set16(target, value, count, stream);
+    active()->fill(target, value, sizeof value, count, stream);
 }
 
 MO_CONTRACT void mgpuMemset32(void *target, uint32_t value, size_t count, void *stream) {
   if (count)
-    active()->set32(target, value, count, stream);
+    active()->fill(target, value, sizeof value, count, stream);
+}
+
+void mo_fill_by_copies(const mo_backend *backend, void *target, uint64_t value, size_t count,
+                       void *stream) {
+  size_t size = count * sizeof value;
+  char *bytes = target;
+  backend->fill(bytes, (uint32_t)value, 4, 1, stream);
+  backend->fill(bytes + 4, (uint32_t)(value >> 32), 4, 1, stream);
+  for (size_t done = sizeof value, piece; done < size; done += piece) {
+    piece = done < size - done ? done : size - done;
+    backend->copy(bytes + done, bytes, piece, stream);
+  }
+}
+
+/* A dimension of one memref, or of two that are copied; strides in elements. */
+typedef struct mo_dimension {
+  int64_t size, target_stride, source_stride;
+} mo_dimension;
+
+typedef struct mo_transfer {
+  int64_t element_bytes;
+  uint64_t value; /* of a fill */
+  void *stream;
+} mo_transfer;
+
+/* Joins dimensions that are one in memory, and returns how many are left. */
+static int64_t join_dimensions(mo_dimension *dimensions, int64_t rank) {
+  int64_t used = 0;
+  for (int64_t i = 0; i < rank; ++i) {
+    mo_dimension inner = dimensions[i], *outer = &dimensions[used - 1];
+    if (inner.size == 1)
+      continue;
+    if (used && outer->target_stride == inner.size * inner.target_stride &&
+        outer->source_stride == inner.size * inner.source_stride) {
+      inner.size *= outer->size;
+      --used;
+    }
+    dimensions[used++] = inner;
+  }
+  return used;
+}
+
+/* Copies, or fills if there is no source, in pieces without gaps. */
+static void transfer(const mo_transfer *how, const mo_dimension *dimension, int64_t rank,
+                     char *target, char *source) {
+  if (rank == 0 ||
+      (rank == 1 && dimension->target_stride == 1 && dimension->source_stride == 1)) {
+    int64_t count = rank ? dimension->size : 1;
+    if (count > 0 && source)
+      active()->copy(target, source, (size_t)(count * how->element_bytes), how->stream);
+    else if (count > 0)
+      active()->fill(target, how->value, (size_t)how->element_bytes, (size_t)count, how->stream);
+    return;
+  }
+  for (int64_t i = 0; i < dimension->size; ++i) {
+    transfer(how, dimension + 1, rank - 1, target, source);
+    target += dimension->target_stride * how->element_bytes;
+    source = source ? source + dimension->source_stride * how->element_bytes : NULL;
+  }
+}
+
+/* gpu.memcpy of memrefs of any layout, and gpu.memset of those and of any width. Offsets and strides
+ * are in elements. The further arguments are int64_t, for each dimension: its size, the stride in the
+ * target, and that in the source. */
+MO_CONTRACT void mgpuMemcpyMemRef(char *target, int64_t target_offset, char *source,
+                                  int64_t source_offset, int64_t element_bytes, void *stream,
+                                  int64_t rank, ...) {
+  mo_dimension dimensions[rank + 1];
+  va_list list;
+  va_start(list, rank);
+  for (int64_t i = 0; i < rank; ++i) {
+    dimensions[i].size = va_arg(list, int64_t);
+    dimensions[i].target_stride = va_arg(list, int64_t);
+    dimensions[i].source_stride = va_arg(list, int64_t);
+  }
+  va_end(list);
+  mo_transfer how = {.element_bytes = element_bytes, .stream = stream};
+  transfer(&how, dimensions, join_dimensions(dimensions, rank),
+           target + target_offset * element_bytes, source + source_offset * element_bytes);
+}
+
+/* The same, with a size and a stride for each dimension. */
+MO_CONTRACT void mgpuMemsetMemRef(char *target, int64_t offset, uint64_t value,
+                                  int64_t element_bytes, void *stream, int64_t rank, ...) {
+  mo_dimension dimensions[rank + 1];
+  va_list list;
+  va_start(list, rank);
+  for (int64_t i = 0; i < rank; ++i) {
+    dimensions[i].size = va_arg(list, int64_t);
+    dimensions[i].target_stride = dimensions[i].source_stride = va_arg(list, int64_t);
+  }
+  va_end(list);
+  mo_transfer how = {.element_bytes = element_bytes, .value = value, .stream = stream};
+  transfer(&how, dimensions, join_dimensions(dimensions, rank), target + offset * element_bytes,
+           NULL);
 }
 
 MO_CONTRACT void mgpuMemHostRegister(void *pointer, uint64_t size_bytes) {

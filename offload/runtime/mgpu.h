@@ -31,7 +31,7 @@
  *                            device, only if the memory is of no pool. Without a stream, work that uses the
  *                            memory must have completed, as for free(). Memory may be freed by another
  *                            thread or library than it was allocated by
- *   mgpuMemcpy, mgpuMemset16, mgpuMemset32
+ *   mgpuMemcpy, mgpuMemset16, mgpuMemset32, mgpuMemcpyMemRef, mgpuMemsetMemRef
  *                            in the order of the stream; the memory must live until the work is done
  *   mgpuMemHostRegister, -Unregister, ...MemRef
  *                            when the call returns, for all devices
@@ -112,8 +112,8 @@ typedef struct mo_backend {
   void *(*allocate)(uint64_t size_bytes, bool is_host_shared, void *stream);
   void (*release)(void *pointer, void *stream);
   void (*copy)(void *target, const void *source, size_t size_bytes, void *stream);
-  void (*set16)(void *target, uint16_t value, size_t count, void *stream);
-  void (*set32)(void *target, uint32_t value, size_t count, void *stream);
+  /* Elements of 1, 2, 4 or 8 bytes; at least one. */
+  void (*fill)(void *target, uint64_t value, size_t width, size_t count, void *stream);
   void (*register_host)(void *pointer, uint64_t size_bytes);
   void (*unregister_host)(void *pointer);
   void *(*device_pointer)(void *registered);
@@ -132,6 +132,10 @@ extern const mo_backend mo_cuda MO_INTERNAL;
 extern const mo_backend mo_hip MO_INTERNAL;
 extern const mo_backend mo_sycl MO_INTERNAL;
 extern const mo_backend mo_host MO_INTERNAL;
+
+/* Fills with elements of 8 bytes by the backend's fill of 4 bytes and its copies. */
+MO_INTERNAL void mo_fill_by_copies(const mo_backend *backend, void *target, uint64_t value,
+                                   size_t count, void *stream);
 
 /* An error is reported by mo_error, any number of mo_context, and mo_cure, which ends the program
  * with MLIR_OFFLOAD_EXIT_STATUS. The first thread that fails is the one that reports. */

@@ -82,14 +82,9 @@ static void fill(char *target, const void *value, size_t width, size_t count) {
   }
 }
 
-static void host_set16(void *target, uint16_t value, size_t count, void *stream) {
+static void host_fill(void *target, uint64_t value, size_t width, size_t count, void *stream) {
   (void)stream;
-  fill(target, &value, sizeof value, count);
-}
-
-static void host_set32(void *target, uint32_t value, size_t count, void *stream) {
-  (void)stream;
-  fill(target, &value, sizeof value, count);
+  fill(target, &value, width, count); /* x86-64: the low bytes come first */
 }
 
 static void host_register(void *pointer, uint64_t size_bytes) { (void)pointer, (void)size_bytes; }
@@ -188,8 +183,7 @@ const mo_backend mo_host = {
     .allocate = host_allocate,
     .release = host_release,
     .copy = host_copy,
-    .set16 = host_set16,
-    .set32 = host_set32,
+    .fill = host_fill,
     .register_host = host_register,
     .unregister_host = host_ignore,
     .device_pointer = host_device_pointer,

@@ -44,20 +44,12 @@ static void sycl_copy(void *target, const void *source, size_t size_bytes, void 
   mo_sycl_start(place.queue);
 }
 
-static void sycl_fill(void *target, const void *value, size_t width, size_t count, void *stream) {
+static void sycl_fill(void *target, uint64_t value, size_t width, size_t count, void *stream) {
   mo_sycl_place place = mo_sycl_place_of(stream);
-  SYCL_CHECK(place.platform->usm.clEnqueueMemFillINTEL(place.queue, target, value, width,
+  SYCL_CHECK(place.platform->usm.clEnqueueMemFillINTEL(place.queue, target, &value, width,
                                                        width * count, 0, NULL, NULL),
              "clEnqueueMemFillINTEL", "setting %zu values at %p", count, target);
   mo_sycl_start(place.queue);
-}
-
-static void sycl_set16(void *target, uint16_t value, size_t count, void *stream) {
-  sycl_fill(target, &value, sizeof value, count, stream);
-}
-
-static void sycl_set32(void *target, uint32_t value, size_t count, void *stream) {
-  sycl_fill(target, &value, sizeof value, count, stream);
 }
 
 static bool reaches_host(const mo_sycl_place *place) {
@@ -106,8 +98,7 @@ const mo_backend mo_sycl = {
     .allocate = sycl_allocate,
     .release = sycl_release,
     .copy = sycl_copy,
-    .set16 = sycl_set16,
-    .set32 = sycl_set32,
+    .fill = sycl_fill,
     .register_host = sycl_register_host,
     .unregister_host = sycl_unregister_host,
     .device_pointer = sycl_device_pointer,

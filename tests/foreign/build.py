@@ -16,6 +16,8 @@ from support.opencl import opencl_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGETS = ("nvidia", "gfx90a", "spirv64", "host")
+# Operations of tensor cores are for NVIDIA GPUs, and for the CPU.
+DEVICE_FUNCTION_TARGETS = frozenset({"nvidia", "host"})
 _EXECUTED = frozenset({"spirv64", "host"})
 _BUILD_SECONDS = 300
 _RUN_SECONDS = 60
@@ -56,8 +58,9 @@ def _compile(
     program: Program, target: str, setting: Setting, output: Path
 ) -> subprocess.CompletedProcess[str]:
     pipeline = (f"--pipeline={program.pipeline},gpu",) if program.pipeline else ()
-    form = () if program.has_main else ("-shared", "-fPIC")
-    inputs = (str(program.path), *setting.libraries)
+    linked = () if program.has_main else ("-shared", "-fPIC")
+    form = ("-c", "-fgpu-rdc") if program.is_device else linked
+    inputs = (str(program.path), *(() if program.is_device else setting.libraries))
     llvm = (f"--llvm={setting.llvm}", f"--offload-arch={target}")
     options = (*llvm, *setting.options, *pipeline, *form)
     return _driver((*options, *inputs, "-o", str(output)))
@@ -118,4 +121,4 @@ def _reason(done: subprocess.CompletedProcess[str]) -> str:
     return _FILES.sub("", found[1])[:_MOST_CHARACTERS].strip()
 
 
-__all__ = ["NONE", "TARGETS", "Setting", "try_program"]
+__all__ = ["DEVICE_FUNCTION_TARGETS", "NONE", "TARGETS", "Setting", "try_program"]

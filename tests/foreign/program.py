@@ -27,6 +27,8 @@ _INPUT_PASSES = frozenset(
 # They have to run in this order, in functions.
 _ON_FUNCTIONS = "test-vector-warp-distribute"
 _SPARSIFIER = re.compile(r"--sparsifier=\"(?P<options>[^\"]*)")
+_SPARSE_CODEGEN = "--sparse-gpu-codegen"
+_SPARSE_LOOPS = re.compile(r"\bparallelization-strategy=[\w-]+")
 _SPARSIFIER_OPTION = re.compile(r"\b(?:enable-gpu-libgen|parallelization-strategy=\S+)")
 # What --sparsifier runs until it has GPU code; it goes on to serialise that.
 _BEFORE_SPARSE = "func.func(linalg-generalize-named-ops,linalg-fuse-elementwise-ops)"
@@ -41,7 +43,8 @@ class Program:
     `pipeline` is for --pipeline=, empty for a program that has GPU code already. `nvidia` is the
     architecture for which upstream compiles it, if that has features of its own. `prefixes` are those
     of the lines that FileCheck compares with what the program prints; without them upstream does
-    not look at that. `is_run` if upstream runs it, `fails` if an assertion is expected to fail.
+    not look at that. `is_run` if upstream runs it, `fails` if an assertion is expected to fail. `is_device` if it is
+    functions for kernels of other files.
     """
 
     name: str
@@ -53,6 +56,7 @@ class Program:
     is_run: bool
     has_main: bool
     fails: bool
+    is_device: bool = False
 
 
 def find_programs(tests: Path, folders: tuple[str, ...]) -> list[Program]:
@@ -105,11 +109,16 @@ def _prefixes(options: str) -> tuple[str, ...]:
     return tuple(named) or ("CHECK",)
 
 
+def _sparse_pipeline(options: str) -> str:
+    return f"{_BEFORE_SPARSE},sparsification-and-bufferization{{{options}}},{_AFTER_SPARSE}"
+
+
 def _pipeline(command: str) -> str:
     if sparsifier := _SPARSIFIER.search(command):
-        options = " ".join(_SPARSIFIER_OPTION.findall(sparsifier["options"]))
-        sparse = f"sparsification-and-bufferization{{{options}}}"
-        return f"{_BEFORE_SPARSE},{sparse},{_AFTER_SPARSE}"
+        return _sparse_pipeline(" ".join(_SPARSIFIER_OPTION.findall(sparsifier["options"])))
+    if _SPARSE_CODEGEN in command:
+        loops = _SPARSE_LOOPS.search(command)
+        return _sparse_pipeline(loops[0] if loops else "enable-gpu-libgen")
     found = [(name, value.strip(chr(34) + chr(39))) for name, value in _PASS.findall(command)]
     on_functions = [f"{name}{{{value}}}" for name, value in found if name == _ON_FUNCTIONS]
     passes = [name for name, _ in found if name in _INPUT_PASSES]

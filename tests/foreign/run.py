@@ -20,13 +20,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / ".importroot"), str(ROOT / "tests")]
 
-from foreign.build import TARGETS, Setting, try_program  # noqa: E402
+from foreign.build import DEVICE_FUNCTION_TARGETS, TARGETS, Setting, try_program  # noqa: E402
+from foreign.device_function import find_device_functions  # noqa: E402
 from foreign.program import Program, find_programs  # noqa: E402
 from foreign.result import Result  # noqa: E402
 from foreign.source_package import default_cache, fetch_tests  # noqa: E402
 from foreign.table import compare, page_path, read_page, render_page  # noqa: E402
 
 FOLDERS = ("GPU", "Dialect/SparseTensor/GPU", "Dialect/Vector/GPU", "Dialect/XeGPU", "Dialect/XeVM")
+# Below mlir/test, of programs that upstream does not link.
+_UNLINKED = ("Dialect/SparseTensor/GPU",)
 _FILL = Path(__file__).with_name("fill.c")
 
 
@@ -35,9 +38,10 @@ def main() -> int:
     options = _options()
     version = _llvm_version(options.llvm)
     tests = options.source or fetch_tests(version, default_cache())
-    programs = [p for p in find_programs(tests, FOLDERS) if options.only in p.name]
-    targets = [target for target in TARGETS if options.target in {"", target}]
-    results = _try_all(programs, targets, options)
+    with tempfile.TemporaryDirectory() as folder:
+        programs = [p for p in _find_all(tests, Path(folder)) if options.only in p.name]
+        targets = [target for target in TARGETS if options.target in {"", target}]
+        results = _try_all(programs, targets, options)
     page = page_path(ROOT, options.llvm)
     recorded = read_page(page)
     worse, other = compare(recorded, results)
@@ -50,12 +54,17 @@ def main() -> int:
     return 1 if worse else 0
 
 
+def _find_all(tests: Path, folder: Path) -> list[Program]:
+    linked = find_programs(tests / "Integration", FOLDERS)
+    return [*linked, *find_programs(tests, _UNLINKED), *find_device_functions(tests, folder)]
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--llvm", type=int, default=22)
     parser.add_argument("--only", default="", help="only programs whose name contains this text")
     parser.add_argument("--target", default="", choices=("", *TARGETS))
-    parser.add_argument("--source", type=Path, help="an unpacked mlir/test/Integration")
+    parser.add_argument("--source", type=Path, help="an unpacked mlir/test")
     parser.add_argument("--libraries", type=Path, help="folder with the release's runner libraries")
     parser.add_argument("--cuda-path", help="a CUDA toolkit with cuSPARSE and cuSPARSELt")
     parser.add_argument("--update", action="store_true", help="write what was found into the page")
@@ -76,7 +85,11 @@ def _try_all(
             print(f"{result.program} {result.target}: {result.reason or 'ok'}", file=sys.stderr)  # noqa: T201
             return result
 
-        pairs = list(product(programs, targets))
+        pairs = [
+            (program, target)
+            for program, target in product(programs, targets)
+            if not program.is_device or target in DEVICE_FUNCTION_TARGETS
+        ]
         with ThreadPoolExecutor(options.jobs) as pool:
             return list(pool.map(try_one, range(len(pairs)), *zip(*pairs, strict=True)))
 

@@ -7,6 +7,7 @@ changes. Only the folders of tests are unpacked.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,16 +16,17 @@ from pathlib import Path
 # The suites in which new releases of LLVM appear first, of the archive that apt is configured with.
 _NEWER_SUITES = ("trixie", "sid")
 _KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
-_TESTS = "mlir/test/Integration"
+_TESTS = "mlir/test"
+_FOLDERS = ("Integration", "Conversion", "Dialect/SparseTensor/GPU")
 
 
 def fetch_tests(llvm_version: str, cache: Path) -> Path:
-    """Return the folder mlir/test/Integration of a release such as 22.1.8, fetched if need be.
+    """Return the folder mlir/test of a release such as 22.1.8, fetched if need be.
 
     Raises RuntimeError if no suite has the source package of that release.
     """
     folder = cache / f"llvm-{llvm_version}"
-    if not (folder / _TESTS).is_dir():
+    if not all((folder / _TESTS / one).is_dir() for one in _FOLDERS):
         archive = _fetch_archive(llvm_version, cache)
         _unpack(archive, folder)
         archive.unlink()
@@ -100,8 +102,10 @@ def _versions(package: str, llvm_version: str, options: Sequence[str]) -> Iterat
 def _unpack(archive: Path, folder: Path) -> None:
     partial = folder.with_name(f"{folder.name}.partial")
     partial.mkdir(parents=True, exist_ok=True)
-    selected = ("--strip-components=1", "--wildcards", f"*/{_TESTS}")
+    tests = (f"*/{_TESTS}/{one}" for one in _FOLDERS)
+    selected = ("--strip-components=1", "--wildcards", *tests)
     _run(("tar", "-C", str(partial), "-xJf", str(archive), *selected), folder.parent)
+    shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)
 
 

@@ -14,7 +14,8 @@ MLIR's own integration tests for GPUs, compiled by mlir-offload for every target
 `python tests/foreign/run.py --llvm={major}` gets them from the distribution's source package, compiles
 them again and fails if a step that succeeds below no longer does; `--update` writes this page.
 
-Paths are relative to mlir/test/Integration. *linked*: the driver compiled and linked the program, and
+Paths are relative to mlir/test/Integration, or to mlir/test. A test of a conversion is a file of functions: each is
+compiled as a function that kernels of other files call. *linked*: the driver compiled and linked the program, and
 found all of its kernels in the result. *verified*: `mlir-offload inspect` found no error. *run*: the
 program ended by itself, on the CPU (host) or on an OpenCL device (spirv64); upstream only compiles some.
 *CHECK*: FileCheck accepts its output. *status*: its exit status, not 0 if it has to fail an assertion. A program
@@ -48,7 +49,7 @@ def render_page(version: str, results: Iterable[Result]) -> str:
 
 
 def _folder(row: Result) -> str:
-    """Return the dialect's or GPU's folder below Integration."""
+    """Return the folder of a dialect, a conversion or GPU."""
     parts = row.program.split("/")
     return parts[0] if parts[0] == "GPU" else "/".join(parts[:2])
 

@@ -62,6 +62,13 @@ def _run(*argv: object, **environment: str) -> str:
     return done.stdout
 
 
+def _libraries(package: str, *variables: str) -> tuple[str, ...]:
+    """Return what pkg-config answers for modules of a kind that embed the runtime."""
+    folder = Path(__file__).resolve().parents[2] / "toolchain" / "pkgconfig"
+    words = ("pkg-config", *(f"--define-variable={one}" for one in variables), "--libs", package)
+    return tuple(_run(*words, PKG_CONFIG_PATH=str(folder)).split())
+
+
 def _clang(major: int) -> str:
     return f"/usr/lib/llvm-{major}/bin/clang"
 
@@ -145,7 +152,10 @@ def test_clang_links_modules_for_nvidia_gpus_with_libcudart_alone(
     second = _compile(mlir_offload, tmp_path / "second.o", *options)
     cuda = load_abi(major).cuda_path_arguments(cuda_directory(tmp_path / "cuda", major))
     library = Path(gpu_recorders[0].removeprefix("--cuda-path=")) / "lib64"
-    found = (f"-L{library}", f"-Wl,-rpath,{library}", "-lcudart")
+    found = (
+        *_libraries("mlir-offload-cuda", f"cuda_path={library.parent}"),
+        f"-Wl,-rpath,{library}",
+    )
     program, main = tmp_path / "program", _main(tmp_path, "first", "second")
 
     # LLVM 19 looks for ptxas on PATH.
@@ -165,7 +175,10 @@ def test_clang_links_a_module_for_amd_gpus_with_libamdhip64_alone(
     rocm = gpu_recorders[1]
     module = _compile(mlir_offload, tmp_path / "first.bc", "--offload-arch=gfx90a", rocm)
     library = Path(rocm.removeprefix("--rocm-path=")) / "lib"
-    found = (f"-L{library}", f"-Wl,-rpath,{library}", "-lamdhip64")
+    found = (
+        *_libraries("mlir-offload-hip", f"rocm_path={library.parent}"),
+        f"-Wl,-rpath,{library}",
+    )
     program, main = tmp_path / "program", _main(tmp_path, "first")
 
     _run(_clang(22), *STRANGER, main, module, *found, "-o", program)

@@ -148,3 +148,20 @@ def test_linked_code_is_refused_where_a_gpu_that_is_compiled_for_has_none(
         assert f"gpu.binary @bin with kernel @bin holds code for sm_80, none for {wanted}" in said
     said = run(*mlir_offload, "bundle", source, "-o", tmp_path / "p.mob", status=1)
     assert "gpu.binary @bin holds device code that is made already, for which a bundle" in said
+
+
+@pytest.mark.llvm(22)
+def test_code_for_amd_gpus_that_was_lowered_for_nvidia_gpus_is_refused(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    passes = "gpu.module(convert-gpu-to-nvvm),gpu-module-to-binary{format=llvm}"
+    module = MODULE.format(name="llvm", target="rocdl.target", chip="gfx90a")
+    opt = "/usr/lib/llvm-22/bin/mlir-opt"
+    made = run(opt, f"--pass-pipeline=builtin.module({passes})", text=module)
+    source = tmp_path / "p.mlir"
+    given = [line for line in made.splitlines() if "gpu.binary" in line]
+    source.write_text(program(given, ("own", "llvm")))
+    compiler = (*mlir_offload, "--llvm=22", "--offload-arch=gfx90a", "-c")
+    said = run(*compiler, source, "-o", tmp_path / "p.o", status=1)
+    assert "gpu.binary @llvm holds code for gfx90a that was lowered for NVIDIA GPUs" in said
+    assert "by convert-gpu-to-rocdl" in said

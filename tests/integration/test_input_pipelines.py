@@ -110,6 +110,17 @@ OLD_FORMS = {
         2,
         "only gpu.launch_func takes one",
     ),
+    "func.func @f(%c: index) {\n gpu.launch blocks(%x, %y, %z) in (%gx = %c, %gy = %c, %gz = %c)\n"
+    " threads(%i, %j, %k) in (%bx = %c, %by = %c, %bz = %c)\n args(%a = %c) : index {\n gpu.return\n }\n return\n}": (
+        3,
+        "leave it out",
+    ),
+    "module attributes {gpu.container_module} {\n module @k attributes {gpu.kernel_module} {\n"
+    " func.func @f() attributes {gpu.kernel} { return }\n }\n func.func @g(%c: index) {\n"
+    " gpu.launch_func @k::@f blocks in (%c, %c, %c) threads in (%c, %c, %c)\n return\n }\n}": (
+        6,
+        "write gpu.module @k",
+    ),
     "func.func @f(%c: index) {\n loop.for %i = %c to %c step %c { }\n return\n}": (
         2,
         "write scf.for",

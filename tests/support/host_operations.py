@@ -10,6 +10,8 @@ LEFT = {
     # Bytes set and copied, in a chain of tokens too, memory shared with the host, and registered memory.
     "copies": [0x12345678, -2, 11, 12],
     "strided_copy": [1, 0, 5, 0, 9],
+    # Elements of every width, and memory with gaps, which the stock lowering ignores.
+    "transfers": [-3, 0x4004CCCCCCCCCCCD, 7000000000, 1, 7, 62, 1346, 0x492480],
 }
 
 

@@ -89,7 +89,7 @@ def test_a_kernel_runs_on_stacks_where_a_function_elsewhere_may_wait(
 
 
 def test_without_rdc_a_declared_function_is_an_error_with_its_cures() -> None:
-    with pytest.raises(SourceError, match="@other is declared, but not defined") as caught:
+    with pytest.raises(SourceError, match="@other is not defined for the CPU") as caught:
         caller("", rdc=False)
     assert "-fgpu-rdc" in (caught.value.hint or "")
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from foreign.device_function import cut_functions
 from foreign.program import Program, read_program
 from foreign.result import NO, YES, Result, parse_row, regressions, render_row
 from foreign.table import compare, read_page, render_page
@@ -48,6 +49,37 @@ def test_definitions_are_filled_in(tmp_path: Path) -> None:
     )
     assert "sparsification-and-bufferization{enable-gpu-libgen}" in found.pipeline
     assert (found.is_run, found.prefixes) == (True, ("CHECK",))
+
+
+def test_functions_of_a_conversion_test_become_device_functions() -> None:
+    text = """// RUN: mlir-opt %s -split-input-file
+#map = affine_map<(d0) -> (d0)>
+// CHECK-LABEL: func @first
+func.func @first(%a: f32) {
+  return
+}
+// -----
+!t = !nvgpu.mbarrier.token
+func.func private @only_declared(f32)
+func.func @second() {
+  // CHECK: x
+  return
+}
+"""
+    found = dict(cut_functions(text))
+    assert list(found) == ["first", "second"]
+    first = "#map = affine_map<(d0) -> (d0)>\ngpu.module @m {\nfunc.func @first(%a: f32) {\n  return\n}\n}\n"
+    assert found["first"] == first
+    assert found["second"].startswith(
+        "!t = !nvgpu.mbarrier.token\ngpu.module @m {\nfunc.func @second"
+    )
+
+
+def test_a_test_of_sparse_code_generation_names_its_pipeline(tmp_path: Path) -> None:
+    loops = '// RUN: mlir-opt %s --sparsification="parallelization-strategy=dense-outer-loop" --sparse-gpu-codegen'
+    library = '// RUN: mlir-opt %s --sparse-gpu-codegen="num-threads=0" | FileCheck %s'
+    assert "{parallelization-strategy=dense-outer-loop}" in program(tmp_path, loops).pipeline
+    assert "{enable-gpu-libgen}" in program(tmp_path, library).pipeline
 
 
 def test_a_page_is_read_as_it_was_written(tmp_path: Path) -> None:

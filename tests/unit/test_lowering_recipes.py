@@ -54,6 +54,24 @@ def test_a_pass_is_there_only_where_it_is_needed() -> None:
     assert "nvgpu" not in ",".join(recipe.common_passes(uses_nvgpu=False))
 
 
+@pytest.mark.parametrize(
+    ("needs", "passes"),
+    [
+        ((), ()),
+        (("matrix",), ()),
+        (("nvgpu",), ("convert-nvgpu-to-nvvm",)),
+        # The pass of nvgpu refuses loops over matrices.
+        (("nvgpu", "matrix"), ("convert-scf-to-cf", "convert-nvgpu-to-nvvm")),
+    ],
+)
+def test_loops_over_matrices_are_kept_from_the_pass_that_refuses_them(
+    needs: tuple[str, ...], passes: tuple[str, ...]
+) -> None:
+    pipeline = load_recipe(22).device_pipeline(needs=frozenset(needs), redux=False, debug=False)
+    before = pipeline.partition("convert-linalg-to-loops")[0].partition("gpu.module(")[2]
+    assert tuple(name for name in before.split(",") if name) == passes
+
+
 def test_a_release_older_than_every_recipe_is_refused() -> None:
     with pytest.raises(CompatibilityError, match="LLVM 16") as caught:
         load_recipe(16)

@@ -189,7 +189,7 @@ class _Calls:
         if callee.startswith("llvm.") or callee not in dict(self._module.declarations):
             return self._unsupported(source_name_of(callee), line)
         return SourceError(
-            f"device function @{callee} is declared, but not defined",
+            f"device function @{callee} is not defined for the CPU",
             hint="define it, compile with -fgpu-rdc where another file does, or name its library: --device-lib=",
             location=_location(self._module, line),
         )

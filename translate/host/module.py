@@ -30,8 +30,8 @@ _INTRINSICS = {
 }
 _DESTROY_DECLARATION = re.compile(r"^(?:declare|define) [^\n]*@mgpuStreamDestroy\(", re.MULTILINE)
 _BORROWS_STREAM = re.compile(
-    r"call \S+ @mgpu(?:LaunchKernel|LaunchClusterKernel|MemAlloc|MemFree|Memcpy|Memset\d+"
-    r"|StreamSynchronize|StreamWaitEvent|EventRecord)\("
+    r"call [^@]+ @mgpu(?:LaunchKernel|LaunchClusterKernel|MemAlloc|MemFree|Memcpy(?:MemRef)?"
+    r"|Memset(?:\d+|MemRef)|StreamSynchronize|StreamWaitEvent|EventRecord)\("
 )
 
 

@@ -303,6 +303,7 @@ extern "C++" template <typename T> int set(void *target, T value, size_t count, 
   });
   return SUCCESS;
 }
+int hipMemsetD8Async(void *target, unsigned char value, size_t count, void *stream) { return set(target, value, count, stream); }
 int hipMemsetD16Async(void *target, unsigned short value, size_t count, void *stream) { return set(target, value, count, stream); }
 int hipMemsetD32Async(void *target, int value, size_t count, void *stream) { return set(target, value, count, stream); }
 

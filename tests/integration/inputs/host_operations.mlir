@@ -93,6 +93,123 @@ func.func @strided_copy(%out: memref<?xi64>) attributes {llvm.emit_c_interface} 
   return
 }
 
+// Elements of every width, and memory with gaps.
+func.func @transfers(%out: memref<?xi64>) attributes {llvm.emit_c_interface} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c3 = arith.constant 3 : index
+  %c4 = arith.constant 4 : index
+  %c5 = arith.constant 5 : index
+  %c6 = arith.constant 6 : index
+  %c7 = arith.constant 7 : index
+  %byte = arith.constant -3 : i8
+  %bytes = gpu.alloc() : memref<5xi8>
+  gpu.memset %bytes, %byte : memref<5xi8>, i8
+  %host_bytes = memref.alloc() : memref<5xi8>
+  gpu.memcpy %host_bytes, %bytes : memref<5xi8>, memref<5xi8>
+  %r0 = memref.load %host_bytes[%c4] : memref<5xi8>
+  %w0 = arith.extsi %r0 : i8 to i64
+  memref.store %w0, %out[%c0] : memref<?xi64>
+  %double = arith.constant 2.6 : f64
+  %doubles = gpu.alloc(%c5) : memref<?xf64>
+  gpu.memset %doubles, %double : memref<?xf64>, f64
+  %host_doubles = memref.alloc(%c5) : memref<?xf64>
+  gpu.memcpy %host_doubles, %doubles : memref<?xf64>, memref<?xf64>
+  %r1 = memref.load %host_doubles[%c4] : memref<?xf64>
+  %w1 = arith.bitcast %r1 : f64 to i64
+  memref.store %w1, %out[%c1] : memref<?xi64>
+  %index = arith.constant 7000000000 : index
+  %indices = gpu.alloc() : memref<3x1xindex>
+  gpu.memset %indices, %index : memref<3x1xindex>, index
+  %host_indices = memref.alloc() : memref<3x1xindex>
+  gpu.memcpy %host_indices, %indices : memref<3x1xindex>, memref<3x1xindex>
+  %r2 = memref.load %host_indices[%c2, %c0] : memref<3x1xindex>
+  %w2 = arith.index_cast %r2 : index to i64
+  memref.store %w2, %out[%c2] : memref<?xi64>
+  %true = arith.constant true
+  %bits = gpu.alloc() : memref<7xi1>
+  gpu.memset %bits, %true : memref<7xi1>, i1
+  %host_bits = memref.alloc() : memref<7xi1>
+  gpu.memcpy %host_bits, %bits : memref<7xi1>, memref<7xi1>
+  %r3 = memref.load %host_bits[%c6] : memref<7xi1>
+  %w3 = arith.extui %r3 : i1 to i64
+  memref.store %w3, %out[%c3] : memref<?xi64>
+  %number = complex.constant [1.5 : f32, -2.0 : f32] : complex<f32>
+  %numbers = gpu.alloc() : memref<complex<f32>>
+  gpu.memset %numbers, %number : memref<complex<f32>>, complex<f32>
+  %host_numbers = memref.alloc() : memref<complex<f32>>
+  gpu.memcpy %host_numbers, %numbers : memref<complex<f32>>, memref<complex<f32>>
+  %r4 = memref.load %host_numbers[] : memref<complex<f32>>
+  %real = complex.re %r4 : complex<f32>
+  %imaginary = complex.im %r4 : complex<f32>
+  %difference = arith.subf %real, %imaginary : f32
+  %twice = arith.addf %difference, %difference : f32
+  %w4 = arith.fptosi %twice : f32 to i64
+  memref.store %w4, %out[%c4] : memref<?xi64>
+  %small = arith.constant 1.5 : f8E5M2
+  %smalls = gpu.alloc() : memref<2xf8E5M2>
+  gpu.memset %smalls, %small : memref<2xf8E5M2>, f8E5M2
+  %host_smalls = memref.alloc() : memref<2xf8E5M2>
+  gpu.memcpy %host_smalls, %smalls : memref<2xf8E5M2>, memref<2xf8E5M2>
+  %r5 = memref.load %host_smalls[%c1] : memref<2xf8E5M2>
+  %i5 = arith.bitcast %r5 : f8E5M2 to i8
+  %w5 = arith.extui %i5 : i8 to i64
+  memref.store %w5, %out[%c5] : memref<?xi64>
+  // Rows of a matrix: to the device and, of other columns, back.
+  %zero = arith.constant 0 : i64
+  %matrix = gpu.alloc(%c4) : memref<?x6xi64>
+  gpu.memset %matrix, %zero : memref<?x6xi64>, i64
+  %rows = memref.alloc() : memref<2x3xi64>
+  scf.for %i = %c0 to %c2 step %c1 {
+    scf.for %j = %c0 to %c3 step %c1 {
+      %row = arith.muli %i, %c3 : index
+      %at = arith.addi %row, %j : index
+      %next = arith.addi %at, %c1 : index
+      %value = arith.index_cast %next : index to i64
+      memref.store %value, %rows[%i, %j] : memref<2x3xi64>
+    }
+  }
+  %part = memref.subview %matrix[1, 2] [2, 3] [1, 1] : memref<?x6xi64> to memref<2x3xi64, strided<[6, 1], offset: 8>>
+  %t0 = gpu.wait async
+  %t1 = gpu.memcpy async [%t0] %part, %rows : memref<2x3xi64, strided<[6, 1], offset: 8>>, memref<2x3xi64>
+  %back = memref.alloc() : memref<2x2xi64>
+  %later = memref.subview %matrix[1, 2] [2, 2] [1, 2] : memref<?x6xi64> to memref<2x2xi64, strided<[6, 2], offset: 8>>
+  %t2 = gpu.memcpy async [%t1] %back, %later : memref<2x2xi64>, memref<2x2xi64, strided<[6, 2], offset: 8>>
+  gpu.wait [%t2]
+  %ten = arith.constant 10 : i64
+  %w6 = scf.for %i = %c0 to %c4 step %c1 iter_args(%sum = %zero) -> i64 {
+    %row = arith.divui %i, %c2 : index
+    %column = arith.remui %i, %c2 : index
+    %digit = memref.load %back[%row, %column] : memref<2x2xi64>
+    %shifted = arith.muli %sum, %ten : i64
+    %more = arith.addi %shifted, %digit : i64
+    scf.yield %more : i64
+  }
+  memref.store %w6, %out[%c6] : memref<?xi64>
+  // One column in three.
+  %one = arith.constant 1 : i32
+  %none = arith.constant 0 : i32
+  %grid = gpu.alloc() : memref<4x6xi32>
+  gpu.memset %grid, %none : memref<4x6xi32>, i32
+  %columns = memref.subview %grid[1, 1] [3, 2] [1, 3] : memref<4x6xi32> to memref<3x2xi32, strided<[6, 3], offset: 7>>
+  gpu.memset %columns, %one : memref<3x2xi32, strided<[6, 3], offset: 7>>, i32
+  %host_grid = memref.alloc() : memref<4x6xi32>
+  gpu.memcpy %host_grid, %grid : memref<4x6xi32>, memref<4x6xi32>
+  %flat = memref.collapse_shape %host_grid [[0, 1]] : memref<4x6xi32> into memref<24xi32>
+  %c24 = arith.constant 24 : index
+  %w7 = scf.for %i = %c0 to %c24 step %c1 iter_args(%sum = %zero) -> i64 {
+    %element = memref.load %flat[%i] : memref<24xi32>
+    %wide = arith.extui %element : i32 to i64
+    %place = arith.index_cast %i : index to i64
+    %bit = arith.shli %wide, %place : i64
+    %more = arith.addi %sum, %bit : i64
+    scf.yield %more : i64
+  }
+  memref.store %w7, %out[%c7] : memref<?xi64>
+  return
+}
+
 func.func @print(%out: memref<?xi64>) attributes {llvm.emit_c_interface} {
   %c1 = arith.constant 1 : index
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1)

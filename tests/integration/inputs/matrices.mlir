@@ -47,7 +47,12 @@ func.func @matrices(%out: memref<3x16x8xf32>, %each: memref<3x16x16xf16>) attrib
     %wa = gpu.subgroup_mma_load_matrix %a[%k0, %k0] {leadDimension = 16 : index} : memref<16x16xf16, #gpu.address_space<workgroup>> -> !gpu.mma_matrix<16x16xf16, "AOp">
     %wb = gpu.subgroup_mma_load_matrix %b[%k0, %k0] {leadDimension = 16 : index} : memref<16x16xf16, #gpu.address_space<workgroup>> -> !gpu.mma_matrix<16x16xf16, "BOp">
     %wc = gpu.subgroup_mma_load_matrix %c[%k0, %k0] {leadDimension = 16 : index} : memref<16x16xf32, #gpu.address_space<workgroup>> -> !gpu.mma_matrix<16x16xf32, "COp">
-    %wd = gpu.subgroup_mma_compute %wa, %wb, %wc : !gpu.mma_matrix<16x16xf16, "AOp">, !gpu.mma_matrix<16x16xf16, "BOp"> -> !gpu.mma_matrix<16x16xf32, "COp">
+    // In a loop, as products of large matrices have it.
+    %once = arith.addi %bx, %k1 : index
+    %wd = scf.for %part = %k0 to %once step %k1 iter_args(%sum_so_far = %wc) -> !gpu.mma_matrix<16x16xf32, "COp"> {
+      %next_sum = gpu.subgroup_mma_compute %wa, %wb, %sum_so_far : !gpu.mma_matrix<16x16xf16, "AOp">, !gpu.mma_matrix<16x16xf16, "BOp"> -> !gpu.mma_matrix<16x16xf32, "COp">
+      scf.yield %next_sum : !gpu.mma_matrix<16x16xf32, "COp">
+    }
     gpu.barrier
     gpu.subgroup_mma_store_matrix %wd, %c[%k0, %k0] {leadDimension = 16 : index} : !gpu.mma_matrix<16x16xf32, "COp">, memref<16x16xf32, #gpu.address_space<workgroup>>
     gpu.barrier

@@ -172,8 +172,8 @@ LAUNCH = "gpu.launch_func @m::@k blocks in (%c1, %c1, %c1) threads in (%c1, %c1,
             2, "on tensors", id="tensors",
         ),
         pytest.param(
-            host("gpu.memset %p, %v : memref<4xf64>, f64", "%p: memref<4xf64>, %v: f64"),
-            5, "16 and 32 bits", id="memset",
+            host("gpu.memset %p, %v : memref<4xi128>, i128", "%p: memref<4xi128>, %v: i128"),
+            5, "at most 64 bits", id="memset",
         ),
         pytest.param("func.func @f() {\n  %c = arith.constant 1 :: index\n}\n", 2, "expected", id="syntax"),
         pytest.param('func.func @f() {\n  "foo.bar"() : () -> ()\n}\n', 2, "'foo.bar'", id="unknown operation"),
@@ -187,6 +187,16 @@ LAUNCH = "gpu.launch_func @m::@k blocks in (%c1, %c1, %c1) threads in (%c1, %c1,
             5, "another type", id="argument type",
         ),
         pytest.param(host("").replace("gpu.func @k", "gpu.func @k @k"), 2, "expected", id="syntax in a kernel"),
+        pytest.param(kernel("   xegpu.fence memory_kind = global, fence_scope = workgroup"), 4, "xegpu.fence is not supported: ", id="xegpu"),
+        pytest.param(
+            kernel("   %a = arith.constant dense<1.0> : vector<4x1xf32>\n   %b = arith.constant dense<1.0> : vector<2x1xf32>\n"
+                   "   %c = arith.constant dense<1.0> : vector<2x2xf32>\n"
+                   "   %d = nvgpu.mma.sync (%a, %b, %c) {mmaShape = [16, 8, 8]} : "
+                   "(vector<4x1xf32>, vector<2x1xf32>, vector<2x2xf32>) -> vector<2x2xf32>"),
+            7, "marked 'tf32Enabled'", id="f32 without tf32",
+        ),
+        # LLVM 19 does not have the dialect.
+        pytest.param(kernel("   xevm.memfence <{addrspace = #xevm.addr_space<global>, scope = #xevm.mem_scope<workgroup>}>"), 4, "xevm", id="xevm"),
         pytest.param(STREAM_AS_NUMBER, 9, "the stream of a launch is i64, which has no lowering", id="stream as a number"),
     ],
 )  # fmt: skip

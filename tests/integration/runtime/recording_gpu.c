@@ -451,6 +451,11 @@ int hipGetDeviceProperties(char *properties, int index) {
   strcpy(properties + 396, "gfx908:sramecc+:xnack-");
   return 0;
 }
+int hipMemsetD8Async(void *target, unsigned char value, size_t count, void *stream) {
+  BEGIN;
+  work_on(stream);
+  END("MemsetD8Async", "%zu of 0x%02x at %s on %s", count, value, PLACE(target), STREAM(stream));
+}
 int hipMemsetD16Async(void *target, unsigned short value, size_t count, void *stream) {
   BEGIN;
   work_on(stream);
