@@ -193,14 +193,14 @@ def test_a_name_from_a_file_cannot_lead_out_of_the_directory(
     assert "\x1b" not in done.stderr
 
 
-def test_large_images_are_not_held_in_memory(mlir_offload: list[str], tmp_path: Path) -> None:
+def test_large_images_are_not_held_in_memory(fresh_mlir_offload: list[str], tmp_path: Path) -> None:
     big, output = tmp_path / "big", tmp_path / "big.offload"
     with big.open("wb") as file:
         file.write(b"\x7fOTHER")
         file.truncate(128 << 20)
     image = f"--image=file={big},triple={CUDA_TRIPLE},arch=sm_80,kind=cuda"
     subprocess.run([LLVM / "llvm-offload-binary", "-o", output, image], check=True)
-    command = [*mlir_offload, "extract", str(output), "-o", str(tmp_path / "x")]
+    command = [*fresh_mlir_offload, "extract", str(output), "-o", str(tmp_path / "x")]
     # A process counts what its parent held when it was forked: one that holds little stands between.
     measured = subprocess.run(
         [sys.executable, "-c", PEAK_BYTES, *command], check=True, capture_output=True, text=True
