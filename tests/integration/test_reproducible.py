@@ -292,8 +292,13 @@ def manifest_of(place: Path, command: Sequence[str | Path]) -> dict[str, object]
     ids=["object", "program", "several"],
 )
 def test_the_manifest_says_what_went_in_and_what_came_out(
-    mlir_offload: list[str], tmp_path: Path, arguments: tuple[str, ...]
+    mlir_offload: list[str],
+    tmp_path: Path,
+    arguments: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # What is configured is an argument, too.
+    monkeypatch.delenv("MLIR_OFFLOAD_MARCH", raising=False)
     for name in SOURCES:
         shutil.copy(EXAMPLES / name, tmp_path)
     manifest = manifest_of(tmp_path, [*mlir_offload, *arguments])

@@ -47,15 +47,17 @@ static int is_plain_process(void) {
   return sigisemptyset(&blocked);
 }
 
-// There are no descriptors but the standard streams and `own`.
-static int has_no_descriptors_but(int own) {
+// Programs hand descriptors of their own files down by mistake; those of a job server are pipes.
+static int is_handed_nothing_but(int own) {
   DIR *directory = opendir("/proc/self/fd");
   if (!directory)
     return 0;
   int found = 0;
   for (struct dirent *entry; (entry = readdir(directory));) {
     int fd = atoi(entry->d_name);
-    found += entry->d_name[0] != '.' && fd > 2 && fd != own && fd != dirfd(directory);
+    struct stat status;
+    if (entry->d_name[0] != '.' && fd > 2 && fd != own && fstat(fd, &status) == 0)
+      found += S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode);
   }
   closedir(directory);
   return found == 0;
@@ -192,7 +194,7 @@ int main(int argc, char **argv) {
     return 127;
   pid_t server = 0;
   int fd = is_plain_process() ? connect_to(argv[1], &server) : -1;
-  if (fd < 0 || getsid(0) != getsid(server) || !has_no_descriptors_but(fd) || !has_same_file(server, "ns/mnt") ||
+  if (fd < 0 || getsid(0) != getsid(server) || !is_handed_nothing_but(fd) || !has_same_file(server, "ns/mnt") ||
       !has_same_file(server, "ns/user") || !has_same_file(server, "ns/net") ||
       !has_same_file(server, "ns/pid") || !has_same_file(server, "root") ||
       !has_same_limits(server) || !has_same_variables(server))

@@ -49,12 +49,12 @@ def _limited() -> None:
 def test_what_a_fork_would_not_take_over_makes_a_fresh_process(
     command: list[str], how: Mapping[str, Any]
 ) -> None:
-    extra = os.dup(0)
-    os.set_inheritable(extra, True)  # noqa: FBT003 (the name says it)
+    ends = os.pipe2(0)
     try:
         assert _run(command, "--version", **how).stdout == "-m fresh --version\n"
     finally:
-        os.close(extra)
+        for end in ends:
+            os.close(end)
 
 
 def test_a_fork_has_directory_variables_mask_and_streams_of_its_call(
