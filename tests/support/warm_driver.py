@@ -44,8 +44,11 @@ _LIBRARIES = (
 
 
 @contextlib.contextmanager
-def warm_driver(fresh: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the command of a compiler that starts soon; `fresh` is the one that starts Python."""
+def warm_driver(fresh: Sequence[str], **variables: str) -> Iterator[list[str]]:
+    """Yield the command of a compiler that starts soon; `fresh` is the one that starts Python.
+
+    Variables that Python reads when it starts must be those of the calls.
+    """
     if not Path(_CLANG).exists():
         yield [*fresh]
         return
@@ -56,6 +59,7 @@ def warm_driver(fresh: Sequence[str]) -> Iterator[list[str]]:
             [sys.executable, "-P", __file__, path],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
+            env={**os.environ, **variables},
             cwd="/",
         )
         assert server.stdout is not None
