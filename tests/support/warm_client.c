@@ -86,10 +86,18 @@ static int has_same_limits(pid_t server) {
          getpriority(PRIO_PROCESS, 0) == getpriority(PRIO_PROCESS, server);
 }
 
+// All of these make Python read and write UTF-8.
+static int is_utf8_locale(const char *variable) {
+  const char *value = strchr(variable, '=') + 1;
+  return !*value || !strcmp(value, "C") || !strcmp(value, "POSIX") || !strcmp(value, "C.UTF-8");
+}
+
 static int is_read_at_start(const char *variable) {
-  const char *const prefixes[] = {"PYTHON", "LD_", "LC_", "LANG", "TZ", "GLIBC_", "MALLOC_", "ASAN_"};
+  const char *const prefixes[] = {"PYTHON", "LD_", "TZ", "GLIBC_", "MALLOC_", "ASAN_"};
   if (strncmp(variable, "PYTHONPYCACHEPREFIX=", 20) == 0)
     return 0;
+  if (strncmp(variable, "LC_", 3) == 0 || strncmp(variable, "LANG", 4) == 0)
+    return !is_utf8_locale(variable);
   for (unsigned i = 0; i < sizeof prefixes / sizeof *prefixes; ++i)
     if (strncmp(variable, prefixes[i], strlen(prefixes[i])) == 0)
       return 1;
