@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from mlir_offload import toolchain
-from mlir_offload.driver.file_use import check_message_outputs, command_line_files
+from mlir_offload.driver.file_use import check_message_outputs, configuration_files
 from mlir_offload.driver.interrupt import interruptible
 from mlir_offload.driver.message.options import MessageOptions, take_message_options
 from mlir_offload.driver.message.report import report, show, show_error
@@ -85,8 +85,8 @@ def _caught(action: Callable[[], int], runner: ProcessRunner) -> int:
 
 
 def _run_verb(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
-    report().sources = command_line_files(arguments)
-    arguments = _expanded(arguments)
+    arguments, files = _expanded(arguments)
+    report().sources = (*files, *configuration_files(arguments))
     options, words = take_message_options(arguments)
     _check_message_outputs(options, words)
     # What is wrong in a file is said in the form that the command line asks for.
@@ -142,9 +142,10 @@ def _finish(status: int) -> int:
     return status
 
 
-def _expanded(arguments: tuple[str, ...]) -> tuple[str, ...]:
+def _expanded(arguments: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Path, ...]]:
+    """Return the arguments with those of response files, and these files."""
     if arguments[:1] == ("step",) or not any(word.startswith("@") for word in arguments):
-        return arguments
+        return arguments, ()
     from mlir_offload.driver.option.response_file import expand_arguments
 
     return expand_arguments(arguments)

@@ -16,7 +16,7 @@ from mlir_offload.driver.file_use import OutputFile, check_files
 from mlir_offload.driver.inspect.tree import size_text
 from mlir_offload.driver.message.escape import shown
 from mlir_offload.driver.message.report import show, show_warning
-from mlir_offload.driver.workspace import check_output, make_directory, open_output
+from mlir_offload.driver.workspace import check_output, keep_mode, make_directory, open_output
 from mlir_offload.offload.contents import (
     Image,
     Part,
@@ -174,6 +174,8 @@ def _write_images(file: Path, targets: Mapping[int, Path]) -> None:
     place = Path(mkdtemp(prefix=".mlir-offload-", dir=folder))
     try:
         _copy_images(file, {i: _opened(place / target.name) for i, target in targets.items()})
+        for target in targets.values():
+            keep_mode(place / target.name, target)
         for target in targets.values():
             (place / target.name).replace(target)
     finally:

@@ -59,6 +59,18 @@ def check_files(inputs: Iterable[Path], outputs: Iterable[OutputFile]) -> None:
         raise
 
 
+def check_kept(directory: Path | None, inputs: Iterable[Path]) -> None:
+    """Raise UsageError if an input is below the directory of -save-temps, whose files are replaced."""
+    if directory is None:
+        return
+    root = os.path.realpath(directory)
+    for path in (*report().sources, *inputs):
+        if path != _STREAM and Path(os.path.realpath(path)).is_relative_to(root):
+            msg = f"input file '{path}' is in '{directory}', where -save-temps replaces files"
+            hint = f"keep them in another directory: -save-temps={directory / 'temps'}"
+            raise UsageError(msg, hint=hint)
+
+
 def _add(output: OutputFile, read: Mapping[_Key, Path], written: dict[_Key, OutputFile]) -> None:
     key = _key(output.path)
     if key is None:
@@ -109,15 +121,10 @@ def check_message_outputs(arguments: Sequence[str]) -> None:
     check_files(map(Path, _named(arguments)), ())
 
 
-def command_line_files(arguments: Sequence[str]) -> tuple[Path, ...]:
-    """Return the files that a command line names to be read from: response files, configuration."""
-    marks = ("@", _CONFIGURATION)
-    return tuple(
-        Path(word.removeprefix(mark))
-        for word in arguments
-        for mark in marks
-        if word.startswith(mark)
-    )
+def configuration_files(arguments: Sequence[str]) -> tuple[Path, ...]:
+    """Return the files of settings that a command line names."""
+    words = (word for word in arguments if word.startswith(_CONFIGURATION))
+    return tuple(Path(word.removeprefix(_CONFIGURATION)) for word in words)
 
 
 def _named(arguments: Sequence[str]) -> Iterator[str]:

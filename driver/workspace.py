@@ -95,6 +95,11 @@ def publish(made: Path, output: Path) -> None:
         ) from error
 
 
+def keep_mode(made: Path, output: Path) -> None:
+    """Give a finished file the mode of the output that it is to replace, if there is one."""
+    made.chmod(_mode(output, made.stat().st_mode))
+
+
 def _mode(output: Path, made: int) -> int:
     """Return the mode of a new output: that of the old one, if there is one; a program can be run."""
     try:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import hypothesis
 import pluggy
 import pytest
 from support.budget import budget_lines
+from support.warm_driver import warm_driver
 
 # The compiler as a user starts it, with the interpreter that runs the tests.
 COMMAND = [sys.executable, "-m", "mlir_offload.driver"]
@@ -24,12 +25,6 @@ _MARCH = "MLIR_OFFLOAD_TEST_MARCH"
 # The same examples in each run, whatever the machine is busy with.
 hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("fixed")
-
-
-@pytest.fixture(scope="session")
-def mlir_offload() -> list[str]:
-    """Return the command line of the compiler, which the environment below finds."""
-    return COMMAND
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -51,6 +46,19 @@ def _own_modules() -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
+
+
+@pytest.fixture(scope="session")
+def mlir_offload(_own_modules: None) -> Iterator[list[str]]:
+    """Return the command line of the compiler, in a process that has loaded its modules before."""
+    with warm_driver(COMMAND) as command:
+        yield command
+
+
+@pytest.fixture(scope="session")
+def fresh_mlir_offload() -> list[str]:
+    """Return the command line that starts a process for the compiler alone."""
+    return COMMAND
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -20,7 +20,7 @@ from mlir_offload.driver.compile.releases import Releases
 from mlir_offload.driver.compile.source import host_command
 from mlir_offload.driver.compile.split_file import ModuleFile
 from mlir_offload.driver.compile.verb import build_with
-from mlir_offload.driver.file_use import OutputFile, check_files
+from mlir_offload.driver.file_use import OutputFile, check_files, check_kept
 from mlir_offload.driver.jobserver import JobSlots
 from mlir_offload.driver.message.report import show
 from mlir_offload.driver.option.command_line import (
@@ -108,6 +108,7 @@ def _check_inputs(options: CompileOptions) -> None:
         check_input(path)
     if options.output is not None:
         check_output(options.output)
+    check_kept(options.save_temps, options.inputs)
     if options.mode is Mode.LINK or options.output is not None:
         # What a bundle's objects are called is known once it has been read.
         check_files(options.inputs, [OutputFile(path, "-o") for path in final_outputs(options)])

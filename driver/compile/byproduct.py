@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.file_use import OutputFile, check_files
+from mlir_offload.driver.file_use import OutputFile, check_files, check_kept
 from mlir_offload.driver.option.command_line import (
     GPU_CPP,
     MLIR_SUFFIXES,
@@ -39,7 +39,9 @@ def check_outputs(options: CompileOptions, others: Sequence[Path] = ()) -> None:
     output.
     """
     outputs = tuple(_outputs(options))
-    check_files((*_inputs(options), *others), outputs)
+    inputs = (*_inputs(options), *others)
+    check_files(inputs, outputs)
+    check_kept(options.save_temps, inputs)
     for output in outputs:
         check_output(output.path)
 

@@ -27,15 +27,15 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _MAX_ARGUMENT_BYTES = 32 * 4096 - 1
 
 
-def expand_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
-    """Return the arguments with the content of each `@FILE` in its place, up to a `--`.
+def expand_arguments(arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[Path, ...]]:
+    """Return the arguments with the content of each `@FILE` in its place, up to a `--`; and the files.
 
     Names in a file are relative to the current directory, as for clang. Raises InputOutputError for
     a file that cannot be read, UsageError for one that names itself.
     """
     expanded: list[str] = []
     open_files = {"": iter(arguments)}
-    read = 0
+    read: list[Path] = []
     while open_files:
         words = open_files[next(reversed(open_files))]
         word = next(words, None)
@@ -44,13 +44,13 @@ def expand_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
         elif word == "--" and len(open_files) == 1:
             expanded += (word, *words)
         elif word.startswith("@") and word != "@":
-            read += 1
+            read.append(Path(word[1:]))
             place = os.path.realpath(word[1:])
-            _check_nesting(word, is_open=place in open_files, read=read)
+            _check_nesting(word, is_open=place in open_files, read=len(read))
             open_files[place] = iter(split_words(_read(word[1:])))
         else:
             expanded.append(word)
-    return tuple(expanded)
+    return tuple(expanded), tuple(read)
 
 
 def _check_nesting(word: str, *, is_open: bool, read: int) -> None:

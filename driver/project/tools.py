@@ -45,11 +45,11 @@ _PIPELINE = "--pipeline="
 TIME_VARIABLE = "SOURCE_DATE_EPOCH"
 INCLUDE_VARIABLES = ("CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH")
 LINK_VARIABLES = ("LIBRARY_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH")
-# The settings that say something of the code that is made.
-_CODE_SETTINGS = frozenset(
-    ("device-code", "for-clang", "llvm", "cuda-path", "rocm-path", "opt-level", "debug")
-)
 _ARCH_SETTING = "offload-arch"
+# The settings that are not options of each step: all others decide about the code.
+_OTHER_SETTINGS = frozenset(
+    (_ARCH_SETTING, "jobs", "message-format", "color", "quiet", "crash-diagnostics")
+)
 
 
 class StepTools(Struct, frozen=True):
@@ -162,7 +162,7 @@ class ToolFinder(Struct):
         key = (flags, targets)
         if key not in self._tools:
             origins = self._origins(flags)
-            chosen = [one for one in origins if one.setting.key in _CODE_SETTINGS]
+            chosen = [one for one in origins if one.setting.key not in _OTHER_SETTINGS]
             added = tuple(origin_arguments(chosen))
             check_settings(self.settings, origins, added, os.environ)
             complete = (*added, *flags)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,22 +88,21 @@ class Workshop:
         return [Path(line.partition(" -o ")[2].split()[0]).name for line in self.calls()]
 
 
-def open_workshop(root: Path, cmake: Path = NEWEST) -> Workshop:
+def open_workshop(root: Path, driver: Sequence[str], cmake: Path = NEWEST) -> Workshop:
     if not cmake.exists():
         pytest.skip(f"{cmake} is not installed")
     workshop = Workshop(root, cmake)
     compiler = root / "bin" / "mlir-offload"
     compiler.parent.mkdir()
-    started = f'"{sys.executable}" -m mlir_offload.driver "$@"'
     note = f"printf '%s\\n' \"$*\" >>'{workshop.log}'"
-    compiler.write_text(f"#!/bin/sh\n{note}\nexec {started}\n", encoding="utf-8")
+    compiler.write_text(f'#!/bin/sh\n{note}\nexec {shlex.join(driver)} "$@"\n', encoding="utf-8")
     compiler.chmod(0o755)
     return workshop
 
 
 @pytest.fixture
-def workshop(tmp_path: Path) -> Workshop:
-    return open_workshop(tmp_path)
+def workshop(tmp_path: Path, mlir_offload: list[str]) -> Workshop:
+    return open_workshop(tmp_path, mlir_offload)
 
 
 def binary(build: Path, name: str) -> Path:
@@ -121,9 +122,9 @@ def runpath(file: Path) -> list[str]:
     [(SYSTEM, "Unix Makefiles"), (SYSTEM, "Ninja"), *((NEWEST, name) for name in GENERATORS)],
 )
 def test_a_project_is_built_rebuilt_where_it_must_be_installed_and_used_by_another(
-    tmp_path: Path, cmake: Path, generator: str
+    tmp_path: Path, mlir_offload: list[str], cmake: Path, generator: str
 ) -> None:
-    workshop = open_workshop(tmp_path, cmake)
+    workshop = open_workshop(tmp_path, mlir_offload, cmake)
     source = workshop.source("project", "archived", "shared")
     prefix = tmp_path / "installed with spaces"
     debug = ("-DCMAKE_BUILD_TYPE=Debug", f"-DCMAKE_INSTALL_PREFIX={prefix}")

@@ -193,14 +193,29 @@ def test_a_name_from_a_file_cannot_lead_out_of_the_directory(
     assert "\x1b" not in done.stderr
 
 
-def test_large_images_are_not_held_in_memory(mlir_offload: list[str], tmp_path: Path) -> None:
+def test_images_keep_the_modes_of_the_files_that_they_replace(
+    mlir_offload: list[str], packaged: Path, tmp_path: Path
+) -> None:
+    def modes() -> list[int]:
+        return [path.stat().st_mode & 0o777 for path in sorted((tmp_path / "x").iterdir())]
+
+    extract(mlir_offload, packaged, "-o", "x/", cwd=tmp_path)
+    made, given = modes(), [0o600, 0o640]
+    assert len(made) == len(given)
+    for path, mode in zip(sorted((tmp_path / "x").iterdir()), given, strict=True):
+        path.chmod(mode)
+    extract(mlir_offload, packaged, "-o", "x/", cwd=tmp_path)
+    assert modes() == given
+
+
+def test_large_images_are_not_held_in_memory(fresh_mlir_offload: list[str], tmp_path: Path) -> None:
     big, output = tmp_path / "big", tmp_path / "big.offload"
     with big.open("wb") as file:
         file.write(b"\x7fOTHER")
         file.truncate(128 << 20)
     image = f"--image=file={big},triple={CUDA_TRIPLE},arch=sm_80,kind=cuda"
     subprocess.run([LLVM / "llvm-offload-binary", "-o", output, image], check=True)
-    command = [*mlir_offload, "extract", str(output), "-o", str(tmp_path / "x")]
+    command = [*fresh_mlir_offload, "extract", str(output), "-o", str(tmp_path / "x")]
     # A process counts what its parent held when it was forked: one that holds little stands between.
     measured = subprocess.run(
         [sys.executable, "-c", PEAK_BYTES, *command], check=True, capture_output=True, text=True

@@ -227,7 +227,7 @@ def test_ninja_and_its_compilers_share_one_fifo(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=str)
 def test_a_signal_gives_the_tokens_back_and_leaves_what_was_there(
-    mlir_offload: list[str], tmp_path: Path, server: Server, number: signal.Signals
+    fresh_mlir_offload: list[str], tmp_path: Path, server: Server, number: signal.Signals
 ) -> None:
     events = tmp_path / "events"
     os.mkfifo(events)
@@ -237,7 +237,7 @@ def test_a_signal_gives_the_tokens_back_and_leaves_what_was_there(
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     compiler = subprocess.Popen(
-        [*mlir_offload, f"--llvm={prefix}", HOST, "-c", SAXPY, "-o", tmp_path / "a.o"],
+        [*fresh_mlir_offload, f"--llvm={prefix}", HOST, "-c", SAXPY, "-o", tmp_path / "a.o"],
         env={**server.environment, "TMPDIR": str(temporary)},
         stderr=subprocess.PIPE,
     )

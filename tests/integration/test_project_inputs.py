@@ -84,6 +84,10 @@ def set_level(folder: Path) -> None:
     (folder / "mlir-offload.toml").write_text("opt-level = 0\n")
 
 
+def set_processor(folder: Path) -> None:
+    (folder / "mlir-offload.toml").write_text('march = "x86-64-v2"\n')
+
+
 EVERY = {"calls.mlir", "alone.mlir"}
 
 
@@ -94,6 +98,7 @@ EVERY = {"calls.mlir", "alone.mlir"}
         (change_pipeline, {f"split {name}" for name in EVERY}),
         (change_library, {"device calls.mlir", "join calls.mlir"}),
         (set_level, {f"module {name}" for name in EVERY}),
+        (set_processor, {f"module {name}" for name in EVERY}),
     ],
 )
 def test_a_change_reaches_what_depends_on_it_and_nothing_else(

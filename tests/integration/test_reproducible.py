@@ -7,13 +7,15 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import jsonschema
 import pytest
+from support.warm_driver import warm_driver
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "docs" / "examples"
@@ -62,6 +64,7 @@ class Place:
     jobs: int
     user: str
     seconds: int
+    compiler: Sequence[str]
 
     def prepare(self) -> None:
         self.temporary.mkdir(parents=True)
@@ -78,8 +81,7 @@ class Place:
             "USER": self.user,
             "LOGNAME": self.user,
             "HOME": str(self.temporary),
-            "PYTHONHASHSEED": str(self.jobs),
-            "TZ": f"UTC{self.jobs:+}",
+            **start_variables(self.jobs),
             "SOURCE_DATE_EPOCH": "1000000",
         }
 
@@ -89,8 +91,20 @@ class Place:
             word.format(here=self.directory, archs=self.archs(command), jobs=self.jobs)
             for word in command
         ]
-        subprocess.run(given, cwd=self.directory, env=self.environment, check=True)
+        self.run(given)
         return self.content(given[-1])
+
+    def run(self, words: Sequence[str]) -> str:
+        """Run the compiler here and return what it prints."""
+        argv = [*self.compiler, *words]
+        return subprocess.run(
+            argv,
+            cwd=self.directory,
+            env=self.environment,
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        ).stdout
 
     def archs(self, command: Sequence[str]) -> str:
         release = next((word[7:] for word in command if word.startswith("--llvm=")), "22")
@@ -102,9 +116,24 @@ class Place:
         return content
 
 
+def start_variables(jobs: int) -> dict[str, str]:
+    """Return the variables of a place that Python reads when it starts."""
+    return {"PYTHONHASHSEED": str(jobs), "TZ": f"UTC{jobs:+}"}
+
+
+@pytest.fixture(scope="module")
+def compilers(fresh_mlir_offload: list[str]) -> Iterator[dict[int, list[str]]]:
+    """Return the compiler of each place, by its number of jobs."""
+    with ExitStack() as stack:
+        yield {
+            jobs: stack.enter_context(warm_driver(fresh_mlir_offload, **start_variables(jobs)))
+            for jobs in (1, 3)
+        }
+
+
 @pytest.fixture
-def places(tmp_path: Path) -> tuple[Place, Place]:
-    first = Place(tmp_path / "a", tmp_path / "t1", TARGETS, 1, "ada", 10**9)
+def places(tmp_path: Path, compilers: dict[int, list[str]]) -> tuple[Place, Place]:
+    first = Place(tmp_path / "a", tmp_path / "t1", TARGETS, 1, "ada", 10**9, compilers[1])
     second = Place(
         tmp_path / "a longer" / "way" / "b",
         tmp_path / "t2" / "further",
@@ -112,6 +141,7 @@ def places(tmp_path: Path) -> tuple[Place, Place]:
         3,
         "grace",
         10**9 + 12345,
+        compilers[3],
     )
     for place in (first, second):
         place.prepare()
@@ -137,7 +167,7 @@ def cases() -> list[object]:
 
 @pytest.mark.parametrize(("release", "debug", "name"), cases())
 def test_a_build_gives_the_same_bytes_in_another_place(
-    mlir_offload: list[str], places: tuple[Place, Place], release: int, debug: str, name: str
+    places: tuple[Place, Place], release: int, debug: str, name: str
 ) -> None:
     options = (
         f"--llvm={release}",
@@ -145,42 +175,30 @@ def test_a_build_gives_the_same_bytes_in_another_place(
         "-j{jobs}",
         "-ffile-prefix-map={here}=/src",
     )
-    first, second = both(places, [*mlir_offload, *options, debug, *BUILDS[name], "-o", name])
+    first, second = both(places, [*options, debug, *BUILDS[name], "-o", name])
     assert hashlib.sha256(first).hexdigest() == hashlib.sha256(second).hexdigest()
 
 
 @pytest.mark.llvm(22)
-def test_every_other_output_is_the_same_in_another_place(
-    mlir_offload: list[str], places: tuple[Place, Place]
-) -> None:
+def test_every_other_output_is_the_same_in_another_place(places: tuple[Place, Place]) -> None:
     manifest = "archs: host\nmodules: [square.mlir]\ntargets:\n  both.a: {kind: static, inputs: [square.mlir, main.c]}\n"
     for place in places:
         (place.directory / "offload.yaml").write_text(manifest)
-    both(places, [*mlir_offload, "-c", "--offload-arch={archs}", "square.mlir", "-o", "made.o"])
+    both(places, ["-c", "--offload-arch={archs}", "square.mlir", "-o", "made.o"])
     for names, command in OUTPUTS.items():
         for place in places:
-            run = [*mlir_offload, *command]
-            subprocess.run(run, cwd=place.directory, env=place.environment, check=True)
+            place.run(command)
         for name in names:
             first, second = (place.content(name) for place in places)
             assert first == second, name
-    printed = [
-        subprocess.run(
-            [*mlir_offload, "inspect", "--json", "--code-hashes", "made.o"],
-            cwd=place.directory,
-            env=place.environment,
-            check=True,
-            capture_output=True,
-        ).stdout
-        for place in places
-    ]
+    printed = [place.run(("inspect", "--json", "--code-hashes", "made.o")) for place in places]
     assert printed[0] == printed[1]
 
 
 @pytest.mark.llvm(22)
 @pytest.mark.parametrize("option", ["-ffile-prefix-map", "-fdebug-prefix-map"])
 def test_an_absolute_path_leaves_no_trace_where_it_is_mapped(
-    mlir_offload: list[str], places: tuple[Place, Place], option: str
+    places: tuple[Place, Place], option: str
 ) -> None:
     arguments = [
         "-g",
@@ -190,7 +208,7 @@ def test_an_absolute_path_leaves_no_trace_where_it_is_mapped(
         "-o",
         "out",
     ]
-    first, second = both(places, [*mlir_offload, "--offload-arch={archs}", *arguments])
+    first, second = both(places, ["--offload-arch={archs}", *arguments])
     assert first == second
     for place in places:
         assert os.fsencode(place.directory) not in first
@@ -292,8 +310,13 @@ def manifest_of(place: Path, command: Sequence[str | Path]) -> dict[str, object]
     ids=["object", "program", "several"],
 )
 def test_the_manifest_says_what_went_in_and_what_came_out(
-    mlir_offload: list[str], tmp_path: Path, arguments: tuple[str, ...]
+    mlir_offload: list[str],
+    tmp_path: Path,
+    arguments: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # What is configured is an argument, too.
+    monkeypatch.delenv("MLIR_OFFLOAD_MARCH", raising=False)
     for name in SOURCES:
         shutil.copy(EXAMPLES / name, tmp_path)
     manifest = manifest_of(tmp_path, [*mlir_offload, *arguments])
@@ -320,11 +343,9 @@ def test_the_manifest_says_what_went_in_and_what_came_out(
 
 
 @pytest.mark.llvm(22)
-def test_a_manifest_is_the_same_in_another_place(
-    mlir_offload: list[str], places: tuple[Place, Place]
-) -> None:
+def test_a_manifest_is_the_same_in_another_place(places: tuple[Place, Place]) -> None:
     command = ["-c", "--offload-arch=host", "square.mlir", "--manifest=m.json", "-o", "a.o"]
-    both(places, [*mlir_offload, *command])
+    both(places, command)
     first, second = ((place.directory / "m.json").read_bytes() for place in places)
     assert first == second
 
