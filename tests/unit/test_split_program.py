@@ -227,16 +227,6 @@ def test_their_lowered_forms_are_accepted(operation: str) -> None:
     assert split(module(gpu_module(f"{operation} loc(#loc2)"))).has_gpu
 
 
-@pytest.mark.parametrize("kind", ["i8", "i64", "f64", "index"])
-def test_memset_of_other_than_16_and_32_bits_is_refused(kind: str) -> None:
-    line = f'%2 = "gpu.memset"(%t, %1, %0) : (!gpu.async.token, memref<4x{kind}>, {kind}) -> !gpu.async.token loc(#loc2)'
-
-    with pytest.raises(SourceError, match="16 and 32 bits") as caught:
-        split(module(host(line)))
-
-    assert caught.value.location == "p.mlir:3:4"
-
-
 @pytest.mark.parametrize(
     ("body", "message"),
     [
