@@ -16,7 +16,7 @@ from mlir_offload.toolchain.errors import MlirOffloadError
 if TYPE_CHECKING:
     from mlir_offload.offload.interface.library import Library
 
-__all__ = ["MlirOffloadError", "MlirOffloadRuntimeError", "__version__", "compile", "load"]
+__all__ = ["MlirOffloadError", "MlirOffloadRuntimeError", "__version__", "compile", "load", "stub"]
 
 
 def compile(  # noqa: A001 (as re.compile: the word of the field, used through the module)
@@ -49,3 +49,10 @@ def load(path: str | os.PathLike[str]) -> Library:
     from mlir_offload.offload.interface.library import load as load_library
 
     return load_library(path)
+
+
+def stub(library: Library, name: str = "Functions") -> str:
+    """Return the text of a `.pyi` file with a class of this name, for type checkers and editors."""
+    from mlir_offload.offload.interface.stub import render_stub
+
+    return render_stub(library, name)

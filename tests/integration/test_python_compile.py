@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import gc
 import inspect
@@ -134,6 +135,19 @@ def test_signatures_name_types(library: Library) -> None:
     assert str(inspect.signature(library.half)) == "(a: float) -> float"
     assert library.add.__doc__ is not None
     assert library.add.__doc__.startswith("add(x: memref<?xf32>, a: f32, limit: f32, ")
+
+
+def test_the_stub_declares_the_functions(library: Library) -> None:
+    text = mlir_offload.stub(library, "Kernels")
+    (kernels,) = (node for node in ast.parse(text).body if isinstance(node, ast.ClassDef))
+    assert [node.name for node in kernels.body if isinstance(node, ast.FunctionDef)] == list(
+        library
+    )
+    assert (
+        "    def add(self, x: Any, a: float, limit: float, blocks: int, threads: int, *, "
+        "stream: Any = ...) -> None: ...  # add(x: memref<?xf32>, a: f32, limit: f32, "
+    ) in text
+    assert "\n    def same(self, x: Any, *, stream: Any = ...) -> Any: ...  # same(x: mem" in text
 
 
 def test_a_closed_library_says_so_and_is_loaded_again(cache: Path) -> None:
