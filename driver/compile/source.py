@@ -7,8 +7,13 @@ from functools import partial
 from pathlib import Path
 
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.device import DeviceModule, compile_device
-from mlir_offload.driver.compile.image import ImageFile, kernel_options, sanitize_option
+from mlir_offload.driver.compile.device import compile_device
+from mlir_offload.driver.compile.image import (
+    DeviceModule,
+    ImageFile,
+    kernel_options,
+    sanitize_option,
+)
 from mlir_offload.driver.compile.normalize import (
     normalized,
     runs_transform_scripts,

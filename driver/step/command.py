@@ -30,7 +30,7 @@ from mlir_offload.driver.step.group import (
 )
 from mlir_offload.driver.step.older import downgrade_ir, same_kernels
 from mlir_offload.toolchain.errors import UsageError
-from mlir_offload.toolchain.target import Kind
+from mlir_offload.toolchain.target import Kind, all_kinds, uses_processor
 
 if TYPE_CHECKING:
     from mlir_offload.offload.container.packager import ImageArgument
@@ -247,7 +247,7 @@ def _registration_names(source: Path, output: Path) -> None:
 @click.option("--device", "devices", type=PATH, multiple=True, help="LLVM IR of a device module")
 @kernels_option
 @click.option("--declared", multiple=True, help="a kernel that another file defines")
-@click.option("--kind", "kinds", type=click.Choice([kind.value for kind in Kind]), multiple=True)
+@click.option("--kind", "kinds", type=click.Choice(all_kinds()), multiple=True)
 @click.option("--binary", type=PATH, help="the offload binary to embed")
 @click.option(
     "--variable",
@@ -316,7 +316,7 @@ def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
         finished=[_finished(text) for text in finished],
         location=location,
     )
-    if Kind.OPENMP.value in kinds:
+    if uses_processor(tuple(map(Kind, kinds))):
         from mlir_offload.offload.host.source_line import with_kernel_lines
 
         text = with_kernel_lines(text, device_texts)
