@@ -20,7 +20,7 @@ from mlir_offload.driver.compile.split_file import ModuleFile, SplitFiles, refus
 from mlir_offload.driver.option.command_line import MLIR_SUFFIXES
 from mlir_offload.driver.parallel import beside, in_parallel
 from mlir_offload.toolchain.target import Kind, Target
-from mlir_offload.translate.lower import lowering_for
+from mlir_offload.translate.kind_lowering import lowering_for
 
 
 class LoweredDevice(Struct, frozen=True):
@@ -66,7 +66,9 @@ def _lower_device(
     context: BuildContext, source: Path, module: ModuleFile
 ) -> tuple[LoweredDevice, ...]:
     """Lower a module once for all targets that share the text."""
-    groups = groupby(ordered_targets(context, module), key=partial(lowering_for, module.module))
+    groups = groupby(
+        ordered_targets(context, module), key=partial(lowering_for, module.module.needs)
+    )
     found: list[LoweredDevice] = []
     for lowering, group in groups:
         targets = tuple(group)

@@ -15,13 +15,8 @@ from mlir_offload.driver.compile.split_file import ModuleFile
 from mlir_offload.driver.parallel import beside, in_parallel
 from mlir_offload.toolchain.target import Target
 from mlir_offload.translate.diagnostics import condense
-from mlir_offload.translate.fixup.device_form import form_of
-from mlir_offload.translate.lower import (
-    DeviceLowering,
-    device_pipeline_command,
-    lowering_for,
-    translate_command,
-)
+from mlir_offload.translate.kind_lowering import DeviceLowering, form_of, lowering_for
+from mlir_offload.translate.lower import device_pipeline_command, translate_command
 
 
 def compile_device(
@@ -38,7 +33,9 @@ def _compile_module(context: BuildContext, source: Path, module: ModuleFile) -> 
         from mlir_offload.driver.compile.given_image import make_given_images
 
         return DeviceModule(module, module.path, *make_given_images(context, source, module))
-    groups = groupby(ordered_targets(context, module), key=partial(lowering_for, module.module))
+    groups = groupby(
+        ordered_targets(context, module), key=partial(lowering_for, module.module.needs)
+    )
     results = in_parallel(
         [
             partial(_compile_group, context, source, module, lowering, tuple(targets))
@@ -51,7 +48,7 @@ def _compile_module(context: BuildContext, source: Path, module: ModuleFile) -> 
 
 def ordered_targets(context: BuildContext, module: ModuleFile) -> list[Target]:
     """Return the targets in the order of their images: those that share a lowered text together."""
-    return sorted(targets_for(context, module), key=partial(lowering_for, module.module))
+    return sorted(targets_for(context, module), key=partial(lowering_for, module.module.needs))
 
 
 def _compile_group(

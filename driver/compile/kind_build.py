@@ -11,12 +11,13 @@ from msgspec import Struct
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.image import DeviceModule, ImageFile
 from mlir_offload.driver.compile.split_file import ModuleFile, ObjectFile
-from mlir_offload.toolchain.target import Kind, Registry, Target, all_kinds
+from mlir_offload.toolchain.target import Kind, Registry, Target, all_kinds, device_kind
 
 if TYPE_CHECKING:
     from mlir_offload.offload.container.mob_manifest import MobDevice, MobManifest
     from mlir_offload.offload.link.finding import Finding
     from mlir_offload.toolchain.cuda import CudaToolkit
+    from mlir_offload.toolchain.inventory import Inventory
     from mlir_offload.toolchain.llvm import LlvmToolchain
     from mlir_offload.toolchain.process import Command
     from mlir_offload.toolchain.rocm import RocmInstallation
@@ -28,6 +29,23 @@ class CppLanguage(Struct, frozen=True):
     name: str
     gpus: str
     hint: str
+
+
+class Sdk(Struct, frozen=True):
+    """What a vendor installs beside LLVM: a CUDA toolkit, the ROCm device libraries."""
+
+    name: str
+    path: Path
+    option: str
+    cuda: CudaToolkit | None = None
+
+
+class SdkChoice(Struct, frozen=True):
+    """An SDK that a kind may use, the architecture to compile for, and whether it is the default."""
+
+    sdk: Sdk | None
+    arch: str
+    is_default: bool
 
 
 class LinkTools(Struct, frozen=True):
@@ -53,6 +71,8 @@ class KindBuild:
     """What the files of its modules in a bundle end in."""
     bundles_final_code = False
     """Whether the LLVM IR in a bundle tells the arguments of kernels, not what it was made from."""
+    is_run_by_doctor = False
+    """Whether `doctor` runs a program of the kind, where there is a device."""
     recipe_makes: tuple[str, ...] = ()
     """What the preparation of a recipe may make."""
     recipe_places: Mapping[str, str] = {}
@@ -180,6 +200,16 @@ class KindBuild:
     ) -> Iterator[Finding]:
         """Yield what this machine lacks to link a bundle."""
         return iter(())
+
+    def doctor_choices(
+        self, _inventory: Inventory, _releases: Sequence[LlvmToolchain], /
+    ) -> Iterator[SdkChoice]:
+        """Yield the SDKs of this machine that are to be tried: none, for what needs none."""
+        yield SdkChoice(None, device_kind(self.name).example, is_default=True)
+
+    def plain_link_arguments(self, _major: int, _sdk: Sdk | None, /) -> tuple[str, ...]:
+        """Return what clang of a release needs to link its images without the help of the driver."""
+        return ()
 
     def anchor_feature(self, _context: BuildContext, _target: Target, /) -> str:
         """Return the feature with which an empty image is compiled."""

@@ -30,8 +30,8 @@ from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
 from mlir_offload.toolchain.process import Command, Completed, as_operand
 from mlir_offload.toolchain.target import host_triple
 from mlir_offload.translate.diagnostics import condense
-from mlir_offload.translate.fixup.device_form import forms_of
 from mlir_offload.translate.host.module import check_host
+from mlir_offload.translate.kind_lowering import forms_of
 from mlir_offload.translate.lower import (
     host_pipeline_command,
     translate_command,

@@ -15,7 +15,7 @@ from mlir_offload.driver.compile.image import (
     sanitize_option,
     user_libraries,
 )
-from mlir_offload.driver.compile.kind_build import KindBuild
+from mlir_offload.driver.compile.kind_build import KindBuild, Sdk
 from mlir_offload.driver.compile.older import not_taken, older_text, with_libraries
 from mlir_offload.driver.compile.split_file import ModuleFile
 from mlir_offload.driver.link.sanitizer import sanitizer_library
@@ -159,6 +159,7 @@ class CpuBuild(KindBuild):
         "mlir_offload.offload.device.host_image",
     )
     bundle_ending = "cpu"
+    is_run_by_doctor = True
     recipe_makes = (_RECIPE_RUNTIME, _RECIPE_RUNTIME_OBJECT)
     step_programs = ("mlir-opt", "mlir-translate", "clang", "opt")
     image_file = staticmethod(_image_file)
@@ -252,6 +253,10 @@ class CpuBuild(KindBuild):
             "for the CPU nothing else: the code is made for the CPU of the machine that links"
             " (`-march=native`)"
         )
+
+    def plain_link_arguments(self, _major: int, _sdk: Sdk | None, /) -> tuple[str, ...]:
+        """Return the library of mathematics: the wrapper links images with --no-undefined."""
+        return (f"-Wl,--device-linker={device_kind(self.name).triple}=-lm",)
 
 
 KIND = CpuBuild()

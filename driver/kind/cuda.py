@@ -15,7 +15,7 @@ from mlir_offload.driver.compile.image import (
     ImageFile,
     kernel_options,
 )
-from mlir_offload.driver.compile.kind_build import CppLanguage, KindBuild, LinkTools
+from mlir_offload.driver.compile.kind_build import CppLanguage, KindBuild, LinkTools, Sdk, SdkChoice
 from mlir_offload.driver.compile.nvptx_code import CUDA_HINT, NvptxCode, codegen_for, prepared_file
 from mlir_offload.driver.compile.older import (
     check_older_bitcode,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from mlir_offload.offload.container.mob_manifest import MobDevice, MobManifest
     from mlir_offload.offload.link.finding import Finding
     from mlir_offload.toolchain.cuda import CudaToolkit
+    from mlir_offload.toolchain.inventory import Inventory
     from mlir_offload.toolchain.llvm import LlvmToolchain
 
 # CUDA in the recipe of a bundle, and what stands for it until the words are written for the shell.
@@ -241,6 +242,7 @@ class _Cuda(KindBuild):
         "CUDA C++", "GPUs", "name an architecture of NVIDIA's with --offload-arch=sm_NN"
     )
     bundle_ending = "nvptx"
+    is_run_by_doctor = True
     recipe_places = {_RECIPE_PLACE: _RECIPE_CUDA}  # noqa: RUF012 (a table)
     image_file = staticmethod(_image_file)
     make_image = staticmethod(_make_image)
@@ -391,6 +393,18 @@ class _Cuda(KindBuild):
             message = f"kernels call libdevice, and {where}"
             hint = "install the nvvm component of CUDA, or bundle again with --with-device-libs"
             yield Finding(message, str(path), hint, ToolchainError)
+
+    def doctor_choices(
+        self, inventory: Inventory, releases: Sequence[LlvmToolchain], /
+    ) -> Iterator[SdkChoice]:
+        """Yield the complete toolkits."""
+        from mlir_offload.driver.doctor.cuda_choice import cuda_choices
+
+        return cuda_choices(inventory, releases)
+
+    def plain_link_arguments(self, major: int, sdk: Sdk | None, /) -> tuple[str, ...]:
+        """Return where the toolkit is."""
+        return load_abi(major).cuda_path_arguments(sdk.path) if sdk else ()
 
     def anchor_feature(self, context: BuildContext, target: Target, /) -> str:
         """Return the PTX ISA."""

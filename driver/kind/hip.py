@@ -15,7 +15,7 @@ from mlir_offload.driver.compile.image import (
     rdc_option,
     user_libraries,
 )
-from mlir_offload.driver.compile.kind_build import CppLanguage, KindBuild, LinkTools
+from mlir_offload.driver.compile.kind_build import CppLanguage, KindBuild, LinkTools, Sdk, SdkChoice
 from mlir_offload.driver.compile.older import not_taken, older_text, with_libraries
 from mlir_offload.driver.compile.split_file import ObjectFile
 from mlir_offload.driver.option.compile_options import DeviceCode
@@ -32,7 +32,7 @@ from mlir_offload.toolchain.rocm import (
     device_library_names,
     load_rocm_table,
 )
-from mlir_offload.toolchain.target import AMDGPU_TRIPLE, Kind
+from mlir_offload.toolchain.target import AMDGPU_TRIPLE, Kind, device_kind
 from mlir_offload.translate.amdgpu import (
     AmdgpuCodegen,
     amdgpu_image_command,
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from mlir_offload.driver.option.device_flags import DeviceFlags
     from mlir_offload.offload.container.mob_manifest import MobDevice, MobManifest
     from mlir_offload.offload.link.finding import Finding
+    from mlir_offload.toolchain.inventory import Inventory
     from mlir_offload.toolchain.llvm import LlvmToolchain
     from mlir_offload.toolchain.target import Target
 
@@ -317,6 +318,15 @@ class _Hip(KindBuild):
                 f"apt install {load_rocm_table().package}, or name a ROCm folder with --rocm-path="
             )
             yield Finding(message, str(path), hint, ToolchainError)
+
+    def doctor_choices(
+        self, inventory: Inventory, _releases: Sequence[LlvmToolchain], /
+    ) -> Iterator[SdkChoice]:
+        """Yield the installations of ROCm's device libraries."""
+        for number, libs in enumerate(inventory.rocm):
+            name = f"ROCm {libs.version}" if libs.version else "ROCm device libraries"
+            sdk = Sdk(name, libs.root, "--rocm-path=")
+            yield SdkChoice(sdk, device_kind(self.name).example, number == 0)
 
 
 KIND = _Hip()

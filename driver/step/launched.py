@@ -24,8 +24,8 @@ from mlir_offload.driver.step.launcher import LaunchedSteps
 from mlir_offload.driver.step.library_identity import library_arguments
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError, VerificationError
 from mlir_offload.toolchain.target import Target
-from mlir_offload.translate.fixup.device_form import form_of
 from mlir_offload.translate.hermetic import hermetic_text
+from mlir_offload.translate.kind_lowering import form_of
 
 T = TypeVar("T")
 
