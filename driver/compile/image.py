@@ -10,7 +10,7 @@ from msgspec import Struct
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.split_file import ModuleFile
 from mlir_offload.toolchain.errors import InputOutputError
-from mlir_offload.toolchain.target import Target
+from mlir_offload.toolchain.target import Target, device_kind
 from mlir_offload.translate.device_ir import calls_others
 
 
@@ -26,7 +26,8 @@ class ImageFile(Struct, frozen=True):
     def argument(self) -> str:
         """Return the image as the packager's `--image=` names it."""
         target = self.target
-        words = f"file={self.path},triple={target.triple},arch={target.arch},kind={target.kind}"
+        kind = device_kind(target.kind).offload_kind
+        words = f"file={self.path},triple={target.triple},arch={target.arch},kind={kind}"
         return f"--image={words},feature={self.feature}" if self.feature else f"--image={words}"
 
 

@@ -30,7 +30,13 @@ from mlir_offload.driver.step.group import (
 )
 from mlir_offload.driver.step.older import downgrade_ir, same_kernels
 from mlir_offload.toolchain.errors import UsageError
-from mlir_offload.toolchain.target import Kind, all_kinds, uses_processor
+from mlir_offload.toolchain.target import (
+    Kind,
+    all_kinds,
+    device_kind,
+    kind_of_image,
+    uses_processor,
+)
 
 if TYPE_CHECKING:
     from mlir_offload.offload.container.packager import ImageArgument
@@ -352,14 +358,17 @@ def _image_argument(text: str) -> ImageArgument:
     from mlir_offload.offload.container.packager import image_argument
 
     words = _IMAGE_PARTS.split(text)
-    # The CPU has no architecture in the container.
-    stored = ["arch=" if "kind=openmp" in words and word == "arch=host" else word for word in words]
     keys = {word.partition("=")[0] for word in words if not word.endswith("=")}
     missing = [key for key in ("file", "triple", "arch", "kind") if key not in keys]
     if missing:
         msg = f"--image={text}: no {' or '.join(missing)}"
         raise UsageError(msg, hint="write --image=file=FILE,triple=TRIPLE,arch=ARCH,kind=KIND")
-    return image_argument(stored)
+    values = dict(word.partition("=")[::2] for word in words)
+    kind = kind_of_image(values["kind"], values["triple"])
+    if kind is not None:
+        # Containers do not name the CPU's.
+        values["arch"] = device_kind(kind).container_arch(values["arch"])
+    return image_argument([f"{key}={value}" for key, value in values.items()])
 
 
 def _variable(text: str) -> OffloadEntry:

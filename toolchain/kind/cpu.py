@@ -27,9 +27,9 @@ class CpuKind(DeviceKind):
         """Return the word for the CPU: containers name other architectures, or none."""
         return self.example
 
-    def container_arch(self, _arch: str, /) -> str:
-        """Return nothing: the wrapper would link images of each architecture apart."""
-        return ""
+    def container_arch(self, arch: str, /) -> str:
+        """Return nothing for the CPU itself: the wrapper would link images of each architecture apart."""
+        return "" if arch == self.example else arch
 
 
 KIND = CpuKind()
