@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 
 from msgspec import Struct
@@ -43,6 +44,14 @@ class DeviceLowering(Struct, frozen=True, order=True):
         return AMDGPU_TRIPLE if self.chip else NVPTX_TRIPLE
 
 
+class OtherVendor(Struct, frozen=True):
+    """What only LLVM IR for GPUs of another vendor has, their name, and the pass for the own ones."""
+
+    mark: re.Pattern[str]
+    name: str
+    own_pass: str
+
+
 class KindLowering:
     """How device modules are lowered for a kind.
 
@@ -55,6 +64,9 @@ class KindLowering:
     """The dialect of the target attributes that name its devices: `nvvm` for `#nvvm.target`."""
     target_flags: tuple[str, ...] = ()
     """The flags that such an attribute may have."""
+
+    other_vendor: OtherVendor | None = None
+    """Whose code a program may bring along under the name of this kind."""
 
     def form(self, _arch: str, /) -> DeviceForm:
         """Return the form of a device module before its passes."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -17,24 +16,7 @@ from mlir_offload.offload.image import ImageForm
 from mlir_offload.toolchain.errors import CompatibilityError, SourceError
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import Kind, Target, sm_number
-
-# What LLVM IR for GPUs of the other vendor has, their name, and the pass for those that are meant.
-_OTHER_VENDOR = {
-    Kind.CUDA: (
-        re.compile(
-            r"^(?:define|declare) [^\n\"]*?(amdgpu_kernel\b|@llvm\.amdgcn\.[\w.]+)", re.MULTILINE
-        ),
-        "AMD GPUs",
-        "convert-gpu-to-nvvm",
-    ),
-    Kind.HIP: (
-        re.compile(
-            r"^(?:define|declare) [^\n\"]*?(ptx_kernel\b|@llvm\.nvvm\.[\w.]+)", re.MULTILINE
-        ),
-        "NVIDIA GPUs",
-        "convert-gpu-to-rocdl",
-    ),
-}
+from mlir_offload.translate.kind_lowering import LOWERINGS
 
 
 def make_given_images(
@@ -114,11 +96,11 @@ def _disassembled(
 
 def _check_vendor(text: Path, source: Path, module: ModuleFile, given: ObjectFile) -> None:
     """Raise SourceError if the bitcode was lowered for GPUs of another vendor."""
-    pattern, vendor, lowering = _OTHER_VENDOR[given.image.kind]
-    found = pattern.search(text.read_text(encoding="utf-8"))
-    if found is not None:
-        msg = f"{module.title} holds code for {given.image.made_for} that was lowered for {vendor}: {found[1]}"
-        hint = f"lower the gpu.module by {lowering} before gpu-module-to-binary, or leave the gpu.module to mlir-offload"
+    other = LOWERINGS[given.image.kind].other_vendor
+    found = other.mark.search(text.read_text(encoding="utf-8")) if other else None
+    if other is not None and found is not None:
+        msg = f"{module.title} holds code for {given.image.made_for} that was lowered for {other.name}: {found[1]}"
+        hint = f"lower the gpu.module by {other.own_pass} before gpu-module-to-binary, or leave the gpu.module to mlir-offload"
         raise SourceError(msg, hint=hint, location=str(source))
 
 

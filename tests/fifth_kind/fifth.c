@@ -80,15 +80,10 @@ static void copy(void *target, const void *source, size_t size_bytes, void *stre
   (void)stream;
   memmove(target, source, size_bytes);
 }
-static void set16(void *target, uint16_t value, size_t count, void *stream) {
+static void fill(void *target, uint64_t value, size_t width, size_t count, void *stream) {
   (void)stream;
   for (size_t i = 0; i < count; ++i)
-    ((uint16_t *)target)[i] = value;
-}
-static void set32(void *target, uint32_t value, size_t count, void *stream) {
-  (void)stream;
-  for (size_t i = 0; i < count; ++i)
-    ((uint32_t *)target)[i] = value;
+    memcpy((char *)target + i * width, &value, width); /* little-endian */
 }
 static void register_host(void *pointer, uint64_t size_bytes) { (void)pointer, (void)size_bytes; }
 static void *device_pointer(void *registered) { return registered; }
@@ -109,8 +104,7 @@ static const mo_backend mo_fifth = {
     .allocate = allocate,
     .release = release,
     .copy = copy,
-    .set16 = set16,
-    .set32 = set32,
+    .fill = fill,
     .register_host = register_host,
     .unregister_host = ignore,
     .device_pointer = device_pointer,

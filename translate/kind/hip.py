@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 from mlir_offload.toolchain.amdgpu import lowering_chip, wavefront_size
 from mlir_offload.toolchain.target import Kind
 from mlir_offload.translate.fixup.device_form import ROCDL, DeviceForm
-from mlir_offload.translate.kind_lowering import DeviceLowering, KindLowering
+from mlir_offload.translate.kind_lowering import DeviceLowering, KindLowering, OtherVendor
 
 
 class _Hip(KindLowering):
@@ -21,6 +22,13 @@ class _Hip(KindLowering):
         "unsafe_math",
         "unsafe_sqrt",
         "wave64",
+    )
+    other_vendor = OtherVendor(
+        re.compile(
+            r"^(?:define|declare) [^\n\"]*?(ptx_kernel\b|@llvm\.nvvm\.[\w.]+)", re.MULTILINE
+        ),
+        "NVIDIA GPUs",
+        "convert-gpu-to-rocdl",
     )
 
     def form(self, arch: str, /) -> DeviceForm:
