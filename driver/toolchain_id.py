@@ -23,7 +23,7 @@ from mlir_offload.toolchain.errors import MlirOffloadError, ToolchainError, Usag
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.llvm_tools import load_llvm_table
 from mlir_offload.toolchain.process import Command, Completed, Runner
-from mlir_offload.toolchain.target import Kind
+from mlir_offload.toolchain.target import Kind, uses_cuda, uses_processor, uses_rocm
 
 if TYPE_CHECKING:
     from mlir_offload.toolchain.cuda import CudaToolkit
@@ -76,9 +76,9 @@ def identify_kinds(
     """Return the identity of what makes images of several kinds, and host code, as above."""
     return identify_toolchain(
         releases,
-        cuda if Kind.CUDA in kinds else None,
-        rocm if Kind.HIP in kinds else None,
-        with_processor=Kind.OPENMP in kinds,
+        cuda if uses_cuda(kinds) else None,
+        rocm if uses_rocm(kinds) else None,
+        with_processor=uses_processor(kinds),
     )
 
 

@@ -11,6 +11,7 @@ from mlir_offload.offload.container.string_order import CONTAINERS
 from mlir_offload.offload.image import ImageForm
 from mlir_offload.toolchain.errors import CompatibilityError, UsageError
 from mlir_offload.toolchain.tables import load_table
+from mlir_offload.toolchain.target import device_kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,7 +74,7 @@ class EntryLayout(Struct, frozen=True):
 
     def section(self, kind: Kind) -> str:
         """Return the section that holds the entries of a kind."""
-        return dict(self.sections)[kind.value]
+        return dict(self.sections)[device_kind(kind).offload_kind]
 
     def field(self, name: str) -> EntryField | None:
         """Return the member of that name, or None where this layout has none."""
@@ -141,7 +142,7 @@ class OffloadAbi(Struct, frozen=True):
 
         Raises CompatibilityError for a kind that this release does not have.
         """
-        code = dict(self.kind_codes).get(kind.value)
+        code = dict(self.kind_codes).get(device_kind(kind).offload_kind)
         if code is None:
             msg = f"LLVM {self.major} has no offload kind {kind}"
             raise CompatibilityError(msg, hint="link with a newer release of LLVM")

@@ -29,6 +29,11 @@ def check_kinds(kinds: Iterable[Kind], abis: Sequence[OffloadAbi]) -> None:
             raise CompatibilityError(msg, hint=_HINT)
 
 
+def have_one_number(kinds: Iterable[Kind], abis: Sequence[OffloadAbi]) -> bool:
+    """Return whether all releases give each of the kinds one number."""
+    return all(len({abi.kind_code(kind) for abi in abis}) == 1 for kind in kinds)
+
+
 def check_form(form: ImageForm, name: str, abis: Sequence[OffloadAbi]) -> None:
     """Raise CompatibilityError for an image that not all of the releases would link.
 

@@ -15,10 +15,10 @@ from mlir_offload.offload.contents import (
     nested_images,
 )
 from mlir_offload.offload.file_form import FileForm
-from mlir_offload.toolchain.target import Kind
+from mlir_offload.offload.kind_format import FORMATS
+from mlir_offload.toolchain.target import all_kinds
 
 _SHOWN = 4
-_NAMED_KINDS = (Kind.CUDA.value, Kind.HIP.value)
 _LINKED_PACKAGING = "offload binary"
 _RELOCATABLE = "ELF relocatable object"
 _CUDA_FORMS = ("cubin",)
@@ -129,7 +129,7 @@ def _missing(
 def _unregistered(
     part: Part, kernels: Mapping[tuple[str, str], frozenset[str] | None]
 ) -> Iterator[Problem]:
-    for kind in _NAMED_KINDS:
+    for kind in (one.name for one in FORMATS if one.registers_by_name):
         registered = _registered(part, kind)
         # nvcc and hipcc register by calls of their own, a packaged file is registered elsewhere.
         is_ours = bool(registered) or (
@@ -150,7 +150,7 @@ def _registered(part: Part, kind: str) -> frozenset[str]:
 
 def _plain_kind(kind: str) -> str:
     """Return the kind without the version of its ABI: `hip` for the `hipv4` of bundles."""
-    return Kind.HIP.value if kind.startswith(Kind.HIP.value) else kind
+    return next((known for known in all_kinds() if kind.startswith(known)), kind)
 
 
 def _listed(names: list[str]) -> str:

@@ -10,16 +10,15 @@ from msgspec import Struct
 
 from mlir_offload.offload.elf import ELF_MAGIC
 from mlir_offload.offload.image import is_bitcode
+from mlir_offload.offload.kind_format import FORMATS
 from mlir_offload.toolchain.byte_view import ByteView
 from mlir_offload.toolchain.errors import VerificationError
-from mlir_offload.toolchain.target import Kind
+from mlir_offload.toolchain.target import DEVICE_KINDS
 
 if TYPE_CHECKING:
     from mlir_offload.offload.container.binary import PackagedImage
-    from mlir_offload.offload.container.fatbin import FatbinImage
     from mlir_offload.offload.objects import ObjectContents
 
-_HIP_PREFIX = "hip"
 _GPUS = ("nvptx", "amdgcn")
 _DEVICES = (*_GPUS, "spirv")
 _MAGIC_BYTES = 4
@@ -35,7 +34,8 @@ class HeldImage(Struct, frozen=True):
 
 def runs_on_host(image: PackagedImage) -> bool:
     """Return whether an image is for the CPU: all of these, whatever their arch, run on one device."""
-    return image.kind == Kind.OPENMP and not image.triple.startswith(_DEVICES)
+    is_for_cpu = any(kind.is_cpu and kind.offload_kind == image.kind for kind in DEVICE_KINDS)
+    return is_for_cpu and not image.triple.startswith(_DEVICES)
 
 
 def device_arch(image: PackagedImage) -> str:
@@ -48,17 +48,10 @@ def loaded_images(item: ObjectContents) -> Iterator[HeldImage]:
 
     Raises VerificationError where an image or its container is damaged.
     """
-    from mlir_offload.offload.container.bundle import read_bundles
-    from mlir_offload.offload.container.fatbin import read_fatbins
-
-    for fatbin in item.fatbins:
-        for image in read_fatbins(fatbin):
-            yield HeldImage(Kind.CUDA.value, image.arch, _fatbin_kernels(image))
-    for section in item.hip_fatbins:
-        for bundle in read_bundles(section):
-            for part in bundle.images:
-                if part.kind.startswith(_HIP_PREFIX):
-                    yield HeldImage(Kind.HIP.value, part.arch, told_kernels(part.content))
+    for one in FORMATS:
+        for arch, content in one.linked_images(item):
+            kernels = None if content is None else told_kernels(content)
+            yield HeldImage(one.name, arch, kernels)
     yield from map(_packaged, item.finished_images)
     if not item.is_relocatable:
         yield from map(_packaged, item.images)
@@ -111,8 +104,3 @@ def is_equal(one: ByteView, other: ByteView) -> bool:
     """Return whether two images are the same, byte for byte."""
     pieces = zip(one.chunks(), other.chunks(), strict=True)
     return one.size == other.size and all(ours == theirs for ours, theirs in pieces)
-
-
-def _fatbin_kernels(image: FatbinImage) -> frozenset[str] | None:
-    # What NVIDIA keeps to itself raises an error when it is read.
-    return None if image.compression == "scrambled" else told_kernels(image.content)

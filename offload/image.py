@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from mlir_offload.toolchain.target import Kind
+from mlir_offload.toolchain.target import device_kind
 
 if TYPE_CHECKING:
     from mlir_offload.toolchain.target import Target
@@ -72,8 +72,8 @@ class DeviceImage(Struct, frozen=True):
 
     @property
     def strings(self) -> dict[str, str]:
-        """Return the keys that the packager would be given; the CPU has no architecture there."""
-        arch = "" if self.target.kind is Kind.OPENMP else self.target.arch
+        """Return the keys that the packager would be given."""
+        arch = device_kind(self.target.kind).container_arch(self.target.arch)
         strings = {"triple": self.target.triple, "arch": arch}
         return {**strings, "feature": self.feature} if self.feature else strings
 

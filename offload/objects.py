@@ -16,6 +16,7 @@ from mlir_offload.offload.host.object_entry import HostEntry, read_entries
 from mlir_offload.offload.memref_copy import MEMREF_COPY
 from mlir_offload.toolchain.byte_view import ByteView, open_view
 from mlir_offload.toolchain.errors import InputOutputError
+from mlir_offload.toolchain.target import Kind, kind_of_image
 
 if TYPE_CHECKING:
     from mlir_offload.offload.host.module_objects import ModuleObject
@@ -82,6 +83,16 @@ class ObjectContents(Struct, frozen=True):
         """Return the offload kinds of the images and of the entries."""
         packaged = {image.kind for image in self.images}
         return frozenset(packaged | {entry.kind for entry in self.entries})
+
+    @property
+    def device_kinds(self) -> frozenset[Kind]:
+        """Return the device kinds of the images and of the entries; images tell more than entries."""
+        packaged = {kind_of_image(image.kind, image.triple) for image in self.images}
+        told = {image.kind for image in self.images}
+        registered = {
+            kind_of_image(entry.kind, "") for entry in self.entries if entry.kind not in told
+        }
+        return frozenset(kind for kind in packaged | registered if kind is not None)
 
     def kernels(self, kind: str) -> tuple[str, ...]:
         """Return the kernels registered for a kind."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,13 +10,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from mlir_offload.offload.elf import read_elf
+from mlir_offload.offload.kind_format import RuntimePlan, formats_of
 from mlir_offload.toolchain.byte_view import open_view
-from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.process import Command
-from mlir_offload.toolchain.target import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+
+    from mlir_offload.toolchain.target import Kind
 
 EXIT_STATUS = 70
 """The status with which the runtime ends a program (MLIR_OFFLOAD_EXIT_STATUS)."""
@@ -34,31 +34,6 @@ _ALWAYS = (
     "sanitizer.c",
 )
 _EMBEDDED = "-DMLIR_OFFLOAD_EMBEDDED"
-_OF_KIND = {
-    Kind.CUDA: ("cuda.c", "cuda_error.c", "cuda_stream.c", "cuda_tensor_map.c"),
-    Kind.HIP: ("hip.c", "hip_error.c", "hip_stream.c"),
-    Kind.SYCL: (
-        "sycl.c",
-        "sycl_assert.c",
-        "sycl_device.c",
-        "sycl_error.c",
-        "sycl_image.c",
-        "sycl_launch.c",
-        "sycl_load.c",
-        "sycl_spirv.c",
-        "sycl_stream.c",
-    ),
-    Kind.OPENMP: ("host_entry.c", "host_tensor_map.c", "openmp.c", "pool.c", "watch.c"),
-}
-
-
-_ARCHS = {Kind.CUDA: "MLIR_OFFLOAD_ARCHS", Kind.HIP: "MLIR_OFFLOAD_HIP_ARCHS"}
-_GPU_KINDS = frozenset({Kind.CUDA, Kind.HIP, Kind.SYCL})
-_LIBAMDHIP = "libamdhip64.so"
-_SONAME = re.compile(r".*\.so(?:\.\d+)?")
-
-RUNTIME_KINDS = frozenset(_OF_KIND)
-"""The kinds that the runtime can launch kernels of."""
 
 
 def runtime_include_directory() -> Path:
@@ -87,26 +62,12 @@ def runtime_sources(kinds: Collection[Kind], *, standin: bool) -> tuple[Path, ..
 
     The first includes the others. `standin` takes the place of libomptarget.
     """
+    plan, formats = RuntimePlan(kinds, standin=standin), formats_of(kinds)
     names = [_ROOT_SOURCE, *_ALWAYS]
-    if _GPU_KINDS.intersection(kinds):
-        names.append("stream_pool.c")
-    if {Kind.CUDA, Kind.OPENMP}.intersection(kinds):
-        names.append("tensor_map.c")
-    for kind, files in _OF_KIND.items():
-        names += files if kind in kinds else ()
-    if loads_hip(kinds):
-        names.append("hip_load.c")
-    if Kind.OPENMP in kinds:
-        names.append("standin.c" if standin else "registration.c")
+    names += dict.fromkeys(name for one in formats for name in one.shared_files)
+    for one in formats:
+        names += one.own_runtime_files(plan)
     return tuple(_DIRECTORY / name for name in names)
-
-
-def loads_hip(kinds: Collection[Kind]) -> bool:
-    """Return whether the runtime looks for libamdhip64 when the program runs.
-
-    A program for several kinds of devices has to start where there is no ROCm.
-    """
-    return Kind.HIP in kinds and len(set(kinds)) > 1
 
 
 def runtime_compile_command(  # noqa: PLR0913 (what it is compiled for)
@@ -116,19 +77,19 @@ def runtime_compile_command(  # noqa: PLR0913 (what it is compiled for)
     kinds: Collection[Kind],
     archs: Mapping[Kind, Sequence[str]],
     standin: bool,
-    libamdhip: Path | None = None,
+    libraries: Mapping[Kind, Path | None] | None = None,
     extra: Sequence[str] = (),
 ) -> Command:
     """Return the command that compiles the runtime to one relocatable object.
 
     `archs` are the architectures of the program's GPU images; they stand in error messages.
-    `libamdhip` is the library of that name to look for where the runtime loads one.
+    `libraries` are those of the vendors, by kind: the runtime may have to know what to look for.
     Raises ValueError where there is no kind: such a program needs no runtime.
     """
     if not kinds:
         msg = "the runtime needs at least one offload kind"
         raise ValueError(msg)
-    definitions = _definitions(kinds, archs, libamdhip, standin=standin)
+    definitions = _definitions(RuntimePlan(kinds, libraries or {}, standin), archs)
     source = runtime_sources(kinds, standin=standin)[0]
     # It is compiled at every link and makes nothing but calls: -O2 would take four times as long
     # and save some 40 ns per launch.
@@ -143,7 +104,7 @@ def embed_runtime_command(  # noqa: PLR0913 (what it is compiled for)
     *,
     kinds: Collection[Kind],
     archs: Mapping[Kind, Sequence[str]],
-    libamdhip: Path | None = None,
+    libraries: Mapping[Kind, Path | None] | None = None,
     extra: Sequence[str] = (),
 ) -> Command:
     """Return the command that writes bitcode modules and the runtime for these kinds as one text module.
@@ -152,7 +113,7 @@ def embed_runtime_command(  # noqa: PLR0913 (what it is compiled for)
     several such modules link. The command runs in the directory of the sources, so that the module does
     not contain its path.
     """
-    definitions = _definitions(kinds, archs, libamdhip, standin=False)
+    definitions = _definitions(RuntimePlan(kinds, libraries or {}), archs)
     flags = ("-std=c11", "-O2", "-Xclang", "-disable-llvm-passes", "-fPIC", "-w", *extra)
     linked = (word for path in modules for word in ("-mlink-bitcode-file", str(path.absolute())))
     argv = (
@@ -163,21 +124,13 @@ def embed_runtime_command(  # noqa: PLR0913 (what it is compiled for)
     return Command(argv, cwd=_DIRECTORY)
 
 
-def _definitions(
-    kinds: Collection[Kind],
-    archs: Mapping[Kind, Sequence[str]],
-    libamdhip: Path | None,
-    *,
-    standin: bool,
-) -> list[str]:
-    definitions = [f"-DMLIR_OFFLOAD_HAVE_{kind.name}" for kind in Kind if kind in kinds]
-    if standin and Kind.OPENMP in kinds:
-        definitions.append("-DMLIR_OFFLOAD_STANDIN")
-    for kind, name in _ARCHS.items():
-        if kind in kinds and archs.get(kind):
-            definitions.append(f"-D{name}={','.join(archs[kind])}")
-    if loads_hip(kinds):
-        definitions.append(f"-DMLIR_OFFLOAD_HIP_LIBRARY={_soname(libamdhip)}")
+def _definitions(plan: RuntimePlan, archs: Mapping[Kind, Sequence[str]]) -> list[str]:
+    formats = formats_of(plan.kinds)
+    definitions = [f"-DMLIR_OFFLOAD_HAVE_{one.name.upper()}" for one in formats]
+    for one in formats:
+        if one.archs_macro and archs.get(one.name):
+            definitions.append(f"-D{one.archs_macro}={','.join(archs[one.name])}")
+        definitions += one.runtime_definitions(plan)
     return definitions
 
 
@@ -202,57 +155,13 @@ def read_runtime_symbols(path: Path) -> RuntimeSymbols:
 
 
 def runtime_link_arguments(
-    kinds: Collection[Kind],
-    *,
-    cudart: Path | None,
-    libomptarget: Path | None,
-    libamdhip: Path | None = None,
+    kinds: Collection[Kind], libraries: Mapping[Kind, Path | None]
 ) -> tuple[str, ...]:
     """Return the libraries to name after the runtime's object; libOpenCL is looked for at run time.
 
-    `cudart` is libcudart_static.a or libcudart.so; without `libomptarget` the runtime must have
-    been compiled with the stand-in. `libamdhip` is libamdhip64.so; a program that loads it needs
-    none for its link. Raises ToolchainError where a kind lacks its library.
+    `libraries` are those of the vendors, by kind. Without that for the CPU, libomptarget, the runtime
+    must have been compiled with the stand-in. Raises ToolchainError where a kind lacks its library.
     """
-    arguments: list[str] = []
-    if Kind.CUDA in kinds:
-        arguments += _cudart_arguments(cudart)
-    if Kind.HIP in kinds:
-        arguments += _hip_arguments(libamdhip, is_loaded=loads_hip(kinds))
-    if Kind.OPENMP in kinds and libomptarget is not None:
-        arguments += _shared_library(libomptarget)
+    plan = RuntimePlan(kinds, libraries)
+    arguments = (word for one in formats_of(kinds) for word in one.link_arguments(plan))
     return (*arguments, "-ldl", "-lpthread")
-
-
-def _cudart_arguments(cudart: Path | None) -> list[str]:
-    if cudart is None:
-        msg = "the CUDA runtime library (libcudart_static.a or libcudart.so) was not found"
-        raise ToolchainError(
-            msg,
-            hint="install the CUDA toolkit, or 'pip install mlir-offload[cuda]', or give --cuda-path=",
-        )
-    if cudart.suffix == ".a":
-        return [str(cudart), "-lrt"]
-    return _shared_library(cudart)
-
-
-def _hip_arguments(libamdhip: Path | None, *, is_loaded: bool) -> list[str]:
-    if is_loaded:
-        return [f"-Wl,-rpath,{libamdhip.parent}"] if libamdhip else []
-    if libamdhip is None:
-        msg = "the HIP runtime library (libamdhip64.so) was not found"
-        hint = "apt install libamdhip64-dev, or name a ROCm folder with --rocm-path="
-        raise ToolchainError(msg, hint=hint)
-    return _shared_library(libamdhip)
-
-
-def _soname(libamdhip: Path | None) -> str:
-    """Return the name by which the dynamic linker finds the library: that of its major version."""
-    if libamdhip is None:
-        return _LIBAMDHIP
-    match = _SONAME.match(libamdhip.resolve().name)
-    return match.group() if match else _LIBAMDHIP
-
-
-def _shared_library(library: Path) -> list[str]:
-    return [str(library), f"-Wl,-rpath,{library.parent}"]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from mlir_offload.offload.kind_format import format_of
 from mlir_offload.toolchain.errors import ToolchainError, VerificationError
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import Kind
@@ -55,7 +56,7 @@ def sparse_parts(symbols: Iterable[str], kinds: Collection[Kind]) -> tuple[Spars
     """
     names = sorted(symbols)
     parts = tuple(part for part in _PARTS if any(map(part.functions.fullmatch, names)))
-    if parts and Kind.CUDA not in kinds:
+    if parts and not any(format_of(kind).has_sparse for kind in kinds):
         called = next(filter(parts[0].functions.fullmatch, names))
         msg = f"the program calls {called}: sparse matrices are lowered to cuSPARSE, for NVIDIA GPUs only"
         hint = "compile for an NVIDIA GPU as well, with --offload-arch=sm_NN"

@@ -7,9 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from mlir_offload.toolchain.amdgpu import lowering_chip
 from mlir_offload.toolchain.errors import SourceError, ToolFailedError
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.process import Command, as_operand
@@ -17,9 +14,6 @@ from mlir_offload.toolchain.target import (
     AMDGPU_TRIPLE,
     NVPTX_TRIPLE,
     SPIRV_TRIPLE,
-    Kind,
-    Target,
-    sm_number,
 )
 from mlir_offload.translate.input_pipeline import (
     InputPipeline,
@@ -28,6 +22,7 @@ from mlir_offload.translate.input_pipeline import (
     needed_scripts,
     render_pipeline,
 )
+from mlir_offload.translate.kind_lowering import DeviceLowering
 from mlir_offload.translate.mlir_syntax import MLIR
 from mlir_offload.translate.mlir_text import (
     Locations,
@@ -42,7 +37,6 @@ from mlir_offload.translate.pipelines import load_printing, load_recipe
 if TYPE_CHECKING:
     from mlir_offload.translate.gpu_module import GpuModule
 
-_REDUX_SM = 80
 _NVGPU, _MATRIX = b"nvgpu", b"mma_matrix"
 # For the host as for NVIDIA: the dialect stands there where another pipeline has lowered the program.
 _LOWERED = {
@@ -92,43 +86,7 @@ def normalize_command(
     return _mlir_opt(llvm, passes, source, output, plugins=chosen.plugins)
 
 
-class DeviceLowering(Struct, frozen=True, order=True):
-    """How a device module is lowered; targets for which it is equal share one lowered text.
-
-    `redux`: with the instruction that sm_80 and later reduce by. `chip`: for that AMD GPU. `spirv`: for
-    SPIR-V, which is made of what is lowered for NVIDIA GPUs.
-    """
-
-    redux: bool = False
-    chip: str = ""
-    spirv: bool = False
-
-    @property
-    def suffix(self) -> str:
-        """Return what tells its files from those of another one."""
-        if self.spirv:
-            return ".spirv"
-        return f".{self.chip}" if self.chip else ".redux" if self.redux else ""
-
-    @property
-    def triple(self) -> str:
-        """Return the triple of the lowered module."""
-        if self.spirv:
-            return SPIRV_TRIPLE
-        return AMDGPU_TRIPLE if self.chip else NVPTX_TRIPLE
-
-
 _PLAIN = DeviceLowering()
-
-
-def lowering_for(module: GpuModule, target: Target) -> DeviceLowering:
-    """Return how a module is lowered for a target; for the CPU as for an old NVIDIA GPU."""
-    if target.kind is Kind.HIP:
-        return DeviceLowering(chip=lowering_chip(target.arch))
-    if target.kind is Kind.SYCL:
-        return DeviceLowering(spirv=True)
-    can_use_redux = "redux" in module.needs and target.kind is Kind.CUDA
-    return DeviceLowering(redux=can_use_redux and sm_number(target.arch) >= _REDUX_SM)
 
 
 def device_pipeline_command(

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.toolchain.target import Target
 from mlir_offload.toolchain.workgroup_memory import WorkgroupLimit, find_workgroup_limit
 from mlir_offload.translate.declared import (
     DeclaredKernel,
@@ -171,7 +171,7 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
     host = [line for op in module.operations if op.name != "gpu.module" for line in op.lines]
     launches = LaunchCheck(locations, _limits(targets), used)
     launches.check(host)
-    has_gpu = any(target.kind is not Kind.OPENMP for target in targets)
+    has_gpu = not all(target.is_cpu for target in targets)
     host_text, uses_runtime = _host(module, symbols, locations, describes_memory=describes_memory)
     return SplitProgram(
         host_text=host_text,

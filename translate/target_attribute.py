@@ -8,27 +8,14 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.toolchain.target import AMDGPU_TRIPLE, NVPTX_TRIPLE, Kind, Target
+from mlir_offload.toolchain.target import Kind, Target, device_kind
+from mlir_offload.translate.kind_lowering import LOWERINGS
 from mlir_offload.translate.mlir_syntax import MLIR
 from mlir_offload.translate.mlir_text import unescape
 
 _STRING = re.compile(r'"((?:[^"\\]++|\\.)*+)"')
 _TARGETS = re.compile(r"\btargets = \[")
 _ATTRIBUTE = re.compile(r"#(?P<dialect>nvvm|rocdl)\.target(?:<(?P<body>.*)>)?", re.DOTALL)
-_KINDS = {"nvvm": Kind.CUDA, "rocdl": Kind.HIP}
-_KNOWN_FLAGS = {
-    Kind.CUDA: ("fast", "ftz"),
-    Kind.HIP: (
-        "daz",
-        "fast",
-        "finite_only",
-        "no_wave64",
-        "unsafe_math",
-        "unsafe_sqrt",
-        "wave64",
-    ),
-}
-_TRIPLES = {Kind.CUDA: NVPTX_TRIPLE, Kind.HIP: AMDGPU_TRIPLE}
 # What the flags of ROCm's libraries say of the code's own features.
 _FLAG_FEATURES = {"wave64": "+wavefrontsize64", "no_wave64": "-wavefrontsize64"}
 _ABI = re.compile(r"[1-9]00")
@@ -119,7 +106,7 @@ def parse_target(masked: str, strings: Sequence[str]) -> TargetAttribute | None:
     match = _ATTRIBUTE.fullmatch(masked)
     if match is None:
         return None
-    kind = _KINDS[match["dialect"]]
+    kind = next(one.name for one in LOWERINGS if one.target_dialect == match["dialect"])
     fields = {
         name.strip(): value.strip()
         for name, _, value in (part.partition("=") for part in MLIR.split_list(match["body"] or ""))
@@ -140,7 +127,7 @@ def parse_target(masked: str, strings: Sequence[str]) -> TargetAttribute | None:
 
 
 def _check_heeded(target: TargetAttribute, location: str) -> None:
-    known, triple = _KNOWN_FLAGS[target.kind], _TRIPLES[target.kind]
+    known, triple = LOWERINGS[target.kind].target_flags, device_kind(target.kind).triple
     unknown = [flag for flag in target.flags if flag not in known]
     if unknown:
         msg = f"flag {unknown[0]} of a target attribute is not known"

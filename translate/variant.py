@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.toolchain.target import Kind
+from mlir_offload.toolchain.target import Kind, all_kinds
 from mlir_offload.translate.mlir_text import Locations, OperationText, render_symbol, symbol_name
 from mlir_offload.translate.target_attribute import TargetAttribute, are_variants
 
@@ -59,7 +59,7 @@ def kinds_left(
     own = {name: {target.kind for target in attached[name]} for name in ordered}
     chosen = set().union(*own.values())
     return {
-        name: frozenset((chosen if name == ordered[0] else set(Kind)) - own[name])
+        name: frozenset((chosen if name == ordered[0] else set(all_kinds())) - own[name])
         for name in ordered
     }
 

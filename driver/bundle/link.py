@@ -13,9 +13,8 @@ from msgspec.structs import replace
 from mlir_offload.driver.bundle.requirement import find_link_tools
 from mlir_offload.driver.compile.choose import choose_slots, choose_source_time, places_of
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.cpu_image import compile_device_runtime, finish_cpu_image
-from mlir_offload.driver.compile.cuda_image import make_cuda_image
-from mlir_offload.driver.compile.image import ImageFile, image_file
+from mlir_offload.driver.compile.image import ImageFile
+from mlir_offload.driver.compile.kind_build import build_of, builds_of
 from mlir_offload.driver.compile.releases import Releases
 from mlir_offload.driver.compile.source import host_command
 from mlir_offload.driver.compile.split_file import ModuleFile
@@ -46,7 +45,7 @@ from mlir_offload.toolchain.byte_copy import copy_view
 from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.process import Command, Runner
-from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.toolchain.target import Target
 from mlir_offload.translate.gpu_module import GpuModule, Kernel
 
 SUFFIX = ".mob"
@@ -181,8 +180,8 @@ def _with_flags(options: CompileOptions, manifests: Sequence[MobManifest]) -> Co
 
 def _compile_bundle(context: BuildContext, bundle: UnpackedBundle) -> list[tuple[str, Path]]:
     """Return an object for each source of a bundle, with the name of the source."""
-    if any(target.kind is Kind.OPENMP for target in bundle.manifest.targets):
-        compile_device_runtime(context)
+    for build in builds_of(bundle.manifest.kinds):
+        build.prepare(context)
     library = bundle.directory / bundle.manifest.libdevice if bundle.manifest.libdevice else None
     context = replace(context, libdevice=library)
     tasks = [partial(_compile_unit, context, bundle, unit) for unit in bundle.manifest.units]
@@ -216,15 +215,9 @@ def _make_image(
     context: BuildContext, bundle: UnpackedBundle, device: MobDevice, target: Target
 ) -> ImageFile:
     text = bundle.directory / device.file
-    if target.kind is Kind.OPENMP:
-        return finish_cpu_image(context, text, image_file(context, text, target))
     kernels = tuple(Kernel(kernel.name, kernel.name) for kernel in device.kernels)
     module = ModuleFile(text, GpuModule("", kernels, "", frozenset()))
-    if target.kind is Kind.HIP:
-        from mlir_offload.driver.compile.hip_image import make_module_image
-
-        return make_module_image(context, bundle.path, module, text, target)
-    return make_cuda_image(context, bundle.path, module, text, target)
+    return build_of(target.kind).bundled_image(context, bundle.path, module, target)
 
 
 def _check_objects(options: CompileOptions, units: Sequence[MobUnit]) -> None:

@@ -11,8 +11,9 @@ from mlir_offload.driver import __version__
 from mlir_offload.driver.bundle.readme import render_readme
 from mlir_offload.driver.bundle.recipe import IMAGES, RUNTIME, Recipe
 from mlir_offload.driver.bundle.requirement import cuda_requirement
-from mlir_offload.driver.bundle.unit import ENDINGS, LoweredDevice, LoweredUnit
+from mlir_offload.driver.bundle.unit import LoweredDevice, LoweredUnit
 from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.kind_build import build_of
 from mlir_offload.offload.container.mob_archive import MobMember, serialize_archive
 from mlir_offload.offload.container.mob_manifest import (
     MANIFEST,
@@ -29,7 +30,7 @@ from mlir_offload.offload.llvm_ir import in_process_llvm_major, write_bitcode_in
 from mlir_offload.offload.runtime import runtime_digest, runtime_files
 from mlir_offload.toolchain.bitcode.module import read_bitcode
 from mlir_offload.toolchain.byte_view import memory_view
-from mlir_offload.toolchain.target import Kind, host_triple
+from mlir_offload.toolchain.target import host_triple
 from mlir_offload.translate.device import nvptx_device_ir
 
 _LIBDEVICE = "lib/libdevice.bc"
@@ -90,7 +91,7 @@ def _pack_unit(
     members[host] = unit.host.read_bytes()
     devices = []
     for index, device in enumerate(unit.devices):
-        file = f"device/{stem}.{index}.{ENDINGS[device.kind]}.ll"
+        file = f"device/{stem}.{index}.{build_of(device.kind).bundle_ending}.ll"
         members[file] = device.path.read_bytes()
         kernels = _kernels(context, device)
         needs = device.needs_libdevice
@@ -104,8 +105,7 @@ def _kernels(context: BuildContext, device: LoweredDevice) -> tuple[DeviceKernel
     major = context.mlir.version.major
     if (in_process_llvm_major() or 0) < major:
         return tuple(DeviceKernel(name) for name in names)
-    # Of code for the CPU the arguments are told by what it was made from.
-    from_ready = device.kind is Kind.HIP
+    from_ready = build_of(device.kind).bundles_final_code
     path = device.path if from_ready else device.lowered
     text = path.read_text(encoding="utf-8", errors="surrogateescape")
     ready = text if from_ready else nvptx_device_ir(text, kernels=names, llvm_major=major)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from mlir_offload.driver.bundle.recipe import Recipe, plain_cuda_limit, plain_library_limit
+from mlir_offload.driver.bundle.recipe import Recipe, plain_library_limit
+from mlir_offload.driver.compile.kind_build import builds_of
 from mlir_offload.offload.container.mob_manifest import MobManifest
-from mlir_offload.offload.runtime import loads_hip
-from mlir_offload.toolchain.target import Kind
 
 _README = """\
 # {name}
@@ -83,44 +82,9 @@ def _needs(recipe: Recipe) -> list[str]:
         f"Linux on {manifest.host_triple.partition('-')[0]}, with the C library's headers",
         f"clang, clang-linker-wrapper and lld of LLVM {manifest.llvm}, on PATH",
     ]
-    if manifest.cuda is not None:
-        needs += _cuda_needs(manifest)
-    if manifest.needs_libdevice:
-        needs.append("libdevice, which is part of CUDA: kernels call its math functions")
-    if Kind.HIP in recipe.kinds:
-        needs += _rocm_needs(recipe)
-    if Kind.OPENMP in recipe.kinds:
-        needs.append(
-            "for the CPU nothing else: the code is made for the CPU of the machine that links"
-            " (`-march=native`)"
-        )
+    for build in builds_of(recipe.kinds):
+        needs += build.bundle_needs(manifest)
     library = plain_library_limit(manifest)
     if library is not None:
         needs.append(f"with clang alone LLVM {library} or newer: older ones do not link libdevice")
-    return needs
-
-
-def _rocm_needs(recipe: Recipe) -> list[str]:
-    when = "to run on an AMD GPU" if loads_hip(recipe.kinds) else "to link"
-    needs = [f"the HIP runtime, libamdhip64.so, {when}; `ROCM_PATH` names ROCm"]
-    if recipe.manifest.needs_rocm_libraries:
-        needs.append(
-            "ROCm's device libraries, with clang alone those of ROCm 5 or 6: kernels call them;"
-            " `HIP_DEVICE_LIB_PATH` names their directory"
-        )
-    return needs
-
-
-def _cuda_needs(manifest: MobManifest) -> list[str]:
-    major, minor = manifest.cuda or (0, 0)
-    parts = "ptxas, nvlink, fatbinary, libcudart_static.a"
-    needs = [f"CUDA {major}.{minor} or newer: {parts}; `CUDA_PATH` names it"]
-    limit = plain_cuda_limit(manifest)
-    if limit is not None:
-        llvm, (cuda_major, cuda_minor) = limit
-        needs.append(
-            f"with clang alone, and older than LLVM {llvm}: a CUDA before {cuda_major}.{cuda_minor},"
-            " whose fatbinary takes what that clang-linker-wrapper gives it; `mlir-offload link`"
-            " takes any"
-        )
     return needs

@@ -12,38 +12,23 @@ from pathlib import Path, PurePath
 
 from msgspec import Struct
 
-from mlir_offload.offload.abi import fatbinary_without_image, known_majors, load_abi
+from mlir_offload.driver.compile.kind_build import BUILDS, build_of, builds_of
+from mlir_offload.offload.abi import known_majors, load_abi
 from mlir_offload.offload.container.binary_layout import ENTRY, HEADER, MAGIC
 from mlir_offload.offload.container.mob_manifest import MobDevice, MobManifest
 from mlir_offload.offload.image import ImageKind
 from mlir_offload.offload.runtime import (
-    loads_hip,
     runtime_compile_command,
-    runtime_include_directory,
 )
 from mlir_offload.toolchain.llvm import LlvmToolchain
-from mlir_offload.toolchain.ptx import ptx_isa_for
-from mlir_offload.toolchain.rocm import DeviceMath, common_code_object, device_library_names
-from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.toolchain.target import Kind, Target, device_kind
 from mlir_offload.toolchain.version import ToolVersion
-from mlir_offload.translate.amdgpu import AmdgpuCodegen, amdgpu_image_command
-from mlir_offload.translate.cpu.module import cpu_image_command, cpu_runtime_command
 from mlir_offload.translate.device import (
-    DeviceCodegen,
     links_library_into_ir,
-    nvptx_object_command,
 )
 
 RUNTIME = "runtime"
 IMAGES = "images.s"
-_CPU_RUNTIME = "cpu_device.bc"
-_CPU_RUNTIME_OBJECT = "cpu_device.o"
-_CUDA = "${CUDA_PATH:-/usr/local/cuda}"
-_ROCM = "${ROCM_PATH:-/opt/rocm}"
-_ROCM_LIBRARIES = f"${{HIP_DEVICE_LIB_PATH:-{_ROCM}/amdgcn/bitcode}}"
-# What stands for them until the words are written for the shell.
-_CUDA_PLACE, _ROCM_PLACE = "@CUDA@", "@ROCM@"
-_PLACES = {_CUDA_PLACE: _CUDA, _ROCM_PLACE: _ROCM_LIBRARIES}
 _IMAGE = """\
 .Lstart{n}:
   .long 0x{magic:08x}, 1
@@ -105,24 +90,17 @@ class Recipe(Struct, frozen=True):
 
     @property
     def kinds(self) -> frozenset[Kind]:
-        """Return the offload kinds of the images."""
-        return frozenset(image.target.kind for image in self.images)
+        """Return the device kinds of the images."""
+        return self.manifest.kinds
 
     @property
     def packaged(self) -> tuple[tuple[str, Target], ...]:
-        """Return the files that stand in `images.s`, with their targets.
-
-        Where clang does not link the device runtime into LLVM IR, it is an image of its own.
-        """
+        """Return the files that stand in `images.s`, with their targets."""
         files = [(image.file, image.target) for image in self.images]
-        if Kind.OPENMP in self.kinds and not self._takes_library:
-            cpu = next(target for _, target in files if target.kind is Kind.OPENMP)
-            files.append((_CPU_RUNTIME_OBJECT, cpu))
+        for build in builds_of(self.kinds):
+            target = next(target for _, target in files if target.kind is build.name)
+            files += [(file, target) for file in build.recipe_files(self.manifest)]
         return tuple(files)
-
-    @property
-    def _takes_library(self) -> bool:
-        return links_library_into_ir(self.manifest.llvm.first)
 
     def render_line(self) -> str:
         """Return all calls as one line for the shell, to be given in the directory of the bundle."""
@@ -140,28 +118,11 @@ class Recipe(Struct, frozen=True):
     def _calls(self) -> Iterator[tuple[str, ...]]:
         """Yield the calls that make the device images."""
         clang = _named_clang(self.manifest.llvm.first)
-        if Kind.OPENMP in self.kinds:
-            yield self._runtime_call(clang)
+        for build in builds_of(self.kinds):
+            yield from build.recipe_preparation(self.manifest, clang)
         for image in self.images:
-            if image.target.kind is Kind.CUDA:
-                yield _cuda_call(self.manifest, clang, image)
-            elif image.target.kind is Kind.HIP:
-                yield _hip_call(self.manifest, clang, image)
-            else:
-                library = Path(_CPU_RUNTIME) if self._takes_library else None
-                yield _cpu_call(self.manifest, clang, image, library)
-
-    def _runtime_call(self, clang: LlvmToolchain) -> tuple[str, ...]:
-        """Return the call that compiles the device runtime for the CPU: to bitcode, or to an object."""
-        made = _CPU_RUNTIME if self._takes_library else _CPU_RUNTIME_OBJECT
-        argv = cpu_runtime_command(clang, Path(made), opt_level=self.manifest.opt_level).argv
-        shipped = str(runtime_include_directory() / "cpu_device.c")
-        words = [f"{RUNTIME}/cpu_device.c" if word == shipped else word for word in argv]
-        if not self._takes_library:
-            unoptimised = words.index("-disable-llvm-passes")
-            words = [*words[: unoptimised - 1], *words[unoptimised + 1 :]]
-            words.remove("-emit-llvm")
-        return tuple(words)
+            build, output = build_of(image.target.kind), Path(image.file)
+            yield build.recipe_call(self.manifest, clang, image.device, image.target.arch, output)
 
     def _link_line(self, clang: str, place: str, output: str) -> str:
         """Return the last call, which compiles the host modules and the runtime, and links."""
@@ -177,24 +138,16 @@ class Recipe(Struct, frozen=True):
         line = self._shell(words, clang, place)
         if self.images:
             line += f" -I {place or '.'}"
-        libraries = "-lm"
-        if Kind.OPENMP in self.kinds:
-            abi = load_abi(self.manifest.llvm.first)
-            device = " ".join(abi.host_device_arguments(self.manifest.host_triple))
-            libraries = f"{device} {libraries}"
-        if self.images:
-            libraries += " -ldl -lpthread"
-        if Kind.CUDA in self.kinds:
-            line = f'PATH="{_CUDA}/bin:$PATH" {line}'
-            cuda = f'--cuda-path="{_CUDA}" -L"{_CUDA}/lib64" -lcudart_static -lrt'
-            libraries = f"{cuda} {libraries}"
-        if Kind.HIP in self.kinds and not loads_hip(self.kinds):
-            libraries = f'-L"{_ROCM}/lib" -Wl,-rpath,"{_ROCM}/lib" -lamdhip64 {libraries}'
+        libraries = "-lm -ldl -lpthread" if self.images else "-lm"
+        for build in reversed(tuple(builds_of(self.kinds))):
+            before, own = build.recipe_link(self.manifest)
+            line, libraries = f"{before}{line}", f"{own}{libraries}"
         return f"{line} {output} {libraries}"
 
     def _shell(self, words: Sequence[str], clang: str, place: str) -> str:
         """Return a call as a shell line, with the files of the bundle at a place."""
-        own = {name for name, _ in self.manifest.files} | {_CPU_RUNTIME, IMAGES}
+        own = {name for name, _ in self.manifest.files} | {IMAGES}
+        own |= {name for build in builds_of(self.kinds) for name in build.recipe_makes}
         own |= {file for file, _ in self.packaged} | {f"{RUNTIME}/runtime.c"}
         shown = [f"{place}{word}" if word in own else _quoted(word) for word in words[1:]]
         return " ".join((clang, *shown))
@@ -211,7 +164,7 @@ class Recipe(Struct, frozen=True):
                 entry=ENTRY.size,
                 image_kind=int(ImageKind.OBJECT),
                 kind=abi.kind_code(target.kind),
-                arch="" if target.kind is Kind.OPENMP else target.arch,
+                arch=device_kind(target.kind).container_arch(target.arch),
                 triple=target.triple,
                 file=file,
             )
@@ -225,45 +178,9 @@ def _named_clang(major: int) -> LlvmToolchain:
     return LlvmToolchain(Path(), version, (("clang", Path("clang")),))
 
 
-def _cpu_call(
-    manifest: MobManifest, clang: LlvmToolchain, image: RecipeImage, library: Path | None
-) -> tuple[str, ...]:
-    source, output = Path(image.device.file), Path(image.file)
-    debug = ("-g",) if manifest.debug else ()
-    level = manifest.opt_level
-    command = cpu_image_command(clang, source, library, output, opt_level=level, extra=debug)
-    return command.argv
-
-
-def _cuda_call(manifest: MobManifest, clang: LlvmToolchain, image: RecipeImage) -> tuple[str, ...]:
-    isa = ptx_isa_for(image.target.arch, manifest.llvm.first, None)
-    codegen = DeviceCodegen(image.target.arch, isa, manifest.opt_level, debug=manifest.debug)
-    library = None
-    if image.device.needs_libdevice:
-        library = Path(manifest.libdevice or f"{_CUDA_PLACE}/nvvm/libdevice/libdevice.10.bc")
-    source, output = Path(image.device.file), Path(image.file)
-    command = nvptx_object_command(clang, source, output, codegen, library)
-    return (*command.argv, f"--cuda-path={_CUDA_PLACE}")
-
-
-def _hip_call(manifest: MobManifest, clang: LlvmToolchain, image: RecipeImage) -> tuple[str, ...]:
-    major, arch = manifest.llvm.first, image.target.arch
-    libraries: tuple[Path, ...] = ()
-    if image.device.needs_libdevice:
-        version = common_code_object(major)
-        names = device_library_names(arch, version, DeviceMath())
-        libraries = tuple(Path(f"{_ROCM_PLACE}/{name}.bc") for name in names)
-    level, debug = manifest.opt_level, manifest.debug
-    codegen = AmdgpuCodegen(arch, level, debug=debug, libraries=libraries)
-    source, output = Path(image.device.file), Path(image.file)
-    return amdgpu_image_command(clang, source, output, codegen).argv
-
-
 def _runtime_definitions(recipe: Recipe) -> tuple[str, ...]:
     """Return what the runtime is told of the program; it brings what replaces libomptarget."""
-    archs: dict[Kind, list[str]] = {}
-    for kind in (Kind.CUDA, Kind.HIP):
-        archs[kind] = sorted({i.target.arch for i in recipe.images if i.target.kind is kind})
+    archs = {kind: sorted(set(recipe.manifest.archs(kind))) for kind in recipe.kinds}
     command = runtime_compile_command(
         Path("clang"),
         Path("runtime.o"),
@@ -276,7 +193,8 @@ def _runtime_definitions(recipe: Recipe) -> tuple[str, ...]:
 
 def _quoted(word: str) -> str:
     """Return a word for the shell, the directories of CUDA and ROCm put in."""
-    for mark, place in _PLACES.items():
+    places = {mark: place for build in BUILDS for mark, place in build.recipe_places.items()}
+    for mark, place in places.items():
         head, found, tail = word.partition(mark)
         if found:
             return f'{head}"{place}"{tail}'
@@ -289,16 +207,3 @@ def plain_library_limit(manifest: MobManifest) -> int | None:
         return None
     first = next(major for major in known_majors() if links_library_into_ir(major))
     return first if manifest.llvm.first < first else None
-
-
-def plain_cuda_limit(manifest: MobManifest) -> tuple[int, tuple[int, int]] | None:
-    """Return from which LLVM on a plain link takes every CUDA, and the first CUDA that older ones do not.
-
-    None where each release that the bundle is for takes all.
-    """
-    if manifest.cuda is None:
-        return None
-    wants = [m for m in known_majors() if load_abi(m).fatbinary_option == "image"]
-    if not wants or not any(manifest.llvm.admits(major) for major in wants):
-        return None
-    return wants[-1] + 1, fatbinary_without_image()

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from msgspec import Struct
-
 from mlir_offload.driver.compile.choose import choose_rocm_for, choose_toolkit
+from mlir_offload.driver.compile.kind_build import LinkTools, builds_of
 from mlir_offload.offload.abi import (
     ANY_CONSUMER,
     OffloadAbi,
@@ -16,10 +15,9 @@ from mlir_offload.offload.abi import (
     load_abi,
 )
 from mlir_offload.offload.container.mob_manifest import LlvmRequirement, MobManifest
-from mlir_offload.offload.device.amdgpu_processor import check_processor
+from mlir_offload.offload.kind.hip import loads_hip
 from mlir_offload.offload.link.finding import Finding
-from mlir_offload.offload.runtime import loads_hip, runtime_digest
-from mlir_offload.toolchain.cuda import CudaToolkit
+from mlir_offload.offload.runtime import runtime_digest
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError, ToolchainError
 from mlir_offload.toolchain.llvm import (
     LlvmInstallation,
@@ -29,10 +27,16 @@ from mlir_offload.toolchain.llvm import (
 )
 from mlir_offload.toolchain.llvm_tools import Role, load_llvm_table
 from mlir_offload.toolchain.process import Runner
-from mlir_offload.toolchain.ptx import first_cuda_for, ptx_isa_for
-from mlir_offload.toolchain.rocm import RocmInstallation, choose_code_object, load_rocm_table
+from mlir_offload.toolchain.ptx import first_cuda_for
+from mlir_offload.toolchain.rocm import RocmInstallation, load_rocm_table
 from mlir_offload.toolchain.search import SearchPlaces, find_llvm
-from mlir_offload.toolchain.target import Kind, Target, host_triple
+from mlir_offload.toolchain.target import (
+    Target,
+    device_kind,
+    host_triple,
+    uses_cuda,
+    uses_rocm,
+)
 from mlir_offload.translate.device import links_library_into_ir
 
 
@@ -63,17 +67,8 @@ def _is_alike(one: OffloadAbi, other: OffloadAbi) -> bool:
 
 def cuda_requirement(targets: Iterable[Target]) -> tuple[int, int] | None:
     """Return the oldest CUDA that knows all architectures; None where there is none to know."""
-    archs = [target.arch for target in targets if target.kind is Kind.CUDA]
+    archs = [target.arch for target in targets if uses_cuda((target.kind,))]
     return first_cuda_for(archs) if archs else None
-
-
-class LinkTools(Struct, frozen=True):
-    """What was found on this machine to link bundles with, and what stands against it."""
-
-    llvm: LlvmToolchain | None
-    cuda: CudaToolkit | None
-    rocm: RocmInstallation | None
-    findings: tuple[Finding, ...]
 
 
 def find_link_tools(
@@ -100,8 +95,8 @@ def find_link_tools(
     rocm = _find_rocm(bundles, places, findings, links=links)
     for path, manifest in bundles:
         findings += _host_findings(path, manifest)
-        findings += _cuda_findings(path, manifest, llvm, cuda)
-        findings += _hip_findings(path, manifest, llvm, rocm)
+        for build in builds_of(manifest.kinds):
+            findings += build.bundle_findings(path, manifest, LinkTools(llvm, cuda, rocm))
     return LinkTools(llvm, cuda, rocm, tuple(findings))
 
 
@@ -114,7 +109,7 @@ def _find_rocm(
 ) -> RocmInstallation | None:
     """Return the ROCm installation; one error where a program for AMD GPUs alone lacks its runtime."""
     kinds = {target.kind for _, manifest in bundles for target in manifest.targets}
-    needing = [path for path, one in bundles if any(t.kind is Kind.HIP for t in one.targets)]
+    needing = [path for path, one in bundles if uses_rocm(one.kinds)]
     try:
         rocm = choose_rocm_for(places, needed=bool(needing))
     except ToolchainError as error:
@@ -125,22 +120,6 @@ def _find_rocm(
         hint = f"apt install {load_rocm_table().runtime_package}, or name a ROCm folder with --rocm-path="
         findings.append(Finding(message, str(needing[0]), hint, ToolchainError))
     return rocm
-
-
-def _hip_findings(
-    path: Path, manifest: MobManifest, llvm: LlvmToolchain | None, rocm: RocmInstallation | None
-) -> Iterator[Finding]:
-    for target in manifest.targets:
-        if target.kind is Kind.HIP and llvm is not None:
-            try:
-                check_processor(target.arch, llvm.version.major)
-                choose_code_object(llvm.version.major, rocm, target.arch)
-            except MlirOffloadError as error:
-                yield _finding(path, error)
-    if manifest.needs_rocm_libraries and (rocm is None or rocm.bitcode is None):
-        message = "kernels call ROCm's device libraries, which are not here"
-        hint = f"apt install {load_rocm_table().package}, or name a ROCm folder with --rocm-path="
-        yield Finding(message, str(path), hint, ToolchainError)
 
 
 def _find_llvm(
@@ -200,7 +179,7 @@ def _missing(bundles: Sequence[tuple[Path, MobManifest]], llvm: LlvmToolchain) -
     """Return the programs that are not there; old clangs do not link a library into LLVM IR."""
     missing = llvm.missing(Role.LINK)
     has_library = any(
-        device.kind is Kind.OPENMP or device.needs_libdevice
+        device_kind(device.kind).is_cpu or device.needs_libdevice
         for _, manifest in bundles
         for device in manifest.devices
     )
@@ -219,24 +198,6 @@ def _host_findings(path: Path, manifest: MobManifest) -> Iterator[Finding]:
         message = f"the bundle goes with the runtime of mlir-offload {version}, not with this one"
         hint = "install that release, or link with clang as README.md in the bundle says"
         yield Finding(message, str(path), hint, CompatibilityError)
-
-
-def _cuda_findings(
-    path: Path, manifest: MobManifest, llvm: LlvmToolchain | None, cuda: CudaToolkit | None
-) -> Iterator[Finding]:
-    if manifest.cuda is None or llvm is None:
-        return
-    for target in manifest.targets:
-        if target.kind is Kind.CUDA:
-            try:
-                ptx_isa_for(target.arch, llvm.version.major, cuda)
-            except MlirOffloadError as error:
-                yield _finding(path, error)
-    if manifest.needs_libdevice and (cuda is None or cuda.libdevice is None):
-        where = f"CUDA in {cuda.root} does not have it" if cuda else "there is no CUDA here"
-        message = f"kernels call libdevice, and {where}"
-        hint = "install the nvvm component of CUDA, or bundle again with --with-device-libs"
-        yield Finding(message, str(path), hint, ToolchainError)
 
 
 def _finding(path: Path, error: MlirOffloadError) -> Finding:

@@ -10,23 +10,17 @@ from pathlib import Path
 from msgspec import Struct
 
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.cpu_image import cpu_ir
 from mlir_offload.driver.compile.device import lower_module, ordered_targets
 from mlir_offload.driver.compile.image import kernel_options
+from mlir_offload.driver.compile.kind_build import build_of, builds_of
 from mlir_offload.driver.compile.normalize import normalize
 from mlir_offload.driver.compile.older import older_text
 from mlir_offload.driver.compile.source import lower_host, split_source
 from mlir_offload.driver.compile.split_file import ModuleFile, SplitFiles, refuse_objects
 from mlir_offload.driver.option.command_line import MLIR_SUFFIXES
 from mlir_offload.driver.parallel import beside, in_parallel
-from mlir_offload.toolchain.rocm import common_code_object
 from mlir_offload.toolchain.target import Kind, Target
-from mlir_offload.translate.amdgpu import needs_device_libraries
-from mlir_offload.translate.device import needs_libdevice
-from mlir_offload.translate.lower import lowering_for
-
-ENDINGS = {Kind.CUDA: "nvptx", Kind.HIP: "amdgpu", Kind.OPENMP: "cpu"}
-"""What the files of device modules end in, and for GPUs the steps that prepare them begin with."""
+from mlir_offload.translate.kind_lowering import lowering_for
 
 
 class LoweredDevice(Struct, frozen=True):
@@ -41,8 +35,7 @@ class LoweredDevice(Struct, frozen=True):
     @property
     def needs_libdevice(self) -> bool:
         """Say whether a kernel calls the device library of the vendor."""
-        asks = {Kind.CUDA: needs_libdevice, Kind.HIP: needs_device_libraries}.get(self.kind)
-        return asks is not None and asks(self.path.read_text(encoding="utf-8"))
+        return build_of(self.kind).calls_library(self.path.read_text(encoding="utf-8"))
 
 
 class LoweredUnit(Struct, frozen=True):
@@ -73,7 +66,9 @@ def _lower_device(
     context: BuildContext, source: Path, module: ModuleFile
 ) -> tuple[LoweredDevice, ...]:
     """Lower a module once for all targets that share the text."""
-    groups = groupby(ordered_targets(context, module), key=partial(lowering_for, module.module))
+    groups = groupby(
+        ordered_targets(context, module), key=partial(lowering_for, module.module.needs)
+    )
     found: list[LoweredDevice] = []
     for lowering, group in groups:
         targets = tuple(group)
@@ -89,23 +84,10 @@ def _prepared(
     lowered: Path,
     targets: Sequence[Target],
 ) -> Iterator[LoweredDevice]:
-    consumer = context.consumer
-    for kind in (Kind.CUDA, Kind.HIP, Kind.OPENMP):
-        own = tuple(target for target in targets if target.kind is kind)
-        if not own:
-            continue
-        if kind is not Kind.OPENMP:
-            text = older_text(context, lowered, consumer, str(source))
-            path = lowered.with_suffix(f".{ENDINGS[kind]}.ll")
-            form = ["--llvm", str(consumer)]
-            if kind is Kind.HIP:
-                form += ["--code-object", str(common_code_object(consumer))]
-            step = f"{ENDINGS[kind]}-ir"
-            context.executor.step(step, (text, *kernel_options(module), *form, "-o", path))
-        else:
-            text = cpu_ir(context, source, module, lowered)
-            path = older_text(context, text, consumer, str(source))
-        yield LoweredDevice(path, kind, own, module, lowered)
+    for build in builds_of({target.kind for target in targets}):
+        own = tuple(target for target in targets if target.kind is build.name)
+        path = build.lower_bundled(context, source, module, lowered)
+        yield LoweredDevice(path, build.name, own, module, lowered)
 
 
 def _annotate(

@@ -30,16 +30,16 @@ from mlir_offload.driver.option.table import check_spelled
 from mlir_offload.driver.parallel import in_parallel
 from mlir_offload.driver.step.execute import Executor
 from mlir_offload.driver.workspace import open_workspace
-from mlir_offload.offload.abi import ANY_CONSUMER
+from mlir_offload.offload.abi import ANY_CONSUMER, load_abis
+from mlir_offload.offload.consumer import have_one_number
 from mlir_offload.offload.container.mob_manifest import LlvmRequirement
-from mlir_offload.offload.device.amdgpu_processor import check_processor
+from mlir_offload.offload.kind_format import CodeMakers, check_targets, format_of
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.llvm import choose_llvm, llvm_probe
 from mlir_offload.toolchain.llvm_tools import Role
 from mlir_offload.toolchain.process import Runner
-from mlir_offload.toolchain.ptx import ptx_isa_for
 from mlir_offload.toolchain.search import find_llvm
-from mlir_offload.toolchain.target import Kind
+from mlir_offload.toolchain.target import uses_cuda
 from mlir_offload.translate.prefix_map import PrefixMap
 
 _VERB = "bundle"
@@ -114,15 +114,12 @@ def _make_context(
     named = options.for_clang.isdecimal()
     releases = Releases(llvm, llvm, int(options.for_clang) if named else llvm.version.major)
     for target in targets:
-        if target.kind is Kind.SYCL:
+        if not format_of(target.kind).is_bundled:
             msg = f"--offload-arch={target}: a bundle holds kernels for GPUs of NVIDIA and AMD and the CPU"
             raise UsageError(msg, hint="compile with -c, and link the object there")
-        # What LLVM does not know is said before any work is done.
-        for major in {llvm.version.major, releases.consumer}:
-            if target.kind is Kind.CUDA:
-                ptx_isa_for(target.arch, major, None)
-            elif target.kind is Kind.HIP:
-                check_processor(target.arch, major)
+    # What LLVM does not know is said before any work is done.
+    for major in {llvm.version.major, releases.consumer}:
+        check_targets(targets, CodeMakers(major, major))
     executor = Executor(
         runner,
         show,
@@ -146,7 +143,8 @@ def _with_consumer(context: BuildContext) -> tuple[BuildContext, LlvmRequirement
     if context.options.for_clang:
         return context, llvm_requirement(context.for_clang, producer)
     own = llvm_requirement(str(producer), producer)
-    if own.last is None or context.targets_of(Kind.HIP):
+    kinds = {target.kind for target in context.targets}
+    if own.last is None or not have_one_number(kinds, load_abis(ANY_CONSUMER)):
         return context, own
     options = replace(context.options, for_clang=ANY_CONSUMER)
     return replace(context, options=options), llvm_requirement(ANY_CONSUMER, producer)
@@ -155,6 +153,6 @@ def _with_consumer(context: BuildContext) -> tuple[BuildContext, LlvmRequirement
 def _library(context: BuildContext, runner: Runner, units: Sequence[LoweredUnit]) -> Path | None:
     """Return libdevice, where a kernel calls it. Raises ToolchainError where it is not here."""
     devices = [device for unit in units for device in unit.devices]
-    if not any(device.needs_libdevice for device in devices if device.kind is Kind.CUDA):
+    if not any(device.needs_libdevice for device in devices if uses_cuda((device.kind,))):
         return None
     return choose_toolkit(places_for(cuda_path=context.options.cuda_path), runner).libdevice

@@ -7,35 +7,16 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
-from msgspec import Struct
-
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.cuda_image import make_cuda_image
-from mlir_offload.driver.compile.image import ImageFile, rdc_option
+from mlir_offload.driver.compile.image import DeviceModule, ImageFile, rdc_option
+from mlir_offload.driver.compile.kind_build import build_of, builds_of
 from mlir_offload.driver.compile.served import targets_for
 from mlir_offload.driver.compile.split_file import ModuleFile
 from mlir_offload.driver.parallel import beside, in_parallel
-from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.toolchain.target import Target
 from mlir_offload.translate.diagnostics import condense
-from mlir_offload.translate.fixup.device_form import form_of
-from mlir_offload.translate.lower import (
-    DeviceLowering,
-    device_pipeline_command,
-    lowering_for,
-    translate_command,
-)
-
-
-class DeviceModule(Struct, frozen=True):
-    """What becomes of one device module: LLVM IR that tells the kernels' types, and images.
-
-    `finished` are those that no device link takes, one for each kind.
-    """
-
-    module: ModuleFile
-    ir: Path
-    images: tuple[ImageFile, ...]
-    finished: tuple[ImageFile, ...] = ()
+from mlir_offload.translate.kind_lowering import DeviceLowering, form_of, lowering_for
+from mlir_offload.translate.lower import device_pipeline_command, translate_command
 
 
 def compile_device(
@@ -52,7 +33,9 @@ def _compile_module(context: BuildContext, source: Path, module: ModuleFile) -> 
         from mlir_offload.driver.compile.given_image import make_given_images
 
         return DeviceModule(module, module.path, *make_given_images(context, source, module))
-    groups = groupby(ordered_targets(context, module), key=partial(lowering_for, module.module))
+    groups = groupby(
+        ordered_targets(context, module), key=partial(lowering_for, module.module.needs)
+    )
     results = in_parallel(
         [
             partial(_compile_group, context, source, module, lowering, tuple(targets))
@@ -65,7 +48,7 @@ def _compile_module(context: BuildContext, source: Path, module: ModuleFile) -> 
 
 def ordered_targets(context: BuildContext, module: ModuleFile) -> list[Target]:
     """Return the targets in the order of their images: those that share a lowered text together."""
-    return sorted(targets_for(context, module), key=partial(lowering_for, module.module))
+    return sorted(targets_for(context, module), key=partial(lowering_for, module.module.needs))
 
 
 def _compile_group(
@@ -77,16 +60,13 @@ def _compile_group(
 ) -> tuple[Path, list[ImageFile]]:
     lowered, _ = beside(
         partial(lower_module, context, source, module, lowering, targets[0]),
-        partial(_compile_device_runtime, context, targets),
+        partial(_prepare, context, targets),
     )
-    make = {
-        Kind.CUDA: make_cuda_image,
-        Kind.HIP: _make_hip_image,
-        Kind.SYCL: _make_sycl_image,
-        Kind.OPENMP: _make_cpu_image,
-    }
     images = in_parallel(
-        [partial(make[target.kind], context, source, module, lowered, target) for target in targets]
+        [
+            partial(build_of(target.kind).make_image, context, source, module, lowered, target)
+            for target in targets
+        ]
     )
     return lowered, images
 
@@ -123,33 +103,6 @@ def lower_module(
     return text
 
 
-# What is for one kind of device is loaded for that kind only.
-def _compile_device_runtime(context: BuildContext, targets: Sequence[Target]) -> None:
-    if any(target.kind is Kind.OPENMP for target in targets):
-        from mlir_offload.driver.compile.cpu_image import compile_device_runtime
-
-        compile_device_runtime(context)
-
-
-def _make_cpu_image(
-    context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
-) -> ImageFile:
-    from mlir_offload.driver.compile.cpu_image import make_cpu_image
-
-    return make_cpu_image(context, source, module, lowered, target)
-
-
-def _make_hip_image(
-    context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
-) -> ImageFile:
-    from mlir_offload.driver.compile.hip_image import make_module_image
-
-    return make_module_image(context, source, module, lowered, target)
-
-
-def _make_sycl_image(
-    context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
-) -> ImageFile:
-    from mlir_offload.driver.compile.sycl_image import make_module_image
-
-    return make_module_image(context, source, module, lowered, target)
+def _prepare(context: BuildContext, targets: Sequence[Target]) -> None:
+    for build in builds_of({target.kind for target in targets}):
+        build.prepare(context)

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.kind_build import runtime_libraries
 from mlir_offload.driver.compile.older import not_taken
 from mlir_offload.driver.compile.releases import Releases
 from mlir_offload.driver.option.command_line import CompileOptions
@@ -45,8 +46,8 @@ def embed_runtime(context: BuildContext, annotated: Path, output: Path) -> None:
         modules,
         output,
         kinds=kinds,
-        archs={kind: _archs(context, kind) for kind in (Kind.CUDA, Kind.HIP)},
-        libamdhip=context.rocm.runtime if context.rocm else None,
+        archs={kind: _archs(context, kind) for kind in kinds},
+        libraries=runtime_libraries(context, kinds),
         extra=(context.options.sanitizer.flag,) if context.options.sanitizer else (),
     )
     executor.tool(command, output)

@@ -2,47 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.cuda_image import CUDA_HINT, make_cuda_image
-from mlir_offload.driver.compile.hip_image import make_module_image
 from mlir_offload.driver.compile.image import ImageFile
+from mlir_offload.driver.compile.kind_build import build_of
 from mlir_offload.driver.compile.served import targets_for
 from mlir_offload.driver.compile.split_file import ModuleFile, ObjectFile
 from mlir_offload.driver.parallel import in_parallel
 from mlir_offload.offload.image import ImageForm
-from mlir_offload.offload.link.fatbinary_adapter import cubin_argument
-from mlir_offload.toolchain.errors import CompatibilityError, SourceError, ToolchainError
+from mlir_offload.toolchain.errors import CompatibilityError, SourceError
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import Kind, Target, sm_number
-from mlir_offload.translate.device import DeviceCodegen, cubin_command
-
-if TYPE_CHECKING:
-    from mlir_offload.toolchain.cuda import CudaToolkit
-
-
-# What LLVM IR for GPUs of the other vendor has, their name, and the pass for those that are meant.
-_OTHER_VENDOR = {
-    Kind.CUDA: (
-        re.compile(
-            r"^(?:define|declare) [^\n\"]*?(amdgpu_kernel\b|@llvm\.amdgcn\.[\w.]+)", re.MULTILINE
-        ),
-        "AMD GPUs",
-        "convert-gpu-to-nvvm",
-    ),
-    Kind.HIP: (
-        re.compile(
-            r"^(?:define|declare) [^\n\"]*?(ptx_kernel\b|@llvm\.nvvm\.[\w.]+)", re.MULTILINE
-        ),
-        "NVIDIA GPUs",
-        "convert-gpu-to-rocdl",
-    ),
-}
+from mlir_offload.translate.kind_lowering import LOWERINGS
 
 
 def make_given_images(
@@ -90,27 +64,12 @@ def _make_image(
     form = given.image.form
     if form is ImageForm.BITCODE:
         lowered = _disassembled(context, source, module, given)
-        if target.kind is Kind.HIP:
-            return make_module_image(context, source, module, lowered, target)
-        return make_cuda_image(context, source, module, lowered, target)
+        return build_of(target.kind).make_image(context, source, module, lowered, target)
     if form not in {ImageForm.PTX, ImageForm.AMDGPU_ASSEMBLY}:
         return ImageFile(given.path, target)
     name = f"{given.path.stem}.{target.arch.replace(':', '.')}.o"
-    if form is ImageForm.PTX:
-        image = ImageFile(given.path.with_name(name), target, ptx=given.path)
-        # What is known of its lines came with it.
-        codegen = DeviceCodegen(
-            target.arch,
-            0,
-            context.options.opt_level,
-            ptxas_arguments=context.options.device_flags.ptxas_arguments,
-        )
-        command = cubin_command(_cuda(context, source), given.path, image.path, codegen)
-    else:
-        image = ImageFile(given.path.with_name(name), target)
-        clang = str(context.llvm.tool("clang"))
-        flags = (f"--target={target.triple}", f"-mcpu={target.arch}", "-c", "-x", "assembler")
-        command = Command((clang, *flags, str(given.path), "-o", str(image.path)))
+    build, output = build_of(target.kind), given.path.with_name(name)
+    command, image = build.assemble(context, source, given, target, output)
     context.executor.tool(command, image.path)
     return image
 
@@ -137,21 +96,12 @@ def _disassembled(
 
 def _check_vendor(text: Path, source: Path, module: ModuleFile, given: ObjectFile) -> None:
     """Raise SourceError if the bitcode was lowered for GPUs of another vendor."""
-    pattern, vendor, lowering = _OTHER_VENDOR[given.image.kind]
-    found = pattern.search(text.read_text(encoding="utf-8"))
-    if found is not None:
-        msg = f"{module.title} holds code for {given.image.made_for} that was lowered for {vendor}: {found[1]}"
-        hint = f"lower the gpu.module by {lowering} before gpu-module-to-binary, or leave the gpu.module to mlir-offload"
+    other = LOWERINGS[given.image.kind].other_vendor
+    found = other.mark.search(text.read_text(encoding="utf-8")) if other else None
+    if other is not None and found is not None:
+        msg = f"{module.title} holds code for {given.image.made_for} that was lowered for {other.name}: {found[1]}"
+        hint = f"lower the gpu.module by {other.own_pass} before gpu-module-to-binary, or leave the gpu.module to mlir-offload"
         raise SourceError(msg, hint=hint, location=str(source))
-
-
-def _cuda(context: BuildContext, source: Path) -> CudaToolkit:
-    if context.cuda is None:
-        msg = (
-            "a program that holds PTX or cubins is compiled with a CUDA toolkit, and none was found"
-        )
-        raise ToolchainError(msg, hint=CUDA_HINT, location=str(source))
-    return context.cuda
 
 
 def _fat_binary(
@@ -176,18 +126,5 @@ def _fat_binary(
         )
         raise SourceError(msg, hint=hint, location=str(source))
     output = module.path.with_name(f"{module.path.stem}.{kind}.fatbin")
-    if kind is Kind.HIP:
-        images = [_hip_argument(one, target) for target, one in chosen]
-        context.executor.step(
-            "hip-fat-binary", (*images, "--for-clang", str(context.consumer), "-o", output)
-        )
-    else:
-        cuda = _cuda(context, source)
-        images = [cubin_argument(cuda.version, target.arch, one.path) for target, one in chosen]
-        words = (str(cuda.fatbinary), "-64", f"--create={output}", *images)
-        context.executor.tool(Command(words), output)
+    build_of(kind).pack(context, source, chosen, output)
     return ImageFile(output, target)
-
-
-def _hip_argument(given: ObjectFile, target: Target) -> str:
-    return f"--image=file={given.path},triple={target.triple},arch={target.arch},kind={target.kind}"

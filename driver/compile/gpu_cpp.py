@@ -6,14 +6,12 @@ import re
 from functools import partial
 from pathlib import Path
 
-from msgspec import Struct
-
 from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.kind_build import KindBuild, build_of
 from mlir_offload.driver.option.command_line import GPU_CPP, DeviceCode
 from mlir_offload.driver.record.dependencies import clang_depfile_arguments
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolchainError, UsageError
 from mlir_offload.toolchain.process import Command, Completed, as_operand, tool_failed
-from mlir_offload.toolchain.target import Kind
 
 _MISSING_HEADER = re.compile(
     r"__clang_cuda_runtime_wrapper\.h:\d+:\d+: fatal error: '([^']+)' file not found"
@@ -24,19 +22,6 @@ _MISSING_HIP = re.compile(
     r"error: cannot find (?:HIP runtime|ROCm device library)|'hip/[\w/.]+' file not found"
 )
 _OLD_HIP = "undeclared identifier '__AMDGCN_WAVEFRONT_SIZE'"
-
-
-class _Language(Struct, frozen=True):
-    """What a language is called, and how to ask for a GPU that it is for."""
-
-    name: str
-    hint: str
-
-
-_LANGUAGES = {
-    Kind.CUDA: _Language("CUDA C++", "name an architecture of NVIDIA's with --offload-arch=sm_NN"),
-    Kind.HIP: _Language("HIP C++", "name an architecture of AMD's with --offload-arch=gfxNNN"),
-}
 
 
 def compile_gpu_cpp(context: BuildContext, source: Path, output: Path) -> None:
@@ -52,17 +37,15 @@ def compile_gpu_cpp(context: BuildContext, source: Path, output: Path) -> None:
 def gpu_cpp_command(context: BuildContext, source: Path, output: Path) -> Command:
     """Return the call of clang. Raises UsageError where there is no GPU for it among the targets."""
     options, kind = context.options, GPU_CPP[source.suffix]
+    build = build_of(kind)
     archs = [f"--offload-arch={target.arch}" for target in context.targets_of(kind)]
     if not archs:
-        language = _LANGUAGES[kind]
-        vendor = " of AMD's" if kind is Kind.HIP else ""
-        msg = f"{language.name} is compiled for GPUs{vendor} only"
-        raise UsageError(msg, hint=language.hint, location=str(source))
+        raise _no_gpu(build, source)
     argv = (
         *(str(context.llvm.tool("clang")), "-c", f"-O{options.opt_level}"),
         *("-fno-gpu-rdc" if options.makes_final_objects else "-fgpu-rdc", "--offload-new-driver"),
         *archs,
-        *(_hip_arguments(context) if kind is Kind.HIP else _cuda_arguments(context)),
+        *build.cpp_arguments(context),
         *(("-foffload-lto",) if options.device_code is DeviceCode.BITCODE else ()),
         *(("-g",) if options.debug else ()),
         *(("-fPIC",) if options.pic or options.shared else ()),
@@ -78,23 +61,10 @@ def gpu_cpp_command(context: BuildContext, source: Path, output: Path) -> Comman
     return Command(argv)
 
 
-def _cuda_arguments(context: BuildContext) -> tuple[str, ...]:
-    path = (f"--cuda-path={context.cuda.root}",) if context.cuda else ()
-    return ("-Wno-unknown-cuda-version", *path)
-
-
-def _hip_arguments(context: BuildContext) -> tuple[str, ...]:
-    """Return where ROCm lies, and the code object version: all that are linked have one."""
-    from mlir_offload.toolchain.rocm import choose_code_object
-
-    rocm = context.rocm
-    versions = {
-        choose_code_object(context.consumer, rocm, target.arch)
-        for target in context.targets_of(Kind.HIP)
-    }
-    bitcode = (f"--rocm-device-lib-path={rocm.bitcode}",) if rocm and rocm.bitcode else ()
-    path = (f"--rocm-path={rocm.root}",) if rocm else ()
-    return (*path, *bitcode, f"-mcode-object-version={max(versions)}")
+def _no_gpu(build: KindBuild, source: Path) -> UsageError:
+    language = build.cpp
+    msg = f"{language.name} is compiled for {language.gpus} only" if language else "no GPU for it"
+    return UsageError(msg, hint=language.hint if language else "", location=str(source))
 
 
 def _not_compiled(context: BuildContext, failed: Completed) -> MlirOffloadError:

@@ -9,10 +9,8 @@ from msgspec import Struct
 
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.split_file import ModuleFile
-from mlir_offload.driver.option.command_line import DeviceCode
-from mlir_offload.toolchain.amdgpu import lowering_chip
 from mlir_offload.toolchain.errors import InputOutputError
-from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.toolchain.target import Target, device_kind
 from mlir_offload.translate.device_ir import calls_others
 
 
@@ -28,43 +26,26 @@ class ImageFile(Struct, frozen=True):
     def argument(self) -> str:
         """Return the image as the packager's `--image=` names it."""
         target = self.target
-        words = f"file={self.path},triple={target.triple},arch={target.arch},kind={target.kind}"
+        kind = device_kind(target.kind).offload_kind
+        words = f"file={self.path},triple={target.triple},arch={target.arch},kind={kind}"
         return f"--image={words},feature={self.feature}" if self.feature else f"--image={words}"
+
+
+class DeviceModule(Struct, frozen=True):
+    """What becomes of one device module: LLVM IR that tells the kernels' types, and images.
+
+    `finished` are those that no device link takes, one for each kind.
+    """
+
+    module: ModuleFile
+    ir: Path
+    images: tuple[ImageFile, ...]
+    finished: tuple[ImageFile, ...] = ()
 
 
 def kernel_options(module: ModuleFile) -> tuple[str, ...]:
     """Return the options that tell a step the kernels of a module."""
     return tuple(f"--kernel={kernel.symbol}" for kernel in module.module.kernels)
-
-
-def is_bitcode(context: BuildContext) -> bool:
-    """Return whether GPU code is left for the link to generate.
-
-    Bitcode is written by the release that links alone; where that is not installed, by none.
-    """
-    if not context.releases.is_consumer_here:
-        return False
-    return context.cuda is None or context.options.device_code is DeviceCode.BITCODE
-
-
-def image_file(context: BuildContext, beside: Path, target: Target) -> ImageFile:
-    """Return the image that is made for a target, its file beside another one."""
-    if target.kind is Kind.HIP:
-        is_code = context.options.device_code is DeviceCode.OBJECT
-        ending = "o" if is_code or not context.releases.is_consumer_here else "bc"
-        stem = beside.stem.removesuffix(f".{lowering_chip(target.arch)}")
-        name = f"{stem}.{target.arch.replace(':', '.')}.{ending}"
-        return ImageFile(beside.with_name(name), target)
-    if target.kind is Kind.SYCL:
-        stem = beside.stem.removesuffix(".spirv")
-        return ImageFile(beside.with_name(f"{stem}.{target.arch}.bc"), target)
-    from mlir_offload.toolchain.ptx import ptx_isa_for
-
-    if target.kind is Kind.CUDA and is_bitcode(context):
-        is_assembled = context.options.needs_ptxas
-        isa = ptx_isa_for(target.arch, context.consumer, context.cuda, is_assembled=is_assembled)
-        return ImageFile(beside.with_suffix(f".{target.arch}.bc"), target, f"+ptx{isa}")
-    return ImageFile(beside.with_suffix(f".{target.arch}.o"), target)
 
 
 def as_made(image: ImageFile) -> ImageFile:

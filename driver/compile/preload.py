@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator
 
-from mlir_offload.toolchain.target import Kind
+from mlir_offload.driver.compile.kind_build import BUILDS, build_of
+from mlir_offload.toolchain.target import Kind, all_kinds
 
 # In the order in which a compilation comes to them.
 _ALWAYS = (
@@ -14,23 +15,10 @@ _ALWAYS = (
     "mlir_offload.translate.split",
     "mlir_offload.translate.host.module",
 )
-_OF_KIND: Mapping[Kind, tuple[str, ...]] = {
-    Kind.CUDA: ("mlir_offload.translate.device", "mlir_offload.toolchain.ptx"),
-    Kind.HIP: ("mlir_offload.driver.compile.hip_image", "mlir_offload.translate.amdgpu"),
-    Kind.OPENMP: (
-        "mlir_offload.driver.compile.cpu_image",
-        "mlir_offload.translate.cpu.module",
-        "mlir_offload.offload.device.host_image",
-    ),
-    Kind.SYCL: ("mlir_offload.driver.compile.sycl_image", "mlir_offload.offload.device.spirv"),
-}
 # What compiles for a kind runs in other processes then, if at all.
 _LAUNCHED = ("mlir_offload.driver.step.launched", "mlir_offload.toolchain.ptx")
 _LATE = ("mlir_offload.offload.host.annotate", "mlir_offload.driver.package.file")
 _LINK = ("mlir_offload.driver.link.program",)
-_LINK_OF_KIND: Mapping[Kind, tuple[str, ...]] = {
-    Kind.CUDA: ("mlir_offload.offload.link.fatbinary_adapter", "mlir_offload.offload.device.cubin"),
-}
 
 
 def preload(kinds: frozenset[Kind], *, launched: bool = False, links: bool = False) -> None:
@@ -41,17 +29,21 @@ def preload(kinds: frozenset[Kind], *, launched: bool = False, links: bool = Fal
 
 def modules_for(
     kinds: frozenset[Kind], *, launched: bool = False, links: bool = False
-) -> tuple[str, ...]:
-    """Return the modules that a compilation for these kinds will need."""
-    compiling = _LAUNCHED if launched else _of(kinds, _OF_KIND)
-    linking = (*_LINK, *_of(kinds, _LINK_OF_KIND)) if links else ()
-    return (*_ALWAYS, *compiling, *_LATE, *linking)
+) -> Iterator[str]:
+    """Yield the modules that a compilation for these kinds will need; a kind's own tells the others."""
+    yield from _ALWAYS
+    own = tuple(kind for kind in all_kinds() if kind in kinds)
+    for kind in own:
+        yield BUILDS.module(kind)
+        yield from () if launched else build_of(kind).modules
+    yield from _LAUNCHED if launched else ()
+    yield from _LATE
+    if links:
+        yield from _LINK
+        for kind in own:
+            yield from build_of(kind).link_modules
 
 
-def _of(kinds: frozenset[Kind], modules: Mapping[Kind, tuple[str, ...]]) -> tuple[str, ...]:
-    return tuple(name for kind in Kind if kind in kinds for name in modules.get(kind, ()))
-
-
-def _load(names: tuple[str, ...]) -> None:
+def _load(names: Iterator[str]) -> None:
     for name in names:
         importlib.import_module(name)

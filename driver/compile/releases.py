@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions, DeviceCode, Mode
+from mlir_offload.offload.kind_format import CodeMakers
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.llvm_tools import Role
@@ -16,6 +17,7 @@ from mlir_offload.toolchain.search import SearchPlaces, find_llvm
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from mlir_offload.toolchain.cuda import CudaToolkit
     from mlir_offload.toolchain.process import Environment, Runner
 
 # What a build of a project, or a step of it, may need, whatever its inputs.
@@ -42,6 +44,10 @@ class Releases(Struct, frozen=True):
     def is_consumer_here(self) -> bool:
         """Say whether the release that links is installed."""
         return self.consumer == self.llvm.version.major
+
+    def makers(self, cuda: CudaToolkit | None, *, is_assembled: bool = True) -> CodeMakers:
+        """Return who makes device code with these releases."""
+        return CodeMakers(self.mlir.version.major, self.consumer, cuda, is_assembled)
 
     @property
     def environment(self) -> Environment:

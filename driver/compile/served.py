@@ -8,7 +8,7 @@ from pathlib import Path
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.split_file import ModuleFile
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.toolchain.target import Target
 from mlir_offload.translate.target_attribute import served_targets
 
 
@@ -48,7 +48,7 @@ def served_modules(
 def _not_served(module: ModuleFile, kernel: str, target: Target, source: Path) -> SourceError:
     if module.objects:
         held = ", ".join(dict.fromkeys(one.image.made_for for one in module.objects))
-        wanted = "the CPU" if target.kind is Kind.OPENMP else str(target)
+        wanted = "the CPU" if target.is_cpu else str(target)
         msg = f"{module.title} with kernel @{kernel} holds code for {held}, none for {wanted}"
         hint = (
             "choose that by --offload-arch=, or give the gpu.module that it was made from, which is "

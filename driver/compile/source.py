@@ -7,8 +7,13 @@ from functools import partial
 from pathlib import Path
 
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.device import DeviceModule, compile_device
-from mlir_offload.driver.compile.image import ImageFile, kernel_options, sanitize_option
+from mlir_offload.driver.compile.device import compile_device
+from mlir_offload.driver.compile.image import (
+    DeviceModule,
+    ImageFile,
+    kernel_options,
+    sanitize_option,
+)
 from mlir_offload.driver.compile.normalize import (
     normalized,
     runs_transform_scripts,
@@ -25,8 +30,8 @@ from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
 from mlir_offload.toolchain.process import Command, Completed, as_operand
 from mlir_offload.toolchain.target import host_triple
 from mlir_offload.translate.diagnostics import condense
-from mlir_offload.translate.fixup.device_form import forms_of
 from mlir_offload.translate.host.module import check_host
+from mlir_offload.translate.kind_lowering import forms_of
 from mlir_offload.translate.lower import (
     host_pipeline_command,
     translate_command,

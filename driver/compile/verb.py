@@ -50,14 +50,13 @@ from mlir_offload.driver.parallel import Threads, beside, pool
 from mlir_offload.driver.step.execute import Executor
 from mlir_offload.driver.tool_watch import ToolWatch, tool_files
 from mlir_offload.driver.workspace import open_workspace
+from mlir_offload.offload.kind_format import check_targets
 from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.process import Command, Runner
-from mlir_offload.toolchain.target import HOST, Kind, Target
+from mlir_offload.toolchain.target import HOST, uses_cuda, uses_rocm
 
 if TYPE_CHECKING:
-    from mlir_offload.driver.compile.releases import Releases
     from mlir_offload.driver.step.launcher import Launcher
-    from mlir_offload.toolchain.cuda import CudaToolkit
 
 
 def build(arguments: Sequence[str], runner: Runner) -> None:
@@ -197,17 +196,17 @@ def _make_context(
     archs = options.offload_archs or attached_archs(options)
     archs = archs or ((HOST,) if options.sanitizer else ())
     targets = choose_targets(archs) if needs_device else ()
-    kinds = {str(target.kind) for target in targets}.union(*(item.kinds for item in given))
+    kinds = {target.kind for target in targets}.union(*(item.device_kinds for item in given))
     (releases, cuda), _ = beside(
         partial(
             beside,
             partial(choose_releases, options, places, finder),
-            partial(choose_toolkit_for, options, places, finder, needed=Kind.CUDA in kinds),
+            partial(choose_toolkit_for, options, places, finder, needed=uses_cuda(kinds)),
         ),
         # Loaded while the programs that say their release run.
         partial(import_module, "mlir_offload.driver.compile.normalize"),
     )
-    _check_archs(targets, releases, cuda, is_assembled=options.needs_ptxas)
+    check_targets(targets, releases.makers(cuda, is_assembled=options.needs_ptxas))
     if options.embed_runtime:
         from mlir_offload.driver.compile.embed import check_embedding
 
@@ -242,7 +241,7 @@ def _make_context(
         given=given,
         linked=linked,
         compiled=compiled,
-        rocm=choose_rocm_for(places, needed=Kind.HIP in kinds),
+        rocm=choose_rocm_for(places, needed=uses_rocm(kinds)),
     )
     return context if launcher is None else _launching(context, launcher)
 
@@ -269,27 +268,3 @@ def _launching(context: BuildContext, launcher: Launcher) -> BuildContext:
     program = step_program(launcher, context.workspace)
     tools = (context.releases, context.cuda, context.rocm)
     return replace(context, launched=LaunchedSteps(launcher, program, *tools))
-
-
-def _check_archs(
-    targets: Sequence[Target],
-    releases: Releases,
-    cuda: CudaToolkit | None,
-    *,
-    is_assembled: bool = True,
-) -> None:
-    """Refuse what LLVM or ptxas does not know before any work is done."""
-    for target in targets:
-        if target.kind is Kind.CUDA:
-            from mlir_offload.toolchain.ptx import ptx_isa_for
-
-            for major in {releases.mlir.version.major, releases.consumer}:
-                ptx_isa_for(target.arch, major, cuda, is_assembled=is_assembled)
-        elif target.kind is Kind.HIP:
-            from mlir_offload.offload.device.amdgpu_processor import check_processor
-
-            check_processor(target.arch, releases.consumer)
-        elif target.kind is Kind.SYCL:
-            from mlir_offload.offload.link.image_loss import check_device_link
-
-            check_device_link(target, releases.consumer)

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from mlir_offload.driver.compile.kind_build import Sdk
 from mlir_offload.driver.doctor.machine import Machine, machine_findings
-from mlir_offload.driver.doctor.plan import Combination, Sdk, plan_combinations
+from mlir_offload.driver.doctor.plan import Combination, plan_combinations
 from mlir_offload.driver.doctor.report import DoctorReport, Installation
 from mlir_offload.driver.doctor.trial import Bench, Cell, MadeObject, Verdict
 from mlir_offload.driver.parallel import limited_pool
@@ -31,7 +32,7 @@ from mlir_offload.toolchain.llvm import LlvmToolchain, probe_every_tool
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.rocm import RocmInstallation
 from mlir_offload.toolchain.skew.identity import ToolFinding, ToolIdentity, problem_findings
-from mlir_offload.toolchain.target import Kind
+from mlir_offload.toolchain.target import HOST, Kind, parse_offload_arch
 
 _ObjectKey = tuple[Kind, LlvmToolchain, Sdk | None]
 
@@ -62,7 +63,7 @@ class Examination(Struct, frozen=True):
         with open_workspace() as folder:
             known = self._identify(folder / "identity")
             cells = self._try(chosen, folder / "cells")
-        native = Kind.CUDA if self.inventory.gpus else Kind.OPENMP
+        native = parse_offload_arch(next(iter(self.inventory.gpus), HOST)).kind
         machine = Machine(self.runner, self.inventory, os.environ, self._releases())
         return DoctorReport(
             tuple(tool for one in known for tool in one.tools),

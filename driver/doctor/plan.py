@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
+from mlir_offload.driver.compile.kind_build import Sdk, build_of
 from mlir_offload.offload.link.image_loss import links_device
-from mlir_offload.toolchain.cuda import CudaToolkit
-from mlir_offload.toolchain.errors import CompatibilityError, UsageError
 from mlir_offload.toolchain.inventory import Inventory
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.llvm_tools import Role
-from mlir_offload.toolchain.ptx import supported_archs
-from mlir_offload.toolchain.target import SPIRV, Kind, parse_offload_arch, sm_number
+from mlir_offload.toolchain.target import DEVICE_KINDS, Kind, parse_offload_arch
 
-# What every release that has the kind knows; it decides nothing else.
-_AMD_ARCH = "gfx90a"
-_HOST = "host"
 _SHOWN_PARTS = 3
-
-
-class Sdk(Struct, frozen=True):
-    """What a vendor installs beside LLVM: a CUDA toolkit, the ROCm device libraries."""
-
-    name: str
-    path: Path
-    option: str
-    cuda: CudaToolkit | None = None
 
 
 class Combination(Struct, frozen=True):
@@ -65,14 +51,6 @@ class Combination(Struct, frozen=True):
         return self.producer.version.major != self.consumer.version.major
 
 
-class _Choice(Struct, frozen=True):
-    """An SDK that a kind may use, the architecture to compile for, and whether it is the default."""
-
-    sdk: Sdk | None
-    arch: str
-    is_default: bool
-
-
 def plan_combinations(inventory: Inventory, kinds: Sequence[Kind]) -> tuple[Combination, ...]:
     """Return every combination of the kinds, those of the newest releases first.
 
@@ -90,7 +68,7 @@ def plan_combinations(inventory: Inventory, kinds: Sequence[Kind]) -> tuple[Comb
             _place(producer, releases),
         )
         for kind in kinds
-        for choice in _CHOICES[kind](inventory, releases)
+        for choice in build_of(kind).doctor_choices(inventory, releases)
         for producer, consumer in _pairs(releases)
         if links_device(parse_offload_arch(choice.arch), consumer.version.major)
     )
@@ -121,84 +99,15 @@ def _pairs(releases: Sequence[LlvmToolchain]) -> Iterator[tuple[LlvmToolchain, L
 def _place(producer: LlvmToolchain, releases: Sequence[LlvmToolchain]) -> str:
     majors = [release.version.major for release in releases]
     is_only = majors.count(producer.version.major) == 1
-    return "" if is_only else f" in {_short(producer.prefix)}"
+    return "" if is_only else f" in {short_path(producer.prefix)}"
 
 
 def known_kinds() -> tuple[Kind, ...]:
     """Return the kinds that this release of mlir-offload compiles for."""
-    return tuple(kind for kind in _CHOICES if _is_known(_EXAMPLES[kind]))
+    return tuple(kind.name for kind in sorted(DEVICE_KINDS, key=lambda kind: not kind.is_cpu))
 
 
-def _is_known(arch: str) -> bool:
-    try:
-        parse_offload_arch(arch)
-    except UsageError:
-        return False
-    return True
-
-
-def _host_choices(_: Inventory, __: Sequence[LlvmToolchain]) -> Iterator[_Choice]:
-    yield _Choice(None, _HOST, is_default=True)
-
-
-def _cuda_choices(inventory: Inventory, releases: Sequence[LlvmToolchain]) -> Iterator[_Choice]:
-    complete = [
-        cuda
-        for cuda in inventory.cuda
-        if isinstance(cuda, CudaToolkit) and not cuda.installation.missing
-    ]
-    versions = [str(cuda.version) for cuda in complete]
-    for cuda in complete:
-        is_only = versions.count(str(cuda.version)) == 1
-        where = "" if is_only else f" in {_short(cuda.root)}"
-        sdk = Sdk(f"CUDA {cuda.version}{where}", cuda.root, "--cuda-path=", cuda)
-        yield _Choice(
-            sdk,
-            next(iter(inventory.gpus), "") or _newest_common_arch(cuda, releases),
-            cuda == inventory.default_cuda,
-        )
-
-
-def _short(path: Path) -> str:
+def short_path(path: Path) -> str:
     """Return the end of a long path, which tells it from others."""
     parts = path.parts[-_SHOWN_PARTS:]
     return str(path) if len(path.parts) <= _SHOWN_PARTS + 1 else f".../{'/'.join(parts)}"
-
-
-def _newest_common_arch(cuda: CudaToolkit, releases: Sequence[LlvmToolchain]) -> str:
-    """Return an architecture that all releases know, else one that the newest of them does."""
-    known = [_plain_archs(release.version.major, cuda) for release in releases]
-    common = set.intersection(*known) if known else set()
-    archs = common or next((archs for archs in known if archs), {"sm_80"})
-    return max(archs, key=sm_number)
-
-
-def _plain_archs(major: int, cuda: CudaToolkit) -> set[str]:
-    try:
-        return {arch for arch in supported_archs(major, cuda) if arch[-1].isdigit()}
-    except CompatibilityError:
-        return set()
-
-
-def _hip_choices(inventory: Inventory, _: Sequence[LlvmToolchain]) -> Iterator[_Choice]:
-    for number, libs in enumerate(inventory.rocm):
-        name = f"ROCm {libs.version}" if libs.version else "ROCm device libraries"
-        yield _Choice(Sdk(name, libs.root, "--rocm-path="), _AMD_ARCH, number == 0)
-
-
-def _spirv_choices(_: Inventory, __: Sequence[LlvmToolchain]) -> Iterator[_Choice]:
-    yield _Choice(None, SPIRV, is_default=True)
-
-
-_CHOICES: Mapping[Kind, Callable[[Inventory, Sequence[LlvmToolchain]], Iterator[_Choice]]] = {
-    Kind.OPENMP: _host_choices,
-    Kind.CUDA: _cuda_choices,
-    Kind.HIP: _hip_choices,
-    Kind.SYCL: _spirv_choices,
-}
-_EXAMPLES: Mapping[Kind, str] = {
-    Kind.OPENMP: _HOST,
-    Kind.CUDA: "sm_80",
-    Kind.HIP: _AMD_ARCH,
-    Kind.SYCL: SPIRV,
-}

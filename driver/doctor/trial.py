@@ -14,9 +14,9 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mlir_offload.driver.compile.kind_build import build_of
 from mlir_offload.driver.doctor.plan import Combination
 from mlir_offload.driver.step.launcher import own_program
-from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.host.contents import layout_releases
 from mlir_offload.offload.link.coverage import held_kernels
 from mlir_offload.offload.link.fatbinary_adapter import needs_adapter
@@ -31,7 +31,7 @@ from mlir_offload.toolchain.errors import (
     VerificationError,
 )
 from mlir_offload.toolchain.process import Command, Completed, Runner, describe_status, tool_failed
-from mlir_offload.toolchain.target import Kind, host_triple
+from mlir_offload.toolchain.target import device_kind
 
 PROGRAM = Path(__file__).parents[1] / "data" / "doctor.mlir"
 # Results of a cache would tell nothing of the tools.
@@ -166,9 +166,9 @@ class Bench(Struct, frozen=True):
         """Look into what was linked, and run it where that is possible."""
         if lost := _lost(combination, output):
             return Trial(Verdict.LOSES, lost, exit_status=VerificationError.exit_status)
-        if combination.kind is not Kind.OPENMP and not self.has_gpu:
+        if not device_kind(combination.kind).is_cpu and not self.has_gpu:
             return Trial(Verdict.LINKS, "not run: there is no such GPU here")
-        if combination.kind in {Kind.HIP, Kind.SYCL}:
+        if not build_of(combination.kind).is_run_by_doctor:
             return Trial(Verdict.LINKS, "not run")
         ran = self._run((str(output),), folder, OMP_TARGET_OFFLOAD="MANDATORY")
         if ran.returncode == 0 and ran.stdout == _RIGHT:
@@ -195,12 +195,8 @@ class Bench(Struct, frozen=True):
 
 def _alone_arguments(combination: Combination) -> tuple[str, ...]:
     consumer, sdk = combination.consumer, combination.sdk
-    abi = load_abi(consumer.version.major)
-    cuda = sdk.cuda if sdk else None
     linker = ("-fuse-ld=lld",) if consumer.has("ld.lld") else ()
-    device = abi.cuda_path_arguments(cuda.root) if cuda else ()
-    if combination.kind is Kind.OPENMP:
-        device = (f"-Wl,--device-linker={host_triple()}=-lm",)
+    device = build_of(combination.kind).plain_link_arguments(consumer.version.major, sdk)
     return (
         *(str(consumer.tool("clang")), "--offload-link", "-shared", *linker),
         *device,
@@ -256,7 +252,7 @@ def _lost(combination: Combination, output: Path) -> str:
 
 def _is_for(arch: str, combination: Combination) -> bool:
     """Say whether it is the architecture; a linked image for the CPU names none."""
-    return combination.kind is Kind.OPENMP or arch == combination.arch
+    return device_kind(combination.kind).is_cpu or arch == combination.arch
 
 
 def _registered(contents: Sequence[ObjectContents], combination: Combination) -> set[str]:

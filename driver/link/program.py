@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.image import ImageFile
+from mlir_offload.driver.compile.kind_build import build_of, builds_of, runtime_libraries
 from mlir_offload.driver.compile.source import host_command
-from mlir_offload.driver.link.device_link import device_link, make_cuda_directory, ptx_feature
+from mlir_offload.driver.link.device_link import device_link, link_directory
 from mlir_offload.driver.link.finish import FinishedInputs, finish_collisions
 from mlir_offload.driver.link.line import parse_link_line
 from mlir_offload.driver.link.read_files import note_read_files, noting_arguments
@@ -24,6 +25,7 @@ from mlir_offload.driver.option.command_line import as_operand
 from mlir_offload.driver.option.inputs import CPP_SUFFIXES
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.device.kernel_layout import check_layouts
+from mlir_offload.offload.kind_format import formats_of
 from mlir_offload.offload.link.anchor import (
     empty_image_command,
     is_bitcode_target,
@@ -41,7 +43,7 @@ from mlir_offload.offload.sparse_runtime import (
 )
 from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.process import Command, Completed
-from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind
+from mlir_offload.toolchain.target import kind_of_triple
 
 _LINKER = "lld"
 
@@ -64,9 +66,10 @@ def link(context: BuildContext) -> Path:
     runtime = host_runtime(context)
     context.wait_for(runtime.object)
     linked = context.workspace / "linked"
-    if Kind.CUDA in runtime.kinds:
-        make_cuda_directory(context)
-    finished = finish_collisions(context, contents, device_link(context, runtime))
+    directory = link_directory(context)
+    for build in builds_of(runtime.kinds):
+        build.prepare_link(context, directory)
+    finished = finish_collisions(context, contents, device_link(context, runtime, directory))
     anchor = _make_anchor(context, finished.remaining)
     line = without_whole_archives(context, contents, _link_items(context, finished.replaced))
     command = _link_command(context, (*map(str, anchor), *line), contents, runtime, linked)
@@ -76,10 +79,9 @@ def link(context: BuildContext) -> Path:
     if linked.exists():
         name = str(context.options.output or "a.out")
         check_coverage(linked, contents, name=name)
-        if Kind.SYCL in runtime.kinds:
+        if any(one.links_undefined for one in formats_of(runtime.kinds)):
             check_resolved(linked, name=name)
-        if not {Kind.HIP, Kind.SYCL}.isdisjoint(runtime.kinds):
-            check_layouts(linked, finished.remaining, name=name)
+        check_layouts(linked, finished.remaining, name=name)
     return linked
 
 
@@ -134,8 +136,8 @@ def _make_anchor(context: BuildContext, contents: Sequence[ObjectContents]) -> t
     images = []
     for number, target in enumerate(targets):
         path = directory / f"empty{number}.{'bc' if is_bitcode_target(target) else 'o'}"
-        is_ptx = target.triple == NVPTX_TRIPLE
-        feature = ptx_feature(context, (target.arch,)) if is_ptx else ""
+        compiling = kind_of_triple(target.triple)
+        feature = build_of(compiling).anchor_feature(context, target) if compiling else ""
         executor.tool(empty_image_command(context.llvm, target, path, feature=feature), path)
         images.append(ImageFile(path, target).argument)
     binary, text, anchor = (directory / f"anchor.{ending}" for ending in ("offload", "ll", "o"))
@@ -170,7 +172,7 @@ def _link_command(
     # The linker wrapper registers device code with the libraries of its kind.
     has_runtime = has_device or any(item.calls_device or item.is_finished for item in contents)
     has_runtime = (has_runtime or options.has_gpu_cpp) and bool(runtime.kinds)
-    device = device_link(context, runtime)
+    device = device_link(context, runtime, link_directory(context))
     arguments = [
         *(("--offload-link",) if has_device else ()),
         *(("-shared",) if options.shared else ()),
@@ -190,13 +192,8 @@ def _link_command(
 
 
 def _runtime_arguments(context: BuildContext, runtime: HostRuntime) -> tuple[str, ...]:
-    cuda = context.cuda
-    libraries = runtime_link_arguments(
-        runtime.kinds,
-        cudart=(cuda.cudart_static or cuda.cudart) if cuda else None,
-        libomptarget=context.libomptarget,
-        libamdhip=context.rocm.runtime if context.rocm else None,
-    )
+    found = runtime_libraries(context, runtime.kinds)
+    libraries = runtime_link_arguments(runtime.kinds, found)
     return (str(runtime.object), *libraries)
 
 

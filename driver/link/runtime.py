@@ -9,31 +9,32 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.kind_build import runtime_libraries
 from mlir_offload.driver.option.command_line import Mode
 from mlir_offload.offload.memref_copy import MEMREF_COPY, memref_copy_compile_command
 from mlir_offload.offload.objects import ObjectContents
-from mlir_offload.offload.runtime import RUNTIME_KINDS, runtime_compile_command
-from mlir_offload.toolchain.target import Kind
+from mlir_offload.offload.runtime import runtime_compile_command
+from mlir_offload.toolchain.target import Kind, all_kinds
 
 
 class HostRuntime(Struct, frozen=True):
-    """The object of the runtime, the kinds that it serves, the architectures of each kind of GPU."""
+    """The object of the runtime, the kinds that it serves, the architectures of each kind."""
 
     object: Path
     kinds: frozenset[Kind]
-    gpus: tuple[tuple[Kind, tuple[str, ...]], ...]
+    all_archs: tuple[tuple[Kind, tuple[str, ...]], ...]
 
     def archs(self, kind: Kind) -> tuple[str, ...]:
         """Return the architectures of a kind in the program."""
-        return dict(self.gpus).get(kind, ())
+        return dict(self.all_archs).get(kind, ())
 
 
 def host_runtime(context: BuildContext) -> HostRuntime:
     """Return the runtime that this link needs, if it turns out to need one."""
     kinds = {target.kind for target in context.targets}
-    kinds |= {kind for kind in RUNTIME_KINDS for item in context.given if kind in item.kinds}
-    gpus = tuple((kind, _archs(context, kind)) for kind in (Kind.CUDA, Kind.HIP, Kind.SYCL))
-    return HostRuntime(context.workspace / "runtime.o", frozenset(kinds), gpus)
+    kinds |= {kind for item in context.given for kind in item.device_kinds}
+    archs = tuple((kind, _archs(context, kind)) for kind in all_kinds())
+    return HostRuntime(context.workspace / "runtime.o", frozenset(kinds), archs)
 
 
 def _archs(context: BuildContext, kind: Kind) -> tuple[str, ...]:
@@ -66,10 +67,10 @@ def compile_runtime(context: BuildContext, runtime: HostRuntime) -> None:
         context.llvm.tool("clang"),
         runtime.object,
         kinds=runtime.kinds,
-        archs=dict(runtime.gpus),
+        archs=dict(runtime.all_archs),
         # A final object has all that it needs but the libraries of the GPU's vendor.
         standin=context.libomptarget is None or context.options.mode is not Mode.LINK,
-        libamdhip=context.rocm.runtime if context.rocm else None,
+        libraries=runtime_libraries(context, runtime.kinds),
         extra=_sanitizer_flags(context),
     )
     # Only the link waits for it: the steps before that one go first.

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from mlir_offload.offload.device.symbols import read_device_symbols
+from mlir_offload.offload.held_image import runs_on_host
 from mlir_offload.offload.objects import ObjectContents
 from mlir_offload.toolchain.errors import MlirOffloadError, VerificationError
-from mlir_offload.toolchain.target import Kind
 from mlir_offload.translate.cpu.foreign import source_name
 
 # As lld, GNU ld and nvlink have it.
@@ -52,5 +52,5 @@ def _missing(
         having = {(image.triple, image.arch) for _, image, own in images if name in own.defined}
         for location, image, own in images:
             if name in own.undefined and (image.triple, image.arch) not in having:
-                is_host = image.kind == Kind.OPENMP and not image.arch
+                is_host = runs_on_host(image) and not image.arch
                 yield name, "the CPU" if is_host else image.arch, location

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from mlir_offload.driver.link.line import LinkItem, parse_link_line
 from mlir_offload.driver.link.members import member_file
 from mlir_offload.offload.container.archive import is_archive, iterate_members
+from mlir_offload.offload.held_image import runs_on_host
 from mlir_offload.toolchain.byte_view import open_view
-from mlir_offload.toolchain.target import Kind
 
 if TYPE_CHECKING:
     from mlir_offload.driver.compile.context import BuildContext
@@ -25,7 +25,7 @@ def without_whole_archives(
     context: BuildContext, contents: Iterable[ObjectContents], items: Sequence[str]
 ) -> Sequence[str]:
     """Return the link line with the members of libraries that are taken as a whole, if it has to be."""
-    is_for_cpu = any(image.kind == Kind.OPENMP for item in contents for image in item.images)
+    is_for_cpu = any(runs_on_host(image) for item in contents for image in item.images)
     words = parse_link_line(items) if is_for_cpu else ()
     if not any(word.is_whole for word in words):
         return items

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.toolchain.errors import UsageError
-from mlir_offload.toolchain.target import Kind, Target, parse_offload_arch
+from mlir_offload.toolchain.target import Kind, Target, all_kinds, parse_offload_arch
 
 ALL_PTX, NO_PTX = "all", "none"
 _CODE_OBJECT = "-mcode-object-version="
@@ -103,7 +103,7 @@ def with_library(flags: DeviceFlags, value: str) -> DeviceFlags:
 
 
 def _is_selector(word: str) -> bool:
-    if word in set(Kind):
+    if word in all_kinds():
         return True
     try:
         parse_offload_arch(word)

@@ -39,10 +39,9 @@ from mlir_offload.driver.project.tools import (
 from mlir_offload.driver.record.dependencies import PREPROCESSED_SUFFIXES
 from mlir_offload.driver.step.action import Action
 from mlir_offload.toolchain.errors import UsageError
-from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.toolchain.target import Target, device_kind
 from mlir_offload.translate.target_attribute import libraries_in_source
 
-_EXAMPLES = {Kind.CUDA: "sm_90", Kind.HIP: "gfx90a"}
 _FOLDERS = {TargetKind.PROGRAM: "bin", TargetKind.SHARED: "lib", TargetKind.STATIC: "lib"}
 
 
@@ -170,7 +169,7 @@ class _VariantPlan(Struct, frozen=True):
         targets = tuple(item for item in self._targets(()) if item.kind is kind) if kind else ()
         if kind is not None and not targets:
             msg = f"{path} is compiled for GPUs of kind {kind} only, and variant {self.variant.name} names none"
-            hint = f"add such an architecture to 'archs', for example {_EXAMPLES[kind]}"
+            hint = f"add such an architecture to 'archs', for example {device_kind(kind).example}"
             raise UsageError(msg, hint=hint, location=target.location)
         tools = self.tools.tools(self._flags(target.flags_of.get(path, ())), targets)
         place = self._place(path)

@@ -18,8 +18,9 @@ from mlir_offload.driver.project.planned_step import (
 )
 from mlir_offload.driver.project.tools import TIME_VARIABLE, StepTools
 from mlir_offload.driver.step.action import Action
-from mlir_offload.toolchain.target import Kind, Target
-from mlir_offload.translate.fixup.device_form import NVVM_FORM, forms_of
+from mlir_offload.toolchain.target import Target
+from mlir_offload.translate.fixup.device_form import NVVM_FORM
+from mlir_offload.translate.kind_lowering import forms_of
 
 
 class ModulePlan(Struct, frozen=True):
@@ -129,7 +130,7 @@ class ModulePlan(Struct, frozen=True):
         """Return the device libraries that the images for the targets may contain."""
         targets = tuple(targets)
         found: dict[PurePosixPath, None] = {}
-        if any(target.kind is not Kind.OPENMP for target in targets):
+        if not all(target.is_cpu for target in targets):
             found |= dict.fromkeys(self.path.parent / name for name in self.attached)
         for library in self.tools.options.device_flags.libraries:
             if any(map(library.serves, targets)):

@@ -22,9 +22,10 @@ from mlir_offload.driver.compile.choose import (
     places_of,
 )
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.device import DeviceModule, ordered_targets
+from mlir_offload.driver.compile.device import ordered_targets
 from mlir_offload.driver.compile.gpu_cpp import compile_gpu_cpp
-from mlir_offload.driver.compile.image import ImageFile, as_made, image_file
+from mlir_offload.driver.compile.image import DeviceModule, ImageFile, as_made
+from mlir_offload.driver.compile.kind_build import build_of
 from mlir_offload.driver.compile.normalize import normalize
 from mlir_offload.driver.compile.releases import BUILD_ROLES, choose_releases
 from mlir_offload.driver.compile.served import served_modules, targets_for
@@ -65,7 +66,7 @@ from mlir_offload.toolchain.errors import (
     VerificationError,
 )
 from mlir_offload.toolchain.process import Runner
-from mlir_offload.toolchain.target import Kind, Target, parse_offload_arch
+from mlir_offload.toolchain.target import Kind, Target, parse_offload_arch, uses_cuda, uses_rocm
 
 _IDENTITY, _DEVICE, _IMAGES, _PROGRAM = "--toolchain-id=", "--device=", "--images=", "--program="
 _DEPFILE, _MEMBER, _FORM = "--depfile=", "--member=", "--form="
@@ -183,8 +184,8 @@ def _make_context(
     releases = choose_releases(options, places, finder, roles=BUILD_ROLES)
     targets = tuple(parse_offload_arch(name) for name in options.offload_archs)
     kinds = {target.kind for target in targets}
-    cuda = choose_toolkit_for(options, places, finder, needed=Kind.CUDA in kinds)
-    rocm = choose_rocm_for(places, needed=Kind.HIP in kinds)
+    cuda = choose_toolkit_for(options, places, finder, needed=uses_cuda(kinds))
+    rocm = choose_rocm_for(places, needed=uses_rocm(kinds))
     identity = identify_kinds(_kinds_made(name, options, kinds), releases, cuda, rocm)
     tools.add(identity.files)
     found = str(identity)
@@ -336,7 +337,7 @@ def _read_device(
         images = []
         for target in ordered_targets(context, module):
             file = files[context.targets.index(target)]
-            image = image_file(context, module.path, target)
+            image = build_of(target.kind).image_file(context, module.path, target)
             served = [item for item in split.modules if target in targets_for(context, item)]
             _take_image(file, served.index(module), len(served), image.path, heads)
             images.append(as_made(image))

@@ -31,13 +31,11 @@ from mlir_offload.driver.toolchain_id import (
     identify_kinds,
     identify_toolchain,
 )
-from mlir_offload.offload.device.amdgpu_processor import check_processor
-from mlir_offload.offload.link.image_loss import check_device_link
+from mlir_offload.offload.kind_format import check_targets
 from mlir_offload.toolchain.cuda import CudaToolkit
 from mlir_offload.toolchain.process import Environment, Runner
-from mlir_offload.toolchain.ptx import ptx_isa_for
 from mlir_offload.toolchain.rocm import RocmInstallation
-from mlir_offload.toolchain.target import Kind, Target, parse_offload_arch
+from mlir_offload.toolchain.target import Kind, Target, parse_offload_arch, uses_cuda, uses_rocm
 
 _Places = tuple[str, str, str, str]
 _PIPELINE = "--pipeline="
@@ -179,20 +177,12 @@ class ToolFinder(Struct):
         if key not in self._releases:
             found = choose_releases(options, places, finder, roles=BUILD_ROLES)
             self._releases[key] = found
-        needed = any(target.kind is Kind.CUDA for target in targets) or not targets
+        kinds = {target.kind for target in targets}
+        needed = uses_cuda(kinds) or not targets
         if (key, needed) not in self._cuda:
             self._cuda[key, needed] = choose_toolkit_for(options, places, finder, needed=needed)
         releases, cuda = self._releases[key], self._cuda[key, needed]
-        majors = {releases.mlir.version.major, releases.consumer}
-        for target in targets:
-            if target.kind is Kind.CUDA:
-                for major in majors:
-                    ptx_isa_for(target.arch, major, cuda)
-            elif target.kind is Kind.HIP:
-                check_processor(target.arch, releases.consumer)
-            elif target.kind is Kind.SYCL:
-                check_device_link(target, releases.consumer)
-        has_hip = any(target.kind is Kind.HIP for target in targets)
+        check_targets(targets, releases.makers(cuda))
         spelled = read_arguments(flags).spelled
         return StepTools(
             flags,
@@ -200,6 +190,6 @@ class ToolFinder(Struct):
             options,
             releases,
             cuda,
-            choose_rocm_for(places, needed=has_hip),
+            choose_rocm_for(places, needed=uses_rocm(kinds)),
             tuple(map(PurePosixPath, pipeline_paths(options.pipeline))),
         )

@@ -20,12 +20,12 @@ from mlir_offload.driver import __version__
 from mlir_offload.driver.compile.byproduct import depfile_places
 from mlir_offload.driver.compile.choose import build_environment
 from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.kind_build import runtime_libraries
 from mlir_offload.driver.link.runtime import host_runtime
 from mlir_offload.driver.option.command_line import Mode
 from mlir_offload.driver.option.inputs import all_outputs, final_outputs
 from mlir_offload.driver.record.dependencies import read_dependencies
 from mlir_offload.driver.workspace import publish
-from mlir_offload.toolchain.target import Kind
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
@@ -136,11 +136,8 @@ def _libraries(context: BuildContext) -> Iterator[Resource]:
     """Yield the libraries of the runtime, where something was linked against them."""
     if context.options.mode is not Mode.LINK:
         return
-    kinds, cuda = host_runtime(context).kinds, context.cuda
-    cudart = (cuda.cudart_static or cuda.cudart) if cuda and Kind.CUDA in kinds else None
-    libomptarget = context.libomptarget if Kind.OPENMP in kinds else None
-    libamdhip = context.rocm.runtime if context.rocm and Kind.HIP in kinds else None
-    for path in (cudart, libomptarget, libamdhip):
+    libraries = runtime_libraries(context, host_runtime(context).kinds)
+    for path in libraries.values():
         if path is not None:
             yield Resource(path.name, path, "library", place=str(path))
 

@@ -30,7 +30,13 @@ from mlir_offload.driver.step.group import (
 )
 from mlir_offload.driver.step.older import downgrade_ir, same_kernels
 from mlir_offload.toolchain.errors import UsageError
-from mlir_offload.toolchain.target import Kind
+from mlir_offload.toolchain.target import (
+    Kind,
+    all_kinds,
+    device_kind,
+    kind_of_image,
+    uses_processor,
+)
 
 if TYPE_CHECKING:
     from mlir_offload.offload.container.packager import ImageArgument
@@ -247,7 +253,7 @@ def _registration_names(source: Path, output: Path) -> None:
 @click.option("--device", "devices", type=PATH, multiple=True, help="LLVM IR of a device module")
 @kernels_option
 @click.option("--declared", multiple=True, help="a kernel that another file defines")
-@click.option("--kind", "kinds", type=click.Choice([kind.value for kind in Kind]), multiple=True)
+@click.option("--kind", "kinds", type=click.Choice(all_kinds()), multiple=True)
 @click.option("--binary", type=PATH, help="the offload binary to embed")
 @click.option(
     "--variable",
@@ -316,7 +322,7 @@ def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
         finished=[_finished(text) for text in finished],
         location=location,
     )
-    if Kind.OPENMP.value in kinds:
+    if uses_processor(tuple(map(Kind, kinds))):
         from mlir_offload.offload.host.source_line import with_kernel_lines
 
         text = with_kernel_lines(text, device_texts)
@@ -352,14 +358,17 @@ def _image_argument(text: str) -> ImageArgument:
     from mlir_offload.offload.container.packager import image_argument
 
     words = _IMAGE_PARTS.split(text)
-    # The CPU has no architecture in the container.
-    stored = ["arch=" if "kind=openmp" in words and word == "arch=host" else word for word in words]
     keys = {word.partition("=")[0] for word in words if not word.endswith("=")}
     missing = [key for key in ("file", "triple", "arch", "kind") if key not in keys]
     if missing:
         msg = f"--image={text}: no {' or '.join(missing)}"
         raise UsageError(msg, hint="write --image=file=FILE,triple=TRIPLE,arch=ARCH,kind=KIND")
-    return image_argument(stored)
+    values = dict(word.partition("=")[::2] for word in words)
+    kind = kind_of_image(values["kind"], values["triple"])
+    if kind is not None:
+        # Containers do not name the CPU's.
+        values["arch"] = device_kind(kind).container_arch(values["arch"])
+    return image_argument([f"{key}={value}" for key, value in values.items()])
 
 
 def _variable(text: str) -> OffloadEntry:

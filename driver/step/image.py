@@ -26,7 +26,7 @@ from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for
 from mlir_offload.driver.workspace import open_workspace, publish
 from mlir_offload.toolchain.errors import CompatibilityError, InputOutputError, UsageError
 from mlir_offload.toolchain.process import Runner
-from mlir_offload.toolchain.target import Kind, parse_offload_arch
+from mlir_offload.toolchain.target import parse_offload_arch, uses_cuda, uses_rocm
 
 _KERNEL, _NEEDS, _IDENTITY, _TIME = "--kernel=", "--needs=", "--toolchain-id=", "--time="
 _JOINED = (_KERNEL, _NEEDS, _IDENTITY, _TIME, LIBRARY_ID)
@@ -148,8 +148,8 @@ def _make_context(
     releases = choose_releases(options, places, runner, roles=BUILD_ROLES)
     targets = tuple(parse_offload_arch(name) for name in options.offload_archs)
     kinds = {target.kind for target in targets}
-    cuda = choose_toolkit_for(options, places, runner, needed=Kind.CUDA in kinds)
-    rocm = choose_rocm_for(places, needed=Kind.HIP in kinds)
+    cuda = choose_toolkit_for(options, places, runner, needed=uses_cuda(kinds))
+    rocm = choose_rocm_for(places, needed=uses_rocm(kinds))
     kind = targets[0].kind if targets else None
     identity = identify_for(kind, releases, cuda, rocm)
     tools.add(identity.files)

@@ -8,34 +8,26 @@ from pathlib import Path
 from typing import TypeVar
 
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.device import DeviceModule, compile_device, ordered_targets
+from mlir_offload.driver.compile.device import compile_device, ordered_targets
 from mlir_offload.driver.compile.image import (
+    DeviceModule,
     ImageFile,
     as_made,
-    image_file,
-    is_bitcode,
     kernel_options,
 )
+from mlir_offload.driver.compile.kind_build import build_of
 from mlir_offload.driver.compile.split_file import ModuleFile, SplitFiles
 from mlir_offload.driver.message.report import show_note
-from mlir_offload.driver.option.command_line import DeviceCode
 from mlir_offload.driver.parallel import in_parallel
 from mlir_offload.driver.step.image_container import image_libraries
 from mlir_offload.driver.step.launcher import LaunchedSteps
 from mlir_offload.driver.step.library_identity import library_arguments
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError, VerificationError
-from mlir_offload.toolchain.target import Kind, Target
-from mlir_offload.translate.fixup.device_form import form_of
+from mlir_offload.toolchain.target import Target
 from mlir_offload.translate.hermetic import hermetic_text
+from mlir_offload.translate.kind_lowering import form_of
 
 T = TypeVar("T")
-# What a step runs, in another process.
-_PROGRAMS = {
-    Kind.CUDA: ("mlir-opt", "mlir-translate", "clang"),
-    Kind.HIP: ("mlir-opt", "mlir-translate", "clang"),
-    Kind.OPENMP: ("mlir-opt", "mlir-translate", "clang", "opt"),
-    Kind.SYCL: ("mlir-opt", "mlir-translate", "clang"),
-}
 
 
 def launch_device(
@@ -150,15 +142,15 @@ def _launch_image(
     context: BuildContext, launched: LaunchedSteps, module: ModuleFile, source: Path, target: Target
 ) -> ImageFile:
     executor = context.executor
-    image = image_file(context, module.path, target)
+    build = build_of(target.kind)
+    image = build.image_file(context, module.path, target)
     container = _container(image)
     arguments = (
         f"--offload-arch={target}",
         f"-O{context.options.opt_level}",
-        *_march(context, target),
         *_debug(context),
         *_sanitizer(context),
-        *_form(context, target),
+        *build.step_arguments(context),
         *context.options.device_flags.arguments,
         *library_arguments(context.options.device_flags.libraries, target),
         *(("-fgpu-rdc",) if context.options.gpu_rdc else ()),
@@ -167,7 +159,7 @@ def _launch_image(
     )
     command = launched.command("--image-step", source, container, arguments, target.kind)
     executor.tool(command, container)
-    executor.programs.update(_PROGRAMS[target.kind])
+    executor.programs.update(build.step_programs)
     executor.step("unpack", (container, "--kernels", _kernel_heads(image), "-o", image.path))
     return as_made(image)
 
@@ -194,22 +186,6 @@ def _container(image: ImageFile) -> Path:
 
 def _kernel_heads(image: ImageFile) -> Path:
     return image.path.with_suffix(".kernels.ll")
-
-
-def _form(context: BuildContext, target: Target) -> tuple[str, ...]:
-    if target.kind in {Kind.OPENMP, Kind.SYCL}:
-        return ()
-    if target.kind is Kind.HIP:
-        return (f"--device-code={context.options.device_code.value}",)
-    if is_bitcode(context):
-        return (f"--device-code={DeviceCode.BITCODE.value}",)
-    # The one time that is written, into line tables, must not be missed by a cache.
-    time = (f"--time={context.source_time}",) if context.options.debug else ()
-    return (f"--device-code={DeviceCode.OBJECT.value}", *time)
-
-
-def _march(context: BuildContext, target: Target) -> tuple[str, ...]:
-    return (f"-march={context.options.march}",) if target.kind is Kind.OPENMP else ()
 
 
 def _debug(context: BuildContext) -> tuple[str, ...]:

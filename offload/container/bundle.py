@@ -40,6 +40,8 @@ _TEXT_HEAD = re.compile(rb"\n(//|#|;) __CLANG_OFFLOAD_BUNDLE____START__ ")
 _TEXT_START = re.compile(_TEXT_HEAD.pattern + rb"([^\n]*)\n")
 _DEVICE_PREFIXES = ("gfx", "sm_")
 
+_HIP = "hip"
+
 
 class BundledImage(Struct, frozen=True):
     """One image of a bundle: its target id as it is stored, and its bytes."""
@@ -111,6 +113,14 @@ def read_bundles(view: ByteView) -> Iterator[Bundle]:
         budget -= bundle.inflated_bytes
         yield bundle
         offset = skip_zeros(view, offset + bundle.size_bytes)
+
+
+def hip_images(view: ByteView) -> Iterator[BundledImage]:
+    """Yield the images for AMD GPUs of the bundles in a view, whatever the version of their ABI (`hipv4`)."""
+    for bundle in read_bundles(view):
+        for image in bundle.images:
+            if image.kind.startswith(_HIP):
+                yield image
 
 
 def section_image(section: str, content: ByteView) -> BundledImage | None:

@@ -15,10 +15,10 @@ from msgspec import Struct
 
 from mlir_offload.offload.device.kernel import DeviceKernel, KernelParameter
 from mlir_offload.offload.json_field import JsonField
-from mlir_offload.toolchain.amdgpu import TARGET_ID
+from mlir_offload.offload.kind_format import FORMATS
 from mlir_offload.toolchain.byte_view import ByteView
 from mlir_offload.toolchain.errors import CompatibilityError, VerificationError
-from mlir_offload.toolchain.target import AMDGPU_TRIPLE, NVPTX_TRIPLE, Kind, Target
+from mlir_offload.toolchain.target import Kind, Target, device_kind
 
 FORMAT = "mlir-offload bundle"
 VERSION = 1
@@ -28,12 +28,6 @@ _LARGEST = 16 << 20
 _DIMENSIONS = 3
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _RELEASE = re.compile(r"(\d{1,3})\.(\d{1,3})")
-_ARCHS = {
-    Kind.CUDA: re.compile(r"sm_\d{2,3}[af]?"),
-    Kind.HIP: TARGET_ID,
-    Kind.OPENMP: re.compile(r"host"),
-}
-_TRIPLES = {Kind.CUDA: NVPTX_TRIPLE, Kind.HIP: AMDGPU_TRIPLE}
 # Names that are shown, and that files get: nothing that a terminal or a directory would heed.
 _NAME = re.compile(r"[A-Za-z0-9_]{1,200}")
 _SOURCE = re.compile(r"(?!\.+$)[^/\x00-\x1f\x7f]{1,255}")
@@ -121,16 +115,21 @@ class MobManifest(Struct, frozen=True):
         return tuple(sorted({target for device in self.devices for target in device.targets}))
 
     @property
-    def needs_libdevice(self) -> bool:
-        """Say whether a kernel calls NVIDIA's libdevice and the bundle does not hold it."""
-        return not self.libdevice and self._calls_library(Kind.CUDA)
+    def kinds(self) -> frozenset[Kind]:
+        """Return the device kinds of the modules."""
+        return frozenset(device.kind for device in self.devices if device.targets)
+
+    def archs(self, kind: Kind) -> tuple[str, ...]:
+        """Return the architectures of a kind."""
+        return tuple(target.arch for target in self.targets if target.kind is kind)
 
     @property
-    def needs_rocm_libraries(self) -> bool:
-        """Say whether a kernel calls ROCm's device libraries, which no bundle holds."""
-        return self._calls_library(Kind.HIP)
+    def needs_libdevice(self) -> bool:
+        """Say whether a kernel calls NVIDIA's libdevice and the bundle does not hold it."""
+        return not self.libdevice and self.calls_library(Kind.CUDA)
 
-    def _calls_library(self, kind: Kind) -> bool:
+    def calls_library(self, kind: Kind) -> bool:
+        """Return whether a kernel of a kind calls the device library of the vendor."""
         return any(device.needs_libdevice for device in self.devices if device.kind is kind)
 
 
@@ -301,13 +300,14 @@ def _read_unit(value: JsonField, host_triple: str) -> MobUnit:
 
 
 def _read_device(value: JsonField, host_triple: str) -> MobDevice:
-    kinds = {str(kind): kind for kind in _ARCHS}
+    kinds = {str(one.name): one.name for one in FORMATS if one.is_bundled}
     name = value["kind"].text()
     if name not in kinds:
         value["kind"].fail(f"not one of {', '.join(kinds)}")
     kind = kinds[name]
-    triple = _TRIPLES.get(kind, host_triple)
-    archs = [arch.text(_ARCHS[kind]) for arch in value["archs"].items()]
+    known = device_kind(kind)
+    triple = host_triple if known.is_cpu else known.triple
+    archs = [arch.text(known.arch_form) for arch in value["archs"].items()]
     return MobDevice(
         value["file"].text(),
         kind,

@@ -45,7 +45,7 @@ def read_section(view: ByteView) -> tuple[PackagedImage, ...]:
 def bare_image(view: ByteView) -> PackagedImage:
     """Return the SPIR-V that a view begins with as an image of its own."""
     content = view.part(0, _spirv_bytes(view), "image", form="device image")
-    return PackagedImage(Kind.SYCL.value, ImageKind.SPIRV, 0, _STRINGS, content)
+    return PackagedImage(Kind.SYCL, ImageKind.SPIRV, 0, _STRINGS, content)
 
 
 def container_bytes(view: ByteView) -> int:

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from mlir_offload.offload.container.bundle import read_bundles
+from mlir_offload.offload.container.bundle import hip_images
 from mlir_offload.offload.container.fatbin import read_fatbins
 from mlir_offload.offload.device.code import read_device_code
 from mlir_offload.offload.device.kernel import DeviceCode, DeviceKernel, KernelParameter
 from mlir_offload.offload.image import FORM_BYTES, ImageForm, image_form_of
+from mlir_offload.offload.kind.hip import AMDGPU_KERNEL
+from mlir_offload.offload.kind_format import format_of
 from mlir_offload.toolchain.amdgpu import processor_of
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import VerificationError
@@ -23,19 +25,7 @@ if TYPE_CHECKING:
 _LINKED = frozenset(
     (ImageForm.EXECUTABLE_CUBIN, ImageForm.FATBINARY, ImageForm.HSACO, ImageForm.BUNDLE)
 )
-# What the words of #gpu.object may stand for, by the kind of the target that it names.
-_FORMS = {
-    (Kind.CUDA, "offload"): {ImageForm.BITCODE},
-    (Kind.CUDA, "assembly"): {ImageForm.PTX},
-    (Kind.CUDA, "bin"): {ImageForm.EXECUTABLE_CUBIN, ImageForm.RELOCATABLE_CUBIN},
-    (Kind.CUDA, "fatbin"): {ImageForm.FATBINARY},
-    (Kind.HIP, "offload"): {ImageForm.BITCODE},
-    (Kind.HIP, "assembly"): {ImageForm.AMDGPU_ASSEMBLY},
-    (Kind.HIP, "bin"): {ImageForm.HSACO, ImageForm.AMDGPU_OBJECT},
-    (Kind.HIP, "fatbin"): {ImageForm.HSACO, ImageForm.BUNDLE},
-}
 _AMDGPU_TARGET = re.compile(rb'^[ \t]*\.amdgcn_target "amdgcn-amd-amdhsa--([^"\n]+)"', re.MULTILINE)
-_AMDGPU_KERNEL = re.compile(rb"^[ \t]*\.amdhsa_kernel ([^\s;]+)", re.MULTILINE)
 _WORD_BITS = (1, 8, 16, 32, 64)
 _PTX_INTEGERS = {f".{sign}{bits}": f"i{bits}" for sign in "us" for bits in _WORD_BITS[1:]}
 _IR_TYPES = {
@@ -101,7 +91,7 @@ def read_given(
     Raises VerificationError where it is something else, for another GPU, or damaged.
     """
     form = _form(content, kind)
-    if form not in _FORMS[kind, word]:
+    if form not in format_of(kind).object_forms[word]:
         msg = f"what is said to be {word} is of the form: {form}"
         raise VerificationError(msg, hint="make it again with --gpu-module-to-binary")
     image, kernels = _read(content, kind, form, chip)
@@ -133,15 +123,14 @@ def _place(parameter: KernelParameter) -> int:
 
 def _form(content: bytes, kind: Kind) -> ImageForm:
     form = image_form_of(content[:FORM_BYTES])
-    is_text = form is ImageForm.UNKNOWN and kind is Kind.HIP
-    return ImageForm.AMDGPU_ASSEMBLY if is_text and _AMDGPU_KERNEL.search(content) else form
+    return format_of(kind).text_form(content) if form is ImageForm.UNKNOWN else form
 
 
 def _read(
     content: bytes, kind: Kind, form: ImageForm, chip: str
 ) -> tuple[GivenImage, tuple[DeviceKernel, ...]]:
     if form is ImageForm.AMDGPU_ASSEMBLY:
-        names = dict.fromkeys(_AMDGPU_KERNEL.findall(content))
+        names = dict.fromkeys(AMDGPU_KERNEL.findall(content))
         found = _AMDGPU_TARGET.search(content)
         arch = found[1].decode(errors="replace") if found else chip
         kernels = tuple(DeviceKernel(name.decode(errors="replace")) for name in names)
@@ -173,10 +162,8 @@ def _parts(content: bytes, form: ImageForm) -> Iterator[tuple[str, bool, DeviceC
         for image in read_fatbins(view):
             yield image.arch, image.kind == "ptx", _code(image.content.whole())
         return
-    for bundle in read_bundles(view):
-        for part in bundle.images:
-            if part.kind.startswith(Kind.HIP.value):
-                yield part.arch, False, _code(part.content.whole())
+    for part in hip_images(view):
+        yield part.arch, False, _code(part.content.whole())
 
 
 def _common(images: Sequence[tuple[DeviceKernel, ...]]) -> tuple[DeviceKernel, ...]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlir_offload.offload.container.bundle import read_bundles
 from mlir_offload.offload.device.code import read_device_code
+from mlir_offload.offload.kind_format import FORMATS, format_of
 from mlir_offload.offload.link.finding import Finding, raise_findings
 from mlir_offload.offload.objects import ObjectContents, read_objects
-from mlir_offload.toolchain.target import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from mlir_offload.toolchain.byte_view import ByteView
 
 _Layout = tuple[tuple[int, int], ...]
-_HIP = Kind.HIP.value
-_KINDS = frozenset((_HIP, Kind.SYCL.value))
 
 
 def check_layouts(linked: Path, inputs: Sequence[ObjectContents], *, name: str = "") -> None:
@@ -34,7 +31,7 @@ def layout_findings(
     linked: Path, inputs: Sequence[ObjectContents], *, name: str = ""
 ) -> tuple[Finding, ...]:
     """Return the kernels whose parameters differ, each as a finding about the linked file."""
-    if not any(image.kind in _KINDS for item in inputs for image in item.images):
+    if not any(_is_checked(image.kind) for item in inputs for image in item.images):
         return ()
     before = _layouts(_packaged(inputs))
     after = _layouts(_linked(read_objects(linked)))
@@ -57,17 +54,20 @@ def _packaged(inputs: Iterable[ObjectContents]) -> Iterator[tuple[str, ByteView]
 
 
 def _of_kinds(item: ObjectContents) -> Iterator[tuple[str, ByteView]]:
-    return ((image.arch, image.content) for image in item.images if image.kind in _KINDS)
+    return ((image.arch, image.content) for image in item.images if _is_checked(image.kind))
 
 
 def _linked(contents: Iterable[ObjectContents]) -> Iterator[tuple[str, ByteView]]:
     for item in contents:
         yield from _of_kinds(item)
-        for section in item.hip_fatbins:
-            for bundle in read_bundles(section):
-                for part in bundle.images:
-                    if part.kind.startswith(_HIP):
-                        yield part.arch, part.content
+        for one in FORMATS:
+            if one.describes_parameters:
+                images = one.linked_images(item)
+                yield from ((arch, content) for arch, content in images if content is not None)
+
+
+def _is_checked(kind: str) -> bool:
+    return format_of(kind).describes_parameters
 
 
 def _layouts(images: Iterable[tuple[str, ByteView]]) -> dict[tuple[str, str], _Layout]:

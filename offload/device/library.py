@@ -13,7 +13,7 @@ from mlir_offload.toolchain.bitcode.global_value import BitcodeFunction
 from mlir_offload.toolchain.bitcode.module import read_bitcode
 from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.errors import CompatibilityError
-from mlir_offload.toolchain.target import Kind, Target, sm_number
+from mlir_offload.toolchain.target import Target, device_kind
 
 _LOCAL = frozenset({"internal", "private"})
 
@@ -32,7 +32,8 @@ def check_library(path: Path, target: Target, consumer: int) -> None:
     library = _read_library(path)
     _check_producer(path, library.producer, consumer)
     _check_triple(path, library.triple, target)
-    wrong = next((arch for arch in library.archs if not _fits(arch, target)), None)
+    kind = device_kind(target.kind)
+    wrong = next((arch for arch in library.archs if not kind.runs(arch, target.arch)), None)
     if wrong is not None:
         msg = f"{path} is made for {wrong}: kernels for {target} cannot call it"
         hint = f"compile it for {target}, or give it for its own: --device-lib={wrong}={path}"
@@ -79,18 +80,6 @@ def _check_triple(path: Path, triple: str, target: Target) -> None:
         msg = f"{path} is bitcode for {triple}: kernels for {target} cannot call it"
         hint = f"compile it with --target={target.triple}, or name whom it is for: --device-lib=KIND={path}"
         raise CompatibilityError(msg, hint=hint, location=str(path))
-
-
-def _fits(arch: str, target: Target) -> bool:
-    """Say whether code for an architecture runs on the target: GPUs of NVIDIA's run older code."""
-    if target.kind is not Kind.CUDA:
-        return target.kind is not Kind.HIP or arch == target.arch.partition(":")[0]
-    try:
-        return sm_number(arch) <= sm_number(target.arch) and (
-            arch[-1].isdigit() or arch == target.arch
-        )
-    except ValueError:
-        return False
 
 
 def _article(form: ImageForm) -> str:

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from mlir_offload.offload.host.mangling import stub_symbol
 from mlir_offload.offload.host.module import global_name
 from mlir_offload.offload.ir_syntax import escape_bytes
 from mlir_offload.toolchain.errors import CompatibilityError, SourceError
-from mlir_offload.toolchain.target import Kind
+from mlir_offload.toolchain.target import Kind, device_kind
 
 if TYPE_CHECKING:
     from mlir_offload.offload.abi import OffloadAbi
@@ -66,31 +65,12 @@ class EntryPlace(Struct, frozen=True):
     section: str
 
 
-def kernel_address(kind: Kind, kernel: str) -> str:
-    """Return the host symbol that clang lets stand for a kernel of a kind."""
-    if kind is Kind.CUDA:
-        return stub_symbol(kernel)
-    return kernel if kind is Kind.HIP else f".{kernel}.region_id"
-
-
-def render_kernel_handle(kind: Kind, kernel: str) -> str:
-    """Return the IR of the variable that stands for a kernel; empty where the stub itself does."""
-    name = global_name(kernel_address(kind, kernel))
-    match kind:
-        case Kind.HIP:
-            return f"{name} = constant ptr {global_name(stub_symbol(kernel))}, align 8\n"
-        case Kind.OPENMP:
-            return f"{name} = weak constant i8 0\n"
-        case Kind.CUDA | Kind.SYCL:
-            return ""
-
-
 def entry_section(kind: Kind, abi: OffloadAbi, triple: str = "") -> str:
     """Return the section for the entries of a kind on a host (no triple: ELF).
 
     Raises CompatibilityError where the release registers nothing from such a host or kind.
     """
-    section = dict(abi.entry.sections).get(kind.value)
+    section = dict(abi.entry.sections).get(device_kind(kind).offload_kind)
     if section is None:
         msg = f"LLVM {abi.major} has no entries of kind {kind}"
         raise CompatibilityError(msg, hint="link with a newer release of LLVM")
@@ -111,7 +91,7 @@ def check_entry(entry: OffloadEntry, abi: OffloadAbi) -> None:
     if (entry.type is EntryType.KERNEL) != (entry.size_bytes == 0):
         msg = f"{entry.type} '{entry.name}' has size {entry.size_bytes}: size 0 marks a kernel"
         raise SourceError(msg, hint="give every device global its size in bytes, and no kernel one")
-    if (entry.kind.value, entry.type.value) not in abi.entry_values.registered:
+    if (device_kind(entry.kind).offload_kind, entry.type.value) not in abi.entry_values.registered:
         what = f"entry of type {entry.type} and kind {entry.kind}"
         msg = f"the linker wrapper of LLVM {abi.major} registers no {what}: '{entry.name}' would be lost"
         raise CompatibilityError(msg, hint="use a plain device global")

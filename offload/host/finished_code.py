@@ -20,6 +20,7 @@ from mlir_offload.offload.host.module import (
     global_name,
     global_symbols,
 )
+from mlir_offload.offload.kind_format import LinkedCodeRuntime, format_of
 from mlir_offload.toolchain.target import Kind
 
 if TYPE_CHECKING:
@@ -36,30 +37,7 @@ class FinishedCode(Struct, frozen=True):
     kernels: tuple[str, ...]
 
 
-class _Runtime(Struct, frozen=True):
-    """How a runtime takes linked code: sections, the magic of the wrapper, its functions."""
-
-    section: str
-    wrapper_section: str
-    magic: int
-    align: int
-    prefix: str
-    functions: Mapping[str, str]
-
-
 _END = "RegisterFatBinaryEnd"
-_FUNCTIONS = {
-    "RegisterFatBinary": "ptr @{}(ptr)",
-    "RegisterFunction": "i32 @{}(ptr, ptr, ptr, ptr, i32, ptr, ptr, ptr, ptr, ptr)",
-    "UnregisterFatBinary": "void @{}(ptr)",
-}
-_CUDA_FUNCTIONS = {**_FUNCTIONS, _END: "void @{}(ptr)"}
-_RUNTIMES = {
-    Kind.CUDA: _Runtime(".nv_fatbin", ".nvFatBinSegment", 0x466243B1, 8, "__cuda", _CUDA_FUNCTIONS),
-    Kind.HIP: _Runtime(".hip_fatbin", ".hipFatBinSegment", 0x48495046, 4096, "__hip", _FUNCTIONS),
-}
-
-
 _REGISTRATION = """\
 
 @{name} = internal constant [{size} x i8] c"{content}", section "{section}", align {align}
@@ -100,7 +78,7 @@ def register_finished(
         text += _registration(name, code, addresses)
         entries, symbols = _entries(name, code, addresses, abi)
         text = extend_used_list(text + entries, "llvm.used", (f"{name}.start", *symbols))
-    runtimes = {code.kind: _RUNTIMES[code.kind] for code in codes}
+    runtimes = {code.kind: _runtime_of(code.kind) for code in codes}
     declared = {"atexit": "i32 @{}(ptr)"}
     for runtime in runtimes.values():
         declared |= {runtime.prefix + name: form for name, form in runtime.functions.items()}
@@ -108,8 +86,16 @@ def register_finished(
     return text + "".join(f"declare {form}\n" for form in missing)
 
 
+def _runtime_of(kind: Kind) -> LinkedCodeRuntime:
+    runtime = format_of(kind).linked_code
+    if runtime is None:
+        msg = f"no runtime registers linked code of kind {kind}"
+        raise ValueError(msg)
+    return runtime
+
+
 def _registration(name: str, code: FinishedCode, addresses: Mapping[str, str]) -> str:
-    runtime = _RUNTIMES[code.kind]
+    runtime = _runtime_of(code.kind)
     names, calls = [], []
     for number, kernel in enumerate(code.kernels):
         spelled = kernel.encode(errors="surrogateescape") + b"\0"

@@ -20,7 +20,7 @@ from mlir_offload.offload.host.module import (
     next_metadata_number,
     target_triple,
 )
-from mlir_offload.toolchain.target import Kind
+from mlir_offload.offload.kind_format import format_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,9 +47,7 @@ def append_entries(text: str, entries: Sequence[OffloadEntry], abi: OffloadAbi) 
 
     Unlike clang's they are kept from the garbage collection of sections.
     """
-    # libomptarget 21 and 22 number the entries of kind openmp twice, with and without the other
-    # kinds; the numbers agree where these come first (offload/libomptarget/device.cpp).
-    ordered = sorted(entries, key=lambda entry: entry.kind is not Kind.OPENMP)
+    ordered = sorted(entries, key=lambda entry: not format_of(entry.kind).is_registered_first)
     places = _places(ordered, abi, target_triple(text))
     rendered = "".join(map(render_entry, ordered, repeat(abi), places))
     # `llvm.used` sets SHF_GNU_RETAIN: lld --gc-sections would drop the array, or fail on its bounds.
@@ -62,7 +60,7 @@ def _places(entries: Sequence[OffloadEntry], abi: OffloadAbi, triple: str) -> li
     layout, counts = abi.entry, Counter(entry.name for entry in entries)
     places = []
     for index, entry in enumerate(entries):
-        is_shared = counts[entry.name] > 1 and entry.kind is not Kind.CUDA
+        is_shared = counts[entry.name] > 1 and not format_of(entry.kind).has_plain_entries
         places.append(
             EntryPlace(
                 f"{layout.symbol_prefix}{entry.name}{f'.{entry.kind}' if is_shared else ''}",

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from mlir_offload.offload.host.mangling import find_stub_symbol
 from mlir_offload.offload.host.module import global_name
+from mlir_offload.offload.kind_format import format_of
 from mlir_offload.toolchain.target import Kind
 
 LAUNCH_STUB_FUNCTION = "mlir_offload_launch_stub"
@@ -39,9 +40,9 @@ class HostKernel(Struct, frozen=True):
     def address(self, kinds: Collection[Kind]) -> str:
         """Return the symbol that the kernel is registered and launched by, for all kinds of a file.
 
-        The HIP runtime knows a kernel by its handle; to the other runtimes all addresses are alike.
+        Where a runtime knows a kernel by its handle, all do: to the others all addresses are alike.
         """
-        return self.handle if Kind.HIP in kinds else self.stub
+        return self.handle if _are_by_handle(kinds) else self.stub
 
     @property
     def public_stub(self) -> str | None:
@@ -57,14 +58,18 @@ class HostKernel(Struct, frozen=True):
         return find_stub_symbol(self.symbol)
 
 
+def _are_by_handle(kinds: Collection[Kind]) -> bool:
+    return any(format_of(kind).is_launched_by_handle for kind in kinds)
+
+
 def foreign_address(kernel: str, kinds: Collection[Kind]) -> str | None:
     """Return the symbol by which another file's kernel is launched; None for a C++ name not understood."""
-    return kernel if Kind.HIP in kinds else find_stub_symbol(kernel)
+    return kernel if _are_by_handle(kinds) else find_stub_symbol(kernel)
 
 
 def render_foreign(kernel: str, kinds: Collection[Kind]) -> str:
     """Return the IR that declares what another file's kernel is launched by."""
-    if Kind.HIP in kinds:
+    if _are_by_handle(kinds):
         return f"{global_name(kernel)} = external constant ptr, align 8\n"
     return f"declare void {global_name(find_stub_symbol(kernel) or '')}()\n"
 
@@ -88,7 +93,7 @@ def render_stub(
     address = global_name(kernel.address(kinds))
     lines.append(f"  call void @{LAUNCH_STUB_FUNCTION}(ptr {address}, ptr %params)")
     lines += ["  ret void", "}"]
-    if Kind.HIP in kinds:
+    if _are_by_handle(kinds):
         lines.append(f"{address} = internal constant ptr {stub}, align 8")
         if kernel.public_stub is not None and kernel.symbol not in taken:
             lines.append(f"{global_name(kernel.symbol)} = hidden alias ptr, ptr {address}")

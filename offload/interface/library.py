@@ -42,9 +42,9 @@ from mlir_offload.offload.interface.type import (
 )
 from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.errors import CompatibilityError, UsageError
-from mlir_offload.toolchain.target import DEVICE_WORDS, Kind
+from mlir_offload.toolchain.target import DEVICE_KINDS
 
-_GPUS = [word for kind, word in DEVICE_WORDS.items() if kind is not Kind.OPENMP]
+_GPUS = [kind.word for kind in DEVICE_KINDS if not kind.is_cpu]
 # mlir_offload_set_device ends the process for other words.
 _DEVICE = re.compile(rf"host|(?:{'|'.join(_GPUS)})(?::[0-9]{{1,9}})?")
 _PYTHON_TYPES = {"b": bool, "f": float, "V": float, "c": complex}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mlir_offload.offload.host.annotate import embed_binary
 from mlir_offload.toolchain.process import Command
-from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.toolchain.target import Target, kind_of_image
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from mlir_offload.offload.objects import ObjectContents
     from mlir_offload.toolchain.llvm import LlvmToolchain
 
-_KINDS = frozenset(kind.value for kind in Kind)
 _HOST_ARCH = "host"
 # How clang takes the architecture for a GPU; SPIR-V has none.
 _GPU_OPTION = {"nvptx64": "-march=", "amdgcn": "-mcpu=", "spirv64": ""}
@@ -69,8 +68,8 @@ def render_anchor(binary: bytes) -> str:
 
 def _targets(contents: Iterable[ObjectContents]) -> frozenset[Target]:
     return frozenset(
-        Target(Kind(image.kind), image.triple, image.arch or _HOST_ARCH)
+        Target(kind, image.triple, image.arch or _HOST_ARCH)
         for item in contents
         for image in item.images
-        if image.kind in _KINDS
+        if (kind := kind_of_image(image.kind, image.triple)) is not None
     )

@@ -11,9 +11,9 @@ from mlir_offload.offload.elf import ElfFile, SectionType, read_elf
 from mlir_offload.offload.host.mangling import stub_symbol
 from mlir_offload.offload.host.stub import LOCAL_HANDLE_PREFIX, LOCAL_STUB_PREFIX
 from mlir_offload.offload.image import is_bitcode
+from mlir_offload.offload.kind_format import format_of
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import VerificationError
-from mlir_offload.toolchain.target import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -47,7 +47,7 @@ class KernelStubs(Struct, frozen=True):
 
     def launches(self, kernel: str, kind: str) -> bool:
         """Return whether the object launches a kernel that another file has to define."""
-        by_handle = kind == Kind.HIP and kernel in self.undefined
+        by_handle = format_of(kind).is_launched_by_handle and kernel in self.undefined
         return by_handle or stub_symbol(kernel) in self.launched
 
 

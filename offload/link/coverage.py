@@ -8,16 +8,15 @@ from msgspec import Struct
 
 from mlir_offload.offload.device.code import read_device_code
 from mlir_offload.offload.held_image import HeldImage, all_images, device_arch, loaded_images
+from mlir_offload.offload.kind_format import format_of
 from mlir_offload.offload.link.finding import Finding, listed, raise_findings
 from mlir_offload.offload.objects import ObjectContents, read_objects
 from mlir_offload.toolchain.errors import VerificationError
-from mlir_offload.toolchain.target import Kind
+from mlir_offload.toolchain.target import all_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
-
-_REGISTERED_KINDS = frozenset(kind.value for kind in Kind)
 
 
 class KernelImage(Struct, frozen=True, order=True):
@@ -66,7 +65,7 @@ def expected_kernels(inputs: Iterable[ObjectContents]) -> ExpectedKernels:
 def registered_kernels(item: ObjectContents) -> Iterator[tuple[str, str]]:
     """Return the kind and name of each kernel that the next link, or this file, registers."""
     for entry in item.entries:
-        if entry.is_kernel and not entry.is_finished and entry.kind in _REGISTERED_KINDS:
+        if entry.is_kernel and not entry.is_finished and entry.kind in all_kinds():
             yield entry.kind, entry.name
 
 
@@ -123,7 +122,7 @@ def check_resolved(linked: Path, *, name: str = "") -> None:
     """Raise VerificationError where linked SPIR-V calls what it does not hold: the wrapper links it all the same."""
     for item in read_objects(linked):
         for image in item.images:
-            if image.kind == Kind.SYCL:
+            if format_of(image.kind).links_undefined:
                 code = read_device_code(image.content)
                 if code is not None and code.undefined:
                     what = ", ".join(f"'{function}'" for function in code.undefined[:3])
@@ -171,7 +170,7 @@ def _answerable_kernels(item: ObjectContents) -> frozenset[tuple[str, str]]:
         (entry.kind, entry.name)
         for entry in item.entries
         if entry.is_kernel
-        and entry.kind in _REGISTERED_KINDS
+        and entry.kind in all_kinds()
         and (entry.is_finished or not item.is_relocatable)
     )
 

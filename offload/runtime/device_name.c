@@ -44,7 +44,11 @@ static bool parse_sycl_device(const char *text, mo_device *device) {
 
 /* Reads "cuda", "cuda:N", "hip", "hip:N", "sycl", "sycl:N", "host", or a name of SYCL's. */
 bool mo_parse_device(const char *text, mo_device *device) {
-  static const char *const names[] = {"cuda", "hip", "sycl", "host"};
+  static const char *const names[] = {"cuda", "hip", "sycl", "host",
+#ifdef MLIR_OFFLOAD_OTHER_DEVICE
+                                      MLIR_OFFLOAD_OTHER_DEVICE
+#endif
+  };
   for (size_t i = 0; i < sizeof names / sizeof *names; ++i) {
     size_t length = strlen(names[i]);
     if (strncmp(text, names[i], length))

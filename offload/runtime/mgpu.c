@@ -14,7 +14,8 @@
 #include "mgpu.h"
 #include "mlir_offload.h"
 
-#if !defined MLIR_OFFLOAD_HAVE_CUDA && !defined MLIR_OFFLOAD_HAVE_HIP && \
+/* A kind that is not of this folder has its files on the command line (-include), and names its backend. */
+#if !defined MLIR_OFFLOAD_OTHER_BACKEND && !defined MLIR_OFFLOAD_HAVE_CUDA && !defined MLIR_OFFLOAD_HAVE_HIP && \
     !defined MLIR_OFFLOAD_HAVE_SYCL && !defined MLIR_OFFLOAD_HAVE_OPENMP
 #error "define MLIR_OFFLOAD_HAVE_CUDA, ..._HIP, ..._SYCL, ..._OPENMP or several"
 #endif
@@ -41,6 +42,9 @@ static const mo_backend *const mo_backends[] = {
 #ifdef MLIR_OFFLOAD_HAVE_OPENMP
     &mo_host,
 #endif
+#endif
+#ifdef MLIR_OFFLOAD_OTHER_BACKEND
+    &MLIR_OFFLOAD_OTHER_BACKEND,
 #endif
 };
 enum { BACKEND_COUNT = sizeof mo_backends / sizeof *mo_backends };

@@ -50,7 +50,8 @@ gpu.module @probe {
 _BYTECODE_PRODUCER = 5
 _START = "__start_"
 _NOTHING_NEW = "no newer construct"
-_KINDS = (Kind.OPENMP, Kind.CUDA, Kind.HIP, Kind.SYCL)
+# LLVM's offload kinds, as its packager spells them.
+_KINDS = ("openmp", "cuda", "hip", "sycl")
 
 
 class LlvmIdentity(Struct, frozen=True):

@@ -16,9 +16,10 @@ import pytest
 from msgspec.structs import replace
 from support.cuda_tools import cuda_root, cuda_tool
 
+from mlir_offload.driver.compile.kind_build import Sdk
 from mlir_offload.driver.doctor.examination import Examination
 from mlir_offload.driver.doctor.json import schema_text
-from mlir_offload.driver.doctor.plan import Combination, Sdk
+from mlir_offload.driver.doctor.plan import Combination
 from mlir_offload.driver.doctor.trial import Bench, Cell, MadeObject, Verdict
 from mlir_offload.toolchain.cuda import CudaToolkit, inspect_cuda, probe_cuda
 from mlir_offload.toolchain.inventory import Inventory, take_inventory

@@ -66,7 +66,7 @@ def test_the_object_runs_when_clang_of_an_old_release_links_it(
     tools = CudaTools(ToolVersion(13, 0), ptxas, nvlink, fatbinary)
     cuda = write_cuda_directory(tmp_path / "cuda", tools, 15)
     cudart = next(CUDA.glob("lib*/libcudart_static.a"))
-    libraries = runtime_link_arguments(kinds, cudart=cudart, libomptarget=None)
+    libraries = runtime_link_arguments(kinds, {Kind.CUDA: cudart})
     command = ("--offload-link", "-fuse-ld=lld", "-Wl,--gc-sections", str(shared_object))
     options = (str(runtime), *libraries, "-lm", f"-Wl,--cuda-path={cuda}", "-o", str(program))
     path = (("PATH", f"{cuda / 'bin'}:{os.environ['PATH']}"),)

@@ -39,7 +39,7 @@ def read(*paths: Path) -> list[ObjectContents]:
 
 
 def kernels_of(*names: str) -> set[tuple[str, str]]:
-    return {(kind.value, f"k_{name}") for kind in KINDS for name in names}
+    return {(kind, f"k_{name}") for kind in KINDS for name in names}
 
 
 def held(path: Path) -> set[tuple[str, str]]:
@@ -217,7 +217,7 @@ def test_kernels_of_one_name_in_whole_libraries_are_kept_apart(
     whole = "-Wl,--whole-archive,libone.a,libtwo.a,--no-whole-archive"
     argv = [*mlir_offload, "--llvm=22", whole, str(main), "-o", "program"]
     subprocess.run(argv, cwd=tmp_path, check=True)
-    assert held(tmp_path / "program") == {(kind.value, "__mo_k") for kind in kinds}
+    assert held(tmp_path / "program") == {(kind, "__mo_k") for kind in kinds}
 
 
 def other_image(made: LinkInputs) -> DeviceImage:

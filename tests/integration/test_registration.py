@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from support.clang_entries import PROGRAMS, parse_registration, recorded, run_clang
+from support.clang_entries import (
+    PROGRAMS,
+    kernel_address,
+    parse_registration,
+    recorded,
+    render_kernel_handle,
+    run_clang,
+)
 from support.cuda_tools import cuda_root
 
 from mlir_offload.offload.abi import load_abi, load_abis
@@ -18,8 +25,6 @@ from mlir_offload.offload.host.annotate import annotate_host, embed_binary
 from mlir_offload.offload.host.entry import (
     EntryType,
     OffloadEntry,
-    kernel_address,
-    render_kernel_handle,
 )
 from mlir_offload.offload.host.registration import append_entries
 from mlir_offload.offload.host.stub import HostKernel

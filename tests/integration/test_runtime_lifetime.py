@@ -60,7 +60,7 @@ def build(directory: Path, libomptarget: Path | None, *flags: str) -> Built:
     )
     command(*made.argv)
     command(CLANG, *COMPILE, INPUTS / "lifetime_program.c", "-o", main)
-    libraries = runtime_link_arguments(KINDS, cudart=None, libomptarget=libomptarget)
+    libraries = runtime_link_arguments(KINDS, {Kind.OPENMP: libomptarget})
     for name, mark in MARKS.items():
         host = directory / f"{name}.o"
         image = embedded_image(directory, name, f"-DMARK={mark}", *flags)

@@ -40,11 +40,9 @@ def _link(directory: Path, gpu_runtime: Path, kind: Kind = Kind.CUDA) -> Path:
     run_checked(RUNNER, command)
     include = f"-I{runtime_include_directory()}"
     source = INPUTS / "cuda_program.c"
-    defined = (f"-DLLVM_MAJOR={MAJOR}", f"-DHAVE_{kind.name}")
+    defined = (f"-DLLVM_MAJOR={MAJOR}", f"-DHAVE_{kind.upper()}")
     _run(CLANG, "-fPIC", *defined, include, "-c", source, "-o", host)
-    libraries = runtime_link_arguments(
-        (kind,), cudart=gpu_runtime, libamdhip=gpu_runtime, libomptarget=None
-    )
+    libraries = runtime_link_arguments((kind,), {kind: gpu_runtime})
     _run(CLANG, host, runtime, "-o", program, *libraries)
     return program
 

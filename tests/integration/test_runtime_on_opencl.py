@@ -57,7 +57,7 @@ def _link(directory: Path, binary: Path, kinds: tuple[Kind, ...], *flags: str) -
     embed = ("-Xclang", f"-fembed-offload-object={binary}")
     source = INPUTS / "sycl_program.c"
     _run(CLANG, *flags, f"-DLLVM_MAJOR={MAJOR}", INCLUDE, *embed, "-c", source, "-o", host)
-    libraries = runtime_link_arguments(kinds, cudart=None, libomptarget=None)
+    libraries = runtime_link_arguments(kinds, {})
     # The wrapper looks for its tools in PATH.
     path = f"{TOOLS}:/usr/bin:/bin"
     _run(CLANG, "--offload-link", *flags, host, runtime, *libraries, "-o", program, PATH=path)

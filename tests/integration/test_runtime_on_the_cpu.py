@@ -70,7 +70,7 @@ def _compile(consumer: Consumer, source: str, output: Path, *flags: str) -> Path
 
 
 def _link(consumer: Consumer, objects: tuple[Path, ...], output: Path, *flags: str) -> Path:
-    libraries = runtime_link_arguments(KINDS, cudart=None, libomptarget=consumer.libomptarget)
+    libraries = runtime_link_arguments(KINDS, {Kind.OPENMP: consumer.libomptarget})
     _run(
         consumer.bin / "clang",
         "--offload-link",

@@ -123,7 +123,7 @@ def _linked_groups(commands: str, *, has_host: bool) -> list[list[str]]:
 def _expected_groups(targets: Sequence[tuple[Kind, str, str]], major: int) -> list[list[str]]:
     images = [
         PackagedImage(
-            kind.value, ImageKind.OBJECT, 0, (("triple", triple), ("arch", arch)), memory_view(b"")
+            kind, ImageKind.OBJECT, 0, (("triple", triple), ("arch", arch)), memory_view(b"")
         )
         for kind, triple, arch in targets
     ]

@@ -11,7 +11,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlir_offload.offload.host.mangling import stub_symbol
+from mlir_offload.offload.host.module import global_name
 from mlir_offload.toolchain.process import Command, ProcessRunner, run_checked
+from mlir_offload.toolchain.target import Kind
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "entries"
 RELEASES = tuple(range(15, 23))
@@ -120,3 +123,20 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+def kernel_address(kind: Kind, kernel: str) -> str:
+    """Return the host symbol that clang lets stand for a kernel of a kind."""
+    if kind is Kind.CUDA:
+        return stub_symbol(kernel)
+    return kernel if kind is Kind.HIP else f".{kernel}.region_id"
+
+
+def render_kernel_handle(kind: Kind, kernel: str) -> str:
+    """Return the IR of the variable that stands for a kernel; empty where the stub itself does."""
+    name = global_name(kernel_address(kind, kernel))
+    handles = {
+        Kind.HIP: f"{name} = constant ptr {global_name(stub_symbol(kernel))}, align 8\n",
+        Kind.OPENMP: f"{name} = weak constant i8 0\n",
+    }
+    return handles.get(kind, "")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mlir_offload.driver.doctor.plan import Combination, Sdk
+from mlir_offload.driver.compile.kind_build import Sdk
+from mlir_offload.driver.doctor.plan import Combination
 from mlir_offload.driver.doctor.report import DoctorReport, Installation
 from mlir_offload.driver.doctor.trial import Cell, Trial, Verdict
 from mlir_offload.toolchain.llvm import LlvmToolchain

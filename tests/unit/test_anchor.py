@@ -24,7 +24,7 @@ CPU = Target(Kind.OPENMP, "x86_64-pc-linux-gnu", "host")
 def contents(member: str, *targets: Target, kind: str = "") -> ObjectContents:
     images = tuple(
         PackagedImage(
-            kind or target.kind.value,
+            kind or target.kind,
             1,
             0,
             (("arch", target.arch.removeprefix("host")), ("triple", target.triple)),

@@ -8,8 +8,8 @@ import pytest
 
 from mlir_offload.driver.compile.choose import choose_toolkit_for
 from mlir_offload.driver.compile.releases import Releases
-from mlir_offload.driver.compile.verb import _check_archs
 from mlir_offload.driver.option.command_line import parse_arguments
+from mlir_offload.offload.kind_format import check_targets
 from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.process import ProcessRunner
@@ -48,6 +48,8 @@ def test_a_toolkit_that_was_asked_for_must_be_there(tmp_path: Path) -> None:
 
 
 def test_an_architecture_is_checked_without_a_toolkit_too() -> None:
-    _check_archs([parse_offload_arch("sm_90"), parse_offload_arch("host")], one_release(22), None)
+    check_targets(
+        [parse_offload_arch("sm_90"), parse_offload_arch("host")], one_release(22).makers(None)
+    )
     with pytest.raises(CompatibilityError, match="LLVM 22 does not know sm_999"):
-        _check_archs([parse_offload_arch("sm_999")], one_release(22), None)
+        check_targets([parse_offload_arch("sm_999")], one_release(22).makers(None))

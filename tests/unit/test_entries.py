@@ -4,7 +4,13 @@ import re
 
 import pytest
 from msgspec.structs import replace
-from support.clang_entries import RELEASES, parse_registration, recorded
+from support.clang_entries import (
+    RELEASES,
+    kernel_address,
+    parse_registration,
+    recorded,
+    render_kernel_handle,
+)
 
 from mlir_offload.offload.abi import any_exceptions, load_abi, load_abis, offload_table
 from mlir_offload.offload.consumer import check_form, check_kinds
@@ -12,8 +18,6 @@ from mlir_offload.offload.host.entry import (
     EntryType,
     OffloadEntry,
     entry_section,
-    kernel_address,
-    render_kernel_handle,
 )
 from mlir_offload.offload.host.module import target_triple
 from mlir_offload.offload.host.registration import append_entries, register_entries
@@ -77,7 +81,7 @@ def rendered(entries: list[OffloadEntry], major: int, triple: str = "") -> str:
 @pytest.mark.parametrize("major", RELEASES)
 @pytest.mark.parametrize("kind", [Kind.CUDA, Kind.HIP, Kind.OPENMP])
 def test_entries_are_those_that_clang_of_each_release_emits(kind: Kind, major: int) -> None:
-    golden = recorded(kind.value, major)
+    golden = recorded(kind, major)
     entries = openmp_entries(golden) if kind is Kind.OPENMP else program_entries(kind)
     assert parse_registration(rendered(entries, major)) == parse_registration(golden)
 

@@ -18,7 +18,7 @@ from mlir_offload.offload.runtime import (
     runtime_sources,
 )
 from mlir_offload.toolchain.errors import ToolchainError
-from mlir_offload.toolchain.target import DEVICE_WORDS, Kind
+from mlir_offload.toolchain.target import DEVICE_KINDS, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -124,7 +124,7 @@ def test_the_compile_command_defines_what_is_linked() -> None:
         kinds=ALL,
         archs={Kind.CUDA: ("sm_80", "sm_90a"), Kind.HIP: ("gfx90a", "gfx1030")},
         standin=True,
-        libamdhip=Path("/rocm/lib/libamdhip64.so.6"),
+        libraries={Kind.HIP: Path("/rocm/lib/libamdhip64.so.6")},
     )
     assert command.argv[0] == "clang"
     assert command.argv[-4:] == ("-c", str(runtime_sources(ALL, standin=True)[0]), "-o", "rt.o")
@@ -133,10 +133,10 @@ def test_the_compile_command_defines_what_is_linked() -> None:
         "-DMLIR_OFFLOAD_HAVE_HIP",
         "-DMLIR_OFFLOAD_HAVE_OPENMP",
         "-DMLIR_OFFLOAD_HAVE_SYCL",
-        "-DMLIR_OFFLOAD_STANDIN",
         "-DMLIR_OFFLOAD_ARCHS=sm_80,sm_90a",
         "-DMLIR_OFFLOAD_HIP_ARCHS=gfx90a,gfx1030",
         "-DMLIR_OFFLOAD_HIP_LIBRARY=libamdhip64.so.6",
+        "-DMLIR_OFFLOAD_STANDIN",
     ]
 
 
@@ -177,13 +177,13 @@ def test_each_kind_adds_its_library(
     libomptarget: Path | None,
     arguments: tuple[str, ...],
 ) -> None:
-    found = runtime_link_arguments(kinds, cudart=cudart, libomptarget=libomptarget)
+    found = runtime_link_arguments(kinds, {Kind.CUDA: cudart, Kind.OPENMP: libomptarget})
     assert found == (*arguments, "-ldl", "-lpthread")
 
 
 def test_cuda_without_its_runtime_library_is_refused() -> None:
     with pytest.raises(ToolchainError, match="CUDA runtime library") as caught:
-        runtime_link_arguments((Kind.CUDA,), cudart=None, libomptarget=None)
+        runtime_link_arguments((Kind.CUDA,), {})
     assert "--cuda-path" in caught.value.hint
 
 
@@ -196,4 +196,6 @@ def test_the_words_for_devices_are_those_of_the_runtime() -> None:
     source = (runtime_include_directory() / "device_name.c").read_text()
     names = re.search(r"names\[\] = \{([^}]*)\}", source)
     assert names is not None
-    assert re.findall(r'"(\w+)"', names[1]) == list(DEVICE_WORDS.values())
+    assert re.findall(r'"(\w+)"', names[1]) == [
+        kind.word for kind in sorted(DEVICE_KINDS, key=lambda kind: kind.is_cpu)
+    ]

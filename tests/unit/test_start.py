@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from mlir_offload.driver.compile import preload
-from mlir_offload.toolchain.target import Kind
+from mlir_offload.toolchain.target import all_kinds
 
 SAXPY = Path(__file__).resolve().parents[2] / "docs" / "examples" / "saxpy.mlir"
 # The driver as it is, that tells what is loaded when its first program starts, and in the end.
@@ -60,8 +60,8 @@ OTHER_KINDS = frozenset(
     f"mlir_offload.{name}"
     for name in (
         "toolchain.rocm",
-        "driver.compile.hip_image",
-        "driver.compile.cpu_image",
+        "driver.kind.hip",
+        "driver.kind.cpu",
         "translate.cpu.module",
     )
 )
@@ -131,10 +131,9 @@ def test_what_is_not_loaded_exists() -> None:
 
 
 def test_what_is_loaded_early_exists() -> None:
-    tables = (preload._OF_KIND, preload._LINK_OF_KIND)
-    of_kinds = [name for table in tables for names in table.values() for name in names]
-    always = (*preload._ALWAYS, *preload._LAUNCHED, *preload._LATE, *preload._LINK)
-
-    assert set(preload._OF_KIND) == set(Kind)
-    for name in (*always, *of_kinds):
+    kinds = frozenset(all_kinds())
+    for name in (
+        *preload.modules_for(kinds, links=True),
+        *preload.modules_for(kinds, launched=True),
+    ):
         importlib.import_module(name)

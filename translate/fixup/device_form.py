@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from msgspec import Struct
-
-from mlir_offload.toolchain.amdgpu import wavefront_size
-from mlir_offload.toolchain.target import Kind, Target
 
 
 class DeviceForm(Struct, frozen=True):
@@ -24,7 +19,7 @@ class DeviceForm(Struct, frozen=True):
     @property
     def is_amdgpu(self) -> bool:
         """Return whether it is for AMD GPUs."""
-        return self.dialect == _ROCDL
+        return self.dialect == ROCDL
 
     @property
     def has_assertions(self) -> bool:
@@ -42,30 +37,15 @@ class DeviceForm(Struct, frozen=True):
         return self.dialect == _SPIRV
 
 
-_ROCDL = "rocdl"
+ROCDL = "rocdl"
 _SPIRV = "spirv"
 NVVM_FORM = DeviceForm("nvvm", 32)
 SPIRV_FORM = DeviceForm(_SPIRV, 32)
 _FORMS = {
     form.name: form
-    for form in (NVVM_FORM, DeviceForm(_ROCDL, 32), DeviceForm(_ROCDL, 64), SPIRV_FORM)
+    for form in (NVVM_FORM, DeviceForm(ROCDL, 32), DeviceForm(ROCDL, 64), SPIRV_FORM)
 }
 FORM_NAMES = tuple(_FORMS)
-
-
-def form_of(target: Target) -> DeviceForm:
-    """Return the form for a target; code for the CPU is made from that for NVIDIA GPUs."""
-    if target.kind is Kind.HIP:
-        return DeviceForm(_ROCDL, wavefront_size(target.arch))
-    if target.kind is Kind.SYCL:
-        return SPIRV_FORM
-    return NVVM_FORM
-
-
-def forms_of(targets: Iterable[Target]) -> tuple[DeviceForm, ...]:
-    """Return the forms for some targets, each once, in the order of their names."""
-    found = {form_of(target).name for target in targets}
-    return tuple(_FORMS[name] for name in sorted(found))
 
 
 def parse_form(name: str) -> DeviceForm:

@@ -16,10 +16,10 @@ from mlir_offload.toolchain.target import parse_offload_arch
 from mlir_offload.translate.diagnostics import check_source, condense
 from mlir_offload.translate.gpu_module import GpuModule
 from mlir_offload.translate.host.module import check_host, fix_host_ir
+from mlir_offload.translate.kind_lowering import lowering_for
 from mlir_offload.translate.lower import (
     device_pipeline_command,
     host_pipeline_command,
-    lowering_for,
     normalize_command,
     translate_command,
     unwrap_device,
@@ -76,7 +76,7 @@ class _Lowering:
             for end in (".mlir", ".low.mlir", ".alone.mlir", ".ll")
         )
         source.write_text(module.text, encoding="utf-8")
-        lowering = lowering_for(module, parse_offload_arch(self.arch))
+        lowering = lowering_for(module.needs, parse_offload_arch(self.arch))
         command = device_pipeline_command(
             self.llvm, source, low, module=module, lowering=lowering, debug=self.debug
         )

@@ -1,4 +1,4 @@
-"""Device images for what takes SPIR-V, as Intel GPUs do: bitcode, of which the link makes SPIR-V."""
+"""Devices that take SPIR-V, as Intel GPUs do: images are bitcode, of which the link makes SPIR-V."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import shutil
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mlir_offload.driver.compile.image import image_file, kernel_options, rdc_option, user_libraries
+from mlir_offload.driver.compile.image import ImageFile, kernel_options, rdc_option, user_libraries
+from mlir_offload.driver.compile.kind_build import KindBuild
 from mlir_offload.driver.compile.older import older_text
 from mlir_offload.driver.option.compile_options import DeviceCode
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError, SourceError
 from mlir_offload.toolchain.process import Command, Completed, tool_failed
+from mlir_offload.toolchain.target import Kind
 from mlir_offload.translate.spirv.module import spirv_bitcode_command, spirv_code_command
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from mlir_offload.driver.compile.context import BuildContext
-    from mlir_offload.driver.compile.image import ImageFile
     from mlir_offload.driver.compile.split_file import ModuleFile
     from mlir_offload.toolchain.target import Target
 
@@ -29,7 +30,7 @@ _REASON = re.compile(
 )
 
 
-def make_module_image(
+def _make_image(
     context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
 ) -> ImageFile:
     """Make bitcode of a device module that was lowered.
@@ -39,7 +40,7 @@ def make_module_image(
     """
     _check_form(context)
     executor, flags = context.executor, context.options.device_flags
-    made = image_file(context, lowered, target)
+    made = _image_file(context, lowered, target)
     libraries = user_libraries(context, source, target, lowered)
     options = (*kernel_options(module), *rdc_option(context))
     image = made.path
@@ -81,3 +82,23 @@ def _not_compiled(source: Path, failed: Completed) -> MlirOffloadError:
     msg = f"a kernel cannot be compiled for spirv64: {match['reason']}"
     hint = "rewrite it without that, or leave spirv64 out of --offload-arch"
     return SourceError(msg, hint=hint, location=str(source))
+
+
+def _image_file(_context: BuildContext, beside: Path, target: Target, /) -> ImageFile:
+    """Return the image that is made for a target, its file beside another one."""
+    stem = beside.stem.removesuffix(".spirv")
+    return ImageFile(beside.with_name(f"{stem}.{target.arch}.bc"), target)
+
+
+class _Spirv(KindBuild):
+    name = Kind.SYCL
+    modules = ("mlir_offload.offload.device.spirv",)
+    image_file = staticmethod(_image_file)
+    make_image = staticmethod(_make_image)
+
+    def link_folders(self, context: BuildContext, _directory: Path, /) -> tuple[Path, ...]:
+        """Return the linker of SPIR-V: clang of LLVM 22 looks for it by its bare name."""
+        return (context.llvm.tool("clang-sycl-linker").resolve().parent,)
+
+
+KIND = _Spirv()

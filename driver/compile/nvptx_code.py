@@ -1,102 +1,27 @@
-"""Device images for NVIDIA GPUs: bitcode for the link, or a cubin."""
+"""LLVM IR on its way to NVPTX code: marked, with the libraries that it calls."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.image import (
-    ImageFile,
-    image_file,
-    is_bitcode,
-    kernel_options,
-    rdc_option,
-    user_libraries,
-)
-from mlir_offload.driver.compile.older import (
-    check_older_bitcode,
-    not_taken,
-    older_text,
-    with_libraries,
-)
+from mlir_offload.driver.compile.image import ImageFile, kernel_options, rdc_option, user_libraries
+from mlir_offload.driver.compile.older import with_libraries
 from mlir_offload.driver.compile.split_file import ModuleFile
-from mlir_offload.driver.message.report import show_note
-from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
+from mlir_offload.toolchain.cuda import CudaToolkit
+from mlir_offload.toolchain.errors import ToolchainError
+from mlir_offload.toolchain.llvm import LlvmToolchain
+from mlir_offload.toolchain.ptx import ptx_isa_for
 from mlir_offload.toolchain.target import Target
+from mlir_offload.translate.device import DeviceCodegen, needs_libdevice
 from mlir_offload.translate.target_attribute import TargetAttribute, attribute_for
 
-if TYPE_CHECKING:
-    from mlir_offload.toolchain.cuda import CudaToolkit
-    from mlir_offload.toolchain.llvm import LlvmToolchain
-    from mlir_offload.translate.device import DeviceCodegen
-
 CUDA_HINT = "pip install 'mlir-offload[cuda]', or name a toolkit with --cuda-path="
-
-
-def make_cuda_image(
-    context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
-) -> ImageFile:
-    """Make bitcode or a cubin, as asked; the latter too where the release that links cannot take it."""
-    if not is_bitcode(context):
-        return _make_cubin(context, source, module, lowered, target)
-    try:
-        return _make_bitcode(context, source, module, lowered, target)
-    except CompatibilityError as error:
-        can_make_cubin = context.cuda is not None and context.mlir.has("clang")
-        if context.options.wanted_device_code or not can_make_cubin:
-            raise
-        show_note(f"{error.message}; {target} gets finished code instead (--device-code=object)")
-        return _make_cubin(context, source, module, lowered, target)
-
-
-def _make_bitcode(
-    context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
-) -> ImageFile:
-    """Make bitcode by the clang of the release that links."""
-    from mlir_offload.translate.device import nvptx_bitcode_command
-
-    # Whether it can be is known then, in a dry run too.
-    older = older_text(context, lowered, context.consumer, str(source), decides=True)
-    image = image_file(context, lowered, target)
-    is_assembled = context.options.needs_ptxas
-    code = _NvptxCode(context, source, module, older, image, context.llvm, is_assembled)
-    ready, codegen, libdevice = code.prepare()
-    command = nvptx_bitcode_command(context.llvm, ready, image.path, codegen, libdevice)
-    context.executor.tool(command, image.path, diagnose=partial(not_taken, context))
-    if older != lowered:
-        check_older_bitcode(context, lowered, image.path, replace(codegen, libraries=()))
-    return image
-
-
-def _make_cubin(
-    context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
-) -> ImageFile:
-    """Make a cubin, by the clang of the release that lowers where there is one."""
-    from mlir_offload.translate.device import cubin_command, nvptx_assembly_command
-
-    executor, cuda = context.executor, context.cuda
-    llvm = context.mlir if context.mlir.has("clang") else context.llvm
-    text = older_text(context, lowered, llvm.version.major, str(source))
-    image = ImageFile(lowered.with_suffix(f".{target.arch}.o"), target)
-    ready, codegen, libdevice = _NvptxCode(context, source, module, text, image, llvm).prepare()
-    assembly = assembly_file(image)
-    command = nvptx_assembly_command(llvm, ready, assembly, codegen, libdevice)
-    executor.tool(command, assembly, diagnose=partial(not_taken, context))
-    if context.options.debug:
-        timed = assembly.with_suffix(".timed.s")
-        executor.step("ptx-time", (assembly, "--time", str(context.source_time), "-o", timed))
-        assembly = timed
-    if cuda is None:
-        msg = "a cubin is made by ptxas, and no CUDA toolkit was found"
-        raise ToolchainError(msg, hint=CUDA_HINT)
-    executor.tool(cubin_command(cuda, assembly, image.path, codegen), image.path)
-    return image
+"""How to get a CUDA toolkit."""
 
 
 def prepared_file(image: ImageFile) -> Path:
@@ -104,12 +29,7 @@ def prepared_file(image: ImageFile) -> Path:
     return image.path.with_suffix(".ll")
 
 
-def assembly_file(image: ImageFile) -> Path:
-    """Return the PTX that an image for CUDA is assembled from."""
-    return image.ptx or image.path.with_suffix(".s")
-
-
-class _NvptxCode(Struct, frozen=True):
+class NvptxCode(Struct, frozen=True):
     """A device module on its way to NVPTX code of one release of LLVM, which reads `text`."""
 
     context: BuildContext
@@ -163,9 +83,6 @@ def codegen_for(  # noqa: PLR0913 (what decides how code is generated)
 
     What is attached to the module comes before what the command line says.
     """
-    from mlir_offload.toolchain.ptx import ptx_isa_for
-    from mlir_offload.translate.device import DeviceCodegen, needs_libdevice
-
     options = context.options
     own = attached or TargetAttribute(target.kind)
     libraries = user_libraries(context, source, target, module, own.link)

@@ -1,0 +1,234 @@
+"""What the driver does for a device kind: the questions, and who answers them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.image import DeviceModule, ImageFile
+from mlir_offload.driver.compile.split_file import ModuleFile, ObjectFile
+from mlir_offload.toolchain.target import Kind, Registry, Target, all_kinds, device_kind
+
+if TYPE_CHECKING:
+    from mlir_offload.offload.container.mob_manifest import MobDevice, MobManifest
+    from mlir_offload.offload.link.finding import Finding
+    from mlir_offload.toolchain.cuda import CudaToolkit
+    from mlir_offload.toolchain.inventory import Inventory
+    from mlir_offload.toolchain.llvm import LlvmToolchain
+    from mlir_offload.toolchain.process import Command
+    from mlir_offload.toolchain.rocm import RocmInstallation
+
+
+class CppLanguage(Struct, frozen=True):
+    """C++ with kernels of a kind: what it is called, for whose GPUs it is, and how to ask for one."""
+
+    name: str
+    gpus: str
+    hint: str
+
+
+class Sdk(Struct, frozen=True):
+    """What a vendor installs beside LLVM: a CUDA toolkit, the ROCm device libraries."""
+
+    name: str
+    path: Path
+    option: str
+    cuda: CudaToolkit | None = None
+
+
+class SdkChoice(Struct, frozen=True):
+    """An SDK that a kind may use, the architecture to compile for, and whether it is the default."""
+
+    sdk: Sdk | None
+    arch: str
+    is_default: bool
+
+
+class LinkTools(Struct, frozen=True):
+    """What was found on this machine to link bundles with, and what stands against it."""
+
+    llvm: LlvmToolchain | None
+    cuda: CudaToolkit | None
+    rocm: RocmInstallation | None
+    findings: tuple[Finding, ...] = ()
+
+
+class KindBuild:
+    """What compiling and linking for a device kind takes; `kind/` has the answers of each."""
+
+    name: Kind
+    modules: tuple[str, ...] = ()
+    """What a compilation loads late, and can load while the first tools run."""
+    link_modules: tuple[str, ...] = ()
+    """Likewise a link."""
+    step_programs: tuple[str, ...] = ("mlir-opt", "mlir-translate", "clang")
+    """What the step that makes an image runs."""
+    bundle_ending = ""
+    """What the files of its modules in a bundle end in."""
+    bundles_final_code = False
+    """Whether the LLVM IR in a bundle tells the arguments of kernels, not what it was made from."""
+    is_run_by_doctor = False
+    """Whether `doctor` runs a program of the kind, where there is a device."""
+    recipe_makes: tuple[str, ...] = ()
+    """What the preparation of a recipe may make."""
+    recipe_places: Mapping[str, str] = {}
+    """What stands for directories in the calls of a recipe, and what the shell makes of them."""
+    cpp: CppLanguage | None = None
+    """The C++ whose kernels are of the kind."""
+
+    def image_file(self, context: BuildContext, beside: Path, target: Target, /) -> ImageFile:
+        """Return the image that is made for a target, its file beside another one."""
+        raise NotImplementedError
+
+    def prepare(self, context: BuildContext) -> None:
+        """Make what every image of the kind takes in."""
+
+    def make_image(
+        self,
+        context: BuildContext,
+        source: Path,
+        module: ModuleFile,
+        lowered: Path,
+        target: Target,
+    ) -> ImageFile:
+        """Make the image of a device module that was lowered."""
+        raise NotImplementedError
+
+    def step_arguments(self, _context: BuildContext, /) -> tuple[str, ...]:
+        """Return how a step that makes an image is told what decides its code."""
+        return ()
+
+    def assemble(
+        self, context: BuildContext, source: Path, given: ObjectFile, target: Target, image: Path, /
+    ) -> tuple[Command, ImageFile]:
+        """Return how assembly that a program brings along becomes an image, and that."""
+        raise NotImplementedError
+
+    def pack(
+        self,
+        context: BuildContext,
+        source: Path,
+        chosen: Sequence[tuple[Target, ObjectFile]],
+        output: Path,
+        /,
+    ) -> None:
+        """Put linked objects that a program brings along into what the runtime loads."""
+        raise NotImplementedError
+
+    def cpp_arguments(self, _context: BuildContext, /) -> tuple[str, ...]:
+        """Return what clang needs to compile the C++ of the kind."""
+        return ()
+
+    def runtime_library(self, _context: BuildContext, /) -> Path | None:
+        """Return the library that launches the kernels, if it is there, or is needed at all."""
+        return None
+
+    def prepare_link(
+        self,
+        context: BuildContext,
+        directory: Path,
+        source: Path | None = None,
+        device: Sequence[DeviceModule] = (),
+    ) -> None:
+        """Make a directory in which the device link finds what it runs.
+
+        For the link of one source alone, that and its device modules are told.
+        """
+
+    def link_arguments(
+        self, _context: BuildContext, _archs: Collection[str], _directory: Path, /
+    ) -> tuple[str, ...]:
+        """Return what the linker wrapper needs to link images for these architectures."""
+        return ()
+
+    def link_folders(self, _context: BuildContext, _directory: Path, /) -> tuple[Path, ...]:
+        """Return where the clang that the wrapper runs finds programs, before PATH."""
+        return ()
+
+    def lower_bundled(
+        self, context: BuildContext, source: Path, module: ModuleFile, lowered: Path
+    ) -> Path:
+        """Return the LLVM IR that a bundle holds of a lowered module."""
+        raise NotImplementedError
+
+    def bundled_image(
+        self, context: BuildContext, bundle: Path, module: ModuleFile, target: Target, /
+    ) -> ImageFile:
+        """Make the image of a device module of a bundle."""
+        return self.make_image(context, bundle, module, module.path, target)
+
+    def calls_library(self, _text: str, /) -> bool:
+        """Return whether LLVM IR calls the device library of the vendor."""
+        return False
+
+    def recipe_preparation(
+        self, _manifest: MobManifest, _clang: LlvmToolchain, /
+    ) -> Iterator[tuple[str, ...]]:
+        """Yield the calls of clang that a bundle's own recipe begins with."""
+        return iter(())
+
+    def recipe_files(self, _manifest: MobManifest, /) -> tuple[str, ...]:
+        """Return objects that these make and that are packaged as images."""
+        return ()
+
+    def recipe_call(
+        self,
+        manifest: MobManifest,
+        clang: LlvmToolchain,
+        device: MobDevice,
+        arch: str,
+        output: Path,
+        /,
+    ) -> tuple[str, ...]:
+        """Return the call of clang that makes an image, in the recipe of a bundle."""
+        raise NotImplementedError
+
+    def recipe_link(self, _manifest: MobManifest, /) -> tuple[str, str]:
+        """Return what the last line of a recipe begins with, and the libraries, for the shell."""
+        return "", ""
+
+    def bundle_needs(self, _manifest: MobManifest, /) -> Iterator[str]:
+        """Yield what a bundle needs on the machine that links it, as its readers are told."""
+        return iter(())
+
+    def bundle_findings(
+        self, _path: Path, _manifest: MobManifest, _tools: LinkTools, /
+    ) -> Iterator[Finding]:
+        """Yield what this machine lacks to link a bundle."""
+        return iter(())
+
+    def doctor_choices(
+        self, _inventory: Inventory, _releases: Sequence[LlvmToolchain], /
+    ) -> Iterator[SdkChoice]:
+        """Yield the SDKs of this machine that are to be tried: none, for what needs none."""
+        yield SdkChoice(None, device_kind(self.name).example, is_default=True)
+
+    def plain_link_arguments(self, _major: int, _sdk: Sdk | None, /) -> tuple[str, ...]:
+        """Return what clang of a release needs to link its images without the help of the driver."""
+        return ()
+
+    def anchor_feature(self, _context: BuildContext, _target: Target, /) -> str:
+        """Return the feature with which an empty image is compiled."""
+        return ""
+
+
+BUILDS = Registry[KindBuild]("driver")
+
+
+def build_of(kind: Kind) -> KindBuild:
+    """Return what the driver does for a device kind."""
+    return BUILDS[kind]
+
+
+def builds_of(kinds: Collection[Kind]) -> Iterator[KindBuild]:
+    """Yield the same of several kinds, in the order of all kinds."""
+    return (BUILDS[kind] for kind in all_kinds() if kind in kinds)
+
+
+def runtime_libraries(context: BuildContext, kinds: Collection[Kind]) -> Mapping[Kind, Path | None]:
+    """Return the libraries that launch kernels, by kind."""
+    return {build.name: build.runtime_library(context) for build in builds_of(kinds)}

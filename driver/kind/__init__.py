@@ -1,0 +1,1 @@
+"""What the driver does for each device kind, in one module each."""

@@ -1,0 +1,262 @@
+"""The CPU: device images, and their link."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.image import (
+    ImageFile,
+    kernel_options,
+    rdc_option,
+    sanitize_option,
+    user_libraries,
+)
+from mlir_offload.driver.compile.kind_build import KindBuild, Sdk
+from mlir_offload.driver.compile.older import not_taken, older_text, with_libraries
+from mlir_offload.driver.compile.split_file import ModuleFile
+from mlir_offload.driver.link.sanitizer import sanitizer_library
+from mlir_offload.driver.message.report import show_note
+from mlir_offload.driver.step.cpu import unsplit
+from mlir_offload.offload.abi import load_abi
+from mlir_offload.offload.held_image import runs_on_host
+from mlir_offload.offload.image import is_bitcode
+from mlir_offload.offload.llvm_ir import is_written_in_process
+from mlir_offload.offload.runtime import runtime_include_directory
+from mlir_offload.toolchain.target import Kind, Target, device_kind
+from mlir_offload.translate.cpu.module import (
+    cpu_image_command,
+    cpu_prepare_command,
+    cpu_runtime_command,
+)
+from mlir_offload.translate.device import links_library_into_ir
+from mlir_offload.translate.device_ir import LINK_LIBRARY
+
+if TYPE_CHECKING:
+    from mlir_offload.offload.container.binary import PackagedImage
+    from mlir_offload.offload.container.mob_manifest import MobDevice, MobManifest
+    from mlir_offload.toolchain.llvm import LlvmToolchain
+
+_HEAD_BYTES = 4
+_RECIPE_RUNTIME, _RECIPE_RUNTIME_OBJECT = "cpu_device.bc", "cpu_device.o"
+
+
+def _make_image(
+    context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
+) -> ImageFile:
+    """Make the image of a lowered module for the CPU that this is."""
+    libraries = user_libraries(context, source, target, lowered)
+    prepared = _cpu_ir(context, source, module, lowered, libraries)
+    prepared = older_text(context, prepared, context.llvm.version.major, str(source))
+    return _finish_image(context, prepared, _image_file(context, lowered, target), libraries)
+
+
+def _finish_image(
+    context: BuildContext, prepared: Path, image: ImageFile, libraries: Sequence[Path] = ()
+) -> ImageFile:
+    """Compile what `cpu_ir` made, with the device runtime and the libraries that it calls."""
+    executor, llvm, options = context.executor, context.llvm, context.options
+    wanted = (_device_runtime(context), *libraries)
+    prepared, left = with_libraries(context, llvm, prepared, wanted)
+    runtime, others = next(iter(left), None), left[1:]
+    linked = (word for path in others for word in ("-Xclang", LINK_LIBRARY, "-Xclang", str(path)))
+    sanitizer = (options.sanitizer.flag,) if options.sanitizer else ()
+    debug = ("-g",) if options.debug else ()
+    extra = (*debug, *sanitizer, *linked, *options.device_flags.device_opt)
+    level = options.opt_level
+    command = cpu_image_command(
+        llvm, prepared, runtime, image.path, opt_level=level, march=options.march, extra=extra
+    )
+    executor.tool(command, image.path, diagnose=partial(not_taken, context))
+    return image
+
+
+def _device_runtime(context: BuildContext) -> Path:
+    return context.workspace / "cpu_device.bc"
+
+
+def _compile_device_runtime(context: BuildContext) -> None:
+    """Compile what every image for the CPU takes in, once for all of them."""
+    executor, output = context.executor, _device_runtime(context)
+    options = context.options
+    extra = options.sanitizer.runtime_flags if options.sanitizer else ()
+    command = cpu_runtime_command(
+        context.llvm, output, opt_level=options.opt_level, march=options.march, extra=extra
+    )
+    executor.once(output, partial(executor.tool, command, output))
+
+
+def _cpu_ir(
+    context: BuildContext,
+    source: Path,
+    module: ModuleFile,
+    lowered: Path,
+    libraries: Sequence[Path] = (),
+) -> Path:
+    """Rewrite a lowered module for the CPU, by opt where the kernels have barriers.
+
+    Without opt llvmlite does its part, if it is of the same release. Else each work-item runs on a
+    stack of its own, which is slow.
+    """
+    executor = context.executor
+    prepared, inlined = lowered.with_suffix(".host.ll"), lowered.with_suffix(".inlined.ll")
+    known = (f"--device-lib={path}" for path in libraries)
+    own = (*known, *rdc_option(context), *sanitize_option(context))
+    options = (*kernel_options(module), *own, "--location", str(source))
+    steps = ("--variables", module.path) if _is_for_debugger(context) else ()
+    executor.step("cpu-ir", (lowered, *options, *steps, "-o", prepared), decides=True)
+    if not unsplit(prepared).exists():
+        return prepared
+    if _inline(context, source, unsplit(prepared), inlined):
+        executor.step("cpu-split", (inlined, "--from", lowered, *options, "-o", prepared))
+    else:
+        executor.step("cpu-ir", (lowered, *options, "--fibers", "-o", prepared))
+    return prepared
+
+
+def _is_for_debugger(context: BuildContext) -> bool:
+    """Return whether each work-item is run alone, in the order of the source, with its variables."""
+    options = context.options
+    return options.debug and options.opt_level == 0 and options.sanitizer is None
+
+
+def _inline(context: BuildContext, source: Path, text: Path, output: Path) -> bool:
+    """Have a module inlined that is to be split at its barriers; say whether there is what does it."""
+    executor, llvm = context.executor, context.llvm
+    major = llvm.version.major
+    if llvm.has("opt"):
+        command = cpu_prepare_command(llvm, older_text(context, text, major, str(source)), output)
+        executor.tool(command, output, diagnose=partial(not_taken, context))
+        return True
+    if llvm == context.mlir and is_written_in_process(major):
+        executor.step("cpu-inline", (text, "-o", output))
+        return True
+    show_note(
+        f"LLVM {major} has no opt here: kernels with barriers will be slow on the CPU"
+        f" (apt install llvm-{major})"
+    )
+    return False
+
+
+def _image_file(_context: BuildContext, beside: Path, target: Target, /) -> ImageFile:
+    """Return the image that is made for a target, its file beside another one."""
+    return ImageFile(beside.with_suffix(f".{target.arch}.o"), target)
+
+
+def _is_host_bitcode(image: PackagedImage) -> bool:
+    return runs_on_host(image) and is_bitcode(image.content.head(_HEAD_BYTES))
+
+
+class CpuBuild(KindBuild):
+    """The CPU."""
+
+    name = Kind.OPENMP
+    modules = (
+        "mlir_offload.translate.cpu.module",
+        "mlir_offload.offload.device.host_image",
+    )
+    bundle_ending = "cpu"
+    is_run_by_doctor = True
+    recipe_makes = (_RECIPE_RUNTIME, _RECIPE_RUNTIME_OBJECT)
+    step_programs = ("mlir-opt", "mlir-translate", "clang", "opt")
+    image_file = staticmethod(_image_file)
+    make_image = staticmethod(_make_image)
+    prepare = staticmethod(_compile_device_runtime)
+
+    def step_arguments(self, context: BuildContext, /) -> tuple[str, ...]:
+        """Return the processor."""
+        return (f"-march={context.options.march}",)
+
+    def runtime_library(self, context: BuildContext, /) -> Path | None:
+        """Return libomptarget, in whose place the runtime has the stand-in where there is none."""
+        return context.libomptarget
+
+    def link_arguments(
+        self, context: BuildContext, _archs: Collection[str], _directory: Path, /
+    ) -> tuple[str, ...]:
+        """Return what the link of an image needs."""
+        abi, triple = load_abi(context.consumer), device_kind(self.name).triple
+        # The wrapper links images for the host with --no-undefined; kernels may call libm.
+        arguments = list(abi.host_device_arguments(triple))
+        given = (image for item in context.given for image in item.images)
+        if context.llvm.has("ld.lld") and any(map(_is_host_bitcode, given)):
+            arguments += abi.host_bitcode_arguments(triple)
+        # The wrapper would link a static library of a sanitizer into each image once more.
+        if context.options.sanitizer:
+            library = sanitizer_library(context, context.options.sanitizer)
+            arguments.append(f"-Wl,--device-linker={triple}={library}")
+        return tuple(arguments)
+
+    def lower_bundled(
+        self, context: BuildContext, source: Path, module: ModuleFile, lowered: Path
+    ) -> Path:
+        """Return the LLVM IR, rewritten for the CPU."""
+        text = _cpu_ir(context, source, module, lowered)
+        return older_text(context, text, context.consumer, str(source))
+
+    def bundled_image(
+        self, context: BuildContext, _bundle: Path, module: ModuleFile, target: Target, /
+    ) -> ImageFile:
+        """Make the image of a device module of a bundle."""
+        image = self.image_file(context, module.path, target)
+        return _finish_image(context, module.path, image)
+
+    def recipe_preparation(
+        self, manifest: MobManifest, clang: LlvmToolchain, /
+    ) -> Iterator[tuple[str, ...]]:
+        """Yield the call that compiles the device runtime: to bitcode, or to an object.
+
+        Where clang does not link it into LLVM IR, it is an image of its own.
+        """
+        takes_library = links_library_into_ir(manifest.llvm.first)
+        made = _RECIPE_RUNTIME if takes_library else _RECIPE_RUNTIME_OBJECT
+        argv = cpu_runtime_command(clang, Path(made), opt_level=manifest.opt_level).argv
+        shipped = str(runtime_include_directory() / "cpu_device.c")
+        words = ["runtime/cpu_device.c" if word == shipped else word for word in argv]
+        if not takes_library:
+            unoptimised = words.index("-disable-llvm-passes")
+            words = [*words[: unoptimised - 1], *words[unoptimised + 1 :]]
+            words.remove("-emit-llvm")
+        yield tuple(words)
+
+    def recipe_files(self, manifest: MobManifest, /) -> tuple[str, ...]:
+        """Return the device runtime where it is an image of its own."""
+        return () if links_library_into_ir(manifest.llvm.first) else (_RECIPE_RUNTIME_OBJECT,)
+
+    def recipe_call(
+        self,
+        manifest: MobManifest,
+        clang: LlvmToolchain,
+        device: MobDevice,
+        _arch: str,
+        output: Path,
+        /,
+    ) -> tuple[str, ...]:
+        """Return the call of clang that makes an object."""
+        takes_library = links_library_into_ir(manifest.llvm.first)
+        library = Path(_RECIPE_RUNTIME) if takes_library else None
+        debug = ("-g",) if manifest.debug else ()
+        level, source = manifest.opt_level, Path(device.file)
+        return cpu_image_command(clang, source, library, output, opt_level=level, extra=debug).argv
+
+    def recipe_link(self, manifest: MobManifest, /) -> tuple[str, str]:
+        """Return what the link of an image needs."""
+        arguments = load_abi(manifest.llvm.first).host_device_arguments(manifest.host_triple)
+        return "", f"{' '.join(arguments)} "
+
+    def bundle_needs(self, _manifest: MobManifest, /) -> Iterator[str]:
+        """Yield that it needs nothing."""
+        yield (
+            "for the CPU nothing else: the code is made for the CPU of the machine that links"
+            " (`-march=native`)"
+        )
+
+    def plain_link_arguments(self, _major: int, _sdk: Sdk | None, /) -> tuple[str, ...]:
+        """Return the library of mathematics: the wrapper links images with --no-undefined."""
+        return (f"-Wl,--device-linker={device_kind(self.name).triple}=-lm",)
+
+
+KIND = CpuBuild()

@@ -1,0 +1,414 @@
+"""NVIDIA GPUs: device images, which are bitcode for the link or a cubin, and their link."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.image import (
+    DeviceModule,
+    ImageFile,
+    kernel_options,
+)
+from mlir_offload.driver.compile.kind_build import CppLanguage, KindBuild, LinkTools, Sdk, SdkChoice
+from mlir_offload.driver.compile.nvptx_code import CUDA_HINT, NvptxCode, codegen_for, prepared_file
+from mlir_offload.driver.compile.older import (
+    check_older_bitcode,
+    not_taken,
+    older_text,
+)
+from mlir_offload.driver.compile.split_file import ModuleFile, ObjectFile
+from mlir_offload.driver.message.report import show_note
+from mlir_offload.driver.option.compile_options import DeviceCode
+from mlir_offload.offload.abi import fatbinary_without_image, known_majors, load_abi
+from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError, ToolchainError
+from mlir_offload.toolchain.process import Command
+from mlir_offload.toolchain.ptx import ptx_isa_for
+from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target
+from mlir_offload.translate.device import (
+    DeviceCodegen,
+    cubin_command,
+    needs_libdevice,
+    nvptx_assembly_command,
+    nvptx_bitcode_command,
+    nvptx_object_command,
+)
+from mlir_offload.translate.target_attribute import TargetAttribute, attribute_for
+
+if TYPE_CHECKING:
+    from mlir_offload.offload.container.mob_manifest import MobDevice, MobManifest
+    from mlir_offload.offload.link.finding import Finding
+    from mlir_offload.toolchain.cuda import CudaToolkit
+    from mlir_offload.toolchain.inventory import Inventory
+    from mlir_offload.toolchain.llvm import LlvmToolchain
+
+# CUDA in the recipe of a bundle, and what stands for it until the words are written for the shell.
+_RECIPE_CUDA, _RECIPE_PLACE = "${CUDA_PATH:-/usr/local/cuda}", "@CUDA@"
+
+
+def _make_image(
+    context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
+) -> ImageFile:
+    """Make bitcode or a cubin, as asked; the latter too where the release that links cannot take it."""
+    if not _is_bitcode(context):
+        return _make_cubin(context, source, module, lowered, target)
+    try:
+        return _make_bitcode(context, source, module, lowered, target)
+    except CompatibilityError as error:
+        can_make_cubin = context.cuda is not None and context.mlir.has("clang")
+        if context.options.wanted_device_code or not can_make_cubin:
+            raise
+        show_note(f"{error.message}; {target} gets finished code instead (--device-code=object)")
+        return _make_cubin(context, source, module, lowered, target)
+
+
+def _make_bitcode(
+    context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
+) -> ImageFile:
+    """Make bitcode by the clang of the release that links."""
+    # Whether it can be is known then, in a dry run too.
+    older = older_text(context, lowered, context.consumer, str(source), decides=True)
+    image = _image_file(context, lowered, target)
+    is_assembled = context.options.needs_ptxas
+    code = NvptxCode(context, source, module, older, image, context.llvm, is_assembled)
+    ready, codegen, libdevice = code.prepare()
+    command = nvptx_bitcode_command(context.llvm, ready, image.path, codegen, libdevice)
+    context.executor.tool(command, image.path, diagnose=partial(not_taken, context))
+    if older != lowered:
+        check_older_bitcode(context, lowered, image.path, replace(codegen, libraries=()))
+    return image
+
+
+def _make_cubin(
+    context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
+) -> ImageFile:
+    """Make a cubin, by the clang of the release that lowers where there is one."""
+    executor, cuda = context.executor, context.cuda
+    llvm = context.mlir if context.mlir.has("clang") else context.llvm
+    text = older_text(context, lowered, llvm.version.major, str(source))
+    image = ImageFile(lowered.with_suffix(f".{target.arch}.o"), target)
+    ready, codegen, libdevice = NvptxCode(context, source, module, text, image, llvm).prepare()
+    assembly = _assembly_file(image)
+    command = nvptx_assembly_command(llvm, ready, assembly, codegen, libdevice)
+    executor.tool(command, assembly, diagnose=partial(not_taken, context))
+    if context.options.debug:
+        timed = assembly.with_suffix(".timed.s")
+        executor.step("ptx-time", (assembly, "--time", str(context.source_time), "-o", timed))
+        assembly = timed
+    if cuda is None:
+        msg = "a cubin is made by ptxas, and no CUDA toolkit was found"
+        raise ToolchainError(msg, hint=CUDA_HINT)
+    executor.tool(cubin_command(cuda, assembly, image.path, codegen), image.path)
+    return image
+
+
+def _assembly_file(image: ImageFile) -> Path:
+    """Return the PTX that an image for CUDA is assembled from."""
+    return image.ptx or image.path.with_suffix(".s")
+
+
+def _make_directory(context: BuildContext, directory: Path, options: Sequence[str] = ()) -> None:
+    """Make the directory in which the linker wrapper finds the tools of CUDA, wherever they lie."""
+    cuda = context.cuda
+    if cuda is None or cuda.ptxas is None or cuda.nvlink is None or cuda.fatbinary is None:
+        msg = "linking device code for CUDA needs ptxas, nvlink and fatbinary"
+        raise ToolchainError(msg, hint="pip install 'mlir-offload[cuda]', or give --cuda-path=")
+    tools = ("--ptxas", cuda.ptxas, "--nvlink", cuda.nvlink, "--fatbinary", cuda.fatbinary)
+    release = ("--cuda-version", str(cuda.version), "--for-clang", str(context.consumer))
+    time = ("--time", str(context.source_time))
+    limits = (f"--ptxas-arg={word}" for word in context.options.device_flags.ptxas_arguments)
+    context.executor.step(
+        "cuda-directory",
+        (*tools, *release, *time, *limits, *options, "-o", directory),
+    )
+
+
+def _ptx_images(
+    context: BuildContext, source: Path, device: Sequence[DeviceModule]
+) -> tuple[tuple[Target, Path], ...]:
+    """Return the PTX that is kept, one file for each architecture, as the driver takes them."""
+    options = context.options
+    kept = []
+    for target in context.targets:
+        if options.device_flags.keeps_ptx(target, context.targets):
+            own = {
+                image: attribute_for(module.module.module.targets, target)
+                for module in device
+                for image in module.images
+                if image.target == target
+            }
+            if own:
+                kept.append((target, _one_ptx(context, source, own, target)))
+    return tuple(kept)
+
+
+def _one_ptx(
+    context: BuildContext,
+    source: Path,
+    images: Mapping[ImageFile, TargetAttribute | None],
+    target: Target,
+) -> Path:
+    """Return the PTX of all modules; a fat binary has one for each architecture.
+
+    The libraries that are attached to any of them are linked into all.
+    """
+    first, *others = images
+    if not others and (first.ptx is not None or context.options.device_code is DeviceCode.OBJECT):
+        return _assembly_file(first)
+    if any(image.ptx is not None for image in images):
+        msg = f"PTX for {target} cannot be kept: a gpu.binary brings its own, and a file keeps one"
+        hint = "compile the gpu.binary in a file of its own, or keep no PTX"
+        raise CompatibilityError(msg, hint=hint, location=str(source))
+    executor, directory = context.executor, first.path.parent
+    attached = [item for item in images.values() if item is not None]
+    libraries = tuple(dict.fromkeys(name for item in attached for name in item.link))
+    own = replace(attached[0], link=libraries) if attached else None
+    parts = [str(prepared_file(image)) for image in images]
+    merged, assembly = (directory / f"all.{target.arch}.{end}" for end in ("ll", "s"))
+    link = (str(context.llvm.tool("llvm-link")), "-S", *parts, "-o", str(merged))
+    executor.tool(Command(link), merged)
+    codegen, library = codegen_for(context, source, target, merged, own)
+    executor.tool(
+        nvptx_assembly_command(context.llvm, merged, assembly, codegen, library), assembly
+    )
+    return assembly
+
+
+def _ptx_options(images: Sequence[tuple[Target, Path]]) -> tuple[str, ...]:
+    """Return how the step that makes a CUDA directory is told of PTX to keep."""
+    return tuple(f"--ptx={target.arch}={path.absolute()}" for target, path in images)
+
+
+def _ptx_feature(context: BuildContext, archs: Collection[str]) -> str:
+    """Return the PTX ISA for bitcode of these architectures, as clang spells a feature."""
+    return f"+ptx{min(ptx_isa_for(arch, context.consumer, context.cuda) for arch in archs)}"
+
+
+def _is_bitcode(context: BuildContext) -> bool:
+    """Return whether the code is left for the link to generate.
+
+    Bitcode is written by the release that links alone; where that is not installed, by none.
+    """
+    if not context.releases.is_consumer_here:
+        return False
+    return context.cuda is None or context.options.device_code is DeviceCode.BITCODE
+
+
+def _image_file(context: BuildContext, beside: Path, target: Target, /) -> ImageFile:
+    """Return the image that is made for a target, its file beside another one."""
+    if not _is_bitcode(context):
+        return ImageFile(beside.with_suffix(f".{target.arch}.o"), target)
+
+    is_assembled = context.options.needs_ptxas
+    isa = ptx_isa_for(target.arch, context.consumer, context.cuda, is_assembled=is_assembled)
+    return ImageFile(beside.with_suffix(f".{target.arch}.bc"), target, f"+ptx{isa}")
+
+
+def _toolkit_for_given(context: BuildContext, source: Path) -> CudaToolkit:
+    if context.cuda is None:
+        msg = (
+            "a program that holds PTX or cubins is compiled with a CUDA toolkit, and none was found"
+        )
+        raise ToolchainError(msg, hint=CUDA_HINT, location=str(source))
+    return context.cuda
+
+
+def _plain_limit(manifest: MobManifest) -> tuple[int, tuple[int, int]] | None:
+    """Return from which LLVM on a plain link takes every CUDA, and the first CUDA that older ones do not.
+
+    None where each release that the bundle is for takes all.
+    """
+    if manifest.cuda is None:
+        return None
+    wants = [m for m in known_majors() if load_abi(m).fatbinary_option == "image"]
+    if not wants or not any(manifest.llvm.admits(major) for major in wants):
+        return None
+    return wants[-1] + 1, fatbinary_without_image()
+
+
+class _Cuda(KindBuild):
+    name = Kind.CUDA
+    modules = ("mlir_offload.translate.device", "mlir_offload.toolchain.ptx")
+    link_modules = (
+        "mlir_offload.offload.link.fatbinary_adapter",
+        "mlir_offload.offload.device.cubin",
+    )
+    cpp = CppLanguage(
+        "CUDA C++", "GPUs", "name an architecture of NVIDIA's with --offload-arch=sm_NN"
+    )
+    bundle_ending = "nvptx"
+    is_run_by_doctor = True
+    recipe_places = {_RECIPE_PLACE: _RECIPE_CUDA}  # noqa: RUF012 (a table)
+    image_file = staticmethod(_image_file)
+    make_image = staticmethod(_make_image)
+
+    def step_arguments(self, context: BuildContext, /) -> tuple[str, ...]:
+        """Return the form of the code, and the time."""
+        if _is_bitcode(context):
+            return (f"--device-code={DeviceCode.BITCODE.value}",)
+        # The one time that is written, into line tables, must not be missed by a cache.
+        time = (f"--time={context.source_time}",) if context.options.debug else ()
+        return (f"--device-code={DeviceCode.OBJECT.value}", *time)
+
+    def assemble(
+        self, context: BuildContext, source: Path, given: ObjectFile, target: Target, image: Path, /
+    ) -> tuple[Command, ImageFile]:
+        """Return how PTX becomes a cubin."""
+        # What is known of its lines came with it.
+        flags = context.options.device_flags.ptxas_arguments
+        level = context.options.opt_level
+        codegen = DeviceCodegen(target.arch, 0, level, ptxas_arguments=flags)
+        cuda = _toolkit_for_given(context, source)
+        command = cubin_command(cuda, given.path, image, codegen)
+        return command, ImageFile(image, target, ptx=given.path)
+
+    def pack(
+        self,
+        context: BuildContext,
+        source: Path,
+        chosen: Sequence[tuple[Target, ObjectFile]],
+        output: Path,
+        /,
+    ) -> None:
+        """Make a fat binary of cubins."""
+        from mlir_offload.offload.link.fatbinary_adapter import cubin_argument
+
+        cuda = _toolkit_for_given(context, source)
+        images = [cubin_argument(cuda.version, target.arch, one.path) for target, one in chosen]
+        words = (str(cuda.fatbinary), "-64", f"--create={output}", *images)
+        context.executor.tool(Command(words), output)
+
+    def cpp_arguments(self, context: BuildContext, /) -> tuple[str, ...]:
+        """Return where CUDA lies."""
+        path = (f"--cuda-path={context.cuda.root}",) if context.cuda else ()
+        return ("-Wno-unknown-cuda-version", *path)
+
+    def runtime_library(self, context: BuildContext, /) -> Path | None:
+        """Return libcudart_static.a or libcudart.so."""
+        cuda = context.cuda
+        return (cuda.cudart_static or cuda.cudart) if cuda else None
+
+    def prepare_link(
+        self,
+        context: BuildContext,
+        directory: Path,
+        source: Path | None = None,
+        device: Sequence[DeviceModule] = (),
+    ) -> None:
+        """Make a directory with the tools of CUDA, wherever they lie."""
+        kept = _ptx_images(context, source, device) if source is not None else ()
+        _make_directory(context, directory, _ptx_options(kept))
+
+    def link_arguments(
+        self, context: BuildContext, archs: Collection[str], directory: Path, /
+    ) -> tuple[str, ...]:
+        """Return where the tools are, and how bitcode is compiled."""
+        abi, level = load_abi(context.consumer), context.options.opt_level
+        # Objects whose device code is linked already leave nothing to compile.
+        feature = _ptx_feature(context, archs) if archs else ""
+        return (
+            *abi.cuda_path_arguments(directory),
+            *abi.device_opt_arguments(NVPTX_TRIPLE, level),
+            *(abi.device_feature_arguments(NVPTX_TRIPLE, feature) if archs else ()),
+        )
+
+    def link_folders(self, _context: BuildContext, directory: Path, /) -> tuple[Path, ...]:
+        """Return the tools of CUDA: the clang of LLVM 19 looks for ptxas where there is bitcode."""
+        return (directory / "bin",)
+
+    def lower_bundled(
+        self, context: BuildContext, source: Path, module: ModuleFile, lowered: Path
+    ) -> Path:
+        """Return the LLVM IR with its target, its kernels marked."""
+        text = older_text(context, lowered, context.consumer, str(source))
+        path = lowered.with_suffix(f".{self.bundle_ending}.ll")
+        form = ("--llvm", str(context.consumer))
+        context.executor.step("nvptx-ir", (text, *kernel_options(module), *form, "-o", path))
+        return path
+
+    def calls_library(self, text: str, /) -> bool:
+        """Return whether it calls libdevice."""
+        return needs_libdevice(text)
+
+    def recipe_call(
+        self,
+        manifest: MobManifest,
+        clang: LlvmToolchain,
+        device: MobDevice,
+        arch: str,
+        output: Path,
+        /,
+    ) -> tuple[str, ...]:
+        """Return the call of clang that makes an object by the ptxas of CUDA."""
+        isa = ptx_isa_for(arch, manifest.llvm.first, None)
+        codegen = DeviceCodegen(arch, isa, manifest.opt_level, debug=manifest.debug)
+        library = None
+        if device.needs_libdevice:
+            library = Path(manifest.libdevice or f"{_RECIPE_PLACE}/nvvm/libdevice/libdevice.10.bc")
+        command = nvptx_object_command(clang, Path(device.file), output, codegen, library)
+        return (*command.argv, f"--cuda-path={_RECIPE_PLACE}")
+
+    def recipe_link(self, _manifest: MobManifest, /) -> tuple[str, str]:
+        """Return the tools and the library of CUDA."""
+        libraries = f'--cuda-path="{_RECIPE_CUDA}" -L"{_RECIPE_CUDA}/lib64" -lcudart_static -lrt '
+        return f'PATH="{_RECIPE_CUDA}/bin:$PATH" ', libraries
+
+    def bundle_needs(self, manifest: MobManifest, /) -> Iterator[str]:
+        """Yield the CUDA that knows the architectures, and libdevice."""
+        major, minor = manifest.cuda or (0, 0)
+        parts = "ptxas, nvlink, fatbinary, libcudart_static.a"
+        yield f"CUDA {major}.{minor} or newer: {parts}; `CUDA_PATH` names it"
+        limit = _plain_limit(manifest)
+        if limit is not None:
+            llvm, (cuda_major, cuda_minor) = limit
+            yield (
+                f"with clang alone, and older than LLVM {llvm}: a CUDA before {cuda_major}.{cuda_minor},"
+                " whose fatbinary takes what that clang-linker-wrapper gives it; `mlir-offload link`"
+                " takes any"
+            )
+        if manifest.needs_libdevice:
+            yield "libdevice, which is part of CUDA: kernels call its math functions"
+
+    def bundle_findings(
+        self, path: Path, manifest: MobManifest, tools: LinkTools, /
+    ) -> Iterator[Finding]:
+        """Yield what LLVM and CUDA do not know, and libdevice where it is called and not here."""
+        from mlir_offload.offload.link.finding import Finding
+
+        llvm, cuda = tools.llvm, tools.cuda
+        if llvm is None:
+            return
+        for arch in manifest.archs(self.name):
+            try:
+                ptx_isa_for(arch, llvm.version.major, cuda)
+            except MlirOffloadError as error:
+                yield Finding(error.message, str(path), error.hint, type(error))
+        if manifest.needs_libdevice and (cuda is None or cuda.libdevice is None):
+            where = f"CUDA in {cuda.root} does not have it" if cuda else "there is no CUDA here"
+            message = f"kernels call libdevice, and {where}"
+            hint = "install the nvvm component of CUDA, or bundle again with --with-device-libs"
+            yield Finding(message, str(path), hint, ToolchainError)
+
+    def doctor_choices(
+        self, inventory: Inventory, releases: Sequence[LlvmToolchain], /
+    ) -> Iterator[SdkChoice]:
+        """Yield the complete toolkits."""
+        from mlir_offload.driver.doctor.cuda_choice import cuda_choices
+
+        return cuda_choices(inventory, releases)
+
+    def plain_link_arguments(self, major: int, sdk: Sdk | None, /) -> tuple[str, ...]:
+        """Return where the toolkit is."""
+        return load_abi(major).cuda_path_arguments(sdk.path) if sdk else ()
+
+    def anchor_feature(self, context: BuildContext, target: Target, /) -> str:
+        """Return the PTX ISA."""
+        return _ptx_feature(context, (target.arch,))
+
+
+KIND = _Cuda()

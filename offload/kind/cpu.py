@@ -1,0 +1,35 @@
+"""Formats and runtime of the CPU, which libomptarget or the stand-in for it launches kernels on."""
+
+from __future__ import annotations
+
+from mlir_offload.offload.kind_format import KindFormat, RuntimePlan, library_arguments
+from mlir_offload.toolchain.target import Kind
+
+
+class CpuFormat(KindFormat):
+    """The CPU. Its entries come first.
+
+    libomptarget 21 and 22 number the entries of kind openmp twice, with and without the other kinds; the
+    numbers agree where these come first (offload/libomptarget/device.cpp).
+    """
+
+    name = Kind.OPENMP
+    runtime_files = ("host_entry.c", "host_tensor_map.c", "openmp.c", "pool.c", "watch.c")
+    shared_files = ("tensor_map.c",)
+    is_registered_first = True
+
+    def own_runtime_files(self, plan: RuntimePlan, /) -> tuple[str, ...]:
+        """Return the files, with the stand-in or what calls libomptarget."""
+        return (*self.runtime_files, "standin.c" if plan.standin else "registration.c")
+
+    def runtime_definitions(self, plan: RuntimePlan, /) -> tuple[str, ...]:
+        """Return whether there is the stand-in."""
+        return ("-DMLIR_OFFLOAD_STANDIN",) if plan.standin else ()
+
+    def link_arguments(self, plan: RuntimePlan, /) -> tuple[str, ...]:
+        """Return libomptarget, unless the runtime was compiled with the stand-in."""
+        library = plan.library(self.name)
+        return library_arguments(library) if library is not None else ()
+
+
+KIND = CpuFormat()

@@ -1,0 +1,82 @@
+"""Formats and runtime of NVIDIA GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from mlir_offload.offload.image import ImageForm
+from mlir_offload.offload.kind_format import (
+    CodeMakers,
+    KindFormat,
+    LinkedCodeRuntime,
+    RuntimePlan,
+    library_arguments,
+)
+from mlir_offload.toolchain.errors import ToolchainError
+from mlir_offload.toolchain.target import Kind
+
+if TYPE_CHECKING:
+    from mlir_offload.offload.objects import ObjectContents
+    from mlir_offload.toolchain.byte_view import ByteView
+    from mlir_offload.toolchain.target import Target
+
+
+class _Cuda(KindFormat):
+    name = Kind.CUDA
+    runtime_files = ("cuda.c", "cuda_error.c", "cuda_stream.c", "cuda_tensor_map.c")
+    shared_files = ("stream_pool.c", "tensor_map.c")
+    archs_macro = "MLIR_OFFLOAD_ARCHS"
+    object_forms = {  # noqa: RUF012 (a table)
+        "offload": frozenset({ImageForm.BITCODE}),
+        "assembly": frozenset({ImageForm.PTX}),
+        "bin": frozenset({ImageForm.EXECUTABLE_CUBIN, ImageForm.RELOCATABLE_CUBIN}),
+        "fatbin": frozenset({ImageForm.FATBINARY}),
+    }
+    linked_code = LinkedCodeRuntime(
+        ".nv_fatbin",
+        ".nvFatBinSegment",
+        0x466243B1,
+        8,
+        "__cuda",
+        {
+            "RegisterFatBinary": "ptr @{}(ptr)",
+            "RegisterFunction": "i32 @{}(ptr, ptr, ptr, ptr, i32, ptr, ptr, ptr, ptr, ptr)",
+            "UnregisterFatBinary": "void @{}(ptr)",
+            "RegisterFatBinaryEnd": "void @{}(ptr)",
+        },
+    )
+    has_plain_entries = True
+    registers_by_name = True
+    has_sparse = True
+
+    def check_arch(self, target: Target, makers: CodeMakers, /) -> None:
+        """Raise CompatibilityError for an architecture that LLVM or ptxas does not know."""
+        from mlir_offload.toolchain.ptx import ptx_isa_for
+
+        for major in {makers.lowering, makers.linking}:
+            ptx_isa_for(target.arch, major, makers.cuda, is_assembled=makers.is_assembled)
+
+    def link_arguments(self, plan: RuntimePlan, /) -> tuple[str, ...]:
+        """Return libcudart_static.a, or libcudart.so."""
+        cudart = plan.library(self.name)
+        if cudart is None:
+            msg = "the CUDA runtime library (libcudart_static.a or libcudart.so) was not found"
+            raise ToolchainError(
+                msg,
+                hint="install the CUDA toolkit, or 'pip install mlir-offload[cuda]', or give --cuda-path=",
+            )
+        return (str(cudart), "-lrt") if cudart.suffix == ".a" else library_arguments(cudart)
+
+    def linked_images(self, item: ObjectContents, /) -> Iterator[tuple[str, ByteView | None]]:
+        """Yield the images of fat binaries."""
+        from mlir_offload.offload.container.fatbin import read_fatbins
+
+        for fatbin in item.fatbins:
+            for image in read_fatbins(fatbin):
+                # What NVIDIA keeps to itself raises an error when it is read.
+                is_scrambled = image.compression == "scrambled"
+                yield image.arch, None if is_scrambled else image.content
+
+
+KIND = _Cuda()

@@ -1,0 +1,115 @@
+"""Formats and runtime of AMD GPUs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlir_offload.offload.image import ImageForm
+from mlir_offload.offload.kind_format import (
+    CodeMakers,
+    KindFormat,
+    LinkedCodeRuntime,
+    RuntimePlan,
+    library_arguments,
+)
+from mlir_offload.toolchain.errors import ToolchainError
+from mlir_offload.toolchain.target import Kind
+
+if TYPE_CHECKING:
+    from mlir_offload.offload.objects import ObjectContents
+    from mlir_offload.toolchain.byte_view import ByteView
+    from mlir_offload.toolchain.target import Target
+
+_LIBAMDHIP = "libamdhip64.so"
+_SONAME = re.compile(r".*\.so(?:\.\d+)?")
+AMDGPU_KERNEL = re.compile(rb"^[ \t]*\.amdhsa_kernel ([^\s;]+)", re.MULTILINE)
+"""The directive that begins the descriptor of a kernel in assembly."""
+
+
+class _Hip(KindFormat):
+    name = Kind.HIP
+    runtime_files = ("hip.c", "hip_error.c", "hip_stream.c")
+    shared_files = ("stream_pool.c",)
+    archs_macro = "MLIR_OFFLOAD_HIP_ARCHS"
+    object_forms = {  # noqa: RUF012 (a table)
+        "offload": frozenset({ImageForm.BITCODE}),
+        "assembly": frozenset({ImageForm.AMDGPU_ASSEMBLY}),
+        "bin": frozenset({ImageForm.HSACO, ImageForm.AMDGPU_OBJECT}),
+        "fatbin": frozenset({ImageForm.HSACO, ImageForm.BUNDLE}),
+    }
+    linked_code = LinkedCodeRuntime(
+        ".hip_fatbin",
+        ".hipFatBinSegment",
+        0x48495046,
+        4096,
+        "__hip",
+        {
+            "RegisterFatBinary": "ptr @{}(ptr)",
+            "RegisterFunction": "i32 @{}(ptr, ptr, ptr, ptr, i32, ptr, ptr, ptr, ptr, ptr)",
+            "UnregisterFatBinary": "void @{}(ptr)",
+        },
+    )
+    is_launched_by_handle = True
+    registers_by_name = True
+    describes_parameters = True
+
+    def check_arch(self, target: Target, makers: CodeMakers, /) -> None:
+        """Raise CompatibilityError for a processor that the release that links does not know."""
+        from mlir_offload.offload.device.amdgpu_processor import check_processor
+
+        check_processor(target.arch, makers.linking)
+
+    def own_runtime_files(self, plan: RuntimePlan, /) -> tuple[str, ...]:
+        """Return the files, with what looks for libamdhip64 where the program does."""
+        return (*self.runtime_files, *(("hip_load.c",) if loads_hip(plan.kinds) else ()))
+
+    def runtime_definitions(self, plan: RuntimePlan, /) -> tuple[str, ...]:
+        """Return the name of the library that the runtime loads."""
+        if not loads_hip(plan.kinds):
+            return ()
+        return (f"-DMLIR_OFFLOAD_HIP_LIBRARY={_soname(plan.library(self.name))}",)
+
+    def link_arguments(self, plan: RuntimePlan, /) -> tuple[str, ...]:
+        """Return libamdhip64.so; where the program loads it, only the place in which to look."""
+        libamdhip = plan.library(self.name)
+        if loads_hip(plan.kinds):
+            return (f"-Wl,-rpath,{libamdhip.parent}",) if libamdhip else ()
+        if libamdhip is None:
+            msg = "the HIP runtime library (libamdhip64.so) was not found"
+            hint = "apt install libamdhip64-dev, or name a ROCm folder with --rocm-path="
+            raise ToolchainError(msg, hint=hint)
+        return library_arguments(libamdhip)
+
+    def linked_images(self, item: ObjectContents, /) -> Iterator[tuple[str, ByteView | None]]:
+        """Yield the code objects of bundles."""
+        from mlir_offload.offload.container.bundle import hip_images
+
+        for section in item.hip_fatbins:
+            for image in hip_images(section):
+                yield image.arch, image.content
+
+    def text_form(self, content: bytes, /) -> ImageForm:
+        """Return assembly where there is a kernel descriptor."""
+        return ImageForm.AMDGPU_ASSEMBLY if AMDGPU_KERNEL.search(content) else ImageForm.UNKNOWN
+
+
+def loads_hip(kinds: Collection[Kind]) -> bool:
+    """Return whether the runtime looks for libamdhip64 when the program runs.
+
+    A program for several kinds of devices has to start where there is no ROCm.
+    """
+    return Kind.HIP in kinds and len(set(kinds)) > 1
+
+
+def _soname(libamdhip: Path | None) -> str:
+    """Return the name by which the dynamic linker finds the library: that of its major version."""
+    if libamdhip is None:
+        return _LIBAMDHIP
+    match = _SONAME.match(libamdhip.resolve().name)
+    return match.group() if match else _LIBAMDHIP
+
+
+KIND = _Hip()

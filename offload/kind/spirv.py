@@ -1,0 +1,34 @@
+"""Formats and runtime of devices that take SPIR-V. The runtime looks for libOpenCL when the program runs."""
+
+from __future__ import annotations
+
+from mlir_offload.offload.kind_format import CodeMakers, KindFormat
+from mlir_offload.toolchain.target import Kind, Target
+
+
+class _Spirv(KindFormat):
+    name = Kind.SYCL
+    runtime_files = (
+        "sycl.c",
+        "sycl_assert.c",
+        "sycl_device.c",
+        "sycl_error.c",
+        "sycl_image.c",
+        "sycl_launch.c",
+        "sycl_load.c",
+        "sycl_spirv.c",
+        "sycl_stream.c",
+    )
+    shared_files = ("stream_pool.c",)
+    describes_parameters = True
+    links_undefined = True
+    is_bundled = False
+
+    def check_arch(self, target: Target, makers: CodeMakers, /) -> None:
+        """Raise CompatibilityError where the release that links has no device link for SPIR-V."""
+        from mlir_offload.offload.link.image_loss import check_device_link
+
+        check_device_link(target, makers.linking)
+
+
+KIND = _Spirv()

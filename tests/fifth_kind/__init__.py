@@ -1,0 +1,1 @@
+"""A device kind that the compiler does not know by itself."""

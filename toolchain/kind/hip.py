@@ -1,0 +1,28 @@
+"""GPUs of AMD's."""
+
+from __future__ import annotations
+
+from mlir_offload.toolchain.amdgpu import TARGET_ID, normalize_target_id, processor_of
+from mlir_offload.toolchain.target import AMDGPU_TRIPLE, DeviceKind, Kind
+
+
+class _Hip(DeviceKind):
+    name = Kind.HIP
+    word = "hip"
+    title = "GPUs of AMD"
+    triple = AMDGPU_TRIPLE
+    arch_form = TARGET_ID
+    arch_hint = "gfxNNN for AMD (for example gfx90a or gfx90a:xnack-)"
+    example = "gfx90a"
+    uses_rocm = True
+
+    def normalize(self, arch: str, /) -> str:
+        """Return the target ID with its features in their order."""
+        return normalize_target_id(arch)
+
+    def runs(self, code_arch: str, arch: str, /) -> bool:
+        """Return whether the code is for the processor of the target ID."""
+        return code_arch == processor_of(arch)
+
+
+KIND = _Hip()

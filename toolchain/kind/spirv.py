@@ -1,0 +1,20 @@
+"""Devices that take SPIR-V, as Intel GPUs do."""
+
+from __future__ import annotations
+
+import re
+
+from mlir_offload.toolchain.target import SPIRV, SPIRV_TRIPLE, DeviceKind, Kind
+
+
+class _Spirv(DeviceKind):
+    name = Kind.SYCL
+    word = "sycl"
+    title = "devices that take SPIR-V"
+    triple = SPIRV_TRIPLE
+    arch_form = re.compile(SPIRV)
+    arch_hint = f"{SPIRV} for Intel"
+    example = SPIRV
+
+
+KIND = _Spirv()

@@ -1,0 +1,15 @@
+"""Lowering for the CPU: its code is made of what is lowered for an old NVIDIA GPU."""
+
+from __future__ import annotations
+
+from mlir_offload.toolchain.target import Kind
+from mlir_offload.translate.kind_lowering import KindLowering
+
+
+class CpuLowering(KindLowering):
+    """The CPU."""
+
+    name = Kind.OPENMP
+
+
+KIND = CpuLowering()

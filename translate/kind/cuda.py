@@ -1,0 +1,32 @@
+"""Lowering for NVIDIA GPUs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from mlir_offload.toolchain.target import Kind, sm_number
+from mlir_offload.translate.kind_lowering import DeviceLowering, KindLowering, OtherVendor
+
+# The first that has the instruction `redux`.
+_REDUX_SM = 80
+
+
+class _Cuda(KindLowering):
+    name = Kind.CUDA
+    target_dialect = "nvvm"
+    target_flags = ("fast", "ftz")
+    other_vendor = OtherVendor(
+        re.compile(
+            r"^(?:define|declare) [^\n\"]*?(amdgpu_kernel\b|@llvm\.amdgcn\.[\w.]+)", re.MULTILINE
+        ),
+        "AMD GPUs",
+        "convert-gpu-to-nvvm",
+    )
+
+    def lowering(self, needs: Collection[str], arch: str, /) -> DeviceLowering:
+        """Return how a module is lowered: with `redux` where the GPU has it."""
+        return DeviceLowering(redux="redux" in needs and sm_number(arch) >= _REDUX_SM)
+
+
+KIND = _Cuda()

@@ -1,0 +1,24 @@
+"""Lowering for devices that take SPIR-V."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from mlir_offload.toolchain.target import Kind
+from mlir_offload.translate.fixup.device_form import SPIRV_FORM, DeviceForm
+from mlir_offload.translate.kind_lowering import DeviceLowering, KindLowering
+
+
+class _Spirv(KindLowering):
+    name = Kind.SYCL
+
+    def form(self, _arch: str, /) -> DeviceForm:
+        """Return the form for SPIR-V."""
+        return SPIRV_FORM
+
+    def lowering(self, _needs: Collection[str], _arch: str, /) -> DeviceLowering:
+        """Return how a module is lowered."""
+        return DeviceLowering(spirv=True)
+
+
+KIND = _Spirv()
