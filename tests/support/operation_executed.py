@@ -13,7 +13,9 @@ from support.operation_probe import text_of
 from support.operation_results import probes_for
 from support.operation_table import cases_in
 
-FOR_NVIDIA = (HOST.with_name("matrices.mlir"), HOST.with_name("clusters.mlir"))
+_MATRICES, _CLUSTERS = HOST.with_name("matrices.mlir"), HOST.with_name("clusters.mlir")
+# What only some kinds of devices have.
+ADDED = {"cuda": (_MATRICES, _CLUSTERS), "cpu": (_MATRICES,)}
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 _OPERATION = re.compile(r"\bgpu\.(\w+)([^\n]*)")
 # Names of values and functions, numbers, and what memrefs are of say nothing of the operation.
@@ -43,12 +45,12 @@ def _examples() -> tuple[str, ...]:
 def executed_uses(target: str, release: int) -> Uses:
     """Return what is run on a kind of device: examples, and but for spirv64 probes and host operations.
 
-    Matrices of a subgroup and clusters are run for NVIDIA's GPUs.
+    Matrices of a subgroup are run for NVIDIA's GPUs and the CPU, clusters for the first only.
     """
     if target == "spirv":
         return uses_in(_examples())
     probes = (text_of(probe, release) for probe in probes_for(32))
-    inputs = (HOST, *(FOR_NVIDIA if target == "cuda" else ()))
+    inputs = (HOST, *ADDED.get(target, ()))
     return uses_in((*_examples(), *(path.read_text(encoding="utf-8") for path in inputs), *probes))
 
 

@@ -11,6 +11,7 @@ from mlir_offload.translate.fixup.assertion import PRINTED_ASSERTION
 from mlir_offload.translate.fixup.device_form import NVVM_FORM, SPIRV_FORM, DeviceForm
 from mlir_offload.translate.fixup.lane_zero import execute_on_lane_zero
 from mlir_offload.translate.fixup.math import is_on_bfloat, math_expansions, widened_bfloat
+from mlir_offload.translate.fixup.matrix import elementwise
 from mlir_offload.translate.fixup.reduction import is_redux, subgroup_redux
 from mlir_offload.translate.fixup.rewriter import (
     BINARY,
@@ -38,7 +39,7 @@ from mlir_offload.translate.mlir_text import (
 )
 
 _NEEDLE = re.compile(
-    r'"(?:gpu\.(?:subgroup_(?:size|id|reduce|broadcast)|num_subgroups|global_id|shuffle|rotate|all_reduce'
+    r'"(?:gpu\.(?:subgroup_(?:size|id|reduce|broadcast|mma_elementwise)|num_subgroups|global_id|shuffle|rotate|all_reduce'
     r'|warp_execute_on_lane_0|printf)|cf\.assert|math\.\w+)"\('
 )
 _NARROW = {"i1": "extui", "i8": "extsi", "i16": "extsi"}
@@ -110,7 +111,7 @@ def _expansions(
         expansions |= PRINTED_ASSERTION
     if form.is_amdgpu:
         return expansions
-    expansions |= NVVM_SUBGROUP_EXPANSIONS
+    expansions |= {**NVVM_SUBGROUP_EXPANSIONS, "gpu.subgroup_mma_elementwise": elementwise}
     if not form.has_assertions:
         return expansions
     if "assert_outside_module" in faults:

@@ -1,11 +1,12 @@
 // Products of matrices by the threads of one subgroup, in the ways that NVIDIA's GPUs have. The numbers are small, so
 // that all products are exact: a is (i + j) % 5 - 2, b is (2 i + j) % 7 - 3, c is i - j.
-func.func @matrices(%out: memref<3x16x8xf32>, %each: memref<3x16x16xf16>) attributes {llvm.emit_c_interface} {
+func.func @matrices(%out: memref<3x16x8xf32>, %each: memref<7x16x16xf16>, %whole: memref<6x16x16xi32>) attributes {llvm.emit_c_interface} {
   %c1 = arith.constant 1 : index
   %c32 = arith.constant 32 : index
   %device = gpu.alloc() : memref<3x16x8xf32>
   %da = gpu.alloc() : memref<16x16xf16>
-  %de = gpu.alloc() : memref<3x16x16xf16>
+  %de = gpu.alloc() : memref<7x16x16xf16>
+  %di = gpu.alloc() : memref<6x16x16xi32>
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1)
              threads(%tx, %ty, %tz) in (%sx = %c32, %sy = %c1, %sz = %c1)
              workgroup(%a : memref<16x16xf16, #gpu.address_space<workgroup>>, %b : memref<16x16xf16, #gpu.address_space<workgroup>>,
@@ -116,19 +117,58 @@ func.func @matrices(%out: memref<3x16x8xf32>, %each: memref<3x16x16xf16>) attrib
     // Element by element
     %three = arith.constant 3.0 : f16
     %two = arith.constant 2.0 : f16
+    %seven = arith.constant 7 : i32
+    %minus2 = arith.constant -2 : i32
     %e3 = gpu.subgroup_mma_constant_matrix %three : !gpu.mma_matrix<16x16xf16, "COp">
     %e2 = gpu.subgroup_mma_constant_matrix %two : !gpu.mma_matrix<16x16xf16, "COp">
+    %i7 = gpu.subgroup_mma_constant_matrix %seven : !gpu.mma_matrix<16x16xi32, "COp">
+    %i2 = gpu.subgroup_mma_constant_matrix %minus2 : !gpu.mma_matrix<16x16xi32, "COp">
+    %naddf = arith.constant 0 : index
     %raddf = gpu.subgroup_mma_elementwise addf %e3, %e2 : (!gpu.mma_matrix<16x16xf16, "COp">, !gpu.mma_matrix<16x16xf16, "COp">) -> !gpu.mma_matrix<16x16xf16, "COp">
-    gpu.subgroup_mma_store_matrix %raddf, %de[%k0, %k0, %k0] {leadDimension = 16 : index} : !gpu.mma_matrix<16x16xf16, "COp">, memref<3x16x16xf16>
+    gpu.subgroup_mma_store_matrix %raddf, %de[%naddf, %k0, %k0] {leadDimension = 16 : index} : !gpu.mma_matrix<16x16xf16, "COp">, memref<7x16x16xf16>
+    %nmulf = arith.constant 1 : index
     %rmulf = gpu.subgroup_mma_elementwise mulf %e3, %e2 : (!gpu.mma_matrix<16x16xf16, "COp">, !gpu.mma_matrix<16x16xf16, "COp">) -> !gpu.mma_matrix<16x16xf16, "COp">
-    gpu.subgroup_mma_store_matrix %rmulf, %de[%k1, %k0, %k0] {leadDimension = 16 : index} : !gpu.mma_matrix<16x16xf16, "COp">, memref<3x16x16xf16>
+    gpu.subgroup_mma_store_matrix %rmulf, %de[%nmulf, %k0, %k0] {leadDimension = 16 : index} : !gpu.mma_matrix<16x16xf16, "COp">, memref<7x16x16xf16>
+    %ndivf = arith.constant 2 : index
     %rdivf = gpu.subgroup_mma_elementwise divf %e3, %e2 : (!gpu.mma_matrix<16x16xf16, "COp">, !gpu.mma_matrix<16x16xf16, "COp">) -> !gpu.mma_matrix<16x16xf16, "COp">
-    gpu.subgroup_mma_store_matrix %rdivf, %de[%k2, %k0, %k0] {leadDimension = 16 : index} : !gpu.mma_matrix<16x16xf16, "COp">, memref<3x16x16xf16>
+    gpu.subgroup_mma_store_matrix %rdivf, %de[%ndivf, %k0, %k0] {leadDimension = 16 : index} : !gpu.mma_matrix<16x16xf16, "COp">, memref<7x16x16xf16>
+    %nsubf = arith.constant 3 : index
+    %rsubf = gpu.subgroup_mma_elementwise subf %e3, %e2 : (!gpu.mma_matrix<16x16xf16, "COp">, !gpu.mma_matrix<16x16xf16, "COp">) -> !gpu.mma_matrix<16x16xf16, "COp">
+    gpu.subgroup_mma_store_matrix %rsubf, %de[%nsubf, %k0, %k0] {leadDimension = 16 : index} : !gpu.mma_matrix<16x16xf16, "COp">, memref<7x16x16xf16>
+    %nmaxf = arith.constant 4 : index
+    %rmaxf = gpu.subgroup_mma_elementwise maxf %e3, %e2 : (!gpu.mma_matrix<16x16xf16, "COp">, !gpu.mma_matrix<16x16xf16, "COp">) -> !gpu.mma_matrix<16x16xf16, "COp">
+    gpu.subgroup_mma_store_matrix %rmaxf, %de[%nmaxf, %k0, %k0] {leadDimension = 16 : index} : !gpu.mma_matrix<16x16xf16, "COp">, memref<7x16x16xf16>
+    %nminf = arith.constant 5 : index
+    %rminf = gpu.subgroup_mma_elementwise minf %e3, %e2 : (!gpu.mma_matrix<16x16xf16, "COp">, !gpu.mma_matrix<16x16xf16, "COp">) -> !gpu.mma_matrix<16x16xf16, "COp">
+    gpu.subgroup_mma_store_matrix %rminf, %de[%nminf, %k0, %k0] {leadDimension = 16 : index} : !gpu.mma_matrix<16x16xf16, "COp">, memref<7x16x16xf16>
+    %nnegatef = arith.constant 6 : index
+    %rnegatef = gpu.subgroup_mma_elementwise negatef %e3 : (!gpu.mma_matrix<16x16xf16, "COp">) -> !gpu.mma_matrix<16x16xf16, "COp">
+    gpu.subgroup_mma_store_matrix %rnegatef, %de[%nnegatef, %k0, %k0] {leadDimension = 16 : index} : !gpu.mma_matrix<16x16xf16, "COp">, memref<7x16x16xf16>
+    %naddi = arith.constant 0 : index
+    %raddi = gpu.subgroup_mma_elementwise addi %i7, %i2 : (!gpu.mma_matrix<16x16xi32, "COp">, !gpu.mma_matrix<16x16xi32, "COp">) -> !gpu.mma_matrix<16x16xi32, "COp">
+    gpu.subgroup_mma_store_matrix %raddi, %di[%naddi, %k0, %k0] {leadDimension = 16 : index} : !gpu.mma_matrix<16x16xi32, "COp">, memref<6x16x16xi32>
+    %nsubi = arith.constant 1 : index
+    %rsubi = gpu.subgroup_mma_elementwise subi %i7, %i2 : (!gpu.mma_matrix<16x16xi32, "COp">, !gpu.mma_matrix<16x16xi32, "COp">) -> !gpu.mma_matrix<16x16xi32, "COp">
+    gpu.subgroup_mma_store_matrix %rsubi, %di[%nsubi, %k0, %k0] {leadDimension = 16 : index} : !gpu.mma_matrix<16x16xi32, "COp">, memref<6x16x16xi32>
+    %nmuli = arith.constant 2 : index
+    %rmuli = gpu.subgroup_mma_elementwise muli %i7, %i2 : (!gpu.mma_matrix<16x16xi32, "COp">, !gpu.mma_matrix<16x16xi32, "COp">) -> !gpu.mma_matrix<16x16xi32, "COp">
+    gpu.subgroup_mma_store_matrix %rmuli, %di[%nmuli, %k0, %k0] {leadDimension = 16 : index} : !gpu.mma_matrix<16x16xi32, "COp">, memref<6x16x16xi32>
+    %ndivs = arith.constant 3 : index
+    %rdivs = gpu.subgroup_mma_elementwise divs %i7, %i2 : (!gpu.mma_matrix<16x16xi32, "COp">, !gpu.mma_matrix<16x16xi32, "COp">) -> !gpu.mma_matrix<16x16xi32, "COp">
+    gpu.subgroup_mma_store_matrix %rdivs, %di[%ndivs, %k0, %k0] {leadDimension = 16 : index} : !gpu.mma_matrix<16x16xi32, "COp">, memref<6x16x16xi32>
+    %ndivu = arith.constant 4 : index
+    %rdivu = gpu.subgroup_mma_elementwise divu %i7, %i2 : (!gpu.mma_matrix<16x16xi32, "COp">, !gpu.mma_matrix<16x16xi32, "COp">) -> !gpu.mma_matrix<16x16xi32, "COp">
+    gpu.subgroup_mma_store_matrix %rdivu, %di[%ndivu, %k0, %k0] {leadDimension = 16 : index} : !gpu.mma_matrix<16x16xi32, "COp">, memref<6x16x16xi32>
+    %nnegates = arith.constant 5 : index
+    %rnegates = gpu.subgroup_mma_elementwise negates %i7 : (!gpu.mma_matrix<16x16xi32, "COp">) -> !gpu.mma_matrix<16x16xi32, "COp">
+    gpu.subgroup_mma_store_matrix %rnegates, %di[%nnegates, %k0, %k0] {leadDimension = 16 : index} : !gpu.mma_matrix<16x16xi32, "COp">, memref<6x16x16xi32>
     gpu.terminator
   }
   gpu.memcpy %out, %device : memref<3x16x8xf32>, memref<3x16x8xf32>
-  gpu.memcpy %each, %de : memref<3x16x16xf16>, memref<3x16x16xf16>
-  gpu.dealloc %de : memref<3x16x16xf16>
+  gpu.memcpy %each, %de : memref<7x16x16xf16>, memref<7x16x16xf16>
+  gpu.memcpy %whole, %di : memref<6x16x16xi32>, memref<6x16x16xi32>
+  gpu.dealloc %de : memref<7x16x16xf16>
+  gpu.dealloc %di : memref<6x16x16xi32>
   gpu.dealloc %device : memref<3x16x8xf32>
   gpu.dealloc %da : memref<16x16xf16>
   return

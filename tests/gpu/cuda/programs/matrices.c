@@ -6,7 +6,7 @@ typedef struct {
   void *allocated, *aligned;
   int64_t offset, sizes_and_strides[6];
 } memref;
-void _mlir_ciface_matrices(memref *, memref *);
+void _mlir_ciface_matrices(memref *, memref *, memref *);
 __attribute__((weak)) void _mlir_ciface_clusters(memref *); /* not of every target */
 
 static float a(int i, int j) { return (float)((i + j) % 5 - 2); }
@@ -19,9 +19,12 @@ static void matrices(void) {
   } ways[3] = {{"wmma", 16, 1}, {"mma.sync f16", 16, 0}, {"mma.sync tf32", 8, 0}};
   static float numbers[3][16][8];
   memref out = {numbers, numbers, 0, {3, 16, 8, 128, 8, 1}};
-  static _Float16 each[3][16][16];
-  memref elements = {each, each, 0, {3, 16, 16, 256, 16, 1}};
-  _mlir_ciface_matrices(&out, &elements);
+  static const float results[7] = {5, 6, 1.5f, 1, 3, 2, -3};
+  static const int32_t whole_results[6] = {5, 9, -14, -3, 0, -7};
+  static _Float16 each[7][256];
+  static int32_t whole[6][256];
+  memref elements = {each, each, 0, {7, 16, 16, 256, 16, 1}}, integers = {whole, whole, 0, {6, 16, 16, 256, 16, 1}};
+  _mlir_ciface_matrices(&out, &elements, &integers);
   for (int way = 0; way < 3; ++way) {
     int wrong = 0;
     for (int i = 0; i < 16; ++i)
@@ -34,8 +37,12 @@ static void matrices(void) {
     printf("%s: %d wrong\n", ways[way].name, wrong);
   }
   int wrong = 0;
-  for (int i = 0; i < 256; ++i)
-    wrong += each[0][0][i] != 5 || each[1][0][i] != 6 || each[2][0][i] != 1.5;
+  for (int i = 0; i < 256; ++i) {
+    for (int kind = 0; kind < 7; ++kind)
+      wrong += each[kind][i] != results[kind];
+    for (int kind = 0; kind < 6; ++kind)
+      wrong += whole[kind][i] != whole_results[kind];
+  }
   printf("element by element: %d wrong\n", wrong);
 }
 
