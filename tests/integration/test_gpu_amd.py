@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 from pathlib import Path
 
 import pytest
@@ -35,14 +33,7 @@ BY_SUBGROUP = {"reduction", "printf"}
 def amd(mlir_offload: list[str], tmp_path_factory: pytest.TempPathFactory) -> AmdGpu:
     if not DEVICE_LIBRARIES.is_dir():
         pytest.skip("no rocm-device-libs")
-    # Processes that run tests side by side share one.
-    base = tmp_path_factory.getbasetemp()
-    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "amd_emulator"
-    with shared.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not shared.exists():
-            make_emulator(shared)
-    return AmdGpu(mlir_offload, shared)
+    return AmdGpu(mlir_offload, make_emulator(tmp_path_factory.mktemp("amd") / "rocm"))
 
 
 @pytest.mark.parametrize(("release", "arch"), GPUS)
@@ -52,9 +43,13 @@ def test_every_thread_gets_what_the_dialect_defines(
     probes = [probe for probe in probes_for(WAVES[arch]) if probe.of(release)]
     program = tmp_path / "program"
     amd.build(release, arch, program, "-O1", *write_batch(tmp_path, probes, release))
+    right = b""
     for seed in (0, 1):
         ran = amd.run(program, seed=seed)
         assert (ran.returncode, ran.stderr.decode()) == (0, "")
+        if ran.stdout == right:
+            continue
+        right = ran.stdout
         results = read_results(ran.stdout, probes, release)
         for probe in probes:
             for block in probe.blocks:

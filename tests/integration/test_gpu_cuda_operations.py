@@ -26,10 +26,14 @@ def test_every_thread_gets_what_the_dialect_defines_in_any_order(
     options = cuda_emulator.options(is_kept=release == 19)
     sources = map(str, write_batch(tmp_path, probes, release))
     subprocess.run([*mlir_offload, *flags, *options, *sources], check=True)
+    right = b""
     for seed in range(2):
         output = tmp_path / f"output{seed}"
         ran = run_program(program, output=output, seed=seed)
         assert (ran.returncode, ran.stderr) == (0, ""), seed
+        if output.read_bytes() == right:
+            continue
+        right = output.read_bytes()
         results = read_results(output.read_bytes(), probes, release)
         wrong = {
             (probe.name, block): wrong_threads(probe, release, block, results[probe.name, block])

@@ -7,8 +7,11 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from support.emulator_library import emulator_library
+
 SOURCES = Path(__file__).resolve().parents[1] / "gpu" / "amd"
 DEVICE_LIBRARIES = Path("/usr/lib/x86_64-linux-gnu/amdgcn/bitcode")
+FLAGS = ("-std=c++17", "-O1", "-fPIC")
 LIBRARY = "/usr/lib/x86_64-linux-gnu/libLLVM.so.22.1"
 # What the emulator ends a program with.
 FAULT = 99
@@ -25,16 +28,10 @@ def make_emulator(root: Path) -> Path:
     (root / "lib").mkdir(parents=True)
     (root / "amdgcn").mkdir()
     (root / "amdgcn" / "bitcode").symlink_to(DEVICE_LIBRARIES)
-    flags = ("-std=c++17", "-O1", "-shared", "-fPIC", "-Wl,-soname,libamdhip64.so")
-    output = root / "lib" / "libamdhip64.so"
-    compiler = "/usr/lib/llvm-22/bin/clang++"
-    running = [
-        subprocess.Popen([compiler, *flags[:4], "-c", source, "-o", root / f"{source.stem}.o"])
-        for source in sorted(SOURCES.glob("*.cpp"))
-    ]
-    assert all(process.wait() == 0 for process in running)
-    objects = sorted(root.glob("*.o"))
-    subprocess.run([compiler, *flags, *objects, LIBRARY, "-o", output], check=True)
+    library = emulator_library(
+        SOURCES, "libamdhip64", FLAGS, libraries=(LIBRARY,), header="emulator.h"
+    )
+    (root / "lib" / "libamdhip64.so").symlink_to(library)
     return root
 
 

@@ -1,0 +1,67 @@
+"""Libraries of tests/gpu that take the place of a GPU's runtime: made once, and kept until their sources change."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+_ROOT = Path(__file__).resolve().parents[2]
+_CLANG = "/usr/lib/llvm-22/bin/clang++"
+
+
+def emulator_library(
+    sources: Path, name: str, flags: Sequence[str], *, libraries: Sequence[str] = (), header: str
+) -> Path:
+    """Return the library `name` of a folder with C++; all test processes share it.
+
+    `header` is included by all sources, and compiled once.
+    """
+    files = sorted(sources.glob("*.cpp"))
+    digest = hashlib.sha256(repr((flags, libraries)).encode())
+    for path in (*files, *sorted(sources.glob("*.h"))):
+        digest.update(path.read_bytes())
+    kept = _ROOT / ".pytest_cache" / "emulator"
+    kept.mkdir(parents=True, exist_ok=True)
+    library = kept / f"{name}-{digest.hexdigest()[:16]}.so"
+    with (kept / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not library.exists():
+            with tempfile.TemporaryDirectory(dir=kept) as folder:
+                made = _build(files, sources / header, Path(folder), name, flags, libraries)
+                for old in kept.glob(f"{name}-*.so"):
+                    old.unlink()
+                shutil.move(made, library)
+    return library
+
+
+def _build(
+    files: Sequence[Path],
+    header: Path,
+    folder: Path,
+    name: str,
+    flags: Sequence[str],
+    libraries: Sequence[str],
+) -> Path:
+    compiled, made = folder / "header.pch", folder / f"{name}.so"
+    _compile([*flags, "-x", "c++-header", str(header), "-o", str(compiled)])
+    objects = [folder / f"{source.stem}.o" for source in files]
+    commands = [
+        [*flags, "-include-pch", str(compiled), "-c", str(source), "-o", str(output)]
+        for source, output in zip(files, objects, strict=True)
+    ]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(_compile, commands))
+    soname = f"-Wl,-soname,{name}.so"
+    _compile(["-shared", soname, *map(str, objects), *libraries, "-o", str(made)])
+    return made
+
+
+def _compile(arguments: Sequence[str]) -> None:
+    subprocess.run([_CLANG, *arguments], check=True)
