@@ -55,6 +55,7 @@ def test_a_worker_ends_after_the_step_that_a_signal_ends(
     ) as worker:
         assert worker.stdin is not None
         assert worker.stdout is not None
+        answers = worker.stdout.fileno()
         words = [
             "-c",
             "-j1",
@@ -68,7 +69,7 @@ def test_a_worker_ends_after_the_step_that_a_signal_ends(
         worker.stdin.flush()
 
         def next_event() -> bytes:
-            ready, _, _ = select.select([events, worker.stdout], [], [], LONGEST_S)
+            ready, _, _ = select.select([events, answers], [], [], LONGEST_S)
             assert ready == [events], "the worker ended, or answered"
             return os.read(events, 1)
 
