@@ -35,6 +35,7 @@ from mlir_offload.toolchain.errors import (
     VerificationError,
 )
 from mlir_offload.toolchain.process import Command, Completed, ProcessRunner
+from mlir_offload.translate.target_attribute import libraries_in_source
 
 NATIVE = "native"
 # What a text is called in messages.
@@ -244,8 +245,6 @@ def _place(request: _Request) -> Path | None:
 
     The driver says what decides about an output besides the source (`--print-cache-key`).
     """
-    from mlir_offload.translate.target_attribute import libraries_in_source
-
     if libraries_in_source(request.text):
         return None
     done = _run((*request.options, "--print-cache-key"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _ctypes
 import ctypes
 import os
 from collections.abc import Sequence
@@ -73,8 +74,6 @@ class LoadedLibrary:
         """Unload the library. No thread may be in one of its functions."""
         if self._symbols is not None:
             # ctypes has no other way to unload a library.
-            import _ctypes
-
             handle, self._symbols = self._symbols._handle, None  # noqa: SLF001
             _ctypes.dlclose(handle)
 
