@@ -7,27 +7,19 @@ types of what such a kernel is launched with.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 
 from msgspec import Struct
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.translate.gpu_module import KernelKey, is_declared_kernel, launched_kernel
-from mlir_offload.translate.mlir_syntax import MLIR
-from mlir_offload.translate.mlir_text import (
-    Locations,
-    OperationText,
-    function_type,
-    parse_operation,
-    render_symbol,
-    split_signature,
-    symbol_name,
-)
+from mlir_offload.translate.gpu_module import KernelKey, is_declared_kernel, launches_in
+from mlir_offload.translate.host.gpu_operation import argument_types
+from mlir_offload.translate.mlir.attribute import Attribute
+from mlir_offload.translate.mlir.location import Locations
+from mlir_offload.translate.mlir.operation import Operation
+from mlir_offload.translate.mlir.syntax import render_symbol
+from mlir_offload.translate.mlir.type import function_type
 
-_SEGMENTS = re.compile(r"\boperandSegmentSizes = array<i32: ([\d, ]+)>")
-_KERNEL_OPERANDS = 11
-_POINTER = re.compile(r"ptr(?:<.*>)?")
 POINTER_HINT = (
     "pass its pointer, as C++ takes it: memref.extract_aligned_pointer_as_index, "
     "arith.index_cast to i64, llvm.inttoptr"
@@ -42,30 +34,28 @@ class DeclaredKernel(Struct, frozen=True):
     types: tuple[str, ...]
 
 
-def read_declared(module: OperationText, locations: Locations) -> tuple[DeclaredKernel, ...]:
+def read_declared(module: Operation, locations: Locations) -> tuple[DeclaredKernel, ...]:
     """Return the kernels that a `gpu.module` declares.
 
     Raises SourceError where one takes what has no counterpart in C++: a memref becomes several
     arguments.
     """
     return tuple(
-        _read_declared(symbol_name(module), operation, locations)
-        for operation in module.body
+        _read_declared(module.symbol, operation, locations)
+        for operation in module.operations
         if is_declared_kernel(operation)
     )
 
 
 def check_declared_launches(
-    lines: Iterable[str],
-    declared: Mapping[KernelKey, DeclaredKernel],
-    locations: Locations,
+    operation: Operation, declared: Mapping[KernelKey, DeclaredKernel], locations: Locations
 ) -> None:
     """Raise SourceError for a launch with other arguments than the declared kernel takes."""
-    for line in lines if declared else ():
-        kernel = declared.get(launched_kernel(line) or ("", ""))
+    for launch, launched in launches_in(operation) if declared else ():
+        kernel = declared.get(launched)
         if kernel is None:
             continue
-        given = launch_types(line)
+        given = argument_types(launch)
         if tuple(map(_plain, given)) == kernel.types:
             continue
         msg = (
@@ -74,12 +64,11 @@ def check_declared_launches(
         )
         has_memref = any(kind.startswith("memref<") for kind in given)
         hint = POINTER_HINT if has_memref else "launch it with the types that its author declared"
-        raise SourceError(msg, hint=hint, location=locations.of(line))
+        raise SourceError(msg, hint=hint, location=locations.of(launch))
 
 
-def _read_declared(module: str, operation: OperationText, locations: Locations) -> DeclaredKernel:
-    name = symbol_name(operation)
-    place = locations.of(operation.lines[-1])
+def _read_declared(module: str, operation: Operation, locations: Locations) -> DeclaredKernel:
+    name, place = operation.symbol, locations.of(operation)
     types, results = function_type(operation)
     if results:
         msg = f"kernel {render_symbol(name)} is declared with a result"
@@ -91,19 +80,9 @@ def _read_declared(module: str, operation: OperationText, locations: Locations) 
     return DeclaredKernel(module, name, tuple(map(_plain, types)))
 
 
-def launch_types(line: str) -> Sequence[str]:
-    """Return the types of the arguments of a `gpu.launch_func`."""
-    operation, sizes = parse_operation(line), MLIR.search(_SEGMENTS, line)
-    if operation is None or sizes is None:
-        return ()
-    counts = [int(size) for size in sizes[1].split(",")]
-    start = sum(counts[:_KERNEL_OPERANDS])
-    return split_signature(operation.rest)[1][start : start + counts[_KERNEL_OPERANDS]]
-
-
 def _plain(kind: str) -> str:
     """Return a type as the host passes it: index as i64, every pointer alike."""
     kind = kind.removeprefix("!llvm.")
     if kind == "index":
         return "i64"
-    return "ptr" if _POINTER.fullmatch(kind) else kind
+    return "ptr" if Attribute(kind).name == "ptr" else kind

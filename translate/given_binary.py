@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -15,30 +14,20 @@ from mlir_offload.offload.device.given_image import (
 )
 from mlir_offload.offload.device.kernel import DeviceKernel
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
-from mlir_offload.translate.declared import POINTER_HINT, launch_types
-from mlir_offload.translate.gpu_module import Kernel, KernelKey, launched_kernel
-from mlir_offload.translate.mlir_syntax import MLIR
-from mlir_offload.translate.mlir_text import (
-    Locations,
-    OperationText,
-    render_symbol,
-    symbol_name,
-    unescape,
-)
-from mlir_offload.translate.target_attribute import mask_strings, parse_target
+from mlir_offload.translate.declared import POINTER_HINT
+from mlir_offload.translate.gpu_module import Kernel, launches_in
+from mlir_offload.translate.host.gpu_operation import argument_types
+from mlir_offload.translate.mlir.attribute import Attribute, attributes_in
+from mlir_offload.translate.mlir.location import Locations
+from mlir_offload.translate.mlir.operation import Operation
+from mlir_offload.translate.mlir.syntax import render_symbol
+from mlir_offload.translate.mlir.type import float_width, integer_width, parse_shaped
+from mlir_offload.translate.target_attribute import parse_target
 
-_OBJECTS = re.compile(r"\bobjects = \[")
-_OBJECT = re.compile(r"#gpu\.object<(.*)>", re.DOTALL)
-_CONTENT = re.compile(r'(?:(\w+) = )?("\d+")')
 _DEFAULT_WORD = "fatbin"
-_HANDLER = re.compile(r"\boffloadingHandler = (#[\w.]+)(<)?")
 _SELECT = "#gpu.select_object"
-_METADATA = re.compile(r'#gpu\.kernel_metadata<("\d+")')
-_ESCAPED = re.compile(rb"\\(?:([0-9A-Fa-f]{2})|(.))", re.DOTALL)
-_MEMREF = re.compile(r"memref<((?:[\d?]+x)*)")
-_SCALAR = re.compile(r"!?(?:llvm\.)?(?:[su]?i(\d+)|(index|ptr|f\d\w*|bf16|tf32).*)")
+_METADATA = "#gpu.kernel_metadata"
 _SCALAR_BYTES = {"index": 8, "ptr": 8, "bf16": 2, "tf32": 4}
-_FLOAT = re.compile(r"f(\d+)")
 _WORD_BYTES = 8
 
 
@@ -71,15 +60,13 @@ class GivenBinary(Struct, frozen=True):
         return parameter_types(min(found, key=lambda one: one.parameters is None))
 
 
-def read_binaries(
-    operations: Iterable[OperationText], locations: Locations
-) -> tuple[GivenBinary, ...]:
+def read_binaries(operations: Iterable[Operation], locations: Locations) -> tuple[GivenBinary, ...]:
     """Return what each `gpu.binary` holds.
 
     Raises SourceError for an object that no link could find a use for, and for kernels of one name.
     """
     found = tuple(
-        _read_binary(operation, locations.of(operation.lines[-1]))
+        _read_binary(operation, locations.of(operation))
         for operation in operations
         if operation.name == "gpu.binary"
     )
@@ -96,44 +83,38 @@ def read_binaries(
     return found
 
 
-def _read_binary(operation: OperationText, location: str) -> GivenBinary:
-    name = symbol_name(operation)
-    masked, strings = mask_strings(operation.attributes)
-    start = _OBJECTS.search(masked)
-    texts = MLIR.split_list(MLIR.inside(masked, start.end() - 1)) if start else []
-    if not texts:
+def _read_binary(operation: Operation, location: str) -> GivenBinary:
+    name = operation.symbol
+    objects = operation.attribute("objects").elements
+    if not objects:
         msg = f"gpu.binary @{name} holds no object"
         raise SourceError(msg, hint="make it again with --gpu-module-to-binary", location=location)
-    chosen = _selected(texts, masked, strings, (name, location))
+    chosen = _selected(objects, operation.attribute("offloadingHandler"), name, location)
     try:
-        objects = tuple(_read_object(text, strings) for text in chosen)
+        read = tuple(map(_read_object, chosen))
     except MlirOffloadError as error:
         msg = f"gpu.binary @{name}: {error.message}"
         raise SourceError(msg, hint=error.hint, location=location) from error
-    return GivenBinary(name, objects, location)
+    return GivenBinary(name, read, location)
 
 
 def _selected(
-    texts: Sequence[str], masked: str, strings: Sequence[str], place: tuple[str, str]
-) -> Sequence[str]:
+    objects: Sequence[Attribute], handler: Attribute, name: str, location: str
+) -> Sequence[Attribute]:
     """Return the objects that the handler leaves: all, as the GPU decides, or the one that it names."""
-    name, location = place
-    match = _HANDLER.search(masked)
-    if match is None or (match[1] == _SELECT and not match[2]):
-        return texts
-    if match[1] != _SELECT:
-        msg = (
-            f"gpu.binary @{name} has the offloading handler {match[1]}, which only its author knows"
-        )
+    wanted = Attribute(handler.body)
+    if not handler or (handler.name == _SELECT and not wanted):
+        return objects
+    if handler.name != _SELECT:
+        msg = f"gpu.binary @{name} has the offloading handler {handler.name}, which only its author knows"
         hint = "leave the handler out: the image for the GPU is chosen when the program runs"
         raise SourceError(msg, hint=hint, location=location)
-    wanted = MLIR.inside(masked, match.end() - 1)
     if wanted.startswith("#"):
-        target = parse_target(wanted, strings)
-        chosen = [text for text in texts if parse_target(_parts(text)[0], strings) == target]
+        target = parse_target(wanted)
+        chosen = [one for one in objects if parse_target(one.body_elements[0]) == target]
     else:
-        index = int(wanted.partition(" ")[0])
-        chosen = list(texts[index : index + 1])
+        index = wanted.integer or 0
+        chosen = list(objects[index : index + 1])
     if not chosen:
         msg = f"gpu.binary @{name} selects an object that it does not hold"
         hint = "leave the handler out: the image for the GPU is chosen when the program runs"
@@ -141,71 +122,67 @@ def _selected(
     return chosen
 
 
-def _read_object(text: str, strings: Sequence[str]) -> GivenObject:
+def _read_object(given: Attribute) -> GivenObject:
     """Read one `#gpu.object`. Raises MlirOffloadError, without a place, for what cannot be used."""
-    parts = _parts(text)
-    target = parse_target(parts[0], strings)
+    parts = given.body_elements or (given,)
+    target = parse_target(parts[0])
     if target is None:
-        said = parts[0].partition("<")[0]
-        msg = f"an object for {said} is code for no device that is known here"
+        msg = f"an object for {parts[0].name} is code for no device that is known here"
         raise SourceError(msg, hint="known are #nvvm.target and #rocdl.target")
-    content = _CONTENT.fullmatch(parts[-1])
+    word, content = _content(parts[-1])
     if content is None:
         msg = "an object without content"
         raise SourceError(msg, hint="make it again with --gpu-module-to-binary")
-    data = _bytes(strings[int(content[2].strip('"'))])
-    word = content[1] or _DEFAULT_WORD
+    data = content.content
     if word == "assembly":
         # MLIR 19 ends the text with a NUL.
         data = data.rstrip(b"\0")
     image, kernels = read_given(data, target.kind, target.chip, word)
     held = {kernel.name for kernel in kernels}
-    promised = (unescape(strings[int(name.strip('"'))]) for name in _METADATA.findall(text))
-    lacking = next((name for name in promised if name not in held), None)
+    lacking = next((name for name in _promised(parts[1:-1]) if name not in held), None)
     if lacking is not None:
         msg = f"its metadata names kernel {lacking}, which the object for {image.made_for} lacks"
         raise SourceError(msg, hint="make it again with --gpu-module-to-binary")
     return GivenObject(image, data, kernels)
 
 
-def _parts(text: str) -> list[str]:
-    """Return the parts of a `#gpu.object`: its target comes first, its content last."""
-    match = _OBJECT.fullmatch(text)
-    return MLIR.split_list(match[1]) if match else [text]
+def _content(part: Attribute) -> tuple[str, Attribute | None]:
+    """Return the format of an object, and its content: `bin = "..."`, or the content alone."""
+    word, equals, content = part.partition(" = ") if not part.startswith('"') else ("", "=", part)
+    is_content = equals and content.startswith('"')
+    return word or _DEFAULT_WORD, Attribute(content) if is_content else None
 
 
-def _bytes(spelled: str) -> bytes:
-    """Return what a string attribute holds."""
-    return _ESCAPED.sub(
-        lambda match: bytes.fromhex(match[1].decode()) if match[1] else match[2],
-        spelled.encode("utf-8", errors="surrogateescape"),
-    )
+def _promised(parts: Iterable[Attribute]) -> Iterator[str]:
+    """Return the kernels that the metadata of an object names."""
+    for part in parts:
+        for kernel in attributes_in(part, {_METADATA}):
+            yield kernel.body_elements[0].string
 
 
 def check_given_launches(
-    lines: Iterable[str], binaries: Mapping[str, GivenBinary], locations: Locations
+    operation: Operation, binaries: Mapping[str, GivenBinary], locations: Locations
 ) -> None:
     """Raise SourceError for a launch with other arguments than a kernel of an object takes."""
-    for line in lines if binaries else ():
-        key: KernelKey = launched_kernel(line) or ("", "")
+    for launch, key in launches_in(operation) if binaries else ():
         if key[0] not in binaries:
             continue
-        types = launch_types(line)
+        types = argument_types(launch)
         given = _sizes(types)
         objects = binaries[key[0]].objects
         for one in objects:
             kernel = next((item for item in one.kernels if item.name == key[1]), None)
             if kernel is None:
-                raise _not_in_object(key, objects, one, locations.of(line))
+                raise _not_in_object(key, objects, one, locations.of(launch))
             if kernel.parameters is None or given is None:
                 continue
             taken = tuple(item.size_bytes for item in explicit_parameters(kernel.parameters))
             if taken != given:
-                raise _other_arguments(key[1], one, types, (given, taken), locations.of(line))
+                raise _other_arguments(key[1], one, types, (given, taken), locations.of(launch))
 
 
 def _not_in_object(
-    key: KernelKey, objects: Sequence[GivenObject], lacking: GivenObject, location: str
+    key: tuple[str, str], objects: Sequence[GivenObject], lacking: GivenObject, location: str
 ) -> SourceError:
     module, kernel = map(render_symbol, key)
     msg = f"kernel {kernel} is not in the code for {lacking.image.made_for} of gpu.binary {module}"
@@ -238,24 +215,22 @@ def _sizes(types: Iterable[str]) -> tuple[int, ...] | None:
     """Return the sizes of the arguments that the lowered launch passes; None where not all are known."""
     found: list[int] = []
     for kind in types:
-        memref = _MEMREF.match(kind)
+        memref = parse_shaped(kind, "memref")
         if kind.startswith("memref<*"):
             found += [_WORD_BYTES] * 2
         elif memref:
             # Two pointers and an offset; a size and a stride for each dimension.
-            found += [_WORD_BYTES] * (3 + 2 * memref[1].count("x"))
-        elif (size := _scalar_bytes(kind)) is not None:
+            found += [_WORD_BYTES] * (3 + 2 * len(memref.sizes))
+        elif size := _scalar_bytes(kind.removeprefix("!llvm.")):
             found.append(size)
         else:
             return None
     return tuple(found)
 
 
-def _scalar_bytes(kind: str) -> int | None:
-    match = _SCALAR.fullmatch(kind)
-    if match is None:
-        return None
-    if match[1]:
-        return 1 << max(0, (int(match[1]) - 1).bit_length() - 3)
-    number = _FLOAT.match(match[2])
-    return int(number[1]) // 8 if number else _SCALAR_BYTES[match[2]]
+def _scalar_bytes(kind: str) -> int:
+    """Return the bytes of a number or pointer; 0 for another type."""
+    if bits := integer_width(kind):
+        return 1 << max(0, (bits - 1).bit_length() - 3)
+    name = Attribute(kind).name
+    return _SCALAR_BYTES.get(name) or float_width(kind) // 8

@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import pairwise
 
 from msgspec import Struct
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind
-from mlir_offload.translate.host.gpu_operation import POINTER, parse_gpu_operation
-from mlir_offload.translate.mlir_syntax import MLIR
-from mlir_offload.translate.mlir_text import (
-    SYMBOL,
-    Locations,
-    OperationText,
-    escape,
-    render_symbol,
-    symbol_name,
-    unescape,
-)
+from mlir_offload.translate.host.gpu_operation import POINTER, names_stream
+from mlir_offload.translate.mlir.attribute import Attribute, quoted
+from mlir_offload.translate.mlir.location import Locations
+from mlir_offload.translate.mlir.operation import Operation
+from mlir_offload.translate.mlir.syntax import parse_symbol, render_symbol, tokens
+from mlir_offload.translate.mlir.type import function_type
 from mlir_offload.translate.target_attribute import TargetAttribute
 
-_KERNEL_ATTRIBUTE = re.compile(r"\b(?:gpu\.kernel|nvvm\.kernel)\b")
-_RETURNS_VALUE = re.compile(r"\bfunction_type = !llvm\.func<(?!void )")
+_KERNEL_MARKS = ("gpu.kernel", "nvvm.kernel")
 _FUNCTIONS = frozenset({"gpu.func", "func.func", "llvm.func"})
 _UNIT_DIGITS = 10
 _NAME_BYTES = frozenset(byte for byte in range(128) if chr(byte).isalnum() or chr(byte) == "_")
-_NAMED_MODULE = re.compile(rf"gpu\.module\s+{SYMBOL}")
-_GENERIC_NAME = re.compile(r'\bsym_name = "((?:[^"\\]|\\.)*)"')
-_LAUNCHED = re.compile(rf"\bkernel = {SYMBOL}::{SYMBOL}")
 # The third byte is 0xEF: as latin-1, and as what is no UTF-8 where it cannot be decoded.
 _BYTECODE_MAGIC = ("ML\u00efR", "ML\udcefR")
 
@@ -65,33 +56,34 @@ class GpuModule(Struct, frozen=True):
     leaves: frozenset[Kind] = frozenset()
 
 
-def kernel_names(module: OperationText) -> tuple[str, ...]:
+def kernel_names(module: Operation) -> tuple[str, ...]:
     """Return the names of the kernels that a `gpu.module` defines, in their order."""
     return tuple(
-        symbol_name(operation)
-        for operation in module.body
+        operation.symbol
+        for operation in module.operations
         if operation.name in _FUNCTIONS
         and is_kernel(operation)
         and not is_declared_kernel(operation)
     )
 
 
-def is_kernel(operation: OperationText) -> bool:
+def is_kernel(operation: Operation) -> bool:
     """Say whether a function is marked as a kernel, before or after lowering.
 
     One of the LLVM dialect that returns a value is a device function, whatever its mark.
     """
-    return _has_kernel_mark(operation) and MLIR.search(_RETURNS_VALUE, operation.attributes) is None
+    is_lowered = operation.attribute("function_type").startswith("!llvm.func")
+    return _has_kernel_mark(operation) and not (is_lowered and function_type(operation)[1])
 
 
-def is_declared_kernel(operation: OperationText) -> bool:
+def is_declared_kernel(operation: Operation) -> bool:
     """Say whether it is a kernel that another file defines; one with a result is an error later."""
     is_declared = operation.name in _FUNCTIONS and operation.is_declaration
     return is_declared and _has_kernel_mark(operation)
 
 
-def _has_kernel_mark(operation: OperationText) -> bool:
-    return MLIR.search(_KERNEL_ATTRIBUTE, operation.attributes) is not None
+def _has_kernel_mark(operation: Operation) -> bool:
+    return any(map(operation.has, _KERNEL_MARKS))
 
 
 def named_modules(names: Iterable[str], source_text: str) -> frozenset[str]:
@@ -102,16 +94,25 @@ def named_modules(names: Iterable[str], source_text: str) -> frozenset[str]:
     """
     if source_text.startswith(_BYTECODE_MAGIC):
         return frozenset(name for name in names if f"{name}\0" in source_text)
-    defined = _defined_modules(MLIR.without(source_text, "//"))
-    return frozenset(name for name in names if name in defined or escape(name) in defined)
+    defined = _defined_modules(source_text)
+    return frozenset(name for name in names if name in defined)
 
 
 def _defined_modules(source: str) -> frozenset[str]:
-    """Return the names of modules, those between quotes as they are spelled."""
-    defined = {bare or quoted for quoted, bare in _NAMED_MODULE.findall(source)}
-    if '"gpu.module"' in source:
+    """Return the names of modules in the text of a program."""
+    found = tokens(source)
+    defined = {
+        parse_symbol(name)
+        for word, name in pairwise(found)
+        if word == "gpu.module" and name.startswith("@")
+    }
+    if '"gpu.module"' in found:
         # In generic form without properties the name stands behind the region.
-        defined.update(_GENERIC_NAME.findall(source))
+        defined.update(
+            Attribute(value).string
+            for name, equals, value in zip(found, found[1:], found[2:], strict=False)
+            if name == "sym_name" and equals == "="
+        )
     return frozenset(defined)
 
 
@@ -170,25 +171,17 @@ def hex_coded(name: str) -> str:
     return f"_{coded}" if coded[:1].isdigit() else coded
 
 
-def rename_kernels(module: OperationText, symbols: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the lines of a `gpu.module` in which each kernel bears its symbol.
+def rename_kernels(module: Operation, symbols: Mapping[str, str]) -> None:
+    """Give each kernel of a `gpu.module` its symbol.
 
     Kernels that it only declares are the host's business and left out.
     """
-    changed = {name: symbol for name, symbol in symbols.items() if name != symbol}
-    body = [operation for operation in module.body if not is_declared_kernel(operation)]
-    if not changed and len(body) == len(module.body):
-        return module.lines
-    lines = [module.lines[0]]
-    for operation in body:
-        inner = list(operation.lines)
-        if operation.name in _FUNCTIONS and symbol_name(operation) in changed:
-            old = f'sym_name = "{escape(symbol_name(operation))}"'
-            new = f'sym_name = "{changed[symbol_name(operation)]}"'
-            inner[0] = inner[0].replace(old, new, 1)
-            inner[-1] = inner[-1].replace(old, new, 1)
-        lines.extend(inner)
-    return (*lines, module.lines[-1])
+    kept = [operation for operation in module.operations if not is_declared_kernel(operation)]
+    module.operations[:] = kept
+    for operation in kept:
+        symbol = symbols.get(operation.symbol) if operation.name in _FUNCTIONS else None
+        if symbol is not None and symbol != operation.symbol:
+            operation.set_attribute("sym_name", quoted(symbol))
 
 
 def host_symbols(modules: Iterable[str]) -> dict[str, str]:
@@ -205,52 +198,37 @@ def host_symbols(modules: Iterable[str]) -> dict[str, str]:
 
 
 def check_launches(
-    lines: Iterable[str], kernels: Mapping[KernelKey, str], locations: Locations
+    operation: Operation, kernels: Mapping[KernelKey, str], locations: Locations
 ) -> None:
     """Raise SourceError for a launch of what no gpu.module defines as a kernel, or on what is no stream.
 
     mlir-opt 22 accepts such launches; at run time they would find nothing, or the wrong stream.
     """
-    for line in lines:
-        launched = launched_kernel(line)
-        if launched is not None and launched not in kernels:
+    for launch, launched in launches_in(operation):
+        if launched not in kernels:
             module, kernel = map(render_symbol, launched)
             msg = f"launch of kernel {module}::{kernel}, which does not exist"
             hint = "define it in that gpu.module as a kernel, which returns nothing, or declare it there"
-            raise SourceError(msg, hint=hint, location=locations.of(line))
-        launch = parse_gpu_operation(line) if launched is not None else None
-        if launch is not None and launch.names_stream and launch.operand_types[-1] != POINTER:
+            raise SourceError(msg, hint=hint, location=locations.of(launch))
+        if names_stream(launch) and launch.operand_types[-1] != POINTER:
             msg = f"the stream of a launch is {launch.operand_types[-1]}, which has no lowering"
             hint = f"pass the cudaStream_t or hipStream_t as {POINTER}"
-            raise SourceError(msg, hint=hint, location=locations.of(line))
+            raise SourceError(msg, hint=hint, location=locations.of(launch))
 
 
-def launched_kernel(line: str) -> KernelKey | None:
-    """Return what a line launches, or None where it launches nothing."""
-    match = _LAUNCHED.search(line) if '"gpu.launch_func"(' in line else None
-    return _launched(match) if match is not None else None
-
-
-def _launched(match: re.Match[str]) -> KernelKey:
-    module, kernel = (
-        unescape(quoted) if quoted is not None else bare
-        for quoted, bare in ((match[1], match[2]), (match[3], match[4]))
-    )
-    return module, kernel
+def launches_in(operation: Operation) -> Iterator[tuple[Operation, KernelKey]]:
+    """Yield each launch in an operation, and what it launches."""
+    for inner in operation.walk_inside():
+        if inner.name == "gpu.launch_func":
+            module, kernel = inner.attribute("kernel").symbols
+            yield inner, (module, kernel)
 
 
 def rename_launches(
-    lines: Iterable[str], modules: Mapping[str, str], kernels: Mapping[KernelKey, str]
-) -> list[str]:
-    """Return the lines of the host in which each launch names the symbols of module and kernel."""
-
-    def renamed(match: re.Match[str]) -> str:
-        module, kernel = _launched(match)
-        symbol = kernels.get((module, kernel), kernel)
-        return f"kernel = {render_symbol(modules.get(module, module))}::{render_symbol(symbol)}"
-
-    return [
-        # The kernel is the first property: what is behind it is the program's own.
-        _LAUNCHED.sub(renamed, line, count=1) if '"gpu.launch_func"(' in line else line
-        for line in lines
-    ]
+    operation: Operation, modules: Mapping[str, str], kernels: Mapping[KernelKey, str]
+) -> None:
+    """Let each launch in an operation of the host name the symbols of module and kernel."""
+    for launch, key in launches_in(operation):
+        module, kernel = key
+        symbols = modules.get(module, module), kernels.get(key, kernel)
+        launch.set_attribute("kernel", Attribute("::".join(map(render_symbol, symbols))))

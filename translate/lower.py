@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,15 +22,10 @@ from mlir_offload.translate.input_pipeline import (
     render_pipeline,
 )
 from mlir_offload.translate.kind_lowering import DeviceLowering
-from mlir_offload.translate.mlir_syntax import MLIR
-from mlir_offload.translate.mlir_text import (
-    Locations,
-    OperationText,
-    parse_module,
-    parse_operation,
-    read_locations,
-    split_signature,
-)
+from mlir_offload.translate.mlir.attribute import Attribute, quoted
+from mlir_offload.translate.mlir.location import Locations
+from mlir_offload.translate.mlir.module import parse_module
+from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.pipelines import load_printing, load_recipe
 
 if TYPE_CHECKING:
@@ -52,11 +46,7 @@ _PLACES = {
 # mlir-translate itself turns these into calls of the runtime.
 _NOT_TRANSLATED = frozenset({"gpu.binary", "gpu.launch_func"})
 _CAST = "builtin.unrealized_conversion_cast"
-_OPERATION_NAME = re.compile(r'^ *(?:%[^"]*? = )?"([\w$-]+)\.([\w.$-]+)"\(', re.MULTILINE)
-_EXTERNAL = "linkage = #llvm.linkage<external>"
-_INTERNAL = "linkage = #llvm.linkage<internal>"
-_VALUE = re.compile(r"\bvalue = ")
-_PRIVATE = 'sym_visibility = "private"'
+_EXTERNAL, _INTERNAL = (f"#llvm.linkage<{name}>" for name in ("external", "internal"))
 _TRIPLE = "llvm.target_triple"
 
 
@@ -150,7 +140,7 @@ def unwrap_device(text: str, triple: str, *, keeps_functions: bool = False) -> s
     operation's verifier asks for the data layout.) Raises SourceError for operations left over.
     """
     module = parse_module(text)
-    locations = read_locations((*module.aliases, *module.tail))
+    locations = Locations(module.aliases)
     device = next((op for op in module.operations if op.name == "gpu.module"), None)
     if device is None:
         msg = "mlir-opt left no gpu.module in the lowered device module"
@@ -159,62 +149,59 @@ def unwrap_device(text: str, triple: str, *, keeps_functions: bool = False) -> s
         )
     # Passes add declarations (of __assertfail, for one) next to the gpu.module or inside of it.
     others = [op for op in module.operations if op is not device]
-    body = [op for op in (*others, *device.body) if op.name != "gpu.module_end"]
-    body_lines = [line for op in body for line in op.lines]
-    check_lowered(body_lines, locations, place=_PLACES[triple], triple=triple)
-    lines = [
-        line
-        for op in body
-        for line in (op.lines if keeps_functions and _is_public(op) else _internalized(op))
-    ]
-    text = module.render(lines)
-    if triple != NVPTX_TRIPLE:
-        # mlir-translate 22 would verify that no alloca lies where memref.alloca puts it.
-        return text
-    return text.replace(module.foot, _with_triple(module.foot, triple), 1)
+    body = [op for op in (*others, *device.operations) if op.name != "gpu.module_end"]
+    check_lowered(body, locations, place=_PLACES[triple], triple=triple)
+    for operation in body:
+        if not (keeps_functions and _is_public(operation)):
+            _internalize(operation)
+    if triple == NVPTX_TRIPLE:
+        # mlir-translate 22 would verify for others that no alloca lies where memref.alloca puts it.
+        signature = module.operation.signature
+        signature.attributes = {_TRIPLE: quoted(triple), **signature.attributes}
+    return module.render_part(body)
 
 
-def _is_public(operation: OperationText) -> bool:
-    return operation.name == "llvm.func" and _PRIVATE not in operation.attributes
+def _is_public(operation: Operation) -> bool:
+    visibility = operation.attribute("sym_visibility").string
+    return operation.name == "llvm.func" and visibility != "private"
 
 
-def _internalized(operation: OperationText) -> tuple[str, ...]:
+def _internalize(operation: Operation) -> None:
     from mlir_offload.translate.gpu_module import is_kernel
 
-    first, *rest = operation.lines
-    linkage = MLIR.blanked(first).find(_EXTERNAL)
-    if linkage < 0 or not _is_definition(operation) or is_kernel(operation):
-        return operation.lines
-    return (first[:linkage] + _INTERNAL + first[linkage + len(_EXTERNAL) :], *rest)
+    is_external = operation.attribute("linkage") == _EXTERNAL
+    if is_external and _is_definition(operation) and not is_kernel(operation):
+        operation.set_attribute("linkage", Attribute(_INTERNAL))
 
 
-def _is_definition(operation: OperationText) -> bool:
+def _is_definition(operation: Operation) -> bool:
     if operation.name == "llvm.mlir.global":
-        return len(operation.lines) > 2 or MLIR.search(_VALUE, operation.lines[0]) is not None  # noqa: PLR2004
-    return operation.name == "llvm.func" and len(operation.lines) > 2  # noqa: PLR2004
-
-
-def _with_triple(foot: str, triple: str) -> str:
-    attribute = f'{_TRIPLE} = "{triple}"'
-    if foot.startswith("}) {"):
-        return f"}}) {{{attribute}, {foot[4:]}"
-    return f"}}) {{{attribute}}}{foot[2:]}"
+        return not operation.is_declaration or operation.has("value")
+    return operation.name == "llvm.func" and not operation.is_declaration
 
 
 def check_lowered(
-    lines: Sequence[str], locations: Locations, *, place: str, triple: str = NVPTX_TRIPLE
+    operations: Iterable[Operation],
+    locations: Locations,
+    *,
+    place: str,
+    triple: str = NVPTX_TRIPLE,
 ) -> None:
     """Raise SourceError where an operation is left that mlir-translate or the back end does not know.
 
     The first operation that does something is named: casts and functions are left around it.
     """
     known = _LOWERED[triple]
-    operations = _spirv_operations() if triple == SPIRV_TRIPLE else _NOT_TRANSLATED
-    left = [index for index, line in enumerate(lines) if _is_left(line, known, operations)]
-    if not left:
-        return
-    index = min(left, key=lambda index: (_rank(lines[index]), index))
-    raise _left_over(lines[index], locations.of(_closing_line(lines, index)), place)
+    translated = _spirv_operations() if triple == SPIRV_TRIPLE else _NOT_TRANSLATED
+    left = [
+        inner
+        for operation in operations
+        for inner in (operation, *operation.walk_inside())
+        if inner.name.partition(".")[0] not in known and inner.name not in translated
+    ]
+    if left:
+        first = min(left, key=_rank)
+        raise _left_over(first, locations.of(first), place)
 
 
 def _spirv_operations() -> frozenset[str]:
@@ -223,25 +210,16 @@ def _spirv_operations() -> frozenset[str]:
     return spirv_operations()
 
 
-def _is_left(line: str, dialects: Sequence[str], operations: frozenset[str]) -> bool:
-    match = _OPERATION_NAME.match(line)
-    if match is None or match[1] in dialects:
-        return False
-    return f"{match[1]}.{match[2]}" not in operations
-
-
-def _rank(line: str) -> int:
-    if f'"{_CAST}"(' in line:
+def _rank(operation: Operation) -> int:
+    if operation.name == _CAST:
         return 1
-    return 2 if '"func.' in line else 0
+    return 2 if operation.name.startswith("func.") else 0
 
 
-def _left_over(line: str, location: str, place: str) -> SourceError:
+def _left_over(operation: Operation, location: str, place: str) -> SourceError:
     """Return the error for an operation that no pass of the recipe lowers."""
-    operation = parse_operation(line)
-    name = operation.name if operation else line.strip()
-    _, given, wanted, _ = split_signature(operation.rest) if operation else ("", [], [], "")
-    if any(kind.startswith("tensor<") for kind in (*given, *wanted)) or "tensor<" in line:
+    name, given, wanted = operation.name, operation.operand_types, operation.result_types
+    if any("tensor<" in kind for kind in (*given, *wanted, operation.attribute("function_type"))):
         msg = f"{name} on tensors is not supported in {place}"
         hint = "bufferize the program before, for example with mlir-opt -one-shot-bufferize"
     elif name == _CAST:
@@ -251,11 +229,3 @@ def _left_over(line: str, location: str, place: str) -> SourceError:
         msg = f"{name} is not supported in {place}"
         hint = "no stock pass lowers it there; rewrite it with other operations"
     return SourceError(msg, location=location, hint=hint)
-
-
-def _closing_line(lines: Sequence[str], index: int) -> str:
-    if not lines[index].endswith("({"):
-        return lines[index]
-    indent = len(lines[index]) - len(lines[index].lstrip())
-    close = " " * indent + "})"
-    return next((line for line in lines[index + 1 :] if line.startswith(close)), lines[index])

@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.tables import load_table
-from mlir_offload.translate.mlir_syntax import MLIR
-from mlir_offload.translate.mlir_text import string_attribute
+from mlir_offload.translate.mlir.operation import Operation
 
 Side = Literal["host", "device"]
 
@@ -76,41 +76,62 @@ class Recipe(Struct, frozen=True):
         return _on_module([*passes, self.debug] if debug else passes)
 
 
-class Refusal(Struct, frozen=True):
+class Refusal(Struct, frozen=True, forbid_unknown_fields=True):
     """An operation that no pass of the recipe lowers, and what to write instead.
 
-    The patterns are compiled, by `re`, when such an operation is met: few programs have any.
+    Attributes and types are given as shell patterns, types by the number of the operand or result. It is
+    about operations that are like all of `attributes`, `operands` and `results`, and like none of
+    `unless_attributes` and `unless_operands`. `assembly` is a pattern of `re`, for an assembly string.
     """
 
     where: Side
     operation: str
-    dialect: str
-    pattern: str
-    unless: str
-    assembly: str
     message: str
     hint: str
-
-    @property
-    def needle(self) -> str:
-        """Return what a line with the operation, or with one of the dialect, contains."""
-        return f'"{self.operation}' if self.operation.endswith(".") else f'"{self.operation}"('
+    checked: tuple[int, ...]
+    dialect: str = ""
+    attributes: dict[str, tuple[str, ...]] = {}
+    unless_attributes: dict[str, tuple[str, ...]] = {}
+    operands: dict[int, tuple[str, ...]] = {}
+    unless_operands: dict[int, tuple[str, ...]] = {}
+    results: dict[int, tuple[str, ...]] = {}
+    assembly: str = ""
 
     def is_for(self, name: str) -> bool:
-        """Say whether it is about an operation of this name."""
-        return name == self.operation or (
-            self.operation.endswith(".") and name.startswith(self.operation)
-        )
+        """Say whether it is about operations of this name, or of the dialect that it names."""
+        is_dialect = self.operation.endswith(".")
+        return name.startswith(self.operation) if is_dialect else name == self.operation
 
-    def applies(self, text: str) -> bool:
-        """Say whether the operation with this generic text is meant."""
-        if self.assembly:
-            written = string_attribute(text, "asm_string") or ""
-            return re.search(self.assembly, written) is not None
-        code = MLIR.blanked(text)
-        if self.unless and re.search(self.unless, code):
+    def applies(self, operation: Operation) -> bool:
+        """Say whether an operation is meant."""
+        if not self.is_for(operation.name):
             return False
-        return not self.pattern or re.search(self.pattern, code) is not None
+        if self.assembly:
+            written = operation.attribute("asm_string").string
+            return re.search(self.assembly, written) is not None
+        given, made = operation.operand_types, operation.result_types
+        wanted = (
+            *(_is_like(_given(operation, name), like) for name, like in self.attributes.items()),
+            *(_is_like(given[number:][:1], like) for number, like in self.operands.items()),
+            *(_is_like(made[number:][:1], like) for number, like in self.results.items()),
+        )
+        excepted = (
+            *(
+                _is_like(_given(operation, name), like)
+                for name, like in self.unless_attributes.items()
+            ),
+            *(_is_like(given[number:][:1], like) for number, like in self.unless_operands.items()),
+        )
+        return all(wanted) and not any(excepted)
+
+
+def _given(operation: Operation, name: str) -> list[str]:
+    """Return the attribute of a name, where the operation has it."""
+    return [operation.attribute(name)] if operation.has(name) else []
+
+
+def _is_like(texts: Iterable[str], patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(text, pattern) for text in texts for pattern in patterns)
 
 
 @functools.cache
@@ -157,16 +178,7 @@ def load_faults(llvm_major: int) -> frozenset[str]:
 def load_refusals(where: Side) -> tuple[Refusal, ...]:
     """Return what cannot be lowered on the host or in a device module."""
     return tuple(
-        Refusal(
-            where=where,
-            operation=operation,
-            dialect=str(row.get("dialect", "")),
-            pattern=row.get("pattern", ""),
-            unless=row.get("unless", ""),
-            assembly=row.get("assembly", ""),
-            message=str(row["message"]),
-            hint=str(row["hint"]),
-        )
+        convert(row | {"operation": operation}, Refusal, strict=True)
         for row in _table()["refusals"]
         if row["where"] == where
         for operation in _listed(row["operation"])

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from msgspec import Struct
 
 from mlir_offload.toolchain.errors import UsageError
-from mlir_offload.translate.mlir_text import escape, unescape
-
-_QUOTED = r'"((?:[^"\\]|\\.)*)"'
-# What names a file in MLIR: a location, and the file of debug information that is there already.
-_LOCATION = re.compile(rf"(?<=[(\[ ]){_QUOTED}(?=:\d)")
-_DEBUG_FILE = re.compile(rf"(?<=#llvm\.di_file<){_QUOTED} in {_QUOTED}(?=>)")
+from mlir_offload.translate.mlir.location import map_files
 
 
 class PrefixMap(Struct, frozen=True):
@@ -46,21 +40,7 @@ def map_path(path: str, maps: Sequence[PrefixMap]) -> str:
 
 def map_locations(text: str, maps: Sequence[PrefixMap]) -> str:
     """Return the text of a module, in generic form, with every file name mapped."""
-    if not maps:
-        return text
-
-    def mapped(printed: str) -> str:
-        name = unescape(printed)
-        # A name that is no UTF-8 would not come back the same.
-        return escape(new) if (new := map_path(name, maps)) != name else printed
-
-    def located(match: re.Match[str]) -> str:
-        return f'"{mapped(match[1])}"'
-
-    def debug_file(match: re.Match[str]) -> str:
-        return f'"{mapped(match[1])}" in "{mapped(match[2])}"'
-
-    return _DEBUG_FILE.sub(debug_file, _LOCATION.sub(located, text))
+    return map_files(text, lambda name: map_path(name, maps)) if maps else text
 
 
 def unmap_location(location: str, sources: Sequence[str], maps: Sequence[PrefixMap]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
@@ -19,7 +18,7 @@ from mlir_offload.translate.declared import (
     read_declared,
 )
 from mlir_offload.translate.fixup.device_form import NVVM_FORM, DeviceForm
-from mlir_offload.translate.fixup.documented import with_documented_forms, without_global_space
+from mlir_offload.translate.fixup.documented import use_default_space, use_documented_forms
 from mlir_offload.translate.fixup.fast_math import with_fast_math
 from mlir_offload.translate.fixup.hazard import (
     check_device_functions,
@@ -34,7 +33,7 @@ from mlir_offload.translate.fixup.limit import (
 )
 from mlir_offload.translate.fixup.lowered_kernel import mark_lowered_kernels
 from mlir_offload.translate.fixup.text import expand_device_operations
-from mlir_offload.translate.fixup.transform_script import without_scripts
+from mlir_offload.translate.fixup.transform_script import drop_scripts
 from mlir_offload.translate.gpu_module import (
     GpuModule,
     Kernel,
@@ -52,14 +51,9 @@ from mlir_offload.translate.host.launch_check import LaunchCheck, SourceWarning
 from mlir_offload.translate.host.main_function import check_main
 from mlir_offload.translate.host.memory import describe_launches
 from mlir_offload.translate.host.transfer import TransferRewriter
-from mlir_offload.translate.mlir_text import (
-    Locations,
-    ModuleText,
-    OperationText,
-    parse_module,
-    read_locations,
-    symbol_name,
-)
+from mlir_offload.translate.mlir.location import Locations
+from mlir_offload.translate.mlir.module import Module, parse_module
+from mlir_offload.translate.mlir.operation import CustomOperation, Operation
 from mlir_offload.translate.pipelines import load_faults
 from mlir_offload.translate.target_attribute import (
     TargetAttribute,
@@ -73,7 +67,7 @@ if TYPE_CHECKING:
     from mlir_offload.translate.given_binary import GivenBinary
 
 _C_INTERFACE = "llvm.emit_c_interface"
-_DIVISION = re.compile(r'"arith\.(?:ceildiv[us]i|floordivsi)"\(')
+_DIVISIONS = frozenset(f"arith.{name}" for name in ("ceildivsi", "ceildivui", "floordivsi"))
 # What a module needs for the words that are in its lines.
 _NEEDLES = {"bf16": "bf16", "nvgpu": "nvgpu.", "matrix": "!gpu.mma_matrix<"}
 
@@ -127,61 +121,59 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
     what the lowering would drop or get wrong.
     """
     module = parse_module(text)
-    locations = read_locations((*module.aliases, *module.tail))
-    module = without_scripts(module, locations, are_run=is_transformed)
+    locations = Locations(module.aliases)
+    drop_scripts(module, locations, are_run=is_transformed)
     check_top_level(module.operations, locations)
-    device = _device_modules(module)
+    device = {one.symbol: one for one in module.operations if one.name == "gpu.module"}
+    host = [one for one in module.operations if one.name != "gpu.module"]
     kernels = {name: kernel_names(operation) for name, operation in device.items()}
     declared = _declared_kernels(device.values(), locations)
-    binaries = _given_binaries(module, locations)
+    binaries = _given_binaries(host, locations)
     owner = owner_of(module, source_text)
-    unit = cache(lambda name: unit_of(module, device[name], file=unit_id, owner=owner))
     attached = _read_attached(device, locations)
     variants = find_variants(device, kernels, attached, locations)
-    leaves = kinds_left(variants, attached)
     symbols = assign_symbols(
         kernels,
         named=named_modules(kernels, source_text),
-        unit_of=unit,
+        unit_of=cache(lambda name: unit_of(module, device[name], file=unit_id, owner=owner)),
         declared=(*declared, *_given_kernels(binaries)),
         variants=variants,
     )
-    rules = _DeviceRules(locations, load_faults(llvm_major), tuple(forms))
+    used = _workgroup_memory(device)
+    chosen = [
+        name
+        for name, operation in device.items()
+        if kernels[name] or (keeps_functions and _has_functions(operation))
+    ]
+    rules = _DeviceRules(module, locations, load_faults(llvm_major), tuple(forms), symbols)
+    leaves = kinds_left(variants, attached)
     modules = tuple(
         replace(
-            _attached(
-                _gpu_module(
-                    module,
-                    device[name],
-                    symbols,
-                    replace(rules, limits=_limits(served_targets(attached[name], targets))),
-                ),
-                attached[name],
-                locations.of(device[name].lines[-1]),
-            ),
+            _gpu_module(device[name], attached[name], rules, targets),
             leaves=leaves.get(name, frozenset()),
         )
-        for name in device
-        if kernels[name] or (keeps_functions and _has_functions(device[name]))
+        for name in chosen
     )
-    _check_host(module, declared, binaries, locations)
+    _check_host(host, declared, binaries, locations)
     if is_program:
         check_main(module.operations, locations)
-    used = _workgroup_memory(device)
-    host = [line for op in module.operations if op.name != "gpu.module" for line in op.lines]
     launches = LaunchCheck(locations, _limits(targets), used)
     launches.check(host)
     has_gpu = not all(target.is_cpu for target in targets)
-    host_text, uses_runtime = _host(module, symbols, locations, describes_memory=describes_memory)
+    is_warned = has_gpu and not describes_memory
+    warnings = tuple(launches.unreachable(host)) if is_warned else ()
+    interface = _interface(module, source_text) if _C_INTERFACE in text else ""
+    uses_runtime = any(_uses_runtime(one) for one in host if one.name != "gpu.binary")
+    host_text = _host(module, symbols, locations, describes_memory=describes_memory)
     return SplitProgram(
         host_text=host_text,
         modules=modules,
         declared=tuple(dict.fromkeys(item.name for item in declared.values())),
         uses_async='"async.' in host_text,
         uses_runtime=uses_runtime,
-        interface=_interface(module, source_text) if _C_INTERFACE in text else "",
+        interface=interface,
         binaries=tuple(binaries.values()),
-        warnings=tuple(launches.unreachable(host)) if has_gpu and not describes_memory else (),
+        warnings=warnings,
     )
 
 
@@ -190,7 +182,7 @@ def _limits(targets: Iterable[Target]) -> tuple[WorkgroupLimit, ...]:
     return tuple(limit for limit in found if limit is not None)
 
 
-def _workgroup_memory(device: Mapping[str, OperationText]) -> dict[KernelKey, int]:
+def _workgroup_memory(device: Mapping[str, Operation]) -> dict[KernelKey, int]:
     return {
         (name, function): size
         for name, operation in device.items()
@@ -199,10 +191,10 @@ def _workgroup_memory(device: Mapping[str, OperationText]) -> dict[KernelKey, in
 
 
 def _read_attached(
-    device: Mapping[str, OperationText], locations: Locations
+    device: Mapping[str, Operation], locations: Locations
 ) -> dict[str, tuple[TargetAttribute, ...]]:
     return {
-        name: read_targets(operation.attributes, locations.of(operation.lines[-1]))
+        name: read_targets(operation.attribute("targets"), locations.of(operation))
         for name, operation in device.items()
     }
 
@@ -212,18 +204,20 @@ def _given_kernels(binaries: Mapping[str, GivenBinary]) -> list[KernelKey]:
 
 
 def _check_host(
-    module: ModuleText,
+    host: Iterable[Operation],
     declared: Mapping[KernelKey, DeclaredKernel],
     binaries: Mapping[str, GivenBinary],
     locations: Locations,
 ) -> None:
-    for operation in module.operations:
-        if operation.name != "gpu.module":
-            check_declared_launches(operation.lines, declared, locations)
-            _check_given_launches(operation, binaries, locations)
+    for operation in host:
+        check_declared_launches(operation, declared, locations)
+        if binaries:
+            from mlir_offload.translate.given_binary import check_given_launches
+
+            check_given_launches(operation, binaries, locations)
 
 
-def _interface(module: ModuleText, source_text: str) -> str:
+def _interface(module: Module, source_text: str) -> str:
     """Return the functions for callers in C; few programs have them, and the others wait for less."""
     from mlir_offload.translate.host.interface import interface_of
 
@@ -231,33 +225,16 @@ def _interface(module: ModuleText, source_text: str) -> str:
 
 
 # Few programs bring device code along.
-def _given_binaries(module: ModuleText, locations: Locations) -> dict[str, GivenBinary]:
-    if all(operation.name != "gpu.binary" for operation in module.operations):
+def _given_binaries(host: Iterable[Operation], locations: Locations) -> dict[str, GivenBinary]:
+    if all(operation.name != "gpu.binary" for operation in host):
         return {}
     from mlir_offload.translate.given_binary import read_binaries
 
-    return {one.name: one for one in read_binaries(module.operations, locations)}
-
-
-def _check_given_launches(
-    operation: OperationText, binaries: Mapping[str, GivenBinary], locations: Locations
-) -> None:
-    if binaries:
-        from mlir_offload.translate.given_binary import check_given_launches
-
-        check_given_launches(operation.lines, binaries, locations)
-
-
-def _device_modules(module: ModuleText) -> dict[str, OperationText]:
-    return {
-        symbol_name(operation): operation
-        for operation in module.operations
-        if operation.name == "gpu.module"
-    }
+    return {one.name: one for one in read_binaries(host, locations)}
 
 
 def _declared_kernels(
-    device: Iterable[OperationText], locations: Locations
+    device: Iterable[Operation], locations: Locations
 ) -> dict[tuple[str, str], DeclaredKernel]:
     return {
         (item.module, item.name): item
@@ -269,109 +246,115 @@ def _declared_kernels(
 class _DeviceRules(Struct, frozen=True):
     """What holds for every device module of a program."""
 
+    module: Module
     locations: Locations
     faults: frozenset[str]
     forms: tuple[DeviceForm, ...]
-    limits: tuple[WorkgroupLimit, ...] = ()
+    symbols: Mapping[KernelKey, str]
 
-    def expanded(self, lines: tuple[str, ...], form: DeviceForm) -> tuple[str, ...]:
-        """Return the lines of a module in one of the forms."""
-        marked = mark_lowered_kernels(lines, form)
-        return expand_device_operations(
-            marked, locations=self.locations, faults=self.faults, form=form
-        )
+    def check(self, operation: Operation, limits: Sequence[WorkgroupLimit]) -> None:
+        """Raise SourceError for what no device takes, or not the way it is written."""
+        check_device_functions(operation, self.locations)
+        check_launch_bounds(operation, self.locations, self.faults)
+        check_workgroup_memory(operation, limits, self.locations)
+        check_printed(operation, self.locations)
+        for dialect in dict.fromkeys(form.dialect for form in self.forms):
+            check_operations(operation, "device", self.locations, dialect=dialect)
+
+    def expanded(self, operation: Operation, form: DeviceForm) -> Operation:
+        """Return a module in one of the forms."""
+        made = operation.clone()
+        mark_lowered_kernels(made, form)
+        expand_device_operations(made, locations=self.locations, faults=self.faults, form=form)
+        return made
 
 
 def _gpu_module(
-    module: ModuleText,
-    operation: OperationText,
-    symbols: dict[KernelKey, str],
+    operation: Operation,
+    attached: tuple[TargetAttribute, ...],
     rules: _DeviceRules,
+    targets: Iterable[Target],
 ) -> GpuModule:
-    operation = replace(operation, lines=with_documented_forms(operation.lines))
-    check_device_functions(operation, rules.locations)
-    check_launch_bounds(operation, rules.locations, rules.faults)
-    check_workgroup_memory(operation, rules.limits, rules.locations)
-    check_printed(operation.lines, rules.locations)
-    for dialect in dict.fromkeys(form.dialect for form in rules.forms):
-        check_operations(operation.lines, "device", rules.locations, dialect=dialect)
-    name = symbol_name(operation)
-    defined = kernel_names(operation)
-    own = {kernel: symbols[name, kernel] for kernel in defined}
-    lines = rename_kernels(operation, own)
-    expanded = {form.name: rules.expanded(lines, form) for form in rules.forms}
-    (_, text), *others = ((name, module.render(body)) for name, body in expanded.items())
+    name = operation.symbol
+    own = {kernel: rules.symbols[name, kernel] for kernel in kernel_names(operation)}
+    use_documented_forms(operation)
+    rules.check(operation, _limits(served_targets(attached, targets)))
+    rename_kernels(operation, own)
+    expanded = {form.name: rules.expanded(operation, form) for form in rules.forms}
+    is_fast = _is_fast(name, attached, rules.locations.of(operation))
+    texts = [(form, rules.module.render_part([made])) for form, made in expanded.items()]
+    (_, text), *others = ((form, with_fast_math(text) if is_fast else text) for form, text in texts)
     return GpuModule(
         name=name,
         kernels=tuple(Kernel(kernel, symbol) for kernel, symbol in own.items()),
         text=text,
         needs=frozenset().union(*map(_needs, expanded.values())),
         texts=tuple(others),
+        targets=attached,
     )
 
 
-def _attached(module: GpuModule, targets: tuple[TargetAttribute, ...], location: str) -> GpuModule:
-    """Return the module with what the program attaches to it; `fast` holds for its whole text."""
-    fast = {"fast" in target.flags for target in targets}
+def _is_fast(module: str, attached: Iterable[TargetAttribute], location: str) -> bool:
+    """Say whether what is attached asks for fast math, which holds for a module's whole text."""
+    fast = {"fast" in target.flags for target in attached}
     if len(fast) > 1:
-        msg = f"gpu.module @{module.name} is fast for some of its targets only"
+        msg = f"gpu.module @{module} is fast for some of its targets only"
         hint = "write a module for each, or the same flags"
         raise SourceError(msg, hint=hint, location=location)
-    if True in fast:
-        texts = tuple((name, with_fast_math(text)) for name, text in module.texts)
-        module = replace(module, text=with_fast_math(module.text), texts=texts)
-    return replace(module, targets=targets)
+    return True in fast
 
 
-def _has_functions(module: OperationText) -> bool:
+def _has_functions(module: Operation) -> bool:
     return any(
         operation.name in {"func.func", "llvm.func"} and not operation.is_declaration
-        for operation in module.body
+        for operation in module.operations
     )
 
 
-def _needs(lines: tuple[str, ...]) -> frozenset[str]:
-    needs = {"division"} if any(map(_DIVISION.search, lines)) else set()
+def _needs(module: Operation) -> frozenset[str]:
+    names = {operation.name for operation in module.walk_inside()}
+    needs = {"division"} if names & _DIVISIONS else set()
+    lines = module.lines()
     needs.update(name for name, words in _NEEDLES.items() if any(words in line for line in lines))
     # The others were expanded.
-    if any('"gpu.subgroup_reduce"(' in line for line in lines):
+    if "gpu.subgroup_reduce" in names:
         needs |= {"subgroup_reduce", "redux"}
     return frozenset(needs)
 
 
+def _uses_runtime(operation: Operation) -> bool:
+    return any(inner.name.startswith("gpu.") for inner in operation.walk_inside())
+
+
 def _host(
-    module: ModuleText,
-    symbols: dict[KernelKey, str],
+    module: Module,
+    symbols: Mapping[KernelKey, str],
     locations: Locations,
     *,
     describes_memory: bool,
-) -> tuple[str, bool]:
-    rewriter, transfers = AsyncRewriter(), TransferRewriter()
-    lines: list[str] = []
-    uses_runtime = False
+) -> str:
+    makers = chains, transfers = AsyncRewriter(), TransferRewriter()
+    body: list[Operation] = []
     launched = host_symbols(dict.fromkeys(owner for owner, _ in symbols))
+    declared = {one.symbol for one in module.operations if one.name == "llvm.func"}
     for operation in module.operations:
         if operation.name in {"gpu.module", "gpu.binary"}:
-            name = symbol_name(operation)
-            if name in launched:
-                lines.append(_placeholder(launched[name], operation))
+            if operation.symbol in launched:
+                body.append(_placeholder(launched[operation.symbol], operation))
             continue
-        check_operations(operation.lines, "host", locations)
-        uses_runtime = uses_runtime or any('"gpu.' in line for line in operation.lines)
-        check_launches(operation.lines, symbols, locations)
-        written = rewriter.rewrite(without_global_space(operation.lines))
-        lines.extend(rename_launches(transfers.rewrite(written), launched, symbols))
+        check_operations(operation, "host", locations)
+        check_launches(operation, symbols, locations)
+        use_default_space(operation)
+        chains.rewrite_function(operation)
+        transfers.rewrite_function(operation)
+        rename_launches(operation, launched, symbols)
+        body.append(operation)
     if describes_memory:
-        lines = describe_launches(lines)
-    declared = {
-        symbol_name(operation) for operation in module.operations if operation.name == "llvm.func"
-    }
-    for maker in (rewriter, transfers):
-        lines.extend(f"  {declaration}" for declaration in maker.declarations(declared))
-    return module.render(lines), uses_runtime
+        body += describe_launches(body)
+    calls = [one for maker in makers for one in maker.declarations(declared)]
+    return module.render_part([*body, *calls])
 
 
-def _placeholder(symbol: str, operation: OperationText) -> str:
-    start = operation.lines[-1].rfind(" loc(")
-    location = operation.lines[-1][start:] if start >= 0 else ""
-    return f'  gpu.binary @{symbol} [#gpu.object<#nvvm.target, "{symbol}">]{location}'
+def _placeholder(symbol: str, operation: Operation) -> Operation:
+    text = f'gpu.binary @{symbol} [#gpu.object<#nvvm.target, "{symbol}">]'
+    return CustomOperation("", head=text, end=operation.location)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
@@ -10,22 +9,11 @@ from msgspec import Struct
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind, Target, device_kind
 from mlir_offload.translate.kind_lowering import LOWERINGS
-from mlir_offload.translate.mlir_syntax import MLIR
-from mlir_offload.translate.mlir_text import unescape
+from mlir_offload.translate.mlir.attribute import Attribute, attributes_in
 
-_STRING = re.compile(r'"((?:[^"\\]++|\\.)*+)"')
-_TARGETS = re.compile(r"\btargets = \[")
-_ATTRIBUTE = re.compile(r"#(?P<dialect>nvvm|rocdl)\.target(?:<(?P<body>.*)>)?", re.DOTALL)
 # What the flags of ROCm's libraries say of the code's own features.
 _FLAG_FEATURES = {"wave64": "+wavefrontsize64", "no_wave64": "-wavefrontsize64"}
-_ABI = re.compile(r"[1-9]00")
-_SOURCE_CHIP = re.compile(
-    rb'#(?:nvvm|rocdl)\.target<[^>"]*(?:"[^"]*"[^>"]*)*?chip = "((?:sm_|gfx)[\w-]+)"'
-)
-_SOURCE_LINK = re.compile(rb"\blink = \[([^\]]*)\]")
-_SOURCE_STRING = re.compile(rb'"([^"\\]*)"')
-# What looks like a comment in a string is none; in bytecode texts end with NUL.
-_COMMENT = re.compile(rb'("(?:[^"\\\n]++|\\.)*+")|//[^\n\0]*')
+_ABI_UNIT = 100
 
 
 class TargetAttribute(Struct, frozen=True):
@@ -52,7 +40,7 @@ class TargetAttribute(Struct, frozen=True):
     @property
     def code_object(self) -> int:
         """Return the version of an AMD code object, 0 for the usual one."""
-        return int(self.abi) // 100 if _ABI.fullmatch(self.abi) else 0
+        return int(self.abi) // _ABI_UNIT if _is_abi(self.abi) else 0
 
     @property
     def all_features(self) -> tuple[str, ...]:
@@ -70,59 +58,36 @@ class TargetAttribute(Struct, frozen=True):
         )
 
 
-def read_targets(attributes: str, location: str) -> tuple[TargetAttribute, ...]:
-    """Return the targets in the attributes of a `gpu.module`, in generic form.
+def read_targets(attached: Attribute, location: str) -> tuple[TargetAttribute, ...]:
+    """Return the targets in the attribute `targets` of a `gpu.module`.
 
     Raises SourceError for what would not be heeded.
     """
-    masked, strings = mask_strings(attributes)
-    start = _TARGETS.search(masked)
-    if start is None:
-        return ()
-    listed = MLIR.split_list(MLIR.inside(masked, start.end() - 1))
-    found = [parse_target(text, strings) for text in listed]
+    found = map(parse_target, attached.elements)
     targets = tuple(target for target in found if target is not None)
     for target in targets:
         _check_heeded(target, location)
     return targets
 
 
-def mask_strings(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return the text with a number in each string, and the strings as they are spelled.
-
-    Brackets and commas in a string are none of the text's.
-    """
-    strings: list[str] = []
-
-    def masked(match: re.Match[str]) -> str:
-        strings.append(match[1])
-        return f'"{len(strings) - 1}"'
-
-    return _STRING.sub(masked, text), tuple(strings)
-
-
-def parse_target(masked: str, strings: Sequence[str]) -> TargetAttribute | None:
+def parse_target(attribute: Attribute) -> TargetAttribute | None:
     """Return the target that an attribute is, None for one of another dialect."""
-    match = _ATTRIBUTE.fullmatch(masked)
-    if match is None:
+    kind = _kinds().get(attribute.name)
+    if kind is None:
         return None
-    kind = next(one.name for one in LOWERINGS if one.target_dialect == match["dialect"])
-    fields = {
-        name.strip(): value.strip()
-        for name, _, value in (part.partition("=") for part in MLIR.split_list(match["body"] or ""))
-    }
-    link = tuple(_text(item, strings) for item in MLIR.split_list(_inside(fields.get("link", ""))))
-    flags = tuple(
-        item.partition(" ")[0] for item in MLIR.split_list(_inside(fields.get("flags", "")))
-    )
+    fields = attribute.parameters
+    flags = fields.get("flags", Attribute("")).entries
+    opt_level = fields.get("O", Attribute("-1")).integer
     return TargetAttribute(
         kind,
-        _text(fields.get("chip", ""), strings),
-        _text(fields.get("features", ""), strings),
-        int(fields.get("O", "-1")),
-        link,
-        flags,
-        *(_text(fields.get(name, ""), strings) for name in ("triple", "abi")),
+        opt_level=-1 if opt_level is None else opt_level,
+        link=tuple(item.string for item in fields.get("link", Attribute("")).elements),
+        flags=tuple(flags),
+        **{
+            name: fields[name].string
+            for name in ("chip", "features", "triple", "abi")
+            if name in fields
+        },
     )
 
 
@@ -138,17 +103,19 @@ def _check_heeded(target: TargetAttribute, location: str) -> None:
             f"triple {target.triple} of a target attribute is not that of the device code, {triple}"
         )
         raise SourceError(msg, hint="leave the triple out", location=location)
-    if target.abi and not _ABI.fullmatch(target.abi):
+    if target.abi and not _is_abi(target.abi):
         msg = f"abi {target.abi} of a target attribute is no version of a code object"
         raise SourceError(msg, hint="write 500 for version 5, or leave it out", location=location)
 
 
-def _text(masked: str, strings: Sequence[str]) -> str:
-    return unescape(strings[int(masked.strip('"'))]) if masked else ""
+def _kinds() -> dict[str, Kind]:
+    """Return the kinds whose devices are named by target attributes, by their names."""
+    return {f"#{one.target_dialect}.target": one.name for one in LOWERINGS if one.target_dialect}
 
 
-def _inside(text: str) -> str:
-    return text[1:-1]
+def _is_abi(text: str) -> bool:
+    version, rest = text[:1], text[1:]
+    return version.isdigit() and version != "0" and rest == "00"
 
 
 def served_targets(
@@ -181,12 +148,18 @@ def are_variants(modules: Sequence[Sequence[TargetAttribute]]) -> bool:
 
 def chips_in_source(content: bytes) -> tuple[str, ...]:
     """Return the chips that a program, as text, attaches to its modules."""
-    found = _SOURCE_CHIP.findall(_COMMENT.sub(rb"\1", content))
-    return tuple(dict.fromkeys(name.decode() for name in found))
+    named = (target.get("chip", Attribute("")).string for target in _targets_in(content))
+    return tuple(dict.fromkeys(name for name in named if name.startswith(("sm_", "gfx"))))
 
 
 def libraries_in_source(content: bytes) -> tuple[str, ...]:
     """Return the libraries that a program, as text, attaches to its modules."""
-    lists = _SOURCE_LINK.findall(_COMMENT.sub(rb"\1", content))
-    found = [name for names in lists for name in _SOURCE_STRING.findall(names)]
-    return tuple(dict.fromkeys(name.decode(errors="surrogateescape") for name in found))
+    lists = (target.get("link", Attribute("")).elements for target in _targets_in(content))
+    return tuple(dict.fromkeys(item.string for names in lists for item in names))
+
+
+def _targets_in(content: bytes) -> Iterable[dict[str, Attribute]]:
+    if b"nvvm.target" not in content and b"rocdl.target" not in content:
+        return ()
+    text = content.decode(errors="surrogateescape")
+    return (found.parameters for found in attributes_in(text, _kinds()))

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind, all_kinds
-from mlir_offload.translate.mlir_text import Locations, OperationText, render_symbol, symbol_name
+from mlir_offload.translate.mlir.location import Locations
+from mlir_offload.translate.mlir.operation import Operation
+from mlir_offload.translate.mlir.syntax import render_symbol
 from mlir_offload.translate.target_attribute import TargetAttribute, are_variants
-
-_TYPE = re.compile(r"\bfunction_type = (.*?)(?:, [\w.]+ = |>?\}>? ?\()")
 
 
 def find_variants(
-    modules: Mapping[str, OperationText],
+    modules: Mapping[str, Operation],
     kernels: Mapping[str, Sequence[str]],
     attached: Mapping[str, Sequence[TargetAttribute]],
     locations: Locations,
@@ -33,18 +32,17 @@ def find_variants(
         return frozenset()
     types: dict[str, str] = {}
     for name in shared:
-        for function in modules[name].body:
-            if symbol_of(function) not in kernels[name]:
+        for function in modules[name].operations:
+            if function.symbol not in kernels[name]:
                 continue
-            found = _TYPE.search(function.lines[0])
-            own = found[1] if found else function.lines[0]
-            if types.setdefault(symbol_name(function), own) != own:
-                kernel = render_symbol(symbol_name(function))
+            own = function.attribute("function_type")
+            if types.setdefault(function.symbol, own) != own:
+                kernel = render_symbol(function.symbol)
                 msg = (
                     f"kernel {kernel} has other parameters here than in its variant for another GPU"
                 )
                 hint = "give both the same parameters, or other names"
-                raise SourceError(msg, hint=hint, location=locations.of(function.lines[-1]))
+                raise SourceError(msg, hint=hint, location=locations.of(function))
     return frozenset(shared)
 
 
@@ -62,8 +60,3 @@ def kinds_left(
         name: frozenset((chosen if name == ordered[0] else set(all_kinds())) - own[name])
         for name in ordered
     }
-
-
-def symbol_of(operation: OperationText) -> str:
-    """Return the name that an operation defines, empty where it defines none."""
-    return symbol_name(operation) if "sym_name" in operation.attributes else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -17,17 +16,10 @@ from mlir_offload.toolchain.search import find_llvm
 from mlir_offload.translate.diagnostics import check_source, condense
 from mlir_offload.translate.gpu_module import GpuModule
 from mlir_offload.translate.lower import normalize_command
-from mlir_offload.translate.mlir_syntax import MLIR
-from mlir_offload.translate.mlir_text import (
-    OperationText,
-    parse_module,
-    symbol_name,
-)
+from mlir_offload.translate.mlir.module import parse_module
+from mlir_offload.translate.mlir.operation import Operation
+from mlir_offload.translate.mlir.type import function_type
 from mlir_offload.translate.split import split_program
-
-_BLOCK_SIZE = re.compile(r"known_block_size = array<i32: (\d+), (\d+), (\d+)>")
-_FUNCTION_TYPE = "function_type = "
-_TARGETS = "targets = "
 
 
 def with_modules(part: Part, path: Path, llvm: str, runner: Runner) -> Part:
@@ -44,7 +36,7 @@ def with_modules(part: Part, path: Path, llvm: str, runner: Runner) -> Part:
         text, source_text=written, unit_id=path.name, llvm_major=release.version.major
     )
     operations = {
-        symbol_name(operation): operation
+        operation.symbol: operation
         for operation in parse_module(text).operations
         if operation.name == "gpu.module"
     }
@@ -60,30 +52,15 @@ def _normalized(llvm: LlvmToolchain, path: Path, output: Path, runner: Runner) -
     return output.read_text(encoding="utf-8", errors="surrogateescape")
 
 
-def _module(module: GpuModule, operation: OperationText) -> SourceModule:
-    functions = {symbol_name(function): function for function in operation.body}
+def _module(module: GpuModule, operation: Operation) -> SourceModule:
+    functions = {function.symbol: function for function in operation.operations}
     kernels = tuple(
-        _kernel(kernel.name, kernel.symbol, functions[kernel.name].attributes)
-        for kernel in module.kernels
+        _kernel(kernel.name, kernel.symbol, functions[kernel.name]) for kernel in module.kernels
     )
-    return SourceModule(module.name, _listed(operation.attributes, _TARGETS, "["), kernels)
+    return SourceModule(module.name, operation.attribute("targets").elements, kernels)
 
 
-def _kernel(name: str, symbol: str, attributes: str) -> SourceKernel:
-    block = _BLOCK_SIZE.search(attributes)
-    size = (int(block[1]), int(block[2]), int(block[3])) if block else None
-    return SourceKernel(name, symbol, _listed(attributes, _FUNCTION_TYPE, "("), size)
-
-
-def _listed(text: str, start: str, bracket: str) -> tuple[str, ...]:
-    """Return the elements of the bracket that opens at or behind `start`; none where there is none."""
-    place = text.find(start)
-    opening = text.find(bracket, place) if place >= 0 else -1
-    if opening < 0:
-        return ()
-    depth = 0
-    for index in range(opening, len(text)):
-        depth += (text[index] in "([{") - (text[index] in ")]}")
-        if depth == 0:
-            return tuple(MLIR.split_list(text[opening + 1 : index]))
-    return ()
+def _kernel(name: str, symbol: str, function: Operation) -> SourceKernel:
+    sizes = function.attribute("known_block_size").integers
+    block = (sizes[0], sizes[1], sizes[2]) if sizes else None
+    return SourceKernel(name, symbol, tuple(function_type(function)[0]), block)

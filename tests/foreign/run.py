@@ -24,7 +24,7 @@ from foreign.build import DEVICE_FUNCTION_TARGETS, TARGETS, Setting, try_program
 from foreign.device_function import find_device_functions  # noqa: E402
 from foreign.program import Program, find_programs  # noqa: E402
 from foreign.result import Result  # noqa: E402
-from foreign.source_package import default_cache, fetch_tests  # noqa: E402
+from foreign.source_package import default_cache, fetch_tests, llvm_version  # noqa: E402
 from foreign.table import compare, page_path, read_page, render_page  # noqa: E402
 
 FOLDERS = ("GPU", "Dialect/SparseTensor/GPU", "Dialect/Vector/GPU", "Dialect/XeGPU", "Dialect/XeVM")
@@ -36,7 +36,7 @@ _FILL = Path(__file__).with_name("fill.c")
 def main() -> int:
     """Return the exit status."""
     options = _options()
-    version = _llvm_version(options.llvm)
+    version = llvm_version(options.llvm)
     tests = options.source or fetch_tests(version, default_cache())
     with tempfile.TemporaryDirectory() as folder:
         programs = [p for p in _find_all(tests, Path(folder)) if options.only in p.name]
@@ -103,11 +103,6 @@ def _setting(options: argparse.Namespace, work: Path) -> Setting:
     cuda = (f"--cuda-path={options.cuda_path}",) if options.cuda_path else ()
     filecheck = prefix / "bin/FileCheck"
     return Setting(str(options.llvm), (str(fill), *library), filecheck, cuda)
-
-
-def _llvm_version(major: int) -> str:
-    command = (f"/usr/lib/llvm-{major}/bin/llvm-config", "--version")
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 if __name__ == "__main__":

@@ -20,17 +20,25 @@ _TESTS = "mlir/test"
 _FOLDERS = ("Integration", "Conversion", "Dialect/SparseTensor/GPU")
 
 
-def fetch_tests(llvm_version: str, cache: Path) -> Path:
+def fetch_tests(llvm_version: str, cache: Path, *, with_all: bool = False) -> Path:
     """Return the folder mlir/test of a release such as 22.1.8, fetched if need be.
 
-    Raises RuntimeError if no suite has the source package of that release.
+    Without `with_all` it has the folders of programs. Raises RuntimeError if no suite has the source package
+    of that release.
     """
-    folder = cache / f"llvm-{llvm_version}"
-    if not all((folder / _TESTS / one).is_dir() for one in _FOLDERS):
+    folders = (".",) if with_all else _FOLDERS
+    folder = cache / f"llvm-{llvm_version}{'-all' if with_all else ''}"
+    if not all((folder / _TESTS / one).is_dir() for one in folders):
         archive = _fetch_archive(llvm_version, cache)
-        _unpack(archive, folder)
+        _unpack(archive, folder, [f"*/{_TESTS}/{one}".removesuffix("/.") for one in folders])
         archive.unlink()
     return folder / _TESTS
+
+
+def llvm_version(major: int) -> str:
+    """Return the version of the installed release."""
+    command = (f"/usr/lib/llvm-{major}/bin/llvm-config", "--version")
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def default_cache() -> Path:
@@ -99,10 +107,9 @@ def _versions(package: str, llvm_version: str, options: Sequence[str]) -> Iterat
             yield version
 
 
-def _unpack(archive: Path, folder: Path) -> None:
+def _unpack(archive: Path, folder: Path, tests: Sequence[str]) -> None:
     partial = folder.with_name(f"{folder.name}.partial")
     partial.mkdir(parents=True, exist_ok=True)
-    tests = (f"*/{_TESTS}/{one}" for one in _FOLDERS)
     selected = ("--strip-components=1", "--wildcards", *tests)
     _run(("tar", "-C", str(partial), "-xJf", str(archive), *selected), folder.parent)
     shutil.rmtree(folder, ignore_errors=True)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
-from mlir_offload.translate.fixup.documented import with_documented_forms, without_global_space
+from mlir_offload.translate.fixup.documented import use_default_space, use_documented_forms
+from mlir_offload.translate.mlir.module import parse_operations
 
 REDUCTION = '%1 = "gpu.all_reduce"(%0) <{op = #gpu<all_reduce_op add>}> ({\n}) : (f32) -> f32'
 MARKED = '%1 = "gpu.all_reduce"(%0) <{uniform, op = #gpu<all_reduce_op add>}> ({\n}) : (f32) -> f32'
@@ -22,8 +25,20 @@ def kernel(*body: str, parameters: str = "%lower: index, %upper: index") -> tupl
         *(f"    {line}" if not line.startswith("^bb1") else f"  {line}" for line in lines),
         '    "gpu.return"() : () -> ()',
         "  }) {gpu.kernel} : () -> ()",
-        "})",
+        "}) : () -> ()",
     )
+
+
+def with_documented_forms(lines: Sequence[str]) -> tuple[str, ...]:
+    (module,) = parse_operations(lines)
+    use_documented_forms(module)
+    return tuple(module.lines())
+
+
+def without_global_space(line: str) -> list[str]:
+    (operation,) = parse_operations([line])
+    use_default_space(operation)
+    return operation.lines()
 
 
 def nested(outer: str, inner: str) -> str:
@@ -87,12 +102,11 @@ def test_a_reduction_with_a_region_is_marked_too() -> None:
 
 
 def test_global_memory_of_a_device_is_memory_as_any_other_to_the_host() -> None:
-    before = ('%0 = "gpu.alloc"(%n) {note = "memref<1xf32, 1>"} : (index) -> memref<?xf32, 1>',)
-    after = ('%0 = "gpu.alloc"(%n) {note = "memref<1xf32, 1>"} : (index) -> memref<?xf32>',)
-    assert without_global_space(before) == after
-    assert without_global_space(("memref<2x1xf32>, 1, memref<4xf32, 3>",)) == (
-        "memref<2x1xf32>, 1, memref<4xf32, 3>",
-    )
+    before = '%0 = "gpu.alloc"(%n) {note = "memref<1xf32, 1>"} : (index) -> memref<?xf32, 1>'
+    after = '%0 = "gpu.alloc"(%n) {note = "memref<1xf32, 1>"} : (index) -> memref<?xf32>'
+    assert without_global_space(before) == [after]
+    other = '"x.y"() : () -> (memref<2x1xf32>, vector<1>, memref<4xf32, 3>)'
+    assert without_global_space(other) == [other]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from mlir_offload.translate.host.async_chain import AsyncRewriter
+from mlir_offload.translate.mlir.module import parse_operations
 
 TOKEN = "!gpu.async.token"  # noqa: S105 (a type)
 LOC = "loc(#loc1)"
@@ -16,7 +17,9 @@ def rewrite(*body: str) -> list[str]:
         *(f"    {line}" for line in body),
         "  }) : () -> () loc(#loc1)",
     ]
-    return [line.strip() for line in AsyncRewriter().rewrite(lines)[1:-1]]
+    (function,) = parse_operations(lines)
+    AsyncRewriter().rewrite_function(function)
+    return [line.strip() for line in function.lines()[1:-1]]
 
 
 def operations(lines: list[str]) -> list[str]:
@@ -163,10 +166,10 @@ CARRIED = [
 
 
 def test_a_token_out_of_control_flow_is_joined_by_calls() -> None:
-    lines = rewrite(*CARRIED, wait(result="%1"), wait("%9", "%1", result="%10"))
+    lines = rewrite(*CARRIED, wait(result="%5"), wait("%9", "%5", result="%10"))
 
     assert operations(lines[5:]) == ["gpu.wait", "mgpuStreamWaitEvent", "mgpuStreamDestroy"]
-    assert '"gpu.wait"(%1)' in lines[5]
+    assert '"gpu.wait"(%5)' in lines[5]
     waiting, waited = (re.search(r"(%\S+) = .*cast\"\((%\w+)\)", line) for line in lines[6:8])
     assert waiting
     assert waited
@@ -189,3 +192,10 @@ def test_a_token_of_an_argument_used_twice_is_forked_at_the_head_of_its_block() 
 
     assert lines[0] == block
     assert operations(lines[1:5]) == ["gpu.wait", "mgpuStreamWaitEvent"]
+
+
+def test_a_token_that_a_loop_takes_and_another_operation_uses_is_forked() -> None:
+    lines = rewrite(wait(result="%1"), *CARRIED, chained("%2", "%1"))
+
+    assert lines[1] == f'%mo_token_1 = "gpu.wait"(%1) : ({TOKEN}) -> {TOKEN} {LOC}'
+    assert lines[-1] == chained("%2", "%mo_token_1")

@@ -14,9 +14,10 @@ from mlir_offload.translate.fixup.device_form import (
     parse_form,
 )
 from mlir_offload.translate.fixup.text import expand_device_operations
-from mlir_offload.translate.mlir_text import Locations
+from mlir_offload.translate.mlir.location import Locations
+from mlir_offload.translate.mlir.module import parse_operations
 
-LOCATIONS = Locations({"loc1": '"p.mlir":7:3'})
+LOCATIONS = Locations({"#loc1": 'loc("p.mlir":7:3)'})
 NO_FAULT: frozenset[str] = frozenset()
 ASSERT_FAULT = frozenset({"assert_outside_module"})
 
@@ -25,20 +26,22 @@ def expand(
     *body: str, faults: frozenset[str] = NO_FAULT, form: DeviceForm = NVVM_FORM
 ) -> list[str]:
     lines = ['  "gpu.module"() <{sym_name = "m"}> ({', *body, "  }) : () -> () loc(#loc1)"]
-    return list(expand_device_operations(lines, locations=LOCATIONS, faults=faults, form=form))
+    (module,) = parse_operations(lines)
+    expand_device_operations(module, locations=LOCATIONS, faults=faults, form=form)
+    return module.lines("  ")
 
 
 def test_a_module_without_such_operations_is_unchanged() -> None:
-    line = '      %1 = "gpu.thread_id"() <{dimension = #gpu<dim x>}> : () -> index loc(#loc1)'
+    line = '    %1 = "gpu.thread_id"() <{dimension = #gpu<dim x>}> : () -> index loc(#loc1)'
 
     assert expand(line)[1] == line
 
 
 def test_subgroups_have_32_threads() -> None:
-    lines = expand('      %1 = "gpu.subgroup_size"() : () -> index loc(#loc1)')
+    lines = expand('    %1 = "gpu.subgroup_size"() : () -> index loc(#loc1)')
 
     assert (
-        lines[1] == '      %1 = "arith.constant"() <{value = 32 : index}> : () -> index loc(#loc1)'
+        lines[1] == '    %mo_1 = "arith.constant"() <{value = 32 : index}> : () -> index loc(#loc1)'
     )
 
 
@@ -46,40 +49,40 @@ def test_subgroups_have_32_threads() -> None:
     ("operation", "last"),
     [("subgroup_id", "arith.divui"), ("num_subgroups", "arith.ceildivui")],
 )
-def test_the_result_keeps_its_name_and_place(operation: str, last: str) -> None:
-    lines = expand(f'      %1 = "gpu.{operation}"() : () -> index loc(#loc1)')
+def test_what_is_made_has_the_place_of_the_operation(operation: str, last: str) -> None:
+    lines = expand(f'    %1 = "gpu.{operation}"() : () -> index loc(#loc1)')
 
-    assert lines[-2].startswith(f'      %1 = "{last}"(%mo_')
+    assert re.match(rf'    %mo_\d+ = "{last}"\(%mo_', lines[-2])
     assert all(line.endswith("loc(#loc1)") for line in lines[1:])
 
 
 @pytest.mark.parametrize("dimension", ["x", "y", "z"])
 def test_a_global_id_is_block_times_extent_plus_thread(dimension: str) -> None:
-    lines = expand(f'      %1 = "gpu.global_id"() <{{dimension = #gpu<dim {dimension}>}}> : () -> index loc(#loc1)')  # fmt: skip
+    lines = expand(f'    %1 = "gpu.global_id"() <{{dimension = #gpu<dim {dimension}>}}> : () -> index loc(#loc1)')  # fmt: skip
 
     names = re.findall(r'"gpu\.(\w+)"\(\) <\{dimension = #gpu<dim (\w)>', "\n".join(lines))
     assert names == [(name, dimension) for name in ("block_id", "block_dim", "thread_id")]
-    assert lines[-2].startswith('      %1 = "arith.addi"(')
+    assert re.match(r'    %mo_\d+ = "arith.addi"\(', lines[-2])
 
 
 def test_new_values_never_clash() -> None:
     operation = '"gpu.subgroup_id"() : () -> index loc(#loc1)'
 
-    lines = expand(f"      %1 = {operation}", f"      %2 = {operation}")
+    lines = expand(f"    %1 = {operation}", f"    %2 = {operation}")
 
     defined = [line.split(" = ")[0].strip() for line in lines[1:-1]]
     assert len(defined) == len(set(defined))
 
 
 def test_an_assert_stays_where_the_release_lowers_it() -> None:
-    line = '      "cf.assert"(%0) <{msg = "why"}> : (i1) -> () loc(#loc1)'
+    line = '    "cf.assert"(%0) <{msg = "why"}> : (i1) -> () loc(#loc1)'
 
     assert expand(line)[1] == line
 
 
 def test_an_assert_becomes_a_call_where_the_release_lowers_it_wrongly() -> None:
     text = "\n".join(
-        expand('      "cf.assert"(%0) <{msg = "a \\22b\\22"}> : (i1) -> () loc(#loc1)', faults=ASSERT_FAULT)
+        expand('    "cf.assert"(%0) <{msg = "a \\22b\\22"}> : (i1) -> () loc(#loc1)', faults=ASSERT_FAULT)
     )  # fmt: skip
 
     assert '"cf.assert"' not in text
@@ -91,9 +94,9 @@ def test_an_assert_becomes_a_call_where_the_release_lowers_it_wrongly() -> None:
     assert "llvm.call @__assertfail(" in text
 
 
-WIDTH = '      %w = "arith.constant"() <{{value = {0} : i32}}> : () -> i32 loc(#loc1)'
+WIDTH = '    %w = "arith.constant"() <{{value = {0} : i32}}> : () -> i32 loc(#loc1)'
 SHUFFLE = (
-    '      %1:2 = "gpu.shuffle"(%v, %o, %w) <{{mode = #gpu<shuffle_mode {0}>}}> '
+    '    %1:2 = "gpu.shuffle"(%v, %o, %w) <{{mode = #gpu<shuffle_mode {0}>}}> '
     ": (f32, i32, i32) -> (f32, i1) loc(#loc1)"
 )
 
@@ -105,7 +108,7 @@ def test_a_shuffle_of_the_whole_subgroup_is_one_operation() -> None:
     assert "scf.if" not in text
 
 
-@pytest.mark.parametrize("width", [WIDTH.format(16), '      %w = "x.y"() : () -> i32 loc(#loc1)'])
+@pytest.mark.parametrize("width", [WIDTH.format(16), '    %w = "x.y"() : () -> i32 loc(#loc1)'])
 def test_lanes_beyond_the_width_do_not_execute_a_shuffle(width: str) -> None:
     lines = expand(width, SHUFFLE.format("xor"))
 
@@ -117,7 +120,7 @@ def test_lanes_beyond_the_width_do_not_execute_a_shuffle(width: str) -> None:
 
 
 def test_a_name_that_stands_for_another_value_is_no_constant() -> None:
-    other = '      %w = "x.y"() : () -> i32 loc(#loc1)'
+    other = '    %w = "x.y"() : () -> i32 loc(#loc1)'
     lines = expand(WIDTH.format(32), other, SHUFFLE.format("xor"))
 
     assert any('"scf.if"(' in line for line in lines)
@@ -136,9 +139,9 @@ ALL_REDUCE = [
 ]
 
 
-SUBGROUP_REDUCE = '      %2 = "gpu.subgroup_reduce"(%v) <{{op = #gpu<all_reduce_op add>{0}}}> : (i32) -> i32 loc(#loc1)'
-ROTATE = '      %3:2 = "gpu.rotate"(%v) <{offset = 1 : i32, width = 4 : i32}> : (i32) -> (i32, i1) loc(#loc1)'
-UNKNOWN_WIDTH = '      %w = "x.y"() : () -> i32 loc(#loc1)'
+SUBGROUP_REDUCE = '    %2 = "gpu.subgroup_reduce"(%v) <{{op = #gpu<all_reduce_op add>{0}}}> : (i32) -> i32 loc(#loc1)'
+ROTATE = '    %3:2 = "gpu.rotate"(%v) <{offset = 1 : i32, width = 4 : i32}> : (i32) -> (i32, i1) loc(#loc1)'
+UNKNOWN_WIDTH = '    %w = "x.y"() : () -> i32 loc(#loc1)'
 REDUCED = [
     *(line.format("      ") for line in ALL_REDUCE),
     SUBGROUP_REDUCE.format(""),
@@ -200,7 +203,7 @@ def test_a_region_combines_only_what_threads_brought() -> None:
     head, tail = (line.format("      ") for line in ALL_REDUCE)
     region = [
         "      ^bb0(%p: f32 loc(#loc1), %q: f32 loc(#loc1)):",
-        '        %r = "arith.divf"(%p, %q) : (f32, f32) -> f32 loc(#loc1)',
+        '      %r = "arith.divf"(%p, %q) : (f32, f32) -> f32 loc(#loc1)',
         '        "gpu.yield"(%r) : (f32) -> () loc(#loc1)',
     ]
     lines = expand(head.replace("op = #gpu<all_reduce_op add>, ", ""), *region, tail)
@@ -220,14 +223,15 @@ FUNCTION = '    "gpu.func"() <{{function_type = () -> (), known_block_size = arr
 def test_a_subgroup_is_taken_for_full_where_the_block_is_known_to_be(
     size: str, *, is_full: bool
 ) -> None:
-    text = "\n".join(expand(FUNCTION.format(size), SUBGROUP_REDUCE.format("")))
+    body = (FUNCTION.format(size), SUBGROUP_REDUCE.format(""), "    }) : () -> ()")
+    text = "\n".join(expand(*body))
 
     assert ("scf.if" not in text) is is_full
 
 
 def test_printf_gets_integers_of_32_bits_at_least() -> None:
     operation = (
-        '      "gpu.printf"(%0, %1, %2) <{format = "%d %d %f"}> : (i8, i1, f16) -> () loc(#loc1)'
+        '    "gpu.printf"(%0, %1, %2) <{format = "%d %d %f"}> : (i8, i1, f16) -> () loc(#loc1)'
     )
     text = "\n".join(expand(operation))
 
@@ -245,7 +249,7 @@ def test_a_block_whose_subgroups_a_device_forms_freely_is_reduced_without_them(
 ) -> None:
     body = (
         f'    "gpu.func"() <{{known_block_size = array<i32: {block}>}}> ({{',
-        '      %1 = "gpu.all_reduce"(%v) <{op = #gpu<all_reduce_op add>, uniform}> ({',
+        '    %1 = "gpu.all_reduce"(%v) <{op = #gpu<all_reduce_op add>, uniform}> ({',
         "      }) : (i32) -> i32 loc(#loc1)",
         "    }) : () -> () loc(#loc1)",
     )

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from mlir_offload.translate.hermetic import hermetic_text
-from mlir_offload.translate.mlir_text import parse_module
+from mlir_offload.translate.mlir.module import parse_module
 from mlir_offload.translate.unit import owner_of, unit_of
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mlir_offload.translate.host.memory import describe_launches, element_bytes
+from mlir_offload.translate.mlir.module import parse_operations
 
 LAUNCH = (
     '    "gpu.launch_func"({0}) <{{kernel = @m::@k, operandSegmentSizes = array<i32: {1}, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, {2}, 0>}}>'
@@ -20,12 +21,14 @@ def launch(*types: str, tokens: int = 0) -> str:
 
 def described(line: str) -> list[list[str]]:
     """Return the numbers of each call before the launch."""
-    lines = describe_launches([line])
-    if lines == [line]:
-        return []
-    *before, last, declaration = lines
+    (function,) = parse_operations(['"func.func"() ({', line, "}) : () -> ()"])
+    declared = describe_launches([function])
+    *before, last = function.lines("  ")[1:-1]
     assert last == line
-    assert declaration == "  llvm.func @mgpuDescribeMemRef(i32, i32, i64)"
+    if not declared:
+        assert not before
+        return []
+    assert declared[0].lines() == ["llvm.func @mgpuDescribeMemRef(i32, i32, i64)"]
     numbers = [text.split("value = ")[1].split(" ")[0] for text in before if "constant" in text]
     assert [text for text in before if "llvm.call @mgpuDescribeMemRef(" in text] == before[3::4]
     return [numbers[at : at + 3] for at in range(0, len(numbers), 3)]
@@ -40,7 +43,7 @@ def test_each_memref_is_told_by_its_first_parameter_its_rank_and_its_elements(to
 
 def test_what_holds_no_memref_is_as_it_was() -> None:
     assert described(launch("index", "f32")) == []
-    assert describe_launches(["    func.return"]) == ["    func.return"]
+    assert described('    "func.return"() : () -> ()') == []
 
 
 def test_unranked_memrefs_are_two_parameters_that_nothing_is_known_of() -> None:

@@ -30,14 +30,10 @@ from mlir_offload.translate.fixup.fast_math import with_fast_math
 from mlir_offload.translate.hermetic import hermetic_text
 from mlir_offload.translate.host.module import fix_host_ir
 from mlir_offload.translate.lower import unwrap_device
-from mlir_offload.translate.mlir_syntax import MLIR
-from mlir_offload.translate.mlir_text import (
-    Locations,
-    escape,
-    function_type,
-    parse_module,
-    split_signature,
-)
+from mlir_offload.translate.mlir.location import Locations
+from mlir_offload.translate.mlir.module import parse_module, parse_operations
+from mlir_offload.translate.mlir.syntax import MLIR, escape
+from mlir_offload.translate.mlir.type import function_type
 from mlir_offload.translate.prefix_map import PrefixMap, map_locations
 from mlir_offload.translate.sanitizer import Sanitizer, instrumented
 from mlir_offload.translate.spirv.module import spirv_device_ir
@@ -252,7 +248,7 @@ def test_a_program_is_split_without_a_change_in_its_strings_and_names(
     assert program.host_text.count(quoted) >= host.count(quoted)
     assert f'sym_name = "{escape(f"n{name}")}"' in program.host_text
     assert hermetic_text(module.text, keeps_locations=True).count(quoted) == device.count(quoted)
-    body = parse_module(module.text).operations[0].body
+    body = parse_module(module.text).operations[0].operations
     assert function_type(body[1]) == ([f"!llvm.struct<{quoted}, (i32)>", "f32"], [])
 
 
@@ -286,12 +282,14 @@ def test_a_string_is_one_element_of_a_list(string: str) -> None:
     assert MLIR.inside(f"x<{quoted}>, y", 1) == quoted
     spelled_parts = ["a", f'<{{ i8, ptr }}> c"{escape_bytes(string.encode())}"', "[2 x i32] zero"]
     assert LLVM_IR.split_list(", ".join(spelled_parts)) == spelled_parts
-    rest = f" <{{a = {quoted}}}> : (!t<{quoted}>, i32) -> f32 loc({quoted}(#loc1))"
-    attributes, given, results, location = split_signature(rest)
-    assert attributes == f" <{{a = {quoted}}}>"
-    assert (given, results) == ([f"!t<{quoted}>", "i32"], ["f32"])
-    assert location == f"loc({quoted}(#loc1))"
-    assert Locations({"loc1": '"f":1:2'}).of(f"x{rest}") == "f:1:2"
+    line = f'"x.y"(%0, %1) <{{a = {quoted}}}> : (!t<{quoted}>, i32) -> f32 loc({quoted}(#loc1))'
+    (operation,) = parse_operations([line])
+    assert operation.location == f"loc({quoted}(#loc1))"
+    assert operation.properties == {"a": quoted}
+    assert (operation.operand_types, operation.result_types) == ([f"!t<{quoted}>", "i32"], ["f32"])
+    assert operation.location == f"loc({quoted}(#loc1))"
+    assert operation.lines() == [line]
+    assert Locations({"#loc1": '"f":1:2'}).of(operation) == "f:1:2"
 
 
 def test_a_bracket_that_nothing_closes_is_an_error() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.translate.mlir.attribute import Attribute
 from mlir_offload.translate.target_attribute import (
     TargetAttribute,
     are_variants,
@@ -23,11 +24,11 @@ ON_80, ON_90 = (TargetAttribute(Kind.CUDA, target.arch) for target in (SM_80, SM
 
 def test_every_field_is_read() -> None:
     text = (
-        '<{sym_name = "k", targets = [#nvvm.target<O = 3, chip = "sm_90a", features = "+ptx80", '
-        'flags = {fast, ftz}, link = ["a.bc", "b>.bc"]>, #rocdl.target<chip = "gfx90a">, #nvvm.target]}>'
+        '[#nvvm.target<O = 3, chip = "sm_90a", features = "+ptx80", '
+        'flags = {fast, ftz}, link = ["a.bc", "b>.bc"]>, #rocdl.target<chip = "gfx90a">, #nvvm.target]'
     )
 
-    assert read_targets(text, "") == (
+    assert read_targets(Attribute(text), "") == (
         TargetAttribute(Kind.CUDA, "sm_90a", "+ptx80", 3, ("a.bc", "b>.bc"), ("fast", "ftz")),
         TargetAttribute(Kind.HIP, "gfx90a"),
         TargetAttribute(Kind.CUDA),
@@ -36,7 +37,7 @@ def test_every_field_is_read() -> None:
 
 def test_a_flag_that_would_not_be_heeded_is_refused() -> None:
     with pytest.raises(SourceError, match="flag unsafe"):
-        read_targets('targets = [#nvvm.target<flags = {unsafe = "x"}>]', "a.mlir:1:1")
+        read_targets(Attribute('[#nvvm.target<flags = {unsafe = "x"}>]'), "a.mlir:1:1")
 
 
 @pytest.mark.parametrize(
@@ -48,12 +49,12 @@ def test_a_flag_that_would_not_be_heeded_is_refused() -> None:
 )
 def test_a_field_that_would_not_be_heeded_is_refused(field: str, complaint: str) -> None:
     with pytest.raises(SourceError, match=complaint):
-        read_targets(f"targets = [#rocdl.target<{field}>]", "a.mlir:1:1")
+        read_targets(Attribute(f"[#rocdl.target<{field}>]"), "a.mlir:1:1")
 
 
 def test_the_version_and_the_wavefront_of_an_amd_target_are_read() -> None:
     fields = 'triple = "amdgcn-amd-amdhsa", features = "+xnack,+cumode", abi = "500", flags = {no_wave64}'
-    (read,) = read_targets(f"targets = [#rocdl.target<{fields}>]", "")
+    (read,) = read_targets(Attribute(f"[#rocdl.target<{fields}>]"), "")
 
     assert read.code_object == 5
     assert read.all_features == ("+xnack", "+cumode", "-wavefrontsize64")

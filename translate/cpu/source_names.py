@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from mlir_offload.translate.mlir_syntax import MLIR
-from mlir_offload.translate.mlir_text import (
-    Locations,
-    OperationText,
-    parse_operation,
-    read_locations,
-    symbol_name,
-)
+from mlir_offload.translate.mlir.location import Locations
+from mlir_offload.translate.mlir.module import parse_module
+from mlir_offload.translate.mlir.operation import Operation
+from mlir_offload.translate.mlir.syntax import tokens
+from mlir_offload.translate.mlir.type import function_type
 
-_NAME = re.compile(r"%([\w$.-]+)")
-_RESULT = re.compile(r"^\s*%([\w$.-]+)\s*=\s*$")
 # What such an operation yields is not a value at its own place.
-_WITH_REGIONS = re.compile(r"(?:scf|affine|linalg|gpu\.(?:launch|all_reduce))\b")
-_ENTRY = re.compile(r"^\s*\^bb0\((?P<arguments>.*)\):$")
+_WITH_REGIONS = ("scf.", "affine.", "linalg.", "gpu.launch", "gpu.all_reduce")
 _FUNCTIONS = frozenset({"gpu.func", "func.func", "llvm.func"})
 
 
@@ -35,15 +28,17 @@ class SourceNames:
 
     def defined_at(self, line: int, column: int) -> str:
         """Return the name of the value that the operation or argument at a place defines."""
-        before, behind = self._split(line, column)
-        if argument := _NAME.match(behind):
-            return argument[1]
-        result = _RESULT.match(before)
-        return "" if result is None or _WITH_REGIONS.match(behind) else result[1]
+        text = self._split(line, column)
+        before, behind = map(tokens, text)
+        if text[1].startswith("%"):
+            return _bare(behind[0])
+        is_result = [token[0] for token in before] == ["%", "="]
+        return _bare(before[0]) if is_result and not _has_regions(behind) else ""
 
     def used_at(self, line: int, column: int) -> tuple[str, ...]:
         """Return the names on the rest of the line from the place of an operation."""
-        return tuple(_NAME.findall(self._split(line, column)[1].split("//", 1)[0]))
+        behind = tokens(self._split(line, column)[1])
+        return tuple(_bare(token) for token in behind if token.startswith("%"))
 
     def _split(self, line: int, column: int) -> tuple[str, str]:
         row = self._rows[line - 1] if 0 < line <= len(self._rows) else ""
@@ -59,71 +54,48 @@ class Parameter(Struct, frozen=True):
 
 def read_parameters(device: str, names: SourceNames) -> Mapping[str, Sequence[Parameter]]:
     """Return the parameters of the functions of a device module, as mlir-opt prints it."""
-    lines = device.splitlines()
-    locations = read_locations(lines)
+    module = parse_module(device)
+    locations = Locations(module.aliases)
     return {
-        symbol_name(function): tuple(_parameters(function, names, locations))
-        for function in _functions(lines)
-        if not function.is_declaration
+        function.symbol: tuple(_parameters(function, names, locations))
+        for function in module.operation.walk_inside()
+        if function.name in _FUNCTIONS and not function.is_declaration
     }
 
 
-def _functions(lines: Sequence[str]) -> Iterator[OperationText]:
-    """Yield the functions; between them may be operations in another form, which fixups have added."""
-    for start, line in enumerate(lines):
-        operation = parse_operation(line)
-        if operation is None or operation.name not in _FUNCTIONS or not line.endswith("({"):
-            continue
-        close = " " * operation.indent + "})"
-        ends = (n for n in range(start + 1, len(lines)) if lines[n].startswith(close))
-        if (end := next(ends, None)) is not None:
-            yield OperationText(operation.name, tuple(lines[start : end + 1]))
-
-
 def _parameters(
-    function: OperationText, names: SourceNames, locations: Locations
+    function: Operation, names: SourceNames, locations: Locations
 ) -> Iterator[Parameter]:
-    entry = _ENTRY.match(function.lines[1])
-    at = _line_and_column(locations.of(function.lines[-1]))
-    count = _parameter_count(function.attributes)
-    for argument in MLIR.split_list(entry["arguments"])[:count] if entry else ():
-        value, _, rest = argument.partition(": ")
-        type_, _, _ = rest.partition(" loc(")
-        place = _line_and_column(locations.of(argument))
+    at = _line_and_column(locations.of(function))
+    # Workgroup memory follows the parameters.
+    count = len(function_type(function)[0])
+    for argument in function.regions[0].blocks[0].arguments[:count]:
+        place = _line_and_column(locations.resolve(argument.location))
         name = names.defined_at(*place) if place not in {at, None} else ""
-        yield Parameter(name or _name_by_use(value.strip(), function, names, locations), type_)
+        found = name or _name_by_use(argument.name, function, names, locations)
+        yield Parameter(found, argument.type)
 
 
-def _parameter_count(attributes: str) -> int:
-    """Return how many arguments of the entry block are parameters; workgroup memory follows them."""
-    types = attributes.partition("function_type = ")[2]
-    types = types.removeprefix("!llvm.func<")
-    start = types.find("(")
-    depth = 0
-    for index in range(start, len(types)):
-        depth += (types[index] in "(<[{") - (types[index] in ")]}" or _closes(types, index))
-        if depth == 0:
-            return len(MLIR.split_list(types[start + 1 : index]))
-    return 0
-
-
-def _closes(text: str, index: int) -> bool:
-    return text[index] == ">" and text[index - 1] != "-"
-
-
-def _name_by_use(
-    value: str, function: OperationText, names: SourceNames, locations: Locations
-) -> str:
+def _name_by_use(value: str, function: Operation, names: SourceNames, locations: Locations) -> str:
     """Return the name of a captured value: that of the operand where an operation takes it."""
-    for line in function.lines[2:-1]:
-        operation = parse_operation(line)
-        if operation is None or value not in operation.operands:
+    for operation in function.walk_inside():
+        operands = operation.operand_names
+        if value not in operands:
             continue
-        place = _line_and_column(locations.of(line))
+        place = _line_and_column(locations.of(operation))
         used = names.used_at(*place) if place else ()
-        if len(used) == len(operation.operands):
-            return used[operation.operands.index(value)]
+        if len(used) == len(operands):
+            return used[operands.index(value)]
     return ""
+
+
+def _bare(token: str) -> str:
+    """Return the name of a value without the percent sign, and without the number of a result."""
+    return token[1:].partition("#")[0]
+
+
+def _has_regions(behind: Sequence[str]) -> bool:
+    return bool(behind) and behind[0].startswith(_WITH_REGIONS)
 
 
 def _line_and_column(location: str) -> tuple[int, int] | None:

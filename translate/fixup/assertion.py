@@ -1,52 +1,71 @@
-"""Assertions for devices without a function that a failed one calls."""
+"""Assertions, for devices with and without a function that a failed one calls."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from mlir_offload.translate.fixup.rewriter import Expansion, Place, Rewriter
-from mlir_offload.translate.mlir_text import Operation, escape, string_attribute
+from mlir_offload.translate.fixup.arith import negated, when
+from mlir_offload.translate.fixup.rewriter import POINTER, DeviceRewriter
+from mlir_offload.translate.mlir.attribute import quoted
+from mlir_offload.translate.mlir.operation import Operation, Value
 
 FAILURE_MARK = "mo.assertion_failed"
 """The function that device code for SPIR-V calls after a failed assertion; its translation removes it."""
 
+_ASSERTFAIL = "__assertfail"
+_ASSERTFAIL_TYPES = f"{POINTER}, {POINTER}, i32, {POINTER}, i64"
 
-def _expand_assert(rewriter: Rewriter, operation: Operation, place: Place) -> Iterator[str]:
+
+def printed_assertion(rewriter: DeviceRewriter, operation: Operation) -> None:
     """Print the message where the condition is false: there is no `__assertfail`.
 
     AMD GPUs stop then; SPIR-V has no instruction that does.
     """
-    true = yield from rewriter.value('"arith.constant"() <{value = true}>', "() -> i1", place)
-    negated = f'"arith.xori"({operation.operands[0]}, {true})'
-    failed = yield from rewriter.value(negated, "(i1, i1) -> i1", place)
-    inner = place.inside
-    yield f'{place.indent}"scf.if"({failed}) ({{'
-    yield from _print(rewriter, string_attribute(operation.rest, "msg") or "", inner)
-    if rewriter.form.is_amdgpu:
-        yield f'{inner.indent}"llvm.intr.trap"() : () -> (){place.location}'
-    if rewriter.form.ends_kernel_by_mark:
-        rewriter.globals[FAILURE_MARK] = f"    llvm.func @{FAILURE_MARK}()"
+
+    def fail() -> None:
+        _print(rewriter, operation.attribute("msg").string)
+        if rewriter.form.is_amdgpu:
+            rewriter.create("llvm.intr.trap")
+        if rewriter.form.ends_kernel_by_mark:
+            rewriter.add_global(FAILURE_MARK, f"llvm.func @{FAILURE_MARK}()")
+            # The custom form: the properties of llvm.call differ between releases.
+            rewriter.custom(f"llvm.call @{FAILURE_MARK}() : () -> ()")
+
+    when(rewriter, negated(rewriter, operation.operands[0]), fail)
+
+
+def called_assertion(rewriter: DeviceRewriter, operation: Operation) -> None:
+    """Call `__assertfail` where the condition is false, as later releases lower the operation."""
+
+    def fail() -> None:
+        file, line = rewriter.file_and_line()
+        texts = (operation.attribute("msg").string, file, rewriter.function_name())
+        names = [rewriter.message_global(text) for text in texts]
+        rewriter.add_global(
+            _ASSERTFAIL,
+            f'llvm.func @{_ASSERTFAIL}({_ASSERTFAIL_TYPES}) attributes {{passthrough = ["noreturn"]}}',
+        )
+        message, where, function = (_address(rewriter, name) for name in names)
+        number, one = _constant(rewriter, line, "i32"), _constant(rewriter, 1, "i64")
+        arguments = ", ".join(value.name for value in (message, where, number, function, one))
         # The custom form: the properties of llvm.call differ between releases.
-        yield f"{inner.indent}llvm.call @{FAILURE_MARK}() : () -> (){place.location}"
-    yield f'{inner.indent}"scf.yield"() : () -> (){place.location}'
-    yield f"{place.indent}}}, {{"
-    yield f"{place.indent}}}) : (i1) -> (){place.location}"
+        rewriter.custom(f"llvm.call @{_ASSERTFAIL}({arguments}) : ({_ASSERTFAIL_TYPES}) -> ()")
+
+    when(rewriter, negated(rewriter, operation.operands[0]), fail)
 
 
-def _print(rewriter: Rewriter, message: str, place: Place) -> Iterator[str]:
+def _address(rewriter: DeviceRewriter, name: str) -> Value:
+    return rewriter.value("llvm.mlir.addressof", (), POINTER, {"global_name": f"@{name}"})
+
+
+def _constant(rewriter: DeviceRewriter, value: int, kind: str) -> Value:
+    return rewriter.value("llvm.mlir.constant", (), kind, {"value": f"{value} : {kind}"})
+
+
+def _print(rewriter: DeviceRewriter, message: str) -> None:
     """Print what CUDA prints of a failed assertion."""
-    file, line = rewriter.file_and_line(place)
-    block = yield from rewriter.dimensions("block_id", place)
-    thread = yield from rewriter.dimensions("thread_id", place)
-    head = f"{file}:{line}: {rewriter.function_name(place)}".replace("%", "%%")
+    file, line = rewriter.file_and_line()
+    values = (*rewriter.dimensions("block_id"), *rewriter.dimensions("thread_id"))
+    head = f"{file}:{line}: {rewriter.function_name()}".replace("%", "%%")
     shown = message.replace("%", "%%")
     ids = "[%lld,%lld,%lld]"
     text = f"{head}: block: {ids}, thread: {ids} Assertion `{shown}` failed.\n"
-    printed = f'"gpu.printf"({", ".join((*block, *thread))}) <{{format = "{escape(text)}"}}>'
-    types = ", ".join(["index"] * 6)
-    yield f"{place.indent}{printed} : ({types}) -> (){place.location}"
-
-
-PRINTED_ASSERTION: dict[str, Expansion] = {
-    "cf.assert": _expand_assert,
-}
+    rewriter.create("gpu.printf", values, (), {"format": quoted(text)})

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-
 from msgspec import Struct
 
+from mlir_offload.translate.fixup.arith import binary, compare, convert, i32, select, when
 from mlir_offload.translate.fixup.reduction import (
-    REDUCTION,
     Combination,
     Existing,
     Lanes,
@@ -18,17 +15,9 @@ from mlir_offload.translate.fixup.reduction import (
     combined_lanes,
     place_in_block,
 )
-from mlir_offload.translate.fixup.rewriter import Place, Rewriter, Value, aliased
-from mlir_offload.translate.fixup.shuffle import (
-    binary,
-    carried,
-    carrier_of,
-    compare,
-    convert,
-    i32,
-    restored,
-)
-from mlir_offload.translate.mlir_text import Operation, split_signature
+from mlir_offload.translate.fixup.rewriter import DeviceRewriter
+from mlir_offload.translate.fixup.shuffle import carried, carrier_of, restored
+from mlir_offload.translate.mlir.operation import Operation, Value
 
 _UNSIGNED = frozenset({"minui", "maxui"})
 _LARGEST_BLOCK = 1024
@@ -39,178 +28,144 @@ _MEMORY = "__mo_all_reduce"
 _POINTER = f"!llvm.ptr<{_WORKGROUP}>"
 
 
-def all_reduce(
-    rewriter: Rewriter, operation: Operation, lines: Sequence[str], place: Place
-) -> Iterator[str]:
+def all_reduce(rewriter: DeviceRewriter, operation: Operation) -> None:
     """Reduce narrow numbers in wider ones: exact for integers, rounded once for halves.
 
     A region of the program works on numbers of its own type.
     """
-    attributes, (kind,), *_ = split_signature(operation.rest)
     (value,) = operation.operands
-    match = REDUCTION.search(attributes)
-    if len(lines) > 2:  # noqa: PLR2004 (a region that holds something)
-        region = Combination(kind, region=tuple(lines[1:-1]))
-        result = yield from _block_reduced(rewriter, value, region, place)
-    else:
-        wide = carrier_of(kind) if kind.startswith("i") else kind if kind == "f64" else "f32"
-        extend = "extui" if match and match[1] in _UNSIGNED else "extsi"
-        there, back = (extend, "trunci") if kind.startswith("i") else ("extf", "truncf")
-        combination = combination_of(rewriter, operation, wide, place)
-        if kind != wide:
-            value = yield from convert(rewriter, there, value, (kind, wide), place)
-        result = yield from _block_reduced(rewriter, value, combination, place)
-        if kind != wide:
-            result = yield from convert(rewriter, back, result, (wide, kind), place)
-    yield aliased(operation.results, ((result, kind),), place)
+    kind = value.type
+    if operation.regions and operation.regions[0].blocks:
+        region = Combination(kind, region=operation.regions[0])
+        rewriter.replace(operation, (_block_reduced(rewriter, value, region),))
+        return
+    is_integer = kind.startswith("i")
+    wide = carrier_of(kind) if is_integer else kind if kind == "f64" else "f32"
+    is_unsigned = operation.attribute("op").enumerator in _UNSIGNED
+    extend = "extf" if not is_integer else "extui" if is_unsigned else "extsi"
+    combination = combination_of(rewriter, operation, wide)
+    if kind != wide:
+        value = convert(rewriter, extend, value, wide)
+    result = _block_reduced(rewriter, value, combination)
+    if kind != wide:
+        result = convert(rewriter, "trunci" if is_integer else "truncf", result, kind)
+    rewriter.replace(operation, (result,))
 
 
-def _block_reduced(rewriter: Rewriter, value: str, combination: Combination, place: Place) -> Value:
+def _block_reduced(rewriter: DeviceRewriter, value: Value, combination: Combination) -> Value:
     """Reduce over each subgroup, then let the first subgroup reduce what the others left in memory.
 
     One thread writes the result, behind these: nobody waits for its readers where it runs again.
     """
     if rewriter.form.numbers_subgroups_freely and rewriter.ragged_threads:
-        return (yield from _reduced_in_memory(rewriter, value, combination, place))
+        return _reduced_in_memory(rewriter, value, combination)
     size = rewriter.form.subgroup_size
     most = _LARGEST_BLOCK // size
-    block = yield from place_in_block(rewriter, place)
-    width = yield from i32(rewriter, size, place)
-    zero = yield from i32(rewriter, 0, place)
+    block = place_in_block(rewriter)
+    width, zero = i32(rewriter, size), i32(rewriter, 0)
     memory = _WorkgroupMemory(rewriter, combination.kind, most + 1)
-    part = yield from combined_lanes(
-        rewriter, value, combination, Lanes(size), block.existing, place
-    )
-    is_first = yield from compare(rewriter, "eq", (block.existing.lane, zero), "i32", place)
+    part = combined_lanes(rewriter, value, combination, Lanes(size), block.existing)
+    lane = block.existing.lane
+    is_first = compare(rewriter, "eq", lane, zero)
 
-    def leave_part(inside: Place) -> Iterator[str]:
-        number = yield from binary(rewriter, "divui", block.thread, width, inside)
-        yield from memory.store(part, number, inside)
+    def leave_part() -> None:
+        memory.store(part, binary(rewriter, "divui", block.thread, width))
 
-    def reduce_parts(inside: Place) -> Iterator[str]:
-        count = yield from _rounded_up_quotient(rewriter, block.threads, size, inside)
-        lane = block.existing.lane
-        own = yield from _own_parts(memory, combination, Existing(lane, count), inside)
-        having = yield from _rounded_up_quotient(rewriter, count, _PARTS_OF_LANE, inside)
-        existing = Existing(lane, having)
+    def reduce_parts() -> None:
+        count = _rounded_up_quotient(rewriter, block.threads, size)
+        own = _own_parts(memory, combination, Existing(lane, count))
+        existing = Existing(lane, _rounded_up_quotient(rewriter, count, _PARTS_OF_LANE))
         lanes = Lanes(most // _PARTS_OF_LANE, are_often_few=True)
-        whole = yield from combined_lanes(rewriter, own, combination, lanes, existing, inside)
-        behind = yield from i32(rewriter, most, inside)
-        yield from _when(is_first, partial(memory.store, whole, behind), inside)
+        whole = combined_lanes(rewriter, own, combination, lanes, existing)
+        behind = i32(rewriter, most)
+        when(rewriter, is_first, lambda: memory.store(whole, behind))
 
-    yield from _when(is_first, leave_part, place)
-    yield f'{place.indent}"gpu.barrier"() : () -> (){place.location}'
-    begins = yield from compare(rewriter, "ult", (block.thread, width), "i32", place)
-    yield from _when(begins, reduce_parts, place)
-    yield f'{place.indent}"gpu.barrier"() : () -> (){place.location}'
-    behind = yield from i32(rewriter, most, place)
-    return (yield from memory.load(behind, place))
+    when(rewriter, is_first, leave_part)
+    rewriter.create("gpu.barrier")
+    begins = compare(rewriter, "ult", block.thread, width)
+    when(rewriter, begins, reduce_parts)
+    rewriter.create("gpu.barrier")
+    return memory.load(i32(rewriter, most))
 
 
-def _reduced_in_memory(
-    rewriter: Rewriter, value: str, combination: Combination, place: Place
-) -> Value:
+def _reduced_in_memory(rewriter: DeviceRewriter, value: Value, combination: Combination) -> Value:
     """Reduce without subgroups: each step combines two halves of what is left in memory.
 
     The last step leaves the result behind all of it, as in the other way.
     """
     threads = rewriter.ragged_threads
     memory = _WorkgroupMemory(rewriter, combination.kind, _LARGEST_BLOCK + 1, f"{_MEMORY}_threads")
-    thread = (yield from place_in_block(rewriter, place)).thread
-    behind = yield from i32(rewriter, _LARGEST_BLOCK, place)
-    yield from memory.store(value, thread, place)
+    thread = place_in_block(rewriter).thread
+    behind = i32(rewriter, _LARGEST_BLOCK)
+    memory.store(value, thread)
     half = 1 << (threads - 1).bit_length()
     while half > 1:
         half //= 2
-        distance = yield from i32(rewriter, half, place)
-        count = yield from i32(rewriter, min(half, threads - half), place)
+        distance, count = i32(rewriter, half), i32(rewriter, min(half, threads - half))
         target = thread if half > 1 else behind
 
-        def combine(inside: Place, distance: str = distance, target: str = target) -> Iterator[str]:
-            other = yield from binary(rewriter, "addi", thread, distance, inside)
-            own = yield from memory.load(thread, inside)
-            part = yield from memory.load(other, inside)
-            made = yield from combined(rewriter, combination, (own, part), inside)
-            yield from memory.store(made, target, inside)
+        def combine(distance: Value = distance, target: Value = target) -> None:
+            other = binary(rewriter, "addi", thread, distance)
+            values = memory.load(thread), memory.load(other)
+            memory.store(combined(rewriter, combination, values), target)
 
-        yield f'{place.indent}"gpu.barrier"() : () -> (){place.location}'
-        takes_part = yield from compare(rewriter, "ult", (thread, count), "i32", place)
-        yield from _when(takes_part, combine, place)
-    yield f'{place.indent}"gpu.barrier"() : () -> (){place.location}'
-    return (yield from memory.load(behind, place))
+        rewriter.create("gpu.barrier")
+        when(rewriter, compare(rewriter, "ult", thread, count), combine)
+    rewriter.create("gpu.barrier")
+    return memory.load(behind)
 
 
-def _own_parts(
-    memory: _WorkgroupMemory, combination: Combination, existing: Existing, place: Place
-) -> Value:
+def _own_parts(memory: _WorkgroupMemory, combination: Combination, existing: Existing) -> Value:
     """Combine some numbers that lie one after the other; the first lanes have all that exist."""
     rewriter = memory.rewriter
-    zero = yield from i32(rewriter, 0, place)
-    several = yield from i32(rewriter, _PARTS_OF_LANE, place)
-    number = first = yield from binary(rewriter, "muli", existing.lane, several, place)
-    own = ""
+    zero, several = i32(rewriter, 0), i32(rewriter, _PARTS_OF_LANE)
+    number = first = binary(rewriter, "muli", existing.lane, several)
+    own: Value | None = None
     for index in range(_PARTS_OF_LANE):
         if index:
-            offset = yield from i32(rewriter, index, place)
-            number = yield from binary(rewriter, "addi", first, offset, place)
-        exists = yield from compare(rewriter, "ult", (number, existing.count), "i32", place)
-        select = f'"arith.select"({exists}, {number}, {zero})'
-        chosen = yield from rewriter.value(select, "(i1, i32, i32) -> i32", place)
-        part = yield from memory.load(chosen, place)
-        own = (
-            (yield from combined_if(rewriter, exists, combination, (own, part), place))
-            if index
-            else part
-        )
-    return own
+            number = binary(rewriter, "addi", first, i32(rewriter, index))
+        exists = compare(rewriter, "ult", number, existing.count)
+        part = memory.load(select(rewriter, exists, number, zero))
+        own = combined_if(rewriter, exists, combination, (own, part)) if own else part
+    return own or zero
 
 
-def _rounded_up_quotient(rewriter: Rewriter, value: str, divisor: int, place: Place) -> Value:
-    by = yield from i32(rewriter, divisor, place)
-    less_one = yield from i32(rewriter, divisor - 1, place)
-    more = yield from binary(rewriter, "addi", value, less_one, place)
-    return (yield from binary(rewriter, "divui", more, by, place))
-
-
-def _when(condition: str, body: Callable[[Place], Iterator[str]], place: Place) -> Iterator[str]:
-    yield f'{place.indent}"scf.if"({condition}) ({{'
-    yield from body(place.inside)
-    yield f'{place.inside.indent}"scf.yield"() : () -> (){place.location}'
-    yield f"{place.indent}}}, {{"
-    yield f"{place.indent}}}) : (i1) -> (){place.location}"
+def _rounded_up_quotient(rewriter: DeviceRewriter, value: Value, divisor: int) -> Value:
+    by, less_one = i32(rewriter, divisor), i32(rewriter, divisor - 1)
+    return binary(rewriter, "divui", binary(rewriter, "addi", value, less_one), by)
 
 
 class _WorkgroupMemory(Struct, frozen=True):
     """Numbers of a type in workgroup memory, the same for all reductions of a module."""
 
-    rewriter: Rewriter
+    rewriter: DeviceRewriter
     kind: str
     count: int
     prefix: str = _MEMORY
 
-    def store(self, value: str, number: str, place: Place) -> Iterator[str]:
+    def store(self, value: Value, number: Value) -> None:
         """Store a value as the one of a number."""
-        bits = yield from carried(self.rewriter, value, self.kind, place)
-        element = yield from self._element(number, place)
-        types = f"{carrier_of(self.kind)}, {_POINTER}"
-        yield f"{place.indent}llvm.store {bits}, {element} : {types}{place.location}"
+        bits = carried(self.rewriter, value)
+        element = self._element(number)
+        self.rewriter.custom(f"llvm.store {bits.name}, {element.name} : {bits.type}, {_POINTER}")
 
-    def load(self, number: str, place: Place) -> Value:
+    def load(self, number: Value) -> Value:
         """Load the value of a number."""
-        element = yield from self._element(number, place)
-        types = f"{_POINTER} -> {carrier_of(self.kind)}"
-        bits = yield from self.rewriter.value(f"llvm.load {element}", types, place)
-        return (yield from restored(self.rewriter, bits, self.kind, place))
+        carrier, element = carrier_of(self.kind), self._element(number)
+        bits = self.rewriter.custom(f"llvm.load {element.name} : {_POINTER} -> {carrier}", carrier)
+        return restored(self.rewriter, bits, self.kind)
 
-    def _element(self, number: str, place: Place) -> Value:
-        carrier = carrier_of(self.kind)
+    def _element(self, number: Value) -> Value:
+        rewriter, carrier = self.rewriter, carrier_of(self.kind)
         name = f"{self.prefix}_{carrier}"
         array = f"!llvm.array<{self.count} x {carrier}>"
-        self.rewriter.globals[name] = (
-            f"    llvm.mlir.global internal @{name}() {{addr_space = {_WORKGROUP} : i32}} : {array}{place.location}"
+        rewriter.add_global(
+            name,
+            f"llvm.mlir.global internal @{name}() {{addr_space = {_WORKGROUP} : i32}} : {array}",
+            rewriter.location,
         )
-        address = f"llvm.mlir.addressof @{name}"
-        start = yield from self.rewriter.value(address, _POINTER, place)
+        start = rewriter.custom(f"llvm.mlir.addressof @{name} : {_POINTER}", _POINTER)
         types = f"({_POINTER}, i32) -> {_POINTER}, {carrier}"
-        element = f"llvm.getelementptr {start}[{number}]"
-        return (yield from self.rewriter.value(element, types, place))
+        return rewriter.custom(
+            f"llvm.getelementptr {start.name}[{number.name}] : {types}", _POINTER
+        )

@@ -2,130 +2,108 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Generator, Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from mlir_offload.translate.fixup.rewriter import Place, Rewriter, Value
-from mlir_offload.translate.fixup.shuffle import (
-    Shuffle,
-    binary,
-    carrier_of,
-    compare,
-    i32,
-    lane_id,
-    shuffle,
-)
-
-Values = Generator[str, None, list[str]]
-_VECTOR = re.compile(r"vector<(\d+)x(\w+)>")
+from mlir_offload.translate.fixup.arith import binary, compare, i32, select
+from mlir_offload.translate.fixup.rewriter import DeviceRewriter
+from mlir_offload.translate.fixup.shuffle import Shuffle, carrier_of, lane_id, shuffle
+from mlir_offload.translate.mlir.operation import Value
+from mlir_offload.translate.mlir.type import parse_shaped
 
 
 class Group(Struct, frozen=True):
     """The lanes that work together: how many, the first of them, and this one's place among them."""
 
     size: int
-    first: str
-    place_in_group: str
-    width: str
+    first: Value
+    place_in_group: Value
+    width: Value
+
+
+def vector_type(kind: str) -> tuple[int, str] | None:
+    """Return the size and the element type of a vector of one known dimension."""
+    vector = parse_shaped(kind, "vector")
+    if vector is None or len(vector.sizes) != 1 or vector.sizes[0] is None:
+        return None
+    return vector.sizes[0], vector.element
 
 
 def is_distributed(part: str, whole: str, size: int) -> bool:
     """Say whether a vector consists of as many parts of a type as there are lanes."""
-    parts, wholes = _VECTOR.fullmatch(part), _VECTOR.fullmatch(whole)
-    if parts is None or wholes is None or parts[2] != wholes[2] or not carrier_of(parts[2]):
+    parts, wholes = vector_type(part), vector_type(whole)
+    if parts is None or wholes is None or parts[1] != wholes[1] or not carrier_of(parts[1]):
         return False
-    return int(wholes[1]) == size * int(parts[1])
+    return wholes[0] == size * parts[0]
 
 
 def is_shared(kind: str) -> bool:
     """Say whether a value of a type can be given to every lane."""
-    vector = _VECTOR.fullmatch(kind)
-    return bool(carrier_of(vector[2] if vector else kind))
+    vector = vector_type(kind)
+    return bool(carrier_of(vector[1] if vector else kind))
 
 
-def make_group(rewriter: Rewriter, size: int, place: Place) -> Generator[str, None, Group]:
+def make_group(rewriter: DeviceRewriter, size: int) -> Group:
     """Make what tells a lane its group."""
-    lane = yield from lane_id(rewriter, place)
-    mask = yield from i32(rewriter, -size, place)
-    first = yield from binary(rewriter, "andi", lane, mask, place)
-    inside = yield from binary(rewriter, "subi", lane, first, place)
-    width = yield from i32(rewriter, rewriter.form.subgroup_size, place)
-    return Group(size, first, inside, width)
+    lane = lane_id(rewriter)
+    first = binary(rewriter, "andi", lane, i32(rewriter, -size))
+    inside = binary(rewriter, "subi", lane, first)
+    return Group(size, first, inside, i32(rewriter, rewriter.form.subgroup_size))
 
 
-def gather(rewriter: Rewriter, group: Group, value: str, kind: str, place: Place) -> Values:
+def gather(rewriter: DeviceRewriter, group: Group, value: Value) -> list[Value]:
     """Give every lane the elements of the parts of all lanes, in the order of the lanes."""
-    own = yield from elements(rewriter, value, kind, place)
-    found: list[str] = []
+    own = list(elements(rewriter, value))
+    found: list[Value] = []
     for number in range(group.size):
-        offset = yield from i32(rewriter, number, place)
-        source = yield from binary(rewriter, "addi", group.first, offset, place)
-        asked = Shuffle("idx", source, group.width)
-        found += yield from _shuffled(rewriter, asked, own, element_types(kind)[0], place)
+        source = binary(rewriter, "addi", group.first, i32(rewriter, number))
+        found += _shuffled(rewriter, Shuffle("idx", source, group.width), own)
     return found
 
 
-def share(
-    rewriter: Rewriter, group: Group, values: Sequence[str], kind: str, place: Place
-) -> Values:
+def share(rewriter: DeviceRewriter, group: Group, values: Sequence[Value]) -> list[Value]:
     """Give every lane the elements that the first one has."""
-    asked = Shuffle("idx", group.first, group.width)
-    return (yield from _shuffled(rewriter, asked, values, element_types(kind)[0], place))
+    return _shuffled(rewriter, Shuffle("idx", group.first, group.width), values)
 
 
 def scatter(
-    rewriter: Rewriter, group: Group, values: Sequence[str], part: str, place: Place
-) -> Values:
+    rewriter: DeviceRewriter, group: Group, values: Sequence[Value], part: str
+) -> list[Value]:
     """Give every lane its own part of the elements that the first one has."""
-    shared = yield from share(rewriter, group, values, part, place)
-    count, element = len(element_types(part)), element_types(part)[0]
+    shared = share(rewriter, group, values)
+    count = len(element_types(part))
     chosen = shared[:count]
     for number in range(1, group.size):
-        constant = yield from i32(rewriter, number, place)
-        is_it = yield from compare(rewriter, "eq", (group.place_in_group, constant), "i32", place)
+        is_it = compare(rewriter, "eq", group.place_in_group, i32(rewriter, number))
         others = shared[number * count : (number + 1) * count]
-        selected = []
-        for old, new in zip(chosen, others, strict=True):
-            select = f'"arith.select"({is_it}, {new}, {old})'
-            signature = f"(i1, {element}, {element}) -> {element}"
-            selected.append((yield from rewriter.value(select, signature, place)))
-        chosen = selected
+        pairs = zip(others, chosen, strict=True)
+        chosen = [select(rewriter, is_it, new, old) for new, old in pairs]
     return chosen
 
 
 def element_types(kind: str) -> list[str]:
     """Return the types of the elements of a vector; a number is its own element."""
-    vector = _VECTOR.fullmatch(kind)
-    return [vector[2]] * int(vector[1]) if vector else [kind]
+    vector = vector_type(kind)
+    return [vector[1]] * vector[0] if vector else [kind]
 
 
-def elements(rewriter: Rewriter, value: str, kind: str, place: Place) -> Values:
-    """Make the elements of a vector; a number is its own element."""
-    if _VECTOR.fullmatch(kind) is None:
-        return [value]
-    found = []
-    for number, element in enumerate(element_types(kind)):
-        operation = f'"vector.extract"({value}) <{{static_position = array<i64: {number}>}}>'
-        found.append((yield from rewriter.value(operation, f"({kind}) -> {element}", place)))
-    return found
+def elements(rewriter: DeviceRewriter, value: Value) -> Iterator[Value]:
+    """Make the elements of a vector, each when it is asked for; a number is its own element."""
+    if vector_type(value.type) is None:
+        yield value
+        return
+    for number, kind in enumerate(element_types(value.type)):
+        position = {"static_position": f"array<i64: {number}>"}
+        yield rewriter.value("vector.extract", (value,), kind, position)
 
 
-def joined(rewriter: Rewriter, values: Sequence[str], kind: str, place: Place) -> Value:
+def joined(rewriter: DeviceRewriter, values: Sequence[Value], kind: str) -> Value:
     """Make a vector of its elements; a number is its own element."""
-    if _VECTOR.fullmatch(kind) is None:
+    if vector_type(kind) is None:
         return values[0]
-    operation = f'"vector.from_elements"({", ".join(values)})'
-    signature = f"({', '.join(element_types(kind))}) -> {kind}"
-    return (yield from rewriter.value(operation, signature, place))
+    return rewriter.value("vector.from_elements", values, kind)
 
 
-def _shuffled(
-    rewriter: Rewriter, asked: Shuffle, values: Sequence[str], kind: str, place: Place
-) -> Values:
-    found = []
-    for value in values:
-        result, _ = yield from shuffle(rewriter, asked, value, kind, place)
-        found.append(result)
-    return found
+def _shuffled(rewriter: DeviceRewriter, asked: Shuffle, values: Sequence[Value]) -> list[Value]:
+    return [shuffle(rewriter, asked, value)[0] for value in values]

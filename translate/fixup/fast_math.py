@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
+from mlir_offload.translate.mlir.attribute import Attribute
+from mlir_offload.translate.mlir.module import parse_module
 
-from mlir_offload.translate.mlir_syntax import MLIR
-
-_FLAGS = re.compile(r"(?<==) (#(?:arith|llvm)\.fastmath)<[\w,]*>")
+_FLAGS = frozenset({"#arith.fastmath", "#llvm.fastmath"})
 
 
 def with_fast_math(text: str) -> str:
@@ -14,4 +13,11 @@ def with_fast_math(text: str) -> str:
 
     mlir-opt prints the flags of each operation that can have any, `none` too.
     """
-    return MLIR.replace(_FLAGS, lambda flags: f" {flags[1]}<fast>", text)
+    module = parse_module(text)
+    for operation in module.operation.walk_inside():
+        if "fastmath<" in operation.head:
+            properties = operation.properties
+            for name, value in properties.items():
+                if value.name in _FLAGS:
+                    properties[name] = Attribute(f"{value.name}<fast>")
+    return module.render()

@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.workgroup_memory import WorkgroupLimit
 from mlir_offload.translate.host.memory import element_bytes
-from mlir_offload.translate.mlir_syntax import MLIR
-from mlir_offload.translate.mlir_text import (
-    SYMBOL,
-    Locations,
-    OperationText,
-    function_type,
-    parse_operation,
-    render_symbol,
-    split_signature,
-    string_attribute,
-    symbol_name,
-    unescape,
-)
+from mlir_offload.translate.mlir.location import Locations
+from mlir_offload.translate.mlir.operation import Operation
+from mlir_offload.translate.mlir.syntax import render_symbol
+from mlir_offload.translate.mlir.type import function_type, parse_shaped
 
-_ATTRIBUTIONS = re.compile(r"\bworkgroup_attributions = (\d+)")
-_GLOBAL_TYPE = re.compile(r"\btype = (?=memref<)")
-_USE = re.compile(rf'"memref\.get_global"\(\) <\{{name = {SYMBOL}')
-_ARGUMENT = re.compile(r"%[\w$.-]+: ")
-_STATIC = re.compile(r"memref<((?:\d+x)*)(.*)>", re.DOTALL)
 _SPACES = frozenset({"3", "3 : i32", "3 : i64", "#gpu.address_space<workgroup>"})
 # C17 7.21.6.1: flags, width and precision, length, conversion.
 _CONVERSION = re.compile(
@@ -35,31 +21,31 @@ _CONVERSION = re.compile(
 )
 
 
-def workgroup_bytes(module: OperationText) -> dict[str, int]:
+def workgroup_bytes(module: Operation) -> dict[str, int]:
     """Return the bytes of workgroup memory that the variables of each function of a module take."""
     shared = {
-        symbol_name(operation): _shared_bytes(_global_type(operation))
-        for operation in module.body
+        operation.symbol: _shared_bytes(operation.attribute("type"))
+        for operation in module.operations
         if operation.name == "memref.global"
     }
     return {
-        symbol_name(operation): _attributed_bytes(operation) + _used_bytes(operation, shared)
-        for operation in module.body
+        operation.symbol: _attributed_bytes(operation) + _used_bytes(operation, shared)
+        for operation in module.operations
         if operation.name == "gpu.func"
     }
 
 
 def check_workgroup_memory(
-    module: OperationText, limits: Sequence[WorkgroupLimit], locations: Locations
+    module: Operation, limits: Sequence[WorkgroupLimit], locations: Locations
 ) -> None:
     """Raise SourceError for a function whose variables take more than a GPU has."""
     sizes = workgroup_bytes(module) if limits else {}
-    for operation in module.body:
-        size = sizes.get(symbol_name(operation), 0) if operation.name == "gpu.func" else 0
+    for operation in module.operations:
+        size = sizes.get(operation.symbol, 0) if operation.name == "gpu.func" else 0
         limit = next((one for one in limits if size > one.static_bytes), None)
         if limit is not None:
             msg = (
-                f"{render_symbol(symbol_name(operation))} has {size} bytes of workgroup memory, "
+                f"{render_symbol(operation.symbol)} has {size} bytes of workgroup memory, "
                 f"and {limit.arch} takes {limit.static_bytes}"
             )
             hint = (
@@ -67,21 +53,20 @@ def check_workgroup_memory(
                 if size <= limit.all_bytes
                 else f"use smaller arrays, or leave {limit.arch} out of --offload-arch"
             )
-            raise SourceError(msg, hint=hint, location=locations.of(operation.lines[-1]))
+            raise SourceError(msg, hint=hint, location=locations.of(operation))
 
 
-def check_printed(lines: Iterable[str], locations: Locations) -> None:
+def check_printed(module: Operation, locations: Locations) -> None:
     """Raise SourceError for a gpu.printf with fewer values than its format has conversions."""
-    for line in lines:
-        operation = parse_operation(line) if '"gpu.printf"(' in line else None
-        if operation is None:
+    for operation in module.walk_inside():
+        if operation.name != "gpu.printf":
             continue
-        wanted = _conversions(string_attribute(operation.rest, "format") or "")
-        given = len(split_signature(operation.rest)[1])
+        wanted = _conversions(operation.attribute("format").string)
+        given = len(operation.operand_names)
         if given < wanted:
             msg = f"gpu.printf has {given} values, and its format has {wanted} conversions"
             hint = "pass a value for each conversion; %% prints a percent sign"
-            raise SourceError(msg, hint=hint, location=locations.of(line))
+            raise SourceError(msg, hint=hint, location=locations.of(operation))
 
 
 def _conversions(text: str) -> int:
@@ -92,40 +77,28 @@ def _conversions(text: str) -> int:
     )
 
 
-def _global_type(operation: OperationText) -> str:
-    found = MLIR.search(_GLOBAL_TYPE, operation.lines[0])
-    if found is None:
-        return ""
-    text = operation.lines[0][found.end() :]
-    return text[: MLIR.closing(text, text.index("<")) + 1]
-
-
-def _attributed_bytes(operation: OperationText) -> int:
-    count = MLIR.search(_ATTRIBUTIONS, operation.attributes)
-    if count is None or len(operation.lines) < 2:  # noqa: PLR2004
+def _attributed_bytes(operation: Operation) -> int:
+    count = operation.attribute("workgroup_attributions").integer or 0
+    if not count or operation.is_declaration:
         return 0
-    label = operation.lines[1].strip()
-    arguments = MLIR.split_list(MLIR.inside(label, label.index("(")))
     first = len(function_type(operation)[0])
-    types = [_ARGUMENT.sub("", text, count=1) for text in arguments]
-    return sum(map(_shared_bytes, types[first : first + int(count[1])]))
+    arguments = operation.regions[0].blocks[0].arguments[first : first + count]
+    return sum(_shared_bytes(argument.type) for argument in arguments)
 
 
-def _used_bytes(operation: OperationText, shared: Mapping[str, int]) -> int:
+def _used_bytes(operation: Operation, shared: Mapping[str, int]) -> int:
     used = {
-        unescape(match[1]) if match[1] is not None else match[2]
-        for line in operation.lines
-        for match in _USE.finditer(line)
+        inner.attribute("name").symbols[0]
+        for inner in operation.walk_inside()
+        if inner.name == "memref.get_global"
     }
     return sum(shared.get(name, 0) for name in used)
 
 
 def _shared_bytes(kind: str) -> int:
     """Return the bytes of a memref in workgroup memory; 0 where it lies elsewhere, or is not known."""
-    if not kind.startswith("memref<"):
+    memref = parse_shaped(kind, "memref")
+    if memref is None or not memref.parameters or memref.parameters[-1] not in _SPACES:
         return 0
-    match = _STATIC.fullmatch(kind[: MLIR.closing(kind, len("memref")) + 1])
-    element, *others = MLIR.split_list(match[2]) if match else ("",)
-    if match is None or not others or others[-1] not in _SPACES:
-        return 0
-    return prod(int(size) for size in match[1].split("x")[:-1]) * element_bytes(element)
+    sizes = [size for size in memref.sizes if size is not None]
+    return prod(sizes) * element_bytes(memref.element) if len(sizes) == len(memref.sizes) else 0

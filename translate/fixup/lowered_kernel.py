@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
-
 from mlir_offload.translate.fixup.device_form import DeviceForm
 from mlir_offload.translate.gpu_module import is_kernel
-from mlir_offload.translate.mlir_text import OperationText, cut_operations
+from mlir_offload.translate.mlir.attribute import Attribute
+from mlir_offload.translate.mlir.operation import Operation
 
-_ATTRIBUTES = re.compile(r"( *\}\) \{)")
 _NVVM, _ROCDL = "nvvm.kernel", "rocdl.kernel"
 
 
-def mark_lowered_kernels(lines: Sequence[str], form: DeviceForm) -> tuple[str, ...]:
-    """Return the lines of a `gpu.module` in which each kernel has the mark that its back end knows.
+def mark_lowered_kernels(module: Operation, form: DeviceForm) -> None:
+    """Give each kernel of a `gpu.module` the mark that its back end knows.
 
     `gpu.kernel` alone is what gpu.launch_func asks for; mlir-translate makes a plain function of it.
     """
-    if not any('"llvm.func"(' in line for line in lines):
-        return tuple(lines)
     mark, other = (_ROCDL, _NVVM) if form.is_amdgpu else (_NVVM, _ROCDL)
-    body = _marked(cut_operations(lines[1:-1]), mark, other)
-    return (lines[0], *body, lines[-1])
-
-
-def _marked(operations: Iterable[OperationText], mark: str, other: str) -> Iterator[str]:
-    for operation in operations:
-        *head, last = operation.lines
-        yield from head
-        if operation.name != "llvm.func" or not is_kernel(operation) or mark in last:
-            yield last
-        elif other in last:
-            yield last.replace(other, mark, 1)
-        else:
-            yield _ATTRIBUTES.sub(rf"\g<1>{mark}, ", last, count=1)
+    for operation in module.operations:
+        if operation.name == "llvm.func" and is_kernel(operation) and not operation.has(mark):
+            marks = {mark: Attribute("")} if not operation.has(other) else {}
+            others = operation.attributes.items()
+            operation.signature.attributes = marks | {
+                mark if name == other else name: value for name, value in others
+            }

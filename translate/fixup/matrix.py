@@ -6,16 +6,15 @@ a cast between the matrix and the structure that it becomes, which folds away.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 
-from mlir_offload.translate.fixup.rewriter import Place, Rewriter, Value, named
-from mlir_offload.translate.mlir_text import Operation, split_signature
+from mlir_offload.translate.fixup.arith import binary, constant
+from mlir_offload.translate.fixup.rewriter import DeviceRewriter
+from mlir_offload.translate.mlir.attribute import Attribute
+from mlir_offload.translate.mlir.operation import Operation, Value
+from mlir_offload.translate.mlir.type import Shaped, parse_shaped
 
-_KIND = re.compile(r"#gpu<mma_element_wise (\w+)>")
-_MATRIX = re.compile(
-    r'!gpu\.mma_matrix<(?P<rows>\d+)x(?P<columns>\d+)x(?P<element>\w+), "(?P<use>[ABC])Op">'
-)
+_CAST = "builtin.unrealized_conversion_cast"
 _BINARY = {
     "addf": "addf",
     "subf": "subf",
@@ -43,85 +42,60 @@ _REGISTERS = {
     ("f64", "C"): (2, "f64"),
     ("i32", "C"): (8, "i32"),
 }
-_BYTE = re.compile(r"[su]i8")
+_BYTES = frozenset({"si8", "ui8"})
 
 
-def elementwise(rewriter: Rewriter, operation: Operation, place: Place) -> Iterator[str]:
+def elementwise(rewriter: DeviceRewriter, operation: Operation) -> None:
     """Make the operation for each register."""
-    attributes, given, _, _ = split_signature(operation.rest)
-    kind, matrix = _KIND.search(attributes), _MATRIX.fullmatch(given[0])
-    if kind is None or matrix is None:
-        msg = f"not an operation on matrices: {operation.rest}"
+    kind, whole_type = operation.attribute("opType").enumerator, operation.operand_types[0]
+    matrix = parse_shaped(whole_type, "!gpu.mma_matrix")
+    if matrix is None:
+        msg = f"not an operation on matrices: {operation.name} on {whole_type}"
         raise ValueError(msg)
     count, register = _registers(matrix)
-    structure = f"!llvm.struct<({', '.join([register] * count)})>"
-    if count == 1:
-        structure = register
-    operands = []
-    for value in operation.operands:
-        cast = f'"builtin.unrealized_conversion_cast"({value})'
-        operands.append((yield from rewriter.value(cast, f"({given[0]}) -> {structure}", place)))
+    structure = f"!llvm.struct<({', '.join([register] * count)})>" if count > 1 else register
+    operands = [rewriter.value(_CAST, (value,), structure) for value in operation.operands]
     whole = operands[0]
     for number in range(count):
-        at = f"<{{position = array<i64: {number}>}}>"
-        parts = []
-        for value in operands:
-            part = value
-            if count > 1:
-                taken = f'"llvm.extractvalue"({value}) {at}'
-                part = yield from rewriter.value(taken, f"({structure}) -> {register}", place)
-            parts.append(part)
-        made = yield from _of_register(rewriter, kind[1], parts, (register, _type(matrix)), place)
+        at = {"position": f"array<i64: {number}>"}
+        parts = operands
         if count > 1:
-            put = f'"llvm.insertvalue"({whole}, {made}) {at}'
-            signature = f"({structure}, {register}) -> {structure}"
-            made = yield from rewriter.value(put, signature, place)
-        whole = made
-    cast = f'"builtin.unrealized_conversion_cast"({whole})'
-    yield named(operation.results, cast, f"({structure}) -> {given[0]}", place)
-
-
-def _registers(matrix: re.Match[str]) -> tuple[int, str]:
-    if _BYTE.fullmatch(matrix["element"]):
-        size = int(matrix["rows" if matrix["use"] == "A" else "columns"])
-        return size // 8, "i32"
-    return _REGISTERS[matrix["element"], matrix["use"]]
-
-
-def _type(matrix: re.Match[str]) -> str:
-    """Return what a register holds."""
-    if _BYTE.fullmatch(matrix["element"]):
-        return "vector<4xi8>"
-    return "vector<2xf16>" if matrix["element"] == "f16" else matrix["element"]
-
-
-def _of_register(
-    rewriter: Rewriter, kind: str, parts: list[str], types: tuple[str, str], place: Place
-) -> Value:
-    register, held = types
-    if register != held:
-        given, parts = parts, []
-        for part in given:
-            parts.append((yield from _bitcast(rewriter, part, register, held, place)))
-    made = yield from _computed(rewriter, kind, parts, held, place)
-    if register != held:
-        made = yield from _bitcast(rewriter, made, held, register, place)
-    return made
-
-
-def _computed(rewriter: Rewriter, kind: str, parts: list[str], held: str, place: Place) -> Value:
-    if kind == "negatef":
-        return (
-            yield from rewriter.value(f'"arith.negf"({parts[0]})', f"({held}) -> {held}", place)
+            parts = [rewriter.value("llvm.extractvalue", (one,), register, at) for one in operands]
+        made = _of_register(rewriter, kind, parts, _type(matrix))
+        whole = (
+            rewriter.value("llvm.insertvalue", (whole, made), structure, at) if count > 1 else made
         )
+    rewriter.replace(operation, (rewriter.value(_CAST, (whole,), whole_type),))
+
+
+def _registers(matrix: Shaped) -> tuple[int, str]:
+    use = Attribute(matrix.parameters[0]).string[0]
+    if matrix.element in _BYTES:
+        rows, columns = matrix.sizes
+        return ((rows if use == "A" else columns) or 0) // 8, "i32"
+    return _REGISTERS[matrix.element, use]
+
+
+def _type(matrix: Shaped) -> str:
+    """Return what a register holds."""
+    if matrix.element in _BYTES:
+        return "vector<4xi8>"
+    return "vector<2xf16>" if matrix.element == "f16" else matrix.element
+
+
+def _of_register(rewriter: DeviceRewriter, kind: str, parts: Sequence[Value], held: str) -> Value:
+    register = parts[0].type
+    if register != held:
+        parts = [rewriter.value("llvm.bitcast", (part,), held) for part in parts]
+    made = _computed(rewriter, kind, parts)
+    return made if register == held else rewriter.value("llvm.bitcast", (made,), register)
+
+
+def _computed(rewriter: DeviceRewriter, kind: str, parts: Sequence[Value]) -> Value:
+    held = parts[0].type
+    if kind == "negatef":
+        return rewriter.value("arith.negf", parts, held)
     if kind == "negates":
         number = "dense<0>" if held.startswith("vector") else "0"
-        zero = f'"arith.constant"() <{{value = {number} : {held}}}>'
-        parts = [(yield from rewriter.value(zero, f"() -> {held}", place)), parts[0]]
-    operation = f'"arith.{_BINARY[kind]}"({", ".join(parts)})'
-    return (yield from rewriter.value(operation, f"({held}, {held}) -> {held}", place))
-
-
-def _bitcast(rewriter: Rewriter, value: str, before: str, after: str, place: Place) -> Value:
-    cast = f'"llvm.bitcast"({value})'
-    return (yield from rewriter.value(cast, f"({before}) -> {after}", place))
+        parts = [constant(rewriter, number, held), parts[0]]
+    return binary(rewriter, _BINARY[kind], *parts)

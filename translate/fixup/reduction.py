@@ -6,32 +6,18 @@ not exist they keep what they have, so that the first lane of a subgroup that is
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Generator, Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.translate.fixup.rewriter import Place, Rewriter, Value, aliased
-from mlir_offload.translate.fixup.shuffle import (
-    Shuffle,
-    binary,
-    carrier_of,
-    compare,
-    convert,
-    i32,
-    shuffle,
-)
+from mlir_offload.translate.fixup.arith import binary, compare, convert, either, i32, select
+from mlir_offload.translate.fixup.distribution import elements, joined, vector_type
+from mlir_offload.translate.fixup.rewriter import DeviceRewriter
+from mlir_offload.translate.fixup.shuffle import Shuffle, carrier_of, shuffle
 from mlir_offload.translate.fixup.thread import linear_thread_id, threads_of_block
-from mlir_offload.translate.mlir_text import Operation, parse_operation, split_signature
+from mlir_offload.translate.mlir.operation import Operation, Region, Value
 
-REDUCTION = re.compile(r"#gpu<all_reduce_op (\w+)>")
-_CLUSTER = re.compile(r"\bcluster_(size|stride) = (\d+)")
-_VECTOR = re.compile(r"vector<(\d+)x(\w+)>")
-_UNIFORM = re.compile(r"<\{[^}]*\buniform\b")
-_ENTRY = re.compile(r" *\^\w+\((.*)\):")
-_PARAMETER = re.compile(r"(%[\w$.-]+): ")
 # The operation on integers and that on floating-point numbers.
 _COMBINING = {
     "add": ("addi", "addf"),
@@ -51,11 +37,11 @@ _COMBINING = {
 
 
 class Combination(Struct, frozen=True):
-    """What makes one value of two of a type: an operation of the arith dialect, or a region's lines."""
+    """What makes one value of two of a type: an operation of the arith dialect, or a region of the program."""
 
     kind: str
     operation: str = ""
-    region: tuple[str, ...] = ()
+    region: Region | None = None
 
 
 class Lanes(Struct, frozen=True):
@@ -80,239 +66,184 @@ class Lanes(Struct, frozen=True):
 class Existing(Struct, frozen=True):
     """Values of type i32: the thread's own lane, and how many lanes its subgroup has."""
 
-    lane: str
-    count: str
+    lane: Value
+    count: Value
 
 
 def is_redux(operation: Operation) -> bool:
     """Say whether the reduction may become one instruction of sm_80 and later."""
-    attributes, operands, *_ = split_signature(operation.rest)
-    is_whole = "cluster_size" not in attributes
-    return operands == ["i32"] and _UNIFORM.search(attributes) is not None and is_whole
+    is_whole = not operation.has("cluster_size")
+    return operation.operand_types == ["i32"] and operation.has("uniform") and is_whole
 
 
-def subgroup_reduce(rewriter: Rewriter, operation: Operation, place: Place) -> Iterator[str]:
+def subgroup_reduce(rewriter: DeviceRewriter, operation: Operation) -> None:
     """Combine over the subgroup; the elements of a vector one after the other.
 
     The pass of LLVM for it is a test pass, and that of LLVM 19 knows subgroups of 32 threads only.
     """
-    attributes, (kind,), *_ = split_signature(operation.rest)
-    vector = _VECTOR.fullmatch(kind)
-    combination = combination_of(rewriter, operation, vector[2] if vector else kind, place)
-    lanes = _lanes_of(rewriter, attributes)
-    element = combination.kind
     (value,) = operation.operands
-    if not vector:
-        reduced = yield from _reduced(rewriter, value, combination, lanes, place)
-        yield aliased(operation.results, ((reduced, kind),), place)
-        return
-    parts = []
-    for index in range(int(vector[1])):
-        extract = f'"vector.extract"({value}) <{{static_position = array<i64: {index}>}}>'
-        part = yield from rewriter.value(extract, f"({kind}) -> {element}", place)
-        parts.append((yield from _reduced(rewriter, part, combination, lanes, place)))
-    signature = f"({', '.join([element] * len(parts))}) -> {kind}"
-    joined = f'"vector.from_elements"({", ".join(parts)})'
-    made = yield from rewriter.value(joined, signature, place)
-    yield aliased(operation.results, ((made, kind),), place)
+    vector = vector_type(value.type)
+    combination = combination_of(rewriter, operation, vector[1] if vector else value.type)
+    lanes = _lanes_of(rewriter, operation)
+    parts = [
+        _full_or_not(
+            rewriter,
+            lambda part=part: combined_lanes(rewriter, part, combination, lanes, None),  # type: ignore[misc] # one type
+            part,
+            combination,
+            lanes,
+        )
+        for part in elements(rewriter, value)
+    ]
+    rewriter.replace(operation, (joined(rewriter, parts, value.type),))
 
 
-def subgroup_redux(rewriter: Rewriter, operation: Operation, place: Place) -> Iterator[str]:
+def subgroup_redux(rewriter: DeviceRewriter, operation: Operation) -> None:
     """Leave the reduction of subgroups that are full as it is.
 
     Whether there is an instruction for it is known when the module is lowered for a GPU.
     """
-    attributes, (kind,), *_ = split_signature(operation.rest)
-    combination = combination_of(rewriter, operation, kind, place)
-    kept = f'"{operation.name}"({operation.operands[0]}){attributes}'
-    whole = partial(rewriter.value, kept, f"({kind}) -> {kind}")
-    lanes = _lanes_of(rewriter, attributes)
-    value = operation.operands[0]
-    reduced = yield from _full_or_not(rewriter, whole, value, combination, lanes, place)
-    yield aliased(operation.results, ((reduced, kind),), place)
+    (value,) = operation.operands
+    combination = combination_of(rewriter, operation, value.type)
+
+    def whole() -> Value:
+        return rewriter.value(operation.name, (value,), value.type, operation.properties)
+
+    lanes = _lanes_of(rewriter, operation)
+    rewriter.replace(operation, (_full_or_not(rewriter, whole, value, combination, lanes),))
 
 
-def combination_of(
-    rewriter: Rewriter, operation: Operation, kind: str, place: Place
-) -> Combination:
+def combination_of(rewriter: DeviceRewriter, operation: Operation, kind: str) -> Combination:
     """Return what the operation combines by. Raises SourceError where there is nothing for the type."""
-    match = REDUCTION.search(operation.rest)
-    name = match[1] if match else ""
+    name = operation.attribute("op").enumerator
     on_integers, on_floats = _COMBINING.get(name, ("", ""))
     combine = on_integers if kind.startswith("i") else on_floats
     if combine and carrier_of(kind):
         return Combination(kind, combine)
     msg = f"{operation.name} {name} on {kind} has no lowering"
     hint = "reduce numbers of at most 64 bits, or vectors of these"
-    raise SourceError(msg, hint=hint, location=rewriter.locations.of(place.location))
+    raise SourceError(msg, hint=hint, location=rewriter.locations.of(operation))
 
 
-def _lanes_of(rewriter: Rewriter, attributes: str) -> Lanes:
-    cluster = {name: int(number) for name, number in _CLUSTER.findall(attributes)}
-    return Lanes(cluster.get("size", rewriter.form.subgroup_size), cluster.get("stride", 1))
-
-
-def _reduced(
-    rewriter: Rewriter, value: str, combination: Combination, lanes: Lanes, place: Place
-) -> Value:
-    whole = partial(combined_lanes, rewriter, value, combination, lanes, None)
-    return (yield from _full_or_not(rewriter, whole, value, combination, lanes, place))
+def _lanes_of(rewriter: DeviceRewriter, operation: Operation) -> Lanes:
+    size, stride = (operation.attribute(f"cluster_{name}").integer for name in ("size", "stride"))
+    return Lanes(size or rewriter.form.subgroup_size, stride or 1)
 
 
 def _full_or_not(
-    rewriter: Rewriter,
-    whole: Callable[[Place], Value],
-    value: str,
+    rewriter: DeviceRewriter,
+    whole: Callable[[], Value],
+    value: Value,
     combination: Combination,
     lanes: Lanes,
-    place: Place,
 ) -> Value:
     """Reduce over a subgroup in one of two ways: the last one of a block may have fewer threads."""
     if rewriter.has_full_subgroups:
-        return (yield from whole(place))
-    existing = (yield from place_in_block(rewriter, place)).existing
-    size = yield from i32(rewriter, rewriter.form.subgroup_size, place)
-    full = yield from compare(rewriter, "uge", (existing.count, size), "i32", place)
-    cut = partial(_of_first_lane, rewriter, value, combination, lanes, existing)
-    return (yield from _either(rewriter, full, (whole, cut), combination.kind, place))
+        return whole()
+    existing = place_in_block(rewriter).existing
+    full = compare(rewriter, "uge", existing.count, i32(rewriter, rewriter.form.subgroup_size))
 
+    def of_first_lane() -> Value:
+        """Reduce over the lanes that exist, and give all of them what the first one has."""
+        reduced = combined_lanes(rewriter, value, combination, lanes, existing)
+        mask = i32(rewriter, ~((lanes.count - 1) * lanes.stride))
+        first = binary(rewriter, "andi", existing.lane, mask)
+        size = i32(rewriter, rewriter.form.subgroup_size)
+        return shuffle(rewriter, Shuffle("idx", first, size), reduced)[0]
 
-def _of_first_lane(
-    rewriter: Rewriter,
-    value: str,
-    combination: Combination,
-    lanes: Lanes,
-    existing: Existing,
-    place: Place,
-) -> Value:
-    """Reduce over the lanes that exist, and give all of them what the first one has."""
-    value = yield from combined_lanes(rewriter, value, combination, lanes, existing, place)
-    mask = yield from i32(rewriter, ~((lanes.count - 1) * lanes.stride), place)
-    first = yield from binary(rewriter, "andi", existing.lane, mask, place)
-    size = yield from i32(rewriter, rewriter.form.subgroup_size, place)
-    asked = Shuffle("idx", first, size)
-    result, _ = yield from shuffle(rewriter, asked, value, combination.kind, place)
-    return result
+    return one_of(rewriter, full, whole, of_first_lane)
 
 
 def combined_lanes(
-    rewriter: Rewriter,
-    value: str,
+    rewriter: DeviceRewriter,
+    value: Value,
     combination: Combination,
     lanes: Lanes,
     existing: Existing | None,
-    place: Place,
 ) -> Value:
     """Combine step by step; where lanes may be missing the result is that of the first lane."""
     for number in lanes.distances:
-        distance = yield from i32(rewriter, number, place)
-        step = partial(_combined_at, rewriter, value, combination, distance, existing)
+        own, distance = value, i32(rewriter, number)
+
+        def step(own: Value = own, distance: Value = distance) -> Value:
+            return _combined_at(rewriter, own, combination, distance, existing)
+
         if existing and lanes.are_often_few:
-            needed = yield from compare(rewriter, "ult", (distance, existing.count), "i32", place)
-            own = partial(_given, value)
-            value = yield from _either(rewriter, needed, (step, own), combination.kind, place)
+            needed = compare(rewriter, "ult", distance, existing.count)
+            value = one_of(rewriter, needed, step, lambda own=own: own)  # type: ignore[misc] # one type
         else:
-            value = yield from step(place)
+            value = step()
     return value
 
 
 def _combined_at(
-    rewriter: Rewriter,
-    value: str,
+    rewriter: DeviceRewriter,
+    value: Value,
     combination: Combination,
-    distance: str,
+    distance: Value,
     existing: Existing | None,
-    place: Place,
 ) -> Value:
-    kind = combination.kind
-    width = yield from i32(rewriter, rewriter.form.subgroup_size, place)
-    other, _ = yield from shuffle(rewriter, Shuffle("xor", distance, width), value, kind, place)
+    width = i32(rewriter, rewriter.form.subgroup_size)
+    other, _ = shuffle(rewriter, Shuffle("xor", distance, width), value)
     if existing is None:
-        return (yield from combined(rewriter, combination, (value, other), place))
-    partner = yield from binary(rewriter, "xori", existing.lane, distance, place)
-    exists = yield from compare(rewriter, "ult", (partner, existing.count), "i32", place)
-    return (yield from combined_if(rewriter, exists, combination, (value, other), place))
+        return combined(rewriter, combination, (value, other))
+    partner = binary(rewriter, "xori", existing.lane, distance)
+    exists = compare(rewriter, "ult", partner, existing.count)
+    return combined_if(rewriter, exists, combination, (value, other))
 
 
 def combined_if(
-    rewriter: Rewriter,
-    exists: str,
-    combination: Combination,
-    values: tuple[str, str],
-    place: Place,
+    rewriter: DeviceRewriter, exists: Value, combination: Combination, values: tuple[Value, Value]
 ) -> Value:
     """Combine two values, the second of which may not exist."""
-    kind, (value, _) = combination.kind, values
-    both = partial(combined, rewriter, combination, values)
     if combination.region:
         # It may fail on what no thread brought.
-        return (yield from _either(rewriter, exists, (both, partial(_given, value)), kind, place))
-    made = yield from both(place)
-    select = f'"arith.select"({exists}, {made}, {value})'
-    return (yield from rewriter.value(select, f"(i1, {kind}, {kind}) -> {kind}", place))
-
-
-def _given(value: str, _: Place) -> Value:
-    yield from ()
-    return value
+        return one_of(
+            rewriter, exists, lambda: combined(rewriter, combination, values), lambda: values[0]
+        )
+    return select(rewriter, exists, combined(rewriter, combination, values), values[0])
 
 
 def combined(
-    rewriter: Rewriter, combination: Combination, values: tuple[str, str], place: Place
+    rewriter: DeviceRewriter, combination: Combination, values: tuple[Value, Value]
 ) -> Value:
     """Combine two values."""
-    kind = combination.kind
-    if not combination.region:
-        return (yield from binary(rewriter, combination.operation, *values, place, kind))
-    entry, *body = combination.region
-    found = _ENTRY.match(entry)
-    parameters = _PARAMETER.findall(found[1]) if found else []
-    rewriter.count += 1
-    name = f"%mo_{rewriter.count}"
-    yield f'{place.indent}{name} = "scf.execute_region"() ({{'
-    yield aliased(", ".join(parameters), [(value, kind) for value in values], place.inside)
-    indent = min(operation.indent for line in body if (operation := parse_operation(line)))
-    for line in body:
-        yields = line.startswith(f'{" " * indent}"gpu.yield"(')
-        yield line.replace('"gpu.yield"(', '"scf.yield"(', 1) if yields else line
-    yield f"{place.indent}}}) : () -> {kind}{place.location}"
-    return name
+    if combination.region is None:
+        return binary(rewriter, combination.operation, *values)
+    region = combination.region.clone()
+    names = [argument.name for argument in region.blocks[0].arguments]
+    region.blocks[0].label = ""
+    region.rename(dict(zip(names, (value.name for value in values), strict=True)))
+    for operation in (one for block in region.blocks for one in block.operations):
+        if operation.name == "gpu.yield":
+            operation.name = "scf.yield"
+    kinds = (combination.kind,)
+    return rewriter.create("scf.execute_region", (), kinds, None, (region,)).results[0]
 
 
-def _either(
-    rewriter: Rewriter,
-    condition: str,
-    ways: tuple[Callable[[Place], Value], Callable[[Place], Value]],
-    kind: str,
-    place: Place,
+def one_of(
+    rewriter: DeviceRewriter,
+    condition: Value,
+    way: Callable[[], Value],
+    other: Callable[[], Value],
 ) -> Value:
     """Make an `if` with one value, made in either way."""
-    rewriter.count += 1
-    name = f"%mo_{rewriter.count}"
-    yield f'{place.indent}{name} = "scf.if"({condition}) ({{'
-    for way, end in zip(ways, ("}, {", f"}}) : (i1) -> {kind}{place.location}"), strict=True):
-        value = yield from way(place.inside)
-        yield f'{place.inside.indent}"scf.yield"({value}) : ({kind}) -> (){place.location}'
-        yield f"{place.indent}{end}"
-    return name
+    return either(rewriter, condition, (lambda: (way(),), lambda: (other(),)))[0]
 
 
 class BlockPlace(Struct, frozen=True):
     """Values of type i32: a thread's number, the threads of its block, and its lane among others."""
 
-    thread: str
-    threads: str
+    thread: Value
+    threads: Value
     existing: Existing
 
 
-def place_in_block(rewriter: Rewriter, place: Place) -> Generator[str, None, BlockPlace]:
+def place_in_block(rewriter: DeviceRewriter) -> BlockPlace:
     """Make the numbers that say where a thread is."""
-    linear = yield from linear_thread_id(rewriter, place)
-    thread = yield from convert(rewriter, "index_cast", linear, ("index", "i32"), place)
-    size = yield from threads_of_block(rewriter, place)
-    threads = yield from convert(rewriter, "index_cast", size, ("index", "i32"), place)
-    last = yield from i32(rewriter, rewriter.form.subgroup_size - 1, place)
-    lane = yield from binary(rewriter, "andi", thread, last, place)
-    first = yield from binary(rewriter, "subi", thread, lane, place)
-    count = yield from binary(rewriter, "subi", threads, first, place)
-    return BlockPlace(thread, threads, Existing(lane, count))
+    thread = convert(rewriter, "index_cast", linear_thread_id(rewriter), "i32")
+    threads = convert(rewriter, "index_cast", threads_of_block(rewriter), "i32")
+    last = i32(rewriter, rewriter.form.subgroup_size - 1)
+    lane = binary(rewriter, "andi", thread, last)
+    first = binary(rewriter, "subi", thread, lane)
+    return BlockPlace(thread, threads, Existing(lane, binary(rewriter, "subi", threads, first)))

@@ -1,42 +1,23 @@
-"""Operations made in the text of a device module, at the place of one that they replace."""
+"""The rewriter of device code, and what it knows of the function that it rewrites."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable
 from math import prod
 
-from msgspec import Struct, field
-
 from mlir_offload.translate.fixup.device_form import DeviceForm
-from mlir_offload.translate.mlir_text import Locations, Operation, escape, split_signature
+from mlir_offload.translate.mlir.attribute import quoted
+from mlir_offload.translate.mlir.location import Locations
+from mlir_offload.translate.mlir.operation import CustomOperation, Operation, Region, Value
+from mlir_offload.translate.mlir.rewriter import Rewriter
 
-BINARY = "(index, index) -> index"
 POINTER = "!llvm.ptr"
 _UNKNOWN = "(unknown)"
-_DEFINITION = re.compile(
-    r' *(?P<name>%\w+) = (?:"arith\.constant"\(\) <\{value = (?P<number>-?\d+) : i32\}>)?'
-)
-
-Value = Generator[str, None, str]
-Values = Generator[str, None, tuple[str, str, str]]
-_BLOCK_SIZE = re.compile(r"\bknown_block_size = array<i32: (\d+, \d+, \d+)>")
+_FUNCTIONS = frozenset({"gpu.func", "func.func"})
 
 
-class Place(Struct, frozen=True):
-    """The indentation and the location of what is made."""
-
-    indent: str
-    location: str
-
-    @property
-    def inside(self) -> Place:
-        """Return the place inside of a region."""
-        return Place(f"{self.indent}  ", self.location)
-
-
-class Rewriter(Struct):
-    """Makes operations at the place of one that is replaced; value names never clash.
+class DeviceRewriter(Rewriter):
+    """Rewrites a `gpu.module` for one form.
 
     `has_full_subgroups` says whether the function is known to run in blocks of whole subgroups only;
     `ragged_threads` is the size of its blocks if their rows are known not to be whole subgroups, else 0.
@@ -44,101 +25,83 @@ class Rewriter(Struct):
     what the module gets in addition, by symbol.
     """
 
-    locations: Locations
-    form: DeviceForm
-    has_full_subgroups: bool = False
-    ragged_threads: int = 0
-    count: int = 0
-    globals: dict[str, str] = field(default_factory=dict)
-    constants: dict[str, int] = field(default_factory=dict)
+    def __init__(self, locations: Locations, form: DeviceForm) -> None:
+        """Begin with a module of which nothing is known."""
+        super().__init__()
+        self.locations = locations
+        self.form = form
+        self.has_full_subgroups = False
+        self.ragged_threads = 0
+        self.constants: dict[str, int] = {}
+        self.globals: dict[str, Operation] = {}
 
-    def note_definition(self, line: str) -> None:
+    def rewrite_module(
+        self, module: Operation, find: Callable[[Operation], DevicePattern | None]
+    ) -> None:
+        """Apply patterns to everything in a `gpu.module`, and add the globals that they need."""
+        self.rewrite(module.regions[0], find)
+        defined = {operation.symbol for operation in module.operations}
+        module.operations[:0] = [one for name, one in self.globals.items() if name not in defined]
+
+    def enter(self, operation: Operation) -> None:
         """Keep what an operation of the program says about its function, or the value it defines."""
-        if '"gpu.func"(' in line or '"func.func"(' in line:
-            known = _BLOCK_SIZE.search(line)
-            sizes = [int(size) for size in known[1].split(", ")] if known else [1]
+        if operation.name in _FUNCTIONS:
+            sizes = operation.attribute("known_block_size").integers or (1,)
             threads, width = prod(sizes), self.form.subgroup_size
             self.has_full_subgroups = threads % width == 0
             self.ragged_threads = threads if sizes[0] % width and sizes[0] != threads else 0
-        match = _DEFINITION.match(line)
-        if match and match["number"]:
-            self.constants[match["name"]] = int(match["number"])
-        elif match:
+        if operation.name == "arith.constant" and operation.result_types == ["i32"]:
+            number = operation.attribute("value").integer
+            if number is not None:
+                self.constants[operation.result_text] = number
+        elif operation.result_text in self.constants:
             # Regions that stand beside each other may give values the same name.
-            self.constants.pop(match["name"], None)
+            del self.constants[operation.result_text]
 
-    def value(self, operation: str, signature: str, place: Place) -> Value:
-        """Make an operation with one result, and return the name of that."""
-        self.count += 1
-        name = f"%mo_{self.count}"
-        yield f"{place.indent}{name} = {operation} : {signature}{place.location}"
-        return name
-
-    def index(self, value: int, place: Place) -> Value:
+    def index(self, value: int) -> Value:
         """Make a constant of type index."""
-        return (yield from self.value(index_constant(value), "() -> index", place))
+        return self.value("arith.constant", (), "index", {"value": f"{value} : index"})
 
-    def identifier(self, kind: str, dimension: str, place: Place) -> Value:
+    def identifier(self, kind: str, dimension: str) -> Value:
         """Make an operation such as gpu.thread_id."""
-        operation = f'"gpu.{kind}"() <{{dimension = #gpu<dim {dimension}>}}>'
-        return (yield from self.value(operation, "() -> index", place))
+        return self.value(f"gpu.{kind}", (), "index", {"dimension": f"#gpu<dim {dimension}>"})
 
-    def dimensions(self, kind: str, place: Place) -> Values:
+    def dimensions(self, kind: str) -> tuple[Value, Value, Value]:
         """Make an operation such as gpu.thread_id for each of the three dimensions."""
-        x = yield from self.identifier(kind, "x", place)
-        y = yield from self.identifier(kind, "y", place)
-        z = yield from self.identifier(kind, "z", place)
+        x, y, z = (self.identifier(kind, dimension) for dimension in "xyz")
         return x, y, z
 
-    def message_global(self, text: str, place: Place) -> str:
+    def add_global(self, name: str, text: str, location: str = "") -> None:
+        """Add to the module what is written in its custom form, once."""
+        self.globals[name] = CustomOperation("", head=text, end=location)
+
+    def message_global(self, text: str) -> str:
         """Add a constant string to the module, and return its name."""
         name = f"__mo_assert_{len(self.globals)}"
         size = len(text.encode("utf-8", errors="surrogateescape")) + 1
-        self.globals[name] = (
-            f'    "llvm.mlir.global"() <{{addr_space = 0 : i32, constant, global_type = !llvm.array<{size} x i8>, '
-            f'linkage = #llvm.linkage<internal>, sym_name = "{name}", value = "{escape(text)}\\00", '
-            f"visibility_ = 0 : i64}}> ({{}}) : () -> (){place.location}"
-        )
+        properties = {
+            "addr_space": "0 : i32",
+            "constant": "",
+            "global_type": f"!llvm.array<{size} x i8>",
+            "linkage": "#llvm.linkage<internal>",
+            "sym_name": f'"{name}"',
+            "value": quoted(f"{text}\0"),
+            "visibility_": "0 : i64",
+        }
+        with self.insertion_point([]):
+            made = self.create("llvm.mlir.global", (), (), properties, [Region()])
+        self.globals[name] = made
         return name
 
-    def file_and_line(self, place: Place) -> tuple[str, int]:
-        """Return the place in the source that a location means."""
-        file, _, rest = self.locations.of(place.location).rpartition(":")
+    def file_and_line(self) -> tuple[str, int]:
+        """Return the place in the source of what is rewritten."""
+        file, _, rest = self.locations.resolve(self.location).rpartition(":")
         file, _, line = file.rpartition(":")
         return (file, int(line)) if rest and line.isdigit() else (_UNKNOWN, 0)
 
-    def function_name(self, place: Place) -> str:
-        """Return the function that a location names."""
-        return self.locations.function_of(place.location) or _UNKNOWN
+    def function_name(self) -> str:
+        """Return the function that the location of what is rewritten names."""
+        return self.locations.function_of(self.location) or _UNKNOWN
 
 
-Expansion = Callable[[Rewriter, Operation, Place], Iterator[str]]
-RegionExpansion = Callable[[Rewriter, Operation, Sequence[str], Place], Iterator[str]]
-"""What expands an operation with a region: it gets all lines, and the types of the last one."""
-
-
-def place_of(operation: Operation) -> Place:
-    """Return the place of an operation."""
-    *_, location = split_signature(operation.rest)
-    return Place(" " * operation.indent, f" {location}" if location else "")
-
-
-def named(result: str, operation: str, signature: str, place: Place) -> str:
-    """Return an operation that gives the result of the one that is replaced."""
-    return f"{place.indent}{result} = {operation} : {signature}{place.location}"
-
-
-def aliased(results: str, values: Sequence[tuple[str, str]], place: Place) -> str:
-    """Return an operation that gives values, each with its type, the names of other results.
-
-    It folds away, as a cast that changes no type.
-    """
-    names = ", ".join(value for value, _ in values)
-    types = ", ".join(kind for _, kind in values)
-    cast = f'"builtin.unrealized_conversion_cast"({names})'
-    return named(results, cast, f"({types}) -> ({types})", place)
-
-
-def index_constant(value: int) -> str:
-    """Return the operation that gives a number of type index."""
-    return f'"arith.constant"() <{{value = {value} : index}}>'
+DevicePattern = Callable[[DeviceRewriter, Operation], None]

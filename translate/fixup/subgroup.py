@@ -1,88 +1,52 @@
-"""Operations over subgroups and blocks, rewritten to shuffles and to types that every GPU has."""
+"""Operations over subgroups, rewritten to shuffles and to types that every GPU has."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.translate.fixup.block_reduction import all_reduce
-from mlir_offload.translate.fixup.reduction import subgroup_reduce
-from mlir_offload.translate.fixup.rewriter import (
-    Expansion,
-    Place,
-    RegionExpansion,
-    Rewriter,
-    Value,
-    aliased,
-)
+from mlir_offload.translate.fixup.arith import binary, i32
+from mlir_offload.translate.fixup.rewriter import DeviceRewriter
 from mlir_offload.translate.fixup.shuffle import (
     Shuffle,
-    binary,
     carrier_of,
-    i32,
     lane_id,
     shuffle,
     shuffle_among,
 )
-from mlir_offload.translate.mlir_text import Operation, split_signature
-
-_MODE = re.compile(r"#gpu<shuffle_mode (\w+)>")
-_ROTATION = re.compile(r"\b(offset|width) = (\d+)")
+from mlir_offload.translate.mlir.operation import Operation
 
 
-def _shuffle(rewriter: Rewriter, operation: Operation, place: Place) -> Iterator[str]:
-    attributes, (kind, *_), *_ = split_signature(operation.rest)
+def shuffle_lanes(rewriter: DeviceRewriter, operation: Operation) -> None:
+    """Exchange values of every type of at most 64 bits, among as many lanes as are asked for."""
+    _check_exchanged(rewriter, operation)
     value, offset, width = operation.operands
-    match = _MODE.search(attributes)
-    _check_exchanged(rewriter, operation, kind, place)
-    asked = Shuffle(match[1] if match else "xor", offset, width)
-    result, valid = yield from shuffle_among(rewriter, asked, value, kind, place)
-    yield aliased(operation.results, ((result, kind), (valid, "i1")), place)
+    asked = Shuffle(operation.attribute("mode").enumerator, offset, width)
+    rewriter.replace(operation, shuffle_among(rewriter, asked, value))
 
 
-def _rotate(rewriter: Rewriter, operation: Operation, place: Place) -> Iterator[str]:
+def rotate_lanes(rewriter: DeviceRewriter, operation: Operation) -> None:
     """Take the value from a lane further on, in a ring of the first lanes."""
-    attributes, (kind,), *_ = split_signature(operation.rest)
-    _check_exchanged(rewriter, operation, kind, place)
-    numbers = {name: int(number) for name, number in _ROTATION.findall(attributes)}
-    lane = yield from lane_id(rewriter, place)
-    offset = yield from i32(rewriter, numbers["offset"], place)
-    width = yield from i32(rewriter, numbers["width"], place)
-    rewriter.constants[width] = numbers["width"]
-    last = yield from i32(rewriter, numbers["width"] - 1, place)
-    moved = yield from binary(rewriter, "addi", lane, offset, place)
-    source = yield from binary(rewriter, "andi", moved, last, place)
-    asked = Shuffle("idx", source, width)
-    result, valid = yield from shuffle_among(rewriter, asked, operation.operands[0], kind, place)
-    yield aliased(operation.results, ((result, kind), (valid, "i1")), place)
+    _check_exchanged(rewriter, operation)
+    offset, width = (operation.attribute(name).integer or 0 for name in ("offset", "width"))
+    lane, moving, among = lane_id(rewriter), i32(rewriter, offset), i32(rewriter, width)
+    rewriter.constants[among.name] = width
+    last = i32(rewriter, width - 1)
+    source = binary(rewriter, "andi", binary(rewriter, "addi", lane, moving), last)
+    asked = Shuffle("idx", source, among)
+    rewriter.replace(operation, shuffle_among(rewriter, asked, operation.operands[0]))
 
 
-def _broadcast(rewriter: Rewriter, operation: Operation, place: Place) -> Iterator[str]:
-    _, (kind, *_), *_ = split_signature(operation.rest)
-    _check_exchanged(rewriter, operation, kind, place)
+def broadcast_lane(rewriter: DeviceRewriter, operation: Operation) -> None:
+    """Give every lane the value of one."""
+    _check_exchanged(rewriter, operation)
     value, lane = operation.operands
-    result = yield from _from_lane(rewriter, (value, kind), lane, place)
-    yield aliased(operation.results, ((result, kind),), place)
+    size = i32(rewriter, rewriter.form.subgroup_size)
+    result, _ = shuffle(rewriter, Shuffle("idx", lane, size), value)
+    rewriter.replace(operation, (result,))
 
 
-def _from_lane(rewriter: Rewriter, typed: tuple[str, str], lane: str, place: Place) -> Value:
-    size = yield from i32(rewriter, rewriter.form.subgroup_size, place)
-    result, _ = yield from shuffle(rewriter, Shuffle("idx", lane, size), *typed, place)
-    return result
-
-
-def _check_exchanged(rewriter: Rewriter, operation: Operation, kind: str, place: Place) -> None:
+def _check_exchanged(rewriter: DeviceRewriter, operation: Operation) -> None:
+    kind = operation.operand_types[0]
     if not carrier_of(kind):
         msg = f"{operation.name} on {kind} has no lowering"
         hint = "exchange numbers of at most 64 bits, one after the other"
-        raise SourceError(msg, hint=hint, location=rewriter.locations.of(place.location))
-
-
-SUBGROUP_EXPANSIONS: dict[str, Expansion] = {
-    "gpu.subgroup_reduce": subgroup_reduce,
-    "gpu.shuffle": _shuffle,
-    "gpu.rotate": _rotate,
-}
-NVVM_SUBGROUP_EXPANSIONS: dict[str, Expansion] = {"gpu.subgroup_broadcast": _broadcast}
-BLOCK_EXPANSIONS: dict[str, RegionExpansion] = {"gpu.all_reduce": all_reduce}
+        raise SourceError(msg, hint=hint, location=rewriter.locations.of(operation))

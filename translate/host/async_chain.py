@@ -11,31 +11,26 @@ that comes out of control flow would be taken for an event. Both are put right h
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Collection, Sequence
-
-from msgspec import Struct, field
-from msgspec.structs import replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from mlir_offload.translate.host.gpu_operation import (
     POINTER,
     TOKEN,
-    GpuOperation,
+    depend_on,
+    dependencies,
+    give_token,
+    is_async,
     is_gpu_operation,
-    parse_gpu_operation,
-    with_segment,
+    is_shared_alloc,
+    names_stream,
+    resize_segment,
 )
-from mlir_offload.translate.mlir_syntax import MLIR
-from mlir_offload.translate.mlir_text import parse_operation
+from mlir_offload.translate.mlir.operation import CustomOperation, Operation, Region, Value
+from mlir_offload.translate.mlir.rewriter import Rewriter
 
-_PURE = re.compile(
-    r' *(?:%\S+ = )?"(?:arith\.\w+|llvm\.mlir\.constant|memref\.(?:cast|subview|dim))"\('
-)
-_LLVM_TYPE = re.compile(r"!llvm\.|[if]\d+$|bf16$")
-_VALUE = re.compile(r"%[\w$.-]+(?:#\d+)?")
-_DEFINES = re.compile(r"%[\w$.-]+(?=:)")
-_BLOCK = re.compile(r" *\^\w+\(")
+_CAST = "builtin.unrealized_conversion_cast"
+_PURE = frozenset({"llvm.mlir.constant", "memref.cast", "memref.subview", "memref.dim"})
 _RUNTIME_CALLS = {
     "mgpuStreamSynchronize": 1,
     "mgpuStreamDestroy": 1,
@@ -44,295 +39,245 @@ _RUNTIME_CALLS = {
 """Functions of the runtime that are called here, and how many handles they take."""
 
 
-class AsyncRewriter(Struct):
+class AsyncRewriter(Rewriter):
     """Rewrites function after function of one host module; the names it makes never clash."""
 
-    count: int = 0
-    called: set[str] = field(default_factory=set)
-    forks: set[str] = field(default_factory=set)
+    def __init__(self) -> None:
+        """Begin with a module that calls nothing."""
+        super().__init__("%mo_token_")
+        self._called: set[str] = set()
+        self._forks: set[str] = set()
+        self._fresh: set[str] = set()
 
-    def rewrite(self, lines: Sequence[str]) -> tuple[str, ...]:
-        """Return the lines of a function with every GPU operation in a form that converts."""
-        if not any(map(is_gpu_operation, lines)):
-            return tuple(lines)
-        text = self._share_at_once(list(lines))
-        text = self._name_streams(text)
-        text = self._fork(text)
-        text = _Chaining(self).run(text)
-        return tuple(self._wait_for_streams(text))
+    def rewrite_function(self, function: Operation) -> None:
+        """Bring every GPU operation of a function to a form that converts."""
+        if not any(map(is_gpu_operation, function.walk_inside())):
+            return
+        self._fresh.clear()
+        for region in function.regions:
+            self._rewrite_where(region, _is_chained_share, AsyncRewriter._share_at_once)
+            self._rewrite_where(region, names_stream, AsyncRewriter._name_stream)
+            self._fork(region)
+            self._chain(region)
+            self._rewrite_where(region, is_gpu_operation, AsyncRewriter._wait_for_streams)
 
-    def declarations(self, declared: Collection[str]) -> list[str]:
+    def declarations(self, declared: Collection[str]) -> list[Operation]:
         """Return the declarations of the functions that were called and are not declared yet."""
-        return [
-            f"llvm.func @{name}({', '.join(['!llvm.ptr'] * _RUNTIME_CALLS[name])})"
-            for name in sorted(self.called.difference(declared))
-        ]
+        heads = (
+            f"llvm.func @{name}({', '.join([POINTER] * _RUNTIME_CALLS[name])})"
+            for name in sorted(self._called.difference(declared))
+        )
+        return [CustomOperation("", head=head) for head in heads]
 
-    def name(self) -> str:
-        """Return a new token name."""
-        self.count += 1
-        return f"%mo_token_{self.count}"
+    def _rewrite_where(
+        self,
+        region: Region,
+        applies: Callable[[Operation], bool],
+        pattern: Callable[[AsyncRewriter, Operation], None],
+    ) -> None:
+        self.rewrite(region, lambda operation: pattern if applies(operation) else None)
 
-    def wait(self, tokens: Sequence[str], like: GpuOperation) -> tuple[str, str]:
-        """Return a token that follows all of these, and the operation that makes it."""
-        token = self.name()
-        types = tuple(TOKEN for _ in tokens)
-        line = GpuOperation(
-            like.indent, "gpu.wait", (token,), (TOKEN,), tuple(tokens), types, "", like.location
-        ).render()
-        return token, line
+    def _wait(self, tokens: Sequence[Value]) -> Value:
+        """Make a token that follows all of these."""
+        return self.value("gpu.wait", tokens, TOKEN)
 
-    def _share_at_once(self, lines: list[str]) -> list[str]:
+    def _share_at_once(self, operation: Operation) -> None:
         """Make host_shared allocations synchronous; their token follows their dependencies."""
-        out: list[str] = []
-        renamed: dict[str, str] = {}
-        for line in lines:
-            current = _rename(line, renamed)
-            gpu = parse_gpu_operation(current)
-            if gpu is None or not gpu.is_shared_alloc or not (gpu.is_async or gpu.dependencies):
-                out.append(current)
-                continue
-            buffer = self.name()
-            if gpu.is_async:
-                token, wait = self.wait(gpu.dependencies, gpu)
-                renamed[gpu.values[-1]] = token
-                out.append(wait)
-            elif gpu.dependencies:
-                out.append(_sync_wait(gpu.dependencies, gpu))
-            renamed[gpu.values[0]] = buffer
-            alloc = replace(gpu, results=(buffer,), result_types=gpu.result_types[:1])
-            out.append(alloc.depending_on().render())
-        return out
+        tokens, old = dependencies(operation), operation.copy_without_regions()
+        made = []
+        if is_async(operation):
+            made = [self._wait(tokens)]
+        else:
+            self.create("gpu.wait", tokens)
+        operation.result_text = self.fresh_name()
+        del operation.result_types[1:]
+        depend_on(operation, ())
+        self.insert(operation)
+        self.replace(old, (*operation.results, *made))
 
-    def _name_streams(self, lines: list[str]) -> list[str]:
+    def _name_stream(self, launch: Operation) -> None:
         """Turn `<%stream : !llvm.ptr>` of a launch into a token.
 
         The conversion drops the stream of a launch whose other operands it has to convert, and the
         tokens of any. The stream waits for these by calls.
         """
-        out: list[str] = []
-        for line in lines:
-            gpu = parse_gpu_operation(line)
-            if gpu is None or not gpu.names_stream:
-                out.append(line)
-                continue
-            for waited in gpu.dependencies:
-                stream = self._stream_of(waited, gpu, out)
-                out.append(self._call("mgpuStreamWaitEvent", gpu, gpu.operands[-1], stream))
-                out.append(self._call("mgpuStreamDestroy", gpu, stream))
-            gpu = gpu.depending_on()
-            if all(map(_LLVM_TYPE.match, gpu.operand_types)):
-                out.append(gpu.render())
-                continue
-            token = self.name()
-            cast = GpuOperation(
-                gpu.indent, "builtin.unrealized_conversion_cast", (token,), (TOKEN,),
-                gpu.operands[-1:], (POINTER,), "", gpu.location,
-            )  # fmt: skip
-            launch = replace(
-                gpu,
-                operands=gpu.operands[:-1],
-                operand_types=gpu.operand_types[:-1],
-                attributes=with_segment(gpu.attributes, -1, 0),
-            )
-            out.extend((cast.render(), launch.depending_on(token).giving(self.name()).render()))
-        return out
+        for waited in dependencies(launch):
+            stream = self._stream_of(waited)
+            self._call("mgpuStreamWaitEvent", launch.operands[-1], stream)
+            self._call("mgpuStreamDestroy", stream)
+        depend_on(launch, ())
+        if not all(map(_is_llvm_type, launch.operand_types)):
+            *operands, stream = launch.operands
+            launch.operands = operands
+            resize_segment(launch, -1, 0)
+            depend_on(launch, (self.value(_CAST, (stream,), TOKEN),))
+            give_token(launch, self.fresh_name())
+        self.insert(launch)
 
-    def _fork(self, lines: list[str]) -> list[str]:
+    def _fork(self, region: Region) -> None:
         """Give each token one use: every use but the last waits for it on a stream of its own."""
-        uses = _count_token_uses(lines)
-        shared = {token for token, count in uses.items() if count > 1}
-        if not shared:
-            return lines
-        left = {token: uses[token] for token in shared}
-        forks: dict[str, list[str]] = {token: [] for token in shared}
-        out: list[str] = []
-        for line in lines:
-            gpu = parse_gpu_operation(line)
-            tokens = []
-            for token in gpu.dependencies if gpu else ():
-                left[token] = left.get(token, 1) - 1
-                if gpu and left[token] > 0:
-                    fork, wait = self.wait((token,), gpu)
-                    forks[token].append(wait)
-                    self.forks.add(fork)
-                    tokens.append(fork)
-                else:
-                    tokens.append(token)
-            out.append(gpu.depending_on(*tokens).render() if gpu and tokens else line)
-        return self._insert_forks(out, forks)
+        left = _count_token_uses(region)
+        forks: dict[str, list[Operation]] = {}
+        for operation in region.walk():
+            tokens = dependencies(operation) if is_gpu_operation(operation) else []
+            self.location = operation.location
+            for index, token in enumerate(tokens):
+                left[token.name] -= 1
+                if left[token.name] > 0:
+                    with self.insertion_point(forks.setdefault(token.name, [])):
+                        tokens[index] = self._wait((token,))
+                    self._forks.add(tokens[index].name)
+            if tokens:
+                depend_on(operation, tokens)
+        if forks:
+            _insert_forks(region, forks)
 
-    def _insert_forks(self, lines: list[str], forks: dict[str, list[str]]) -> list[str]:
-        out: list[str] = []
-        open_results: list[tuple[str, ...]] = []
-        for line in lines:
-            out.append(line)
-            defined = _defined_tokens(line)
-            if line.endswith("({"):
-                open_results.append(defined)  # they are there when its regions have ended
-                continue
-            if line.lstrip().startswith("})"):
-                defined = open_results.pop()
-            for token in defined:
-                out.extend(forks.get(token, ()))
-        return out
+    def _chain(self, region: Region) -> None:
+        """Make every operation asynchronous with one dependency."""
+        for block in region.blocks:
+            given, block.operations = block.operations, []
+            with self.insertion_point(block.operations):
+                run: list[Operation] = []
+                for operation in given:
+                    if run and (_is_pure(operation) or is_shared_alloc(operation)):
+                        run.append(operation)
+                        continue
+                    if not _joins(operation, run):
+                        self._finish(run)
+                        run = []
+                    if _is_synchronous(operation):
+                        run.append(operation)
+                    else:
+                        self._chain_other(operation)
+                self._finish(run)
 
-    def _wait_for_streams(self, lines: list[str]) -> list[str]:
+    def _chain_other(self, operation: Operation) -> None:
+        for inner in operation.regions:
+            self._chain(inner)
+        has_one = len(dependencies(operation)) == 1 if is_gpu_operation(operation) else True
+        is_kept = operation.name == "gpu.wait" or names_stream(operation)
+        if not (has_one or is_kept or is_shared_alloc(operation)):
+            self.location = operation.location
+            depend_on(operation, (self._wait(dependencies(operation)),))
+        self.insert(operation)
+
+    def _finish(self, run: Sequence[Operation]) -> None:
+        """Write a run of neighbouring synchronous operations, all on one stream."""
+        operations = [one for one in run if _is_synchronous(one)]
+        first = operations[0] if operations else None
+        if first is None:
+            return
+        tokens = dependencies(first)
+        if len(operations) == 1 and first.name == "gpu.launch_func" and not tokens:
+            for operation in run:
+                self.insert(operation)
+            return
+        self.location = first.location
+        token = tokens[0] if len(tokens) == 1 else self._wait(tokens)
+        for operation in run:
+            if _is_synchronous(operation):
+                depend_on(operation, (token,))
+                token = give_token(operation, self.fresh_name())
+            self.insert(operation)
+        self.location = operations[-1].location
+        self.create("gpu.wait", (token,))
+
+    def _wait_for_streams(self, operation: Operation) -> None:
         """Wait for tokens of arguments and of control flow by calls: gpu-to-llvm takes them for events."""
-        fresh: set[str] = set()
-        out: list[str] = []
-        for line in lines:
-            gpu = parse_gpu_operation(line)
-            if gpu is None:
-                out.append(line)
-                continue
-            carried = tuple(token for token in gpu.dependencies if token not in fresh)
-            if gpu.name == "gpu.wait" and carried:
-                wait = self._join_carried if gpu.is_async else self._wait_for_carried
-                out.extend(wait(gpu, carried))
-            else:
-                out.append(line)
-            if gpu.is_async and (gpu.name == "gpu.wait" or not carried):
-                fresh.add(gpu.values[-1])
-        return out
+        tokens = dependencies(operation)
+        carried = [token for token in tokens if token.name not in self._fresh]
+        others = [token for token in tokens if token.name in self._fresh]
+        if operation.name != "gpu.wait" or not carried:
+            self.insert(operation)
+        elif is_async(operation):
+            self._join_carried(operation, carried, others)
+        else:
+            self._wait_for_carried(carried, others)
+        if is_async(operation) and (operation.name == "gpu.wait" or not carried):
+            self._fresh.add(operation.result_names[-1])
 
-    def _wait_for_carried(self, gpu: GpuOperation, carried: tuple[str, ...]) -> list[str]:
-        others = tuple(token for token in gpu.dependencies if token not in carried)
-        out = [_sync_wait(others, gpu)] if others else []
+    def _wait_for_carried(self, carried: Iterable[Value], others: Sequence[Value]) -> None:
+        if others:
+            self.create("gpu.wait", others)
         for token in carried:
-            stream = self._stream_of(token, gpu, out)
-            out.append(self._call("mgpuStreamSynchronize", gpu, stream))
-            out.append(self._call("mgpuStreamDestroy", gpu, stream))
-        return out
+            stream = self._stream_of(token)
+            self._call("mgpuStreamSynchronize", stream)
+            self._call("mgpuStreamDestroy", stream)
 
-    def _join_carried(self, gpu: GpuOperation, carried: tuple[str, ...]) -> list[str]:
+    def _join_carried(
+        self, wait: Operation, carried: Iterable[Value], others: Sequence[Value]
+    ) -> None:
         """Let a fresh stream wait for streams: the runtime records the event."""
-        others = (token for token in gpu.dependencies if token not in carried)
-        out = [gpu.depending_on(*others).render()]
-        waiting = self._stream_of(gpu.values[-1], gpu, out)
+        depend_on(wait, others)
+        self.insert(wait)
+        (joined,) = wait.results
+        waiting = self._stream_of(joined)
         for token in carried:
-            stream = self._stream_of(token, gpu, out)
-            out.append(self._call("mgpuStreamWaitEvent", gpu, waiting, stream))
-            if gpu.values[-1] not in self.forks:
-                out.append(self._call("mgpuStreamDestroy", gpu, stream))
-        return out
+            stream = self._stream_of(token)
+            self._call("mgpuStreamWaitEvent", waiting, stream)
+            if joined.name not in self._forks:
+                self._call("mgpuStreamDestroy", stream)
 
-    def _stream_of(self, token: str, like: GpuOperation, out: list[str]) -> str:
-        stream = self.name()
-        cast = f'{stream} = "builtin.unrealized_conversion_cast"({token}) : ({TOKEN}) -> {POINTER}'
-        out.append(f"{' ' * like.indent}{cast} {like.location}")
-        return stream
+    def _stream_of(self, token: Value) -> Value:
+        return self.value(_CAST, (token,), POINTER)
 
-    def _call(self, name: str, like: GpuOperation, *streams: str) -> str:
-        self.called.add(name)
-        types = ", ".join(POINTER for _ in streams)
-        call = f"llvm.call @{name}({', '.join(streams)}) : ({types}) -> ()"
-        return f"{' ' * like.indent}{call} {like.location}"
+    def _call(self, name: str, *streams: Value) -> None:
+        self._called.add(name)
+        names, types = ", ".join(one.name for one in streams), ", ".join([POINTER] * len(streams))
+        self.custom(f"llvm.call @{name}({names}) : ({types}) -> ()")
 
 
-class _Chaining(Struct):
-    """One pass over a function that makes every operation asynchronous with one dependency."""
-
-    rewriter: AsyncRewriter
-    out: list[str] = field(default_factory=list)
-    run_operations: list[GpuOperation] = field(default_factory=list)
-    run_lines: list[str] = field(default_factory=list)
-
-    def run(self, lines: list[str]) -> list[str]:
-        for line in lines:
-            gpu = parse_gpu_operation(line)
-            if gpu is None:
-                if not (self.run_operations and _PURE.match(line)):
-                    self._finish()
-                self._keep(line)
-            elif gpu.is_shared_alloc:
-                self._keep(line)
-            elif gpu.name == "gpu.wait" or gpu.names_stream:
-                self._finish()
-                self.out.append(line)
-            elif gpu.is_async:
-                self._finish()
-                self._with_one_dependency(gpu)
-            else:
-                if gpu.dependencies or (
-                    self.run_operations and gpu.indent != self.run_operations[0].indent
-                ):
-                    self._finish()
-                self.run_operations.append(gpu)
-                self.run_lines.append("")
-        self._finish()
-        return self.out
-
-    def _keep(self, line: str) -> None:
-        (self.run_lines if self.run_operations else self.out).append(line)
-
-    def _with_one_dependency(self, gpu: GpuOperation) -> None:
-        if len(gpu.dependencies) == 1:
-            self.out.append(gpu.render())
-            return
-        token, wait = self.rewriter.wait(gpu.dependencies, gpu)
-        self.out.extend((wait, gpu.depending_on(token).render()))
-
-    def _finish(self) -> None:
-        """Write the run of neighbouring synchronous operations, all on one stream."""
-        operations, lines = self.run_operations, self.run_lines
-        self.run_operations, self.run_lines = [], []
-        if not operations:
-            return
-        first = operations[0]
-        if len(operations) == 1 and first.name == "gpu.launch_func" and not first.dependencies:
-            self.out.extend(line or first.render() for line in lines)
-            return
-        token = first.dependencies[0] if len(first.dependencies) == 1 else ""
-        if not token:
-            token, wait = self.rewriter.wait(first.dependencies, first)
-            self.out.append(wait)
-        rest = iter(operations)
-        for line in lines:
-            if line:
-                self.out.append(line)
-                continue
-            gpu = next(rest).depending_on(token).giving(token := self.rewriter.name())
-            self.out.append(gpu.render())
-        self.out.append(_sync_wait((token,), operations[-1]))
+def _is_chained_share(operation: Operation) -> bool:
+    is_chained = is_async(operation) or bool(dependencies(operation))
+    return is_shared_alloc(operation) and is_chained
 
 
-def _sync_wait(tokens: tuple[str, ...], like: GpuOperation) -> str:
-    types = tuple(TOKEN for _ in tokens)
-    return GpuOperation(like.indent, "gpu.wait", (), (), tokens, types, "", like.location).render()
+def _is_llvm_type(kind: str) -> bool:
+    return kind.startswith("!llvm.") or kind == "bf16" or (kind[0] in "if" and kind[1:].isdigit())
 
 
-def _defined_tokens(line: str) -> tuple[str, ...]:
-    """Return the values that a line defines: the arguments of a block, or results."""
-    if _BLOCK.match(line):
-        return tuple(_DEFINES.findall(line))
-    operation = parse_operation(line)
-    groups = (
-        (group.partition(":") for group in MLIR.split_list(operation.results)) if operation else ()
-    )
-    return tuple(
-        f"{name}#{index}" if count else name
-        for name, _, count in groups
-        for index in range(int(count or 1))
+def _is_pure(operation: Operation) -> bool:
+    return operation.name.startswith("arith.") or operation.name in _PURE
+
+
+def _is_synchronous(operation: Operation) -> bool:
+    """Say whether it is to become asynchronous."""
+    return (
+        is_gpu_operation(operation)
+        and operation.name != "gpu.wait"
+        and not is_async(operation)
+        and not is_shared_alloc(operation)
+        and not names_stream(operation)
     )
 
 
-def _count_token_uses(lines: Sequence[str]) -> Counter[str]:
+def _joins(operation: Operation, run: Sequence[Operation]) -> bool:
+    """Say whether an operation may follow the others on their stream."""
+    return bool(run) and _is_synchronous(operation) and not dependencies(operation)
+
+
+def _count_token_uses(region: Region) -> Counter[str]:
     """Count for each token its uses as a dependency, and one more where anything else names it."""
     uses: Counter[str] = Counter()
-    for line in lines:
-        gpu = parse_gpu_operation(line)
-        if gpu is not None:
-            uses.update(gpu.dependencies)
-    for line in lines:
-        if TOKEN in line and not is_gpu_operation(line):
-            operation = parse_operation(line)
-            named = operation.operands if operation else ()
-            uses.update(operand for operand in set(named) if operand in uses)
+    for operation in region.walk():
+        if is_gpu_operation(operation):
+            uses.update(token.name for token in dependencies(operation))
+    for operation in region.walk() if uses else ():
+        if not is_gpu_operation(operation):
+            uses.update(name for name in set(operation.operand_names) if name in uses)
     return uses
 
 
-def _rename(line: str, renamed: dict[str, str]) -> str:
-    if not renamed or "%" not in line:
-        return line
-    return MLIR.replace(_VALUE, lambda match: renamed.get(match[0], match[0]), line)
+def _insert_forks(region: Region, forks: Mapping[str, Sequence[Operation]]) -> None:
+    """Insert operations behind the definition of each token."""
+    for block in region.blocks:
+        made: list[Operation] = []
+        for argument in block.arguments:
+            made.extend(forks.get(argument.name, ()))
+        for operation in block.operations:
+            for inner in operation.regions:
+                _insert_forks(inner, forks)
+            made.append(operation)
+            for name in operation.result_names:
+                made.extend(forks.get(name, ()))
+        block.operations = made

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 
@@ -16,22 +15,13 @@ from mlir_offload.offload.interface.function import (
 )
 from mlir_offload.offload.interface.type import parse_interface_type
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.translate.mlir_syntax import MLIR
-from mlir_offload.translate.mlir_text import (
-    Locations,
-    ModuleText,
-    OperationText,
-    function_type,
-    parse_module,
-    read_locations,
-    symbol_name,
-)
+from mlir_offload.translate.mlir.location import Locations
+from mlir_offload.translate.mlir.module import Module, parse_module
+from mlir_offload.translate.mlir.operation import Operation
+from mlir_offload.translate.mlir.syntax import replace_names, tokens
+from mlir_offload.translate.mlir.type import function_type
 
-_ATTRIBUTE = re.compile(r"\bllvm\.emit_c_interface\b")
-_ALIAS = re.compile(r"^([#!]\w+) = (.*)$")
-_ALIAS_USE = re.compile(r"[#!]\w+\b(?![.<])")
-_SOURCE_NAME = re.compile(r"%([A-Za-z_]\w*)")
-_LINE_AND_COLUMN = re.compile(r"(.*):(\d+):(\d+)")
+_ATTRIBUTE = "llvm.emit_c_interface"
 
 
 class DeclaredFunction(Struct, frozen=True):
@@ -42,26 +32,20 @@ class DeclaredFunction(Struct, frozen=True):
     is_external: bool
 
 
-def read_declared_functions(module: ModuleText, source_text: str) -> tuple[DeclaredFunction, ...]:
+def read_declared_functions(module: Module, source_text: str) -> tuple[DeclaredFunction, ...]:
     """Return the functions of a normalised program that have a C wrapper, in their order.
 
     Arguments bear the names that they have in the text of the source, where that can be told.
     """
-    wanted = [
-        op
-        for op in module.operations
-        if op.name == "func.func" and MLIR.search(_ATTRIBUTE, op.attributes)
-    ]
+    wanted = [op for op in module.operations if op.name == "func.func" and op.has(_ATTRIBUTE)]
     if not wanted:
         return ()
-    lines = (*module.aliases, *module.tail)
-    locations = read_locations(lines)
-    aliases = {match[1]: match[2] for line in lines if (match := _ALIAS.match(line))}
+    aliases = module.aliases
     source = source_text.split("\n")
-    return tuple(_declared(op, aliases, locations, source) for op in wanted)
+    return tuple(_declared(op, aliases, source) for op in wanted)
 
 
-def interface_of(module: ModuleText, source_text: str) -> str:
+def interface_of(module: Module, source_text: str) -> str:
     """Return the JSON of the functions that the program defines for callers; empty where it has none."""
     declared = read_declared_functions(module, source_text)
     defined = [item.function for item in declared if not item.is_external]
@@ -100,43 +84,45 @@ def render_header_of(
 
 def _shown(location: str) -> str:
     """Return `file:line` without the directory: equal wherever the program lies."""
-    match = _LINE_AND_COLUMN.fullmatch(location)
-    return f"{PurePath(match[1]).name}:{match[2]}" if match else "?"
+    file, line, _ = _parts(location)
+    return f"{PurePath(file).name}:{line}" if file else "?"
+
+
+def _parts(location: str) -> tuple[str, int, int]:
+    """Return file, line and column of a location; an empty file if it is of another form."""
+    place, _, column = location.rpartition(":")
+    file, _, line = place.rpartition(":")
+    return (file, int(line), int(column)) if line.isdigit() and column.isdigit() else ("", 0, 0)
 
 
 def _declared(
-    operation: OperationText,
-    aliases: Mapping[str, str],
-    locations: Locations,
-    source: Sequence[str],
+    operation: Operation, aliases: Mapping[str, str], source: Sequence[str]
 ) -> DeclaredFunction:
     given, results = function_type(operation)
-    location = locations.of(operation.lines[-1])
+    locations = Locations(aliases)
     names = _argument_names(operation, len(given), locations, source)
     types = [parse_interface_type(_resolved(item, aliases)) for item in (*given, *results)]
     function = InterfaceFunction(
-        symbol_name(operation),
+        operation.symbol,
         tuple(InterfaceArgument(*pair) for pair in zip(names, types, strict=False)),
         tuple(types[len(given) :]),
     )
-    return DeclaredFunction(function, location, operation.is_declaration)
+    return DeclaredFunction(function, locations.of(operation), operation.is_declaration)
 
 
 def _resolved(text: str, aliases: Mapping[str, str]) -> str:
     """Return the type with the aliases of affine maps and types spelled out."""
-    return _ALIAS_USE.sub(lambda match: aliases.get(match[0], match[0]), text)
+    return replace_names(text, lambda name: aliases.get(name, name))
 
 
 def _argument_names(
-    operation: OperationText, count: int, locations: Locations, source: Sequence[str]
+    operation: Operation, count: int, locations: Locations, source: Sequence[str]
 ) -> list[str]:
     """Return the names that stand in the source at the places of the arguments, each once."""
-    label = operation.lines[1].strip() if len(operation.lines) > 1 else ""
-    places = []
-    if label.startswith("^") and label.endswith("):"):
-        parts = MLIR.split_list(label[label.index("(") + 1 : -2])
-        places = [locations.of(f"{part.rstrip(')')} ") for part in parts]
-    file = _file_of(locations.of(operation.lines[-1]))
+    blocks = operation.regions[0].blocks if operation.regions else []
+    arguments = blocks[0].arguments if blocks else ()
+    places = [locations.resolve(argument.location) for argument in arguments]
+    file, _, _ = _parts(locations.of(operation))
     names: list[str] = []
     for number in range(count):
         place = places[number] if number < len(places) else ""
@@ -145,14 +131,10 @@ def _argument_names(
     return names
 
 
-def _file_of(location: str) -> str:
-    match = _LINE_AND_COLUMN.fullmatch(location)
-    return match[1] if match else ""
-
-
 def _name_at(place: str, file: str, source: Sequence[str]) -> str:
-    match = _LINE_AND_COLUMN.fullmatch(place)
-    if match is None or match[1] != file or not 0 < int(match[2]) <= len(source):
+    found, line, column = _parts(place)
+    if not found or found != file or not 0 < line <= len(source):
         return ""
-    name = _SOURCE_NAME.match(source[int(match[2]) - 1], int(match[3]) - 1)
-    return name[1] if name else ""
+    text = source[line - 1][column - 1 :]
+    name = tokens(text)[0][1:] if text.startswith("%") else ""
+    return name if name.isidentifier() and name.isascii() else ""

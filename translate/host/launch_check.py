@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 
 from msgspec import Struct, field
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.workgroup_memory import WorkgroupLimit
-from mlir_offload.translate.gpu_module import KernelKey, launched_kernel
-from mlir_offload.translate.host.gpu_operation import GpuOperation, parse_gpu_operation
-from mlir_offload.translate.mlir_text import Locations, parse_operation, render_symbol
+from mlir_offload.translate.gpu_module import KernelKey, launches_in
+from mlir_offload.translate.host.gpu_operation import segment
+from mlir_offload.translate.mlir.location import Locations
+from mlir_offload.translate.mlir.operation import Operation
+from mlir_offload.translate.mlir.syntax import render_symbol
 
 MOST_THREADS = 1024
-_CONSTANT = re.compile(
-    r'"(?:arith|llvm\.mlir)\.constant"\(\) <\{value = (-?\d+) : (?:index|i\d+)\}>'
-)
+_CONSTANTS = frozenset({"arith.constant", "llvm.mlir.constant"})
 _BLOCK, _DYNAMIC = 4, 10
 _ALLOCATIONS = frozenset({"memref.alloc", "memref.alloca"})
 _VIEWS = frozenset(
@@ -25,7 +24,7 @@ _VIEWS = frozenset(
     for name in ("cast", "subview", "view", "reinterpret_cast", "collapse_shape", "expand_shape")
 )
 # What may hand the memory to a function that registers it.
-_ESCAPES = re.compile(r"func\.call|llvm\.call|func\.call_indirect|gpu\.host_register")
+_ESCAPES = frozenset({"func.call", "llvm.call", "func.call_indirect", "gpu.host_register"})
 
 
 class SourceWarning(Struct, frozen=True):
@@ -42,71 +41,66 @@ class LaunchCheck(Struct, frozen=True):
     limits: Sequence[WorkgroupLimit] = ()
     used: Mapping[KernelKey, int] = field(default_factory=dict)
 
-    def check(self, lines: Sequence[str]) -> None:
+    def check(self, operations: Iterable[Operation]) -> None:
         """Raise SourceError for a launch whose constants are beyond a limit."""
         known: dict[str, int] = {}
-        for line in lines:
-            _note_constant(line, known)
-            launch = parse_gpu_operation(line) if '"gpu.launch_func"(' in line else None
-            if launch is not None:
-                self._check_threads(launch, known)
-                self._check_memory(launch, known, launched_kernel(line))
+        for function in operations:
+            launched = {id(launch): key for launch, key in launches_in(function)}
+            for operation in function.walk_inside() if launched else ():
+                _note_constant(operation, known)
+                if id(operation) in launched:
+                    self._check_threads(operation, known)
+                    self._check_memory(operation, known, launched[id(operation)])
 
-    def _check_threads(self, launch: GpuOperation, known: Mapping[str, int]) -> None:
-        sizes = [known.get(name, 1) for name in launch.segment(_BLOCK, 3)]
+    def _check_threads(self, launch: Operation, known: Mapping[str, int]) -> None:
+        sizes = [known.get(value.name, 1) for value in segment(launch, _BLOCK, 3)]
         threads = prod(max(1, size) for size in sizes)
         if threads > MOST_THREADS:
             msg = f"a launch with blocks of {threads} threads"
             hint = f"a block has at most {MOST_THREADS} threads"
-            raise SourceError(msg, hint=hint, location=self.locations.of(f" {launch.location}"))
+            raise SourceError(msg, hint=hint, location=self.locations.of(launch))
 
-    def _check_memory(
-        self, launch: GpuOperation, known: Mapping[str, int], kernel: KernelKey | None
-    ) -> None:
-        asked = sum(known.get(name, 0) for name in launch.segment(_DYNAMIC))
-        size = asked + self.used.get(kernel or ("", ""), 0)
+    def _check_memory(self, launch: Operation, known: Mapping[str, int], kernel: KernelKey) -> None:
+        asked = sum(known.get(value.name, 0) for value in segment(launch, _DYNAMIC))
+        size = asked + self.used.get(kernel, 0)
         limit = next((one for one in self.limits if asked and size > one.all_bytes), None)
-        if limit is not None and kernel is not None:
+        if limit is not None:
             msg = (
                 f"a launch of {render_symbol(kernel[1])} with {size} bytes of workgroup memory, "
                 f"and {limit.arch} takes {limit.all_bytes}"
             )
             hint = f"use less memory in a block, or leave {limit.arch} out of --offload-arch"
-            raise SourceError(msg, hint=hint, location=self.locations.of(f" {launch.location}"))
+            raise SourceError(msg, hint=hint, location=self.locations.of(launch))
 
-    def unreachable(self, lines: Sequence[str]) -> Iterator[SourceWarning]:
+    def unreachable(self, operations: Iterable[Operation]) -> Iterator[SourceWarning]:
         """Yield a warning for each allocation of the host that a launch gets and that is not registered."""
         roots: dict[str, str] = {}
-        launched: dict[str, str] = {}
+        launched: dict[str, Operation] = {}
         escaped: set[str] = set()
-        for line in lines:
-            operation = parse_operation(line)
-            if operation is None:
-                continue
-            operands = [roots[name] for name in operation.operands if name in roots]
+        for operation in (one for function in operations for one in function.walk_inside()):
+            operands = [roots[name] for name in operation.operand_names if name in roots]
             if operation.name in _ALLOCATIONS:
-                roots[operation.results] = operation.results
+                roots[operation.result_text] = operation.result_text
             elif operation.name in _VIEWS and operands:
-                roots[operation.results] = operands[0]
+                roots[operation.result_text] = operands[0]
             elif operation.name == "gpu.launch_func":
-                launched |= {root: line for root in operands if root not in launched}
-            elif _ESCAPES.fullmatch(operation.name):
+                launched |= {root: operation for root in operands if root not in launched}
+            elif operation.name in _ESCAPES:
                 escaped.update(operands)
-            elif operation.results in roots:
+            elif operation.result_text in roots:
                 # Regions that stand beside each other may give values the same name.
-                del roots[operation.results]
-        for root, line in launched.items():
+                del roots[operation.result_text]
+        for root, launch in launched.items():
             if root not in escaped:
                 text = "a launch gets memory of the host, which GPUs reach only after gpu.host_register"
-                yield SourceWarning(text, self.locations.of(line))
+                yield SourceWarning(text, self.locations.of(launch))
 
 
-def _note_constant(line: str, known: dict[str, int]) -> None:
-    operation = parse_operation(line) if " = " in line else None
-    if operation is None:
-        return
-    constant = _CONSTANT.search(line)
-    if constant is not None:
-        known[operation.results] = int(constant[1])
+def _note_constant(operation: Operation, known: dict[str, int]) -> None:
+    number = None
+    if operation.name in _CONSTANTS:
+        number = operation.attribute("value").integer
+    if number is not None:
+        known[operation.result_text] = number
     else:
-        known.pop(operation.results, None)
+        known.pop(operation.result_text, None)

@@ -2,60 +2,48 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import count
+from collections.abc import Callable, Iterable, Iterator
 from math import prod
 
-from mlir_offload.translate.host.gpu_operation import GpuOperation, parse_gpu_operation
-from mlir_offload.translate.mlir_syntax import MLIR
+from mlir_offload.translate.gpu_module import launches_in
+from mlir_offload.translate.host.gpu_operation import argument_types
+from mlir_offload.translate.mlir.attribute import Attribute
+from mlir_offload.translate.mlir.operation import CustomOperation, Operation
+from mlir_offload.translate.mlir.rewriter import Rewriter
+from mlir_offload.translate.mlir.type import float_width, integer_width, parse_shaped
 
 _DESCRIBE = "mgpuDescribeMemRef"
-_SEGMENTS = re.compile(r"operandSegmentSizes = array<i32: ([\d, ]+)>")
-_ARGUMENTS = 11
-_MEMREF = re.compile(r"memref<((?:(?:\?|\d+)x)*)(.*)>", re.DOTALL)
-_VECTOR = re.compile(r"vector<((?:\d+x)*)(\w+)>")
-_COMPLEX = re.compile(r"complex<(\w+)>")
-_NUMBER = re.compile(r"(?:[su]?i|b?f|tf)(\d+)")
 _UNRANKED = "memref<*x"
 _BYTE = 8
 
 
-def describe_launches(lines: Sequence[str]) -> list[str]:
-    """Return the lines of a host module with a call for each memref before each launch.
+def describe_launches(functions: Iterable[Operation]) -> list[Operation]:
+    """Put a call for each memref before each launch; return the declarations of what is called.
 
     The runtime copies what the device cannot reach, see offload/runtime/launch_memory.c.
     """
-    numbers = count()
-    result: list[str] = []
-    for line in lines:
-        launch = parse_gpu_operation(line) if '"gpu.launch_func"(' in line else None
-        result += _descriptions(launch, numbers) if launch else ()
-        result.append(line)
-    if len(result) > len(lines):
-        result.append(f"  llvm.func @{_DESCRIBE}(i32, i32, i64)")
-    return result
+    rewriter = Rewriter("%mo_memory_")
+    for function in functions:
+        if any(True for _ in launches_in(function)):
+            for region in function.regions:
+                rewriter.rewrite(region, _pattern)
+    head = f"llvm.func @{_DESCRIBE}(i32, i32, i64)"
+    return [CustomOperation("", head=head)] if rewriter.has_created else []
 
 
-def _descriptions(launch: GpuOperation, numbers: Iterator[int]) -> Iterator[str]:
-    indent, location = " " * launch.indent, f" {launch.location}".rstrip()
-    for values in _memrefs(_argument_types(launch)):
-        names = []
-        for value, kind in zip(values, ("i32", "i32", "i64"), strict=True):
-            names.append(f"%mo_memory_{next(numbers)}")
-            constant = f'"llvm.mlir.constant"() <{{value = {value} : {kind}}}> : () -> {kind}'
-            yield f"{indent}{names[-1]} = {constant}{location}"
+def _pattern(operation: Operation) -> Callable[[Rewriter, Operation], None] | None:
+    return _describe if operation.name == "gpu.launch_func" else None
+
+
+def _describe(rewriter: Rewriter, launch: Operation) -> None:
+    for values in _memrefs(argument_types(launch)):
+        names = ", ".join(
+            rewriter.value("llvm.mlir.constant", (), kind, {"value": f"{value} : {kind}"}).name
+            for value, kind in zip(values, ("i32", "i32", "i64"), strict=True)
+        )
         # The custom form: the properties of llvm.call differ between releases.
-        yield f"{indent}llvm.call @{_DESCRIBE}({', '.join(names)}) : (i32, i32, i64) -> (){location}"
-
-
-def _argument_types(launch: GpuOperation) -> Sequence[str]:
-    sizes = _SEGMENTS.search(launch.attributes)
-    if sizes is None:
-        return ()
-    counts = [int(size) for size in sizes[1].split(",")]
-    start = sum(counts[:_ARGUMENTS])
-    return launch.operand_types[start : start + counts[_ARGUMENTS]]
+        rewriter.custom(f"llvm.call @{_DESCRIBE}({names}) : (i32, i32, i64) -> ()")
+    rewriter.insert(launch)
 
 
 def _memrefs(types: Iterable[str]) -> Iterator[tuple[int, int, int]]:
@@ -65,12 +53,11 @@ def _memrefs(types: Iterable[str]) -> Iterator[tuple[int, int, int]]:
     """
     param = 0
     for kind in types:
-        match = _MEMREF.fullmatch(kind)
-        if match is None or kind.startswith(_UNRANKED):
-            param += 2 if match else 1
+        memref = parse_shaped(kind, "memref")
+        if memref is None:
+            param += 2 if kind.startswith(_UNRANKED) else 1
             continue
-        rank = match[1].count("x")
-        size = element_bytes(MLIR.split_list(match[2])[0])
+        rank, size = len(memref.sizes), element_bytes(memref.element)
         if size:
             yield param, rank, size
         param += 3 + 2 * rank
@@ -80,13 +67,12 @@ def element_bytes(kind: str) -> int:
     """Return the distance of two elements in memory; 0 where it is not known."""
     if kind == "index":
         return _BYTE
-    if match := _VECTOR.fullmatch(kind):
-        *outer, last = (int(size) for size in match[1].split("x")[:-1])
-        return prod(outer) * _padded(last * element_bytes(match[2]))
-    if match := _COMPLEX.fullmatch(kind):
-        return 2 * element_bytes(match[1])
-    match = _NUMBER.match(kind)
-    return _padded(-(-int(match[1]) // _BYTE)) if match else 0
+    if vector := parse_shaped(kind, "vector"):
+        *outer, last = (size or 0 for size in vector.sizes)
+        return prod(outer) * _padded(last * element_bytes(vector.element))
+    if Attribute(kind).name == "complex":
+        return 2 * element_bytes(Attribute(kind).body)
+    return _padded(-(-(integer_width(kind) or float_width(kind)) // _BYTE))
 
 
 def _padded(size: int) -> int:

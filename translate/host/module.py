@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from mlir_offload.offload.ir_syntax import concealed, name_of, revealed
 from mlir_offload.translate.lower import check_lowered
-from mlir_offload.translate.mlir_text import parse_module, read_locations
+from mlir_offload.translate.mlir.location import Locations
+from mlir_offload.translate.mlir.module import parse_module
 
 _DEFINITION = re.compile(r"^define [^\n]*\{$")
 _LABEL = re.compile(r"^[\w.$-]+:")
@@ -38,9 +39,7 @@ _BORROWS_STREAM = re.compile(
 def check_host(text: str) -> None:
     """Raise SourceError where the lowered host text holds what mlir-translate does not know."""
     module = parse_module(text)
-    locations = read_locations((*module.aliases, *module.tail))
-    lines = [line for operation in module.operations for line in operation.lines]
-    check_lowered(lines, locations, place="host code")
+    check_lowered(module.operations, Locations(module.aliases), place="host code")
 
 
 def fix_host_ir(text: str) -> str:

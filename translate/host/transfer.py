@@ -6,18 +6,16 @@ strides of the target, and sets elements of 16 and 32 bits only.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
 
-from mlir_offload.translate.host.gpu_operation import (
-    POINTER,
-    TOKEN,
-    GpuOperation,
-    parse_gpu_operation,
-)
+from msgspec import Struct
+
+from mlir_offload.translate.host.gpu_operation import POINTER, is_async
 from mlir_offload.translate.host.memory import element_bytes
-from mlir_offload.translate.mlir_syntax import MLIR
+from mlir_offload.translate.mlir.attribute import Attribute
+from mlir_offload.translate.mlir.operation import CustomOperation, Operation, Value
+from mlir_offload.translate.mlir.rewriter import Rewriter
+from mlir_offload.translate.mlir.type import float_width, parse_shaped
 
 _COPY, _SET = "mgpuMemcpyMemRef", "mgpuMemsetMemRef"
 _FIXED = {
@@ -25,186 +23,149 @@ _FIXED = {
     _SET: f"{POINTER}, i64, i64, i64, {POINTER}, i64",
 }
 """Functions of the runtime, and their parameters; further ones are numbers, per dimension."""
-_SHAPE = re.compile(r"memref<((?:(?:\?|\d+)x)*)")
-_LAYOUT = re.compile(r"strided<|affine_map<|#(?!gpu\.)")
-_STOCK = re.compile(r"[su]?i(?:16|32)|b?f16|f32")
-_INTEGER = re.compile(r"i(\d+)")
-_FLOAT = re.compile(r"(?:b?f|tf)(\d+)")
-_COMPLEX = re.compile(r"complex<(\w+)>")
-_WORD_BITS = 64
+_TRANSFERS = frozenset({"gpu.memcpy", "gpu.memset"})
+_STOCK = frozenset({"i16", "si16", "ui16", "i32", "si32", "ui32", "f16", "bf16", "f32"})
+_WORD = "i64"
 
 
-@dataclass(frozen=True, slots=True)
-class _MemRef:
-    """A memref: its value and type, its element type and rank, and the type of its base."""
+class _MemRef(Struct, frozen=True):
+    """A memref: its value, its element type and rank, and the type of its base."""
 
-    value: str
-    kind: str
+    value: Value
     element: str
     rank: int
     base: str
     is_identity: bool
 
 
-@dataclass(slots=True)
-class TransferRewriter:
+class _Description(Struct, frozen=True):
+    """What a memref spans, as words."""
+
+    pointer: Value
+    offset: Value
+    sizes: Sequence[Value]
+    strides: Sequence[Value]
+
+
+class TransferRewriter(Rewriter):
     """Rewrites function after function of one host module; the names it makes never clash."""
 
-    count: int = 0
-    called: set[str] = field(default_factory=set)
+    def __init__(self) -> None:
+        """Begin with a module that calls nothing."""
+        super().__init__("%mo_transfer_")
+        self._called: set[str] = set()
 
-    def rewrite(self, lines: Iterable[str]) -> tuple[str, ...]:
-        """Return the lines of a function whose operations have one token each."""
-        out: list[str] = []
-        for line in lines:
-            call = self._call(line) if '"gpu.mem' in line else None
-            out += call or (line,)
-        return tuple(out)
+    def rewrite_function(self, function: Operation) -> None:
+        """Rewrite the operations of a function, which have one token each."""
+        if any(one.name in _TRANSFERS for one in function.walk_inside()):
+            for region in function.regions:
+                self.rewrite(
+                    region, lambda one: TransferRewriter._transfer if _is_transfer(one) else None
+                )
 
-    def declarations(self, declared: Collection[str]) -> list[str]:
+    def declarations(self, declared: Collection[str]) -> list[Operation]:
         """Return the declarations of the functions that were called and are not declared yet."""
-        names = sorted(self.called.difference(declared))
-        return [f"llvm.func @{name}({_FIXED[name]}, ...)" for name in names]
+        names = sorted(self._called.difference(declared))
+        heads = (f"llvm.func @{name}({_FIXED[name]}, ...)" for name in names)
+        return [CustomOperation("", head=head) for head in heads]
 
-    def _call(self, line: str) -> Sequence[str]:
-        gpu = parse_gpu_operation(line)
-        if gpu is None or gpu.name not in {"gpu.memcpy", "gpu.memset"} or not gpu.is_async:
-            return ()
-        token, first, second = gpu.operands
-        types = gpu.operand_types[1:]
-        target = _parse_memref(first, types[0])
-        writer = _Writer(self, gpu)
-        if gpu.name == "gpu.memcpy":
-            source = _parse_memref(second, types[1])
+    def _transfer(self, operation: Operation) -> None:
+        token, first, second = operation.operands
+        target = _parse_memref(first)
+        if operation.name == "gpu.memcpy":
+            source = _parse_memref(second)
             if target.is_identity and source.is_identity:
-                return ()
-            writer.copy(target, source, token)
+                self.insert(operation)
+                return
+            self._copy(target, source, token)
         else:
-            if target.is_identity and _STOCK.fullmatch(target.element):
-                return ()
-            writer.set(target, second, token)
-        return writer.lines
+            if target.is_identity and target.element in _STOCK:
+                self.insert(operation)
+                return
+            self._set(target, second, token)
+        self.replace(operation, (token,))
 
-    def name(self) -> str:
-        """Return a new name."""
-        self.count += 1
-        return f"%mo_transfer_{self.count}"
-
-
-@dataclass(slots=True)
-class _Writer:
-    """Writes the operations that take the place of one."""
-
-    rewriter: TransferRewriter
-    place: GpuOperation
-    lines: list[str] = field(default_factory=list)
-
-    def copy(self, target: _MemRef, source: _MemRef, token: str) -> None:
+    def _copy(self, target: _MemRef, source: _MemRef, token: Value) -> None:
         to, from_ = self._describe(target), self._describe(source)
         sizes = zip(to.sizes, to.strides, from_.strides, strict=True)
         dimensions = [number for dimension in sizes for number in dimension]
         fixed = (to.pointer, to.offset, from_.pointer, from_.offset)
-        self._finish(_COPY, fixed, target, token, dimensions)
+        self._call(_COPY, fixed, target, token, dimensions)
 
-    def set(self, target: _MemRef, value: str, token: str) -> None:
+    def _set(self, target: _MemRef, value: Value, token: Value) -> None:
         to = self._describe(target)
         dimensions = [n for pair in zip(to.sizes, to.strides, strict=True) for n in pair]
-        bits = self._bits(value, target.element, _WORD_BITS)
-        self._finish(_SET, (to.pointer, to.offset, bits), target, token, dimensions)
+        fixed = (to.pointer, to.offset, self._bits(value))
+        self._call(_SET, fixed, target, token, dimensions)
 
-    def _finish(
+    def _call(
         self,
         function: str,
-        fixed: Sequence[str],
+        fixed: Sequence[Value],
         target: _MemRef,
-        token: str,
-        dimensions: Sequence[str],
+        token: Value,
+        dimensions: Sequence[Value],
     ) -> None:
-        stream = self._cast("builtin.unrealized_conversion_cast", token, TOKEN, POINTER)
+        stream = self._cast("builtin.unrealized_conversion_cast", token, POINTER)
         size, rank = self._number(element_bytes(target.element)), self._number(target.rank)
-        arguments = (*fixed, size, stream, rank, *dimensions)
-        numbers = ", i64" * len(dimensions)
+        arguments = ", ".join(one.name for one in (*fixed, size, stream, rank, *dimensions))
+        numbers = f", {_WORD}" * len(dimensions)
         kind = f"void ({_FIXED[function].replace(POINTER, 'ptr')}, ...)"
         signature = f"({_FIXED[function]}{numbers}) -> ()"
-        self._write(
-            f"llvm.call @{function}({', '.join(arguments)}) vararg(!llvm.func<{kind}>) : {signature}"
-        )
-        result = self.place.values[-1]
-        cast = "builtin.unrealized_conversion_cast"
-        self._write(f'{result} = "{cast}"({token}) : ({TOKEN}) -> {TOKEN}')
-        self.rewriter.called.add(function)
+        # The custom form: the properties of llvm.call differ between releases.
+        self.custom(f"llvm.call @{function}({arguments}) vararg(!llvm.func<{kind}>) : {signature}")
+        self._called.add(function)
 
     def _describe(self, memref: _MemRef) -> _Description:
         rank = memref.rank
-        names = [self.rewriter.name() for _ in range(2 + 2 * rank)]
-        types = ", ".join((memref.base, *["index"] * (1 + 2 * rank)))
-        self._write(
-            f'{", ".join(names)} = "memref.extract_strided_metadata"({memref.value})'
-            f" : ({memref.kind}) -> ({types})"
-        )
-        address = self._cast(
-            "memref.extract_aligned_pointer_as_index", memref.value, memref.kind, "index"
-        )
-        pointer = self._cast("llvm.inttoptr", self._to_word(address), "i64", POINTER)
-        offset, *numbers = map(self._to_word, names[1:])
+        types = (memref.base, *["index"] * (1 + 2 * rank))
+        described = self.create("memref.extract_strided_metadata", (memref.value,), types)
+        address = self._cast("memref.extract_aligned_pointer_as_index", memref.value, "index")
+        pointer = self._cast("llvm.inttoptr", self._to_word(address), POINTER)
+        offset, *numbers = map(self._to_word, described.results[1:])
         return _Description(pointer, offset, numbers[:rank], numbers[rank:])
 
-    def _bits(self, value: str, kind: str, width: int) -> str:
-        """Return the bits of a value as an integer of this width."""
-        if match := _COMPLEX.fullmatch(kind):
-            half = element_bytes(match[1]) * 8
+    def _bits(self, value: Value) -> Value:
+        """Return the bits of a value as a word."""
+        kind = Attribute(value.type)
+        if kind.name == "complex":
             real, imaginary = (
-                self._bits(self._cast(f"complex.{part}", value, kind, match[1]), match[1], width)
-                for part in ("re", "im")
+                self._bits(self._cast(f"complex.{part}", value, kind.body)) for part in ("re", "im")
             )
-            shift = self._number(half)
-            high = self._combine("arith.shli", imaginary, shift)
-            return self._combine("arith.ori", real, high)
+            shift = self._number(element_bytes(kind.body) * 8)
+            high = self.value("arith.shli", (imaginary, shift), _WORD)
+            return self.value("arith.ori", (real, high), _WORD)
         if kind == "index":
             return self._to_word(value)
-        if match := _FLOAT.match(kind):
-            value = self._cast("arith.bitcast", value, kind, f"i{match[1]}")
-            kind = f"i{match[1]}"
-        return value if kind == f"i{width}" else self._cast("arith.extui", value, kind, f"i{width}")
+        if width := float_width(kind):
+            value = self._cast("arith.bitcast", value, f"i{width}")
+        return value if value.type == _WORD else self._cast("arith.extui", value, _WORD)
 
-    def _to_word(self, value: str) -> str:
-        return self._cast("arith.index_cast", value, "index", "i64")
+    def _to_word(self, value: Value) -> Value:
+        return self._cast("arith.index_cast", value, _WORD)
 
-    def _number(self, number: int) -> str:
-        name = self.rewriter.name()
-        self._write(f'{name} = "llvm.mlir.constant"() <{{value = {number} : i64}}> : () -> i64')
-        return name
+    def _number(self, number: int) -> Value:
+        properties = {"value": f"{number} : {_WORD}"}
+        return self.value("llvm.mlir.constant", (), _WORD, properties)
 
-    def _combine(self, operation: str, left: str, right: str) -> str:
-        name = self.rewriter.name()
-        self._write(f'{name} = "{operation}"({left}, {right}) : (i64, i64) -> i64')
-        return name
-
-    def _cast(self, operation: str, value: str, before: str, after: str) -> str:
-        name = self.rewriter.name()
-        self._write(f'{name} = "{operation}"({value}) : ({before}) -> {after}')
-        return name
-
-    def _write(self, line: str) -> None:
-        self.lines.append(f"{' ' * self.place.indent}{line} {self.place.location}".rstrip())
+    def _cast(self, operation: str, value: Value, kind: str) -> Value:
+        return self.value(operation, (value,), kind)
 
 
-@dataclass(frozen=True, slots=True)
-class _Description:
-    """What a memref spans: names of words."""
-
-    pointer: str
-    offset: str
-    sizes: Sequence[str]
-    strides: Sequence[str]
+def _is_transfer(operation: Operation) -> bool:
+    return operation.name in _TRANSFERS and is_async(operation)
 
 
-def _parse_memref(value: str, kind: str) -> _MemRef:
-    shape = _SHAPE.match(kind)
-    start = shape.end() if shape else 0
-    element, *others = MLIR.split_list(kind[start:-1])
-    layouts = [other for other in others if _LAYOUT.match(other)]
-    spaces = [other for other in others if other not in layouts]
-    rank = shape[1].count("x") if shape else 0
+def _parse_memref(value: Value) -> _MemRef:
+    shaped = parse_shaped(value.type, "memref")
+    element, parameters = (shaped.element, shaped.parameters) if shaped else ("", ())
+    layouts = [one for one in parameters if _is_layout(one)]
+    spaces = [one for one in parameters if one not in layouts]
     base = f"memref<{', '.join((element, *spaces))}>"
-    return _MemRef(value, kind, element, rank, base, is_identity=not layouts)
+    rank = len(shaped.sizes) if shaped else 0
+    return _MemRef(value, element, rank, base, is_identity=not layouts)
+
+
+def _is_layout(parameter: str) -> bool:
+    is_alias = parameter.startswith("#") and not parameter.startswith("#gpu.")
+    return is_alias or parameter.startswith(("strided<", "affine_map<"))

@@ -1,0 +1,207 @@
+"""A printed module: its aliases, its operations and its resources, read and printed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from mlir_offload.toolchain.errors import ToolFailedError
+from mlir_offload.translate.mlir.operation import Block, CustomOperation, Operation, Region
+from mlir_offload.translate.mlir.syntax import MLIR
+
+# A line begins an operation, or is a label, or ends a region: strings have their line ends escaped.
+_OPERATION = re.compile(r' *(?:(%[^"]*?) = )?"([^"]+)"\(([^)]*)\)')
+_CUSTOM = re.compile(r"(?:(%[^\"=]*?) = )?([a-z]\w*\.[\w.]+ .*)", re.DOTALL)
+_ALIAS_USE = re.compile(r"[#!][A-Za-z_]\w*")
+_RESOURCE_USE = "dense_resource"
+_OPENING, _NEXT_REGION = " ({", "}, {"
+
+
+class Module:
+    """A printed `builtin.module`, with what is printed before and behind it.
+
+    These are definitions of aliases, and the section of resources: each part that is made of the
+    module gets those that it uses.
+    """
+
+    __slots__ = ("_definitions", "_first_of_tail", "head", "operation", "tail")
+
+    def __init__(self, head: Sequence[str], operation: Operation, tail: Sequence[str]) -> None:
+        """Take the lines before the operation, the operation, and the lines behind it."""
+        self.head = head
+        self.operation = operation
+        self.tail = tail
+        self._definitions = _alias_lines(head)
+        self._first_of_tail = len(self._definitions)
+        self._definitions |= _alias_lines(tail)
+
+    @property
+    def operations(self) -> list[Operation]:
+        """Return the operations of its body."""
+        return self.operation.operations
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        """Return what each alias stands for."""
+        return {name: line.partition(" = ")[2] for name, line in self._definitions.items()}
+
+    @property
+    def resources(self) -> list[str]:
+        """Return the lines of the section of resources."""
+        start = next((i for i, line in enumerate(self.tail) if line == "{-#"), len(self.tail))
+        return list(self.tail[start:])
+
+    def render(self) -> str:
+        """Return the text as it was printed, but for what has been changed in operations."""
+        return "\n".join((*self.head, *self.operation.lines(), *self.tail, ""))
+
+    def render_part(self, body: Iterable[Operation]) -> str:
+        """Return the text of a module with these operations, and the aliases that they use."""
+        # A region has a block, even one without operations.
+        block = Block(operations=list(body))
+        if not block.operations:
+            block.label = "^bb0:"
+        lines = self._with_block(block).lines()
+        order = {name: number for number, name in enumerate(self._definitions)}
+        used = sorted(self._used(lines), key=order.__getitem__)
+        first = [self._definitions[name] for name in used if order[name] < self._first_of_tail]
+        last = [self._definitions[name] for name in used if order[name] >= self._first_of_tail]
+        if any(_RESOURCE_USE in line for line in (*first, *lines)):
+            last += [line for line in self.tail if line and not _ALIAS_USE.match(line)]
+        return "\n".join((*first, *lines, *last, ""))
+
+    def _with_block(self, block: Block) -> Operation:
+        operation = self.operation.copy_without_regions()
+        operation.regions = [Region([block])]
+        return operation
+
+    def _used(self, lines: Iterable[str]) -> set[str]:
+        """Return the names of the aliases that lines use."""
+        pending = _ALIAS_USE.findall("\n".join(lines))
+        used: set[str] = set()
+        while pending:
+            name = pending.pop()
+            if name in self._definitions and name not in used:
+                used.add(name)
+                pending += _ALIAS_USE.findall(self._definitions[name], len(name))
+        return used
+
+
+def _alias_lines(lines: Iterable[str]) -> dict[str, str]:
+    """Return the lines that define aliases, by name."""
+    return {line.partition(" ")[0]: line for line in lines if _ALIAS_USE.match(line)}
+
+
+def parse_module(text: str) -> Module:
+    """Read what mlir-opt prints. Raises ToolFailedError where the text is something else."""
+    lines = text.split("\n")
+    if lines and not lines[-1]:
+        lines.pop()
+    begin = next((i for i, line in enumerate(lines) if line.startswith('"builtin.module"(')), None)
+    if begin is None:
+        msg = "no module in it"
+        raise _unexpected(msg)
+    end = next((i for i in range(begin + 1, len(lines)) if lines[i].startswith("})")), None)
+    if end is None:
+        msg = "the module does not end"
+        raise _unexpected(msg)
+    (operation,) = parse_operations(lines[begin : end + 1])
+    return Module(lines[:begin], operation, lines[end + 1 :])
+
+
+def parse_operations(lines: Sequence[str]) -> list[Operation]:
+    """Read the lines of operations. Raises ToolFailedError where a line begins none."""
+    blocks = parse_blocks(lines)
+    return blocks[0].operations if blocks else []
+
+
+def parse_blocks(lines: Sequence[str]) -> list[Block]:
+    """Read the lines of blocks. Raises ToolFailedError where a line is of another form."""
+    try:
+        return _parse_lines(lines)
+    except ToolFailedError:
+        return _parse_lines(_joined(lines))
+
+
+def _joined(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines, those in whose brackets a type is printed on several lines as one."""
+    held = ""
+    for line in lines:
+        held = f"{held}\n{line}" if held else line
+        text = held.strip().removeprefix("})").removesuffix("({")
+        if text == _NEXT_REGION or not MLIR.enclosing(text, len(text)):
+            yield held
+            held = ""
+
+
+def _parse_lines(lines: Iterable[str]) -> list[Block]:
+    reader = _Reader()
+    for line in lines:
+        match = _OPERATION.match(line)
+        if match is None:
+            reader.read_other(line.lstrip(" "))
+            continue
+        results, name, operands = match.groups("")
+        rest = line[match.end() :]
+        if rest.endswith(_OPENING):
+            operation = Operation(name, results, operands, rest.removesuffix(_OPENING))
+            reader.block().append(operation)
+            reader.enter(operation)
+        else:
+            reader.block().append(Operation(name, results, operands, rest))
+    return reader.finish()
+
+
+class _Reader:
+    """Where reading is: in a region, in a block of it if one has begun, and in the operations around."""
+
+    def __init__(self) -> None:
+        self._region = Region()
+        self._operations: list[Operation] | None = None
+        self._around: list[tuple[Operation, Region, list[Operation]]] = []
+
+    def block(self) -> list[Operation]:
+        """Return the operations of the block, that of the entry if none has begun."""
+        if self._operations is None:
+            self._operations = []
+            self._region.blocks.append(Block("", self._operations))
+        return self._operations
+
+    def enter(self, operation: Operation) -> None:
+        """Begin the first region of an operation of the block."""
+        self._around.append((operation, self._region, self.block()))
+        self._begin_region()
+
+    def read_other(self, text: str) -> None:
+        """Read a line that begins no operation in generic form, without its indentation."""
+        if text.startswith("})") and self._around:
+            operation, self._region, self._operations = self._around.pop()
+            operation.end = text[2:]
+        elif text == _NEXT_REGION and self._around:
+            self._begin_region()
+        elif text.startswith("^"):
+            self._operations = []
+            self._region.blocks.append(Block(text, self._operations))
+        elif custom := _CUSTOM.fullmatch(text):
+            self.block().append(CustomOperation.parse(custom[1] or "", custom[2]))
+        elif text:
+            msg = f"this line: {text[:80]}"
+            raise _unexpected(msg)
+
+    def finish(self) -> list[Block]:
+        """Return the blocks that were read."""
+        if self._around:
+            msg = f"{self._around[-1][0].name} does not end"
+            raise _unexpected(msg)
+        return self._region.blocks
+
+    def _begin_region(self) -> None:
+        self._region, self._operations = Region(), None
+        self._around[-1][0].regions.append(self._region)
+
+
+def _unexpected(what: str) -> ToolFailedError:
+    return ToolFailedError(
+        f"mlir-opt printed a module that cannot be read: {what}",
+        hint="report this with the input and the output of 'mlir-opt --version'",
+    )

@@ -1,0 +1,396 @@
+"""Operations, regions and blocks of MLIR's generic form.
+
+An operation keeps the text of its attributes, types and location, and parses it when somebody asks;
+from then on it is printed of what was parsed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from mlir_offload.translate.mlir.attribute import (
+    Attribute,
+    parse_dictionary,
+    render_dictionary,
+)
+from mlir_offload.translate.mlir.syntax import MLIR, rename_values
+
+_INDENT = "  "
+
+
+class Value(Struct, frozen=True):
+    """A value: its name, with the percent sign, and its type."""
+
+    name: str
+    type: str
+
+
+class BlockArgument(Struct, frozen=True):
+    """An argument of a block; the location is empty or begins with `loc(`."""
+
+    name: str
+    type: str
+    location: str = ""
+
+
+class Signature(Struct):
+    """What follows the operands of an operation, besides its regions."""
+
+    successors: list[str] = []
+    properties: dict[str, Attribute] = {}
+    attributes: dict[str, Attribute] = {}
+    operand_types: list[str] = []
+    result_types: list[str] = []
+    location: str = ""
+
+
+class Block(Struct, eq=False):
+    """A block: its label as it is spelled, empty for one without, and its operations."""
+
+    label: str = ""
+    operations: list[Operation] = []
+
+    @property
+    def arguments(self) -> tuple[BlockArgument, ...]:
+        """Return its arguments."""
+        start = self.label.find("(")
+        if start < 0 or self.label[:start].endswith(":"):
+            return ()
+        return tuple(map(_block_argument, MLIR.split_list(MLIR.inside(self.label, start))))
+
+    def drop_locations(self) -> None:
+        """Take the locations of its arguments away."""
+        if " loc(" in self.label:
+            end = MLIR.closing(self.label, self.label.index("("))
+            shown = ", ".join(f"{one.name}: {one.type}" for one in self.arguments)
+            self.label = f"{self.label[: self.label.index('(')]}({shown}{self.label[end:]}"
+
+    @classmethod
+    def with_arguments(cls, arguments: Iterable[Value]) -> Block:
+        """Return an entry block that takes values of these names and types."""
+        return cls(f"^bb0({', '.join(f'{one.name}: {one.type}' for one in arguments)}):")
+
+
+class Region(Struct, eq=False):
+    """The blocks of a region."""
+
+    blocks: list[Block] = []
+
+    def walk(self) -> Iterator[Operation]:
+        """Yield its operations and those in their regions, each before what is in it."""
+        for block in self.blocks:
+            for operation in block.operations:
+                yield operation
+                yield from operation.walk_inside()
+
+    def clone(self) -> Region:
+        """Return a region with blocks and operations of its own."""
+        return Region(
+            [Block(one.label, [op.clone() for op in one.operations]) for one in self.blocks]
+        )
+
+    def rename(self, names: dict[str, str]) -> None:
+        """Give operations in it other values as operands."""
+        for operation in self.walk() if names else ():
+            operation.rename_operands(names)
+
+
+class Operation(Struct, eq=False):
+    """An operation in generic form; `result_text` is `%0:2` for two results of one name.
+
+    `head` is what is printed behind the operands up to the first region, `end` what is behind the last;
+    both are out of date once the `signature` has been parsed.
+    """
+
+    name: str
+    result_text: str = ""
+    operand_text: str = ""
+    head: str = ""
+    end: str = ""
+    regions: list[Region] = []
+    _signature: Signature | None = None
+
+    def copy_without_regions(self) -> Operation:
+        """Return an operation that differs in its regions only."""
+        self._print_signature()
+        return type(self)(self.name, self.result_text, self.operand_text, self.head, self.end)
+
+    def clone(self) -> Operation:
+        """Return an operation like it, with operations of its own in its regions."""
+        copy = self.copy_without_regions()
+        copy.regions = [region.clone() for region in self.regions]
+        return copy
+
+    @property
+    def signature(self) -> Signature:
+        """Return what follows its operands, to be read and changed."""
+        if self._signature is None:
+            self._signature = _parse_signature(self.head, self.end if self.regions else None)
+        return self._signature
+
+    @property
+    def properties(self) -> dict[str, Attribute]:
+        """Return the attributes that are its own."""
+        return self.signature.properties
+
+    @property
+    def attributes(self) -> dict[str, Attribute]:
+        """Return the discardable attributes."""
+        return self.signature.attributes
+
+    @property
+    def operand_types(self) -> list[str]:
+        """Return the types of its operands."""
+        return self.signature.operand_types
+
+    @property
+    def result_types(self) -> list[str]:
+        """Return the types of its results."""
+        return self.signature.result_types
+
+    @property
+    def location(self) -> str:
+        """Return its location, `loc(...)`; empty where it has none."""
+        if self._signature is not None:
+            return self._signature.location
+        text = self.end if self.regions else self.head
+        return text[_location_start(text) + 1 :]
+
+    def drop_locations(self) -> None:
+        """Take its location away, and those of the arguments of its blocks."""
+        if self._signature is not None:
+            self._signature.location = ""
+        elif self.regions:
+            self.end = self.end[: _location_start(self.end)]
+        else:
+            self.head = self.head[: _location_start(self.head)]
+        for region in self.regions:
+            for block in region.blocks:
+                block.drop_locations()
+
+    def attribute(self, name: str) -> Attribute:
+        """Return a property or attribute; an empty one where it has none."""
+        signature = self.signature
+        return signature.properties.get(name) or signature.attributes.get(name) or _NOTHING
+
+    def has(self, name: str) -> bool:
+        """Say whether it has a property or attribute."""
+        return name in self.signature.properties or name in self.signature.attributes
+
+    def set_attribute(self, name: str, value: Attribute) -> None:
+        """Change a property or attribute, or add it as an attribute."""
+        signature = self.signature
+        is_own = name in signature.properties
+        (signature.properties if is_own else signature.attributes)[name] = value
+
+    @property
+    def operand_names(self) -> list[str]:
+        """Return the names of its operands."""
+        return self.operand_text.split(", ") if self.operand_text else []
+
+    @property
+    def operands(self) -> tuple[Value, ...]:
+        """Return its operands."""
+        return tuple(map(Value, self.operand_names, self.operand_types))
+
+    @operands.setter
+    def operands(self, values: Sequence[Value]) -> None:
+        self.operand_text = ", ".join(value.name for value in values)
+        self.signature.operand_types = [value.type for value in values]
+
+    @property
+    def result_names(self) -> list[str]:
+        """Return the names of its results, as other operations spell them."""
+        if ":" not in self.result_text:
+            return self.result_text.split(", ") if self.result_text else []
+        groups = (group.partition(":") for group in self.result_text.split(", "))
+        return [
+            f"{name}#{index}" if count else name
+            for name, _, count in groups
+            for index in range(int(count or 1))
+        ]
+
+    @property
+    def results(self) -> tuple[Value, ...]:
+        """Return its results."""
+        return tuple(map(Value, self.result_names, self.result_types))
+
+    @property
+    def operations(self) -> list[Operation]:
+        """Return the operations of its first region, which has one block."""
+        blocks = self.regions[0].blocks if self.regions else ()
+        return blocks[0].operations if blocks else []
+
+    @property
+    def symbol(self) -> str:
+        """Return the name that it defines; empty where it defines none."""
+        return self.attribute("sym_name").string
+
+    @property
+    def is_declaration(self) -> bool:
+        """Say whether its only region holds nothing: that of a function that is defined elsewhere."""
+        return not self.regions or not self.regions[0].blocks
+
+    def walk_inside(self) -> Iterator[Operation]:
+        """Yield the operations in its regions, each before what is in it."""
+        for region in self.regions:
+            yield from region.walk()
+
+    def rename_operands(self, names: Mapping[str, str]) -> None:
+        """Take other values as operands."""
+        if self.operand_text:
+            self.operand_text = ", ".join(names.get(name, name) for name in self.operand_names)
+
+    def edit_text(self, edit: Callable[[str], str]) -> None:
+        """Change the text of attributes, types and locations, in its regions as well."""
+        self._print_signature()
+        self._signature = None
+        self.head, self.end = edit(self.head), edit(self.end)
+        for region in self.regions:
+            for block in region.blocks:
+                block.label = edit(block.label)
+                for operation in block.operations:
+                    operation.edit_text(edit)
+
+    def lines(self, indent: str = "") -> list[str]:
+        """Return its lines as mlir-opt prints them."""
+        out: list[str] = []
+        self.render(indent, out)
+        return out
+
+    def render(self, indent: str, out: list[str]) -> None:
+        """Append its lines."""
+        self._print_signature()
+        results = f"{self.result_text} = " if self.result_text else ""
+        first = f'{indent}{results}"{self.name}"({self.operand_text}){self.head}'
+        if not self.regions:
+            out.append(first)
+            return
+        out.append(f"{first} ({{")
+        inside = indent + _INDENT
+        for number, region in enumerate(self.regions):
+            if number:
+                out.append(f"{indent}}}, {{")
+            for block in region.blocks:
+                if block.label:
+                    out.append(indent + block.label)
+                for operation in block.operations:
+                    operation.render(inside, out)
+        out.append(f"{indent}}}){self.end}")
+
+    def _print_signature(self) -> None:
+        if self._signature is not None:
+            self.head, self.end = _render_signature(self._signature, has_regions=bool(self.regions))
+
+
+class CustomOperation(Operation, eq=False):
+    """An operation in its custom form, `head`, for what releases print in different generic forms.
+
+    `end` is its location.
+    """
+
+    @classmethod
+    def parse(cls, result_text: str, text: str) -> CustomOperation:
+        """Read the text of an operation of one line, without its results."""
+        start = _location_start(text)
+        return cls(text.partition(" ")[0], result_text, "", text[:start], text[start + 1 :])
+
+    def drop_locations(self) -> None:
+        """Take its location away."""
+        self.end = ""
+
+    @property
+    def signature(self) -> Signature:
+        """Return nothing but the location."""
+        return Signature(location=self.end)
+
+    def rename_operands(self, names: Mapping[str, str]) -> None:
+        """Take other values as operands."""
+        self.head = rename_values(self.head, names)
+
+    def render(self, indent: str, out: list[str]) -> None:
+        """Append its line."""
+        results = f"{self.result_text} = " if self.result_text else ""
+        out.append(f"{indent}{results}{self.head} {self.end}".rstrip())
+
+
+_NOTHING = Attribute("")
+# Unregistered operations may have a dictionary of no properties, which is printed.
+_NO_PROPERTIES = {"": _NOTHING}
+
+
+def split_types(text: str) -> list[str]:
+    """Return the types of `(a, b)`, or the one type that the text is."""
+    return MLIR.split_list(MLIR.inside(text, 0) if text.startswith("(") else text)
+
+
+def _parse_signature(head: str, end: str | None) -> Signature:
+    found = Signature()
+    text, place = head, 0
+    if text.startswith("["):
+        stop = MLIR.closing(text, 0)
+        found.successors = MLIR.split_list(text[1:stop])
+        place = stop + 1
+    if text.startswith(" <{", place):
+        stop = MLIR.closing(text, place + 1)
+        found.properties = parse_dictionary(text[place + 3 : stop - 1]) or dict(_NO_PROPERTIES)
+        place = stop + 1
+    if end is not None:
+        text, place = end, 0
+    if text.startswith(" {", place):
+        stop = MLIR.closing(text, place + 1)
+        found.attributes = parse_dictionary(text[place + 2 : stop])
+        place = stop + 1
+    if text.startswith(" : (", place):
+        stop = MLIR.closing(text, place + 3)
+        found.operand_types = MLIR.split_list(text[place + 4 : stop])
+        place = stop + len(" -> ") + 1
+        results, place = _result_types(text, place)
+        found.result_types = results
+    found.location = text[place + 1 :]
+    return found
+
+
+def _result_types(text: str, start: int) -> tuple[list[str], int]:
+    """Return the types behind the arrow, and where they end."""
+    if text.startswith("(", start):
+        stop = MLIR.closing(text, start)
+        return MLIR.split_list(text[start + 1 : stop]), stop + 1
+    stop = text.find(" loc(", start)
+    stop = len(text) if stop < 0 else stop
+    return [text[start:stop]], stop
+
+
+def _render_signature(signature: Signature, *, has_regions: bool) -> tuple[str, str]:
+    head = f"[{', '.join(signature.successors)}]" if signature.successors else ""
+    if signature.properties:
+        head += f" <{{{render_dictionary(signature.properties)}}}>"
+    end = f" {{{render_dictionary(signature.attributes)}}}" if signature.attributes else ""
+    given = signature.result_types
+    single = len(given) == 1 and not given[0].startswith("(")
+    results = given[0] if single else f"({', '.join(given)})"
+    location = f" {signature.location}" if signature.location else ""
+    end += f" : ({', '.join(signature.operand_types)}) -> {results}{location}"
+    return (head, end) if has_regions else (head + end, "")
+
+
+def _location_start(text: str) -> int:
+    """Return where the location at the end of a text begins, with its space; the end if there is none."""
+    start = text.rfind(" loc(")
+    if start >= 0 and '"' in text[start:]:
+        start = MLIR.blanked(text).rfind(" loc(")
+    # That in an attribute is not at the end.
+    is_last = start >= 0 and MLIR.closing(text, start + len(" loc")) == len(text) - 1
+    return start if is_last else len(text)
+
+
+def _block_argument(text: str) -> BlockArgument:
+    name, _, rest = text.partition(": ")
+    start = rest.find(" loc(")
+    return (
+        BlockArgument(name, rest)
+        if start < 0
+        else BlockArgument(name, rest[:start], rest[start + 1 :])
+    )

@@ -1,0 +1,142 @@
+"""Rewrites of operations, in the manner of MLIR's PatternRewriter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Self
+
+from mlir_offload.translate.mlir.attribute import Attribute
+from mlir_offload.translate.mlir.operation import (
+    Block,
+    CustomOperation,
+    Operation,
+    Region,
+    Signature,
+    Value,
+)
+
+
+class Rewriter:
+    """Creates operations at an insertion point, and replaces those that patterns match.
+
+    New values get names that no program has. What is created gets the location of the operation that is
+    being rewritten.
+    """
+
+    def __init__(self, prefix: str = "%mo_") -> None:
+        """Take the beginning of the names of new values."""
+        self.location = ""
+        self._prefix = prefix
+        self._count = 0
+        self._point: list[Operation] = []
+        self._renamed: dict[str, str] = {}
+
+    def fresh_name(self) -> str:
+        """Return a name that no other value has."""
+        self._count += 1
+        return f"{self._prefix}{self._count}"
+
+    @property
+    def has_created(self) -> bool:
+        """Say whether there is a value that it created."""
+        return self._count > 0
+
+    def insert(self, operation: Operation) -> Operation:
+        """Put an operation at the insertion point."""
+        self._point.append(operation)
+        return operation
+
+    def create(
+        self,
+        name: str,
+        operands: Sequence[Value] = (),
+        result_types: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        regions: Sequence[Region] = (),
+    ) -> Operation:
+        """Create an operation at the insertion point."""
+        signature = Signature(
+            properties={key: Attribute(value) for key, value in (properties or {}).items()},
+            result_types=list(result_types),
+            location=self.location,
+        )
+        operation = Operation(name, regions=list(regions), _signature=signature)
+        operation.operands = operands
+        if result_types:
+            operation.result_text = self._result_text(len(result_types))
+        return self.insert(operation)
+
+    def value(
+        self,
+        name: str,
+        operands: Sequence[Value],
+        kind: str,
+        properties: Mapping[str, str] | None = None,
+    ) -> Value:
+        """Create an operation with one result, and return that."""
+        return self.create(name, operands, (kind,), properties).results[0]
+
+    def custom(self, text: str, kind: str = "") -> Value:
+        """Create an operation of its custom form, without results and location; return its result."""
+        result = self.fresh_name() if kind else ""
+        self.insert(CustomOperation("", result, head=text, end=self.location))
+        return Value(result, kind)
+
+    @contextmanager
+    def region(self, arguments: Sequence[Value] = ()) -> Iterator[Region]:
+        """Give a new region of one block, whose end is the insertion point meanwhile."""
+        block = Block.with_arguments(arguments) if arguments else Block()
+        with self.insertion_point(block.operations):
+            yield Region([block])
+
+    @contextmanager
+    def insertion_point(self, operations: list[Operation]) -> Iterator[None]:
+        """Insert at the end of a list meanwhile."""
+        before, self._point = self._point, operations
+        yield
+        self._point = before
+
+    def replace(self, operation: Operation, values: Sequence[Value]) -> None:
+        """Let other values stand for the results of an operation that is not kept."""
+        for old, new in zip(operation.result_names, values, strict=True):
+            self._renamed[old] = self._renamed.get(new.name, new.name)
+
+    def rewrite(
+        self, region: Region, find: Callable[[Operation], Callable[[Self, Operation], None] | None]
+    ) -> None:
+        """Give each operation of a region to the pattern that is found for it, inner ones first.
+
+        A pattern makes what comes in the place of the operation; it may insert that itself.
+        """
+        outside, self._renamed = self._renamed, {}
+        for block in region.blocks:
+            given = block.operations
+            block.operations = []
+            with self.insertion_point(block.operations):
+                for operation in given:
+                    self._rewrite_one(operation, find)
+        region.rename(self._renamed)
+        self._renamed = outside
+
+    def enter(self, operation: Operation) -> None:
+        """Take note of an operation of the program before it is rewritten."""
+
+    def _rewrite_one(
+        self,
+        operation: Operation,
+        find: Callable[[Operation], Callable[[Self, Operation], None] | None],
+    ) -> None:
+        self.enter(operation)
+        for inner in operation.regions:
+            self.rewrite(inner, find)
+        pattern = find(operation)
+        if pattern is None:
+            self._point.append(operation)
+        else:
+            self.location = operation.location
+            pattern(self, operation)
+
+    def _result_text(self, count: int) -> str:
+        name = self.fresh_name()
+        return f"{name}:{count}" if count > 1 else name

@@ -1,0 +1,84 @@
+"""Types, read from their text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from msgspec import Struct
+
+from mlir_offload.translate.mlir.attribute import Attribute
+from mlir_offload.translate.mlir.operation import Operation, split_types
+from mlir_offload.translate.mlir.syntax import MLIR
+
+_MEMREF = re.compile(r"\bmemref<")
+_SHAPE = re.compile(r"((?:(?:\?|\d+|\[\d+\])x)*)(.*)", re.DOTALL)
+_INTEGER = re.compile(r"[su]?i(\d+)")
+_FLOAT = re.compile(r"b?f(\d+)|tf(\d+)")
+_LLVM_TYPE = re.compile(r"(?:ptr|struct|array|vec|target|x86_amx|ppc_fp128|x86_fp80)\b")
+
+
+class Shaped(Struct, frozen=True):
+    """A vector or memref: its sizes, None for one that is not known, its elements and further parameters."""
+
+    sizes: tuple[int | None, ...]
+    element: str
+    parameters: tuple[str, ...] = ()
+
+
+def integer_width(kind: str) -> int:
+    """Return the bits of an integer type, 0 for another one."""
+    match = _INTEGER.fullmatch(kind)
+    return int(match[1]) if match else 0
+
+
+def float_width(kind: str) -> int:
+    """Return the number in the name of a floating-point type, 0 for another one."""
+    match = _FLOAT.match(kind)
+    return int(match[1] or match[2]) if match else 0
+
+
+def parse_shaped(kind: str, name: str) -> Shaped | None:
+    """Return the parts of `vector<...>` or `memref<...>`; None for other types and those without a rank."""
+    if not kind.startswith(f"{name}<") or kind.startswith(f"{name}<*x"):
+        return None
+    first, *others = MLIR.split_list(Attribute(kind).body)
+    match = _SHAPE.fullmatch(first)
+    if match is None:
+        return None
+    sizes = (int(size) if size.isdigit() else None for size in match[1].split("x")[:-1])
+    return Shaped(tuple(sizes), match[2], tuple(others))
+
+
+def function_type(operation: Operation) -> tuple[list[str], list[str]]:
+    """Return the types that a function takes, and those that it gives; nothing of another operation."""
+    text = operation.attribute("function_type")
+    if text.startswith("("):
+        end = MLIR.closing(text, 0)
+        return MLIR.split_list(text[1:end]), split_types(text[end + len(" -> ") + 1 :])
+    if text.name != "!llvm.func":
+        return [], []
+    body = text.body
+    start = MLIR.enclosing(body, len(body) - 1)[-1]
+    result = body[:start].strip()
+    takes = MLIR.split_list(body[start + 1 : -1])
+    return [_spelled(kind) for kind in takes], [] if result == "void" else [_spelled(result)]
+
+
+def _spelled(kind: str) -> str:
+    """Return a type of the LLVM dialect as it is spelled outside of its own types."""
+    return f"!llvm.{kind}" if _LLVM_TYPE.match(kind) else kind
+
+
+def with_memref_space(text: str, spaces: Collection[str], other: str) -> str:
+    """Return the text with every memref in one of the memory spaces in another, "" for the default."""
+    if "memref<" not in text:
+        return text
+    for start in reversed([match.start() for match in _MEMREF.finditer(MLIR.blanked(text))]):
+        opening = start + len("memref")
+        end = MLIR.closing(text, opening)
+        *parts, space = MLIR.split_list(text[opening + 1 : end])
+        if parts and space in spaces:
+            inner = text[opening + 1 : end].removesuffix(f", {space}")
+            text = f"{text[: opening + 1]}{inner}{f', {other}' if other else ''}{text[end:]}"
+    return text
