@@ -36,13 +36,11 @@ MO_INTERNAL int mo_sycl_count_devices(void);
 MO_INTERNAL int mo_sycl_count_gpus(void);
 MO_INTERNAL void mo_sycl_set_device(int index);
 MO_INTERNAL int mo_sycl_find_device(mo_device_class of, int number);
-/* Adds to an error what OpenCL devices there are that cannot be used. */
-MO_INTERNAL void mo_sycl_context_of_unusable(void);
 MO_INTERNAL int mo_sycl_device_index(void);
-/* Returns N of "sycl:N"; -1 for a part of a device that a caller has made. */
-MO_INTERNAL int mo_sycl_number_of(cl_device_id device);
-/* The device that the thread last used; NULL: none yet. */
-MO_INTERNAL cl_device_id mo_sycl_used_device(void);
+/* Returns the thread's device; its platform has a context. */
+MO_INTERNAL mo_sycl_device *mo_sycl_own_device(void);
+/* Returns the platform of the device of a stream, which errors name from now on. */
+MO_INTERNAL const mo_sycl_platform *mo_sycl_use_device(cl_device_id device);
 /* Returns the place of the thread's device; its queue is NULL. */
 MO_INTERNAL mo_sycl_place mo_sycl_own_place(void);
 /* Returns the place of a stream; NULL means the caller's stream of the thread, else the device's
@@ -93,6 +91,14 @@ MO_INTERNAL void mo_sycl_check_assertions(void);
 MO_INTERNAL void mo_sycl_launch(const void *stub, const mo_shape *shape, void *stream,
                                 void **params);
 
+#ifdef MLIR_OFFLOAD_HAVE_OPENMP
+#define SYCL_OR_THE_CPU ", or run with MLIR_OFFLOAD_DEVICE=host"
+#else
+#define SYCL_OR_THE_CPU ", or compile with --offload-arch=host to run on the CPU"
+#endif
+
+/* Notes the device that errors of this thread name: N of "sycl:N", -1 for a part of a device. */
+MO_INTERNAL void mo_sycl_note_device(cl_device_id device, int number);
 /* Reports a failed call and ends the program. The first form adds what the call was about. */
 MO_INTERNAL MO_NORETURN void mo_sycl_stop(int status, const char *call, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

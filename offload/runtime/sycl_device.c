@@ -1,10 +1,9 @@
 /* The OpenCL devices that can be used, GPUs first, then accelerators, then CPUs. */
 #include <pthread.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "catch.h"
-#include "mlir_offload.h"
 #include "sycl.h"
 
 enum { MOST_PLATFORMS = 16, MOST_DEVICES = 64, MOST_DEVICES_OF_PLATFORM = 32 };
@@ -16,14 +15,6 @@ static int mo_sycl_device_count;
 static pthread_mutex_t mo_sycl_device_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static _Thread_local int mo_sycl_index;
-static _Thread_local cl_device_id mo_sycl_used;
-
-void mo_sycl_device_text(cl_device_id device, unsigned what, char *text, size_t size) {
-  size_t length = 0;
-  *text = 0;
-  if (mo_cl.clGetDeviceInfo(device, what, size, text, &length) != CL_SUCCESS || length >= size)
-    *text = 0;
-}
 
 /* Returns NULL, or what the device lacks. */
 static const char *lack_of(const mo_sycl_platform *platform, cl_device_id device) {
@@ -123,18 +114,29 @@ static void tell_unusable(mo_sycl_platform *platform, cl_device_id device, uint6
     mo_context("'%s' cannot be used: it has no %s", name, lack);
 }
 
-void mo_sycl_context_of_unusable(void) { each_device(tell_unusable); }
+void mo_sycl_explain_no_device(void) {
+  const char *fault = mo_sycl_load();
+  unsigned count = 0;
+  int status = fault ? CL_SUCCESS : mo_cl.clGetPlatformIDs(0, NULL, &count);
+  if (fault)
+    mo_error("there is no OpenCL here: %s", fault);
+  else if (status != CL_SUCCESS)
+    mo_sycl_report_call(status, "clGetPlatformIDs");
+  else
+    mo_error("no OpenCL device can be used, on %u OpenCL platform%s", count, count == 1 ? "" : "s");
+  mo_context("while looking for a GPU");
+  if (!fault)
+    each_device(tell_unusable);
+  const char *vendors = getenv("OCL_ICD_VENDORS");
+  if (vendors)
+    mo_context("OCL_ICD_VENDORS is '%s'", vendors);
+  mo_cure("install the OpenCL driver of the GPU (apt install intel-opencl-icd ocl-icd-libopencl1; "
+          "for the CPU pip install intel-opencl-rt intel-cmplr-lib-rt), and check with clinfo, and whether you may "
+          "open /dev/dri/renderD128" SYCL_OR_THE_CPU);
+}
 
 void mo_sycl_set_device(int index) { mo_sycl_index = index; }
 int mo_sycl_device_index(void) { return mo_sycl_index; }
-cl_device_id mo_sycl_used_device(void) { return mo_sycl_used; }
-
-int mo_sycl_number_of(cl_device_id device) {
-  int number = mo_sycl_device_count;
-  while (number-- && mo_sycl_devices[number].raw != device)
-    ;
-  return number;
-}
 
 /* Makes the platform's context where there is none yet. Needs the lock. */
 static void make_context(mo_sycl_platform *platform) {
@@ -150,9 +152,9 @@ static void make_context(mo_sycl_platform *platform) {
   SYCL_CHECK(status, "clCreateContext", "starting OpenCL");
 }
 
-static mo_sycl_device *own_device(void) {
+mo_sycl_device *mo_sycl_own_device(void) {
   mo_sycl_device *device = &mo_sycl_devices[mo_sycl_index];
-  mo_sycl_used = device->raw;
+  mo_sycl_note_device(device->raw, mo_sycl_index);
   mo_lock(&mo_sycl_device_lock);
   make_context(device->platform);
   mo_unlock(&mo_sycl_device_lock);
@@ -160,38 +162,19 @@ static mo_sycl_device *own_device(void) {
 }
 
 mo_sycl_place mo_sycl_own_place(void) {
-  const mo_sycl_device *device = own_device();
+  const mo_sycl_device *device = mo_sycl_own_device();
   return (mo_sycl_place){device->platform, device->platform->context, device->raw, NULL};
 }
 
-/* One of the pool's streams, so that the end of the program waits for it as for the others. */
-static cl_command_queue own_queue(void) {
-  mo_sycl_device *device = own_device();
-  pthread_mutex_lock(&mo_sycl_device_lock);
-  cl_command_queue queue = device->queue;
-  pthread_mutex_unlock(&mo_sycl_device_lock);
-  if (queue)
-    return queue;
-  cl_command_queue made = mo_sycl_create_stream();
-  pthread_mutex_lock(&mo_sycl_device_lock);
-  if (!device->queue)
-    device->queue = made;
-  queue = device->queue;
-  pthread_mutex_unlock(&mo_sycl_device_lock);
-  return queue;
-}
-
-static void ask_queue(cl_command_queue queue, unsigned what, void *answer, size_t size) {
-  SYCL_CHECK(mo_cl.clGetCommandQueueInfo(queue, what, size, answer, NULL),
-             "clGetCommandQueueInfo", "looking at the stream %p", (void *)queue);
-}
-
 /* A caller may also have made a queue for a part of a device, which is in no list. */
-static const mo_sycl_platform *platform_of(cl_device_id device) {
+const mo_sycl_platform *mo_sycl_use_device(cl_device_id device) {
   cl_platform_id raw;
-  for (int i = 0; i < mo_sycl_device_count; ++i)
-    if (mo_sycl_devices[i].raw == device)
-      return mo_sycl_devices[i].platform;
+  int number = mo_sycl_device_count;
+  while (number-- && mo_sycl_devices[number].raw != device)
+    ;
+  mo_sycl_note_device(device, number);
+  if (number >= 0)
+    return mo_sycl_devices[number].platform;
   SYCL_CHECK(mo_cl.clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof raw, &raw, NULL),
              "clGetDeviceInfo", "looking for the platform of a stream");
   for (int i = 0; i < mo_sycl_device_count; ++i)
@@ -201,24 +184,3 @@ static const mo_sycl_platform *platform_of(cl_device_id device) {
   mo_cure("make the queue for a device with SPIR-V and cl_intel_unified_shared_memory");
 }
 
-mo_sycl_place mo_sycl_place_of(void *stream) {
-  mo_sycl_place place;
-  uint64_t properties;
-  place.queue = stream ? stream : mlir_offload_get_stream();
-  if (!place.queue)
-    place.queue = own_queue();
-  ask_queue(place.queue, CL_QUEUE_CONTEXT, &place.context, sizeof place.context);
-  ask_queue(place.queue, CL_QUEUE_DEVICE, &place.device, sizeof place.device);
-  ask_queue(place.queue, CL_QUEUE_PROPERTIES, &properties, sizeof properties);
-  place.platform = platform_of(place.device);
-  mo_sycl_used = place.device;
-  if (properties & CL_QUEUE_OUT_OF_ORDER) {
-    mo_error("the caller's stream is a queue that runs its commands out of order");
-    mo_cure("make it without CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE");
-  }
-  return place;
-}
-
-mo_sycl_place mo_sycl_place_of_memory(void *stream) {
-  return stream || mlir_offload_get_stream() ? mo_sycl_place_of(stream) : mo_sycl_own_place();
-}

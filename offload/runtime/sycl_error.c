@@ -1,15 +1,8 @@
 /* What a failed call of OpenCL means, and what to do about it. */
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "sycl.h"
-
-#ifdef MLIR_OFFLOAD_HAVE_OPENMP
-#define SYCL_OR_THE_CPU ", or run with MLIR_OFFLOAD_DEVICE=host"
-#else
-#define SYCL_OR_THE_CPU ", or compile with --offload-arch=host to run on the CPU"
-#endif
 
 /* OpenCL has no function that names its errors (CL/cl.h, CL/cl_ext.h). */
 static const char *opencl_error_name(int status) {
@@ -82,22 +75,37 @@ void mo_sycl_report_call(int status, const char *call) {
     mo_error("%s failed: OpenCL error %d", call, status);
 }
 
+/* The device that the thread last used. */
+static _Thread_local cl_device_id mo_sycl_used;
+static _Thread_local int mo_sycl_used_number;
+
+void mo_sycl_note_device(cl_device_id device, int number) {
+  mo_sycl_used = device;
+  mo_sycl_used_number = number;
+}
+
+void mo_sycl_device_text(cl_device_id device, unsigned what, char *text, size_t size) {
+  size_t length = 0;
+  *text = 0;
+  if (mo_cl.clGetDeviceInfo(device, what, size, text, &length) != CL_SUCCESS || length >= size)
+    *text = 0;
+}
+
 void mo_sycl_context_of_device(void) {
   char name[256], driver[64];
-  cl_device_id device = mo_sycl_used_device();
+  cl_device_id device = mo_sycl_used;
   if (!device)
     return;
   mo_sycl_device_text(device, CL_DEVICE_NAME, name, sizeof name);
   mo_sycl_device_text(device, CL_DRIVER_VERSION, driver, sizeof driver);
-  int number = mo_sycl_number_of(device);
-  if (number < 0)
+  if (mo_sycl_used_number < 0)
     mo_context("device: a part of %s, driver %s", name, driver);
   else
-    mo_context("device: sycl:%d (%s, driver %s)", number, name, driver);
+    mo_context("device: sycl:%d (%s, driver %s)", mo_sycl_used_number, name, driver);
 }
 
 MO_NORETURN static void cure_sycl_memory(void) {
-  cl_device_id device = mo_sycl_used_device();
+  cl_device_id device = mo_sycl_used;
   uint64_t total = 0, most = 0;
   if (device &&
       mo_cl.clGetDeviceInfo(device, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof total, &total, NULL) ==
@@ -151,25 +159,4 @@ void mo_sycl_stop(int status, const char *call, const char *format, ...) {
   mo_context("while %s", text);
   mo_sycl_context_of_device();
   mo_sycl_cure(status);
-}
-
-void mo_sycl_explain_no_device(void) {
-  const char *fault = mo_sycl_load();
-  unsigned count = 0;
-  int status = fault ? CL_SUCCESS : mo_cl.clGetPlatformIDs(0, NULL, &count);
-  if (fault)
-    mo_error("there is no OpenCL here: %s", fault);
-  else if (status != CL_SUCCESS)
-    mo_sycl_report_call(status, "clGetPlatformIDs");
-  else
-    mo_error("no OpenCL device can be used, on %u OpenCL platform%s", count, count == 1 ? "" : "s");
-  mo_context("while looking for a GPU");
-  if (!fault)
-    mo_sycl_context_of_unusable();
-  const char *vendors = getenv("OCL_ICD_VENDORS");
-  if (vendors)
-    mo_context("OCL_ICD_VENDORS is '%s'", vendors);
-  mo_cure("install the OpenCL driver of the GPU (apt install intel-opencl-icd ocl-icd-libopencl1; "
-          "for the CPU pip install intel-opencl-rt intel-cmplr-lib-rt), and check with clinfo, and whether you may "
-          "open /dev/dri/renderD128" SYCL_OR_THE_CPU);
 }

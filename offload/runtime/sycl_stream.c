@@ -4,13 +4,59 @@
 #include <stdlib.h>
 
 #include "catch.h"
+#include "mlir_offload.h"
 #include "stream_pool.h"
 #include "sycl.h"
+
+static pthread_mutex_t mo_sycl_queue_lock = PTHREAD_MUTEX_INITIALIZER;
 
 typedef struct sycl_event {
   pthread_mutex_t lock;
   cl_event marker; /* NULL: never recorded */
 } sycl_event;
+
+/* One of the pool's streams, so that the end of the program waits for it as for the others. */
+static cl_command_queue own_queue(void) {
+  mo_sycl_device *device = mo_sycl_own_device();
+  pthread_mutex_lock(&mo_sycl_queue_lock);
+  cl_command_queue queue = device->queue;
+  pthread_mutex_unlock(&mo_sycl_queue_lock);
+  if (queue)
+    return queue;
+  cl_command_queue made = mo_sycl_create_stream();
+  pthread_mutex_lock(&mo_sycl_queue_lock);
+  if (!device->queue)
+    device->queue = made;
+  queue = device->queue;
+  pthread_mutex_unlock(&mo_sycl_queue_lock);
+  return queue;
+}
+
+static void ask_queue(cl_command_queue queue, unsigned what, void *answer, size_t size) {
+  SYCL_CHECK(mo_cl.clGetCommandQueueInfo(queue, what, size, answer, NULL),
+             "clGetCommandQueueInfo", "looking at the stream %p", (void *)queue);
+}
+
+mo_sycl_place mo_sycl_place_of(void *stream) {
+  mo_sycl_place place;
+  uint64_t properties;
+  place.queue = stream ? stream : mlir_offload_get_stream();
+  if (!place.queue)
+    place.queue = own_queue();
+  ask_queue(place.queue, CL_QUEUE_CONTEXT, &place.context, sizeof place.context);
+  ask_queue(place.queue, CL_QUEUE_DEVICE, &place.device, sizeof place.device);
+  ask_queue(place.queue, CL_QUEUE_PROPERTIES, &properties, sizeof properties);
+  place.platform = mo_sycl_use_device(place.device);
+  if (properties & CL_QUEUE_OUT_OF_ORDER) {
+    mo_error("the caller's stream is a queue that runs its commands out of order");
+    mo_cure("make it without CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE");
+  }
+  return place;
+}
+
+mo_sycl_place mo_sycl_place_of_memory(void *stream) {
+  return stream || mlir_offload_get_stream() ? mo_sycl_place_of(stream) : mo_sycl_own_place();
+}
 
 /* Returns the marker for the caller to release, or NULL. */
 static cl_event take_marker(sycl_event *event) {

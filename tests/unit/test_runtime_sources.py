@@ -199,3 +199,17 @@ def test_the_words_for_devices_are_those_of_the_runtime() -> None:
     assert re.findall(r'"(\w+)"', names[1]) == [
         kind.word for kind in sorted(DEVICE_KINDS, key=lambda kind: kind.is_cpu)
     ]
+
+
+def test_the_files_for_opencl_use_each_other_in_one_order() -> None:
+    folder = runtime_include_directory()
+    names = ("sycl_load.c", "sycl_error.c", "sycl_device.c", "sycl_stream.c")
+    texts = [(folder / name).read_text(encoding="utf-8") for name in names]
+    defined = [
+        set(re.findall(r"^\w[\w *]*?\b(mo_sycl_\w+)\([^;]*?\) \{", text, re.MULTILINE))
+        for text in texts
+    ]
+    assert all(defined)
+    for index, text in enumerate(texts):
+        later = set().union(*defined[index + 1 :])
+        assert {name for name in later if f"{name}(" in text} == set(), names[index]
