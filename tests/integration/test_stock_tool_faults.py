@@ -12,7 +12,9 @@ from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.skew.fact import Consumer
 from mlir_offload.toolchain.skew.symbol import check_intrinsic
+from mlir_offload.toolchain.target import NVPTX_TRIPLE
 from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.translate.device_ir import LINK_LIBRARY
 from mlir_offload.translate.pipelines import load_recipe
 from mlir_offload.translate.spirv.module import spirv_bitcode_command
 
@@ -124,6 +126,85 @@ def test_no_recipe_has_a_pass_form_that_miscompiles(major: int) -> None:
 
 def test_lto_ir_of_nvidia_is_no_code_that_is_known() -> None:
     assert read_device_code(memory_view(b"\xed\x43\x4e\x7f" + bytes(60))) is None
+
+
+TWICE = """
+module attributes {{gpu.container_module}} {{
+  gpu.module @m {{
+    gpu.func @k(%x: !llvm.ptr) kernel {{ gpu.return }}
+  }}
+  func.func @{name}(%x: !llvm.ptr) {{
+    %c1 = arith.constant 1 : index
+    gpu.launch_func @m::@k blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1) args(%x : !llvm.ptr)
+    return
+  }}
+}}
+"""
+
+
+@pytest.mark.llvm(22)
+def test_kernels_of_one_name_for_spirv_are_refused_since_clang_cannot_link_one_file_apart(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    for name in ("a", "b"):
+        source, output = tmp_path / f"{name}.mlir", tmp_path / f"{name}.o"
+        source.write_text(TWICE.format(name=name))
+        options = ("--llvm=22", "-c", "-fPIC", "--offload-arch=spirv64")
+        run(*mlir_offload, *options, source, "-o", output)
+    first, second = tmp_path / "a.o", tmp_path / "b.o"
+    apart = (
+        "/usr/lib/llvm-22/bin/clang",
+        "-r",
+        "--offload-link",
+        first,
+        "-o",
+        tmp_path / "apart.o",
+    )
+    assert subprocess.run(apart, capture_output=True, check=False).returncode != 0
+    output = tmp_path / "ab.so"
+    line = [*mlir_offload, "--llvm=22", "-shared", *map(str, (first, second, "-o", output))]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.returncode == 6
+    assert "LLVM 22 cannot keep two kernels of one name apart for kind sycl" in done.stderr
+
+
+LIBRARY = """target triple = "{triple}"
+define i32 @seven() {{
+  ret i32 7
+}}
+"""
+USER = """target triple = "{triple}"
+declare i32 @seven()
+define i32 @user() {{
+  %x = call i32 @seven()
+  ret i32 %x
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("major", "is_linked"),
+    [
+        pytest.param(15, False, marks=pytest.mark.llvm(15)),
+        pytest.param(16, False, marks=pytest.mark.llvm(16)),
+        pytest.param(19, True, marks=pytest.mark.llvm(19)),
+        pytest.param(22, True, marks=pytest.mark.llvm(22)),
+    ],
+)
+def test_device_libraries_are_linked_by_clang_where_it_links_them_into_ir(
+    major: int, tmp_path: Path, *, is_linked: bool
+) -> None:
+    """Clang 15 and 16 ignore the option for IR."""
+    clang = f"/usr/lib/llvm-{major}/bin/clang"
+    library, user, made = (tmp_path / name for name in ("l.ll", "u.ll", "made.ll"))
+    library.write_text(LIBRARY.format(triple=NVPTX_TRIPLE))
+    user.write_text(USER.format(triple=NVPTX_TRIPLE))
+    bitcode = ("-x", "ir", "-emit-llvm", "-c", library, "-o", library.with_suffix(".bc"))
+    target = ("--target=nvptx64-nvidia-cuda", "-nogpulib")
+    run(clang, *target, *bitcode)
+    with_library = ("-Xclang", LINK_LIBRARY, "-Xclang", library.with_suffix(".bc"))
+    run(clang, *target, *with_library, "-S", "-emit-llvm", "-x", "ir", user, "-o", made)
+    assert ("declare i32 @seven()" not in made.read_text()) is is_linked
 
 
 MATH = """\

@@ -1,0 +1,42 @@
+"""Which library a sanitizer takes: that of clang, or of GCC where that serves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.link.sanitizer import sanitizer_library
+from mlir_offload.toolchain.errors import ToolchainError
+from mlir_offload.toolchain.process import ProcessRunner
+from mlir_offload.translate.sanitizer import Sanitizer
+
+
+def context_with(folder: Path, *libraries: str) -> BuildContext:
+    """Return a context whose clang finds these libraries alone."""
+    clang = folder / "clang"
+    clang.write_text(
+        "#!/bin/sh\nname=${1#-print-file-name=}\n"
+        f'if [ -e "{folder}/$name" ]; then echo "{folder}/$name"; else echo "$name"; fi\n'
+    )
+    clang.chmod(0o755)
+    for library in libraries:
+        (folder / library).touch()
+    llvm = SimpleNamespace(tool=lambda _: clang, version=SimpleNamespace(major=19))
+    executor = SimpleNamespace(runner=ProcessRunner())
+    return cast("BuildContext", SimpleNamespace(llvm=llvm, executor=executor))
+
+
+def test_address_sanitizer_of_gcc_serves_where_clang_has_none(tmp_path: Path) -> None:
+    context = context_with(tmp_path, "libasan.so", "libtsan.so")
+    assert sanitizer_library(context, Sanitizer.ADDRESS) == tmp_path / "libasan.so"
+
+
+def test_thread_sanitizer_of_gcc_is_never_taken(tmp_path: Path) -> None:
+    context = context_with(tmp_path, "libasan.so", "libtsan.so")
+    with pytest.raises(ToolchainError, match="-fsanitize=thread was not found") as caught:
+        sanitizer_library(context, Sanitizer.THREAD)
+    assert caught.value.hint == "apt install libclang-rt-19-dev"
