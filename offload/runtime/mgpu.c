@@ -7,6 +7,7 @@
  */
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,7 +97,7 @@ static const mo_backend *find_backend(const char *name) {
   refuse_absent_backend(name);
 }
 
-static const mo_backend *first_with_a_device(void) {
+static const mo_backend *find_default(void) {
   const mo_backend *first = NULL;
   for (int i = 0; i < BACKEND_COUNT; ++i) {
     const mo_backend *backend = mo_backends[i];
@@ -108,6 +109,35 @@ static const mo_backend *first_with_a_device(void) {
     if (mo_backends[i] && mo_backends[i]->count_devices() > 0)
       return mo_backends[i];
   first->explain_no_device();
+}
+
+/* A child makes the choice of its parent, without asking the API of a GPU. */
+static _Atomic(const mo_backend *) mo_default;
+static bool mo_is_child;
+
+static const mo_backend *default_backend(void) {
+  const mo_backend *found = mo_is_child ? mo_default : NULL;
+  if (!found)
+    mo_default = found = find_default();
+  return found;
+}
+
+/* What this process has used, and what its parent had when it forked, as bits by the number of a
+ * backend. Their locks, and those of the API, may be held by threads that the child does not have. */
+static atomic_uint mo_used;
+static unsigned mo_lost;
+
+static void use_backend(const mo_backend *backend) {
+  unsigned bit = 0;
+  for (int i = 0; i < BACKEND_COUNT; ++i)
+    bit |= (unsigned)(mo_backends[i] == backend) << i;
+  if (bit & mo_lost) {
+    mo_error("device '%s' was in use when this process was forked", backend->name);
+    mo_cure("fork before the first use, or start programs by exec instead; the child may use the CPU if "
+            "the program was linked with --offload-arch=host");
+  }
+  if (!backend->survives_fork)
+    mo_used |= bit;
 }
 
 static void check_device(const mo_backend *backend, int index) {
@@ -127,19 +157,29 @@ typedef struct mo_binding {
 } mo_binding;
 static _Thread_local mo_binding mo_bound;
 
+static void lose_backends(void) {
+  mo_is_child = true;
+  mo_lost |= mo_used;
+  mo_bound.backend = NULL;
+}
+
+__attribute__((constructor)) static void watch_backends(void) {
+  pthread_atfork(NULL, NULL, lose_backends);
+}
+
 static void bind_thread(const mo_thread_2 *thread) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, read_initial_device);
   if (mo_initial_is_wrong)
     mo_refuse_device("MLIR_OFFLOAD_DEVICE", getenv("MLIR_OFFLOAD_DEVICE"));
   mo_device wanted = *thread->device.name ? thread->device : mo_initial;
-  mo_bound.index = *wanted.name ? wanted.index : CURRENT_INDEX;
-  mo_bound.backend = *wanted.name ? find_backend(wanted.name) : first_with_a_device();
-  if (mo_bound.index >= OF_CLASS)
-    mo_bound.index = mo_bound.backend->find_device((mo_device_class)(mo_bound.index / OF_CLASS - 1),
-                                                   mo_bound.index % OF_CLASS);
-  check_device(mo_bound.backend, mo_bound.index == CURRENT_INDEX ? 0 : mo_bound.index);
-  mo_bound.change = thread->change;
+  const mo_backend *backend = *wanted.name ? find_backend(wanted.name) : default_backend();
+  int index = *wanted.name ? wanted.index : CURRENT_INDEX;
+  use_backend(backend);
+  if (index >= OF_CLASS)
+    index = backend->find_device((mo_device_class)(index / OF_CLASS - 1), index % OF_CLASS);
+  check_device(backend, index == CURRENT_INDEX ? 0 : index);
+  mo_bound = (mo_binding){backend, index, thread->change};
 }
 
 /* Returns the backend of the calling thread with its device made current. */

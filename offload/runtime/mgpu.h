@@ -9,7 +9,8 @@
  * which waits for the streams of the pool in the process that created them.
  *
  * Fork: a child may launch on the CPU. A fork waits for threads that are inside libomptarget or the
- * stand-in, not for kernels. A child must not use a GPU that its parent used.
+ * stand-in, not for kernels. If a child uses a GPU or OpenCL after its parent did, that is an error: it is
+ * reported before a lock is taken, and before the API is called.
  *
  * End: if threads are in kernels on the CPU when the program ends, their images and the workers stay. A launch
  * of another thread than the one that ends the program does not return. A library must not be unloaded
@@ -93,6 +94,7 @@ typedef enum mo_device_class { MO_GPU, MO_ACCELERATOR, MO_CPU } mo_device_class;
  * can stand wherever one of ours can. */
 typedef struct mo_backend {
   const char *name; /* the word of MLIR_OFFLOAD_DEVICE */
+  bool survives_fork;
   int (*count_devices)(void);
   int (*count_gpus)(void); /* NULL: it has none */
   MO_NORETURN void (*explain_no_device)(void);

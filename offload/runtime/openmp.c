@@ -169,6 +169,7 @@ static void host_launch(const void *stub, const mo_shape *shape, void *stream, v
 
 const mo_backend mo_host = {
     .name = "host",
+    .survives_fork = true,
     .count_devices = mo_count_host_devices,
     .explain_no_device = host_explain_no_device,
     .set_device = host_set_device,

@@ -165,6 +165,14 @@ def test_a_child_does_not_wait_for_the_streams_of_its_parent(recorded: Path) -> 
     assert _count(_calls(recorded, "child"), "cudaStreamSynchronize") == 1
 
 
+def test_a_child_that_uses_the_gpu_of_its_parent_says_so_and_does_not_hang(recorded: Path) -> None:
+    completed = _start(recorded, "fork-in-a-call")
+    assert f"child ended with {EXIT_STATUS}\n" in completed.stdout
+    assert completed.stderr.splitlines()[0] == (
+        "mlir-offload: error: device 'cuda' was in use when this process was forked"
+    )
+
+
 def test_tensor_maps_are_encoded_by_the_driver_innermost_dimension_first(recorded: Path) -> None:
     assert _calls(recorded, "tensor-maps")[1:-1] == [
         "cudaFree nothing",

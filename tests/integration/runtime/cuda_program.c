@@ -1,4 +1,5 @@
 /* One part of the contract per run, for a CUDA runtime that may be a recording one. */
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -145,6 +146,44 @@ static void encode_tensor_maps(int64_t rank) {
 }
 #endif
 
+/* A thread is in a call of the API, with the lock of the streams, while another one forks. */
+static int inside[2], outside[2];
+static _Thread_local bool is_delayed;
+
+void cuda_record_call(const char *call) {
+  char byte = 0;
+  if (!is_delayed || strcmp(call, "cudaStreamCreateWithFlags"))
+    return;
+  CHECK(write(inside[1], &byte, 1) == 1);
+  CHECK(read(outside[0], &byte, 1) == 1);
+}
+
+static void *make_stream_slowly(void *unused) {
+  is_delayed = true;
+  mgpuStreamCreate();
+  return unused;
+}
+
+static void fork_in_a_call(void) {
+  char byte = 0;
+  pthread_t thread;
+  CHECK(!pipe(inside) && !pipe(outside));
+  CHECK(!pthread_create(&thread, NULL, make_stream_slowly, NULL));
+  CHECK(read(inside[0], &byte, 1) == 1);
+  fflush(stdout);
+  pid_t child = fork();
+  if (!child) {
+    alarm(60); /* of a child that hangs only */
+    mgpuStreamCreate();
+    _exit(0);
+  }
+  int status;
+  CHECK(waitpid(child, &status, 0) == child);
+  printf("child ended with %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status));
+  CHECK(write(outside[1], &byte, 1) == 1);
+  CHECK(!pthread_join(thread, NULL));
+}
+
 int main(int count, char **arguments) {
   const char *part = count > 1 ? arguments[1] : "";
   stream = mgpuStreamCreate();
@@ -158,6 +197,8 @@ int main(int count, char **arguments) {
     use_memory();
   if (!strcmp(part, "free"))
     free_memory();
+  if (!strcmp(part, "fork-in-a-call"))
+    fork_in_a_call();
   if (!strcmp(part, "child"))
     end_a_child();
   if (!strcmp(part, "forget-streams"))
