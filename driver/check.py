@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from mlir_offload.driver.compile.choose import choose_toolkit, places_for
 from mlir_offload.driver.message.report import report, show_error, show_warning
 from mlir_offload.driver.message.skew import counted, is_error, message_of
+from mlir_offload.driver.tools.choose import choose_toolkit, places_for
 from mlir_offload.offload.skew.check import SkewFinding, check_file
 from mlir_offload.toolchain.cuda import CudaToolkit
 from mlir_offload.toolchain.cuda_driver import load_drivers

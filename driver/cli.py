@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import NoReturn
 
 from mlir_offload import toolchain
-from mlir_offload.driver.file_use import check_message_outputs, configuration_files
-from mlir_offload.driver.interrupt import interruptible
 from mlir_offload.driver.message.options import MessageOptions, take_message_options
 from mlir_offload.driver.message.report import report, show, show_error
 from mlir_offload.driver.option.configured import configured, verb_first
+from mlir_offload.driver.option.file_use import check_message_outputs, configuration_files
 from mlir_offload.driver.option.subcommand import SUBCOMMANDS
+from mlir_offload.driver.system.interrupt import interruptible
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError
 from mlir_offload.toolchain.limit import limit_error, limit_in_text
 from mlir_offload.toolchain.process import ProcessRunner
@@ -182,7 +182,7 @@ def _dispatch(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
     asked = next((word for word in arguments if word in _PRINTING), None)
     if asked is not None:
         return _PRINTING[asked](arguments, runner)
-    from mlir_offload.driver.compile.verb import build
+    from mlir_offload.driver.build.verb import build
 
     build(arguments, runner)
     return 0
@@ -204,7 +204,7 @@ def _help(verb: str) -> int:
 
 
 def _version(runner: ProcessRunner) -> int:
-    from mlir_offload.driver.option.help import render_version
+    from mlir_offload.driver.tools.version import render_version
 
     sys.stdout.write(render_version(runner))
     return 0
@@ -233,19 +233,19 @@ def _step(arguments: Sequence[str], _: ProcessRunner) -> int:
 
 
 def _hermetic(name: str, arguments: Sequence[str], runner: ProcessRunner) -> int:
-    from mlir_offload.driver.step.image import STEPS
+    from mlir_offload.driver.build.image_step import STEPS
 
     return STEPS[name](arguments, runner)
 
 
 def _toolchain_id(arguments: Sequence[str], runner: ProcessRunner) -> int:
-    from mlir_offload.driver.toolchain_id import show_toolchain_id
+    from mlir_offload.driver.tools.toolchain_id import show_toolchain_id
 
     return show_toolchain_id(arguments, runner)
 
 
 def _cache_key(arguments: Sequence[str], runner: ProcessRunner) -> int:
-    from mlir_offload.driver.cache_key import show_cache_key
+    from mlir_offload.driver.tools.cache_key import show_cache_key
 
     return show_cache_key(arguments, runner)
 

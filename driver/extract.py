@@ -12,12 +12,17 @@ from tempfile import mkdtemp
 import click
 from msgspec import Struct
 
-from mlir_offload.driver.file_use import OutputFile, check_files
 from mlir_offload.driver.inspect.tree import size_text
 from mlir_offload.driver.message.escape import shown
 from mlir_offload.driver.message.report import show, show_warning
-from mlir_offload.driver.workspace import check_output, keep_mode, make_directory, open_output
-from mlir_offload.offload.contents import (
+from mlir_offload.driver.option.file_use import OutputFile, check_files
+from mlir_offload.driver.system.workspace import (
+    check_output,
+    keep_mode,
+    make_directory,
+    open_output,
+)
+from mlir_offload.offload.container.contents import (
     Image,
     Part,
     Problem,
@@ -25,8 +30,8 @@ from mlir_offload.offload.contents import (
     all_images,
     all_problems,
 )
-from mlir_offload.offload.contents_reader import read_contents, visit_images
-from mlir_offload.offload.file_form import FileForm
+from mlir_offload.offload.container.file_form import FileForm
+from mlir_offload.offload.file.contents_reader import read_contents, visit_images
 from mlir_offload.toolchain.byte_copy import copy_view
 from mlir_offload.toolchain.byte_view import ByteView
 from mlir_offload.toolchain.errors import UsageError, VerificationError

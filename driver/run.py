@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.compile.verb import build_in
+from mlir_offload.driver.build.verb import build_in
 from mlir_offload.driver.option.command_line import Mode, parse_arguments
-from mlir_offload.driver.workspace import open_workspace
+from mlir_offload.driver.system.workspace import open_workspace
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.process import Command, ProcessRunner
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from mlir_offload.driver.compile.choose import places_for
+from mlir_offload.driver.tools.choose import places_for
 from mlir_offload.toolchain.errors import ToolchainError, UsageError
 from mlir_offload.toolchain.inventory import Inventory, InventoryRow, inventory_rows, take_inventory
 from mlir_offload.toolchain.process import Runner

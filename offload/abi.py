@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from mlir_offload.offload.container.string_order import CONTAINERS
 from mlir_offload.offload.image import ImageForm
+from mlir_offload.offload.string_order import CONTAINERS
 from mlir_offload.toolchain.errors import CompatibilityError, UsageError
 from mlir_offload.toolchain.tables import load_table
 from mlir_offload.toolchain.target import device_kind

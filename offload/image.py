@@ -24,6 +24,9 @@ _ELF_MACHINE_AMDGPU = 224
 _ELF_TYPES = {1: "relocatable", 2: "executable", 3: "shared"}
 _PTX = re.compile(rb"(?:\s|//[^\n]*\n|/\*.*?\*/)*+\.version\s", re.DOTALL)
 
+AMDGPU_KERNEL = re.compile(rb"^[ \t]*\.amdhsa_kernel ([^\s;]+)", re.MULTILINE)
+"""The directive that begins the descriptor of a kernel in assembly for AMD GPUs."""
+
 
 class ImageKind(IntEnum):
     """The format of an image, as numbered in `llvm/Object/OffloadBinary.h`."""

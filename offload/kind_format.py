@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct, field
 
@@ -12,7 +12,6 @@ from mlir_offload.offload.image import ImageForm
 from mlir_offload.toolchain.target import Kind, Registry, all_kinds
 
 if TYPE_CHECKING:
-    from mlir_offload.offload.objects import ObjectContents
     from mlir_offload.toolchain.byte_view import ByteView
     from mlir_offload.toolchain.cuda import CudaToolkit
     from mlir_offload.toolchain.target import Target
@@ -28,6 +27,18 @@ class CodeMakers(Struct, frozen=True):
     linking: int
     cuda: CudaToolkit | None = None
     is_assembled: bool = True
+
+
+class VendorContainers(Protocol):
+    """A file with the vendors' own containers: NVIDIA's fat binaries, bundles for AMD GPUs."""
+
+    @property
+    def fatbins(self) -> tuple[ByteView, ...]:
+        """Return the fat binaries."""
+
+    @property
+    def hip_fatbins(self) -> tuple[ByteView, ...]:
+        """Return the sections of bundles."""
 
 
 class RuntimePlan(Struct, frozen=True):
@@ -105,7 +116,7 @@ class KindFormat:
         """Return the libraries that the runtime is linked with. Raises ToolchainError without one."""
         return ()
 
-    def linked_images(self, _item: ObjectContents, /) -> Iterator[tuple[str, ByteView | None]]:
+    def linked_images(self, _file: VendorContainers, /) -> Iterator[tuple[str, ByteView | None]]:
         """Yield architecture and code of the images in the vendor's own containers; None: scrambled."""
         return iter(())
 

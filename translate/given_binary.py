@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from mlir_offload.offload.device.given_image import (
+from mlir_offload.offload.container.given_image import (
     GivenImage,
     explicit_parameters,
     parameter_types,

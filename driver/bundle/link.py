@@ -10,17 +10,12 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mlir_offload.driver.build.verb import build_with
 from mlir_offload.driver.bundle.requirement import find_link_tools
-from mlir_offload.driver.compile.choose import choose_slots, choose_source_time, places_of
 from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.host_code import host_command
 from mlir_offload.driver.compile.image import ImageFile
 from mlir_offload.driver.compile.kind_build import build_of, builds_of
-from mlir_offload.driver.compile.releases import Releases
-from mlir_offload.driver.compile.source import host_command
-from mlir_offload.driver.compile.split_file import ModuleFile
-from mlir_offload.driver.compile.verb import build_with
-from mlir_offload.driver.file_use import OutputFile, check_files, check_kept
-from mlir_offload.driver.jobserver import JobSlots
 from mlir_offload.driver.message.report import show
 from mlir_offload.driver.option.command_line import (
     CompileOptions,
@@ -28,11 +23,16 @@ from mlir_offload.driver.option.command_line import (
     as_operand,
     parse_arguments,
 )
+from mlir_offload.driver.option.file_use import OutputFile, check_files, check_kept
 from mlir_offload.driver.option.inputs import check_input, final_outputs
 from mlir_offload.driver.option.table import check_spelled
-from mlir_offload.driver.parallel import in_parallel
 from mlir_offload.driver.step.execute import Executor
-from mlir_offload.driver.workspace import check_output, make_directory, open_workspace
+from mlir_offload.driver.step.split_file import ModuleFile
+from mlir_offload.driver.system.jobserver import JobSlots
+from mlir_offload.driver.system.parallel import in_parallel
+from mlir_offload.driver.system.workspace import check_output, make_directory, open_workspace
+from mlir_offload.driver.tools.choose import choose_slots, choose_source_time, places_of
+from mlir_offload.driver.tools.releases import Releases
 from mlir_offload.offload.container.mob_archive import read_archive
 from mlir_offload.offload.container.mob_manifest import (
     MobDevice,

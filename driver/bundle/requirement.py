@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from mlir_offload.driver.compile.choose import choose_rocm_for, choose_toolkit
 from mlir_offload.driver.compile.kind_build import LinkTools, builds_of
+from mlir_offload.driver.tools.choose import choose_rocm_for, choose_toolkit
 from mlir_offload.offload.abi import (
     ANY_CONSUMER,
     OffloadAbi,

@@ -9,16 +9,16 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from mlir_offload.driver.build.source import lower_host, split_source
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.device import lower_module, ordered_targets
 from mlir_offload.driver.compile.image import kernel_options
 from mlir_offload.driver.compile.kind_build import build_of, builds_of
 from mlir_offload.driver.compile.normalize import normalize
 from mlir_offload.driver.compile.older import older_text
-from mlir_offload.driver.compile.source import lower_host, split_source
-from mlir_offload.driver.compile.split_file import ModuleFile, SplitFiles, refuse_objects
 from mlir_offload.driver.option.command_line import MLIR_SUFFIXES
-from mlir_offload.driver.parallel import beside, in_parallel
+from mlir_offload.driver.step.split_file import ModuleFile, SplitFiles, refuse_objects
+from mlir_offload.driver.system.parallel import beside, in_parallel
 from mlir_offload.toolchain.target import Kind, Target
 from mlir_offload.translate.kind_lowering import lowering_for
 

@@ -13,23 +13,23 @@ from mlir_offload.driver.bundle.pack import pack_bundle
 from mlir_offload.driver.bundle.requirement import llvm_requirement
 from mlir_offload.driver.bundle.unit import LoweredUnit, lower_unit
 from mlir_offload.driver.compile.byproduct import check_outputs
-from mlir_offload.driver.compile.choose import (
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.message.report import show, show_note
+from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions, parse_arguments
+from mlir_offload.driver.option.inputs import check_input
+from mlir_offload.driver.option.table import check_spelled
+from mlir_offload.driver.step.execute import Executor
+from mlir_offload.driver.system.jobserver import JobSlots
+from mlir_offload.driver.system.parallel import in_parallel
+from mlir_offload.driver.system.workspace import open_workspace
+from mlir_offload.driver.tools.choose import (
     choose_slots,
     choose_source_time,
     choose_targets,
     choose_toolkit,
     places_for,
 )
-from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.releases import Releases
-from mlir_offload.driver.jobserver import JobSlots
-from mlir_offload.driver.message.report import show, show_note
-from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions, parse_arguments
-from mlir_offload.driver.option.inputs import check_input
-from mlir_offload.driver.option.table import check_spelled
-from mlir_offload.driver.parallel import in_parallel
-from mlir_offload.driver.step.execute import Executor
-from mlir_offload.driver.workspace import open_workspace
+from mlir_offload.driver.tools.releases import Releases
 from mlir_offload.offload.abi import ANY_CONSUMER, load_abis
 from mlir_offload.offload.consumer import have_one_number
 from mlir_offload.offload.container.mob_manifest import LlvmRequirement

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.file_use import OutputFile, check_files, check_kept
 from mlir_offload.driver.option.command_line import (
     GPU_CPP,
     MLIR_SUFFIXES,
     CompileOptions,
     Mode,
 )
+from mlir_offload.driver.option.file_use import OutputFile, check_files, check_kept
 from mlir_offload.driver.option.inputs import all_outputs, final_outputs
 from mlir_offload.driver.record.dependencies import (
     STANDARD_STREAM,
@@ -24,8 +24,8 @@ from mlir_offload.driver.record.dependencies import (
     depfile_arguments,
     plan_depfiles,
 )
-from mlir_offload.driver.record.depfile import DepfileRequest
-from mlir_offload.driver.workspace import check_output, publish
+from mlir_offload.driver.system.depfile import DepfileRequest
+from mlir_offload.driver.system.workspace import check_output, publish
 from mlir_offload.toolchain.errors import MlirOffloadError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def _inputs(options: CompileOptions) -> Iterator[Path]:
     yield from options.inputs
     yield from (library.path for library in options.device_flags.libraries)
     if options.mode is Mode.LINK:
-        from mlir_offload.driver.link.line import linker_outputs, parse_link_line
+        from mlir_offload.driver.option.line import linker_outputs, parse_link_line
 
         written = set(linker_outputs(options.link_items))
         paths = (item.path for item in parse_link_line(options.link_items))
@@ -77,7 +77,7 @@ def _outputs(options: CompileOptions) -> Iterator[OutputFile]:
     if options.manifest is not None:
         yield OutputFile(options.manifest, "--manifest=")
     if options.mode is Mode.LINK:
-        from mlir_offload.driver.link.line import linker_outputs
+        from mlir_offload.driver.option.line import linker_outputs
 
         for path in linker_outputs(options.link_items):
             yield OutputFile(path, "-Wl,")
@@ -132,7 +132,7 @@ def _compile_entry(context: BuildContext, source: Path, output: Path) -> Compile
         from mlir_offload.driver.compile.gpu_cpp import gpu_cpp_command
 
         return CompileEntry(str(source), str(output), gpu_cpp_command(context, source, output).argv)
-    from mlir_offload.driver.compile.source import host_command
+    from mlir_offload.driver.compile.host_code import host_command
 
     return CompileEntry(str(source), str(output), host_command(context, source, output).argv)
 

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from mlir_offload.driver.compile.releases import Releases
     from mlir_offload.driver.option.command_line import CompileOptions
-    from mlir_offload.driver.parallel import Task
     from mlir_offload.driver.step.execute import Executor
     from mlir_offload.driver.step.launcher import LaunchedSteps
-    from mlir_offload.offload.objects import ObjectContents
+    from mlir_offload.driver.system.parallel import Task
+    from mlir_offload.driver.tools.releases import Releases
+    from mlir_offload.offload.link.objects import ObjectContents
     from mlir_offload.toolchain.cuda import CudaToolkit
     from mlir_offload.toolchain.llvm import LlvmToolchain
     from mlir_offload.toolchain.rocm import RocmInstallation

@@ -11,8 +11,8 @@ from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.image import DeviceModule, ImageFile, rdc_option
 from mlir_offload.driver.compile.kind_build import build_of, builds_of
 from mlir_offload.driver.compile.served import targets_for
-from mlir_offload.driver.compile.split_file import ModuleFile
-from mlir_offload.driver.parallel import beside, in_parallel
+from mlir_offload.driver.step.split_file import ModuleFile
+from mlir_offload.driver.system.parallel import beside, in_parallel
 from mlir_offload.toolchain.target import Target
 from mlir_offload.translate.diagnostics import condense
 from mlir_offload.translate.kind_lowering import DeviceLowering, form_of, lowering_for

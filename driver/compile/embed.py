@@ -9,8 +9,8 @@ from pathlib import Path
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.kind_build import runtime_libraries
 from mlir_offload.driver.compile.older import not_taken
-from mlir_offload.driver.compile.releases import Releases
 from mlir_offload.driver.option.command_line import CompileOptions
+from mlir_offload.driver.tools.releases import Releases
 from mlir_offload.offload.llvm_ir import assemble_command
 from mlir_offload.offload.runtime import embed_runtime_command
 from mlir_offload.offload.sparse_runtime import sparse_embed_command, sparse_parts

@@ -10,8 +10,8 @@ from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.image import ImageFile
 from mlir_offload.driver.compile.kind_build import build_of
 from mlir_offload.driver.compile.served import targets_for
-from mlir_offload.driver.compile.split_file import ModuleFile, ObjectFile
-from mlir_offload.driver.parallel import in_parallel
+from mlir_offload.driver.step.split_file import ModuleFile, ObjectFile
+from mlir_offload.driver.system.parallel import in_parallel
 from mlir_offload.offload.image import ImageForm
 from mlir_offload.toolchain.errors import CompatibilityError, SourceError
 from mlir_offload.toolchain.process import Command

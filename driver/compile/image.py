@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.split_file import ModuleFile
+from mlir_offload.driver.step.split_file import ModuleFile
 from mlir_offload.toolchain.errors import InputOutputError
 from mlir_offload.toolchain.target import Target, device_kind
 from mlir_offload.translate.device_ir import calls_others

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.image import DeviceModule, ImageFile
-from mlir_offload.driver.compile.split_file import ModuleFile, ObjectFile
+from mlir_offload.driver.step.split_file import ModuleFile, ObjectFile
 from mlir_offload.toolchain.target import Kind, Registry, Target, all_kinds, device_kind
 
 if TYPE_CHECKING:

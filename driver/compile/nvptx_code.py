@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.image import ImageFile, kernel_options, rdc_option, user_libraries
 from mlir_offload.driver.compile.older import with_libraries
-from mlir_offload.driver.compile.split_file import ModuleFile
+from mlir_offload.driver.step.split_file import ModuleFile
 from mlir_offload.toolchain.cuda import CudaToolkit
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.llvm import LlvmToolchain

@@ -16,7 +16,7 @@ _ALWAYS = (
     "mlir_offload.translate.host.module",
 )
 # What compiles for a kind runs in other processes then, if at all.
-_LAUNCHED = ("mlir_offload.driver.step.launched", "mlir_offload.toolchain.ptx")
+_LAUNCHED = ("mlir_offload.driver.compile.launched", "mlir_offload.toolchain.ptx")
 _LATE = ("mlir_offload.offload.host.annotate", "mlir_offload.driver.package.file")
 _LINK = ("mlir_offload.driver.link.program",)
 

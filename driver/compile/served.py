@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.split_file import ModuleFile
+from mlir_offload.driver.step.split_file import ModuleFile
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Target
 from mlir_offload.translate.target_attribute import served_targets

@@ -15,9 +15,9 @@ from mlir_offload.driver.doctor.machine import Machine, machine_findings
 from mlir_offload.driver.doctor.plan import Combination, plan_combinations
 from mlir_offload.driver.doctor.report import DoctorReport, Installation
 from mlir_offload.driver.doctor.trial import Bench, Cell, MadeObject, Verdict
-from mlir_offload.driver.parallel import limited_pool
 from mlir_offload.driver.project.progress import open_progress
-from mlir_offload.driver.workspace import open_workspace
+from mlir_offload.driver.system.parallel import limited_pool
+from mlir_offload.driver.system.workspace import open_workspace
 from mlir_offload.offload.skew.cuda_identity import identify_cuda
 from mlir_offload.offload.skew.llvm_identity import identify_llvm
 from mlir_offload.offload.skew.runtime_identity import (

@@ -15,7 +15,7 @@ from mlir_offload.driver.doctor.plan import Combination
 from mlir_offload.driver.doctor.report import DoctorReport, summary
 from mlir_offload.driver.doctor.trial import Cell, Trial, Verdict
 from mlir_offload.driver.message.escape import shown
-from mlir_offload.driver.workspace import open_output
+from mlir_offload.driver.system.workspace import open_output
 from mlir_offload.toolchain.byte_copy import write_all
 from mlir_offload.toolchain.skew.identity import ToolIdentity
 

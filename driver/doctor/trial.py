@@ -21,7 +21,7 @@ from mlir_offload.offload.host.contents import layout_releases
 from mlir_offload.offload.link.coverage import held_kernels
 from mlir_offload.offload.link.fatbinary_adapter import needs_adapter
 from mlir_offload.offload.link.finding import listed
-from mlir_offload.offload.objects import ObjectContents, read_objects
+from mlir_offload.offload.link.objects import ObjectContents, read_objects
 from mlir_offload.toolchain.errors import (
     CompatibilityError,
     MlirOffloadError,

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 
-from mlir_offload.driver.compile.choose import places_for
 from mlir_offload.driver.doctor.examination import Examination
 from mlir_offload.driver.doctor.plan import known_kinds
-from mlir_offload.driver.file_use import OutputFile, check_files
+from mlir_offload.driver.option.file_use import OutputFile, check_files
+from mlir_offload.driver.tools.choose import places_for
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.inventory import take_inventory
 from mlir_offload.toolchain.process import Runner

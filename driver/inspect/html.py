@@ -16,8 +16,8 @@ from mlir_offload.driver import __version__
 from mlir_offload.driver.inspect.map import Box, layout, part_cell
 from mlir_offload.driver.inspect.tree import TIMES, parameter_list, size_text
 from mlir_offload.driver.message.escape import shown
-from mlir_offload.driver.workspace import open_output
-from mlir_offload.offload.contents import (
+from mlir_offload.driver.system.workspace import open_output
+from mlir_offload.offload.container.contents import (
     Entry,
     Image,
     Part,

@@ -9,7 +9,14 @@ from typing import Any
 
 from mlir_offload.driver import __version__
 from mlir_offload.driver.message.escape import harmless_json
-from mlir_offload.offload.contents import Container, Entry, Image, Part, Problem, SourceModule
+from mlir_offload.offload.container.contents import (
+    Container,
+    Entry,
+    Image,
+    Part,
+    Problem,
+    SourceModule,
+)
 from mlir_offload.offload.device.kernel import DeviceKernel, KernelParameter
 from mlir_offload.offload.interface.function import InterfaceFunction
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from mlir_offload.driver.inspect.tree import kernel_facts, size_text
-from mlir_offload.offload.contents import Image, Part
+from mlir_offload.offload.container.contents import Image, Part
 from mlir_offload.offload.device.kernel import DeviceKernel
 
 # Boxes beyond that number in one image are one box: nobody could tell them apart.

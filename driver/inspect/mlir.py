@@ -6,9 +6,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.compile.choose import places_for
-from mlir_offload.driver.workspace import open_workspace
-from mlir_offload.offload.contents import Part, SourceKernel, SourceModule
+from mlir_offload.driver.system.workspace import open_workspace
+from mlir_offload.driver.tools.choose import places_for
+from mlir_offload.offload.container.contents import Part, SourceKernel, SourceModule
 from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.llvm_tools import Role
 from mlir_offload.toolchain.process import Runner

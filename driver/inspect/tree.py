@@ -8,7 +8,7 @@ from itertools import groupby
 from msgspec import Struct, field
 
 from mlir_offload.driver.message.escape import shown
-from mlir_offload.offload.contents import (
+from mlir_offload.offload.container.contents import (
     Container,
     Entry,
     Image,

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlir_offload.driver.file_use import OutputFile, check_files
 from mlir_offload.driver.message.report import show_error
-from mlir_offload.offload.contents import Part, Problem, ProblemKind, all_problems
-from mlir_offload.offload.contents_reader import read_contents
-from mlir_offload.offload.file_form import FileForm
-from mlir_offload.offload.health import diagnosed
+from mlir_offload.driver.option.file_use import OutputFile, check_files
+from mlir_offload.offload.container.contents import Part, Problem, ProblemKind, all_problems
+from mlir_offload.offload.container.file_form import FileForm
+from mlir_offload.offload.file.contents_reader import read_contents
+from mlir_offload.offload.file.health import diagnosed
 from mlir_offload.toolchain.errors import MlirOffloadError, UsageError, VerificationError
 from mlir_offload.toolchain.process import Runner
 

@@ -17,13 +17,13 @@ from mlir_offload.driver.compile.image import (
 )
 from mlir_offload.driver.compile.kind_build import KindBuild, Sdk
 from mlir_offload.driver.compile.older import not_taken, older_text, with_libraries
-from mlir_offload.driver.compile.split_file import ModuleFile
 from mlir_offload.driver.link.sanitizer import sanitizer_library
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.step.cpu import unsplit
+from mlir_offload.driver.step.split_file import ModuleFile
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.held_image import runs_on_host
 from mlir_offload.offload.image import is_bitcode
+from mlir_offload.offload.link.held_image import runs_on_host
 from mlir_offload.offload.llvm_ir import is_written_in_process
 from mlir_offload.offload.runtime import runtime_include_directory
 from mlir_offload.toolchain.target import Kind, Target, device_kind

@@ -22,9 +22,9 @@ from mlir_offload.driver.compile.older import (
     not_taken,
     older_text,
 )
-from mlir_offload.driver.compile.split_file import ModuleFile, ObjectFile
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.compile_options import DeviceCode
+from mlir_offload.driver.step.split_file import ModuleFile, ObjectFile
 from mlir_offload.offload.abi import fatbinary_without_image, known_majors, load_abi
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError, ToolchainError
 from mlir_offload.toolchain.process import Command

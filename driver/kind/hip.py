@@ -17,8 +17,8 @@ from mlir_offload.driver.compile.image import (
 )
 from mlir_offload.driver.compile.kind_build import CppLanguage, KindBuild, LinkTools, Sdk, SdkChoice
 from mlir_offload.driver.compile.older import not_taken, older_text, with_libraries
-from mlir_offload.driver.compile.split_file import ObjectFile
 from mlir_offload.driver.option.compile_options import DeviceCode
+from mlir_offload.driver.step.split_file import ObjectFile
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.kind.hip import loads_hip
 from mlir_offload.toolchain.amdgpu import check_features, lowering_chip
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mlir_offload.driver.compile.context import BuildContext
-    from mlir_offload.driver.compile.split_file import ModuleFile
     from mlir_offload.driver.option.device_flags import DeviceFlags
+    from mlir_offload.driver.step.split_file import ModuleFile
     from mlir_offload.offload.container.mob_manifest import MobDevice, MobManifest
     from mlir_offload.offload.link.finding import Finding
     from mlir_offload.toolchain.inventory import Inventory

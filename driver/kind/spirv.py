@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mlir_offload.driver.compile.context import BuildContext
-    from mlir_offload.driver.compile.split_file import ModuleFile
+    from mlir_offload.driver.step.split_file import ModuleFile
     from mlir_offload.toolchain.target import Target
 
 _VALIDATOR = "spirv-val"

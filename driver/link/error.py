@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from mlir_offload.driver.link.undefined import explain_undefined
-from mlir_offload.offload.objects import ObjectContents
+from mlir_offload.offload.link.objects import ObjectContents
 from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.process import Completed, tool_failed
 

@@ -18,7 +18,7 @@ from mlir_offload.driver.link.relocatable import RelocatableLink, link_relocatab
 from mlir_offload.driver.link.runtime import compile_runtime, host_runtime, memref_copy_objects
 from mlir_offload.driver.option.command_line import Mode
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.objects import read_objects
+from mlir_offload.offload.link.objects import read_objects
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.process import Command
 

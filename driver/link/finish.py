@@ -17,15 +17,15 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.link.device_link import DeviceLink
-from mlir_offload.driver.link.members import (
+from mlir_offload.driver.link.relocatable import RelocatableLink, link_relocatable
+from mlir_offload.driver.option.command_line import as_operand
+from mlir_offload.driver.step.members import (
     archive_command,
     link_items_of,
     member_content,
     member_file,
 )
-from mlir_offload.driver.link.relocatable import RelocatableLink, link_relocatable
-from mlir_offload.driver.option.command_line import as_operand
-from mlir_offload.driver.parallel import in_parallel
+from mlir_offload.driver.system.parallel import in_parallel
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container.archive import iterate_members
 from mlir_offload.offload.image import is_bitcode
@@ -42,8 +42,8 @@ from mlir_offload.offload.link.collision import (
 )
 from mlir_offload.offload.link.coverage import check_coverage
 from mlir_offload.offload.link.duplicate import check_duplicates
+from mlir_offload.offload.link.objects import ObjectContents, read_member
 from mlir_offload.offload.llvm_ir import compile_module_command
-from mlir_offload.offload.objects import ObjectContents, read_member
 from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.errors import MlirOffloadError, VerificationError
 from mlir_offload.toolchain.process import Completed, tool_failed

@@ -9,12 +9,11 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.host_code import host_command
 from mlir_offload.driver.compile.image import ImageFile
 from mlir_offload.driver.compile.kind_build import build_of, builds_of, runtime_libraries
-from mlir_offload.driver.compile.source import host_command
 from mlir_offload.driver.link.device_link import device_link, link_directory
 from mlir_offload.driver.link.finish import FinishedInputs, finish_collisions
-from mlir_offload.driver.link.line import parse_link_line
 from mlir_offload.driver.link.read_files import note_read_files, noting_arguments
 from mlir_offload.driver.link.runner_library import explain_missing, runner_library_arguments
 from mlir_offload.driver.link.runtime import HostRuntime, host_runtime, memref_copy_objects
@@ -23,8 +22,8 @@ from mlir_offload.driver.link.whole_archive import without_whole_archives
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.command_line import as_operand
 from mlir_offload.driver.option.inputs import CPP_SUFFIXES
+from mlir_offload.driver.option.line import parse_link_line
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.device.kernel_layout import check_layouts
 from mlir_offload.offload.kind_format import formats_of
 from mlir_offload.offload.link.anchor import (
     empty_image_command,
@@ -34,7 +33,8 @@ from mlir_offload.offload.link.anchor import (
 from mlir_offload.offload.link.check import check_link, kind_notes, repeated_objects
 from mlir_offload.offload.link.coverage import check_coverage, check_resolved
 from mlir_offload.offload.link.finding import raise_findings
-from mlir_offload.offload.objects import ObjectContents, read_objects
+from mlir_offload.offload.link.kernel_layout import check_layouts
+from mlir_offload.offload.link.objects import ObjectContents, read_objects
 from mlir_offload.offload.runtime import runtime_link_arguments
 from mlir_offload.offload.sparse_runtime import (
     sparse_compile_command,

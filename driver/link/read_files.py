@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.link.line import parse_link_line
 from mlir_offload.driver.option.inputs import final_outputs
+from mlir_offload.driver.option.line import parse_link_line
 from mlir_offload.driver.record.dependencies import notes_dependencies
-from mlir_offload.driver.record.depfile import read_prerequisites
+from mlir_offload.driver.system.depfile import read_prerequisites
 
 _OTHER_LINKER = "-fuse-ld="
 _LLD = frozenset({"-fuse-ld=lld", "-fuse-ld=ld.lld"})

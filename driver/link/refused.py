@@ -12,7 +12,7 @@ from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.message.tool_rule import explained
 from mlir_offload.offload.container.binary import PackagedImage
 from mlir_offload.offload.image import is_bitcode
-from mlir_offload.offload.objects import ObjectContents
+from mlir_offload.offload.link.objects import ObjectContents
 from mlir_offload.offload.skew.check import image_name
 from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.process import Command, Completed

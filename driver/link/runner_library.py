@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.offload.runner_library import (
+from mlir_offload.offload.link.runner_library import (
     called_libraries,
     find_library,
     load_runner_table,

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from mlir_offload.offload.device.symbols import read_device_symbols
-from mlir_offload.offload.held_image import runs_on_host
-from mlir_offload.offload.objects import ObjectContents
+from mlir_offload.offload.link.held_image import runs_on_host
+from mlir_offload.offload.link.objects import ObjectContents
 from mlir_offload.toolchain.errors import MlirOffloadError, VerificationError
 from mlir_offload.translate.cpu.foreign import source_name
 

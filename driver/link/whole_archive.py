@@ -10,15 +10,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlir_offload.driver.link.line import LinkItem, parse_link_line
-from mlir_offload.driver.link.members import member_file
+from mlir_offload.driver.option.line import LinkItem, parse_link_line
+from mlir_offload.driver.step.members import member_file
 from mlir_offload.offload.container.archive import is_archive, iterate_members
-from mlir_offload.offload.held_image import runs_on_host
+from mlir_offload.offload.link.held_image import runs_on_host
 from mlir_offload.toolchain.byte_view import open_view
 
 if TYPE_CHECKING:
     from mlir_offload.driver.compile.context import BuildContext
-    from mlir_offload.offload.objects import ObjectContents
+    from mlir_offload.offload.link.objects import ObjectContents
 
 
 def without_whole_archives(

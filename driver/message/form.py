@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mlir_offload.driver.record.journal import ToolRun
+from mlir_offload.driver.message.journal import ToolRun
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError
 from mlir_offload.toolchain.process import Completed
 from mlir_offload.translate.tool_message import (

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from mlir_offload.driver.message.escape import shown, shown_lines, shown_message
+from mlir_offload.driver.message.journal import Journal, StepTime, ToolRun
 from mlir_offload.driver.message.options import Color, MessageFormat, MessageOptions
-from mlir_offload.driver.record.journal import Journal, StepTime, ToolRun
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Report(Struct):
             rendered = (_render(message, form, has_color=False) for message in self._messages)
             text = "\n".join(filter(None, rendered))
         if file is not None:
-            from mlir_offload.driver.workspace import open_output
+            from mlir_offload.driver.system.workspace import open_output
 
             with open_output(file) as descriptor:
                 os.write(descriptor, f"{text}\n".encode() if text else b"")

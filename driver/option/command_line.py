@@ -26,7 +26,7 @@ from mlir_offload.driver.option.device_flags import (
     with_max_registers,
     with_ptx,
 )
-from mlir_offload.driver.record.depfile import quote_for_make
+from mlir_offload.driver.system.depfile import quote_for_make
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.process import as_operand
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from mlir_offload.driver.option.device_flags import DeviceFlags
-from mlir_offload.driver.record.depfile import DepfileRequest
+from mlir_offload.driver.system.depfile import DepfileRequest
 from mlir_offload.toolchain.target import Kind
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.target import Kind, Target
 
 if TYPE_CHECKING:
-    from mlir_offload.offload.objects import ObjectContents
+    from mlir_offload.offload.link.objects import ObjectContents
 
 
 def check_flags(

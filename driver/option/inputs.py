@@ -19,7 +19,7 @@ from mlir_offload.driver.option.command_line import (
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
 
 if TYPE_CHECKING:
-    from mlir_offload.offload.objects import ObjectContents
+    from mlir_offload.offload.link.objects import ObjectContents
 
 # What is written in C++, and needs its library.
 CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx", *GPU_CPP})
@@ -110,7 +110,7 @@ def read_given(options: CompileOptions) -> tuple[ObjectContents, ...]:
     """
     if options.mode is not Mode.LINK:
         return ()
-    from mlir_offload.driver.link.line import parse_link_line
+    from mlir_offload.driver.option.line import parse_link_line
 
     wholes: dict[Path, bool] = {}
     for item in parse_link_line(options.link_items):
@@ -121,7 +121,7 @@ def read_given(options: CompileOptions) -> tuple[ObjectContents, ...]:
     modules = [path for path in compiled if path.suffix in IR_SUFFIXES]
     if not paths and not modules:
         return ()
-    from mlir_offload.offload.objects import read_module, read_objects
+    from mlir_offload.offload.link.objects import read_module, read_objects
 
     objects = (
         replace(contents, is_whole=wholes[path] and bool(contents.member))

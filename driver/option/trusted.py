@@ -18,7 +18,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from mlir_offload.driver.memo import replace_file
+from mlir_offload.driver.system.memo import replace_file
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
 
 _ANY_CLANG = "any"

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from mlir_offload.driver.workspace import open_output
+from mlir_offload.driver.system.workspace import open_output
 from mlir_offload.offload.container.bundle import FAT_BINARY_ALIGN, BundledImage, serialize_bundle
 from mlir_offload.offload.container.bundle_writer import (
     fat_binary_images,

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from mlir_offload.driver.workspace import open_output
+from mlir_offload.driver.system.workspace import open_output
 from mlir_offload.offload.abi import OffloadAbi
 from mlir_offload.offload.consumer import check_form, check_kinds
 from mlir_offload.offload.container.packager import ImageArgument, ImageRecord, record_parts

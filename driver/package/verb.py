@@ -8,8 +8,8 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mlir_offload.driver.file_use import OutputFile, check_files
 from mlir_offload.driver.message.report import show_note
+from mlir_offload.driver.option.file_use import OutputFile, check_files
 from mlir_offload.driver.package.fat_binary import write_fat_binary
 from mlir_offload.driver.package.file import write_package
 from mlir_offload.offload.abi import ANY_CONSUMER, load_abis
@@ -83,8 +83,8 @@ def parse_package_arguments(arguments: Sequence[str]) -> PackageOptions:
 
 
 def _default_consumer(runner: Runner) -> str:
-    from mlir_offload.driver.compile.choose import choose_release, places_for
     from mlir_offload.driver.option.command_line import CompileOptions
+    from mlir_offload.driver.tools.choose import choose_release, places_for
 
     major = choose_release(CompileOptions(), places_for(), runner).version.major
     show_note(f"packaging for LLVM {major} (--for-clang={major})")

@@ -11,11 +11,11 @@ from queue import Empty, SimpleQueue
 
 from msgspec import Struct, field
 
-from mlir_offload.driver.jobserver import JobSlots
 from mlir_offload.driver.message.report import speaks_to_people
 from mlir_offload.driver.project.planned_step import ProjectStep
 from mlir_offload.driver.project.run import StepEnd
-from mlir_offload.driver.workspace import make_directory
+from mlir_offload.driver.system.jobserver import JobSlots
+from mlir_offload.driver.system.workspace import make_directory
 from mlir_offload.toolchain.errors import ToolFailedError
 from mlir_offload.toolchain.process import (
     Command,
@@ -25,7 +25,7 @@ from mlir_offload.toolchain.process import (
 )
 from mlir_offload.toolchain.target import Kind
 
-_WORKER = "mlir_offload.driver.project.worker"
+_WORKER = "mlir_offload.driver.worker"
 
 
 class LocalEngine(Struct, frozen=True):

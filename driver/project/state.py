@@ -17,11 +17,11 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from mlir_offload.driver.memo import replace_file
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.project.planned_step import ProjectStep
-from mlir_offload.driver.record.depfile import read_prerequisites
-from mlir_offload.driver.workspace import make_directory
+from mlir_offload.driver.system.depfile import read_prerequisites
+from mlir_offload.driver.system.memo import replace_file
+from mlir_offload.driver.system.workspace import make_directory
 from mlir_offload.toolchain.byte_copy import write_all
 from mlir_offload.toolchain.errors import InputOutputError
 

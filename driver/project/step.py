@@ -15,36 +15,24 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from mlir_offload.driver.compile.choose import (
-    choose_rocm_for,
-    choose_source_time,
-    choose_toolkit_for,
-    places_of,
-)
-from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.device import ordered_targets
-from mlir_offload.driver.compile.gpu_cpp import compile_gpu_cpp
-from mlir_offload.driver.compile.image import DeviceModule, ImageFile, as_made
-from mlir_offload.driver.compile.kind_build import build_of
-from mlir_offload.driver.compile.normalize import normalize
-from mlir_offload.driver.compile.releases import BUILD_ROLES, choose_releases
-from mlir_offload.driver.compile.served import served_modules, targets_for
-from mlir_offload.driver.compile.source import (
+from mlir_offload.driver.build.source import (
     finish_object,
-    host_command,
     make_host_ir,
     make_images,
     split_source,
 )
-from mlir_offload.driver.compile.split_file import SplitFiles, load_split_files, refuse_objects
-from mlir_offload.driver.compile.verb import build
-from mlir_offload.driver.jobserver import JobSlots
-from mlir_offload.driver.link.members import archive_command, write_member_list
+from mlir_offload.driver.build.verb import build
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.device import ordered_targets
+from mlir_offload.driver.compile.gpu_cpp import compile_gpu_cpp
+from mlir_offload.driver.compile.host_code import host_command
+from mlir_offload.driver.compile.image import DeviceModule, ImageFile, as_made
+from mlir_offload.driver.compile.kind_build import build_of
+from mlir_offload.driver.compile.normalize import normalize
+from mlir_offload.driver.compile.served import served_modules, targets_for
 from mlir_offload.driver.message.report import show
 from mlir_offload.driver.option.command_line import GPU_CPP, CompileOptions, parse_arguments
-from mlir_offload.driver.parallel import beside
 from mlir_offload.driver.project.parts import pack_device, pack_host, unpack_parts
-from mlir_offload.driver.record.depfile import quote_for_make, render_rule
 from mlir_offload.driver.step.execute import Executor
 from mlir_offload.driver.step.image_container import (
     StepImage,
@@ -52,9 +40,26 @@ from mlir_offload.driver.step.image_container import (
     write_image,
 )
 from mlir_offload.driver.step.launcher import LaunchedSteps, choose_launcher, step_program
-from mlir_offload.driver.tool_watch import ToolWatch
-from mlir_offload.driver.toolchain_id import RememberingRunner, identify_kinds
-from mlir_offload.driver.workspace import make_directory, open_output, open_workspace, publish
+from mlir_offload.driver.step.members import archive_command, write_member_list
+from mlir_offload.driver.step.split_file import SplitFiles, load_split_files, refuse_objects
+from mlir_offload.driver.system.depfile import quote_for_make, render_rule
+from mlir_offload.driver.system.jobserver import JobSlots
+from mlir_offload.driver.system.parallel import beside
+from mlir_offload.driver.system.tool_watch import ToolWatch
+from mlir_offload.driver.system.workspace import (
+    make_directory,
+    open_output,
+    open_workspace,
+    publish,
+)
+from mlir_offload.driver.tools.choose import (
+    choose_rocm_for,
+    choose_source_time,
+    choose_toolkit_for,
+    places_of,
+)
+from mlir_offload.driver.tools.releases import BUILD_ROLES, choose_releases
+from mlir_offload.driver.tools.toolchain_id import RememberingRunner, identify_kinds
 from mlir_offload.offload.host.module import kernel_signatures, render_kernel_heads
 from mlir_offload.toolchain.byte_copy import copy_view, write_all
 from mlir_offload.toolchain.byte_view import open_view

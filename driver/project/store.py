@@ -29,7 +29,7 @@ from mlir_offload.driver.project.planned_step import (
 )
 from mlir_offload.driver.project.run import StepEnd
 from mlir_offload.driver.step.action import Action
-from mlir_offload.driver.workspace import make_directory, publish
+from mlir_offload.driver.system.workspace import make_directory, publish
 from mlir_offload.toolchain.errors import InputOutputError
 
 # The others read files that are known only when they have run: headers, libraries behind -l.

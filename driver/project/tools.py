@@ -9,13 +9,6 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from mlir_offload.driver.compile.choose import (
-    choose_rocm_for,
-    choose_targets,
-    choose_toolkit_for,
-    places_of,
-)
-from mlir_offload.driver.compile.releases import BUILD_ROLES, Releases, choose_releases
 from mlir_offload.driver.option.command_line import (
     CompileOptions,
     parse_arguments,
@@ -24,8 +17,15 @@ from mlir_offload.driver.option.command_line import (
 from mlir_offload.driver.option.config import ConfigFile, Origin, origin_arguments, settle
 from mlir_offload.driver.option.configured import check_settings
 from mlir_offload.driver.option.pipeline_file import pipeline_paths
-from mlir_offload.driver.tool_watch import FileIdentity, ToolWatch
-from mlir_offload.driver.toolchain_id import (
+from mlir_offload.driver.system.tool_watch import FileIdentity, ToolWatch
+from mlir_offload.driver.tools.choose import (
+    choose_rocm_for,
+    choose_targets,
+    choose_toolkit_for,
+    places_of,
+)
+from mlir_offload.driver.tools.releases import BUILD_ROLES, Releases, choose_releases
+from mlir_offload.driver.tools.toolchain_id import (
     RememberingRunner,
     identify_for,
     identify_kinds,

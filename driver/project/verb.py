@@ -13,10 +13,9 @@ from pathlib import Path
 import click
 from msgspec import Struct
 
-from mlir_offload.driver.file_use import OutputFile, check_files
-from mlir_offload.driver.jobserver import Announcement, JobSlots, find_jobserver
 from mlir_offload.driver.message.report import report, show
 from mlir_offload.driver.option.config import find_files
+from mlir_offload.driver.option.file_use import OutputFile, check_files
 from mlir_offload.driver.project.engine import LocalEngine
 from mlir_offload.driver.project.file import Project, read_project
 from mlir_offload.driver.project.graph import ProjectGraph, plan_project
@@ -38,6 +37,7 @@ from mlir_offload.driver.project.snapshot import Asked, count_current, write_sna
 from mlir_offload.driver.project.state import ProjectState, open_state
 from mlir_offload.driver.project.tools import ToolFinder
 from mlir_offload.driver.step.launcher import CACHE_VARIABLE, LAUNCHER_VARIABLE
+from mlir_offload.driver.system.jobserver import Announcement, JobSlots, find_jobserver
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.process import ProcessRunner
 

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from mlir_offload.driver.option.command_line import GPU_CPP, MLIR_SUFFIXES, CompileOptions, Mode
 from mlir_offload.driver.option.inputs import final_outputs, sources
-from mlir_offload.driver.record.depfile import quote_for_make, read_prerequisites
+from mlir_offload.driver.system.depfile import quote_for_make, read_prerequisites
 
 PREPROCESSED_SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cxx", *GPU_CPP})
 """What clang preprocesses, and writes a dependency file for."""

@@ -17,10 +17,10 @@ from pathlib import Path, PurePath
 from msgspec import Struct, field
 
 from mlir_offload.driver import __version__
+from mlir_offload.driver.message.journal import Failure, Journal, Step
 from mlir_offload.driver.message.report import render_error, report
-from mlir_offload.driver.record.journal import Failure, Journal, Step
 from mlir_offload.driver.record.reproduce_inputs import Call, read_call
-from mlir_offload.driver.workspace import open_output
+from mlir_offload.driver.system.workspace import open_output
 from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.process import Command, Runner
 

@@ -99,8 +99,8 @@ def _split(  # noqa: PLR0913 (one parameter for each option)
     output: Path,
 ) -> None:
     """Split a normalised program into its host module and its device modules."""
-    from mlir_offload.driver.compile.split_file import write_split
     from mlir_offload.driver.message.report import show_warning
+    from mlir_offload.driver.step.split_file import write_split
     from mlir_offload.toolchain.target import parse_offload_arch
     from mlir_offload.translate.fixup.device_form import parse_form
     from mlir_offload.translate.fixup.fast_math import with_fast_math
@@ -199,7 +199,7 @@ def _depfile(
     output: Path,
 ) -> None:
     """Write the rule that tells Make what the targets depend on."""
-    from mlir_offload.driver.record.depfile import read_prerequisites, render_rule
+    from mlir_offload.driver.system.depfile import read_prerequisites, render_rule
 
     included = [name for rule in rules for name in read_prerequisites(read_text(rule))]
     write_text(output, render_rule(targets, sources, (*others, *included), phony=phony))
@@ -210,7 +210,7 @@ def _depfile(
 @output_option
 def _members(library: Path, output: Path) -> None:
     """Write the members of a static library into a directory, and the list of them."""
-    from mlir_offload.driver.link.members import write_members
+    from mlir_offload.driver.step.members import write_members
 
     write_members(library, output)
 
@@ -327,7 +327,7 @@ def _annotate(  # noqa: PLR0913, PLR0917 (one parameter for each option)
 
         text = with_kernel_lines(text, device_texts)
     if interface is not None:
-        from mlir_offload.offload.interface.function import embed_interface
+        from mlir_offload.offload.host.interface import embed_interface
 
         text = embed_interface(text, read_text(interface))
     if output.suffix == ".bc":

@@ -14,10 +14,10 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from mlir_offload.driver.jobserver import JobSlots
+from mlir_offload.driver.message.journal import StepTime, ToolRun
 from mlir_offload.driver.message.report import report, show_tool_messages
-from mlir_offload.driver.record.journal import StepTime, ToolRun
-from mlir_offload.driver.workspace import make_directory, publish
+from mlir_offload.driver.system.jobserver import JobSlots
+from mlir_offload.driver.system.workspace import make_directory, publish
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, ToolFailedError
 from mlir_offload.toolchain.process import Command, Completed, Runner, tool_failed
 

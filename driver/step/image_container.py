@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from mlir_offload.driver.workspace import open_output
+from mlir_offload.driver.system.workspace import open_output
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container.binary import PackagedImage, read_binary
 from mlir_offload.offload.container.packager import ImageRecord, record_parts

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from mlir_offload.driver.compile.choose import NO_CUDA
-from mlir_offload.driver.toolchain_id import identify_for
+from mlir_offload.driver.tools.choose import NO_CUDA
+from mlir_offload.driver.tools.toolchain_id import identify_for
 from mlir_offload.toolchain.errors import ToolchainError, UsageError
 from mlir_offload.toolchain.process import Command, Environment
 
 if TYPE_CHECKING:
-    from mlir_offload.driver.compile.releases import Releases
     from mlir_offload.driver.option.command_line import CompileOptions
+    from mlir_offload.driver.tools.releases import Releases
     from mlir_offload.toolchain.cuda import CudaToolkit
     from mlir_offload.toolchain.rocm import RocmInstallation
     from mlir_offload.toolchain.target import Kind, Target

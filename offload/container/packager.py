@@ -15,8 +15,8 @@ from mlir_offload.offload.container.binary_layout import (
     STRING_ENTRY_V1,
     aligned,
 )
-from mlir_offload.offload.container.string_order import written_order
 from mlir_offload.offload.image import DeviceImage, ImageKind, is_bitcode
+from mlir_offload.offload.string_order import written_order
 from mlir_offload.toolchain.byte_view import ByteView, memory_view
 
 # Every reader up to LLVM 24 takes it.

@@ -21,12 +21,12 @@ from mlir_offload.offload.container.bundle import (
     read_bundles,
 )
 from mlir_offload.offload.container.bundle import MAGIC as BUNDLE_MAGIC
+from mlir_offload.offload.container.contents import Container, Image
 from mlir_offload.offload.container.fatbin import HEADER as FATBIN_HEADER
 from mlir_offload.offload.container.fatbin import MAGIC as FATBIN_MAGIC
 from mlir_offload.offload.container.fatbin import FatbinImage, iterate_fatbins
 from mlir_offload.offload.container.offload_section import bare_image, container_bytes
 from mlir_offload.offload.container.padding import skip_zeros
-from mlir_offload.offload.contents import Container, Image
 from mlir_offload.offload.device.spirv import is_spirv
 from mlir_offload.offload.image import ImageKind
 from mlir_offload.toolchain.byte_view import CHUNK_BYTES, ByteView, FileSource

@@ -8,6 +8,7 @@ from typing import Any
 
 from mlir_offload.offload.abi import load_abi, offload_table, row_of
 from mlir_offload.offload.container.bundle import section_image
+from mlir_offload.offload.container.contents import Entry, Section
 from mlir_offload.offload.container.scan import (
     FoundImage,
     Report,
@@ -17,7 +18,6 @@ from mlir_offload.offload.container.scan import (
     scan_bundles,
     scan_fatbins,
 )
-from mlir_offload.offload.contents import Entry, Section
 from mlir_offload.offload.elf import ElfFile, ElfSection, ElfType, Machine, SectionType
 from mlir_offload.offload.host.object_entry import HostEntry
 from mlir_offload.toolchain.byte_view import ByteView

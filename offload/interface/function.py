@@ -12,16 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct
 
 from mlir_offload.offload.elf import ElfFile, ElfSection
-from mlir_offload.offload.host.module import extend_used_list
 from mlir_offload.offload.interface.type import (
     InexpressibleType,
     InterfaceType,
     parse_interface_type,
 )
-from mlir_offload.offload.ir_syntax import escape_bytes
 
 INTERFACE_SECTION = ".mlir_offload.interface"
-_GLOBAL = "mlir_offload.interface"
+INTERFACE_GLOBAL = "mlir_offload.interface"
 _VERSION = 1
 _SYMBOL_PREFIX = "_mlir_ciface_"
 _LONGEST_BYTES = 1 << 26
@@ -81,19 +79,6 @@ def serialize_interface(functions: Iterable[InterfaceFunction]) -> str:
         for function in functions
     ]
     return json.dumps({"version": _VERSION, "functions": rows}, separators=(",", ":"))
-
-
-def embed_interface(ll_text: str, interface: str) -> str:
-    """Return the host module with the interface in its section, kept by every link."""
-    if not interface:
-        return ll_text
-    encoded = interface.encode() + b"\0"
-    definition = (
-        f"@{_GLOBAL} = internal constant [{len(encoded)} x i8] "
-        f'c"{escape_bytes(encoded)}", section "{INTERFACE_SECTION}", align 1\n'
-    )
-    text = ll_text if ll_text.endswith("\n") else f"{ll_text}\n"
-    return extend_used_list(text + definition, "llvm.used", (_GLOBAL,))
 
 
 def read_interface(elf: ElfFile) -> tuple[InterfaceFunction, ...]:

@@ -11,13 +11,13 @@ from mlir_offload.offload.kind_format import (
     KindFormat,
     LinkedCodeRuntime,
     RuntimePlan,
+    VendorContainers,
     library_arguments,
 )
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.target import Kind
 
 if TYPE_CHECKING:
-    from mlir_offload.offload.objects import ObjectContents
     from mlir_offload.toolchain.byte_view import ByteView
     from mlir_offload.toolchain.target import Target
 
@@ -68,11 +68,11 @@ class _Cuda(KindFormat):
             )
         return (str(cudart), "-lrt") if cudart.suffix == ".a" else library_arguments(cudart)
 
-    def linked_images(self, item: ObjectContents, /) -> Iterator[tuple[str, ByteView | None]]:
+    def linked_images(self, file: VendorContainers, /) -> Iterator[tuple[str, ByteView | None]]:
         """Yield the images of fat binaries."""
         from mlir_offload.offload.container.fatbin import read_fatbins
 
-        for fatbin in item.fatbins:
+        for fatbin in file.fatbins:
             for image in read_fatbins(fatbin):
                 # What NVIDIA keeps to itself raises an error when it is read.
                 is_scrambled = image.compression == "scrambled"

@@ -7,26 +7,24 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlir_offload.offload.image import ImageForm
+from mlir_offload.offload.image import AMDGPU_KERNEL, ImageForm
 from mlir_offload.offload.kind_format import (
     CodeMakers,
     KindFormat,
     LinkedCodeRuntime,
     RuntimePlan,
+    VendorContainers,
     library_arguments,
 )
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.target import Kind
 
 if TYPE_CHECKING:
-    from mlir_offload.offload.objects import ObjectContents
     from mlir_offload.toolchain.byte_view import ByteView
     from mlir_offload.toolchain.target import Target
 
 _LIBAMDHIP = "libamdhip64.so"
 _SONAME = re.compile(r".*\.so(?:\.\d+)?")
-AMDGPU_KERNEL = re.compile(rb"^[ \t]*\.amdhsa_kernel ([^\s;]+)", re.MULTILINE)
-"""The directive that begins the descriptor of a kernel in assembly."""
 
 
 class _Hip(KindFormat):
@@ -83,11 +81,11 @@ class _Hip(KindFormat):
             raise ToolchainError(msg, hint=hint)
         return library_arguments(libamdhip)
 
-    def linked_images(self, item: ObjectContents, /) -> Iterator[tuple[str, ByteView | None]]:
+    def linked_images(self, file: VendorContainers, /) -> Iterator[tuple[str, ByteView | None]]:
         """Yield the code objects of bundles."""
         from mlir_offload.offload.container.bundle import hip_images
 
-        for section in item.hip_fatbins:
+        for section in file.hip_fatbins:
             for image in hip_images(section):
                 yield image.arch, image.content
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mlir_offload.offload.abi import OffloadAbi
-    from mlir_offload.offload.objects import ObjectContents
+    from mlir_offload.offload.link.objects import ObjectContents
     from mlir_offload.toolchain.llvm import LlvmToolchain
 
 _HOST_ARCH = "host"

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from mlir_offload.offload.held_image import device_arch, loaded_images
 from mlir_offload.offload.link.coverage import (
     KernelImage,
     arch_name,
@@ -18,6 +17,7 @@ from mlir_offload.offload.link.coverage import (
 )
 from mlir_offload.offload.link.finding import Finding, listed, raise_findings
 from mlir_offload.offload.link.grouping import LinkedImages
+from mlir_offload.offload.link.held_image import device_arch, loaded_images
 from mlir_offload.offload.link.image_loss import find_loss
 from mlir_offload.toolchain.errors import CompatibilityError
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mlir_offload.offload.abi import OffloadAbi
-    from mlir_offload.offload.objects import ObjectContents
+    from mlir_offload.offload.link.objects import ObjectContents
 
 
 def check_link(inputs: Iterable[ObjectContents], abi: OffloadAbi) -> tuple[Finding, ...]:

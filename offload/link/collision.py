@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mlir_offload.offload.abi import OffloadAbi
-    from mlir_offload.offload.objects import ObjectContents
+    from mlir_offload.offload.link.objects import ObjectContents
     from mlir_offload.toolchain.byte_view import ByteView
 
 _PUBLIC_PREFIX = "__device_stub__"

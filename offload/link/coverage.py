@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from mlir_offload.offload.device.code import read_device_code
-from mlir_offload.offload.held_image import HeldImage, all_images, device_arch, loaded_images
 from mlir_offload.offload.kind_format import format_of
 from mlir_offload.offload.link.finding import Finding, listed, raise_findings
-from mlir_offload.offload.objects import ObjectContents, read_objects
+from mlir_offload.offload.link.held_image import HeldImage, all_images, device_arch, loaded_images
+from mlir_offload.offload.link.objects import ObjectContents, read_objects
 from mlir_offload.toolchain.errors import VerificationError
 from mlir_offload.toolchain.target import all_kinds
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from mlir_offload.offload.held_image import is_equal, packaged_kernels
 from mlir_offload.offload.link.coverage import arch_name
 from mlir_offload.offload.link.finding import Finding, raise_findings
+from mlir_offload.offload.link.held_image import is_equal, packaged_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from mlir_offload.offload.container.binary import PackagedImage
-    from mlir_offload.offload.objects import ObjectContents
+    from mlir_offload.offload.link.objects import ObjectContents
 
 _CPP_MANGLING = "_Z"
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlir_offload.offload.held_image import device_arch, packaged_kernels, runs_on_host
+from mlir_offload.offload.link.held_image import device_arch, packaged_kernels, runs_on_host
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from mlir_offload.offload.abi import TargetGroups
     from mlir_offload.offload.container.binary import PackagedImage
-    from mlir_offload.offload.objects import ObjectContents
+    from mlir_offload.offload.link.objects import ObjectContents
 
 _AMDGPU = "amdgcn"
 _MODES = "+-"

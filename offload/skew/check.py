@@ -8,12 +8,12 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from mlir_offload.offload.abi import load_abi
+from mlir_offload.offload.container.contents import Image, Part, all_problems
+from mlir_offload.offload.container.file_form import FileForm, file_form
 from mlir_offload.offload.container.scan import packaged
-from mlir_offload.offload.contents import Image, Part, all_problems
-from mlir_offload.offload.contents_reader import is_device_triple, visit_contents
-from mlir_offload.offload.file_form import FileForm, file_form
+from mlir_offload.offload.file.contents_reader import is_device_triple, visit_contents
 from mlir_offload.offload.link.check import layout_findings, loss_findings
-from mlir_offload.offload.objects import ObjectContents, read_objects
+from mlir_offload.offload.link.objects import ObjectContents, read_objects
 from mlir_offload.offload.skew.image import check_device_module, check_image
 from mlir_offload.toolchain.bitcode.module import read_bitcode_modules
 from mlir_offload.toolchain.bitcode.skew import check_module

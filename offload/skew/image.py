@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.contents import Image
+from mlir_offload.offload.container.contents import Image
+from mlir_offload.offload.container.file_form import FileForm
 from mlir_offload.offload.device.amdgpu_processor import known_processors
 from mlir_offload.offload.device.code import read_device_code
 from mlir_offload.offload.device.code_object import load_processors
-from mlir_offload.offload.file_form import FileForm
 from mlir_offload.offload.link.fatbinary_adapter import needs_adapter
 from mlir_offload.offload.skew.ptx import check_made_by, check_ptx
 from mlir_offload.toolchain.bitcode.attribute import FUNCTION_PLACE

@@ -19,7 +19,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from mlir_offload.offload.objects import read_objects
+from mlir_offload.offload.link.objects import read_objects
 from mlir_offload.offload.skew.check import check_file, check_objects
 from mlir_offload.toolchain.skew.fact import Consumer
 

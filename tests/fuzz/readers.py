@@ -25,10 +25,10 @@ with atheris.instrument_imports(include=["mlir_offload"]):
     from mlir_offload.offload.container.fatbin import read_fatbins
     from mlir_offload.offload.container.mob_archive import read_archive
     from mlir_offload.offload.container.mob_manifest import read_manifest
-    from mlir_offload.offload.contents_reader import read_contents_of
     from mlir_offload.offload.device.code import read_device_code
     from mlir_offload.offload.elf import read_elf
-    from mlir_offload.offload.health import diagnosed
+    from mlir_offload.offload.file.contents_reader import read_contents_of
+    from mlir_offload.offload.file.health import diagnosed
     from mlir_offload.offload.host.object_entry import read_entries
     from mlir_offload.toolchain.bitcode.module import read_bitcode_modules
     from mlir_offload.toolchain.byte_view import ByteView, memory_view

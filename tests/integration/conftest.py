@@ -9,7 +9,7 @@ import pytest
 from support.cuda_emulator import CudaEmulator
 from support.cuda_emulator import cuda_emulator as set_up_emulator
 
-from mlir_offload.driver.compile.choose import choose_toolkit, places_for
+from mlir_offload.driver.tools.choose import choose_toolkit, places_for
 from mlir_offload.toolchain.process import ProcessRunner
 
 INPUTS = Path(__file__).parent / "inputs"

@@ -11,7 +11,7 @@ import pytest
 
 from mlir_offload.offload.device.code import read_device_code
 from mlir_offload.offload.elf import read_elf
-from mlir_offload.offload.objects import read_objects
+from mlir_offload.offload.link.objects import read_objects
 from mlir_offload.toolchain.byte_view import ByteView
 
 INPUTS = Path(__file__).parent / "inputs"

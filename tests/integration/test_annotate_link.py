@@ -16,13 +16,13 @@ from mlir_offload.offload.host.module import kernel_signatures
 from mlir_offload.offload.host.stub import HostKernel
 from mlir_offload.offload.image import DeviceImage, image_kind_of
 from mlir_offload.offload.link.coverage import check_coverage
+from mlir_offload.offload.link.objects import read_objects
 from mlir_offload.offload.llvm_ir import (
     assemble_command,
     in_process_llvm_major,
     is_written_in_process,
     write_bitcode_in_process,
 )
-from mlir_offload.offload.objects import read_objects
 from mlir_offload.toolchain.errors import ToolFailedError, VerificationError
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.process import Command, Completed, ProcessRunner, run_checked

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mlir_offload.offload.device.code import image_kernels
-from mlir_offload.offload.objects import read_objects
+from mlir_offload.offload.link.objects import read_objects
 
 SOURCE = Path(__file__).parent / "inputs" / "arch_features.mlir"
 pytestmark = pytest.mark.llvm(22)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.offload.objects import read_module, read_objects
+from mlir_offload.offload.link.objects import read_module, read_objects
 from mlir_offload.toolchain.bitcode.module import read_bitcode
 from mlir_offload.toolchain.errors import ToolchainError
 

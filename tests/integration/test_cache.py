@@ -14,7 +14,7 @@ import pytest
 from support import cache_servers
 from support.cuda_tools import cuda_tool
 
-from mlir_offload.driver.compile.choose import choose_toolkit, places_for
+from mlir_offload.driver.tools.choose import choose_toolkit, places_for
 from mlir_offload.toolchain.cuda import CudaToolkit
 from mlir_offload.toolchain.process import ProcessRunner
 

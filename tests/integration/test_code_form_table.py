@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support.cuda_tools import cuda_tool
 
-from mlir_offload.offload.objects import read_objects
+from mlir_offload.offload.link.objects import read_objects
 
 HERE = Path(__file__).parent
 INPUTS = HERE / "inputs" / "rdc"

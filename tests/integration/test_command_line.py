@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.offload.objects import read_objects
+from mlir_offload.offload.link.objects import read_objects
 
 pytestmark = pytest.mark.llvm(22)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mlir_offload.driver.compile.choose import choose_toolkit, places_for
+from mlir_offload.driver.tools.choose import choose_toolkit, places_for
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container.fatbin import read_fatbins
 from mlir_offload.offload.container.packager import serialize_binary
@@ -22,7 +22,7 @@ from mlir_offload.offload.image import DeviceImage, ImageKind, image_kind_of
 from mlir_offload.offload.link.anchor import empty_image_command, render_anchor, targets_to_anchor
 from mlir_offload.offload.link.coverage import KernelImage, check_coverage, held_kernels
 from mlir_offload.offload.link.fatbinary_adapter import CudaTools, write_cuda_directory
-from mlir_offload.offload.objects import read_objects
+from mlir_offload.offload.link.objects import read_objects
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import ToolchainError, VerificationError
 from mlir_offload.toolchain.llvm import LlvmToolchain

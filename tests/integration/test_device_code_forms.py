@@ -12,7 +12,7 @@ import pytest
 from support.cuda_tools import cuda_root, cuda_tool
 
 from mlir_offload.offload.container.fatbin import read_fatbins
-from mlir_offload.offload.objects import read_objects
+from mlir_offload.offload.link.objects import read_objects
 
 INPUTS = Path(__file__).parent / "inputs" / "rdc"
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"

@@ -10,7 +10,7 @@ import pytest
 from support.opencl import opencl_environment
 
 from mlir_offload.offload.link.coverage import held_kernels
-from mlir_offload.offload.objects import read_objects
+from mlir_offload.offload.link.objects import read_objects
 
 ROOT = Path(__file__).resolve().parents[2]
 # These functions have callers in three languages: test_calling.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.driver.compile.choose import choose_toolkit, places_for
+from mlir_offload.driver.tools.choose import choose_toolkit, places_for
 from mlir_offload.offload.container.fatbin import FatbinImage, read_fatbins
 from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.cuda import CudaToolkit

@@ -10,7 +10,7 @@ import pytest
 from support.cuda_tools import cuda_root
 
 from mlir_offload.offload.link.fatbinary_adapter import CudaTools, write_cuda_directory
-from mlir_offload.offload.objects import read_objects
+from mlir_offload.offload.link.objects import read_objects
 from mlir_offload.offload.runtime import runtime_compile_command, runtime_link_arguments
 from mlir_offload.toolchain.process import Command, ProcessRunner, run_checked
 from mlir_offload.toolchain.target import Kind

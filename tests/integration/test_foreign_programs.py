@@ -11,7 +11,7 @@ import pytest
 from support.opencl import opencl_environment
 
 from mlir_offload.driver.link.runner_library import explain_missing
-from mlir_offload.offload.runner_library import called_libraries, find_library
+from mlir_offload.offload.link.runner_library import called_libraries, find_library
 from mlir_offload.toolchain.errors import MlirOffloadError
 
 INPUTS = Path(__file__).parent / "inputs"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.cuda_tools import cuda_directory
 
-from mlir_offload.offload.objects import read_objects
+from mlir_offload.offload.link.objects import read_objects
 
 FORMS = ("llvm", "isa", "bin", "fatbin")
 MODULE = """\

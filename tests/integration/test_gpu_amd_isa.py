@@ -16,7 +16,7 @@ from support.operation_probe import Dim3, Probe
 from support.operation_results import probes_for
 
 from mlir_offload.offload.container.bundle import read_bundles
-from mlir_offload.offload.objects import read_objects
+from mlir_offload.offload.link.objects import read_objects
 
 NAMES = ("exchange", "turn", "subgroups", "blocks")
 BLOCKS: tuple[Dim3, ...] = ((96, 1, 1), (20, 3, 2), (160, 1, 1))

@@ -15,7 +15,7 @@ import pytest
 from mlir_offload.offload.container.bundle import read_bundles
 from mlir_offload.offload.device.code import read_device_code
 from mlir_offload.offload.device.kernel import DeviceCode
-from mlir_offload.offload.objects import read_objects
+from mlir_offload.offload.link.objects import read_objects
 from mlir_offload.offload.runtime import EXIT_STATUS
 
 HERE = Path(__file__).parent

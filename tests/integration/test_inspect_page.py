@@ -13,7 +13,14 @@ import pytest
 from support.browser import browse, console, needs_browser
 
 from mlir_offload.driver.inspect.html import render_html
-from mlir_offload.offload.contents import Container, Entry, Image, Part, Problem, ProblemKind
+from mlir_offload.offload.container.contents import (
+    Container,
+    Entry,
+    Image,
+    Part,
+    Problem,
+    ProblemKind,
+)
 from mlir_offload.offload.device.kernel import DeviceCode, DeviceKernel, KernelParameter
 
 ATTACK = "<script>document.title='owned'</script>\"'><img src=x onerror=\"document.title='owned'\">"

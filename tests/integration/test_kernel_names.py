@@ -12,7 +12,7 @@ import pytest
 
 from mlir_offload.offload.container.fatbin import read_fatbins
 from mlir_offload.offload.elf import read_elf
-from mlir_offload.offload.objects import read_objects
+from mlir_offload.offload.link.objects import read_objects
 from mlir_offload.toolchain.byte_view import memory_view
 
 INPUTS = Path(__file__).parent / "inputs"

@@ -19,7 +19,7 @@ from mlir_offload.offload.link.coverage import (
     missing_kernels,
     unregistered_kernels,
 )
-from mlir_offload.offload.objects import ObjectContents, read_objects
+from mlir_offload.offload.link.objects import ObjectContents, read_objects
 from mlir_offload.toolchain.errors import CompatibilityError, ToolFailedError, VerificationError
 from mlir_offload.toolchain.target import Kind
 

@@ -10,7 +10,7 @@ from support.checked_run import run_checked, written
 from support.cuda_tools import cuda_directory
 
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.objects import read_objects
+from mlir_offload.offload.link.objects import read_objects
 
 INPUTS = Path(__file__).parent / "inputs"
 TWO = [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (19, 22)]

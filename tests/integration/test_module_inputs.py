@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.offload.objects import ObjectContents, read_module
+from mlir_offload.offload.link.objects import ObjectContents, read_module
 from mlir_offload.toolchain.target import host_triple
 
 INPUTS = Path(__file__).parent / "inputs"

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.driver.compile.choose import choose_toolkit, places_for
+from mlir_offload.driver.tools.choose import choose_toolkit, places_for
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container.binary import read_binary
 from mlir_offload.offload.container.fatbin import read_fatbins
 from mlir_offload.offload.device.code import image_kernels
 from mlir_offload.offload.link.anchor import render_anchor
 from mlir_offload.offload.link.fatbinary_adapter import CudaTools, write_cuda_directory
-from mlir_offload.offload.objects import read_objects
+from mlir_offload.offload.link.objects import read_objects
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.process import ProcessRunner

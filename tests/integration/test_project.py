@@ -15,7 +15,7 @@ import pytest
 from support.cuda_tools import cuda_tool
 from support.project import counting_launcher, digests, run_in, started, write_project
 
-from mlir_offload.offload.objects import read_objects
+from mlir_offload.offload.link.objects import read_objects
 
 pytestmark = pytest.mark.llvm(22)
 SCHEMA = Path(__file__).resolve().parents[2] / "driver" / "data" / "project.schema.json"

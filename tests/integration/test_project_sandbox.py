@@ -22,7 +22,7 @@ from mlir_offload.driver.project.file import read_project
 from mlir_offload.driver.project.graph import ProjectGraph, plan_project
 from mlir_offload.driver.project.planned_step import ProjectStep
 from mlir_offload.driver.project.tools import ToolFinder
-from mlir_offload.driver.record.depfile import read_prerequisites
+from mlir_offload.driver.system.depfile import read_prerequisites
 from mlir_offload.toolchain.process import ProcessRunner
 
 pytestmark = pytest.mark.llvm(22)

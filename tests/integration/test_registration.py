@@ -31,7 +31,7 @@ from mlir_offload.offload.host.stub import HostKernel
 from mlir_offload.offload.image import DeviceImage, image_kind_of
 from mlir_offload.offload.link.check import check_entry_layout
 from mlir_offload.offload.link.fatbinary_adapter import CudaTools, write_cuda_directory
-from mlir_offload.offload.objects import read_objects
+from mlir_offload.offload.link.objects import read_objects
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.process import Command, ProcessRunner, run_checked
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target, host_triple

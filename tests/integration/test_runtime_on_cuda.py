@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.driver.compile.choose import choose_toolkit, places_for
+from mlir_offload.driver.tools.choose import choose_toolkit, places_for
 from mlir_offload.offload.runtime import (
     EXIT_STATUS,
     runtime_compile_command,

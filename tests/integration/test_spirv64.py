@@ -15,10 +15,10 @@ import pytest
 from support.opencl import opencl_environment
 
 from mlir_offload.offload.device.code import read_device_code
-from mlir_offload.offload.device.kernel_layout import layout_findings
 from mlir_offload.offload.device.spirv import read_spirv
 from mlir_offload.offload.link.coverage import held_kernels
-from mlir_offload.offload.objects import read_objects
+from mlir_offload.offload.link.kernel_layout import layout_findings
+from mlir_offload.offload.link.objects import read_objects
 from mlir_offload.toolchain.byte_view import open_view
 
 INPUTS = Path(__file__).parent / "inputs"

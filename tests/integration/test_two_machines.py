@@ -12,8 +12,8 @@ import pytest
 from support.cuda_tools import cuda_root, cuda_tool
 from support.two_machines import OFFLOAD, Machine, linking_machine, lowering_machine
 
-from mlir_offload.offload.contents import all_images
-from mlir_offload.offload.contents_reader import read_contents
+from mlir_offload.offload.container.contents import all_images
+from mlir_offload.offload.file.contents_reader import read_contents
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 INPUTS = Path(__file__).parent / "inputs"

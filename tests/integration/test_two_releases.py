@@ -10,7 +10,7 @@ import pytest
 from support.ptx_shape import ptx_of, shape
 
 from mlir_offload.offload.link.coverage import held_kernels
-from mlir_offload.offload.objects import read_objects
+from mlir_offload.offload.link.objects import read_objects
 from mlir_offload.translate.downgrade.text import downgrade
 
 ROOT = Path(__file__).resolve().parents[2]

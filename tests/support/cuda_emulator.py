@@ -9,7 +9,7 @@ from pathlib import Path
 
 from support.emulator_library import emulator_library
 
-from mlir_offload.driver.compile.choose import choose_toolkit, places_for
+from mlir_offload.driver.tools.choose import choose_toolkit, places_for
 from mlir_offload.toolchain.process import ProcessRunner
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.driver.compile.choose import choose_toolkit, places_for
+from mlir_offload.driver.tools.choose import choose_toolkit, places_for
 from mlir_offload.offload.link.fatbinary_adapter import CudaTools, write_cuda_directory
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.process import ProcessRunner

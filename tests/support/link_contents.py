@@ -7,7 +7,7 @@ from pathlib import Path
 from mlir_offload.offload.container.binary import PackagedImage
 from mlir_offload.offload.host.object_entry import HostEntry
 from mlir_offload.offload.image import ImageKind
-from mlir_offload.offload.objects import ObjectContents
+from mlir_offload.offload.link.objects import ObjectContents
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.target import NVPTX_TRIPLE
 

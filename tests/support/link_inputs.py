@@ -21,7 +21,7 @@ from mlir_offload.offload.link.anchor import (
     targets_to_anchor,
 )
 from mlir_offload.offload.link.fatbinary_adapter import CudaTools, write_cuda_directory
-from mlir_offload.offload.objects import ObjectContents
+from mlir_offload.offload.link.objects import ObjectContents
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.process import Command, Completed, ProcessRunner, run_checked
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target, host_triple

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container.binary import PackagedImage
 from mlir_offload.offload.link.anchor import empty_image_command, render_anchor, targets_to_anchor
-from mlir_offload.offload.objects import ObjectContents
+from mlir_offload.offload.link.objects import ObjectContents
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.target import Kind, Target

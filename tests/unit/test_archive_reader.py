@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from support.hostile import bit_flips, spliced, survives, truncations
 
-from mlir_offload.driver.link.members import write_members
+from mlir_offload.driver.step.members import write_members
 from mlir_offload.offload.container.archive import is_archive, iterate_members
-from mlir_offload.offload.contents_reader import read_contents
-from mlir_offload.offload.objects import read_objects
+from mlir_offload.offload.file.contents_reader import read_contents
+from mlir_offload.offload.link.objects import read_objects
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import InputOutputError, VerificationError
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.driver.compile.choose import choose_toolkit_for
-from mlir_offload.driver.compile.releases import Releases
 from mlir_offload.driver.option.command_line import parse_arguments
+from mlir_offload.driver.tools.choose import choose_toolkit_for
+from mlir_offload.driver.tools.releases import Releases
 from mlir_offload.offload.kind_format import check_targets
 from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
 from mlir_offload.toolchain.llvm import LlvmToolchain

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.driver import claim
-from mlir_offload.driver.claim import claimed_beside, claimed_directory
-from mlir_offload.driver.workspace import open_output, publish
+from mlir_offload.driver.system import claim
+from mlir_offload.driver.system.claim import claimed_beside, claimed_directory
+from mlir_offload.driver.system.workspace import open_output, publish
 from mlir_offload.toolchain.errors import InputOutputError
 
 KILLED = """\
@@ -25,7 +25,7 @@ import os, signal, sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from mlir_offload.driver.claim import claimed_beside, claimed_directory
+from mlir_offload.driver.system.claim import claimed_beside, claimed_directory
 with {what}(Path(sys.argv[1])) as place:
     held = getattr(place, "path", None) or place / "file"
     held.write_text("half of it")

@@ -20,7 +20,7 @@ from mlir_offload.offload.link.collision import (
     objects_to_finish,
     read_stubs,
 )
-from mlir_offload.offload.objects import ObjectContents
+from mlir_offload.offload.link.objects import ObjectContents
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import VerificationError
 from mlir_offload.toolchain.process import Command, ProcessRunner, run_checked

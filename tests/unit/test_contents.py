@@ -13,10 +13,10 @@ from support.offload_binary import Image as Stored
 from support.offload_binary import compressed, write
 
 from mlir_offload.offload.container.bundle import BundledImage, serialize_bundle
+from mlir_offload.offload.container.contents import Part, ProblemKind, all_images, all_problems
+from mlir_offload.offload.container.file_form import FileForm, file_form
 from mlir_offload.offload.container.packager import ImageRecord, record_parts
-from mlir_offload.offload.contents import Part, ProblemKind, all_images, all_problems
-from mlir_offload.offload.contents_reader import read_contents, read_contents_of
-from mlir_offload.offload.file_form import FileForm, file_form
+from mlir_offload.offload.file.contents_reader import read_contents, read_contents_of
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import InputOutputError
 

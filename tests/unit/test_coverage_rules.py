@@ -7,7 +7,6 @@ import pytest
 from msgspec.structs import replace
 from support.link_contents import ARRAY_22, bitcode, contents
 
-from mlir_offload.offload.held_image import HeldImage
 from mlir_offload.offload.host.object_entry import HostEntry
 from mlir_offload.offload.link import coverage
 from mlir_offload.offload.link.coverage import (
@@ -17,7 +16,8 @@ from mlir_offload.offload.link.coverage import (
     uncovered_kernels,
     unregistered_kernels,
 )
-from mlir_offload.offload.objects import ObjectContents
+from mlir_offload.offload.link.held_image import HeldImage
+from mlir_offload.offload.link.objects import ObjectContents
 from mlir_offload.toolchain.errors import VerificationError
 
 Held = dict[tuple[str, str], set[str] | None]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mlir_offload.driver.option.command_line import parse_arguments
 from mlir_offload.driver.record.dependencies import DependencyLog, depfile_arguments, plan_depfiles
-from mlir_offload.driver.record.depfile import quote_for_make, read_prerequisites, render_rule
+from mlir_offload.driver.system.depfile import quote_for_make, read_prerequisites, render_rule
 from mlir_offload.toolchain.errors import InputOutputError
 
 

@@ -7,7 +7,7 @@ from support.link_contents import bitcode, contents, ptx
 from mlir_offload.offload.container.binary import PackagedImage
 from mlir_offload.offload.link import duplicate
 from mlir_offload.offload.link.duplicate import check_duplicates, find_duplicates
-from mlir_offload.offload.objects import ObjectContents
+from mlir_offload.offload.link.objects import ObjectContents
 from mlir_offload.toolchain.errors import VerificationError
 
 FIRST = contents("a.o", ("k",), (ptx("sm_90", "k", note="first"),))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.driver.parallel import beside, in_parallel
 from mlir_offload.driver.step.execute import Executor
+from mlir_offload.driver.system.parallel import beside, in_parallel
 from mlir_offload.toolchain.errors import InputOutputError, ToolFailedError
 from mlir_offload.toolchain.process import Command, Completed
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from mlir_offload.driver.cli import main
-from mlir_offload.driver.file_use import OutputFile, check_files
 from mlir_offload.driver.message.report import report
+from mlir_offload.driver.option.file_use import OutputFile, check_files
 from mlir_offload.driver.option.table import Verb, load_verbs
 from mlir_offload.toolchain.errors import UsageError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlir_offload.offload.contents import (
+from mlir_offload.offload.container.contents import (
     Container,
     Entry,
     Image,
@@ -14,7 +14,7 @@ from mlir_offload.offload.contents import (
     all_problems,
 )
 from mlir_offload.offload.device.kernel import DeviceCode, DeviceKernel
-from mlir_offload.offload.health import diagnosed
+from mlir_offload.offload.file.health import diagnosed
 
 OBJECT = "ELF relocatable object, x86-64"
 PROGRAM = "ELF executable, x86-64"

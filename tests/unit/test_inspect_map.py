@@ -8,7 +8,7 @@ from itertools import combinations
 import pytest
 
 from mlir_offload.driver.inspect.map import Box, Cell, Role, layout, part_cell
-from mlir_offload.offload.contents import Container, Image, Part
+from mlir_offload.offload.container.contents import Container, Image, Part
 from mlir_offload.offload.device.kernel import DeviceCode, DeviceKernel
 
 

@@ -11,7 +11,14 @@ from mlir_offload.driver.inspect.tree import (
     tree_lines,
 )
 from mlir_offload.driver.message.escape import shown
-from mlir_offload.offload.contents import Container, Entry, Image, Part, Problem, ProblemKind
+from mlir_offload.offload.container.contents import (
+    Container,
+    Entry,
+    Image,
+    Part,
+    Problem,
+    ProblemKind,
+)
 from mlir_offload.offload.device.kernel import DeviceCode, DeviceKernel, KernelParameter
 
 

@@ -9,12 +9,12 @@ from msgspec.structs import force_setattr
 from support.hostile import assert_bounded, bit_flips, spliced, survives, truncations
 
 from mlir_offload.offload.elf import ElfFile, read_elf
+from mlir_offload.offload.host.interface import embed_interface
 from mlir_offload.offload.interface.c_header import HeaderFunction, render_header
 from mlir_offload.offload.interface.function import (
     INTERFACE_SECTION,
     InterfaceArgument,
     InterfaceFunction,
-    embed_interface,
     parse_interface,
     read_interface,
     serialize_interface,

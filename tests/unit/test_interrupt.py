@@ -6,8 +6,8 @@ import sys
 # In the handler of a signal, another one comes at each line.
 NESTED = """\
 import signal, sys
-from mlir_offload.driver import parallel
-from mlir_offload.driver.interrupt import interruptible
+from mlir_offload.driver.system import parallel
+from mlir_offload.driver.system.interrupt import interruptible
 from mlir_offload.toolchain.process import ProcessRunner
 
 left = 40

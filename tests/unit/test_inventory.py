@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.driver.compile.choose import choose_targets
+from mlir_offload.driver.tools.choose import choose_targets
 from mlir_offload.toolchain import gpu
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.gpu import AmdGpus

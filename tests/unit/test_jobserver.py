@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.driver.compile.choose import choose_slots
-from mlir_offload.driver.jobserver import Jobserver, JobSlots, find_jobserver
 from mlir_offload.driver.option.command_line import parse_arguments
-from mlir_offload.driver.parallel import in_parallel
+from mlir_offload.driver.system.jobserver import Jobserver, JobSlots, find_jobserver
+from mlir_offload.driver.system.parallel import in_parallel
+from mlir_offload.driver.tools.choose import choose_slots
 
 # Long enough that only a deadlock can reach it.
 _DEADLOCK_S = 600

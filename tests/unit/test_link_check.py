@@ -19,7 +19,7 @@ from mlir_offload.offload.host.object_entry import HostEntry
 from mlir_offload.offload.image import ImageKind
 from mlir_offload.offload.link.check import check_link, kind_notes, repeated_objects
 from mlir_offload.offload.link.finding import Finding, raise_findings
-from mlir_offload.offload.objects import ObjectContents
+from mlir_offload.offload.link.objects import ObjectContents
 from mlir_offload.toolchain.errors import CompatibilityError, VerificationError
 from mlir_offload.toolchain.target import host_triple
 

@@ -24,7 +24,7 @@ from mlir_offload.driver.project.state import (
     open_state,
 )
 from mlir_offload.driver.step.action import Action
-from mlir_offload.driver.workspace import open_output
+from mlir_offload.driver.system.workspace import open_output
 
 MODULES = 3
 _YEAR_3000_NS = 32_503_680_000 * 10**9

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from mlir_offload.driver.message.journal import StepTime
 from mlir_offload.driver.message.report import render_error, render_times, show
-from mlir_offload.driver.record.journal import StepTime
 from mlir_offload.toolchain.errors import SourceError, ToolFailedError
 
 

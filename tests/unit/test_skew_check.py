@@ -12,7 +12,7 @@ from support.bitcode_corpus import assemble, tool
 from support.offload_binary import MAGIC, Image, write
 from support.skew_cases import BARRIER, BOUNDED, CASES, NVPTX, function
 
-from mlir_offload.offload.objects import read_objects
+from mlir_offload.offload.link.objects import read_objects
 from mlir_offload.offload.skew.check import SkewFinding, check_file, check_objects, check_view
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.cuda import CudaToolkit

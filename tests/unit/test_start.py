@@ -49,7 +49,7 @@ READERS = frozenset(
     for name in (
         "toolchain.bitcode.bitstream",
         "toolchain.skew.rule",
-        "offload.contents",
+        "offload.container.contents",
         "offload.skew.check",
         "offload.interface.function",
         "driver.link.refused",
@@ -70,7 +70,7 @@ LATER = {
     "click",
     "json",
     "hashlib",
-    "mlir_offload.driver.compile.source",
+    "mlir_offload.driver.build.source",
     "mlir_offload.driver.step.command",
 }
 
@@ -119,7 +119,7 @@ def test_what_compiles_nothing_loads_no_compiler(
 ) -> None:
     loaded = loaded_by(arguments, tmp_path)
 
-    compiler = {"mlir_offload.driver.compile.verb", "mlir_offload.driver.compile.source"}
+    compiler = {"mlir_offload.driver.build.verb", "mlir_offload.driver.build.source"}
     assert (compiler | {"click", "yaml", "rich"}) & loaded.at_last == set()
 
 

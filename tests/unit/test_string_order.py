@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlir_offload.offload.container.string_order import djb_hash, hash_value, written_order
+from mlir_offload.offload.string_order import djb_hash, hash_value, written_order
 
 USUAL = (b"file", b"triple", b"arch", b"kind")
 

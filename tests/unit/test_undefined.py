@@ -9,7 +9,7 @@ import pytest
 from support.link_contents import contents, image
 
 from mlir_offload.driver.link.error import diagnose_link
-from mlir_offload.offload.objects import ObjectContents
+from mlir_offload.offload.link.objects import ObjectContents
 from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.process import Command, Completed
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.driver.workspace import check_output, open_output, open_workspace, publish
+from mlir_offload.driver.system.workspace import check_output, open_output, open_workspace, publish
 from mlir_offload.toolchain.errors import InputOutputError
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from mlir_offload.toolchain.bitcode.bitstream import BitStream, Block, BlockReader, Record
 from mlir_offload.toolchain.bitcode.code import BlockId, ConstantCode
 from mlir_offload.toolchain.bitcode.module import BitcodeModule
-from mlir_offload.toolchain.skew.fact import Consumer, Skew
+from mlir_offload.toolchain.skew.fact import ORDERED_ACCESS, Consumer, Skew
 from mlir_offload.toolchain.skew.limits import LimitsTable, load_limits
 
 _CONSTANTS = {
@@ -45,7 +45,6 @@ class FunctionCode(IntEnum):
 
 
 _ORDERING = (FunctionCode.FENCE, FunctionCode.LOAD_ATOMIC, FunctionCode.STORE_ATOMIC)
-ORDERED_ACCESS = "a fence, or an atomic access that orders others"
 
 
 def check_records(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:

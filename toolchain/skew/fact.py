@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from mlir_offload.toolchain.rocm import RocmInstallation
 
 
+ORDERED_ACCESS = "a fence, or an atomic access that orders others"
+"""The construct that a back end compiles from a certain release on."""
+
+
 class Consumer(Struct, frozen=True):
     """What will read a file: a release of LLVM, and the vendors' parts where they matter.
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from mlir_offload.toolchain.bitcode.record_skew import ORDERED_ACCESS
-from mlir_offload.toolchain.skew.fact import Consumer, Skew
+from mlir_offload.toolchain.skew.fact import ORDERED_ACCESS, Consumer, Skew
 from mlir_offload.toolchain.skew.limits import code_object_of, load_limits
 from mlir_offload.toolchain.skew.symbol import check_intrinsic, check_openmp
 from mlir_offload.toolchain.tables import load_table

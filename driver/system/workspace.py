@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from mlir_offload.driver.claim import claimed_beside, claimed_directory
+from mlir_offload.driver.system.claim import claimed_beside, claimed_directory
 from mlir_offload.toolchain.errors import InputOutputError
 
 _STANDARD_OUTPUT = Path("-")

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from mlir_offload.offload.contents import (
+from mlir_offload.offload.container.contents import (
     Entry,
     Image,
     Part,
@@ -14,7 +14,7 @@ from mlir_offload.offload.contents import (
     ProblemKind,
     nested_images,
 )
-from mlir_offload.offload.file_form import FileForm
+from mlir_offload.offload.container.file_form import FileForm
 from mlir_offload.offload.kind_format import FORMATS
 from mlir_offload.toolchain.target import all_kinds
 

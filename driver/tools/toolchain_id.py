@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mlir_offload.driver.compile.choose import choose_rocm_for, choose_toolkit, places_of
-from mlir_offload.driver.compile.releases import BUILD_ROLES, Releases, choose_releases
-from mlir_offload.driver.file_identity import content_identity, program_identities
-from mlir_offload.driver.memo import Memo, user_cache
 from mlir_offload.driver.option.command_line import CompileOptions, read_arguments
-from mlir_offload.driver.tool_watch import FileIdentity
+from mlir_offload.driver.system.file_identity import content_identity, program_identities
+from mlir_offload.driver.system.memo import Memo, user_cache
+from mlir_offload.driver.system.tool_watch import FileIdentity
+from mlir_offload.driver.tools.choose import choose_rocm_for, choose_toolkit, places_of
+from mlir_offload.driver.tools.releases import BUILD_ROLES, Releases, choose_releases
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolchainError, UsageError
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.llvm_tools import load_llvm_table
@@ -159,7 +159,7 @@ def own_memo() -> Memo:
 def own_identity() -> str:
     """Return the hash of our own sources: our version number says too little."""
     # In a checkout too the packages lie side by side.
-    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 (quick)
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120 (quick)
     digest = hashlib.sha256()
     for name in own_sources(root):
         with open(os.path.join(root, name), "rb") as stream:  # noqa: PTH118, PTH123

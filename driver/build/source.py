@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.device import compile_device
+from mlir_offload.driver.compile.host_code import host_command
 from mlir_offload.driver.compile.image import (
     DeviceModule,
     ImageFile,
@@ -21,13 +22,13 @@ from mlir_offload.driver.compile.normalize import (
 )
 from mlir_offload.driver.compile.older import not_taken, older_text
 from mlir_offload.driver.compile.served import served_modules
-from mlir_offload.driver.compile.split_file import ModuleFile, SplitFiles, load_split_files
 from mlir_offload.driver.option.command_line import GPU_CPP, MLIR_SUFFIXES, Mode
-from mlir_offload.driver.parallel import beside, in_parallel
 from mlir_offload.driver.record.dependencies import clang_depfile_arguments
+from mlir_offload.driver.step.split_file import ModuleFile, SplitFiles, load_split_files
+from mlir_offload.driver.system.parallel import beside, in_parallel
 from mlir_offload.offload.llvm_ir import assemble_command, is_written_in_process
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
-from mlir_offload.toolchain.process import Command, Completed, as_operand
+from mlir_offload.toolchain.process import Completed
 from mlir_offload.toolchain.target import host_triple
 from mlir_offload.translate.diagnostics import condense
 from mlir_offload.translate.host.module import check_host
@@ -139,7 +140,7 @@ def make_images(
     served = served_modules(context, source, modules)
     if context.launched is None:
         return compile_device(context, source, served)
-    from mlir_offload.driver.step.launched import launch_device
+    from mlir_offload.driver.compile.launched import launch_device
 
     return launch_device(context, context.launched, source, served)
 
@@ -151,7 +152,7 @@ def _make_object(context: BuildContext, annotated: Path, output: Path) -> None:
     if context.launched is None or context.options.mode is Mode.ASSEMBLY:
         compile_here()
         return
-    from mlir_offload.driver.step.launched import launch_object
+    from mlir_offload.driver.compile.launched import launch_object
 
     launch_object(context, context.launched, annotated, output, compile_here)
 
@@ -192,7 +193,7 @@ def make_host_ir(context: BuildContext, source: Path, split: SplitFiles, directo
     lower_here = partial(lower_host, context, source, split, directory)
     if context.launched is None:
         return lower_here()
-    from mlir_offload.driver.step.launched import launch_host_lowering
+    from mlir_offload.driver.compile.launched import launch_host_lowering
 
     return launch_host_lowering(context, context.launched, split, directory / "host.ll", lower_here)
 
@@ -260,26 +261,3 @@ def _annotate(
 def _finished_option(module: DeviceModule, image: ImageFile) -> str:
     kernels = "".join(f",kernel={kernel.symbol}" for kernel in module.module.module.kernels)
     return f"--finished=kind={image.target.kind},file={image.path}{kernels}"
-
-
-def host_command(context: BuildContext, source: Path, output: Path, *extra: str) -> Command:
-    """Return the command by which the consumer's clang compiles a host file, of any language."""
-    options = context.options
-    form = {
-        Mode.LLVM_BITCODE: ("-c", "-emit-llvm"),
-        Mode.LLVM_TEXT: ("-S", "-emit-llvm"),
-        Mode.ASSEMBLY: ("-S",),
-    }.get(options.mode, ("-c",))
-    flags = (
-        f"-O{options.opt_level}",
-        *(("-g",) if options.debug else ()),
-        *(("-fPIC",) if options.pic or options.shared else ()),
-        *((options.sanitizer.flag,) if options.sanitizer else ()),
-        # The triple and layout that mlir-translate leaves out are this clang's own.
-        *(("-Wno-override-module",) if source.suffix in {".ll", ".bc"} else ()),
-    )
-    arguments = options.compiler_arguments if source.suffix not in {".ll", ".bc"} else ()
-    clang = str(context.llvm.tool("clang"))
-    return Command(
-        (clang, *form, *flags, *arguments, *extra, as_operand(str(source)), "-o", str(output))
-    )

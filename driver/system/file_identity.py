@@ -14,8 +14,8 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from mlir_offload.driver.memo import Memo
-from mlir_offload.driver.tool_watch import LIBRARY_PLACES, FileIdentity, file_stamp
+from mlir_offload.driver.system.memo import Memo
+from mlir_offload.driver.system.tool_watch import LIBRARY_PLACES, FileIdentity, file_stamp
 from mlir_offload.offload.elf import ElfFile, read_elf
 from mlir_offload.toolchain.byte_view import CHUNK_BYTES, open_view
 from mlir_offload.toolchain.errors import (

@@ -1,6 +1,6 @@
 """A process that runs steps of a project, each in a fork of itself: what they need is loaded once.
 
-usage: python -m mlir_offload.driver.project.worker PROGRAM KIND...
+usage: python -m mlir_offload.driver.worker PROGRAM KIND...
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from msgspec import Struct, field
 
 from mlir_offload.driver.cli import main
 from mlir_offload.driver.compile.preload import modules_for
-from mlir_offload.driver.toolchain_id import own_identity
+from mlir_offload.driver.tools.toolchain_id import own_identity
 from mlir_offload.toolchain.target import Kind
 
 _Handler = Callable[[int, FrameType | None], object] | int | None

@@ -11,8 +11,7 @@ from mlir_offload.offload.container.bundle import hip_images
 from mlir_offload.offload.container.fatbin import read_fatbins
 from mlir_offload.offload.device.code import read_device_code
 from mlir_offload.offload.device.kernel import DeviceCode, DeviceKernel, KernelParameter
-from mlir_offload.offload.image import FORM_BYTES, ImageForm, image_form_of
-from mlir_offload.offload.kind.hip import AMDGPU_KERNEL
+from mlir_offload.offload.image import AMDGPU_KERNEL, FORM_BYTES, ImageForm, image_form_of
 from mlir_offload.offload.kind_format import format_of
 from mlir_offload.toolchain.amdgpu import processor_of
 from mlir_offload.toolchain.byte_view import memory_view

@@ -18,18 +18,8 @@ from mlir_offload.driver.compile.byproduct import (
     write_compile_commands,
     write_depfiles,
 )
-from mlir_offload.driver.compile.choose import (
-    choose_rocm_for,
-    choose_slots,
-    choose_source_time,
-    choose_targets,
-    choose_toolkit_for,
-    places_of,
-)
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.guard import guard_inputs
-from mlir_offload.driver.compile.releases import choose_releases
-from mlir_offload.driver.jobserver import JobSlots
 from mlir_offload.driver.message.report import render_times, show, show_note
 from mlir_offload.driver.option.command_line import (
     MLIR_SUFFIXES,
@@ -46,10 +36,20 @@ from mlir_offload.driver.option.inputs import (
     has_device_code,
     read_given,
 )
-from mlir_offload.driver.parallel import Threads, beside, pool
 from mlir_offload.driver.step.execute import Executor
-from mlir_offload.driver.tool_watch import ToolWatch, tool_files
-from mlir_offload.driver.workspace import open_workspace
+from mlir_offload.driver.system.jobserver import JobSlots
+from mlir_offload.driver.system.parallel import Threads, beside, pool
+from mlir_offload.driver.system.tool_watch import ToolWatch, tool_files
+from mlir_offload.driver.system.workspace import open_workspace
+from mlir_offload.driver.tools.choose import (
+    choose_rocm_for,
+    choose_slots,
+    choose_source_time,
+    choose_targets,
+    choose_toolkit_for,
+    places_of,
+)
+from mlir_offload.driver.tools.releases import choose_releases
 from mlir_offload.offload.kind_format import check_targets
 from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.process import Command, Runner
@@ -64,7 +64,7 @@ def build(arguments: Sequence[str], runner: Runner) -> None:
     options = parse_arguments(arguments)
     if "CCACHE_DISABLE" in os.environ:
         # Only ccache sets it for us; no other call loads this.
-        from mlir_offload.driver.cache_key import check_cache_key
+        from mlir_offload.driver.tools.cache_key import check_cache_key
 
         check_cache_key(options, os.environ, runner)
     with open_workspace(options.save_temps) as workspace:
@@ -115,7 +115,7 @@ def build_with(
         for made, output in zip(finished, final_outputs(options), strict=True):
             context.executor.place(made, output)
         if options.manifest is not None:
-            from mlir_offload.driver.record.manifest import write_manifest
+            from mlir_offload.driver.build.manifest import write_manifest
 
             write_manifest(context)
     if options.time_report:
@@ -125,7 +125,7 @@ def build_with(
 
 def _explain(context: BuildContext) -> None:
     """Record what the outputs were made of; say what changed where the user wants to know."""
-    from mlir_offload.driver.record.why import explain_builds
+    from mlir_offload.driver.build.why import explain_builds
 
     for line in explain_builds(context, final_outputs(context.options)):
         if context.options.why_rebuilt:
@@ -137,8 +137,8 @@ def _make(context: BuildContext) -> list[Path]:
     with pool() as threads:
         _start_early(context, threads)
         # Those tools run while the rest of the compiler is being loaded.
+        from mlir_offload.driver.build.source import compile_inputs
         from mlir_offload.driver.compile.preload import preload
-        from mlir_offload.driver.compile.source import compile_inputs
 
         if context.options.header is not None:
             from mlir_offload.driver.compile.header import make_header
@@ -257,7 +257,7 @@ def _launcher(options: CompileOptions) -> Launcher | None:
 
 
 def _remembering(runner: Runner) -> Runner:
-    from mlir_offload.driver.toolchain_id import RememberingRunner
+    from mlir_offload.driver.tools.toolchain_id import RememberingRunner
 
     return RememberingRunner(runner)
 

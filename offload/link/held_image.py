@@ -17,7 +17,7 @@ from mlir_offload.toolchain.target import DEVICE_KINDS
 
 if TYPE_CHECKING:
     from mlir_offload.offload.container.binary import PackagedImage
-    from mlir_offload.offload.objects import ObjectContents
+    from mlir_offload.offload.link.objects import ObjectContents
 
 _GPUS = ("nvptx", "amdgcn")
 _DEVICES = (*_GPUS, "spirv")

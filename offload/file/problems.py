@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from mlir_offload.offload.contents import Problem, ProblemKind
+from mlir_offload.offload.container.contents import Problem, ProblemKind
 from mlir_offload.toolchain.errors import CompatibilityError, InputOutputError, MlirOffloadError
 
 _MOST_PROBLEMS = 100

@@ -17,6 +17,8 @@ from msgspec.structs import replace
 
 from mlir_offload.offload.container.archive import ArchiveMember, iterate_members
 from mlir_offload.offload.container.compression import inflation_limit
+from mlir_offload.offload.container.contents import Image, Part, Problem, ProblemKind, Section
+from mlir_offload.offload.container.file_form import FileForm, file_form
 from mlir_offload.offload.container.scan import (
     FoundImage,
     file_offset,
@@ -24,12 +26,11 @@ from mlir_offload.offload.container.scan import (
     scan_bundles,
     scan_fatbins,
 )
-from mlir_offload.offload.contents import Image, Part, Problem, ProblemKind, Section
 from mlir_offload.offload.device.bitcode import llvm_major
 from mlir_offload.offload.device.code import hash_kernels, read_device_code
 from mlir_offload.offload.device.kernel import DeviceCode
 from mlir_offload.offload.elf import read_elf
-from mlir_offload.offload.file_form import FileForm, file_form
+from mlir_offload.offload.file.problems import Problems, as_problem
 from mlir_offload.offload.foreign_object import read_coff, read_mach_o, read_pe, universal_slices
 from mlir_offload.offload.host.contents import (
     elf_name,
@@ -43,7 +44,6 @@ from mlir_offload.offload.host.module_bitcode import read_host_bitcode
 from mlir_offload.offload.host.object_entry import read_entries
 from mlir_offload.offload.host.text import HostText
 from mlir_offload.offload.interface.function import read_interface
-from mlir_offload.offload.problems import Problems, as_problem
 from mlir_offload.toolchain.byte_view import CHUNK_BYTES, ByteView, open_view
 from mlir_offload.toolchain.errors import (
     CompatibilityError,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mlir_offload.offload.device.code import read_device_code
 from mlir_offload.offload.kind_format import FORMATS, format_of
 from mlir_offload.offload.link.finding import Finding, raise_findings
-from mlir_offload.offload.objects import ObjectContents, read_objects
+from mlir_offload.offload.link.objects import ObjectContents, read_objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

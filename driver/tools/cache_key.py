@@ -12,15 +12,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from mlir_offload.driver.compile.choose import build_environment, choose_targets
-from mlir_offload.driver.file_identity import content_identity
 from mlir_offload.driver.option.command_line import (
     MLIR_SUFFIXES,
     CompileOptions,
     read_arguments,
 )
 from mlir_offload.driver.option.pipeline_file import pipeline_paths
-from mlir_offload.driver.toolchain_id import (
+from mlir_offload.driver.system.file_identity import content_identity
+from mlir_offload.driver.tools.choose import build_environment, choose_targets
+from mlir_offload.driver.tools.toolchain_id import (
     RememberingRunner,
     identify_options,
     own_memo,

@@ -19,7 +19,7 @@ from mlir_offload.translate.split import SplitProgram
 from mlir_offload.translate.target_attribute import TargetAttribute
 
 if TYPE_CHECKING:
-    from mlir_offload.offload.device.given_image import GivenImage
+    from mlir_offload.offload.container.given_image import GivenImage
     from mlir_offload.translate.given_binary import GivenBinary
 
 INTERFACE_FILE = "interface.json"
@@ -149,7 +149,7 @@ def _write_binary(binary: GivenBinary, number: int, directory: Path) -> dict[str
 
 
 def _read_binary(row: dict[str, Any], directory: Path) -> ModuleFile:
-    from mlir_offload.offload.device.given_image import GivenImage
+    from mlir_offload.offload.container.given_image import GivenImage
 
     objects = tuple(
         ObjectFile(

@@ -16,12 +16,12 @@ from mlir_offload.driver.compile.image import (
     kernel_options,
 )
 from mlir_offload.driver.compile.kind_build import build_of
-from mlir_offload.driver.compile.split_file import ModuleFile, SplitFiles
 from mlir_offload.driver.message.report import show_note
-from mlir_offload.driver.parallel import in_parallel
 from mlir_offload.driver.step.image_container import image_libraries
 from mlir_offload.driver.step.launcher import LaunchedSteps
 from mlir_offload.driver.step.library_identity import library_arguments
+from mlir_offload.driver.step.split_file import ModuleFile, SplitFiles
+from mlir_offload.driver.system.parallel import in_parallel
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError, VerificationError
 from mlir_offload.toolchain.target import Target
 from mlir_offload.translate.hermetic import hermetic_text

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
-from mlir_offload.driver import parallel
+from mlir_offload.driver.system import parallel
 from mlir_offload.toolchain.process import ProcessRunner
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -13,17 +13,17 @@ from pathlib import Path
 from msgspec import Struct
 
 from mlir_offload.driver.compile.byproduct import check_outputs, withdrawn_on_failure
-from mlir_offload.driver.compile.choose import choose_rocm_for, choose_toolkit_for, places_of
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.releases import BUILD_ROLES, choose_releases
 from mlir_offload.driver.message.report import show
 from mlir_offload.driver.option.command_line import CompileOptions, parse_arguments
-from mlir_offload.driver.record.depfile import quote_for_make, render_rule
 from mlir_offload.driver.step.execute import Executor
 from mlir_offload.driver.step.library_identity import LIBRARY_ID, check_libraries
-from mlir_offload.driver.tool_watch import ToolWatch
-from mlir_offload.driver.toolchain_id import RememberingRunner, identify_for
-from mlir_offload.driver.workspace import open_workspace, publish
+from mlir_offload.driver.system.depfile import quote_for_make, render_rule
+from mlir_offload.driver.system.tool_watch import ToolWatch
+from mlir_offload.driver.system.workspace import open_workspace, publish
+from mlir_offload.driver.tools.choose import choose_rocm_for, choose_toolkit_for, places_of
+from mlir_offload.driver.tools.releases import BUILD_ROLES, choose_releases
+from mlir_offload.driver.tools.toolchain_id import RememberingRunner, identify_for
 from mlir_offload.toolchain.errors import CompatibilityError, InputOutputError, UsageError
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.target import parse_offload_arch, uses_cuda, uses_rocm
@@ -168,8 +168,8 @@ def _make_context(
 # Each step loads what it needs only: a miss pays for it.
 def _image(step: _Step, output: Path) -> None:
     from mlir_offload.driver.compile.device import compile_device
-    from mlir_offload.driver.compile.split_file import ModuleFile
     from mlir_offload.driver.step.image_container import StepImage, write_image
+    from mlir_offload.driver.step.split_file import ModuleFile
     from mlir_offload.offload.host.module import kernel_signatures, render_kernel_heads
     from mlir_offload.toolchain.byte_view import open_view
     from mlir_offload.translate.gpu_module import GpuModule, Kernel
@@ -198,15 +198,15 @@ def _image(step: _Step, output: Path) -> None:
 
 
 def _host(step: _Step, output: Path) -> None:
-    from mlir_offload.driver.compile.source import lower_host
-    from mlir_offload.driver.compile.split_file import SplitFiles
+    from mlir_offload.driver.build.source import lower_host
+    from mlir_offload.driver.step.split_file import SplitFiles
 
     split = SplitFiles(step.source, step.given.uses_async, ())
     lower_host(step.context, step.source, split, step.context.workspace).replace(output)
 
 
 def _object(step: _Step, output: Path) -> None:
-    from mlir_offload.driver.compile.source import host_command
+    from mlir_offload.driver.compile.host_code import host_command
 
     annotated = step.source.rename(step.source.with_suffix(".ll"))
     made = step.context.workspace / "host.o"

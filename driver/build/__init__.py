@@ -1,0 +1,1 @@
+"""A whole build: from the command line to what comes out."""
