@@ -1,4 +1,4 @@
-"""Write docs/ops.md, docs/rules.md, the manual page and tables of other pages from what they are of.
+"""Write docs/reference/gpu-ops.md, docs/reference/rules.md, the manual page and tables of other pages from what they are of.
 
 usage: python docs/generate.py [--check]     with --check: exit status 1 where a page is out of date
 """
@@ -21,12 +21,13 @@ from mlir_offload.driver.option.manual import render_manual
 from mlir_offload.offload.abi import offload_table
 from mlir_offload.offload.container.bundle_writer import bundle_table
 
-PAGE = Path(__file__).parent / "formats.md"
-SOURCES = Path(__file__).parent / "how-it-works.md"
-OPERATIONS = Path(__file__).parent / "ops.md"
-OPERATION_TABLE = Path(__file__).parent / "ops.yaml"
-RULES = Path(__file__).parent / "rules.md"
-MANUAL = Path(__file__).parent / "man" / "mlir-offload.1"
+DOCS = Path(__file__).parent
+PAGE = DOCS / "reference" / "file-formats.md"
+SOURCES = DOCS / "design" / "overview.md"
+OPERATIONS = DOCS / "reference" / "gpu-ops.md"
+OPERATION_TABLE = DOCS / "reference" / "gpu-ops.yaml"
+RULES = DOCS / "reference" / "rules.md"
+MANUAL = DOCS / "man" / "mlir-offload.1"
 Row = Mapping[str, Any]
 
 
@@ -101,7 +102,7 @@ def operations_page() -> str:
     parts = [
         "# Operations of the gpu dialect",
         (
-            f"Generated from docs/ops.yaml, whose every row is compiled by tests with LLVM {checked}. "
+            f"Generated from docs/reference/gpu-ops.yaml, whose every row is compiled by tests with LLVM {checked}. "
             "**executed**: tests run each operation of the row in every variant, and compare the numbers of all "
             "threads. For `cuda` an interpreter executes the PTX, for `hip` one executes the linked LLVM IR with "
             "the intrinsics of the AMDGPU back end, in lockstep waves; for `spirv64` (LLVM 22) an OpenCL device "

@@ -1,7 +1,7 @@
 """Measure the guard against skew: what real tools make of each module and what the checker says of it.
 
 All modules of the corpus (tests/integration/skew), as each installed release of LLVM writes them, are given
-to every other. The table goes to tests/golden/skew/matrix.csv, the figures to docs/skew.md.
+to every other. The table goes to tests/golden/skew/matrix.csv, the figures to docs/design/ir-compatibility.md.
 
 usage: python tests/bench/skew_matrix.py [--write] [--checker] [--only REGEX] [--jobs N] [--show]
 """
@@ -24,7 +24,7 @@ from support.skew_corpus import Case, all_cases, make_module  # noqa: E402
 from support.skew_figures import Standing, replace_figures, standing  # noqa: E402
 from support.skew_matrix import GOLDEN, Row, measure, read_rows, recheck, sort_rows, write_rows  # noqa: E402
 
-DOCUMENT = ROOT / "docs" / "skew.md"
+DOCUMENT = ROOT / "docs" / "design" / "ir-compatibility.md"
 
 
 def measure_all(only: str, jobs: int, folder: Path, known: list[Row]) -> list[Row]:

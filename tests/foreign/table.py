@@ -26,7 +26,7 @@ executed.
 
 def page_path(root: Path, major: int) -> Path:
     """Return the page of a release."""
-    return root / "docs" / f"upstream-programs-{major}.md"
+    return root / "docs" / "reference" / f"upstream-programs-{major}.md"
 
 
 def read_page(path: Path) -> dict[tuple[str, str], Result]:

@@ -375,7 +375,7 @@ def test_a_step_for_a_kernel_that_is_not_there_fails(checkout: Checkout) -> None
 
 @dataclass(frozen=True)
 class WholeCalls:
-    """Calls behind ccache as docs/caching.md has them; `started` logs each start of the driver."""
+    """Calls behind ccache as docs/howto/cache.md has them; `started` logs each start of the driver."""
 
     checkout: Checkout
     program: Path

@@ -1,4 +1,4 @@
-"""The table of docs/code-forms.md: each form for each kind of device, linked by an old release of LLVM.
+"""The table of docs/reference/device-code.md: each form for each kind of device, linked by an old release of LLVM.
 
 What links objects for any release is tried in test_for_any_clang.py; each form is linked by newer
 releases in test_device_code_forms.py, test_hip.py and test_amd_code.py.
@@ -17,7 +17,7 @@ from mlir_offload.offload.link.objects import read_objects
 
 HERE = Path(__file__).parent
 INPUTS = HERE / "inputs" / "rdc"
-PAGE = HERE.parents[1] / "docs" / "code-forms.md"
+PAGE = HERE.parents[1] / "docs" / "reference" / "device-code.md"
 ARCHS = {"NVIDIA": "sm_80", "AMD": "gfx90a", "CPU": "host"}
 DEBIAN_LIBRARIES = Path("/usr/lib/x86_64-linux-gnu/amdgcn/bitcode")
 RECORDERS = {

@@ -1,4 +1,4 @@
-"""Objects whose device code plain clang has linked already, as docs/ci.md tells to."""
+"""Objects whose device code plain clang has linked already, as docs/howto/ci.md tells to."""
 
 from __future__ import annotations
 

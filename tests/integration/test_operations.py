@@ -1,4 +1,4 @@
-"""Every operation of the gpu dialect, for every device, with every release: what docs/ops.yaml says."""
+"""Every operation of the gpu dialect, for every device, with every release: what docs/reference/gpu-ops.yaml says."""
 
 from __future__ import annotations
 

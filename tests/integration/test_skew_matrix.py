@@ -16,7 +16,7 @@ from support.skew_figures import Standing, replace_figures, standing
 from support.skew_matrix import GOLDEN, measure, quick_part, read_rows
 from support.skew_verdict import Outcome
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "skew.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "design" / "ir-compatibility.md"
 ROWS = read_rows(GOLDEN)
 ALL = [pytest.mark.llvm(release) for release in RELEASES]
 QUICK = [

@@ -1,4 +1,4 @@
-"""Steps under a real SLURM: one node on loopback, as docs/many-machines.md says."""
+"""Steps under a real SLURM: one node on loopback, as docs/howto/projects.md says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rows of docs/ops.yaml are executed: those whose operations stand in programs that tests run."""
+"""Which rows of docs/reference/gpu-ops.yaml are executed: those whose operations stand in programs that tests run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of docs/ops.yaml as programs: each row of the table of GPU operations is compiled."""
+"""The rows of docs/reference/gpu-ops.yaml as programs: each row of the table of GPU operations is compiled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-TABLE = Path(__file__).resolve().parents[2] / "docs" / "ops.yaml"
+TABLE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "gpu-ops.yaml"
 TARGETS = {"cuda": "sm_90", "hip": "gfx90a", "spirv": "spirv64", "cpu": "host"}
 _TYPES = ("i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64")
 _BUFFERS = ", ".join(f"%{kind}: memref<?x{kind}>" for kind in _TYPES)

@@ -119,7 +119,8 @@ def test_the_rows_of_the_compiler_stand_for_all_their_spellings_in_the_manual() 
 
 def test_the_documentation_names_every_option_of_the_compiler() -> None:
     pages = "".join(
-        (DOCS / page).read_text() for page in ("command-line.md", "messages.md", "configuration.md")
+        (DOCS / "reference" / page).read_text()
+        for page in ("command-line.md", "diagnostics.md", "configuration.md")
     )
     # A range, -O0 to -O3, is spelled out; -fpic is -fPIC, -O and -g0 are as in clang.
     for name in COMPILER - {"-O", "-g0", "-fpic", "-h", "--completion="}:

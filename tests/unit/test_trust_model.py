@@ -22,7 +22,7 @@ from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, Ve
 from mlir_offload.toolchain.process import Command, Completed
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "trust.md"
+PAGE = ROOT / "docs" / "design" / "trust.md"
 
 
 def test_each_claim_has_its_test() -> None:
