@@ -50,7 +50,8 @@ class UnusableLlvm(Struct, frozen=True):
 class LlvmToolchain(Struct, frozen=True):
     """One LLVM release and its programs.
 
-    `libomptarget` is the library to link, None where the release does not have it installed.
+    `libomptarget` is the library to link, None where the release does not have it installed. `library`
+    has LLVM's C API, None for a release that is too old or linked statically.
     """
 
     prefix: Path
@@ -58,6 +59,7 @@ class LlvmToolchain(Struct, frozen=True):
     tools: tuple[tuple[str, Path], ...]
     libomptarget: Path | None = None
     source: str = ""
+    library: Path | None = None
 
     def tool(self, name: str) -> Path:
         """Return the program. Raises ToolchainError, which names the package to install."""
@@ -164,6 +166,7 @@ def probe_llvm(runner: Runner, installation: LlvmInstallation) -> LlvmToolchain 
             installation.prefix, versions[0].major, table.omp_directories
         ),
         source=installation.source,
+        library=find_llvm_library(installation.prefix, versions[0].major),
     )
 
 
@@ -201,6 +204,18 @@ def _find_libomptarget(prefix: Path, major: int, directories: Sequence[str]) -> 
             match = _OMP_MAJOR.match(path.resolve().name)
             if match is None or int(match.group(1)) == major:
                 return path
+    return None
+
+
+def find_llvm_library(prefix: Path, major: int) -> Path | None:
+    """Return libLLVM of this release, below the prefix or of the system."""
+    table = load_llvm_table()
+    if major < table.library_since:
+        return None
+    for directory in table.library_directories:
+        found = sorted((prefix / directory).glob(f"libLLVM.so.{major}.*"))
+        if found:
+            return found[-1]
     return None
 
 

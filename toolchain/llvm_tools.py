@@ -46,6 +46,9 @@ class LlvmTable(Struct, frozen=True):
     tools: tuple[ToolRow, ...]
     omp_directories: tuple[str, ...]
     omp_packages: tuple[tuple[int, str], ...]
+    library_directories: tuple[str, ...]
+    library_since: int
+    library_package: str
 
     def oldest_release(self, role: Role) -> int:
         """Return the oldest release that can play the role."""
@@ -99,6 +102,9 @@ def parse_llvm_table(table: Mapping[str, Any]) -> LlvmTable:
         omp_packages=tuple(
             (int(r["since"]), str(r["package"])) for r in table["libomptarget"]["packages"]
         ),
+        library_directories=_strings(table["libllvm"], "directories"),
+        library_since=int(table["libllvm"]["since"]),
+        library_package=str(table["libllvm"]["package"]),
     )
     _check(parsed)
     return parsed

@@ -96,21 +96,25 @@ def _cpu_ir(
     lowered: Path,
     libraries: Sequence[Path] = (),
 ) -> Path:
-    """Rewrite a lowered module for the CPU, by opt where the kernels have barriers.
+    """Rewrite a lowered module for the CPU; kernels that gain by it are collapsed over subgroups.
 
-    Without opt llvmlite does its part, if it is of the same release. Else each work-item runs on a
-    stack of its own, which is slow.
+    Without libLLVM, kernels with barriers are inlined by opt, or by llvmlite if that is of the same
+    release. Else each thread runs on a stack of its own, which is slow.
     """
     executor = context.executor
     prepared, inlined = lowered.with_suffix(".host.ll"), lowered.with_suffix(".inlined.ll")
     known = (f"--device-lib={path}" for path in libraries)
     own = (*known, *rdc_option(context), *sanitize_option(context))
     options = (*kernel_options(module), *own, "--location", str(source))
-    steps = ("--variables", module.path) if _is_for_debugger(context) else ()
+    steps: tuple[str | Path, ...] = ("--collapse",) if context.llvm.library else ()
+    if _is_for_debugger(context):
+        steps = ("--variables", module.path)
     executor.step("cpu-ir", (lowered, *options, *steps, "-o", prepared), decides=True)
     if not unsplit(prepared).exists():
         return prepared
-    if _inline(context, source, unsplit(prepared), inlined):
+    if _collapse(context, source, module, unsplit(prepared), inlined) or _inline(
+        context, source, unsplit(prepared), inlined
+    ):
         executor.step("cpu-split", (inlined, "--from", lowered, *options, "-o", prepared))
     else:
         executor.step("cpu-ir", (lowered, *options, "--fibers", "-o", prepared))
@@ -121,6 +125,25 @@ def _is_for_debugger(context: BuildContext) -> bool:
     """Return whether each work-item is run alone, in the order of the source, with its variables."""
     options = context.options
     return options.debug and options.opt_level == 0 and options.sanitizer is None
+
+
+def _collapse(
+    context: BuildContext, source: Path, module: ModuleFile, text: Path, output: Path
+) -> bool:
+    """Have kernels collapsed over subgroups; say whether there is a libLLVM for it.
+
+    It is that of the release whose clang reads the result.
+    """
+    llvm = context.llvm
+    if llvm.library is None:
+        return False
+    from mlir_offload.translate.cpu.module import cpu_collapse_command
+
+    older = older_text(context, text, llvm.version.major, str(source))
+    names = [kernel.symbol for kernel in module.module.kernels]
+    command = cpu_collapse_command(llvm.library, older, output, names, str(source))
+    context.executor.tool(command, output, diagnose=partial(not_taken, context))
+    return True
 
 
 def _inline(context: BuildContext, source: Path, text: Path, output: Path) -> bool:

@@ -38,6 +38,7 @@ _location = click.option("--location", default="", help="the file that errors na
 @_location
 @sanitize_option
 @click.option("--fibers", is_flag=True, help="a stack for each work-item, so that nothing is to do")
+@click.option("--collapse", is_flag=True, help="prepare kernels for the collapse over subgroups")
 @click.option("--variables", type=PATH, help="the module in MLIR: name values as it does, for gdb")
 @output_option
 def _cpu_ir(  # noqa: PLR0913 (one parameter for each option)
@@ -49,6 +50,7 @@ def _cpu_ir(  # noqa: PLR0913 (one parameter for each option)
     *,
     rdc: bool,
     fibers: bool,
+    collapse: bool,
     variables: Path | None,
     output: Path,
 ) -> None:
@@ -65,6 +67,7 @@ def _cpu_ir(  # noqa: PLR0913 (one parameter for each option)
             sanitize,
             rdc=rdc,
             fibers=fibers or variables is not None,
+            collapse=collapse,
         )
     text = made.text
     if variables is not None:
@@ -124,7 +127,7 @@ def _with_variables(text: str, module: Path | None, source: Path) -> str:
     return with_variables(text, read_text(module), read_text(source), source.name)
 
 
-def _cpu_source(
+def _cpu_source(  # noqa: PLR0913 (one parameter for each option)
     text: str,
     kernels: Sequence[str],
     libraries: Sequence[Path],
@@ -132,6 +135,7 @@ def _cpu_source(
     *,
     rdc: bool,
     fibers: bool = False,
+    collapse: bool = False,
 ) -> CpuDeviceSource:
     from mlir_offload.translate.cpu.module import cpu_device_ir
 
@@ -148,6 +152,7 @@ def _cpu_source(
         keeps_functions=rdc,
         attributes=attributes,
         fibers_only=fibers,
+        for_collapse=collapse,
     )
 
 

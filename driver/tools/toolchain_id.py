@@ -120,7 +120,10 @@ def _release_files(releases: Releases) -> Iterable[FileIdentity]:
 def _llvm_files(llvm: LlvmToolchain) -> tuple[FileIdentity, ...]:
     """Return the programs that any step depends on, and their libraries."""
     rows = [row.name for row in load_llvm_table().tools if row.role is not None]
-    return _programs((name, llvm.tool(name)) for name in rows if llvm.has(name))
+    programs = [(name, llvm.tool(name)) for name in rows if llvm.has(name)]
+    if llvm.library is not None:
+        programs.append((llvm.library.name, llvm.library))
+    return _programs(programs)
 
 
 def _programs(programs: Iterable[tuple[str, Path]]) -> tuple[FileIdentity, ...]:

@@ -190,17 +190,20 @@ void mo_cpu_launch(const mo_launch *launch, void **params, const mo_kernel *kern
   fail_for_assertions(&launched, launched.failures);
 }
 
+_Noreturn void mo_cpu_disagree(const mo_item *item) {
+  char message[160];
+  snprintf(message, sizeof message,
+           "block: [%u,%u,%u] some work-items wait at a gpu.barrier that others do not reach",
+           item->block_id[0], item->block_id[1], item->block_id[2]);
+  fail(item->block->launched, message);
+  abort();
+}
+
 uint32_t mo_cpu_agree(const mo_item *item, const uint32_t *next, uint32_t count, uint32_t before) {
   uint32_t agreed = before == UINT32_MAX ? next[0] : before, different = 0;
   if (mo_cpu_has_failed(item)) return 0; /* it said nothing */
   for (uint32_t i = 0; i < count; ++i) different |= next[i] ^ agreed;
-  if (different != 0) {
-    char message[160];
-    snprintf(message, sizeof message,
-             "block: [%u,%u,%u] some work-items wait at a gpu.barrier that others do not reach",
-             item->block_id[0], item->block_id[1], item->block_id[2]);
-    fail(item->block->launched, message);
-  }
+  if (different != 0) mo_cpu_disagree(item);
   return agreed;
 }
 
@@ -506,14 +509,20 @@ static uint32_t lanes_of(const mo_fiber *warp, const mo_fibers *fibers, uint32_t
   return left < MO_WARP ? left : MO_WARP;
 }
 
+/* What the lanes of a warp bring to an operation. */
+typedef struct mo_lanes {
+  uint64_t value[MO_WARP];
+  uint32_t first[MO_WARP], second[MO_WARP];
+} mo_lanes;
+
 /* PTX ISA, shfl.sync: `clamp` holds the last lane in bits 0-4, the segment mask in bits 8-12. */
-static uint64_t shuffled(const mo_fiber *warp, uint32_t lane, uint32_t group) {
-  const mo_fiber *fiber = &warp[lane];
-  uint32_t segment = fiber->second >> 8 & 31, clamp = fiber->second & 31;
+static uint64_t shuffled(const mo_lanes *warp, uint32_t operation, uint32_t lane,
+                         uint32_t group) {
+  uint32_t segment = warp->second[lane] >> 8 & 31, clamp = warp->second[lane] & 31;
   uint32_t last = (lane & segment) | (clamp & ~segment), from = lane;
-  uint32_t distance = fiber->first & 31;
+  uint32_t distance = warp->first[lane] & 31;
   int valid = 0;
-  switch (fiber->operation) {
+  switch (operation) {
   case MO_SHFL_UP:
     from = lane - distance;
     valid = (int32_t)from >= (int32_t)last;
@@ -532,7 +541,7 @@ static uint64_t shuffled(const mo_fiber *warp, uint32_t lane, uint32_t group) {
     break;
   }
   if (!valid || from >= MO_WARP || !(group >> from & 1)) from = lane;
-  return (warp[from].value & 0xffffffffu) | (uint64_t)valid << 32;
+  return (warp->value[from] & 0xffffffffu) | (uint64_t)valid << 32;
 }
 
 static float as_float(uint64_t bits) {
@@ -557,34 +566,34 @@ static uint32_t combined(uint32_t operation, uint32_t a, uint32_t b) {
   }
 }
 
-static uint64_t reduced(const mo_fiber *warp, uint32_t operation, uint32_t group) {
+static uint64_t reduced(const mo_lanes *warp, uint32_t operation, uint32_t group) {
   uint32_t result = 0;
   int is_first = 1;
   for (uint32_t lane = 0; lane < MO_WARP; ++lane) {
     if (!(group >> lane & 1)) continue;
-    uint32_t value = (uint32_t)warp[lane].value;
+    uint32_t value = (uint32_t)warp->value[lane];
     result = is_first ? value : combined(operation, result, value);
     is_first = 0;
   }
   return result;
 }
 
-static uint32_t lanes_with(const mo_fiber *warp, uint32_t group, uint64_t value) {
+static uint32_t lanes_with(const mo_lanes *warp, uint32_t group, uint64_t value) {
   uint32_t lanes = 0;
   for (uint32_t lane = 0; lane < MO_WARP; ++lane)
-    if (group >> lane & 1 && warp[lane].value == value) lanes |= 1u << lane;
+    if (group >> lane & 1 && warp->value[lane] == value) lanes |= 1u << lane;
   return lanes;
 }
 
-static uint64_t lane_result(const mo_fiber *warp, uint32_t lane, uint32_t group) {
-  const mo_fiber *fiber = &warp[lane];
+static uint64_t lane_result(const mo_lanes *warp, uint32_t operation, uint32_t lane,
+                            uint32_t group) {
   uint32_t votes = group & ~lanes_with(warp, group, 0);
-  uint32_t alike = lanes_with(warp, group, fiber->value);
-  switch (fiber->operation) {
+  uint32_t alike = lanes_with(warp, group, warp->value[lane]);
+  switch (operation) {
   case MO_SHFL_IDX:
   case MO_SHFL_UP:
   case MO_SHFL_DOWN:
-  case MO_SHFL_BFLY: return shuffled(warp, lane, group);
+  case MO_SHFL_BFLY: return shuffled(warp, operation, lane, group);
   case MO_VOTE_ALL: return votes == group;
   case MO_VOTE_ANY: return votes != 0;
   case MO_VOTE_UNI: return votes == group || votes == 0;
@@ -592,7 +601,7 @@ static uint64_t lane_result(const mo_fiber *warp, uint32_t lane, uint32_t group)
   case MO_MATCH_ANY: return alike;
   case MO_MATCH_ALL: return alike == group ? group | (uint64_t)1 << 32 : 0;
   case MO_WARP_BARRIER: return 0;
-  default: return reduced(warp, fiber->operation, group);
+  default: return reduced(warp, operation, group);
   }
 }
 
@@ -630,8 +639,15 @@ static uint32_t choose_group(const mo_fiber *warp, uint32_t lanes) {
 }
 
 static void give_results(mo_fiber *warp, uint32_t lanes, uint32_t group) {
+  mo_lanes brought;
+  for (uint32_t lane = 0; lane < lanes; ++lane) {
+    brought.value[lane] = warp[lane].value;
+    brought.first[lane] = warp[lane].first;
+    brought.second[lane] = warp[lane].second;
+  }
   for (uint32_t lane = 0; lane < lanes; ++lane)
-    if (group >> lane & 1) warp[lane].result = lane_result(warp, lane, group);
+    if (group >> lane & 1)
+      warp[lane].result = lane_result(&brought, warp[lane].operation, lane, group);
 }
 
 static void meet_at_fragments(mo_fiber *warp, uint32_t group) {
@@ -662,6 +678,22 @@ static void run_warp(mo_fibers *fibers, uint32_t start, uint32_t items) {
       give_results(warp, lanes, group);
     for (uint32_t lane = 0; lane < lanes; ++lane)
       if (group >> lane & 1) warp[lane].status = READY;
+  }
+}
+
+void mo_cpu_collective(uint32_t operation, uint32_t active, const uint32_t *mask,
+                       const uint64_t *value, const uint32_t *first, const uint32_t *second,
+                       uint64_t *result) {
+  mo_lanes brought;
+  memcpy(brought.value, value, sizeof brought.value);
+  memcpy(brought.first, first, sizeof brought.first);
+  memcpy(brought.second, second, sizeof brought.second);
+  for (uint32_t lane = 0; lane < MO_WARP; ++lane) {
+    if (!(active >> lane & 1)) continue;
+    uint32_t group = 0;
+    for (uint32_t other = 0; other < MO_WARP; ++other)
+      if (active >> other & 1 && mask[other] == mask[lane]) group |= 1u << other;
+    result[lane] = lane_result(&brought, operation, lane, group);
   }
 }
 

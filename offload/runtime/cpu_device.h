@@ -98,6 +98,12 @@ void mo_cpu_wgmma(const mo_item *item, float *d, uint64_t a, uint64_t b, uint32_
                   int32_t sign_a, int32_t sign_b, uint32_t transposes_a, uint32_t transposes_b);
 /* Copies `read` bytes of `size`, and clears the others. */
 void mo_cpu_copy_part(char *to, const char *from, uint32_t size, uint32_t read);
+/* The same for the lanes of a warp in `active`, results as of mo_cpu_warp, without fibers. */
+void mo_cpu_collective(uint32_t operation, uint32_t active, const uint32_t *mask,
+                       const uint64_t *value, const uint32_t *first, const uint32_t *second,
+                       uint64_t *result);
+/* Fails: some work-items of the block wait at a barrier that others do not reach. */
+_Noreturn void mo_cpu_disagree(const mo_item *item);
 uint32_t mo_cpu_active_mask(mo_item *item);
 uint64_t mo_cpu_nanoseconds(void);
 int32_t mo_cpu_vprintf(const char *format, const char *arguments);

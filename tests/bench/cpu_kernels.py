@@ -2,7 +2,7 @@
 
 CPU time of one thread, the least of several runs; the ratio is what counts.
 
-usage: python tests/bench/cpu_kernels.py [--llvm PREFIX] [--march NAME]
+usage: python tests/bench/cpu_kernels.py [--llvm PREFIX] [--march NAME] [--no-collapse] [--kernel NAME]
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.process import Command, ProcessRunner, run_checked
 from mlir_offload.toolchain.search import find_llvm
 from mlir_offload.translate.cpu.module import (
+    cpu_collapse_command,
     cpu_device_ir,
     cpu_image_command,
     cpu_prepare_command,
@@ -36,8 +37,26 @@ from mlir_offload.translate.split import split_program
 
 SOURCES = Path(__file__).resolve().parent / "cpu"
 RUNTIME = Path(__file__).resolve().parents[2] / "offload" / "runtime"
-KERNELS = ("saxpy", "matmul", "reduce")
-LIMITS = {"saxpy": 4.0, "matmul": 5.0, "reduce": 12.0}
+# The most that the time of the image may be, as a multiple of that of C.
+LIMITS = {
+    "saxpy": 4.0,
+    "axpy_f16": 1.5,
+    "reduce": 12.0,
+    "matmul": 5.0,
+    "bmm": 1.5,
+    "transpose": 1.9,
+    "stencil": 1.9,
+    "softmax": 1.5,
+    "layernorm": 4.0,
+    "scan": 2.5,
+    "blackscholes": 1.9,
+    "histogram": 1.5,
+    "nbody": 1.2,
+    "spmv": 1.9,
+    "bitonic": 1.9,
+}
+# As in the image: libm may be called with vectors, and has no errno.
+MATH = ("-fveclib=libmvec", "-fno-math-errno")
 RUNNER = ProcessRunner()
 
 
@@ -67,7 +86,9 @@ def lowered(llvm: LlvmToolchain, work: Path) -> str:
     return ir
 
 
-def built(llvm: LlvmToolchain, work: Path, march: str) -> tuple[Path, dict[str, float]]:
+def built(
+    llvm: LlvmToolchain, work: Path, march: str, *, collapses: bool
+) -> tuple[Path, dict[str, float]]:
     """Return the shared image and the seconds that each step took."""
     ir = lowered(llvm, work)
     before, after, final, runtime, image, library = (
@@ -81,11 +102,17 @@ def built(llvm: LlvmToolchain, work: Path, march: str) -> tuple[Path, dict[str, 
         now = time.perf_counter()
         seconds[step], start = now - start, now
 
-    source = cpu_device_ir(ir, kernels=KERNELS)
+    library_path = llvm.library if collapses else None
+    names = tuple(LIMITS)
+    source = cpu_device_ir(ir, kernels=names, for_collapse=library_path is not None)
     before.write_text(source.text)
     done("rewrite")
-    run_checked(RUNNER, cpu_prepare_command(llvm, before, after))
-    done("opt")
+    if library_path is not None:
+        run_checked(RUNNER, cpu_collapse_command(library_path, before, after, names, ""))
+        done("collapse")
+    else:
+        run_checked(RUNNER, cpu_prepare_command(llvm, before, after))
+        done("opt")
     final.write_text(finish_cpu_ir(after.read_text(), source).text)
     done("split")
     run_checked(RUNNER, cpu_runtime_command(llvm, runtime, march=march))
@@ -100,16 +127,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--llvm", default="", help="prefix or release; default: the newest")
     parser.add_argument("--march", default="native")
+    parser.add_argument("--no-collapse", action="store_true", help="as without libLLVM")
+    parser.add_argument("--kernel", default="", help="one kernel only")
     arguments = parser.parse_args()
     places = places_for(llvm=arguments.llvm)
     llvm = choose_llvm(find_llvm(places), places.llvm, llvm_probe(RUNNER))
     with tempfile.TemporaryDirectory() as directory:
         work = Path(directory)
-        library, seconds = built(llvm, work, arguments.march)
+        library, seconds = built(llvm, work, arguments.march, collapses=not arguments.no_collapse)
         program = work / "reference"
-        options = ("-O3", f"-march={arguments.march}", f"-I{RUNTIME}")
-        run(llvm.tool("clang"), *options, SOURCES / "reference.c", "-o", program)
-        lines = run(program, library).splitlines()
+        options = ("-O3", f"-march={arguments.march}", f"-I{RUNTIME}", *MATH)
+        run(llvm.tool("clang"), *options, SOURCES / "reference.c", "-lm", "-o", program)
+        lines = run(program, library, *filter(None, [arguments.kernel])).splitlines()
     table = Table(title=f"LLVM {llvm.version}, -march={arguments.march}, one thread")
     for heading in ("kernel", "image, ms", "C, ms", "ratio", "at most"):
         table.add_column(heading, justify="left" if heading == "kernel" else "right")

@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
-from mlir_offload.toolchain.llvm import LlvmToolchain
+from mlir_offload.toolchain.llvm import LlvmToolchain, find_llvm_library
 from mlir_offload.toolchain.process import Command, ProcessRunner, run_checked
 from mlir_offload.toolchain.version import ToolVersion
 from mlir_offload.translate.cpu.module import (
     CpuDeviceSource,
     KernelMode,
+    cpu_collapse_command,
     cpu_device_ir,
     cpu_image_command,
     cpu_prepare_command,
@@ -152,12 +153,20 @@ class Build:
         self.run(translate_command(self.llvm, alone, text))
         return text.read_text(), {kernel.name: kernel.symbol for kernel in module.kernels}
 
-    def finish(self, source: CpuDeviceSource, stem: str) -> CpuDeviceSource:
+    def finish(
+        self, source: CpuDeviceSource, stem: str, *, collapses: bool = False
+    ) -> CpuDeviceSource:
         if not source.needs_prepare:
             return source
         before, after = self.directory / f"{stem}.pre.ll", self.directory / f"{stem}.inlined.ll"
         before.write_text(source.text)
-        self.run(cpu_prepare_command(self.llvm, before, after))
+        if collapses:
+            names = [kernel.name for kernel in source.kernels]
+            library = find_llvm_library(self.llvm.prefix, self.llvm.version.major)
+            assert library is not None
+            self.run(cpu_collapse_command(library, before, after, names, ""))
+        else:
+            self.run(cpu_prepare_command(self.llvm, before, after))
         return finish_cpu_ir(after.read_text(), source)
 
     def image(self, source: CpuDeviceSource, stem: str, opt_level: int) -> Path:
@@ -185,11 +194,22 @@ class Build:
         return ctypes.CDLL(str(library))
 
     def program(
-        self, source: Path, *, stem: str = "k", opt_level: int = 2, fibers_only: bool = False
+        self,
+        source: Path,
+        *,
+        stem: str = "k",
+        opt_level: int = 2,
+        fibers_only: bool = False,
+        collapses: bool = False,
     ) -> Program:
         text, symbols = self.lower(source)
-        device = cpu_device_ir(text, kernels=tuple(symbols.values()), fibers_only=fibers_only)
-        done = self.finish(device, stem)
+        device = cpu_device_ir(
+            text,
+            kernels=tuple(symbols.values()),
+            fibers_only=fibers_only,
+            for_collapse=collapses,
+        )
+        done = self.finish(device, stem, collapses=collapses)
         library = self.load(self.image(done, stem, opt_level))
         by_symbol = {kernel.name: kernel.mode for kernel in done.kernels}
         modes = {name: by_symbol[symbol] for name, symbol in symbols.items()}
@@ -213,9 +233,16 @@ def fibers(build: Build) -> Program:
     )
 
 
-@pytest.fixture(params=["split", "fibers"])
-def program(request: pytest.FixtureRequest, split: Program, fibers: Program) -> Program:
-    return split if request.param == "split" else fibers
+@pytest.fixture(scope="module")
+def strips(build: Build) -> Program:
+    return build.program(build.input("cpu_device.mlir"), stem="strips", collapses=True)
+
+
+@pytest.fixture(params=["split", "fibers", "strips"])
+def program(
+    request: pytest.FixtureRequest, split: Program, fibers: Program, strips: Program
+) -> Program:
+    return {"split": split, "fibers": fibers, "strips": strips}[request.param]
 
 
 def test_only_kernels_with_subgroup_operations_need_fibers(split: Program) -> None:

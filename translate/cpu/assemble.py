@@ -23,6 +23,8 @@ from mlir_offload.translate.cpu.launch import (
     fiber_definition,
     item_name,
     launch_definition,
+    rest_name,
+    run_name,
 )
 from mlir_offload.translate.cpu.library import libm_attributes
 from mlir_offload.translate.cpu.region import has_barrier, split_at_barriers
@@ -45,6 +47,8 @@ _LOCATION = re.compile(r"^(!\d+) = !DILocation\(line: (\d+),.* scope: (!\d+)\)$"
 _DROPPED_METADATA = ("!nvvm.annotations", "!nvvmir.version")
 # What the splitter must recognise stays a declaration while opt works on the functions around it.
 _DECLARED = re.compile(r"mo\.(?:read\.ptx\.sreg\.|static_shared|dynamic_shared|barrier$)")
+# What the collapse over subgroups must recognise too.
+_COLLECTIVE = re.compile(r"mo\.(?:shfl|vote|match|redux|bar\.warp|activemask|barrier)\b")
 _DEFINITION_HEAD = re.compile(r"^define internal (?P<signature>.*?\)) alwaysinline")
 # As mlir-translate names every module; without it the image would hold the name of a file.
 _SOURCE_NAME = 'source_filename = "LLVMDialectModule"'
@@ -76,8 +80,13 @@ def device_parts(
     return device, (*definitions, *_shared_definitions(rewritten))
 
 
-def prepared_text(device: DeviceModule, kernels: Sequence[str], support: Support) -> str:
-    """Render the functions for opt; ids and barriers stay calls, kernels are not to be removed."""
+def prepared_text(
+    device: DeviceModule, kernels: Sequence[str], support: Support, *, for_collapse: bool = False
+) -> str:
+    """Render the functions for opt, or for the collapse over subgroups.
+
+    Ids and barriers stay calls, for the collapse subgroup operations too; kernels are not to be removed.
+    """
     items = {item_name(kernel) for kernel in kernels}
     functions = (
         replace(
@@ -90,16 +99,25 @@ def prepared_text(device: DeviceModule, kernels: Sequence[str], support: Support
         else function
         for function in device.functions
     )
-    declared = [_declaration(name, text) for name, text in support]
+    declared = [
+        _declaration(name, text)
+        if _DECLARED.match(name) or (for_collapse and _COLLECTIVE.match(name))
+        else text
+        for name, text in support
+    ]
     return _render(replace(device, functions=tuple(functions)), [RUNTIME_DECLARATIONS, *declared])
 
 
 def _declaration(name: str, definition: str) -> str:
     match = _DEFINITION_HEAD.match(definition)
-    if match is None or not _DECLARED.match(name):
+    if match is None:
         return definition
     signature = re.sub(r" %\w+", "", match["signature"])
-    return f"declare {signature} {'convergent' if name == 'mo.barrier' else _IDS_ARE_PURE}"
+    attributes = "convergent nounwind" if _COLLECTIVE.match(name) else _IDS_ARE_PURE
+    if name.startswith("mo.read.ptx.sreg.tid."):
+        # A block has at most 1024 threads.
+        signature = signature.replace("internal i32", "internal range(i32 0, 1024) i32")
+    return f"declare {signature} {attributes}"
 
 
 def finished_module(
@@ -116,12 +134,11 @@ def finished_module(
     texts: list[str] = []
     modes: list[CpuKernel] = []
     for kernel in kernels:
-        item = _internal(functions[item_name(kernel.name)])
-        built = _build_kernel(kernel, item, functions, nodes, waiting)
-        functions[item.name] = built.item
+        built = _build_kernel(kernel, functions, nodes, waiting)
+        functions |= {item.name: item for item in built.items}
         modes.append(built.kernel)
         texts += [
-            built.text,
+            *built.texts,
             launch_definition(
                 kernel.name,
                 built.kernel.mode,
@@ -131,10 +148,11 @@ def finished_module(
         ]
     defined = set(functions)
     known = RUNTIME_DECLARATIONS.splitlines()
+    rests = {rest_name(kernel.name) for kernel in kernels}
     declarations = tuple(
         (name, line)
         for name, line in device.declarations
-        if not name.startswith(("mo.", "mo_cpu_", "llvm."))
+        if not name.startswith(("mo.", "mo_cpu_", "llvm.")) and name not in rests
     )
     missing = [text for name, text in support if name not in defined]
     whole = replace(device, declarations=declarations, functions=tuple(functions.values()))
@@ -145,18 +163,22 @@ def finished_module(
 
 class _Built(Struct, frozen=True):
     kernel: CpuKernel
-    item: Function
-    text: str
+    items: tuple[Function, ...] = ()
+    texts: tuple[str, ...] = ()
     state_bytes: int = 0
 
 
 def _build_kernel(
     kernel: CpuKernel,
-    item: Function,
     functions: dict[str, Function],
     nodes: _Nodes,
     waiting: frozenset[str],
 ) -> _Built:
+    collapsed = run_name(kernel.name) in functions
+    found = functions.get(item_name(kernel.name))
+    if collapsed and found is None:
+        return _Built(CpuKernel(kernel.name, KernelMode.STRIPS))
+    item = _internal(functions[item_name(kernel.name)])
     debug = nodes.debug_of(item)
     waits_elsewhere = any(_mentions(item, name) for name in waiting)
     if kernel.mode is not KernelMode.FIBERS and not waits_elsewhere:
@@ -165,10 +187,14 @@ def _build_kernel(
             # One array for all work-items of a vector would be wrong.
             is_serial = region.has_shared_arrays or _calls_with_arrays(item, functions)
             marks = debug if is_serial else nodes.vector(debug)
-            text = run_definition(kernel.name, region, marks)
-            return _Built(kernel, region.function, text, region.state_bytes)
+            name = rest_name(kernel.name) if collapsed else run_name(kernel.name)
+            text = run_definition(name, region, marks)
+            done = CpuKernel(kernel.name, KernelMode.STRIPS) if collapsed else kernel
+            return _Built(done, (region.function,), (text,), region.state_bytes)
+    if collapsed:
+        del functions[run_name(kernel.name)]
     text = fiber_definition(kernel.name, item, debug)
-    return _Built(CpuKernel(kernel.name, KernelMode.FIBERS), item, text)
+    return _Built(CpuKernel(kernel.name, KernelMode.FIBERS), (item,), (text,))
 
 
 def _internal(item: Function) -> Function:

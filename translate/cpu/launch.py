@@ -23,6 +23,7 @@ class KernelMode(Enum):
     LOOPS = "loops"
     REGIONS = "regions"
     FIBERS = "fibers"
+    STRIPS = "strips"
 
 
 class Metadata(Struct, frozen=True):
@@ -49,6 +50,11 @@ def run_name(kernel: str) -> str:
     return f"{kernel}.run"
 
 
+def rest_name(kernel: str) -> str:
+    """Return the name of the function for blocks that collapsed code leaves to another one."""
+    return f"{kernel}.rest"
+
+
 def launch_definition(kernel: str, mode: KernelMode, *, shared_bytes: int, state_bytes: int) -> str:
     """Return the exported function and the constant that describes the kernel to the runtime."""
     described, name = symbol(f"{kernel}.kernel"), symbol(f"{kernel}.name")
@@ -73,13 +79,13 @@ def fiber_definition(kernel: str, item: Function, metadata: Metadata) -> str:
     """Return mo_kernel.run for a kernel whose work-items are fibers: one work-item."""
     loads, arguments = load_arguments(item.parameters[1:])
     call = f"  call void {symbol(item.name)}({', '.join(('ptr %item', *arguments))}){metadata.location}"
-    head = run_head(kernel, "%item", metadata)
+    head = run_head(run_name(kernel), "%item", metadata)
     return "\n".join((head, *loads, call, "  ret void", "}"))
 
 
-def run_head(kernel: str, context: str, metadata: Metadata) -> str:
-    """Return the first line of the function behind mo_kernel.run."""
-    signature = f"{symbol(run_name(kernel))}(ptr {context}, ptr %params)"
+def run_head(name: str, context: str, metadata: Metadata) -> str:
+    """Return the first line of a function as mo_kernel.run is one."""
+    signature = f"{symbol(name)}(ptr {context}, ptr %params)"
     return f"define internal void {signature} nounwind{metadata.attributes}{metadata.subprogram} {{"
 
 

@@ -2,14 +2,16 @@
 
 The steps, each text to text or files to files:
 1. `cpu_device_ir`: work-item context in place of NVVM intrinsics, code around each kernel.
-2. `cpu_prepare_command` and `finish_cpu_ir`, only where `CpuDeviceSource.needs_prepare`: kernels
-   with barriers, after opt has inlined what they call, are split into regions between barriers.
+2. Only where `CpuDeviceSource.needs_prepare`: `cpu_collapse_command`, with an installed libLLVM, or
+   `cpu_prepare_command`; then `finish_cpu_ir`, which splits the kernels with barriers that are left
+   into regions between barriers.
 3. `cpu_runtime_command`: the device runtime as bitcode, the same for all images of a build.
 4. `cpu_image_command`: one compiler call; the runtime is linked in and made local.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -36,6 +38,7 @@ __all__ = [
     "CpuDeviceSource",
     "CpuKernel",
     "KernelMode",
+    "cpu_collapse_command",
     "cpu_device_ir",
     "cpu_image_command",
     "cpu_prepare_command",
@@ -69,7 +72,7 @@ class CpuDeviceSource(Struct, frozen=True):
     needs_prepare: bool = False
 
 
-def cpu_device_ir(
+def cpu_device_ir(  # noqa: PLR0913 (what is known of a module, and how it is to be run)
     ll_text: str,
     *,
     kernels: Sequence[str],
@@ -77,11 +80,13 @@ def cpu_device_ir(
     fibers_only: bool = False,
     library: frozenset[str] = frozenset(),
     keeps_functions: bool = False,
+    for_collapse: bool = False,
 ) -> CpuDeviceSource:
     """Rewrite NVVM IR, as mlir-translate prints it, for the CPU.
 
     `attributes` go to every device function (`sanitize_address`, for example: the compiler adds
-    it only where it compiles a source language). `fibers_only` runs each work-item on a stack of its
+    it only where it compiles a source language). `for_collapse` prepares kernels for
+    `cpu_collapse_command`. `fibers_only` runs each work-item on a stack of its
     own, slow and without assumptions: what the other modes must agree with. `library` are functions
     of bitcode that is linked in, which know nothing of work-items. With `keeps_functions` other files
     call those that are public, and define those that are declared. Raises SourceError at operations that the CPU
@@ -100,9 +105,37 @@ def cpu_device_ir(
     )
     device, support = device_parts(module, rewritten, kernels, attributes)
     source = CpuDeviceSource("", modes, rewritten.layout.size_bytes, support, tuple(attributes))
-    if any(kernel.mode is KernelMode.REGIONS for kernel in modes):
-        return replace(source, text=prepared_text(device, kernels, support), needs_prepare=True)
+    needs_collapse = for_collapse and not fibers_only and may_gain(module, modes)
+    if needs_collapse or any(kernel.mode is KernelMode.REGIONS for kernel in modes):
+        text = prepared_text(device, kernels, support, for_collapse=needs_collapse)
+        return replace(source, text=text, needs_prepare=True)
     return _finished(device, source)
+
+
+def may_gain(module: DeviceModule, kernels: Sequence[CpuKernel]) -> bool:
+    """Say whether the collapse may make a kernel faster: one with barriers, subgroups or loops."""
+    modes = {kernel.name: kernel.mode for kernel in kernels}
+    return any(mode is not KernelMode.LOOPS for mode in modes.values()) or any(
+        " = phi " in line
+        for function in module.functions
+        if function.name in modes
+        for line in function.body
+    )
+
+
+def cpu_collapse_command(
+    library: Path, source: Path, output: Path, kernels: Sequence[str], location: str
+) -> Command:
+    """Collapse kernels over subgroups, in a process of its own, by LLVM's C API in `library`.
+
+    Its output is for `finish_cpu_ir`.
+    """
+    words = (word for kernel in kernels for word in ("--kernel", kernel))
+    argv = (
+        *(sys.executable, "-P", "-m", "mlir_offload.translate.cpu.collapse", str(source)),
+        *("-o", str(output), "--library", str(library), "--location", location, *words),
+    )
+    return Command(argv)
 
 
 def cpu_prepare_command(llvm: ToolPaths, source: Path, output: Path) -> Command:
@@ -113,7 +146,7 @@ def cpu_prepare_command(llvm: ToolPaths, source: Path, output: Path) -> Command:
 
 
 def finish_cpu_ir(prepared: str, source: CpuDeviceSource) -> CpuDeviceSource:
-    """Split the kernels with barriers in the output of `cpu_prepare_command`."""
+    """Finish the output of `cpu_collapse_command` or `cpu_prepare_command`."""
     return _finished(parse_device_module(prepared), source)
 
 

@@ -37,13 +37,13 @@ _LOCATION = re.compile(r"!dbg (!\d+)")
 _WHOLE_ROW = Ranges((("0", "%block_dim.x"),))
 
 
-def run_definition(kernel: str, region: RegionKernel, metadata: Metadata) -> str:
-    """Return mo_kernel.run: entrance after entrance, z, y and x loops, x innermost."""
+def run_definition(name: str, region: RegionKernel, metadata: Metadata) -> str:
+    """Return a function as mo_kernel.run is one: entrance after entrance, z, y and x loops, x innermost."""
     loads, operands = load_arguments(region.arguments)
     writer = _Writer(region, operands, metadata)
     return "\n".join(
         (
-            run_head(kernel, "%block", metadata),
+            run_head(name, "%block", metadata),
             "entry:",
             *copy_block(),
             *loads,

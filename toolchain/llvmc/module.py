@@ -1,0 +1,88 @@
+"""Modules of LLVM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mlir_offload.toolchain.llvmc.ir import Context, Function, Type
+from mlir_offload.toolchain.llvmc.library import LlvmError, handles
+
+
+def parse_module(context: Context, text: str, name: str) -> Module:
+    """Return the module of LLVM IR. Raises LlvmError with the place of a fault in `name`."""
+    data, library = text.encode("utf-8", "surrogateescape"), context.library
+    buffer = library.call("CreateMemoryBufferWithMemoryRangeCopy", data, len(data), name.encode())
+    return Module(context, library.checked("ParseIRInContext", context.handle, buffer))
+
+
+class Module:
+    """A module of a context."""
+
+    def __init__(self, context: Context, handle: int) -> None:
+        """Wrap a handle; use parse_module."""
+        self.context = context
+        self.handle = handle
+
+    def __str__(self) -> str:
+        """Return the module as LLVM IR."""
+        library = self.context.library
+        return library.take_text(library.call("PrintModuleToString", self.handle))
+
+    def verify(self) -> None:
+        """Raise LlvmError if the module is not valid."""
+        self.context.library.checked("VerifyModule", self.handle, 2)
+
+    @property
+    def functions(self) -> Iterator[Function]:
+        """Return the functions and declarations in their order."""
+        library = self.context.library
+        handle = library.call("GetFirstFunction", self.handle)
+        while handle:
+            following = library.call("GetNextFunction", handle)
+            yield Function(self.context, handle)
+            handle = following
+
+    def function(self, name: str) -> Function | None:
+        """Return a function by its name."""
+        handle = self.context.library.call("GetNamedFunction", self.handle, name.encode())
+        return Function(self.context, handle) if handle else None
+
+    def declare(self, name: str, type_: Type) -> Function:
+        """Return the function of that name; declare it if there is none."""
+        found = self.function(name)
+        if found is not None:
+            return found
+        made = self.context.library.call("AddFunction", self.handle, name.encode(), type_.handle)
+        return Function(self.context, made)
+
+    def named_node(self, name: str) -> int:
+        """Return the first operand of named metadata, 0 for none."""
+        library = self.context.library
+        count = library.call("GetNamedMetadataNumOperands", self.handle, name.encode())
+        found = handles([0] * count)
+        library.call("GetNamedMetadataOperands", self.handle, name.encode(), found)
+        return library.call("ValueAsMetadata", found[0]) if count else 0
+
+    def size_bytes(self, type_: Type) -> int:
+        """Return the distance of two elements of the type in an array."""
+        return self.context.library.call("ABISizeOfType", self._layout, type_.handle)
+
+    def alignment(self, type_: Type) -> int:
+        """Return the alignment of the type in bytes."""
+        return self.context.library.call("ABIAlignmentOfType", self._layout, type_.handle)
+
+    @property
+    def _layout(self) -> int:
+        return self.context.library.call("GetModuleDataLayout", self.handle)
+
+    def link(self, other: Module) -> None:
+        """Move the content of another module of the context here. Raises LlvmError if they disagree."""
+        if self.context.library.call("LinkModules2", self.handle, other.handle):
+            msg = "two modules cannot be linked"
+            raise LlvmError(msg)
+        other.handle = 0
+
+    def bitcode(self) -> bytes:
+        """Return the module as bitcode."""
+        library = self.context.library
+        return library.take_buffer(library.call("WriteBitcodeToMemoryBuffer", self.handle))

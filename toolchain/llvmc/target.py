@@ -1,0 +1,86 @@
+"""Passes over a module, and machine code of it."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Self
+
+from mlir_offload.toolchain.llvmc.library import LlvmError, LlvmLibrary
+from mlir_offload.toolchain.llvmc.module import Module
+
+_ASSEMBLY, _OBJECT = 0, 1
+_POSITION_INDEPENDENT = 2
+_DEFAULT_CODE_MODEL = 0
+
+
+def run_passes(module: Module, pipeline: str, machine: TargetMachine | None = None) -> None:
+    """Run a pipeline as opt spells it, and verify the module after each pass.
+
+    All values of the context become unusable.
+    Raises LlvmError for a pipeline that LLVM does not know.
+    """
+    library = module.context.library
+    options = library.call("CreatePassBuilderOptions")
+    library.call("PassBuilderOptionsSetVerifyEach", options, 1)
+    target = machine.handle if machine else None
+    error = library.call("RunPasses", module.handle, pipeline.encode(), target, options)
+    library.call("DisposePassBuilderOptions", options)
+    module.context.forget_all()
+    if error:
+        message = library.call("GetErrorMessage", error)
+        raise LlvmError(library.take_text(message))
+
+
+class TargetMachine:
+    """A processor to make code for; a context manager, which releases it."""
+
+    def __init__(
+        self, library: LlvmLibrary, triple: str, cpu: str, features: str, *, opt_level: int = 2
+    ) -> None:
+        """Find the back end of the triple. Raises LlvmError if the library lacks it."""
+        self.library = library
+        library.initialize_x86()
+        target = library.checked("GetTargetFromTriple", triple.encode())
+        self.handle = library.call(
+            "CreateTargetMachine",
+            target,
+            triple.encode(),
+            cpu.encode(),
+            features.encode(),
+            opt_level,
+            _POSITION_INDEPENDENT,
+            _DEFAULT_CODE_MODEL,
+        )
+
+    def __enter__(self) -> Self:
+        """Return the target machine."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Release it."""
+        self.library.call("DisposeTargetMachine", self.handle)
+        self.handle = 0
+
+    @property
+    def data_layout(self) -> str:
+        """Return the data layout of the target."""
+        layout = self.library.call("CreateTargetDataLayout", self.handle)
+        text = self.library.take_text(self.library.call("CopyStringRepOfTargetData", layout))
+        self.library.call("DisposeTargetData", layout)
+        return text
+
+    def assembly(self, module: Module) -> str:
+        """Return the module as assembly."""
+        return self._emitted(module, _ASSEMBLY).decode()
+
+    def object_file(self, module: Module) -> bytes:
+        """Return the module as an object file."""
+        return self._emitted(module, _OBJECT)
+
+    def _emitted(self, module: Module, kind: int) -> bytes:
+        message, buffer = ctypes.c_void_p(), ctypes.c_void_p()
+        emit = self.library.function("TargetMachineEmitToMemoryBuffer")
+        outputs = (ctypes.byref(message), ctypes.byref(buffer))
+        if emit(self.handle, module.handle, kind, *outputs):
+            raise LlvmError(self.library.take_text(message.value or 0))
+        return self.library.take_buffer(buffer.value or 0)

@@ -1,0 +1,65 @@
+"""The process in which LLVM collapses the kernels of one module; what ends it is a diagnostic there.
+
+usage: python -m mlir_offload.translate.cpu.collapse --library LIBLLVM INPUT.ll -o OUTPUT.ll --kernel NAME...
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+from mlir_offload.toolchain.errors import MlirOffloadError
+from mlir_offload.toolchain.llvmc.ir import Context
+from mlir_offload.toolchain.llvmc.library import LlvmError, LlvmLibrary
+from mlir_offload.toolchain.llvmc.module import parse_module
+from mlir_offload.translate.cpu.collapse.frame import GROUP_NODE
+from mlir_offload.translate.cpu.collapse.kernel import Outcome, collapse_module
+
+_METADATA = re.compile(r"^!(\d+) = ", re.MULTILINE)
+_LAYOUT = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128"
+
+
+def main() -> None:
+    """Read LLVM IR, collapse kernels, write LLVM IR; print a remark for each kernel."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("input", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--library", type=Path, required=True)
+    parser.add_argument("--kernel", action="append", default=[])
+    parser.add_argument("--location", default="")
+    options = parser.parse_args()
+    try:
+        outcomes = _collapse(options.input, options.output, options.library, options.kernel)
+    except (LlvmError, MlirOffloadError) as error:
+        sys.exit(f"{options.input}: error: {str(error).splitlines()[0]}")
+    for outcome in outcomes:
+        sys.stderr.write(_remark(outcome, options.location))
+
+
+def _collapse(source: Path, output: Path, library: Path, kernels: list[str]) -> list[Outcome]:
+    text = source.read_text(encoding="utf-8", errors="surrogateescape")
+    with Context(LlvmLibrary(library)) as context:
+        module = parse_module(context, _with_group(text), source.name)
+        outcomes = collapse_module(module, kernels)
+        output.write_text(str(module), encoding="utf-8", errors="surrogateescape")
+    return outcomes
+
+
+def _with_group(text: str) -> str:
+    """Add a node for accesses that do not depend on each other: the API makes none that is distinct."""
+    number = max(map(int, _METADATA.findall(text)), default=-1) + 1
+    # On the first line: errors of LLVM name lines of the text.
+    layout = "" if "target datalayout" in text else f'target datalayout = "{_LAYOUT}" '
+    return f"{layout}{text}\n!{GROUP_NODE} = !{{!{number}}}\n!{number} = distinct !{{}}\n"
+
+
+def _remark(outcome: Outcome, location: str) -> str:
+    place = f"{location}:{outcome.line}" if location and outcome.line else location or "remark"
+    how = "collapsed over subgroups" if outcome.is_collapsed else "not collapsed over subgroups"
+    return f"{place}: remark: kernel {outcome.kernel}: {how}: {outcome.reason} [-Rpass=collapse]\n"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+"""The function that runs a block, as it is written: memory for lanes, loops over lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mlir_offload.toolchain.llvmc.builder import Builder
+from mlir_offload.toolchain.llvmc.code import Opcode, Predicate, TypeKind
+from mlir_offload.toolchain.llvmc.ir import Block, Context, Function, Instruction, Type, Value
+from mlir_offload.toolchain.llvmc.module import Module
+
+GROUP_NODE = "mo.access.group"
+# half, float, double, bfloat of LLVMTypeKind.
+_FLOATS = (1, 2, 3, 18)
+_BYTE_WIDTHS = (8, 16, 32, 64)
+_VECTOR_ALIGN = 64
+# f32 vectors of AVX-512; with narrower registers LLVM splits them.
+_VECTOR_WIDTH = 16
+
+
+class Frame:
+    """A function under construction; `b` appends to the current block, `entry` to the first one."""
+
+    def __init__(self, module: Module, function: Function, b: Builder, entry: Builder) -> None:
+        """Begin with an empty entry block."""
+        self.module = module
+        self.context: Context = module.context
+        self.function = function
+        self.b = b
+        self.entry = entry
+        self.lanes = 0
+        self.i1, self.i8, self.i32, self.i64 = (
+            self.context.integer(bits) for bits in (1, 8, 32, 64)
+        )
+        self.pointer = self.context.pointer
+        self._group = module.named_node(GROUP_NODE)
+        self._group_kind = self.context.metadata_kind("llvm.access.group")
+        self._loop_kind = self.context.metadata_kind("llvm.loop")
+        entry.go(function.append_block("entry"))
+
+    def new_block(self, name: str) -> Block:
+        """Return a new block."""
+        return self.function.append_block(name)
+
+    def number(self, value: int, type_: Type | None = None) -> Value:
+        """Return an integer constant, of 32 bits by default."""
+        return self.context.constant(type_ or self.i32, value)
+
+    # Memory -------------------------------------------------------------------------------
+
+    def stored_type(self, type_: Type) -> Type:
+        """Return the type that stands for another one in memory."""
+        return self.i8 if type_ is self.i1 else type_
+
+    def has_vectors(self, type_: Type) -> bool:
+        """Say whether an array of the type is laid out as a vector is."""
+        return (
+            type_.kind in _FLOATS
+            or type_.kind == TypeKind.POINTER
+            or type_ is self.i1
+            or type_.bits in _BYTE_WIDTHS
+        )
+
+    def variable(self, type_: Type, name: str) -> Value:
+        """Return memory for one value."""
+        return self.entry.alloca(type_, name, align=self.module.alignment(type_))
+
+    def array(self, type_: Type, name: str, count: int = 0) -> Value:
+        """Return memory for a value of each lane, or of `count` threads."""
+        made = self.stored_type(type_).array(count or self.lanes)
+        return self.entry.alloca(made, name, align=_VECTOR_ALIGN)
+
+    def element(self, type_: Type, array: Value, index: Value) -> Value:
+        """Return the address of an element."""
+        return self.b.offset(self.stored_type(type_), array, index)
+
+    def get(self, type_: Type, array: Value, lane: Value) -> Value:
+        """Return the value of a lane, in a loop over lanes."""
+        loaded = self.b.load(self.stored_type(type_), self.element(type_, array, lane))
+        self.mark_parallel(loaded)
+        if type_ is self.i1:
+            return self.b.cast(Opcode.TRUNC, loaded, type_)
+        return loaded
+
+    def put(self, value: Value, array: Value, lane: Value) -> None:
+        """Set the value of a lane, in a loop over lanes."""
+        stored = self.b.cast(Opcode.ZEXT, value, self.i8) if value.type is self.i1 else value
+        self.mark_parallel(self.b.store(stored, self.element(value.type, array, lane)))
+
+    def get_all(self, type_: Type, array: Value) -> Value:
+        """Return the values of all lanes as a vector."""
+        made = self.stored_type(type_).vector(self.lanes)
+        loaded = self.b.load(made, array, align=1)
+        if type_ is self.i1:
+            return self.b.compare(Predicate.NE, loaded, made.null)
+        return loaded
+
+    def put_all(self, vector: Value, array: Value, type_: Type) -> None:
+        """Set the values of all lanes."""
+        stored = vector
+        if type_ is self.i1:
+            stored = self.b.cast(Opcode.ZEXT, vector, self.i8.vector(self.lanes))
+        self.b.store(stored, array, align=1)
+
+    def copy(self, type_: Type, source: Value, target: Value) -> None:
+        """Copy the values of all lanes."""
+        stored = self.stored_type(type_)
+        if self.has_vectors(stored):
+            made = stored.vector(self.lanes)
+            self.b.store(self.b.load(made, source, align=1), target, align=1)
+        else:
+            self.loop(lambda lane: self.put(self.get(type_, source, lane), target, lane))
+
+    def bits(self, mask: Value) -> Value:
+        """Return a vector of i1 as an integer, lane 0 in its lowest bit."""
+        return self.b.cast(Opcode.BITCAST, mask, self.context.integer(self.lanes))
+
+    def any_of(self, mask: Value) -> Value:
+        """Return whether one of a vector of i1 is set."""
+        bits = self.bits(mask)
+        return self.b.compare(Predicate.NE, bits, bits.type.null)
+
+    def all_of(self, mask: Value) -> Value:
+        """Return whether all of a vector of i1 are set."""
+        bits = self.bits(mask)
+        return self.b.compare(Predicate.EQ, bits, self.number(-1, bits.type))
+
+    def constants(self, numbers: list[int], type_: Type | None = None) -> Value:
+        """Return a vector of integer constants, of 32 bits by default."""
+        return self.context.constant_vector([self.number(n, type_) for n in numbers])
+
+    # Loops --------------------------------------------------------------------------------
+
+    def mark_parallel(self, access: Instruction) -> None:
+        """Promise that the lanes' accesses do not depend on each other."""
+        access.mark(self._group_kind, self._group)
+
+    def loop(
+        self,
+        body: Callable[[Value], None],
+        *,
+        guard: Value | None = None,
+        is_parallel: bool = True,
+        has_calls: bool = False,
+    ) -> None:
+        """Append a loop over lanes; `guard` is an array that tells which lanes run.
+
+        With calls of libm LLVM chooses the width of vectors, as it knows which there are.
+        """
+        before = self.b.block
+        head, inner, latch, out = (
+            self.new_block(name) for name in ("lane", "lane.run", "lane.next", "lane.out")
+        )
+        self.b.jump(head)
+        self.b.go(head)
+        lane = self.b.phi(self.i64)
+        if guard is None:
+            self.b.jump(inner)
+        else:
+            self.b.branch(self.get(self.i1, guard, lane), inner, latch)
+        self.b.go(inner)
+        body(lane)
+        self.b.jump(latch)
+        self.b.go(latch)
+        following = self.b.binary(Opcode.ADD, lane, self.number(1, self.i64))
+        has_more = self.b.compare(Predicate.ULT, following, self.number(self.lanes, self.i64))
+        branch = self.b.branch(has_more, head, out)
+        self.b.add_incoming(lane, self.number(0, self.i64), before)
+        self.b.add_incoming(lane, following, latch)
+        branch.mark(self._loop_kind, self._loop_node(is_parallel, has_calls))
+        self.b.go(out)
+
+    def _loop_node(self, is_parallel: bool, has_calls: bool) -> int:  # noqa: FBT001 (of `loop`)
+        context = self.context
+        text, node = context.metadata_text, context.metadata_node
+        if not is_parallel:
+            return context.distinct_node(node(text("llvm.loop.mustprogress")))
+        width = min(self.lanes, _VECTOR_WIDTH)
+
+        def setting(name: str, value: Value) -> int:
+            return node(text(f"llvm.loop.{name}"), context.metadata_value(value))
+
+        widths = (
+            setting("vectorize.width", self.number(width)),
+            setting("interleave.count", self.number(self.lanes // width)),
+        )
+        return context.distinct_node(
+            node(text("llvm.loop.mustprogress")),
+            # Not before it is vectorized; afterwards one iteration is left.
+            node(text("llvm.loop.unroll.disable")),
+            node(text("llvm.loop.parallel_accesses"), self._group),
+            setting("vectorize.enable", self.number(1, self.i1)),
+            *(() if has_calls else widths),
+        )

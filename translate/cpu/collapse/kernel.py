@@ -1,0 +1,288 @@
+"""A kernel collapsed: the choice, the passes before, the function that runs a block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from mlir_offload.toolchain.llvmc.builder import Builder
+from mlir_offload.toolchain.llvmc.code import Opcode, Predicate
+from mlir_offload.toolchain.llvmc.ir import Function, Value
+from mlir_offload.toolchain.llvmc.module import Module
+from mlir_offload.toolchain.llvmc.target import run_passes
+from mlir_offload.translate.cpu.collapse.frame import Frame
+from mlir_offload.translate.cpu.collapse.piece import (
+    CannotCollapseError,
+    Graph,
+    Piece,
+    condition_of,
+    is_meeting,
+)
+from mlir_offload.translate.cpu.collapse.place import SUBGROUP, BlockPlace
+from mlir_offload.translate.cpu.collapse.shape import Geometry, Shapes
+from mlir_offload.translate.cpu.collapse.writer import StripWriter
+
+# After these, loops have one latch, one entry and phis at their exits; nothing is called that could
+# be inlined.
+_INLINE = "always-inline,function(sroa,early-cse,simplifycfg)"
+_SIMPLIFY = "instcombine<no-verify-fixpoint>,simplifycfg<no-switch-to-lookup>"
+_PREPARE = (
+    f"function({_SIMPLIFY},loop-simplify,lcssa,loop-mssa(licm),loop(loop-rotate),{_SIMPLIFY},"
+    "lower-switch,mergereturn,loop-simplify,lcssa)"
+)
+_PLAIN_RUNTIME = frozenset(
+    ("mo_cpu_assertfail", "mo_cpu_copy_part", "mo_cpu_nanoseconds", "mo_cpu_vprintf")
+)
+# See translate/cpu/foreign.py.
+_WAITING_ELSEWHERE = "mo.device.convergent."
+_ITEM = ".item"
+REST = ".rest"
+"""Behind a kernel's name: what runs the blocks that the collapsed code does not, for `finish_cpu_ir`."""
+# As many as a row of a small block has; a vector of f32 of AVX-512.
+_LANES_WITHOUT_SUBGROUPS = 16
+_KEPT_ATTRIBUTES = ("sanitize_address", "sanitize_memory")
+
+
+class Outcome(Struct, frozen=True):
+    """What became of a kernel: whether it was collapsed, and why."""
+
+    kernel: str
+    is_collapsed: bool
+    reason: str
+    line: int = 0
+
+
+def collapse_module(module: Module, kernels: Sequence[str]) -> list[Outcome]:
+    """Replace `KERNEL.item` by `KERNEL.run` for the kernels that gain by it."""
+    run_passes(module, _INLINE)
+    waiting = _waiting_functions(module)
+    chosen: list[tuple[str, str]] = []
+    outcomes: dict[str, Outcome] = {}
+    others: list[Function] = []
+    for kernel in kernels:
+        item = module.function(f"{kernel}{_ITEM}")
+        if item is None:
+            continue
+        try:
+            chosen.append((kernel, _reason_to_collapse(item, module, waiting)))
+        except CannotCollapseError as error:
+            outcomes[kernel] = Outcome(
+                kernel, is_collapsed=False, reason=str(error), line=_line(item)
+            )
+            others.append(item)
+    if chosen:
+        _prepare(module, others)
+    for kernel, reason in chosen:
+        outcomes[kernel] = _collapse(module, kernel, reason)
+    run_passes(module, "function(instnamer)")
+    module.verify()
+    return [outcomes[kernel] for kernel in kernels if kernel in outcomes]
+
+
+def _prepare(module: Module, others: Sequence[Function]) -> None:
+    """Bring the chosen kernels into the form that the cut expects."""
+    for function in others:
+        function.add_attribute("noinline")
+        function.add_attribute("optnone")
+    run_passes(module, _PREPARE)
+    for function in others:
+        function.remove_attribute("optnone")
+        function.remove_attribute("noinline")
+
+
+def _line(function: Function) -> int:
+    found = function.subprogram
+    return function.context.library.call("DISubprogramGetLine", found) if found else 0
+
+
+def _reason_to_collapse(item: Function, module: Module, waiting: frozenset[str]) -> str:
+    """Return why a kernel gains by it. Raises CannotCollapseError if it does not, or cannot be."""
+    if any(name in waiting or _needs_fibers(name) for name in _callees(item)):
+        msg = "it calls a function that waits for other threads"
+        raise CannotCollapseError(msg)
+    graph = Graph(item)
+    if any(piece.collective is not None for piece in graph.order):
+        return "it has subgroup operations"
+    shapes = Shapes(graph, module, Geometry(SUBGROUP, is_row=True))
+    if _leaves_early(graph, shapes):
+        return "threads leave before a barrier"
+    if item.subprogram:
+        msg = "a debugger stops in the loops over threads"
+        raise CannotCollapseError(msg)
+    if not graph.loops:
+        msg = "the loop over threads is vectorized as it is"
+        raise CannotCollapseError(msg)
+    if any(not _is_shared(graph, shapes, body) for body in graph.loops.values()):
+        msg = "the number of iterations of a loop differs between threads"
+        raise CannotCollapseError(msg)
+    if any(not any(p.is_barrier for p in body) for body in graph.loops.values()):
+        return "it has loops whose iterations all threads share"
+    if _has_nested_branches(graph, shapes):
+        return "it has nested divergent branches"
+    msg = "the loops over threads between barriers are vectorized as they are"
+    raise CannotCollapseError(msg)
+
+
+def _must_collapse(graph: Graph, shapes: Shapes) -> bool:
+    """Say whether only fibers could run the kernel otherwise."""
+    has_subgroups = any(piece.collective is not None for piece in graph.order)
+    return has_subgroups or _leaves_early(graph, shapes)
+
+
+def _leaves_early(graph: Graph, shapes: Shapes) -> bool:
+    barriers = [piece for piece in graph.order if piece.is_barrier]
+    return any(
+        barrier in region.pieces for region in shapes.branches.values() for barrier in barriers
+    )
+
+
+def _is_shared(graph: Graph, shapes: Shapes, body: set[Piece]) -> bool:
+    """Say whether all threads run a loop equally often."""
+    return all(
+        shapes.is_uniform(condition_of(piece))
+        for piece in graph.order
+        if piece in body and any(after not in body for after in piece.successors)
+    )
+
+
+def _has_nested_branches(graph: Graph, shapes: Shapes) -> bool:
+    branches = shapes.branches
+    return any(
+        inner in region.pieces
+        for branch, region in branches.items()
+        for inner in branches
+        if inner is not branch
+    ) and bool(graph.loops)
+
+
+def _callees(function: Function) -> set[str]:
+    """Return the functions that a function calls, an empty name for one that is not known."""
+    return {
+        instruction.callee
+        for block in function.blocks
+        for instruction in block.instructions
+        if instruction.opcode == Opcode.CALL
+    }
+
+
+def _needs_fibers(name: str) -> bool:
+    """Say whether a function of the runtime, or of another file, waits for other threads."""
+    if name.startswith(_WAITING_ELSEWHERE):
+        return True
+    return name.startswith("mo_cpu_") and name not in _PLAIN_RUNTIME
+
+
+def _waiting_functions(module: Module) -> frozenset[str]:
+    """Return the functions, kernels aside, that wait for other threads; an unknown one may."""
+    calls = {
+        function.name: _callees(function)
+        for function in module.functions
+        if not function.is_declaration and not function.name.endswith(_ITEM)
+    }
+    waiting = {""}
+    while True:
+        callers = {
+            name
+            for name, called in calls.items()
+            if called & waiting or any(is_meeting(n) or _needs_fibers(n) for n in called)
+        }
+        if callers <= waiting:
+            return frozenset(waiting)
+        waiting |= callers
+
+
+def _collapse(module: Module, kernel: str, reason: str) -> Outcome:
+    item = module.function(f"{kernel}{_ITEM}")
+    if item is None:
+        msg = f"{kernel}.item is gone"
+        raise ValueError(msg)
+    line = _line(item)
+    try:
+        _write_run(module, kernel, item)
+    except CannotCollapseError as error:
+        left = module.function(f"{kernel}.run")
+        if left is not None:
+            left.delete()
+        return Outcome(kernel, is_collapsed=False, reason=str(error), line=line)
+    if module.function(f"{kernel}{REST}") is None:
+        item.delete()
+    return Outcome(kernel, is_collapsed=True, reason=reason, line=line)
+
+
+def _write_run(module: Module, kernel: str, item: Function) -> None:
+    context = module.context
+    type_ = context.function_type(context.void, [context.pointer, context.pointer])
+    graph = Graph(item)
+    run = module.declare(f"{kernel}.run", type_)
+    run.make_internal()
+    run.add_attribute("nounwind")
+    for attribute in _KEPT_ATTRIBUTES:
+        if item.has_attribute(attribute):
+            run.add_attribute(attribute)
+    with Builder(context) as b, Builder(context) as entry:
+        frame = Frame(module, run, b, entry)
+        begin, done = run.append_block("begin"), run.append_block("done")
+        b.go(begin)
+        block, params = run.parameters
+        place = BlockPlace(frame, block)
+        arguments = {item.parameters[0]: place.item} | _load_arguments(frame, item, params)
+        if item.subprogram:
+            _mark_lines(b, graph)
+        for geometry in _geometries(graph):
+            shapes = Shapes(graph, module, geometry)
+            has_rest = not _must_collapse(graph, shapes)
+            writer = StripWriter(frame, graph, shapes, geometry, place, arguments)
+            here = b.block
+            first = writer.write(done)
+            b.go(here)
+            if not geometry.is_row:
+                b.jump(first)
+                break
+            rest = b.binary(Opcode.AND, place.registers["ntid.x"], frame.number(geometry.lanes - 1))
+            others = run.append_block("others")
+            b.branch(b.compare(Predicate.EQ, rest, frame.number(0)), first, others)
+            b.go(others)
+            if has_rest:
+                b.call(module.declare(f"{kernel}{REST}", type_), [block, params])
+                b.jump(done)
+                break
+        b.go(done)
+        b.ret()
+        entry.jump(begin)
+    subprogram = item.subprogram
+    if subprogram:
+        run.set_subprogram(subprogram)
+
+
+def _mark_lines(b: Builder, graph: Graph) -> None:
+    """Append an instruction for each line of the kernel, where gdb stops once for each block.
+
+    The code behind has several copies of a line, of which gdb would find one that may not run.
+    """
+    library, seen = b.context.library, set[int]()
+    for piece in graph.order:
+        for instruction in (*piece.instructions, piece.collective, piece.terminator):
+            place = instruction.location if instruction is not None else 0
+            line = library.call("DILocationGetLine", place) if place else 0
+            if line and line not in seen:
+                seen.add(line)
+                b.mark_line(place)
+
+
+def _geometries(graph: Graph) -> tuple[Geometry, ...]:
+    """Return the ways to put threads into strips, for which there is code, in the order of preference."""
+    has_subgroups = any(piece.collective is not None for piece in graph.order)
+    lanes = SUBGROUP if has_subgroups else _LANES_WITHOUT_SUBGROUPS
+    return Geometry(lanes, is_row=True), Geometry(lanes, is_row=False)
+
+
+def _load_arguments(frame: Frame, item: Function, params: Value) -> dict[Value, Value]:
+    found: dict[Value, Value] = {}
+    for number, parameter in enumerate(item.parameters[1:]):
+        b = frame.b
+        slot = b.offset(frame.pointer, params, frame.number(number, frame.i64))
+        address = b.load(frame.pointer, slot, align=8)
+        is_copy = item.has_attribute("byval", parameter=number + 1)
+        found[parameter] = address if is_copy else b.load(parameter.type, address)
+    return found

@@ -1,0 +1,302 @@
+"""A kernel cut into pieces: basic blocks without barriers, subgroup operations and serial calls inside."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+
+from mlir_offload.toolchain.llvmc.code import Opcode
+from mlir_offload.toolchain.llvmc.ir import Function, Instruction, Value
+
+_MOST_PIECES = 400
+_COLLECTIVES = ("mo.shfl.", "mo.vote.", "mo.match.", "mo.redux.", "mo.bar.warp.", "mo.activemask")
+BARRIER = "mo.barrier"
+_UNSUPPORTED = {
+    "mo.barrier.popc": "a barrier that counts votes",
+    "mo.barrier.and": "a barrier that combines votes",
+    "mo.barrier.or": "a barrier that combines votes",
+    "mo.activemask": "nvvm.activemask",
+}
+ASSERTION = "mo_cpu_assertfail"
+_IGNORED = ("llvm.dbg.", "llvm.lifetime.", "llvm.assume", "llvm.experimental.noalias.scope.decl")
+REGISTERS = "mo.read.ptx.sreg."
+SHARED_MEMORY = ("mo.static_shared", "mo.dynamic_shared")
+
+
+class CannotCollapseError(Exception):
+    """Why a kernel cannot be collapsed."""
+
+
+def is_meeting(name: str) -> bool:
+    """Say whether a function is a barrier or a subgroup operation."""
+    return name.startswith((BARRIER, *_COLLECTIVES))
+
+
+class Piece:
+    """Instructions that a strip of threads runs without meeting others.
+
+    A piece that is a barrier ends with it; one that is a subgroup operation or serial consists of it.
+    """
+
+    def __init__(self, number: int) -> None:
+        """Make an empty piece."""
+        self.number = number
+        self.phis: list[Instruction] = []
+        self.instructions: list[Instruction] = []
+        self.terminator: Instruction | None = None
+        self.is_barrier = False
+        self.collective: Instruction | None = None
+        self.is_serial = False
+        self.successors: list[Piece] = []
+        self.predecessors: list[Piece] = []
+
+    def __repr__(self) -> str:
+        """Return a short name."""
+        return f"<piece {self.number}>"
+
+    @property
+    def condition(self) -> Instruction | None:
+        """Return the terminator if it has a choice."""
+        return self.terminator if len(self.successors) > 1 else None
+
+    @property
+    def has_effect(self) -> bool:
+        """Say whether the piece itself does anything but jump."""
+        return bool(self.phis or self.instructions or self.collective)
+
+
+def condition_of(piece: Piece) -> Value:
+    """Return what the branch at the end of a piece depends on."""
+    if piece.terminator is None:
+        msg = f"{piece} has no branch"
+        raise ValueError(msg)
+    library = piece.terminator.context.library
+    return piece.terminator.context.value(library.call("GetCondition", piece.terminator.handle))
+
+
+class Graph:
+    """The pieces of a kernel in topological order, back edges of loops apart."""
+
+    def __init__(self, function: Function) -> None:
+        """Cut the function. Raises CannotCollapseError for what the cut does not handle."""
+        self.pieces: list[Piece] = []
+        self.home: dict[Value, Piece] = {}
+        self.incoming: dict[Instruction, list[tuple[Piece, Value]]] = {}
+        self.operands: dict[Instruction, tuple[Value, ...]] = {}
+        self._cut(function)
+        self._check_ends()
+        self.order = self._topological_order()
+        self.position = {piece: number for number, piece in enumerate(self.order)}
+
+    @property
+    def entry(self) -> Piece:
+        """Return the first piece."""
+        return self.pieces[0]
+
+    def _new_piece(self) -> Piece:
+        piece = Piece(len(self.pieces))
+        self.pieces.append(piece)
+        if len(self.pieces) > _MOST_PIECES:
+            msg = f"more than {_MOST_PIECES} parts"
+            raise CannotCollapseError(msg)
+        return piece
+
+    def _following(self, piece: Piece) -> Piece:
+        made = self._new_piece()
+        piece.successors = [made]
+        return made
+
+    def _cut(self, function: Function) -> None:
+        first: dict[int, Piece] = {}
+        last: dict[int, Piece] = {}
+        for block in function.blocks:
+            first[block.handle] = piece = self._new_piece()
+            for instruction in block.instructions:
+                piece = self._add(piece, instruction)
+            last[block.handle] = piece
+        for handle, piece in last.items():
+            if piece.terminator is not None and piece.terminator.opcode == Opcode.BR:
+                found = dict.fromkeys(first[block] for block in piece.terminator.successors)
+                piece.successors = list(found)
+            for phi in first[handle].phis:
+                self.incoming[phi] = [(last[block], value) for block, value in phi.incoming]
+        for piece in self.pieces:
+            for successor in piece.successors:
+                successor.predecessors.append(piece)
+
+    def _add(self, piece: Piece, instruction: Instruction) -> Piece:
+        """Add an instruction; return the piece that the next one goes to."""
+        opcode = instruction.opcode
+        if opcode == Opcode.PHI:
+            piece.phis.append(instruction)
+        elif opcode in (Opcode.RET, Opcode.BR, Opcode.UNREACHABLE):
+            piece.terminator = instruction
+        elif opcode == Opcode.CALL:
+            return self._add_call(piece, instruction)
+        elif opcode in (Opcode.RMW, Opcode.CMPXCHG, Opcode.FENCE):
+            return self._alone(piece, instruction, is_serial=True)
+        elif not _is_supported(opcode):
+            msg = f"the instruction{instruction}"
+            raise CannotCollapseError(msg)
+        else:
+            piece.instructions.append(instruction)
+            self.operands[instruction] = instruction.operands
+        self.home[instruction] = piece
+        return piece
+
+    def _add_call(self, piece: Piece, call: Instruction) -> Piece:
+        name = call.callee
+        if name.startswith(_IGNORED):
+            return piece
+        if name in _UNSUPPORTED:
+            raise CannotCollapseError(_UNSUPPORTED[name])
+        if name == BARRIER:
+            piece.is_barrier = True
+            return self._following(piece)
+        if name.startswith(_COLLECTIVES):
+            return self._alone(piece, call, is_serial=False)
+        called = call.called
+        is_pure = called is not None and called.is_pure
+        if not is_pure and not name.startswith((REGISTERS, *SHARED_MEMORY)):
+            return self._alone(piece, call, is_serial=True)
+        piece.instructions.append(call)
+        self.operands[call] = call.operands[:-1]
+        self.home[call] = piece
+        return piece
+
+    def _alone(self, piece: Piece, instruction: Instruction, *, is_serial: bool) -> Piece:
+        own = piece if not piece.has_effect else self._following(piece)
+        if is_serial:
+            own.is_serial = True
+            own.instructions.append(instruction)
+        else:
+            own.collective = instruction
+        is_call = instruction.opcode == Opcode.CALL
+        self.operands[instruction] = instruction.operands[: -1 if is_call else None]
+        self.home[instruction] = own
+        return self._following(own)
+
+    def _check_ends(self) -> None:
+        ends = [piece for piece in self.pieces if not piece.successors]
+        reached = _reached(ends, lambda piece: piece.predecessors)
+        if len(reached) < len(_reached([self.entry], lambda piece: piece.successors)):
+            msg = "a loop without an end"
+            raise CannotCollapseError(msg)
+
+    @cached_property
+    def dominators(self) -> dict[Piece, set[Piece]]:
+        """Return for each piece those that every way to it passes, itself included."""
+        return _dominators(
+            self.pieces, [self.entry], lambda p: p.predecessors, lambda p: p.successors
+        )
+
+    @cached_property
+    def post_dominators(self) -> dict[Piece, set[Piece]]:
+        """Return for each piece those that every way from it passes, itself included."""
+        ends = [piece for piece in self.pieces if not piece.successors]
+        return _dominators(self.pieces, ends, lambda p: p.successors, lambda p: p.predecessors)
+
+    def join_of(self, pieces: Iterable[Piece]) -> Piece | None:
+        """Return the first piece that all ways from some pieces pass, None for the end of the kernel."""
+        sets = [self.post_dominators[piece] - {piece} for piece in pieces]
+        common = set.intersection(*sets)
+        return max(common, key=lambda p: len(self.post_dominators[p])) if common else None
+
+    @cached_property
+    def loops(self) -> dict[Piece, set[Piece]]:
+        """Return the pieces of each natural loop by its header.
+
+        Raises CannotCollapseError for a loop with several entries.
+        """
+        found: dict[Piece, set[Piece]] = {}
+        for piece in self.pieces:
+            for header in piece.successors:
+                if header in self.dominators[piece]:
+                    body = found.setdefault(header, {header})
+                    work = [piece]
+                    while work:
+                        other = work.pop()
+                        if other not in body:
+                            body.add(other)
+                            work.extend(other.predecessors)
+        return found
+
+    def reach(self, starts: Iterable[Piece], *, until: Piece | None = None) -> set[Piece]:
+        """Return the pieces that are reached from some, themselves included, up to another."""
+        return _reached(
+            [piece for piece in starts if piece is not until],
+            lambda piece: [next_ for next_ in piece.successors if next_ is not until],
+        )
+
+    def _topological_order(self) -> list[Piece]:
+        """Order the pieces so that a loop is left when all of it has run."""
+        before: dict[Piece, int] = dict.fromkeys(self.pieces, 0)
+        edges: dict[Piece, set[Piece]] = {
+            piece: {
+                after
+                for after in piece.successors
+                if not (after in self.loops and piece in self.loops[after])
+            }
+            for piece in self.pieces
+        }
+        for body in self.loops.values():
+            exits = {after for piece in body for after in piece.successors} - body
+            for piece in body:
+                edges[piece] |= exits
+        for successors in edges.values():
+            for after in successors:
+                before[after] += 1
+        ready = [0]
+        order = []
+        while ready:
+            piece = self.pieces[heapq.heappop(ready)]
+            order.append(piece)
+            for after in edges[piece]:
+                before[after] -= 1
+                if before[after] == 0:
+                    heapq.heappush(ready, after.number)
+        if len(order) != len(self.pieces):
+            msg = "a loop with several entries"
+            raise CannotCollapseError(msg)
+        return order
+
+
+def _is_supported(opcode: int) -> bool:
+    # Terminators other than br and ret, and operations on exceptions, variable arguments and tokens.
+    return opcode not in {3, 4, 5, 6, 34, 47, 58, 59, 60, 61, 62, 63, 64, 65, 67}
+
+
+def _reached(starts: Sequence[Piece], after: Callable[[Piece], Iterable[Piece]]) -> set[Piece]:
+    seen = set(starts)
+    work = list(starts)
+    while work:
+        for other in after(work.pop()):
+            if other not in seen:
+                seen.add(other)
+                work.append(other)
+    return seen
+
+
+def _dominators(
+    pieces: Sequence[Piece],
+    roots: Sequence[Piece],
+    before: Callable[[Piece], Iterable[Piece]],
+    after: Callable[[Piece], Iterable[Piece]],
+) -> dict[Piece, set[Piece]]:
+    reached = _reached(roots, after)
+    order = [piece for piece in pieces if piece in reached]
+    found = {piece: set(pieces) for piece in order}
+    for root in roots:
+        found[root] = {root}
+    changed = True
+    while changed:
+        changed = False
+        for piece in order:
+            if piece in roots:
+                continue
+            common = set.intersection(*(found[p] for p in before(piece) if p in found)) | {piece}
+            if common != found[piece]:
+                found[piece] = common
+                changed = True
+    return found

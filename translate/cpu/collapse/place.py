@@ -1,0 +1,190 @@
+"""Where a strip is: the launch, the block, its threads; and the registers that tell it."""
+
+from __future__ import annotations
+
+from mlir_offload.toolchain.llvmc.code import Opcode, Predicate
+from mlir_offload.toolchain.llvmc.ir import Type, Value
+from mlir_offload.translate.cpu.collapse.frame import Frame
+from mlir_offload.translate.cpu.collapse.piece import CannotCollapseError
+from mlir_offload.translate.cpu.collapse.shape import Geometry
+
+# Offsets of mo_item in offload/runtime/cpu_device.h.
+_TRIPLES = {"ntid": 16, "ctaid": 28, "nctaid": 40}
+_LINEAR, _STATIC, _DYNAMIC, _ITEM_BYTES = 12, 56, 64, 88
+_AXES = "xyz"
+SUBGROUP = 32
+_SUBGROUP_BITS = 5
+
+
+class BlockPlace:
+    """What all threads of a block share, loaded where the function begins."""
+
+    def __init__(self, frame: Frame, block: Value) -> None:
+        """Load the fields of the block's mo_item."""
+        self._frame = frame
+        self.block = block
+        self.registers = {
+            f"{name}.{axis}": self._load(frame.i32, offset + 4 * number)
+            for name, offset in _TRIPLES.items()
+            for number, axis in enumerate(_AXES)
+        }
+        self.static_shared = self._load(frame.pointer, _STATIC)
+        self.dynamic_shared = self._load(frame.pointer, _DYNAMIC)
+        x, y, z = (self.registers[f"ntid.{axis}"] for axis in _AXES)
+        b = frame.b
+        self.threads = b.binary(Opcode.MUL, b.binary(Opcode.MUL, x, y), z)
+        self.item = frame.entry.alloca(frame.i8.array(_ITEM_BYTES), "item", align=16)
+        for offset in range(0, _ITEM_BYTES, 8):
+            self._copy(offset)
+        rounded = b.binary(Opcode.ADD, self.threads, frame.number(SUBGROUP - 1))
+        self.registers["nwarpid"] = b.binary(Opcode.LSHR, rounded, frame.number(_SUBGROUP_BITS))
+        fixed = {"warpsize": SUBGROUP, "smid": 0, "nsmid": 1, "gridid": 0}
+        self.registers |= {name: frame.number(value) for name, value in fixed.items()}
+
+    def _at(self, base: Value, offset: int) -> Value:
+        frame = self._frame
+        return frame.b.offset(frame.i8, base, frame.number(offset, frame.i64))
+
+    def _load(self, type_: Type, offset: int) -> Value:
+        return self._frame.b.load(type_, self._at(self.block, offset), align=4)
+
+    def _copy(self, offset: int) -> None:
+        frame = self._frame
+        value = frame.b.load(frame.i64, self._at(self.block, offset), align=8)
+        frame.b.store(value, self._at(self.item, offset), align=8)
+
+    def set_thread(self, x: Value, y: Value, z: Value, linear: Value) -> None:
+        """Let the item that is passed to functions be a thread."""
+        for number, value in enumerate((x, y, z)):
+            self._frame.b.store(value, self._at(self.item, 4 * number), align=4)
+        self._frame.b.store(linear, self._at(self.item, _LINEAR), align=4)
+
+
+class StripPlace:
+    """The threads of the current strip."""
+
+    def __init__(self, frame: Frame, block: BlockPlace, geometry: Geometry) -> None:
+        """Take memory for the ids of threads that are not in a row."""
+        self._frame = frame
+        self._block = block
+        self._geometry = geometry
+        names = () if geometry.is_row else ("x", "y", "z")
+        self._arrays = {axis: frame.array(frame.i32, f"tid.{axis}") for axis in names}
+        self._at = {axis: frame.variable(frame.i32, f"at.{axis}") for axis in (*_AXES, "strip")}
+
+    def start(self) -> None:
+        """Go to the first strip."""
+        for variable in self._at.values():
+            self._frame.b.store(self._frame.number(0), variable)
+
+    def step(self) -> None:
+        """Go to the next strip."""
+        frame, b, geometry = self._frame, self._frame.b, self._geometry
+        b.store(b.binary(Opcode.ADD, self.strip, frame.number(1)), self._at["strip"])
+        if not geometry.is_row:
+            return
+        x = b.binary(Opcode.ADD, self._now("x"), frame.number(geometry.lanes))
+        is_over = b.compare(Predicate.UGE, x, self._block.registers["ntid.x"])
+        b.store(b.select(is_over, frame.number(0), x), self._at["x"])
+        y = b.binary(Opcode.ADD, self._now("y"), b.cast(Opcode.ZEXT, is_over, frame.i32))
+        is_plane = b.compare(Predicate.UGE, y, self._block.registers["ntid.y"])
+        b.store(b.select(is_plane, frame.number(0), y), self._at["y"])
+        z = b.binary(Opcode.ADD, self._now("z"), b.cast(Opcode.ZEXT, is_plane, frame.i32))
+        b.store(z, self._at["z"])
+
+    @property
+    def strip(self) -> Value:
+        """Return the number of the strip."""
+        return self._now("strip")
+
+    @property
+    def first(self) -> Value:
+        """Return the number of the first thread in its block."""
+        frame = self._frame
+        return frame.b.binary(Opcode.MUL, self.strip, frame.number(self._geometry.lanes))
+
+    @property
+    def has_more(self) -> Value:
+        """Return whether the block has threads behind the strip."""
+        frame = self._frame
+        behind = frame.b.binary(Opcode.ADD, self.first, frame.number(self._geometry.lanes))
+        return frame.b.compare(Predicate.ULT, behind, self._block.threads)
+
+    def _now(self, name: str) -> Value:
+        return self._frame.b.load(self._frame.i32, self._at[name])
+
+    def find_threads(self) -> None:
+        """Compute the ids of the threads of the strip where these are divergent."""
+        if self._geometry.is_row:
+            return
+        frame = self._frame
+        frame.loop(self._find_thread)
+
+    def _find_thread(self, lane: Value) -> None:
+        frame, b = self._frame, self._frame.b
+        linear = self.linear(lane)
+        width, height = (self._block.registers[f"ntid.{axis}"] for axis in "xy")
+        row = b.binary(Opcode.UDIV, linear, width)
+        frame.put(b.binary(Opcode.UREM, linear, width), self._arrays["x"], lane)
+        frame.put(b.binary(Opcode.UREM, row, height), self._arrays["y"], lane)
+        frame.put(b.binary(Opcode.UDIV, row, height), self._arrays["z"], lane)
+
+    def exists(self) -> Value:
+        """Return a vector of i1: which threads of the strip exist."""
+        frame, b = self._frame, self._frame.b
+        lanes = self._geometry.lanes
+        numbers = b.binary(
+            Opcode.ADD, b.splat(self.first, lanes), frame.constants(list(range(lanes)))
+        )
+        return b.compare(Predicate.ULT, numbers, b.splat(self._block.threads, lanes))
+
+    def linear(self, lane: Value) -> Value:
+        """Return the number of a thread in its block, in a loop over lanes."""
+        b = self._frame.b
+        return b.binary(Opcode.ADD, self.first, b.cast(Opcode.TRUNC, lane, self._frame.i32))
+
+    def id_of(self, axis: str, lane: Value) -> Value:
+        """Return a thread's id, in a loop over lanes."""
+        frame, b = self._frame, self._frame.b
+        if not self._geometry.is_row:
+            return frame.get(frame.i32, self._arrays[axis], lane)
+        now = self._now(axis)
+        if axis != "x":
+            return now
+        return b.binary(Opcode.ADD, now, b.cast(Opcode.TRUNC, lane, frame.i32))
+
+    def register(self, name: str) -> Value:
+        """Return a register of lane 0 that is uniform or linear."""
+        frame, b = self._frame, self._frame.b
+        if name.startswith("tid."):
+            return self._now(name[-1])
+        if name == "laneid":
+            return b.binary(Opcode.AND, self.first, frame.number(SUBGROUP - 1))
+        if name == "warpid":
+            return b.binary(Opcode.LSHR, self.first, frame.number(_SUBGROUP_BITS))
+        found = self._block.registers.get(name)
+        if found is None:
+            msg = f"the register {name}"
+            raise CannotCollapseError(msg)
+        return found
+
+    def lane_register(self, name: str, lane: Value) -> Value:
+        """Return a divergent register, in a loop over lanes."""
+        if name.startswith("tid."):
+            return self.id_of(name[-1], lane)
+        frame, b = self._frame, self._frame.b
+        number = b.binary(Opcode.AND, self.linear(lane), frame.number(SUBGROUP - 1))
+        bit = b.binary(Opcode.SHL, frame.number(1), number)
+        below = b.binary(Opcode.SUB, bit, frame.number(1))
+        masks: dict[str, Value] = {
+            "eq": bit,
+            "lt": below,
+            "le": b.binary(Opcode.OR, bit, below),
+            "ge": b.binary(Opcode.XOR, below, frame.number(-1)),
+        }
+        masks["gt"] = b.binary(Opcode.XOR, masks["le"], frame.number(-1))
+        found = masks.get(name.removeprefix("lanemask."))
+        if found is None:
+            msg = f"the register {name}"
+            raise CannotCollapseError(msg)
+        return found

@@ -1,0 +1,335 @@
+"""Values of a strip of threads: one for all, linear in the lane, or divergent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct
+
+from mlir_offload.toolchain.llvmc.code import Opcode, TypeKind
+from mlir_offload.toolchain.llvmc.ir import Instruction, Type, Value
+from mlir_offload.toolchain.llvmc.module import Module
+from mlir_offload.translate.cpu.collapse.piece import (
+    REGISTERS,
+    SHARED_MEMORY,
+    CannotCollapseError,
+    Graph,
+    Piece,
+    condition_of,
+)
+from mlir_offload.translate.cpu.collapse.region import (
+    Region,
+    divergent_joins,
+    region_of,
+)
+
+
+class Shape(Struct, frozen=True):
+    """How a value differs between the lanes of a strip.
+
+    Lane `l` has the value of lane 0 plus `l * stride`, in bytes for a pointer; a divergent value has
+    no stride. The value of lane 0 of an `is_aligned` one is a multiple of the number of lanes.
+    """
+
+    stride: int | None
+    is_aligned: bool = False
+
+    @property
+    def is_uniform(self) -> bool:
+        """Say whether all lanes have the same value."""
+        return self.stride == 0
+
+    @property
+    def is_divergent(self) -> bool:
+        """Say whether each lane needs a value of its own."""
+        return self.stride is None
+
+
+UNIFORM = Shape(0)
+DIVERGENT = Shape(None)
+_INDEX = Shape(1, is_aligned=True)
+
+
+_Rule = Callable[[Instruction, tuple[Value, ...], list[Shape]], Shape | None]
+
+
+class Geometry(Struct, frozen=True):
+    """How threads are put into strips.
+
+    With `is_row` a strip is a part of a row in x, and rows are a multiple of `lanes` long; else it is
+    any `lanes` threads in their linear order, some of which may not exist in the last strip.
+    """
+
+    lanes: int
+    is_row: bool
+
+
+def register_shape(register: str, geometry: Geometry) -> Shape:
+    """Return the shape of a special register, named as in PTX."""
+    if register == "laneid":
+        return _INDEX
+    if register == "tid.x":
+        return _INDEX if geometry.is_row else DIVERGENT
+    if register.startswith("tid."):
+        return UNIFORM if geometry.is_row else DIVERGENT
+    if register.startswith("lanemask."):
+        return DIVERGENT
+    return Shape(0, is_aligned=register == "ntid.x" and geometry.is_row)
+
+
+class Shapes:
+    """The shapes of all values of a kernel, and the regions where its threads may part."""
+
+    def __init__(self, graph: Graph, module: Module, geometry: Geometry) -> None:
+        """Classify the values."""
+        self._graph = graph
+        self._module = module
+        self._geometry = geometry
+        self._of: dict[Value, Shape] = {}
+        self._forced: set[Piece] = set()
+        self.branches: dict[Piece, Region] = {}
+        self._rules: dict[int, _Rule] = {
+            **dict.fromkeys((Opcode.ADD, Opcode.SUB, Opcode.OR), self._add),
+            **dict.fromkeys((Opcode.MUL, Opcode.SHL), self._multiply),
+            **dict.fromkeys((Opcode.SEXT, Opcode.ZEXT), self._widen),
+            **dict.fromkeys((Opcode.AND, Opcode.LSHR, Opcode.UDIV, Opcode.UREM), self._bits),
+            Opcode.TRUNC: self._narrow,
+            Opcode.GEP: self._address,
+            Opcode.SELECT: self._select,
+            Opcode.STORE: self._store,
+        }
+        while self._classify():
+            pass
+
+    def __getitem__(self, value: Value) -> Shape:
+        """Return the shape of a value; what is no instruction is uniform."""
+        if isinstance(value, Instruction):
+            return self._of.get(value, DIVERGENT)
+        number = value.number
+        return Shape(0, is_aligned=number is not None and number % self._geometry.lanes == 0)
+
+    def is_uniform(self, value: Value) -> bool:
+        """Say whether all lanes have the same value."""
+        return self[value].is_uniform
+
+    def is_divergent(self, value: Value) -> bool:
+        """Say whether each lane needs a value of its own."""
+        return self[value].is_divergent
+
+    def _classify(self) -> bool:
+        """Find the shapes; say whether threads part where they were not known to."""
+        self._of = {}
+        changed = True
+        while changed:
+            changed = False
+            for piece in self._graph.order:
+                for value in (*piece.phis, *piece.instructions, *_only(piece.collective)):
+                    found = self._next_shape(piece, value)
+                    if found is not None and found != self._of.get(value):
+                        self._of[value] = found
+                        changed = True
+        before = len(self._forced)
+        self.branches = {}
+        for piece in self._graph.order:
+            if piece.condition is not None and not self.is_uniform(condition_of(piece)):
+                region = self.branches[piece] = region_of(self._graph, piece)
+                self._forced.update(divergent_joins(self._graph, piece, region))
+        return len(self._forced) > before
+
+    def _next_shape(self, piece: Piece, value: Instruction) -> Shape | None:
+        if value.opcode == Opcode.PHI:
+            found = self._phi(piece, value)
+        elif piece.is_serial or value is piece.collective:
+            found = DIVERGENT
+        else:
+            found = self._transfer(piece, value)
+        return found if found is None else _meet(self._of.get(value), found)
+
+    def _known(self, value: Value) -> Shape | None:
+        return self._of.get(value) if isinstance(value, Instruction) else self[value]
+
+    def _phi(self, piece: Piece, phi: Instruction) -> Shape | None:
+        if piece in self._forced:
+            return DIVERGENT
+        found: Shape | None = None
+        for _, value in self._graph.incoming[phi]:
+            shape = self._known(value)
+            if shape is not None:
+                found = _meet(found, shape)
+        return found
+
+    def _transfer(self, piece: Piece, value: Instruction) -> Shape | None:
+        fixed = self._fixed(value)
+        if fixed is not None:
+            return fixed
+        operands = self._graph.operands[value]
+        known = [self._known(operand) for operand in operands]
+        shapes = [shape for shape in known if shape is not None]
+        if len(shapes) < len(known):
+            return None
+        if value.opcode == Opcode.LOAD:
+            return self._load(piece, value, shapes[0])
+        rule = self._rules.get(value.opcode)
+        found = rule(value, operands, shapes) if rule else None
+        if found is not None:
+            return found
+        return UNIFORM if all(shape.is_uniform for shape in shapes) else DIVERGENT
+
+    def _fixed(self, value: Instruction) -> Shape | None:
+        """Return the shape of what the kernel is given."""
+        if value.opcode == Opcode.ALLOCA:
+            return Shape(self.private_bytes(value))
+        name = value.callee if value.opcode == Opcode.CALL else ""
+        if name.startswith(REGISTERS):
+            return register_shape(name.removeprefix(REGISTERS), self._geometry)
+        return Shape(0, is_aligned=True) if name in SHARED_MEMORY else None
+
+    def private_bytes(self, alloca: Instruction) -> int:
+        """Return the distance of two lanes' copies of memory that each thread has for itself."""
+        library = alloca.context.library
+        type_ = alloca.context.type_of(library.call("GetAllocatedType", alloca.handle))
+        count = self._graph.operands[alloca][0].number
+        if count is None:
+            msg = "an allocation of unknown size"
+            raise CannotCollapseError(msg)
+        align = max(library.call("GetAlignment", alloca.handle), 1)
+        return -(-self._module.size_bytes(type_) * count // align) * align
+
+    def _load(self, piece: Piece, load: Instruction, address: Shape) -> Shape:
+        if not address.is_uniform or load.flag("Volatile") or load.is_atomic:
+            return DIVERGENT
+        for other in piece.instructions:
+            if other is load:
+                break
+            if other.opcode == Opcode.STORE:
+                return DIVERGENT
+        return UNIFORM
+
+    def _add(
+        self, value: Instruction, _operands: tuple[Value, ...], shapes: list[Shape]
+    ) -> Shape | None:
+        is_or = value.opcode == Opcode.OR
+        if is_or and not value.context.library.call("GetIsDisjoint", value.handle):
+            return None
+        left, right = shapes
+        if left.stride is None or right.stride is None:
+            return None
+        sign = -1 if value.opcode == Opcode.SUB else 1
+        return Shape(left.stride + sign * right.stride, left.is_aligned and right.is_aligned)
+
+    def _multiply(
+        self, value: Instruction, operands: tuple[Value, ...], shapes: list[Shape]
+    ) -> Shape | None:
+        left, right = shapes
+        factor = operands[1].number
+        if value.opcode == Opcode.SHL and factor is not None:
+            factor = 1 << factor
+            right = Shape(0, factor % self._geometry.lanes == 0)
+        if left.is_uniform and right.is_uniform:
+            is_product = value.opcode == Opcode.MUL or factor is not None
+            return Shape(0, is_product and (left.is_aligned or right.is_aligned))
+        if factor is None or left.stride is None:
+            return None
+        return Shape(left.stride * factor, left.is_aligned or right.is_aligned)
+
+    def _widen(
+        self, value: Instruction, operands: tuple[Value, ...], shapes: list[Shape]
+    ) -> Shape | None:
+        is_signed = value.opcode == Opcode.SEXT
+        if shapes[0].is_uniform or self._widens(operands[0], is_signed=is_signed):
+            return shapes[0]
+        return None
+
+    def _widens(self, value: Value, *, is_signed: bool) -> bool:
+        """Say whether a value is as linear in a wider type."""
+        if self.is_uniform(value):
+            return True
+        if not isinstance(value, Instruction) or self.is_divergent(value):
+            return False
+        if value.opcode == Opcode.CALL:
+            return True
+        if value.opcode in (Opcode.ADD, Opcode.SUB, Opcode.MUL, Opcode.SHL):
+            operands = self._graph.operands[value]
+            return value.flag("NSW" if is_signed else "NUW") and all(
+                self._widens(operand, is_signed=is_signed) for operand in operands
+            )
+        if value.opcode == Opcode.OR:
+            return all(
+                self._widens(operand, is_signed=is_signed)
+                for operand in self._graph.operands[value]
+            )
+        return value.opcode == Opcode.ZEXT
+
+    def _narrow(
+        self, _value: Instruction, _operands: tuple[Value, ...], shapes: list[Shape]
+    ) -> Shape | None:
+        return shapes[0]
+
+    def _address(
+        self, value: Instruction, operands: tuple[Value, ...], shapes: list[Shape]
+    ) -> Shape | None:
+        stride = shapes[0].stride
+        library, context = value.context.library, value.context
+        type_ = context.type_of(library.call("GetGEPSourceElementType", value.handle))
+        if value.type.kind == TypeKind.VECTOR or stride is None:
+            return None
+        for place, (index, shape) in enumerate(zip(operands[1:], shapes[1:], strict=True)):
+            member = self._member(type_, index) if place else type_
+            if member is None or shape.stride is None:
+                return None
+            if shape.stride and not self._is_address_index(index):
+                return None
+            stride += shape.stride * self._module.size_bytes(member)
+            type_ = member
+        return Shape(stride)
+
+    def _is_address_index(self, index: Value) -> bool:
+        return index.type.bits >= 64 or self._widens(index, is_signed=True)  # noqa: PLR2004 (the width of a pointer)
+
+    def _member(self, type_: Type, index: Value) -> Type | None:
+        library, context = type_.context.library, type_.context
+        if type_.kind == TypeKind.ARRAY:
+            return context.type_of(library.call("GetElementType", type_.handle))
+        if type_.kind == TypeKind.STRUCT and index.number is not None:
+            return type_.members[index.number]
+        return None
+
+    def _bits(
+        self, value: Instruction, operands: tuple[Value, ...], shapes: list[Shape]
+    ) -> Shape | None:
+        """Take apart a number whose lane 0 has a multiple of the lanes."""
+        lanes, amount = self._geometry.lanes, operands[1].number
+        if shapes[0].stride != 1 or not shapes[0].is_aligned or amount is None:
+            return None
+        if value.opcode == Opcode.AND and amount == lanes - 1:
+            return _INDEX
+        if value.opcode == Opcode.AND and amount % lanes == 0:
+            return Shape(0, is_aligned=True)
+        if value.opcode == Opcode.LSHR and 1 << amount == lanes:
+            return UNIFORM
+        if value.opcode == Opcode.UDIV and amount > 0 and amount % lanes == 0:
+            return UNIFORM
+        return _INDEX if value.opcode == Opcode.UREM and amount == lanes else None
+
+    def _store(
+        self, _value: Instruction, _operands: tuple[Value, ...], _shapes: list[Shape]
+    ) -> Shape | None:
+        return DIVERGENT
+
+    def _select(
+        self, _value: Instruction, _operands: tuple[Value, ...], shapes: list[Shape]
+    ) -> Shape | None:
+        condition, then, other = shapes
+        return _meet(then, other) if condition.is_uniform else None
+
+
+def _meet(first: Shape | None, second: Shape) -> Shape:
+    if first is None:
+        return second
+    if first.stride != second.stride:
+        return DIVERGENT
+    return Shape(first.stride, first.is_aligned and second.is_aligned)
+
+
+def _only(value: Instruction | None) -> Iterable[Instruction]:
+    return () if value is None else (value,)

@@ -1,0 +1,245 @@
+"""Values of a kernel where strips of threads run it: one for the strip, or an array over its lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mlir_offload.toolchain.llvmc.code import Opcode, TypeKind
+from mlir_offload.toolchain.llvmc.ir import Instruction, Value
+from mlir_offload.translate.cpu.collapse.frame import Frame
+from mlir_offload.translate.cpu.collapse.piece import (
+    SHARED_MEMORY,
+    CannotCollapseError,
+    Graph,
+)
+from mlir_offload.translate.cpu.collapse.place import StripPlace
+from mlir_offload.translate.cpu.collapse.shape import Shapes
+from mlir_offload.translate.cpu.collapse.traffic import Traffic
+
+_LARGEST_BLOCK = 1024
+_MOST_PRIVATE_BYTES = 1 << 19
+
+
+class Slots:
+    """Where values are kept between pieces, and what stands for them inside of one."""
+
+    def __init__(
+        self,
+        frame: Frame,
+        graph: Graph,
+        shapes: Shapes,
+        traffic: Traffic,
+        strip: StripPlace,
+        arguments: Mapping[Value, Value],
+    ) -> None:
+        """Take no memory yet."""
+        self._frame = frame
+        self._graph = graph
+        self._shapes = shapes
+        self._traffic = traffic
+        self._strip = strip
+        self._arguments = arguments
+        self._memory: dict[Value, Value] = {}
+        self._incoming: dict[Value, Value] = {}
+        self._private: dict[Value, Value] = {}
+        self._pairs: dict[Value, tuple[Value, ...]] = {}
+        self._scalars: dict[Value, Value] = {}
+        self._lane: Value | None = None
+        self._lanes: dict[Value, Value] = {}
+        self._bases: dict[Value, bool] = {}
+
+    def slot(self, value: Value) -> Value:
+        """Return the memory of a value."""
+        return self._place(self._memory, value)
+
+    def incoming(self, phi: Value) -> Value:
+        """Return the memory of what the edges bring to a phi."""
+        return self._place(self._incoming, phi)
+
+    def _place(self, places: dict[Value, Value], value: Value) -> Value:
+        found = places.get(value)
+        if found is None:
+            if self._has_parts(value):
+                msg = "a result of two parts that lives across a barrier"
+                raise CannotCollapseError(msg)
+            make = self._frame.array if self._shapes.is_divergent(value) else self._frame.variable
+            found = places[value] = make(value.type, "slot")
+        return found
+
+    def is_item(self, value: Value) -> bool:
+        """Say whether a value is the context of the thread."""
+        return value is next(iter(self._arguments))
+
+    def operands(self, instruction: Instruction) -> tuple[Value, ...]:
+        """Return the operands of an instruction of the kernel, without the called function."""
+        return self._graph.operands[instruction]
+
+    def is_uniform(self, value: Value) -> bool:
+        """Say whether all lanes have the same value."""
+        return self._shapes.is_uniform(value)
+
+    # One for the strip --------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Forget what stood for values in the piece before."""
+        self._scalars = {}
+
+    def known_scalar(self, value: Value) -> Value | None:
+        """Return what stands for a value of lane 0, if that is known here."""
+        return self._scalars.get(value)
+
+    def scalar(self, value: Value) -> Value:
+        """Return the value of lane 0."""
+        if not isinstance(value, Instruction):
+            return self._arguments.get(value, value)
+        found = self._scalars.get(value)
+        if found is None:
+            found = self._frame.b.load(value.type, self.slot(value))
+            if self._lane is None:
+                self._scalars[value] = found
+        return found
+
+    def set_scalar(self, value: Value, made: Value) -> None:
+        """Let a new instruction stand for a value of lane 0."""
+        self._scalars[value] = made
+        if value in self._traffic.crossing:
+            self._frame.b.store(made, self.slot(value))
+
+    def incoming_scalar(self, phi: Value) -> Value:
+        """Return what the last edge brought to a uniform or linear phi."""
+        return self._frame.b.load(phi.type, self.incoming(phi))
+
+    def private(self, alloca: Instruction) -> Value:
+        """Return the address of lane 0's copy of memory that each thread has for itself."""
+        frame = self._frame
+        size = self._shapes.private_bytes(alloca)
+        found = self._private.get(alloca)
+        if found is None:
+            total = size * _LARGEST_BLOCK
+            if total > _MOST_PRIVATE_BYTES:
+                msg = f"{size} bytes of private memory"
+                raise CannotCollapseError(msg)
+            if any(self._graph.home[alloca] in body for body in self._graph.loops.values()):
+                msg = "an allocation in a loop"
+                raise CannotCollapseError(msg)
+            found = frame.entry.alloca(frame.i8.array(total), "private", align=64)
+            self._private[alloca] = found
+        distance = frame.b.binary(Opcode.MUL, self._strip.first, frame.number(size))
+        return frame.b.offset(frame.i8, found, distance)
+
+    # Lanes --------------------------------------------------------------------------------
+
+    def begin_lane(self, lane: Value) -> None:
+        """Begin the body of a loop over lanes."""
+        self._lane = lane
+        self._lanes = {}
+
+    def end_lane(self) -> None:
+        """End the body of a loop over lanes."""
+        self._lane = None
+
+    def lane(self, value: Value) -> Value:
+        """Return the value of the current lane."""
+        if self._lane is None:
+            msg = "no lane outside of a loop over lanes"
+            raise ValueError(msg)
+        found = self._lanes.get(value)
+        if found is None:
+            if isinstance(value, Instruction) and self._has_parts(value):
+                found = self._whole(value, self._lane)
+            elif self._shapes.is_divergent(value):
+                found = self._frame.get(value.type, self.slot(value), self._lane)
+            else:
+                found = self._linear(value, self._lane)
+            self._lanes[value] = found
+        return found
+
+    def _linear(self, value: Value, lane: Value) -> Value:
+        frame, b = self._frame, self._frame.b
+        base, stride = self.scalar(value), self._shapes[value].stride or 0
+        if stride == 0:
+            return base
+        if value.type.kind == TypeKind.POINTER:
+            distance = b.binary(Opcode.MUL, lane, frame.number(stride, frame.i64))
+            return b.offset(frame.i8, base, distance)
+        is_narrow = value.type.bits < frame.i64.bits
+        own = b.cast(Opcode.TRUNC if is_narrow else Opcode.ZEXT, lane, value.type)
+        if stride != 1:
+            own = b.binary(Opcode.MUL, own, frame.number(stride, value.type))
+        return b.binary(Opcode.ADD, base, own)
+
+    def set_lane(self, value: Value, made: Value) -> None:
+        """Let a new instruction stand for a value of the current lane."""
+        self._lanes[value] = made
+        if value in self._traffic.crossing and self._lane is not None:
+            self._frame.put(made, self.slot(value), self._lane)
+
+    def incoming_lane(self, phi: Value) -> Value:
+        """Return what the last edge brought to a divergent phi."""
+        if self._lane is None:
+            msg = "no lane outside of a loop over lanes"
+            raise ValueError(msg)
+        return self._frame.get(phi.type, self.incoming(phi), self._lane)
+
+    def all_lanes(self, value: Value) -> Value:
+        """Return the values of all lanes as a vector."""
+        frame, b = self._frame, self._frame.b
+        if self._shapes.is_divergent(value):
+            return frame.get_all(value.type, self.slot(value))
+        vector = b.splat(self.scalar(value), frame.lanes)
+        stride = self._shapes[value].stride or 0
+        if stride == 0:
+            return vector
+        steps = frame.constants([lane * stride for lane in range(frame.lanes)], value.type)
+        return b.binary(Opcode.ADD, vector, steps)
+
+    # Results in two parts -----------------------------------------------------------------
+
+    def pair(self, value: Instruction) -> tuple[Value, ...]:
+        """Return the arrays of the two parts of a result of a subgroup operation."""
+        found = self._pairs.get(value)
+        if found is None:
+            found = tuple(self._frame.array(part, "part") for part in value.type.members)
+            self._pairs[value] = found
+        return found
+
+    def pair_part(self, extract: Instruction) -> Value | None:
+        """Return a part of such a result for the current lane; None for another aggregate."""
+        (whole,) = self._graph.operands[extract]
+        if not isinstance(whole, Instruction) or not self._has_parts(whole) or not self._lane:
+            return None
+        return self._frame.get(extract.type, self.pair(whole)[extract.first_index], self._lane)
+
+    def _whole(self, value: Instruction, lane: Value) -> Value:
+        made = value.type.poison
+        for number, (part, memory) in enumerate(
+            zip(value.type.members, self.pair(value), strict=True)
+        ):
+            made = self._frame.b.insert_value(made, self._frame.get(part, memory, lane), number)
+        return made
+
+    def _has_parts(self, value: Value) -> bool:
+        return value.type.kind == TypeKind.STRUCT and self._graph.home[value].collective is value
+
+    # Workgroup memory ---------------------------------------------------------------------
+
+    def is_workgroup_memory(self, address: Value) -> bool:
+        """Say whether an address is known to be in workgroup memory."""
+        found = self._bases.get(address)
+        if found is None:
+            self._bases[address] = True  # a loop of phis adds nothing
+            found = self._bases[address] = self._is_workgroup(address)
+        return found
+
+    def _is_workgroup(self, address: Value) -> bool:
+        if not isinstance(address, Instruction):
+            return False
+        if address.opcode == Opcode.CALL:
+            return address.callee in SHARED_MEMORY
+        if address.opcode == Opcode.GEP:
+            return self.is_workgroup_memory(self._graph.operands[address][0])
+        if address.opcode == Opcode.PHI:
+            return all(self.is_workgroup_memory(v) for _, v in self._graph.incoming[address])
+        if address.opcode == Opcode.SELECT:
+            return all(self.is_workgroup_memory(v) for v in self._graph.operands[address][1:])
+        return False

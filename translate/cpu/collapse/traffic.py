@@ -1,0 +1,91 @@
+"""Which values of a kernel must be kept between its pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mlir_offload.toolchain.llvmc.code import Opcode
+from mlir_offload.toolchain.llvmc.ir import Instruction, Value
+from mlir_offload.translate.cpu.collapse.piece import REGISTERS, Graph, Piece, condition_of
+from mlir_offload.translate.cpu.collapse.shape import Shapes
+
+_REPEATED_CALLS = (REGISTERS, "mo.static_shared", "mo.dynamic_shared")
+
+
+class Traffic:
+    """The values that pieces need of each other."""
+
+    def __init__(self, graph: Graph, shapes: Shapes) -> None:
+        """Find them."""
+        self._graph = graph
+        self._shapes = shapes
+        self._number = {value: number for number, value in enumerate(graph.home)}
+        self._repeatable: dict[Value, bool] = {}
+        self.crossing: set[Value] = set()
+        for piece in graph.order:
+            self.crossing.update(v for v in self.used(piece) if graph.home[v] is not piece)
+            if piece.condition is not None and shapes.is_divergent(condition_of(piece)):
+                self.crossing.add(condition_of(piece))
+        self._live = self._find_live()
+
+    def used(self, piece: Piece) -> Iterator[Instruction]:
+        """Return the instructions whose values the piece uses, those on its edges included."""
+        for instruction in (*piece.instructions, piece.collective):
+            if instruction is not None:
+                yield from _instructions(self._graph.operands[instruction])
+        if piece.condition is not None:
+            yield from _instructions((condition_of(piece),))
+        for successor in piece.successors:
+            yield from _instructions(value for _, value in self.edge(piece, successor))
+
+    def edge(self, piece: Piece, successor: Piece) -> Iterator[tuple[Instruction, Value]]:
+        """Return the phis of the successor with the values that the edge brings."""
+        for phi in successor.phis:
+            for before, value in self._graph.incoming[phi]:
+                if before is piece:
+                    yield phi, value
+                    break
+
+    def live(self, piece: Piece) -> list[Value]:
+        """Return the values that must be known where the piece begins, in a fixed order."""
+        return sorted(self._live[piece], key=self._number.__getitem__)
+
+    def is_repeatable(self, value: Value) -> bool:
+        """Say whether a value can be computed again from arguments and ids."""
+        if not isinstance(value, Instruction):
+            return True
+        found = self._repeatable.get(value)
+        if found is None:
+            self._repeatable[value] = found = self._follows(value)
+        return found
+
+    def _follows(self, value: Instruction) -> bool:
+        if self._shapes.is_divergent(value) or value.opcode in (Opcode.PHI, Opcode.LOAD):
+            return False
+        if value.opcode == Opcode.CALL and value.callee.startswith(_REPEATED_CALLS):
+            return True
+        if value.opcode == Opcode.CALL:
+            return False
+        return all(self.is_repeatable(operand) for operand in self._graph.operands[value])
+
+    def _find_live(self) -> dict[Piece, set[Value]]:
+        own: dict[Piece, set[Value]] = {
+            piece: set[Value]((*piece.phis, *piece.instructions)) for piece in self._graph.order
+        }
+        for piece in self._graph.order:
+            if piece.collective is not None:
+                own[piece].add(piece.collective)
+        live = {piece: set[Value](self.used(piece)) - own[piece] for piece in self._graph.order}
+        changed = True
+        while changed:
+            changed = False
+            for piece in reversed(self._graph.order):
+                after = set[Value]().union(*(live[s] for s in piece.successors)) - own[piece]
+                if not after <= live[piece]:
+                    live[piece] |= after
+                    changed = True
+        return live
+
+
+def _instructions(values: Iterator[Value] | tuple[Value, ...]) -> Iterator[Instruction]:
+    return (value for value in values if isinstance(value, Instruction))
