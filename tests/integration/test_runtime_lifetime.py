@@ -66,7 +66,9 @@ def build(directory: Path, libomptarget: Path | None, *flags: str) -> Built:
         image = embedded_image(directory, name, f"-DMARK={mark}", *flags)
         command(CLANG, *COMPILE, *image, INPUTS / "lifetime_library.c", "-o", host)
         how = (main, "-Wl,--export-dynamic-symbol=*") if name == "program" else ("-shared",)
-        command(CLANG, "--offload-link", host, runtime, *how, *libraries, "-o", directory / name)
+        command(
+            CLANG, "--offload-link", host, runtime, *how, *libraries, "-lm", "-o", directory / name
+        )
     return Built(*(directory / name for name in MARKS))
 
 
