@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.gpu_module import KernelKey, is_declared_kernel, launches_in
-from mlir_offload.translate.host.gpu_operation import argument_types
+from mlir_offload.translate.gpu_operation import argument_types
 from mlir_offload.translate.mlir.attribute import Attribute
 from mlir_offload.translate.mlir.location import Locations
 from mlir_offload.translate.mlir.operation import Operation

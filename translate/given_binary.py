@@ -16,7 +16,7 @@ from mlir_offload.offload.device.kernel import DeviceKernel
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
 from mlir_offload.translate.declared import POINTER_HINT
 from mlir_offload.translate.gpu_module import Kernel, launches_in
-from mlir_offload.translate.host.gpu_operation import argument_types
+from mlir_offload.translate.gpu_operation import argument_types
 from mlir_offload.translate.mlir.attribute import Attribute, attributes_in
 from mlir_offload.translate.mlir.location import Locations
 from mlir_offload.translate.mlir.operation import Operation

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind
-from mlir_offload.translate.host.gpu_operation import POINTER, names_stream
+from mlir_offload.translate.gpu_operation import POINTER, names_stream
 from mlir_offload.translate.mlir.attribute import Attribute, quoted
 from mlir_offload.translate.mlir.location import Locations
 from mlir_offload.translate.mlir.operation import Operation

@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from mlir_offload.toolchain.errors import CompatibilityError, UsageError
 from mlir_offload.toolchain.tables import load_table
-from mlir_offload.translate.fixup.transform_script import INTERPRETER
 from mlir_offload.translate.mlir.syntax import MLIR
+from mlir_offload.translate.transform_script import INTERPRETER
 
 DEFAULT_PIPELINE = "gpu"
 _SCRIPTS = Path(__file__).parent / "data" / "scripts.mlir"

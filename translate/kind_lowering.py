@@ -15,7 +15,7 @@ from mlir_offload.toolchain.target import (
     Registry,
     Target,
 )
-from mlir_offload.translate.fixup.device_form import NVVM_FORM, DeviceForm, parse_form
+from mlir_offload.translate.device_form import NVVM_FORM, DeviceForm, parse_form
 
 
 class DeviceLowering(Struct, frozen=True, order=True):
@@ -44,6 +44,10 @@ class DeviceLowering(Struct, frozen=True, order=True):
         return AMDGPU_TRIPLE if self.chip else NVPTX_TRIPLE
 
 
+CALLED_OPERATIONS = frozenset({"gpu.binary", "gpu.launch_func"})
+"""What mlir-translate itself turns into calls of the runtime."""
+
+
 class OtherVendor(Struct, frozen=True):
     """What only LLVM IR for GPUs of another vendor has, their name, and the pass for the own ones."""
 
@@ -67,6 +71,10 @@ class KindLowering:
 
     other_vendor: OtherVendor | None = None
     """Whose code a program may bring along under the name of this kind."""
+
+    def called_operations(self) -> frozenset[str]:
+        """Return the operations that become calls after the passes."""
+        return CALLED_OPERATIONS
 
     def form(self, _arch: str, /) -> DeviceForm:
         """Return the form of a device module before its passes."""

@@ -13,6 +13,7 @@ from mlir_offload.toolchain.target import (
     AMDGPU_TRIPLE,
     NVPTX_TRIPLE,
     SPIRV_TRIPLE,
+    kind_of_triple,
 )
 from mlir_offload.translate.input_pipeline import (
     InputPipeline,
@@ -21,7 +22,7 @@ from mlir_offload.translate.input_pipeline import (
     needed_scripts,
     render_pipeline,
 )
-from mlir_offload.translate.kind_lowering import DeviceLowering
+from mlir_offload.translate.kind_lowering import CALLED_OPERATIONS, LOWERINGS, DeviceLowering
 from mlir_offload.translate.mlir.attribute import Attribute, quoted
 from mlir_offload.translate.mlir.location import Locations
 from mlir_offload.translate.mlir.module import parse_module
@@ -43,8 +44,6 @@ _PLACES = {
     AMDGPU_TRIPLE: "a kernel for AMD GPUs",
     SPIRV_TRIPLE: "a kernel for spirv64",
 }
-# mlir-translate itself turns these into calls of the runtime.
-_NOT_TRANSLATED = frozenset({"gpu.binary", "gpu.launch_func"})
 _CAST = "builtin.unrealized_conversion_cast"
 _EXTERNAL, _INTERNAL = (f"#llvm.linkage<{name}>" for name in ("external", "internal"))
 _TRIPLE = "llvm.target_triple"
@@ -192,7 +191,8 @@ def check_lowered(
     The first operation that does something is named: casts and functions are left around it.
     """
     known = _LOWERED[triple]
-    translated = _spirv_operations() if triple == SPIRV_TRIPLE else _NOT_TRANSLATED
+    kind = kind_of_triple(triple)
+    translated = LOWERINGS[kind].called_operations() if kind else CALLED_OPERATIONS
     left = [
         inner
         for operation in operations
@@ -202,12 +202,6 @@ def check_lowered(
     if left:
         first = min(left, key=_rank)
         raise _left_over(first, locations.of(first), place)
-
-
-def _spirv_operations() -> frozenset[str]:
-    from mlir_offload.translate.spirv.call import spirv_operations
-
-    return spirv_operations()
 
 
 def _rank(operation: Operation) -> int:

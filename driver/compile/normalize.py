@@ -9,7 +9,6 @@ from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.pipeline_file import read_pipeline
 from mlir_offload.translate.diagnostics import check_source, condense
-from mlir_offload.translate.fixup.transform_script import INTERPRETER
 from mlir_offload.translate.input_pipeline import (
     TENSOR_PIPELINE,
     InputPipeline,
@@ -18,6 +17,7 @@ from mlir_offload.translate.input_pipeline import (
     offloadable,
 )
 from mlir_offload.translate.lower import normalize_command
+from mlir_offload.translate.transform_script import INTERPRETER
 
 
 def normalized(directory: Path) -> Path:

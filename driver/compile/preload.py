@@ -12,7 +12,7 @@ from mlir_offload.toolchain.target import Kind, all_kinds
 # In the order in which a compilation comes to them.
 _ALWAYS = (
     "mlir_offload.driver.step.command",
-    "mlir_offload.translate.split",
+    "mlir_offload.translate.fixup.split",
     "mlir_offload.translate.host.module",
 )
 # What compiles for a kind runs in other processes then, if at all.

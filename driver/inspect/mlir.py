@@ -14,12 +14,12 @@ from mlir_offload.toolchain.llvm_tools import Role
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.search import find_llvm
 from mlir_offload.translate.diagnostics import check_source, condense
+from mlir_offload.translate.fixup.split import split_program
 from mlir_offload.translate.gpu_module import GpuModule
 from mlir_offload.translate.lower import normalize_command
 from mlir_offload.translate.mlir.module import parse_module
 from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.mlir.type import function_type
-from mlir_offload.translate.split import split_program
 
 
 def with_modules(part: Part, path: Path, llvm: str, runner: Runner) -> Part:

@@ -19,7 +19,7 @@ from mlir_offload.driver.project.planned_step import (
 from mlir_offload.driver.project.tools import TIME_VARIABLE, StepTools
 from mlir_offload.driver.step.action import Action
 from mlir_offload.toolchain.target import Target
-from mlir_offload.translate.fixup.device_form import NVVM_FORM
+from mlir_offload.translate.device_form import NVVM_FORM
 from mlir_offload.translate.kind_lowering import forms_of
 
 

@@ -102,9 +102,9 @@ def _split(  # noqa: PLR0913 (one parameter for each option)
     from mlir_offload.driver.message.report import show_warning
     from mlir_offload.driver.step.split_file import write_split
     from mlir_offload.toolchain.target import parse_offload_arch
-    from mlir_offload.translate.fixup.device_form import parse_form
+    from mlir_offload.translate.device_form import parse_form
     from mlir_offload.translate.fixup.fast_math import with_fast_math
-    from mlir_offload.translate.split import split_program
+    from mlir_offload.translate.fixup.split import split_program
 
     written = _bytes_as_text(program)
     text = read_text(source)

@@ -29,7 +29,7 @@ def downgrade_ir(source: Path, reader: int, location: str, output: Path) -> None
 def same_kernels(source: Path, assembly: Path) -> None:
     """Check that PTX has the kernels of LLVM IR, launched alike."""
     from mlir_offload.toolchain.byte_view import open_view
-    from mlir_offload.translate.same_kernels import check_same_kernels
+    from mlir_offload.translate.downgrade.same_kernels import check_same_kernels
 
     text = source.read_text(encoding="utf-8", errors="surrogateescape")
     with open_view(assembly) as view:

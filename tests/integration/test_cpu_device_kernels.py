@@ -28,13 +28,13 @@ from mlir_offload.translate.cpu.module import (
     cpu_runtime_command,
     finish_cpu_ir,
 )
+from mlir_offload.translate.fixup.split import split_program
 from mlir_offload.translate.lower import (
     device_pipeline_command,
     normalize_command,
     translate_command,
     unwrap_device,
 )
-from mlir_offload.translate.split import split_program
 
 INPUTS = Path(__file__).parent / "inputs"
 RELEASES = [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (19, 22)]

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import CompatibilityError
+from mlir_offload.translate.downgrade.same_kernels import check_same_kernels
 from mlir_offload.translate.downgrade.table import DowngradeRow, load_rows
 from mlir_offload.translate.downgrade.text import downgrade
 from mlir_offload.translate.ir_tokens import spell, tokenize
-from mlir_offload.translate.same_kernels import check_same_kernels
 
 NEWEST, READERS = 22, (15, 16, 19)
 NVPTX = 'target triple = "nvptx64-nvidia-cuda"\n'

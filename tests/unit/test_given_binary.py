@@ -6,9 +6,9 @@ import pytest
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import parse_offload_arch
+from mlir_offload.translate.fixup.split import SplitProgram, split_program
 from mlir_offload.translate.given_binary import GivenBinary
 from mlir_offload.translate.mlir.syntax import escape
-from mlir_offload.translate.split import SplitProgram, split_program
 
 PTX = """\
 .version 7.8

@@ -25,8 +25,9 @@ from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind
 from mlir_offload.translate.amdgpu import amdgpu_device_ir, needs_device_libraries
 from mlir_offload.translate.cpu.module import cpu_device_ir
 from mlir_offload.translate.device import needs_libdevice, nvptx_device_ir
-from mlir_offload.translate.fixup.device_form import parse_form
+from mlir_offload.translate.device_form import parse_form
 from mlir_offload.translate.fixup.fast_math import with_fast_math
+from mlir_offload.translate.fixup.split import split_program
 from mlir_offload.translate.hermetic import hermetic_text
 from mlir_offload.translate.host.module import fix_host_ir
 from mlir_offload.translate.lower import unwrap_device
@@ -37,7 +38,6 @@ from mlir_offload.translate.mlir.type import function_type
 from mlir_offload.translate.prefix_map import PrefixMap, map_locations
 from mlir_offload.translate.sanitizer import Sanitizer, instrumented
 from mlir_offload.translate.spirv.module import spirv_device_ir
-from mlir_offload.translate.split import split_program
 
 # What a rewrite might take for code.
 CODE = (

@@ -12,8 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.offload.ir_syntax import LLVM_IR
+from mlir_offload.translate.cpu.hoisted_address import place_addresses
 from mlir_offload.translate.cpu.text import DeviceModule, Function, type_end
-from mlir_offload.translate.hoisted_address import place_addresses
 
 _SHARED_GLOBAL = re.compile(r"^.*?\baddrspace\(3\) (?:global|constant) (?P<rest>.*)$")
 _ALIGN = re.compile(r", align (\d+)")

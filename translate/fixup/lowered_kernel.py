@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlir_offload.translate.fixup.device_form import DeviceForm
+from mlir_offload.translate.device_form import DeviceForm
 from mlir_offload.translate.gpu_module import is_kernel
 from mlir_offload.translate.mlir.attribute import Attribute
 from mlir_offload.translate.mlir.operation import Operation

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mlir_offload.translate.device_form import DeviceForm
 from mlir_offload.translate.fixup.arith import binary, compare, constant, convert, select
-from mlir_offload.translate.fixup.device_form import DeviceForm
 from mlir_offload.translate.fixup.rewriter import DevicePattern, DeviceRewriter
 from mlir_offload.translate.mlir.operation import Operation, Value
 from mlir_offload.translate.mlir.type import integer_width

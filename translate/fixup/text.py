@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from mlir_offload.translate.device_form import NVVM_FORM, SPIRV_FORM, DeviceForm
 from mlir_offload.translate.fixup.arith import binary, convert
 from mlir_offload.translate.fixup.assertion import called_assertion, printed_assertion
 from mlir_offload.translate.fixup.block_reduction import all_reduce
-from mlir_offload.translate.fixup.device_form import NVVM_FORM, SPIRV_FORM, DeviceForm
 from mlir_offload.translate.fixup.lane_zero import execute_on_lane_zero
 from mlir_offload.translate.fixup.math import is_on_bfloat, math_patterns, widened_bfloat
 from mlir_offload.translate.fixup.matrix import elementwise

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from math import prod
 
 from mlir_offload.translate.gpu_module import launches_in
-from mlir_offload.translate.host.gpu_operation import argument_types
+from mlir_offload.translate.gpu_operation import argument_types
 from mlir_offload.translate.mlir.attribute import Attribute
 from mlir_offload.translate.mlir.operation import CustomOperation, Operation
 from mlir_offload.translate.mlir.rewriter import Rewriter

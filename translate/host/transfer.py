@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 
 from msgspec import Struct
 
-from mlir_offload.translate.host.gpu_operation import POINTER, is_async
+from mlir_offload.translate.gpu_operation import POINTER, is_async
 from mlir_offload.translate.host.memory import element_bytes
 from mlir_offload.translate.mlir.attribute import Attribute
 from mlir_offload.translate.mlir.operation import CustomOperation, Operation, Value

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from mlir_offload.toolchain.target import Kind
-from mlir_offload.translate.fixup.device_form import SPIRV_FORM, DeviceForm
+from mlir_offload.translate.device_form import SPIRV_FORM, DeviceForm
 from mlir_offload.translate.kind_lowering import DeviceLowering, KindLowering
+from mlir_offload.translate.spirv.call import spirv_operations
 
 
 class _Spirv(KindLowering):
     name = Kind.SYCL
+
+    def called_operations(self) -> frozenset[str]:
+        """Return the operations that are calls of OpenCL's functions."""
+        return spirv_operations()
 
     def form(self, _arch: str, /) -> DeviceForm:
         """Return the form for SPIR-V."""

@@ -18,6 +18,7 @@ from mlir_offload.offload.ir_syntax import LLVM_IR, revealed
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import SPIRV_TRIPLE
+from mlir_offload.translate.cpu.hoisted_address import place_addresses
 from mlir_offload.translate.cpu.text import (
     CALL,
     DeviceModule,
@@ -28,7 +29,6 @@ from mlir_offload.translate.cpu.text import (
     symbol,
 )
 from mlir_offload.translate.device_ir import LINK_LIBRARY
-from mlir_offload.translate.hoisted_address import place_addresses
 from mlir_offload.translate.spirv.assertion import with_failures
 from mlir_offload.translate.spirv.bfloat import without_bfloat
 from mlir_offload.translate.spirv.call import (

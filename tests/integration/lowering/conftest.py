@@ -14,6 +14,7 @@ from mlir_offload.toolchain.llvm import LlvmToolchain, inspect_llvm, probe_llvm
 from mlir_offload.toolchain.process import Command, ProcessRunner
 from mlir_offload.toolchain.target import parse_offload_arch
 from mlir_offload.translate.diagnostics import check_source, condense
+from mlir_offload.translate.fixup.split import SplitProgram, split_program
 from mlir_offload.translate.gpu_module import GpuModule
 from mlir_offload.translate.host.module import check_host, fix_host_ir
 from mlir_offload.translate.kind_lowering import lowering_for
@@ -24,7 +25,6 @@ from mlir_offload.translate.lower import (
     translate_command,
     unwrap_device,
 )
-from mlir_offload.translate.split import SplitProgram, split_program
 
 INPUTS = Path(__file__).resolve().parent.parent / "inputs"
 

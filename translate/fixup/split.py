@@ -17,7 +17,7 @@ from mlir_offload.translate.declared import (
     check_declared_launches,
     read_declared,
 )
-from mlir_offload.translate.fixup.device_form import NVVM_FORM, DeviceForm
+from mlir_offload.translate.device_form import NVVM_FORM, DeviceForm
 from mlir_offload.translate.fixup.documented import use_default_space, use_documented_forms
 from mlir_offload.translate.fixup.fast_math import with_fast_math
 from mlir_offload.translate.fixup.hazard import (
@@ -33,7 +33,6 @@ from mlir_offload.translate.fixup.limit import (
 )
 from mlir_offload.translate.fixup.lowered_kernel import mark_lowered_kernels
 from mlir_offload.translate.fixup.text import expand_device_operations
-from mlir_offload.translate.fixup.transform_script import drop_scripts
 from mlir_offload.translate.gpu_module import (
     GpuModule,
     Kernel,
@@ -60,6 +59,7 @@ from mlir_offload.translate.target_attribute import (
     read_targets,
     served_targets,
 )
+from mlir_offload.translate.transform_script import drop_scripts
 from mlir_offload.translate.unit import owner_of, unit_of
 from mlir_offload.translate.variant import find_variants, kinds_left
 
