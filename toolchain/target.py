@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from importlib import import_module
 from typing import ClassVar, Generic, TypeVar, cast
 
@@ -107,6 +107,8 @@ class DeviceKind:
     title: str
     """Who runs its code, as one reads it: `the CPU`."""
     is_cpu = False
+    cpp_suffix = ""
+    """How files of C++ with kernels for it end."""
     uses_cuda = False
     """Whether its code is made with a CUDA toolkit."""
     uses_rocm = False
@@ -143,6 +145,9 @@ class DeviceKind:
     def container_arch(self, arch: str, /) -> str:
         """Return how a container names the architecture of an image."""
         return arch
+
+    def check_archs(self, _archs: Sequence[str], /) -> None:
+        """Raise UsageError for architectures that no program holds together."""
 
     def runs(self, _code_arch: str, _arch: str, /) -> bool:
         """Return whether a device of an architecture (the second) runs code of another one."""

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from mlir_offload.driver.option.device_flags import DeviceFlags
 from mlir_offload.driver.system.depfile import DepfileRequest
-from mlir_offload.toolchain.target import Kind
+from mlir_offload.toolchain.target import DEVICE_KINDS
 
 if TYPE_CHECKING:
     from mlir_offload.translate.prefix_map import PrefixMap
@@ -38,7 +38,7 @@ class DeviceCode(Enum):
 
 ANY_CLANG = "any"
 MLIR_SUFFIXES = frozenset({".mlir", ".mlirbc"})
-GPU_CPP = {".cu": Kind.CUDA, ".hip": Kind.HIP}
+GPU_CPP = {kind.cpp_suffix: kind.name for kind in DEVICE_KINDS if kind.cpp_suffix}
 """C++ with kernels: the kind that they are for, by the ending of the file."""
 COMPILED_SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cxx", *GPU_CPP, ".ll", ".bc", ".s"})
 LINKED_SUFFIXES = frozenset({".o", ".obj", ".a", ".so"})

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.toolchain.errors import UsageError
-from mlir_offload.toolchain.target import Kind, Target, all_kinds, parse_offload_arch
+from mlir_offload.toolchain.target import Target, all_kinds, parse_offload_arch, uses_cuda
 
 ALL_PTX, NO_PTX = "all", "none"
 _CODE_OBJECT = "-mcode-object-version="
@@ -83,11 +83,11 @@ class DeviceFlags(Struct, frozen=True):
 
         By default it is that of the newest one that newer GPUs run: code for sm_90a is none.
         """
-        if target.kind is not Kind.CUDA:
+        if not uses_cuda([target.kind]):
             return False
         if self.ptx is not None:
             return ALL_PTX in self.ptx or target.arch in self.ptx
-        plain = [item for item in targets if item.kind is Kind.CUDA and item.arch[-1].isdigit()]
+        plain = [item for item in targets if uses_cuda([item.kind]) and item.arch[-1].isdigit()]
         return bool(plain) and target == max(plain, key=lambda item: int(item.arch[3:]))
 
 

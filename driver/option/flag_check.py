@@ -9,7 +9,7 @@ from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.compile_options import CompileOptions
 from mlir_offload.driver.option.device_flags import ALL_PTX
 from mlir_offload.toolchain.errors import UsageError
-from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.toolchain.target import DEVICE_KINDS, Target, kind_of_image, uses_cuda
 
 if TYPE_CHECKING:
     from mlir_offload.offload.link.objects import ObjectContents
@@ -23,14 +23,12 @@ def check_flags(
         return
     images = [image for item in given for image in item.images]
     _check_ptx(options, targets)
-    amd = [target.arch for target in targets if target.kind is Kind.HIP]
-    amd += [image.arch for image in images if image.kind == Kind.HIP]
-    if amd:
-        from mlir_offload.toolchain.amdgpu import check_target_ids
-
-        check_target_ids(amd)
-    kinds = {str(target.kind) for target in targets}.union(image.kind for image in images)
-    if options.device_flags.ptxas_arguments and kinds and Kind.CUDA not in kinds:
+    held = [(kind_of_image(image.kind, image.triple), image.arch) for image in images]
+    used = [*((target.kind, target.arch) for target in targets), *held]
+    for known in DEVICE_KINDS:
+        known.check_archs([arch for kind, arch in used if kind is known.name])
+    kinds = {kind for kind, _ in used if kind is not None}
+    if options.device_flags.ptxas_arguments and kinds and not uses_cuda(kinds):
         show_note("-Xptxas and --maxrregcount= are for GPUs of NVIDIA: unused here")
 
 

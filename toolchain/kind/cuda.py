@@ -13,6 +13,7 @@ class _Cuda(DeviceKind):
     arch_form = SM
     arch_hint = "sm_NN for NVIDIA (for example sm_90)"
     example = "sm_90"
+    cpp_suffix = ".cu"
     uses_cuda = True
 
     def runs(self, code_arch: str, arch: str, /) -> bool:

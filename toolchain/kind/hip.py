@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from mlir_offload.toolchain.amdgpu import TARGET_ID, normalize_target_id, processor_of
+from collections.abc import Sequence
+
+from mlir_offload.toolchain.amdgpu import (
+    TARGET_ID,
+    check_target_ids,
+    normalize_target_id,
+    processor_of,
+)
 from mlir_offload.toolchain.target import AMDGPU_TRIPLE, DeviceKind, Kind
 
 
@@ -14,7 +21,12 @@ class _Hip(DeviceKind):
     arch_form = TARGET_ID
     arch_hint = "gfxNNN for AMD (for example gfx90a or gfx90a:xnack-)"
     example = "gfx90a"
+    cpp_suffix = ".hip"
     uses_rocm = True
+
+    def check_archs(self, archs: Sequence[str], /) -> None:
+        """Raise UsageError where a GPU may fit two target IDs."""
+        check_target_ids(archs)
 
     def normalize(self, arch: str, /) -> str:
         """Return the target ID with its features in their order."""
