@@ -1,7 +1,7 @@
-"""The machine code of kernels for gfx90a, executed from its disassembly, a wave at a time.
+"""The machine code of kernels for gfx90a and gfx1100, executed from its disassembly, a wave at a time.
 
-AMD Instinct MI200 Instruction Set Architecture, reference guide; the kernel descriptor is that of the User
-Guide for the AMDGPU back end. Known are the instructions that kernels with reductions, shuffles and
+AMD Instinct MI200 and RDNA3 Instruction Set Architecture, reference guides; the kernel descriptor is that of the
+User Guide for the AMDGPU back end. Names of RDNA3 are read as those of MI200. Known are the instructions that kernels with reductions, shuffles and
 rotations consist of; any other one is an error, as are addresses outside of the memory of the kernel.
 """
 
@@ -15,7 +15,6 @@ from typing import Any, cast
 
 import numpy as np
 from support.amd_registers import (
-    ALL,
     FLOATS,
     LANES,
     REGISTERS,
@@ -27,6 +26,23 @@ from support.amd_registers import (
 )
 
 _LINE = re.compile(r"\s+([a-z]\w+)\s*(.*?)\s*// ([0-9A-F]+):")
+_SIZES = {"b32": "dword", "b64": "dwordx2", "b96": "dwordx3", "b128": "dwordx4"}
+# What RDNA3 spells otherwise.
+_SPELLINGS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
+    (re.compile(r"^ds_load_2addr"), lambda _: "ds_read2"),
+    (re.compile(r"^ds_store_2addr"), lambda _: "ds_write2"),
+    (re.compile(r"^ds_load"), lambda _: "ds_read"),
+    (re.compile(r"^ds_store"), lambda _: "ds_write"),
+    (
+        re.compile(r"^(global_store|flat_store|s_load)_(b\d+)$"),
+        lambda match: f"{match[1]}_{_SIZES[match[2]]}",
+    ),
+    (re.compile(r"(?<=^s_and)_not1"), lambda _: "n2"),
+    (re.compile(r"^v_(add|sub|subrev)_nc_"), lambda match: f"v_{match[1]}_"),
+    (re.compile(r"^v_(add|sub)_co_ci_"), lambda match: f"v_{match[1]}c_co_"),
+)
+_WAITS = re.compile(r"s_waitcnt\w*|s_nop|s_clause|s_delay_alu|s_sendmsg|buffer_gl\d_inv")
+_BOTH = " :: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +59,16 @@ def parse_code(disassembly: str) -> Code:
     made = {}
     for match, address, behind in zip(found, addresses, [*addresses[1:], 0], strict=True):
         operands, modifiers = _split(match[2])
-        made[address] = (match[1], operands, modifiers, behind)
+        if _BOTH in match[2]:
+            operands, modifiers = match[2].split(_BOTH), ""
+        made[address] = (_spelled(match[1]), operands, modifiers, behind)
     return Code(made)
+
+
+def _spelled(name: str) -> str:
+    for pattern, spelling in _SPELLINGS:
+        name = pattern.sub(spelling, name)
+    return name
 
 
 def _split(text: str) -> tuple[list[str], str]:
@@ -106,7 +130,9 @@ class Wave(Registers):
                 yield
             elif name.startswith(("s_cbranch", "s_branch")):
                 self._branch(name, before, int(operands[0]))
-            elif name not in {"s_waitcnt", "s_nop"}:
+            elif name.startswith("v_dual_"):
+                self._execute_both(f"{name} {operands[0]}", operands[1])
+            elif not _WAITS.fullmatch(name):
                 self._execute(name, operands, modifiers)
 
     def _branch(self, name: str, before: int, offset: int) -> None:
@@ -122,6 +148,20 @@ class Wave(Registers):
         if taken:
             self.at = before + 4 + 4 * (offset - 0x10000 if offset & 0x8000 else offset)
 
+    def _execute_both(self, *texts: str) -> None:
+        """Execute two instructions on the registers as they were before both."""
+        before, written = self.v.copy(), {}
+        for text in texts:
+            name, _, rest = text.replace("v_dual_", "v_").partition(" ")
+            operands, _ = _split(rest)
+            # Written without the mask that it takes.
+            operands += ["vcc_lo"] if "cndmask" in name else []
+            self._execute(_spelled(name), operands, "")
+            register = int(operands[0][1:])
+            written[register], self.v = self.v[register], before.copy()
+        for register, value in written.items():
+            self.v[register] = value
+
     def _execute(self, name: str, operands: list[str], modifiers: str) -> None:
         stem = re.sub(r"_e(?:32|64)$", "", name)
         if stem.startswith("s_load"):
@@ -130,7 +170,9 @@ class Wave(Registers):
             self._scalar(stem, operands)
         elif stem.startswith("ds_"):
             self._exchange(stem, operands, modifiers)
-        elif stem.startswith("global_store_dword"):
+        elif stem.startswith(("global_store_dword", "flat_store_dword")):
+            # Regions lie beside the window of workgroup memory, so that flat addresses are global ones.
+            operands = operands if stem.startswith("global") else [*operands, "off"]
             self._store(operands, 4 * int(stem.partition("dwordx")[2] or 1))
         else:
             self._vector(stem, operands)
@@ -196,18 +238,18 @@ class Wave(Registers):
         return result & top, int(result & top != 0)
 
     def _save_exec(self, name: str, target: str, source: str) -> None:
-        old, value = self.exec, self.scalar(source, LANES)
+        old, value = self.exec, self.scalar(source, self.lanes)
         operation = name.removeprefix("s_").partition("_saveexec")[0]
-        self.exec = {"and": old & value, "or": old | value, "andn2": value & ~old & ALL}[operation]
+        self.exec = {"and": old & value, "or": old | value, "andn2": value & ~old}[operation]
         self.scc = int(self.exec != 0)
-        self.set_scalar(target, old, LANES)
+        self.set_scalar(target, old, self.lanes)
 
     def _exchange(self, name: str, operands: list[str], modifiers: str) -> None:
         active = self.active_lanes()
         offsets = [int(number) for number in re.findall(r"offset[01]?:(\d+)", modifiers)] or [0]
         if name in {"ds_bpermute_b32", "ds_swizzle_b32"}:
             if name == "ds_bpermute_b32":
-                source = (self.words(operands[1]).astype(int) + offsets[0] >> 2) % LANES
+                source = (self.words(operands[1]).astype(int) + offsets[0] >> 2) % self.lanes
                 data = self.words(operands[2])
             else:
                 source, data = _swizzled(np.arange(LANES), modifiers), self.words(operands[1])
@@ -241,6 +283,8 @@ class Wave(Registers):
         stem, _, kind = name.removeprefix("v_").rpartition("_")
         if stem.startswith("cmp_"):
             self._compare(stem.removeprefix("cmp_"), kind, operands)
+        elif stem.startswith("cmpx_"):
+            self._compare(stem.removeprefix("cmpx_"), kind, ["exec", *operands])
         elif stem.endswith("_co"):
             self._with_carry(stem, operands)
         elif stem.startswith("cvt_"):
@@ -303,7 +347,7 @@ class Wave(Registers):
         match stem:
             case "readlane" | "readfirstlane":
                 first = (self.exec & -self.exec).bit_length() - 1 if self.exec else 0
-                lane = self.scalar(given[1]) % LANES if stem == "readlane" else first
+                lane = self.scalar(given[1]) % self.lanes if stem == "readlane" else first
                 self.set_scalar(target, int(self.words(given[0])[lane]))
             case "cndmask":
                 a, b = self.words(given[0]), self.words(given[1])
@@ -416,6 +460,7 @@ _ON_INTEGERS: dict[str, Callable[..., Vector]] = {
     "add_lshl": lambda a, b, c: (a + b) << c,
     "not": lambda a: ~a,
     "xor": lambda a, b: a ^ b,
+    "xor3": lambda a, b, c: a ^ b ^ c,
     "min": np.minimum,
     "max": np.maximum,
     "lshlrev": lambda by, a: a << by,

@@ -1,4 +1,4 @@
-"""The registers of a wave of 64 lanes, and the operands of instructions that name them."""
+"""The registers of a wave of 64 or 32 lanes, and the operands of instructions that name them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from typing import Any, cast
 import numpy as np
 
 LANES = 64
-ALL = (1 << LANES) - 1
 WORD = 0xFFFFFFFF
 Vector = np.ndarray[Any, np.dtype[Any]]
 FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
-REGISTERS = re.compile(r"([vs])\[(\d+):(\d+)\]|([vs])(\d+)")
+REGISTERS = re.compile(r"([vs])\[(\d+):(\d+)\]|([vs])(\d+)(?:\.([lh]))?")
+_MASKS = {"vcc": "vcc", "exec": "exec", "vcc_lo": "vcc", "exec_lo": "exec"}
 _LANE_BITS = np.left_shift(np.uint64(1), np.arange(LANES, dtype=np.uint64))
 
 
 @dataclass(slots=True, kw_only=True)
 class Registers:
-    """What a wave computes with; EXEC says which lanes are active."""
+    """What a wave computes with; EXEC says which lanes are active. Of 32 lanes the rest never is."""
 
     exec: int
+    lanes: int = LANES
     v: Vector = field(default_factory=lambda: np.full((256, LANES), 0xDEADBEEF, np.uint32))
     s: list[int] = field(default_factory=lambda: [0xDEADBEEF] * 128)
     vcc: int = 0
@@ -30,8 +31,8 @@ class Registers:
 
     def scalar(self, text: str, bits: int = 32) -> int:
         """Return the value of a scalar operand."""
-        if text in {"vcc", "exec"}:
-            return int(getattr(self, text))
+        if text in _MASKS:
+            return int(getattr(self, _MASKS[text]))
         match = REGISTERS.fullmatch(text)
         if match is None and re.fullmatch(r"-?\d+\.\d+", text):
             form = {16: "<e", 32: "<f", 64: "<d"}[bits]
@@ -43,8 +44,10 @@ class Registers:
 
     def set_scalar(self, text: str, value: int, bits: int = 32) -> None:
         """Write a scalar register, or a pair of them."""
-        if text in {"vcc", "exec"}:
-            setattr(self, text, value & ALL)
+        if text in _MASKS:
+            setattr(self, _MASKS[text], value & ((1 << self.lanes) - 1))
+            return
+        if text == "null":
             return
         match = REGISTERS.fullmatch(text)
         assert match is not None, text
@@ -60,7 +63,7 @@ class Registers:
             first = int(match[2] or match[5])
             low = self.v[first].astype(np.uint64)
             if bits <= 32:
-                return cast("Vector", low & ones(bits))
+                return cast("Vector", low >> np.uint64(16 * (match[6] == "h")) & ones(bits))
             return cast("Vector", low | self.v[first + 1].astype(np.uint64) << np.uint64(32))
         return np.full(LANES, self.scalar(text, bits), np.uint64)
 
@@ -89,9 +92,17 @@ class Registers:
         assert match is not None, text
         first, active = int(match[2] or match[5]), self.active_lanes()
         raw = value.astype(np.uint64)
+        if match[6]:
+            raw = self._with_half(first, raw, is_high=match[6] == "h")
         self.v[first][active] = (raw & np.uint64(WORD)).astype(np.uint32)[active]
         if bits == LANES:
             self.v[first + 1][active] = (raw >> np.uint64(32)).astype(np.uint32)[active]
+
+    def _with_half(self, register: int, value: Vector, *, is_high: bool) -> Vector:
+        """Return a register with 16 bits in one of its halves."""
+        shift, old = np.uint64(16 * is_high), self.v[register].astype(np.uint64)
+        kept = old & ~(ones(16) << shift)
+        return cast("Vector", kept | (value & ones(16)) << shift)
 
     def set_floats(self, text: str, value: Vector, kind: str) -> None:
         """Write a floating-point number of every lane."""
@@ -103,13 +114,13 @@ class Registers:
         return cast("Vector", (np.uint64(self.exec) & _LANE_BITS) != 0)
 
     def mask_of(self, text: str) -> Vector:
-        """Return the lanes that a pair of scalar registers names."""
-        return cast("Vector", (np.uint64(self.scalar(text, LANES)) & _LANE_BITS) != 0)
+        """Return the lanes that scalar registers name: a pair, or one for 32 lanes."""
+        return cast("Vector", (np.uint64(self.scalar(text, self.lanes)) & _LANE_BITS) != 0)
 
     def set_mask(self, text: str, value: Vector) -> None:
         """Write which of the active lanes have something."""
         found = int(np.bitwise_or.reduce(np.where(value & self.active_lanes(), _LANE_BITS, 0)))
-        self.set_scalar(text, found, LANES)
+        self.set_scalar(text, found, self.lanes)
 
 
 def ones(bits: int) -> np.uint64:
