@@ -49,6 +49,10 @@ class WritingEngine:
 
     root: Path
     lanes: int = 1
+    splits_modules: bool = False
+
+    def cancel(self) -> None:
+        pass
 
     def run(self, step: ProjectStep, jobs: int = 1) -> StepEnd:
         del jobs
