@@ -45,6 +45,7 @@ _MANIFEST = "offload.yaml"
 _PATH = click.Path(path_type=Path)
 _STANDARD_OUTPUT = Path("-")
 _OUTPUTS = ("report", "trace", "timeline", "output", "store")
+_FORMS = ("ninja", "make", "compile_commands")
 _CREDENTIALS = ("remote_ca", "remote_cert", "remote_key", "remote_token")
 
 
@@ -177,7 +178,7 @@ def parse_build_arguments(arguments: Sequence[str]) -> BuildOptions | None:
 @click.option("-n", "--dry-run", is_flag=True, help="show the steps that would run, and run none")
 @click.option("--clean", is_flag=True, help="remove what was built, of these variants")
 @click.option("--prune", is_flag=True, help="remove what the manifest no longer names")
-@click.option("--emit", type=click.Choice(["ninja", "make"]), help="write a build file instead")
+@click.option("--emit", type=click.Choice(_FORMS), help="write such a file instead")
 @click.option("-o", "--output", type=_PATH, help="where --emit writes; - for the standard output")
 @click.option("--store", type=_PATH, help="a directory with results of builds; they may share it")
 @click.option("--remote", metavar="URL", help="a server whose workers run the steps: grpcs://...")

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from mlir_offload.driver.project.engine import LocalEngine, message_form
 from mlir_offload.driver.project.graph import ProjectGraph
-from mlir_offload.driver.project.planned_step import DECLARED, ProjectStep
+from mlir_offload.driver.project.planned_step import DECLARED, SPLIT, ProjectStep
 from mlir_offload.driver.project.run import StepEnd
 from mlir_offload.driver.remote.address import RemoteOptions
 from mlir_offload.driver.remote.blob import FileBlobs, RemoteFiles
@@ -23,14 +23,16 @@ LANES = 64
 
 
 class RemoteEngine(Struct, frozen=True):
-    """Sends steps that read only what they declare; `local` runs the others."""
+    """Sends steps that read only what they declare; `local` runs the others.
+
+    It `splits_modules` where modules alone would not keep its lanes busy.
+    """
 
     local: LocalEngine
     execution: Execution
     files: FileBlobs
     lanes: int
-    # A change for one architecture finds the results of the others, whoever made them.
-    splits_modules: bool = True
+    splits_modules: bool
 
     def run(self, step: ProjectStep, jobs: int = 1) -> StepEnd:
         """Take the result of a step from the server, or let a worker make it."""
@@ -83,4 +85,6 @@ def open_engine(
             paths = (path for path in step.action.reads if path not in makers)
             check_paths(map(PurePosixPath, paths), step.label, graph.project.manifest)
     server = open_server(options, lanes)
-    return RemoteEngine(local, Execution(server, RemoteFiles(server)), FileBlobs(), lanes)
+    execution = Execution(server, RemoteFiles(server))
+    modules = sum(step.kind == SPLIT for step in graph.steps)
+    return RemoteEngine(local, execution, FileBlobs(), lanes, splits_modules=modules < lanes)
