@@ -24,7 +24,8 @@ test)
             libclang-rt-22-dev rocm-device-libs libamdhip64-dev spirv-tools chromium gdb
             cmake ninja-build make g++ pkg-config
             zsh fish man-db groff ccache redis-tools nginx
-            slurmctld slurmd slurm-client munge"
+            slurmctld slurmd slurm-client munge
+            postgresql bubblewrap openssl"
   extras="[cuda,dev]"
   ;;
 *)

@@ -23,7 +23,7 @@ Value = str | int | bool | tuple[str, ...]
 class Setting(Struct, frozen=True):
     """A key of the files, the option that it stands for, and the variables that mean the same.
 
-    `on` and `off` are the options of a switch. What `is_read_elsewhere` is read from the environment
+    `on` and `off` are the options of a switch. Only the verb `build` takes what `is_of_build`. What `is_read_elsewhere` is read from the environment
     where it is used: a variable keeps the files from saying anything else.
     """
 
@@ -36,6 +36,7 @@ class Setting(Struct, frozen=True):
     is_read_elsewhere: bool = False
     off: str = ""
     choices: tuple[str, ...] = ()
+    is_of_build: bool = False
 
     def arguments(self, value: Value) -> tuple[str, ...]:
         """Return the value as options of the command line."""
@@ -66,6 +67,12 @@ SETTINGS = (
     Setting("message-format", "--message-format=", str, "text", ("MLIR_OFFLOAD_MESSAGE_FORMAT",), choices=("text", "json", "sarif", "github")),
     Setting("color", "-fdiagnostics-color=", str, "auto", ("NO_COLOR", "CLICOLOR_FORCE"), is_read_elsewhere=True, choices=("auto", "always", "never")),
     Setting("quiet", "-q", bool, "false"),
+    Setting("remote", "--remote=", str, "no server", ("MLIR_OFFLOAD_REMOTE",), is_of_build=True),
+    Setting("remote-ca", "--remote-ca=", str, "those of gRPC", is_path=True, is_of_build=True),
+    Setting("remote-cert", "--remote-cert=", str, "none", is_path=True, is_of_build=True),
+    Setting("remote-key", "--remote-key=", str, "none", is_path=True, is_of_build=True),
+    Setting("remote-token", "--remote-token=", str, "none", is_path=True, is_of_build=True),
+    Setting("remote-platform", "--remote-platform=", tuple, "none", is_of_build=True),
     Setting("crash-diagnostics", "", bool, "true", off="-fno-crash-diagnostics"),
 )  # fmt: skip
 

@@ -46,7 +46,8 @@ def configured(
     if _PRINT in own:
         sys.stdout.write(render_config(origins, files))
         return None
-    added = tuple(origin_arguments(origins))
+    taken = origins if verb == _BUILD else [one for one in origins if not one.setting.is_of_build]
+    added = tuple(origin_arguments(taken))
     if added and verb not in _COMPILING:
         added = _taken_by(verb, added)
     check_settings(files, origins, added, environment)

@@ -25,7 +25,7 @@ _ANY_CLANG = "any"
 # A release is chosen among what is installed; all else that these options take is a place.
 _TOOL = re.compile(r"--(?:llvm|for-clang)=(?P<value>.*)", re.DOTALL)
 _PROGRAM = re.compile(
-    r"""--(?:cuda-path|rocm-path|launcher|ld-path|gcc-toolchain|gcc-install-dir|sysroot)\b
+    r"""--(?:cuda-path|rocm-path|launcher|remote|ld-path|gcc-toolchain|gcc-install-dir|sysroot)\b
     | -(?:B|isysroot|specs) | --specs
     | -fuse-ld=.*/ | (?!-l).*plugin | .*-load\b | -Xclang
     | -Wl,(?:.*,)?@

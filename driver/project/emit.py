@@ -1,19 +1,23 @@
-"""The same graph for another executor: a file for Ninja or for make, run beside the manifest."""
+"""The same graph for others: a file for Ninja or for make, run beside the manifest, or for editors."""
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from mlir_offload.driver.project.graph import ProjectGraph
-from mlir_offload.driver.project.planned_step import LINK, ProjectStep
+from mlir_offload.driver.project.planned_step import LINK, SOURCE, SPLIT, ProjectStep
 from mlir_offload.driver.project.report import write_text
 from mlir_offload.driver.step.launcher import own_program
 from mlir_offload.driver.system.workspace import make_directory
 from mlir_offload.toolchain.errors import UsageError
 
 _NAMES = {"ninja": "build.ninja", "make": "Makefile"}
+COMMANDS = "compile_commands"
+# What steps say to each other, and not of how a file is compiled.
+_OF_STEPS = ("--images=", "--depfile=", "--toolchain-id=")
 _HEAD = "# Made by mlir-offload build --emit={form}; run it in the directory of the manifest.\n"
 # No quoting lets a file name with one of these through every version of make.
 _MAKE_CANNOT = frozenset(" \t\n#%:=;\\$*?[]~|&")
@@ -25,10 +29,29 @@ def emit_project(graph: ProjectGraph, form: str, output: Path | None) -> None:
     Raises UsageError for a file name that the form cannot hold.
     """
     project = graph.project
+    if form == COMMANDS:
+        # Where editors look for it.
+        write_text(_commands(graph), output or project.root / f"{COMMANDS}.json")
+        return
     place = output or project.root / project.directory / _NAMES[form]
     if output is None:
         make_directory(place.parent)
     write_text(_HEAD.format(form=form) + "\n".join(_FORMS[form](graph)) + "\n", place)
+
+
+def _commands(graph: ProjectGraph) -> str:
+    """Return how each source is compiled, by the call of the compiler that makes its object."""
+    program, root = own_program(), str(graph.project.root)
+    entries = []
+    for step in graph.steps:
+        if step.kind not in {SPLIT, SOURCE}:
+            continue
+        action = step.whole().action if step.whole else step.action
+        words = [word for word in action.arguments[1:] if not word.startswith(_OF_STEPS)]
+        # They begin with -c IN -o OUT.
+        entry = {"directory": root, "file": str(step.module), "output": words[3]}
+        entries.append(entry | {"arguments": [*program, *words]})
+    return json.dumps(entries, indent=1) + "\n"
 
 
 def _ninja(graph: ProjectGraph) -> Iterator[str]:

@@ -28,6 +28,11 @@ from mlir_offload.toolchain.target import Kind
 _WORKER = "mlir_offload.driver.worker"
 
 
+def message_form() -> tuple[str, ...]:
+    """Return how a step is to speak: to people as it does, to machines so that it is passed on."""
+    return () if speaks_to_people() else ("--message-format=json",)
+
+
 class LocalEngine(Struct, frozen=True):
     """Runs steps on this machine.
 
@@ -40,6 +45,7 @@ class LocalEngine(Struct, frozen=True):
     slots: JobSlots
     lock: int
     kinds: frozenset[Kind]
+    splits_modules: bool = False
     _idle: SimpleQueue[Conversation] = field(default_factory=SimpleQueue)
 
     @property
@@ -52,10 +58,8 @@ class LocalEngine(Struct, frozen=True):
         with self.slots.slot(), self._worker() as worker:
             for output in step.action.outputs:
                 make_directory(self.root / output.parent)
-            # To machines messages are passed on; for people each step renders its own.
-            form = () if speaks_to_people() else ("--message-format=json",)
             share = (f"-j{jobs}",) if jobs > 1 and not self.slots.is_shared else ()
-            arguments = (*step.action.arguments, *share, *form)
+            arguments = (*step.action.arguments, *share, *message_form())
             answer = worker.ask(json.dumps(arguments))
         if not answer:
             msg = f"the worker of the step '{step.label}' was killed"
@@ -65,6 +69,9 @@ class LocalEngine(Struct, frozen=True):
             return StepEnd(status, text)
         said = f"{text}{describe_status(status)}: mlir-offload {' '.join(arguments)}\n"
         return StepEnd(ToolFailedError.exit_status, said)
+
+    def cancel(self) -> None:
+        """Do nothing: the signal that ends a build ends its processes."""
 
     def close(self) -> None:
         """Let the workers end."""

@@ -13,6 +13,8 @@ SPLIT, DEVICE, JOIN = "split", "device", "join"
 MODULE = "module"
 """What does the work of a split, its device steps and its join in one process."""
 SOURCE, LINK, ARCHIVE = "source", "link", "archive"
+DECLARED = frozenset({MODULE, SPLIT, DEVICE, JOIN, ARCHIVE})
+"""The others read files that are known only when they have run: headers, libraries behind -l."""
 
 
 class ProjectStep(Struct, frozen=True):

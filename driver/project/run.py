@@ -58,8 +58,15 @@ class StepEngine(Protocol):
     def lanes(self) -> int:
         """Return how many steps to give it at the same time."""
 
+    @property
+    def splits_modules(self) -> bool:
+        """Return whether it wants each step of a module, or all in one where it can be."""
+
     def run(self, step: ProjectStep, jobs: int = 1) -> StepEnd:
         """Run a step to its end, with so many programs at the same time."""
+
+    def cancel(self) -> None:
+        """Let the steps that run end early."""
 
 
 def stale_steps(graph: ProjectGraph, state: ProjectState) -> list[ProjectStep]:
@@ -118,8 +125,12 @@ class ProjectRun(Struct):
         self._ready = [number for number in steps if not self._needs[number]]
         self._free_lanes = list(range(self.engine.lanes))
         with ThreadPoolExecutor(max_workers=self.engine.lanes) as pool:
-            while self._start_ready(pool):
-                self._collect()
+            try:
+                while self._start_ready(pool):
+                    self._collect()
+            except BaseException:
+                self.engine.cancel()
+                raise
         for number, step in enumerate(self.graph.steps):
             if number not in self._done:
                 self._note(StepResult(step, StepOutcome.SKIPPED))
@@ -148,6 +159,8 @@ class ProjectRun(Struct):
     def _together(self, number: int) -> range:
         """Return the steps that one process does, of which this is the first."""
         numbers = self.graph.module_steps(number)
+        if self.engine.splits_modules:
+            return range(number, number + 1)
         is_known = any(self.state.knows(self.graph.steps[later]) for later in numbers[1:])
         return range(number, number + 1) if is_known else numbers
 
@@ -158,7 +171,8 @@ class ProjectRun(Struct):
             end = self.engine.run(step, jobs if steps > 1 else 1)
         except MlirOffloadError as error:
             hint = f"  hint: {shown(error.hint)}\n" if error.hint else ""
-            text = f"{shown_message(error.message)}\n{hint}"
+            where = f"{shown(error.location)}: " if error.location else ""
+            text = f"{where}{shown_message(error.message)}\n{hint}"
             end = StepEnd(error.exit_status, text)
         outcome = StepOutcome.FAILED if end.exit_status else StepOutcome.BUILT
         began, took = start - self._began, time.monotonic() - start

@@ -191,7 +191,8 @@ def _make_context(
     kinds = {target.kind for target in targets}
     cuda = choose_toolkit_for(options, places, finder, needed=uses_cuda(kinds))
     rocm = choose_rocm_for(places, needed=uses_rocm(kinds))
-    identity = identify_kinds(_kinds_made(name, options, kinds), releases, cuda, rocm)
+    made = _kinds_made(name, options, kinds)
+    identity = identify_kinds(made, releases, cuda, rocm, options.march)
     tools.add(identity.files)
     found = str(identity)
     if given.toolchain_id and found != given.toolchain_id:

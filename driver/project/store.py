@@ -19,21 +19,12 @@ from pathlib import Path, PurePosixPath
 from msgspec import Struct
 
 from mlir_offload.driver.project.engine import LocalEngine
-from mlir_offload.driver.project.planned_step import (
-    ARCHIVE,
-    DEVICE,
-    JOIN,
-    MODULE,
-    SPLIT,
-    ProjectStep,
-)
+from mlir_offload.driver.project.planned_step import DECLARED, ProjectStep
 from mlir_offload.driver.project.run import StepEnd
 from mlir_offload.driver.step.action import Action
 from mlir_offload.driver.system.workspace import make_directory, publish
 from mlir_offload.toolchain.errors import InputOutputError
 
-# The others read files that are known only when they have run: headers, libraries behind -l.
-_STORED = frozenset({MODULE, SPLIT, DEVICE, JOIN, ARCHIVE})
 _RESULTS, _FILES = "results", "files"
 
 
@@ -49,9 +40,18 @@ class StoringEngine(Struct, frozen=True):
         """Return how many steps run at the same time."""
         return self.local.lanes
 
+    @property
+    def splits_modules(self) -> bool:
+        """Return whether each step of a module has a process of its own."""
+        return self.local.splits_modules
+
+    def cancel(self) -> None:
+        """End as `local` does."""
+        self.local.cancel()
+
     def run(self, step: ProjectStep, jobs: int = 1) -> StepEnd:
         """Take the result of a step, or run the step."""
-        if step.kind not in _STORED:
+        if step.kind not in DECLARED:
             return self.local.run(step, jobs)
         root, files = self.local.root, _files(step.action)
         key = _key(step.action, root)

@@ -14,7 +14,7 @@ from mlir_offload.driver.option.command_line import (
     parse_arguments,
     read_arguments,
 )
-from mlir_offload.driver.option.config import ConfigFile, Origin, origin_arguments, settle
+from mlir_offload.driver.option.config import ConfigFile, Origin, Setting, origin_arguments, settle
 from mlir_offload.driver.option.configured import check_settings
 from mlir_offload.driver.option.pipeline_file import pipeline_paths
 from mlir_offload.driver.system.tool_watch import FileIdentity, ToolWatch
@@ -50,6 +50,10 @@ _OTHER_SETTINGS = frozenset(
 )
 
 
+def _is_of_steps(setting: Setting) -> bool:
+    return setting.key not in _OTHER_SETTINGS and not setting.is_of_build
+
+
 class StepTools(Struct, frozen=True):
     """The tools for one set of flags, and what these ask for.
 
@@ -70,14 +74,16 @@ class StepTools(Struct, frozen=True):
     def identity(self, kind: Kind | None) -> str:
         """Return the identity of the tools for a kind of images; None is for host code."""
         if kind not in self._identities:
-            found = identify_for(kind, self.releases, self.cuda, self.rocm)
+            march = self.options.march
+            found = identify_for(kind, self.releases, self.cuda, self.rocm, march)
             self._identities[kind] = str(found)
         return self._identities[kind]
 
     def identity_of(self, targets: Iterable[Target]) -> str:
         """Return the identity of the tools for images of several targets, and for host code."""
         kinds = {target.kind for target in targets}
-        return str(identify_kinds(kinds, self.releases, self.cuda, self.rocm))
+        march = self.options.march
+        return str(identify_kinds(kinds, self.releases, self.cuda, self.rocm, march))
 
     def environment(self, *names: str) -> Environment:
         """Return those of these variables that are set."""
@@ -160,7 +166,7 @@ class ToolFinder(Struct):
         key = (flags, targets)
         if key not in self._tools:
             origins = self._origins(flags)
-            chosen = [one for one in origins if one.setting.key not in _OTHER_SETTINGS]
+            chosen = [one for one in origins if _is_of_steps(one.setting)]
             added = tuple(origin_arguments(chosen))
             check_settings(self.settings, origins, added, os.environ)
             complete = (*added, *flags)

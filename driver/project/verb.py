@@ -45,6 +45,8 @@ _MANIFEST = "offload.yaml"
 _PATH = click.Path(path_type=Path)
 _STANDARD_OUTPUT = Path("-")
 _OUTPUTS = ("report", "trace", "timeline", "output", "store")
+_FORMS = ("ninja", "make", "compile_commands")
+_CREDENTIALS = ("remote_ca", "remote_cert", "remote_key", "remote_token")
 
 
 class BuildOptions(Struct, frozen=True):
@@ -67,6 +69,12 @@ class BuildOptions(Struct, frozen=True):
     dry_run: bool
     clean: bool
     prune: bool
+    remote: str | None = None
+    remote_ca: Path | None = None
+    remote_cert: Path | None = None
+    remote_key: Path | None = None
+    remote_token: Path | None = None
+    remote_platform: tuple[str, ...] = ()
 
 
 def build_project(arguments: Sequence[str], runner: ProcessRunner) -> int:
@@ -126,7 +134,8 @@ def _build(
     own_jobs = options.jobs or os.cpu_count() or 1
     # A jobserver that was announced and cannot be reached leaves us the one slot that we have.
     jobs = own_jobs if announcement.server or not announcement.is_announced else options.jobs or 1
-    slots = JobSlots(jobs, announcement.server)
+    # With a server -j is the number of steps that it is given.
+    slots = JobSlots(jobs if options.remote is None else os.cpu_count() or 1, announcement.server)
     with (
         contextlib.closing(slots),
         open_state(project.root, project.root / project.directory) as state,
@@ -134,8 +143,7 @@ def _build(
         if options.clean or options.prune or options.dry_run:
             return _without_steps(options, graph, state)
         local = LocalEngine(project.root, runner, slots, state.lock, tools.kinds)
-        with contextlib.closing(local):
-            engine = _storing(options, local, tools)
+        with contextlib.closing(local), _chosen(options, local, graph, tools) as engine:
             record = _run(options, graph, state, engine, tools)
         if all(result.outcome is StepOutcome.CURRENT for result in record.results):
             write_snapshot(_asked(options), tools, graph, state)
@@ -170,9 +178,15 @@ def parse_build_arguments(arguments: Sequence[str]) -> BuildOptions | None:
 @click.option("-n", "--dry-run", is_flag=True, help="show the steps that would run, and run none")
 @click.option("--clean", is_flag=True, help="remove what was built, of these variants")
 @click.option("--prune", is_flag=True, help="remove what the manifest no longer names")
-@click.option("--emit", type=click.Choice(["ninja", "make"]), help="write a build file instead")
+@click.option("--emit", type=click.Choice(_FORMS), help="write such a file instead")
 @click.option("-o", "--output", type=_PATH, help="where --emit writes; - for the standard output")
 @click.option("--store", type=_PATH, help="a directory with results of builds; they may share it")
+@click.option("--remote", metavar="URL", help="a server whose workers run the steps: grpcs://...")
+@click.option("--remote-ca", type=_PATH, help="the authority of its certificate")
+@click.option("--remote-cert", type=_PATH, help="the certificate of this client")
+@click.option("--remote-key", type=_PATH, help="the key of that certificate")
+@click.option("--remote-token", type=_PATH, help="a file with a bearer token")
+@click.option("--remote-platform", multiple=True, metavar="N=V", help="properties of the workers")
 @click.option("--launcher", default=None, help="as for the compiler")
 @click.option("--cache/--no-cache", default=None, help="as for the compiler")
 @click.option("--config", metavar="FILE", help="as for the compiler")
@@ -185,7 +199,7 @@ def _command(**values: object) -> BuildOptions:
     build goes on where it was.
     """
     config, no_config = values.pop("config"), values.pop("no_config")
-    for name in _OUTPUTS:
+    for name in (*_OUTPUTS, *_CREDENTIALS):
         path = values[name]
         if isinstance(path, Path) and path != _STANDARD_OUTPUT:
             # The steps run in another directory.
@@ -240,12 +254,29 @@ def _files_written(options: BuildOptions, graph: ProjectGraph) -> Iterator[Outpu
             yield OutputFile(Path(output), f"step {step.label}")
 
 
-def _storing(options: BuildOptions, local: LocalEngine, tools: ToolFinder) -> StepEngine:
+@contextlib.contextmanager
+def _chosen(
+    options: BuildOptions, local: LocalEngine, graph: ProjectGraph, tools: ToolFinder
+) -> Iterator[StepEngine]:
+    """Yield the engine that the options ask for. Raises UsageError if they contradict each other."""
+    if options.remote is not None:
+        if options.store is not None:
+            msg = "--store= and --remote= exclude each other"
+            raise UsageError(msg, hint="leave --store= out: the server keeps results")
+        from mlir_offload.driver.remote.address import RemoteOptions
+        from mlir_offload.driver.remote.engine import LANES, open_engine
+
+        keys = (options.remote_ca, options.remote_cert, options.remote_key, options.remote_token)
+        remote = RemoteOptions(options.remote, *keys, options.remote_platform)
+        with contextlib.closing(open_engine(remote, options.jobs or LANES, local, graph)) as engine:
+            yield engine
+        return
     if options.store is None:
-        return local
+        yield local
+        return
     from mlir_offload.driver.project.store import ResultStore, StoringEngine
 
-    return StoringEngine(local, ResultStore(options.store), tools.watch.check)
+    yield StoringEngine(local, ResultStore(options.store), tools.watch.check)
 
 
 def _run(

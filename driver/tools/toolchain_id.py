@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mlir_offload.toolchain.cuda import CudaToolkit
     from mlir_offload.toolchain.rocm import RocmInstallation
 
+NATIVE = "native"
 _DIGITS = 32
 _CUDA_PARTS = ("ptxas", "nvlink", "fatbinary", "libdevice")
 _BITCODE = "o[cl]*.bc"
@@ -38,7 +39,7 @@ _CLANG_VARIABLES = ("CCC_OVERRIDE_OPTIONS", "CPATH", "C_INCLUDE_PATH")
 _CPU_INFO = Path("/proc/cpuinfo")
 _CPU_FIELDS = ("vendor_id", "cpu family", "model", "stepping", "flags")
 # Architectures whose code depends on the processor of the machine that compiles.
-_OF_THIS_MACHINE = frozenset({"host", "native"})
+_OF_THIS_MACHINE = frozenset({"host", NATIVE})
 
 
 class ToolchainIdentity(Struct, frozen=True):
@@ -58,13 +59,14 @@ def identify_for(
     releases: Releases,
     cuda: CudaToolkit | None,
     rocm: RocmInstallation | None = None,
+    march: str = NATIVE,
 ) -> ToolchainIdentity:
     """Return the identity of what makes images of a kind; None is for host code.
 
-    Images for the CPU are for the processor of this machine. Raises ToolchainError where a library
-    of a tool is not found.
+    Images for the CPU are for the processor of this machine, if `march` names no other. Raises
+    ToolchainError where a library of a tool is not found.
     """
-    return identify_kinds(() if kind is None else (kind,), releases, cuda, rocm)
+    return identify_kinds(() if kind is None else (kind,), releases, cuda, rocm, march)
 
 
 def identify_kinds(
@@ -72,13 +74,14 @@ def identify_kinds(
     releases: Releases,
     cuda: CudaToolkit | None,
     rocm: RocmInstallation | None = None,
+    march: str = NATIVE,
 ) -> ToolchainIdentity:
     """Return the identity of what makes images of several kinds, and host code, as above."""
     return identify_toolchain(
         releases,
         cuda if uses_cuda(kinds) else None,
         rocm if uses_rocm(kinds) else None,
-        with_processor=uses_processor(kinds),
+        with_processor=uses_processor(kinds) and march == NATIVE,
     )
 
 

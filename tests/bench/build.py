@@ -1,6 +1,6 @@
 """Time the verb build: what costs nothing to do, many modules, two processors.
 
-usage: python tests/bench/build.py [--part noop|plan|jobs] [--directory DIR]
+usage: python tests/bench/build.py [--part noop|plan|jobs|cost] [--directory DIR]
 """
 
 from __future__ import annotations
@@ -8,11 +8,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +34,7 @@ from mlir_offload.toolchain.process import ProcessRunner  # noqa: E402
 COMMAND = [sys.executable, "-m", "mlir_offload.driver", "build"]
 ARCHS = "sm_75, sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_120"
 MANIFEST = "archs: [{archs}]\nflags: --device-code=bitcode\nmodules: ['m*.mlir']\n"
+THREE = "sm_80,sm_90,host"
 RUNS = 3
 
 
@@ -49,6 +52,10 @@ class WritingEngine:
 
     root: Path
     lanes: int = 1
+    splits_modules: bool = False
+
+    def cancel(self) -> None:
+        pass
 
     def run(self, step: ProjectStep, jobs: int = 1) -> StepEnd:
         del jobs
@@ -116,7 +123,52 @@ def measure_jobs(folder: Path) -> None:
     say(f"16 device compiles: -j1 {one:.1f} s, -j2 {two:.1f} s, ratio {one / two:.2f}")
 
 
+def cpu_s(folder: Path, words: Sequence[str | Path]) -> float:
+    """Return the processor time of a program and of all that it starts."""
+    with (folder / "log").open("wb") as log:
+        child = subprocess.Popen(words, cwd=folder, stdout=log, stderr=log)
+        _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        raise SystemExit((folder / "log").read_text())
+    return usage.ru_utime + usage.ru_stime
+
+
+def stock_cpu_s(folder: Path, module: str) -> float:
+    """Return the processor time of the tools alone that a call of the compiler runs."""
+    call = [sys.executable, "-m", "mlir_offload.driver", "-c", module, f"-save-temps={module}.d"]
+    call += [f"--offload-arch={THREE}", "-o", f"{module}.stock.o"]
+    subprocess.run(call, cwd=folder, check=True, capture_output=True)
+    shown = subprocess.run([*call, "-###"], cwd=folder, check=True, capture_output=True, text=True)
+    lines = [line for line in shown.stderr.splitlines() if line.startswith("/")]
+    tools = [shlex.split(line) for line in lines if "/runtime/" not in line]
+    return sum(cpu_s(folder, [word for word in words if word != "&&"]) for words in tools)
+
+
+def measure_cost(folder: Path) -> None:
+    number = 12
+    manifest = f"archs: [{THREE}]\nmodules: ['m*.mlir']\n"
+    for name in ("build", "make", "warm"):
+        write_project(folder / name, manifest, number)
+    store = f"--store={folder / 'store'}"
+    cold = cpu_s(folder / "build", [*COMMAND, "-j2", store])
+    warm = cpu_s(folder / "warm", [*COMMAND, "-j2", store])
+    command = f"{sys.executable} -m mlir_offload.driver"
+    rule = f"%.o: %.mlir\n\t+{command} --offload-arch={THREE} -c $< -o $@\n"
+    names = " ".join(f"m{index}.o" for index in range(number))
+    (folder / "make" / "Makefile").write_text(f"all: {names}\n{rule}")
+    make = cpu_s(folder / "make", ["make", "-j2"])
+    stock = stock_cpu_s(folder / "make", "m0.mlir")
+    say(
+        f"{number} modules for three architectures, processor time of each: build -j2"
+        f" {1000 * cold / number:.0f} ms, make -j2 {1000 * make / number:.0f} ms, the tools alone"
+        f" {1000 * stock:.0f} ms (build {cold / number / stock:.2f} times that), from a store"
+        f" {1000 * warm / number:.0f} ms ({warm / cold:.2f} of cold)"
+    )
+
+
 PARTS = {
+    "cost": measure_cost,
     "noop": measure_noop,
     "plan": measure_plan,
     "jobs": measure_jobs,

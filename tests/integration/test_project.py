@@ -143,6 +143,24 @@ def test_a_device_step_that_fails_is_told_with_its_place(
     assert "\nm0.mlir: error: llvm.nvvm.suld.1d.i32.trap is not supported" in done.stderr
 
 
+def test_each_compile_command_makes_the_object_of_the_build(
+    tmp_path: Path, mlir_offload: list[str]
+) -> None:
+    sources = "targets: {app: {inputs: [m0.mlir, {file: main.c, flags: -DN=3}]}}\n"
+    folder = write_project(tmp_path, MANIFEST + sources)
+    assert run_in(folder, [*mlir_offload, "build", "--emit=compile_commands"]).returncode == 0
+    entries = json.loads((folder / "compile_commands.json").read_text())
+    assert {entry["file"] for entry in entries} == {"m0.mlir", "m1.mlir", "main.c"}
+    for entry in entries:
+        assert entry["directory"] == str(folder)
+        (folder / entry["output"]).parent.mkdir(parents=True, exist_ok=True)
+        done = run_in(folder, entry["arguments"])
+        assert done.returncode == 0, done.stderr
+    made = digests(folder / "build", ".o")
+    assert run_in(folder, [*mlir_offload, "build"]).returncode == 0
+    assert digests(folder / "build", ".o") == made
+
+
 @pytest.mark.parametrize("form", ["ninja", "make"])
 def test_emitted_files_build_the_same_bytes(
     form: str, built: Path, tmp_path: Path, mlir_offload: list[str]

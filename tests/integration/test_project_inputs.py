@@ -185,3 +185,18 @@ def test_a_library_behind_l_is_an_input_of_the_link(
         assert "link app" in ran(folder, mlir_offload)
         assert run_in(folder, ["build/default/bin/app"]).returncode == status
     assert ran(folder, mlir_offload) == set()
+
+
+@pytest.mark.parametrize("march", ["", "x86-64-v3"])
+def test_a_processor_of_the_environment_takes_the_place_of_that_of_this_machine(
+    march: str, tmp_path: Path, mlir_offload: list[str]
+) -> None:
+    folder = write_project(tmp_path / "p", "archs: host\nmodules: [m0.mlir]\n", modules=1)
+    words = [*mlir_offload, "build", "-n", "-v"]
+    done = run_in(folder, words, {"MLIR_OFFLOAD_MARCH": march})
+    lines = done.stderr.splitlines()
+    steps = {line.split()[1]: line for line in lines if line.startswith("mlir-offload --")}
+    assert (f" -march={march} " in steps["--device-step"]) == bool(march)
+    identities = {name: line.rpartition("--toolchain-id=")[2] for name, line in steps.items()}
+    # The same code is made on every machine then.
+    assert (identities["--device-step"] == identities["--split-step"]) == bool(march)

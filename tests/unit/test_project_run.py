@@ -40,9 +40,13 @@ class CopyEngine:
 
     root: Path
     lanes: int = 1
+    splits_modules: bool = False
     failing: frozenset[str] = frozenset()
     moments: int = -1
     ran: list[str] = field(default_factory=list)
+
+    def cancel(self) -> None:
+        pass
 
     def run(self, step: ProjectStep, jobs: int = 1) -> StepEnd:
         del jobs

@@ -24,6 +24,8 @@ NAMING = {
     "for-clang": ("./evil",),
     "cuda-path": ("evil",),
     "rocm-path": ("evil",),
+    "remote": ("grpcs://evil:1",),
+    "remote-token": ("evil",),
 }
 
 

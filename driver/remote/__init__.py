@@ -1,0 +1,1 @@
+"""Steps of a project on other machines, by the Remote Execution API."""

