@@ -31,3 +31,4 @@ bench:
 foreign:
 	sh toolchain/setup.sh test
 	.venv/bin/python tests/foreign/run.py --llvm 22
+	.venv/bin/python tests/foreign/roundtrip.py --llvm 22

@@ -64,3 +64,37 @@ def test_only_one_module_starts_programs_and_one_loads_llvm(path: Path) -> None:
     imported = {name.split(".")[0] for name in _imports(path)}
     assert ("subprocess" in imported) == (path == ROOT / "toolchain" / "process.py")
     assert "llvmlite" not in imported or path == ROOT / "offload" / "llvm_ir.py"
+
+
+# What modules of translate/ may match by patterns, besides MLIR in translate/mlir.
+PATTERNS = {
+    "LLVM IR": (
+        *("cpu/", "downgrade/", "spirv/", "amdgpu.py", "device.py", "device_ir.py", "hoisted_address.py"),
+        *("host/module.py", "ir_tokens.py", "kind/", "kind_lowering.py", "same_kernels.py", "sanitizer.py"),
+    ),
+    "messages of tools": ("diagnostics.py", "tool_message.py"),
+    "formats of printf": ("fixup/limit.py",),
+    "inline assembly": ("pipelines.py",),
+    # The rows of scripts in input_pipelines.yaml are patterns too.
+    "lists of passes, and what occurs in a source": ("input_pipeline.py",),
+}  # fmt: skip
+
+
+def test_only_one_package_matches_mlir_text_by_patterns() -> None:
+    translate = ROOT / "translate"
+    allowed = ("mlir/", *(one for listed in PATTERNS.values() for one in listed))
+    found = {
+        str(path.relative_to(translate))
+        for path in MODULES
+        if path.is_relative_to(translate) and "re" in set(_imports(path))
+    }
+    assert {name for name in found if not name.startswith(allowed)} == set()
+
+
+def test_mlir_is_read_by_one_package() -> None:
+    with_brackets = {
+        path.relative_to(ROOT)
+        for path in MODULES
+        if "mlir_offload.toolchain.syntax" in set(_imports(path))
+    }
+    assert with_brackets == {Path("translate/mlir/syntax.py"), Path("offload/ir_syntax.py")}

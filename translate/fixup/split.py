@@ -263,7 +263,7 @@ class _DeviceRules(Struct, frozen=True):
 
     def expanded(self, operation: Operation, form: DeviceForm) -> Operation:
         """Return a module in one of the forms."""
-        made = operation.clone()
+        made = operation.clone() if len(self.forms) > 1 else operation
         mark_lowered_kernels(made, form)
         expand_device_operations(made, locations=self.locations, faults=self.faults, form=form)
         return made
@@ -314,8 +314,8 @@ def _has_functions(module: Operation) -> bool:
 def _needs(module: Operation) -> frozenset[str]:
     names = {operation.name for operation in module.walk_inside()}
     needs = {"division"} if names & _DIVISIONS else set()
-    lines = module.lines()
-    needs.update(name for name, words in _NEEDLES.items() if any(words in line for line in lines))
+    text = "\n".join(module.lines())
+    needs.update(name for name, words in _NEEDLES.items() if words in text)
     # The others were expanded.
     if "gpu.subgroup_reduce" in names:
         needs |= {"subgroup_reduce", "redux"}

@@ -6,7 +6,7 @@ from then on it is printed of what was parsed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -20,14 +20,14 @@ from mlir_offload.translate.mlir.syntax import MLIR, rename_values
 _INDENT = "  "
 
 
-class Value(Struct, frozen=True):
+class Value(Struct, frozen=True, gc=False):
     """A value: its name, with the percent sign, and its type."""
 
     name: str
     type: str
 
 
-class BlockArgument(Struct, frozen=True):
+class BlockArgument(Struct, frozen=True, gc=False):
     """An argument of a block; the location is empty or begins with `loc(`."""
 
     name: str
@@ -35,7 +35,7 @@ class BlockArgument(Struct, frozen=True):
     location: str = ""
 
 
-class Signature(Struct):
+class Signature(Struct, gc=False):
     """What follows the operands of an operation, besides its regions."""
 
     successors: list[str] = []
@@ -46,7 +46,7 @@ class Signature(Struct):
     location: str = ""
 
 
-class Block(Struct, eq=False):
+class Block(Struct, eq=False, gc=False):
     """A block: its label as it is spelled, empty for one without, and its operations."""
 
     label: str = ""
@@ -73,17 +73,24 @@ class Block(Struct, eq=False):
         return cls(f"^bb0({', '.join(f'{one.name}: {one.type}' for one in arguments)}):")
 
 
-class Region(Struct, eq=False):
+class Region(Struct, eq=False, gc=False):
     """The blocks of a region."""
 
     blocks: list[Block] = []
 
-    def walk(self) -> Iterator[Operation]:
-        """Yield its operations and those in their regions, each before what is in it."""
+    def walk(self) -> list[Operation]:
+        """Return its operations and those in their regions, each before what is in it."""
+        found: list[Operation] = []
+        self.collect(found)
+        return found
+
+    def collect(self, found: list[Operation]) -> None:
+        """Append what `walk` returns."""
         for block in self.blocks:
             for operation in block.operations:
-                yield operation
-                yield from operation.walk_inside()
+                found.append(operation)
+                for region in operation.regions:
+                    region.collect(found)
 
     def clone(self) -> Region:
         """Return a region with blocks and operations of its own."""
@@ -97,7 +104,7 @@ class Region(Struct, eq=False):
             operation.rename_operands(names)
 
 
-class Operation(Struct, eq=False):
+class Operation(Struct, eq=False, gc=False):
     """An operation in generic form; `result_text` is `%0:2` for two results of one name.
 
     `head` is what is printed behind the operands up to the first region, `end` what is behind the last;
@@ -233,10 +240,12 @@ class Operation(Struct, eq=False):
         """Say whether its only region holds nothing: that of a function that is defined elsewhere."""
         return not self.regions or not self.regions[0].blocks
 
-    def walk_inside(self) -> Iterator[Operation]:
-        """Yield the operations in its regions, each before what is in it."""
+    def walk_inside(self) -> list[Operation]:
+        """Return the operations in its regions, each before what is in it."""
+        found: list[Operation] = []
         for region in self.regions:
-            yield from region.walk()
+            region.collect(found)
+        return found
 
     def rename_operands(self, names: Mapping[str, str]) -> None:
         """Take other values as operands."""
@@ -285,7 +294,7 @@ class Operation(Struct, eq=False):
             self.head, self.end = _render_signature(self._signature, has_regions=bool(self.regions))
 
 
-class CustomOperation(Operation, eq=False):
+class CustomOperation(Operation, eq=False, gc=False):
     """An operation in its custom form, `head`, for what releases print in different generic forms.
 
     `end` is its location.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Self
 
-from mlir_offload.translate.mlir.attribute import Attribute
+from mlir_offload.translate.mlir.attribute import Attribute, render_dictionary
 from mlir_offload.translate.mlir.operation import (
     Block,
     CustomOperation,
@@ -58,13 +58,13 @@ class Rewriter:
         """Create an operation at the insertion point."""
         signature = Signature(
             properties={key: Attribute(value) for key, value in (properties or {}).items()},
+            operand_types=[one.type for one in operands],
             result_types=list(result_types),
             location=self.location,
         )
-        operation = Operation(name, regions=list(regions), _signature=signature)
-        operation.operands = operands
-        if result_types:
-            operation.result_text = self._result_text(len(result_types))
+        result = self._result_text(len(result_types)) if result_types else ""
+        names = ", ".join([one.name for one in operands])
+        operation = Operation(name, result, names, regions=list(regions), _signature=signature)
         return self.insert(operation)
 
     def value(
@@ -75,7 +75,14 @@ class Rewriter:
         properties: Mapping[str, str] | None = None,
     ) -> Value:
         """Create an operation with one result, and return that."""
-        return self.create(name, operands, (kind,), properties).results[0]
+        given = f" <{{{render_dictionary(properties)}}}>" if properties else ""
+        types = ", ".join([one.type for one in operands])
+        shown = f"({kind})" if kind.startswith("(") else kind
+        head = f"{given} : ({types}) -> {shown} {self.location}".rstrip()
+        names = ", ".join([one.name for one in operands])
+        result = self.fresh_name()
+        self._point.append(Operation(name, result, names, head))
+        return Value(result, kind)
 
     def custom(self, text: str, kind: str = "") -> Value:
         """Create an operation of its custom form, without results and location; return its result."""
