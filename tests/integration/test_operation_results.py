@@ -11,6 +11,7 @@ import pytest
 import yaml
 from support.host_operations import HOST, LEFT, PRINTED, caller_of_host
 from support.operation_batch import Results, read_results, write_batch, wrong_threads
+from support.operation_executed import ADDED
 from support.operation_probe import Dim3, Probe, text_of
 from support.operation_results import PROBES
 from support.operation_table import TABLE, TARGETS
@@ -77,7 +78,8 @@ def test_every_thread_gets_what_the_dialect_defines(
 
 @pytest.mark.parametrize("release", [19, 22])
 def test_every_operation_that_the_cpu_has_is_run(release: int) -> None:
-    text = HOST.read_text() + "".join(text_of(probe, release) for probe in PROBES)
+    texts = (path.read_text() for path in (HOST, *ADDED["cpu"]))
+    text = "".join((*texts, *(text_of(probe, release) for probe in PROBES)))
     rows = [row for group in yaml.safe_load(TABLE.read_text())["groups"] for row in group["rows"]]
     wanted = {
         name

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cache, partial
 from itertools import product
-from math import prod
+from math import isnan, prod
+from struct import pack, unpack
 
+from support.float8 import FORMATS, Format, decoded, encoded
 from support.operation_probe import (
     Dim3,
     Expected,
@@ -518,6 +520,54 @@ def _math() -> Iterable[Row]:
     )
 
 
+def _float8_input(thread: Thread) -> float:
+    """Return a number between 2 to the power of -20 and of 18; every other one is negative."""
+    bits = (thread.number * 1466015 + 0x35000000 | (thread.number & 1) << 31) % (1 << 32)
+    number: float = unpack("<f", bits.to_bytes(4, "little"))[0]
+    return number
+
+
+def _float8() -> Iterable[Row]:
+    """Yield conversions to and from each format: the codes of the numbers, and the numbers of all codes."""
+    for of in FORMATS:
+        yield Row(
+            f"truncf to {of.name}",
+            f"""%step$ = arith.constant 1466015 : i32
+%start$ = arith.constant 889192448 : i32
+%shift$ = arith.constant 31 : i32
+%times$ = arith.muli %n, %step$ : i32
+%size$ = arith.addi %times$, %start$ : i32
+%sign$ = arith.shli %n, %shift$ : i32
+%both$ = arith.ori %size$, %sign$ : i32
+%float$ = arith.bitcast %both$ : i32 to f32
+%small$ = arith.truncf %float$ : f32 to {of.name}
+%code$ = arith.bitcast %small$ : {of.name} to i8
+%r$ = arith.extui %code$ : i8 to i32""",
+            "i32",
+            partial(_float8_code, of),
+            of.since,
+        )
+        yield Row(
+            f"extf from {of.name}",
+            f"""%code$ = arith.trunci %n : i32 to i8
+%small$ = arith.bitcast %code$ : i8 to {of.name}
+%float$ = arith.extf %small$ : {of.name} to f32
+%r$ = arith.bitcast %float$ : f32 to i32""",
+            "i32",
+            partial(_float8_bits, of),
+            of.since,
+        )
+
+
+def _float8_code(of: Format, thread: Thread) -> int | None:
+    return encoded(_float8_input(thread), of)
+
+
+def _float8_bits(of: Format, thread: Thread) -> int | None:
+    number = decoded(thread.number % 256, of)
+    return None if isnan(number) else int(unpack("<i", pack("<f", number))[0])
+
+
 def _first_lane(warp: int) -> Iterable[Row]:
     yield Row(
         "warp_execute_on_lane_0 with a result",
@@ -577,7 +627,7 @@ def probes_for(warp: int) -> tuple[Probe, ...]:
     return (
         Probe(
             "identifiers",
-            [*_identifiers(), *_math()],
+            [*_identifiers(), *_math(), *_float8()],
             ((5, 4, 3), *_BLOCKS),
             grid=(3, 2, 2),
             warp=warp,

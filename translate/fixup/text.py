@@ -8,6 +8,7 @@ from mlir_offload.translate.device_form import NVVM_FORM, SPIRV_FORM, DeviceForm
 from mlir_offload.translate.fixup.arith import binary, convert
 from mlir_offload.translate.fixup.assertion import called_assertion, printed_assertion
 from mlir_offload.translate.fixup.block_reduction import all_reduce
+from mlir_offload.translate.fixup.float8 import extended, truncated
 from mlir_offload.translate.fixup.lane_zero import execute_on_lane_zero
 from mlir_offload.translate.fixup.math import is_on_bfloat, math_patterns, widened_bfloat
 from mlir_offload.translate.fixup.matrix import elementwise
@@ -102,6 +103,8 @@ def _printf(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 
 _PATTERNS: dict[str, DevicePattern] = {
+    "arith.extf": extended,
+    "arith.truncf": truncated,
     "gpu.all_reduce": all_reduce,
     "gpu.global_id": _global_id,
     "gpu.num_subgroups": _num_subgroups,
