@@ -1,4 +1,7 @@
 /* Tensor maps, the descriptors of TMA, as upstream's CUDA runtime wrappers make them. */
+#include <stdatomic.h>
+#include <stdlib.h>
+
 #include "mgpu.h"
 #include "mo_tensor_map.h"
 
@@ -53,10 +56,27 @@ MO_CONTRACT void mgpuTensorMapEncodeTiled(void *map, int32_t type, uint32_t rank
   backend->encode_tensor_map(&encoding);
 }
 
-/* The map stays in the memory of the device: nobody says when the last kernel has read it. */
+/* Maps stay in the memory of the device: nobody says when the last kernel has read one. A list of them keeps
+ * LeakSanitizer from reporting those of the CPU. */
+typedef struct kept_map {
+  void *map;
+  struct kept_map *next;
+} kept_map;
+static kept_map *_Atomic mo_kept_maps;
+
+static void keep_map(void *map) {
+  kept_map *kept = malloc(sizeof *kept);
+  if (!kept)
+    return;
+  *kept = (kept_map){map, atomic_load(&mo_kept_maps)};
+  while (!atomic_compare_exchange_weak(&mo_kept_maps, &kept->next, kept))
+    ;
+}
+
 static void *map_on_device(const tensor_map *map) {
   const mo_backend *backend = mo_active_backend();
   void *copy = backend->allocate(sizeof *map, false, NULL);
+  keep_map(copy);
   backend->copy(copy, map, sizeof *map, NULL);
   backend->synchronize_stream(NULL);
   return copy;
