@@ -163,7 +163,7 @@ void mo_cpu_launch(const mo_launch *launch, void **params, const mo_kernel *kern
   char message[160];
   uint64_t items = (uint64_t)launch->block[0] * launch->block[1] * launch->block[2];
   uint64_t blocks = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
-  if (launch->version != MO_LAUNCH_VERSION) {
+  if (launch->version < 1 || launch->version > MO_LAUNCH_VERSION) {
     snprintf(message, sizeof message, "the image speaks launch version %d, the runtime %u",
              MO_LAUNCH_VERSION, launch->version);
     refuse(&launched, message);
@@ -797,6 +797,22 @@ uint32_t mo_cpu_active_mask(mo_item *item) {
   for (uint32_t lane = 0; lane < lanes; ++lane)
     if (warp[lane].status != DONE) active |= 1u << lane;
   return active;
+}
+
+/* All blocks of a cluster need not run at the same time: kernels that wait for each other are rejected. */
+uint32_t mo_cpu_cluster(const mo_item *item, uint32_t what, uint32_t axis) {
+  static const uint32_t one[3] = {1, 1, 1};
+  const mo_launch *launch = item->block->launched->launch;
+  const uint32_t *size = launch->version > 1 && launch->cluster[0] ? launch->cluster : one, *id = item->block_id;
+  switch (what) {
+  case MO_CLUSTER_ID: return id[axis] / size[axis];
+  case MO_CLUSTERS: return item->grid_dim[axis] / size[axis];
+  case MO_BLOCK_IN_CLUSTER: return id[axis] % size[axis];
+  case MO_BLOCKS_OF_CLUSTER: return size[axis];
+  case MO_RANK_IN_CLUSTER:
+    return (id[2] % size[2] * size[1] + id[1] % size[1]) * size[0] + id[0] % size[0];
+  default: return size[0] * size[1] * size[2];
+  }
 }
 
 uint64_t mo_cpu_nanoseconds(void) {

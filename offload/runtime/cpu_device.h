@@ -62,6 +62,16 @@ enum {
 /* What the votes of a barrier count. */
 enum { MO_BARRIER_PLAIN, MO_BARRIER_POPC, MO_BARRIER_AND, MO_BARRIER_OR };
 
+/* What mo_cpu_cluster returns; for the last two the axis does not count. */
+enum {
+  MO_CLUSTER_ID,
+  MO_CLUSTERS,
+  MO_BLOCK_IN_CLUSTER,
+  MO_BLOCKS_OF_CLUSTER,
+  MO_RANK_IN_CLUSTER,
+  MO_CLUSTER_SIZE
+};
+
 /* What is done to an mbarrier; flags but for the first. */
 enum {
   MO_MBARRIER_INIT,
@@ -105,6 +115,7 @@ void mo_cpu_collective(uint32_t operation, uint32_t active, const uint32_t *mask
 /* Fails: some work-items of the block wait at a barrier that others do not reach. */
 _Noreturn void mo_cpu_disagree(const mo_item *item);
 uint32_t mo_cpu_active_mask(mo_item *item);
+uint32_t mo_cpu_cluster(const mo_item *item, uint32_t what, uint32_t axis);
 uint64_t mo_cpu_nanoseconds(void);
 int32_t mo_cpu_vprintf(const char *format, const char *arguments);
 /* A failed assertion, as CUDA's __assertfail has it: printed, and the launch fails in the end. The first

@@ -11,13 +11,14 @@
 
 #include <stdint.h>
 
-#define MO_LAUNCH_VERSION 1
+/* Version 1 ends before `cluster`. A launch without clusters is one of version 1. */
+#define MO_LAUNCH_VERSION 2
 
 /* Runs work items begin <= i < end. */
 typedef void (*mo_range)(void *argument, uint64_t begin, uint64_t end);
 
 typedef struct mo_launch {
-  uint32_t version;        /* MO_LAUNCH_VERSION */
+  uint32_t version;        /* 1, or MO_LAUNCH_VERSION */
   uint32_t dynamic_shared; /* bytes of dynamic shared memory per block */
   uint32_t grid[3];        /* blocks in x, y, z */
   uint32_t block[3];       /* work-items per block in x, y, z; at most 1024 in all */
@@ -28,6 +29,7 @@ typedef struct mo_launch {
   /* Reports the message with the kernel's name and ends the program. It returns, for the launch to return,
    * if it is called outside of parallel_for and the launch has a caller that handles errors. */
   void (*fail)(const char *kernel, const char *message);
+  uint32_t cluster[3]; /* blocks per cluster in x, y, z */
 } mo_launch;
 
 #endif

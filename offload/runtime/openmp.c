@@ -113,12 +113,17 @@ static void host_fail(const char *kernel, const char *message) {
 static void check_shape(const void *stub, const mo_shape *shape) {
   const uint32_t *block = shape->block;
   uint64_t planes = (uint64_t)block[0] * block[1];
-  if (shape->cluster[0] || shape->is_cooperative) {
-    mo_error("%s launches are not supported on the CPU",
-             shape->is_cooperative ? "cooperative" : "cluster");
+  if (shape->is_cooperative) {
+    mo_error("cooperative launches are not supported on the CPU");
     mo_context_of_launch(stub, shape);
-    mo_cure("run this kernel on a GPU, or launch it without clusters and grid barriers");
+    mo_cure("run this kernel on a GPU, or launch it without grid barriers");
   }
+  for (int axis = 0; axis < 3; ++axis)
+    if (shape->cluster[axis] && shape->grid[axis] % shape->cluster[axis]) {
+      mo_error("a grid is not a multiple of its clusters");
+      mo_context_of_launch(stub, shape);
+      mo_cure("launch whole clusters in x, y and z");
+    }
   if (planes > MOST_ITEMS_PER_BLOCK || planes * block[2] > MOST_ITEMS_PER_BLOCK) {
     mo_error("a block has more than %d work-items", MOST_ITEMS_PER_BLOCK);
     mo_context_of_launch(stub, shape);
@@ -129,12 +134,14 @@ static void check_shape(const void *stub, const mo_shape *shape) {
 static void host_launch(const void *stub, const mo_shape *shape, void *stream, void **params) {
   (void)stream;
   check_shape(stub, shape);
-  mo_launch launch = {.version = MO_LAUNCH_VERSION,
+  const uint32_t *cluster = shape->cluster;
+  mo_launch launch = {.version = cluster[0] ? MO_LAUNCH_VERSION : 1,
                       .dynamic_shared = shape->dynamic_shared,
                       .grid = {shape->grid[0], shape->grid[1], shape->grid[2]},
                       .block = {shape->block[0], shape->block[1], shape->block[2]},
                       .parallel_for = mo_run_kernel,
-                      .fail = host_fail};
+                      .fail = host_fail,
+                      .cluster = {cluster[0], cluster[1], cluster[2]}};
   void *values[] = {&launch, params};
   int64_t sizes[] = {sizeof(void *), sizeof(void *)};
   int64_t types[] = {MAP_TARGET_PARAMETER | MAP_LITERAL, MAP_TARGET_PARAMETER | MAP_LITERAL};

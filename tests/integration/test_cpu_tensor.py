@@ -354,13 +354,14 @@ INPUTS = Path(__file__).parent / "inputs"
 def test_operations_of_the_dialects_give_the_numbers_of_plain_products(
     mlir_offload: list[str], tmp_path: Path
 ) -> None:
-    """`gpu.subgroup_mma_*`, `nvgpu.mma.sync`, `nvgpu.ldmatrix` and `nvgpu.device_async_copy`."""
+    """`gpu.subgroup_mma_*`, `nvgpu.mma.sync`, `nvgpu.ldmatrix`, `nvgpu.device_async_copy`, and clusters."""
     program = str(tmp_path / "program")
-    sources = (str(INPUTS / "matrices.mlir"), str(PROGRAMS / "matrices.c"))
+    inputs = (INPUTS / "matrices.mlir", INPUTS / "clusters.mlir", PROGRAMS / "matrices.c")
+    sources = map(str, inputs)
     flags = ("--llvm=22", "--offload-arch=host", "-O1")
     subprocess.run([*mlir_offload, *flags, *sources, "-o", program], check=True)
     ran = subprocess.run([program], check=True, capture_output=True, text=True)
-    ways = ("wmma", "mma.sync f16", "mma.sync tf32", "element by element")
+    ways = ("wmma", "mma.sync f16", "mma.sync tf32", "element by element", "clusters")
     assert ran.stdout == "".join(f"{way}: 0 wrong\n" for way in ways)
 
 

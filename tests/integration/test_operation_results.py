@@ -106,7 +106,6 @@ STOPPED = {
     "asserted": r"host_operations\.mlir:\d+: \(unknown\): block: \[0,0,0\], thread: \[2,0,0\] "
     "Assertion `thread too large` failed",
     "absent_device": "there is no device 99: 'host' has",
-    "clusters": "cluster launches are not supported on the CPU",
     "too_many": "a block has more than 1024 work-items",
 }
 

@@ -145,7 +145,7 @@ def test_the_contract_holds_with_any_number_of_threads(build: Build, threads: st
             "large-block",
             "a block has more than 1024 work-items\n  kernel: count\n  launch: grid 1 x 1 x 1, block 32 x 32 x 2",
         ),
-        ("cluster", "cluster launches are not supported on the CPU\n  kernel: count"),
+        ("cluster", "a grid is not a multiple of its clusters\n  kernel: count"),
         ("cooperative", "cooperative launches are not supported on the CPU\n  kernel: count"),
         ("kernel", "work-items of one block wait at different barriers\n  kernel: failing"),
         (

@@ -15,7 +15,7 @@ from support.operation_table import cases_in
 
 _MATRICES, _CLUSTERS = HOST.with_name("matrices.mlir"), HOST.with_name("clusters.mlir")
 # What only some kinds of devices have.
-ADDED = {"cuda": (_MATRICES, _CLUSTERS), "cpu": (_MATRICES,)}
+ADDED = dict.fromkeys(("cuda", "cpu"), (_MATRICES, _CLUSTERS))
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 _OPERATION = re.compile(r"\bgpu\.(\w+)([^\n]*)")
 # Names of values and functions, numbers, and what memrefs are of say nothing of the operation.
@@ -45,7 +45,7 @@ def _examples() -> tuple[str, ...]:
 def executed_uses(target: str, release: int) -> Uses:
     """Return what is run on a kind of device: examples, and but for spirv64 probes and host operations.
 
-    Matrices of a subgroup are run for NVIDIA's GPUs and the CPU, clusters for the first only.
+    Matrices of a subgroup and clusters are run for NVIDIA's GPUs and the CPU.
     """
     if target == "spirv":
         return uses_in(_examples())

@@ -89,7 +89,6 @@ def test_math_can_be_vectorised_under_a_mask() -> None:
         ("call void @llvm.nvvm.mma.sp.m16n8k16.row.col.f16.f16()", "nvvm.mma.sp.sync"),
         ("call void @llvm.nvvm.mma.block.scale.m16n8k32.f32()", "nvvm.mma.block_scale"),
         ("call void @llvm.nvvm.ldmatrix.sync.aligned.m16n16.x1.trans.b8.p0()", "nvvm.ldmatrix"),
-        ("%4 = call i32 @llvm.nvvm.read.ptx.sreg.cluster.ctaid.x()", "gpu.cluster_id"),
         ("call void @llvm.nvvm.cp.async.bulk.tensor.reduce.add.tile.1d(ptr %0)", "TMA"),
         ("call void @llvm.nvvm.barrier.cluster.arrive()", "nvvm.cluster.arrive"),
         ("call void @llvm.nvvm.mapa.shared.cluster()", "nvvm.mapa"),

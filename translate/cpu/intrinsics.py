@@ -33,6 +33,7 @@ declare i32 @mo_cpu_agree(ptr, ptr, i32, i32)
 declare void @mo_cpu_disagree(ptr) cold noreturn
 declare void @mo_cpu_collective(i32, i32, ptr, ptr, ptr, ptr, ptr)
 declare i32 @mo_cpu_vprintf(ptr, ptr)
+declare i32 @mo_cpu_cluster(ptr, i32, i32)
 declare i64 @mo_cpu_nanoseconds()
 declare void @mo_cpu_assertfail(ptr, ptr, ptr, i32, ptr, i64) cold noreturn
 declare void @mo_cpu_note_failure(ptr, ptr, ptr, i32, ptr, i64) cold
@@ -81,12 +82,25 @@ def _special_register(name: str) -> Replacement | None:
                 "ret i32 %v",
             ),
         )
+    if register in _CLUSTER_REGISTERS:
+        place = f"i32 {_CLUSTER_REGISTERS.index(register)}, i32 {'xyz'.index(axis or 'x')}"
+        call = f"%v = call i32 @mo_cpu_cluster(ptr %c, {place})"
+        return Replacement(target, define(target, "i32", "", call, "ret i32 %v"))
     lines = _LANE_REGISTERS.get(register)
     if lines is None:
         return None
     return Replacement(target, define(target, "i32", "", *_LOAD_LINEAR, *lines))
 
 
+# In the order of the enum in offload/runtime/cpu_device.h.
+_CLUSTER_REGISTERS = (
+    "clusterid",
+    "nclusterid",
+    "cluster.ctaid",
+    "cluster.nctaid",
+    "cluster.ctarank",
+    "cluster.nctarank",
+)
 _CLOCKS = {
     "clock": (
         *("i32", "%t = call i64 @llvm.readcyclecounter()"),

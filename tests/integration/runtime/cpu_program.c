@@ -149,7 +149,7 @@ static void fail_by(void *argument) {
   if (!strcmp(part, "large-block"))
     mgpuLaunchKernel((void *)stub_count, 1, 1, 1, 32, 32, 2, 0, stream, params, NULL, 1);
   if (!strcmp(part, "cluster"))
-    mgpuLaunchClusterKernel((void *)stub_count, 2, 1, 1, 4, 1, 1, 8, 1, 1, 0, stream, params, NULL);
+    mgpuLaunchClusterKernel((void *)stub_count, 2, 1, 1, 3, 1, 1, 8, 1, 1, 0, stream, params, NULL);
   if (!strcmp(part, "cooperative"))
     mgpuLaunchKernelCooperative((void *)stub_count, 4, 1, 1, 0, 0, 0, 8, 1, 1, 0, stream, params,
                                 NULL);
