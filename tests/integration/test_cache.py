@@ -472,12 +472,13 @@ def test_a_whole_call_with_another_key_makes_nothing(whole: WholeCalls) -> None:
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
-def test_the_key_starts_no_tool_of_llvm(whole: WholeCalls, tmp_path: Path) -> None:
+def test_the_key_starts_no_tool_of_llvm(
+    whole: WholeCalls, tmp_path: Path, fresh_mlir_offload: list[str]
+) -> None:
     whole.key(MLIR_OFFLOAD_ARCH="sm_80")
     trace = tmp_path / "trace"
-    program = whole.program.read_text()
-    follow = f"exec strace -f -qq -e trace=execve -o {trace}"
-    whole.program.write_text(program.replace("exec", follow))
+    follow = f"exec strace -f -qq -e trace=execve -o {trace} {' '.join(fresh_mlir_offload)}"
+    whole.program.write_text(f'#!/bin/sh\n{follow} "$@"\n')
     whole.key(MLIR_OFFLOAD_ARCH="sm_80")
     started = [line for line in trace.read_text().splitlines() if " = 0" in line]
     # The driver itself.

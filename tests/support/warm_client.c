@@ -37,7 +37,7 @@ static int is_plain_process(void) {
   for (int fd = 0; fd < 3; ++fd)
     if (fcntl(fd, F_GETFD) < 0 || isatty(fd))
       return 0;
-  const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD};
+  const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGCHLD};
   struct sigaction action;
   for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; ++i)
     if (sigaction(numbers[i], NULL, &action) != 0 || action.sa_handler != SIG_DFL)

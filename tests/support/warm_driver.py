@@ -31,6 +31,8 @@ _CLIENT = Path(__file__).with_name("warm_client.c")
 _CLANG = "/usr/lib/llvm-22/bin/clang"
 _HEAD, _NUMBER = struct.Struct("=IIII"), struct.Struct("=i")
 _HANDED = 4
+# gRPC does not survive a fork, and need not be installed.
+_ALONE = "mlir_offload.driver.remote"
 # What our modules import in functions.
 _LIBRARIES = (
     "click",
@@ -73,7 +75,8 @@ def warm_driver(fresh: Sequence[str], **variables: str) -> Iterator[list[str]]:
 
 def _serve(path: str) -> None:
     for module in pkgutil.walk_packages(mlir_offload.__path__, "mlir_offload."):
-        importlib.import_module(module.name)
+        if not module.name.startswith(_ALONE):
+            importlib.import_module(module.name)
     for name in _LIBRARIES:
         importlib.import_module(name)
     gc.freeze()
