@@ -100,6 +100,8 @@ def named_modules(names: Iterable[str], source_text: str) -> frozenset[str]:
 
 def _defined_modules(source: str) -> frozenset[str]:
     """Return the names of modules in the text of a program."""
+    if "gpu.module" not in source:
+        return frozenset()
     found = tokens(source)
     defined = {
         parse_symbol(name)

@@ -228,8 +228,7 @@ class AsyncRewriter(Rewriter):
 
 
 def _is_chained_share(operation: Operation) -> bool:
-    is_chained = is_async(operation) or bool(dependencies(operation))
-    return is_shared_alloc(operation) and is_chained
+    return is_shared_alloc(operation) and (is_async(operation) or bool(dependencies(operation)))
 
 
 def _is_llvm_type(kind: str) -> bool:

@@ -31,7 +31,8 @@ def tokens(text: str) -> list[str]:
     The first character of a token tells what it is: `"` a string, `%` a value, `@` a symbol, `^` a
     block, `#` and `!` an alias or the name of a dialect's attribute or type.
     """
-    return [token for token in _TOKEN.findall(text) if not token.startswith("//")]
+    found: list[str] = _TOKEN.findall(text)
+    return [token for token in found if token[:2] != "//"] if "//" in text else found
 
 
 def unescape_bytes(text: str) -> bytes:
