@@ -12,12 +12,18 @@ from mlir_offload.toolchain.target import Kind, all_kinds
 # In the order in which a compilation comes to them.
 _ALWAYS = (
     "mlir_offload.driver.step.command",
+    "mlir_offload.driver.step.program",
     "mlir_offload.translate.fixup.split",
     "mlir_offload.translate.host.module",
 )
 # What compiles for a kind runs in other processes then, if at all.
 _LAUNCHED = ("mlir_offload.driver.compile.launched", "mlir_offload.toolchain.ptx")
-_LATE = ("mlir_offload.offload.host.annotate", "mlir_offload.driver.package.file")
+_LATE = (
+    "mlir_offload.driver.step.annotate",
+    "mlir_offload.driver.step.image_file",
+    "mlir_offload.offload.host.annotate",
+    "mlir_offload.driver.package.file",
+)
 _LINK = ("mlir_offload.driver.link.program",)
 
 

@@ -233,7 +233,12 @@ def _plain_limit(manifest: MobManifest) -> tuple[int, tuple[int, int]] | None:
 
 class _Cuda(KindBuild):
     name = Kind.CUDA
-    modules = ("mlir_offload.translate.device", "mlir_offload.toolchain.ptx")
+    modules = (
+        "mlir_offload.driver.step.device",
+        "mlir_offload.driver.step.cuda",
+        "mlir_offload.translate.device",
+        "mlir_offload.toolchain.ptx",
+    )
     link_modules = (
         "mlir_offload.offload.link.fatbinary_adapter",
         "mlir_offload.offload.device.cubin",

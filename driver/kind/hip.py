@@ -181,7 +181,11 @@ def _image_file(context: BuildContext, beside: Path, target: Target, /) -> Image
 
 class _Hip(KindBuild):
     name = Kind.HIP
-    modules = ("mlir_offload.translate.amdgpu",)
+    modules = (
+        "mlir_offload.driver.step.device",
+        "mlir_offload.driver.step.hip",
+        "mlir_offload.translate.amdgpu",
+    )
     cpp = CppLanguage(
         "HIP C++", "GPUs of AMD's", "name an architecture of AMD's with --offload-arch=gfxNNN"
     )

@@ -92,7 +92,11 @@ def _image_file(_context: BuildContext, beside: Path, target: Target, /) -> Imag
 
 class _Spirv(KindBuild):
     name = Kind.SYCL
-    modules = ("mlir_offload.offload.device.spirv",)
+    modules = (
+        "mlir_offload.driver.step.device",
+        "mlir_offload.driver.step.spirv",
+        "mlir_offload.offload.device.spirv",
+    )
     image_file = staticmethod(_image_file)
     make_image = staticmethod(_make_image)
 

@@ -263,8 +263,8 @@ def _chosen(
         if options.store is not None:
             msg = "--store= and --remote= exclude each other"
             raise UsageError(msg, hint="leave --store= out: the server keeps results")
+        from mlir_offload.driver.project.remote_engine import LANES, open_engine
         from mlir_offload.driver.remote.address import RemoteOptions
-        from mlir_offload.driver.remote.engine import LANES, open_engine
 
         keys = (options.remote_ca, options.remote_cert, options.remote_key, options.remote_token)
         remote = RemoteOptions(options.remote, *keys, options.remote_platform)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -20,9 +19,7 @@ from mlir_offload.driver.step.group import (
     step,
     write_text,
 )
-
-if TYPE_CHECKING:
-    from mlir_offload.translate.cpu.module import CpuDeviceSource
+from mlir_offload.translate.cpu.module import CpuDeviceSource, cpu_device_ir, finish_cpu_ir
 
 _libraries = click.option(
     "--device-lib", "libraries", type=PATH, multiple=True, help="bitcode that kernels may call"
@@ -111,8 +108,6 @@ def _cpu_split(  # noqa: PLR0913 (one parameter for each option)
     output: Path,
 ) -> None:
     """Split kernels at their barriers, in what opt made of the output of cpu-ir."""
-    from mlir_offload.translate.cpu.module import finish_cpu_ir
-
     with located(location):
         first = _cpu_source(read_text(device), kernels, libraries, sanitize, rdc=rdc)
         write_text(output, finish_cpu_ir(read_text(source), first).text)
@@ -137,7 +132,6 @@ def _cpu_source(  # noqa: PLR0913 (one parameter for each option)
     fibers: bool = False,
     collapse: bool = False,
 ) -> CpuDeviceSource:
-    from mlir_offload.translate.cpu.module import cpu_device_ir
 
     attributes: tuple[str, ...] = ()
     if sanitize:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import click
@@ -13,6 +14,7 @@ from mlir_offload.toolchain.errors import MlirOffloadError
 PATH = click.Path(path_type=Path)
 output_option = click.option("-o", "--output", type=PATH, required=True)
 kernels_option = click.option("--kernel", "kernels", multiple=True)
+consumer_option = click.option("--for-clang", "consumer", required=True, metavar="RELEASE|any")
 release_option = click.option("--llvm", "major", type=int, required=True)
 rdc_option = click.option("--rdc", is_flag=True, help="keep functions that other files may call")
 ftz_option = click.option("--ftz", is_flag=True, help="take subnormal numbers for zero")
@@ -22,7 +24,52 @@ sanitize_option = click.option(
 source_argument = click.argument("source", type=PATH)
 
 
-@click.group()
+# Where each is: the first tool of a compilation runs while the rest is still being loaded.
+_MODULES = {
+    "split": "program",
+    "header": "program",
+    "annotate": "annotate",
+    "unpack": "image_file",
+    "package": "image_file",
+    "depfile": "rule",
+    "anchor": "object_file",
+    "members": "object_file",
+    "detach": "object_file",
+    "relocatable-linker": "object_file",
+    "registration-names": "object_file",
+    "runtime-symbols": "object_file",
+    "ptx-time": "cuda",
+    "nvptx-ir": "cuda",
+    "cuda-directory": "cuda",
+    "amdgpu-ir": "hip",
+    "amdgpu-check": "hip",
+    "hip-fat-binary": "hip",
+    "spirv-ir": "spirv",
+    "spirv-check": "spirv",
+    "unwrap": "device",
+    "cpu-ir": "cpu",
+    "cpu-inline": "cpu",
+    "cpu-split": "cpu",
+    "downgrade": "older",
+    "same-kernels": "older",
+}
+
+
+class _Steps(click.Group):
+    """The steps, whose modules are loaded when one of them is called."""
+
+    def list_commands(self, _: click.Context) -> list[str]:
+        """Return the names of all steps."""
+        return sorted(_MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a step, once its module has defined it."""
+        if cmd_name in _MODULES:
+            import_module(f"mlir_offload.driver.step.{_MODULES[cmd_name]}")
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=_Steps)
 def step() -> None:
     """Run one step of a compilation; these are what -### prints."""
 

@@ -6,31 +6,31 @@ from pathlib import Path
 
 import click
 
+from mlir_offload.driver.step.group import step
+from mlir_offload.toolchain.byte_view import open_view
+from mlir_offload.translate.downgrade.same_kernels import check_same_kernels
+from mlir_offload.translate.downgrade.text import downgrade
+
 _PATH = click.Path(path_type=Path)
 
 
-@click.command("downgrade")
+@step.command("downgrade")
 @click.argument("source", type=_PATH)
 @click.option("--reader", type=int, required=True, help="the release of LLVM that reads it")
 @click.option("--location", default="", help="the file that errors name")
 @click.option("-o", "--output", type=_PATH, required=True)
-def downgrade_ir(source: Path, reader: int, location: str, output: Path) -> None:
+def _downgrade(source: Path, reader: int, location: str, output: Path) -> None:
     """Write LLVM IR in the form that an older release of LLVM reads."""
-    from mlir_offload.translate.downgrade.text import downgrade
-
     text = source.read_text(encoding="utf-8", errors="surrogateescape")
     made = downgrade(text, reader=reader, location=location)
     output.write_text(made, encoding="utf-8", errors="surrogateescape")
 
 
-@click.command("same-kernels")
+@step.command("same-kernels")
 @click.argument("source", type=_PATH)
 @click.argument("assembly", type=_PATH)
-def same_kernels(source: Path, assembly: Path) -> None:
+def _same_kernels(source: Path, assembly: Path) -> None:
     """Check that PTX has the kernels of LLVM IR, launched alike."""
-    from mlir_offload.toolchain.byte_view import open_view
-    from mlir_offload.translate.downgrade.same_kernels import check_same_kernels
-
     text = source.read_text(encoding="utf-8", errors="surrogateescape")
     with open_view(assembly) as view:
         check_same_kernels(text, view)
