@@ -77,6 +77,11 @@ class LlvmTable(Struct, frozen=True):
         templates = [template for since, template in self.omp_packages if since <= major]
         return templates[-1].format(major=major) if templates else ""
 
+    def library_package_of(self, major: int) -> str:
+        """Return the Debian package with LLVM's C API, empty for a release that is too old."""
+        is_known = major >= self.library_since
+        return self.library_package.format(major=major) if is_known else ""
+
     def packages(self, major: int, roles: Collection[Role] = tuple(Role)) -> tuple[str, ...]:
         """Return the Debian packages that together play the roles, each once."""
         rows = [row for role in roles for row in self.serving(role, major)]

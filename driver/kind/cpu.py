@@ -26,8 +26,11 @@ from mlir_offload.offload.image import is_bitcode
 from mlir_offload.offload.link.held_image import runs_on_host
 from mlir_offload.offload.llvm_ir import is_written_in_process
 from mlir_offload.offload.runtime import runtime_include_directory
+from mlir_offload.toolchain.llvm_tools import load_llvm_table
 from mlir_offload.toolchain.target import Kind, Target, device_kind
+from mlir_offload.translate.cpu.launch import runs_fibers
 from mlir_offload.translate.cpu.module import (
+    cpu_collapse_command,
     cpu_image_command,
     cpu_prepare_command,
     cpu_runtime_command,
@@ -111,6 +114,7 @@ def _cpu_ir(
         steps = ("--variables", module.path)
     executor.step("cpu-ir", (lowered, *options, *steps, "-o", prepared), decides=True)
     if not unsplit(prepared).exists():
+        _note_missing_library(context, prepared)
         return prepared
     if _collapse(context, source, module, unsplit(prepared), inlined) or _inline(
         context, source, unsplit(prepared), inlined
@@ -118,6 +122,7 @@ def _cpu_ir(
         executor.step("cpu-split", (inlined, "--from", lowered, *options, "-o", prepared))
     else:
         executor.step("cpu-ir", (lowered, *options, "--fibers", "-o", prepared))
+    _note_missing_library(context, prepared)
     return prepared
 
 
@@ -125,6 +130,19 @@ def _is_for_debugger(context: BuildContext) -> bool:
     """Return whether each work-item is run alone, in the order of the source, with its variables."""
     options = context.options
     return options.debug and options.opt_level == 0 and options.sanitizer is None
+
+
+def _note_missing_library(context: BuildContext, prepared: Path) -> None:
+    """Tell what would make kernels faster that run on fibers for lack of libLLVM."""
+    llvm, major = context.llvm, context.llvm.version.major
+    if llvm.library is not None or context.options.sanitizer or _is_for_debugger(context):
+        return
+    package = load_llvm_table().library_package_of(major)
+    if package and prepared.exists() and runs_fibers(prepared.read_bytes()):
+        show_note(
+            f"LLVM {major} has no libLLVM here: kernels with subgroup operations are slow on the CPU"
+            f" (apt install {package}; from source, LLVM_BUILD_LLVM_DYLIB=ON)"
+        )
 
 
 def _collapse(
@@ -137,8 +155,6 @@ def _collapse(
     llvm = context.llvm
     if llvm.library is None:
         return False
-    from mlir_offload.translate.cpu.module import cpu_collapse_command
-
     older = older_text(context, text, llvm.version.major, str(source))
     names = [kernel.symbol for kernel in module.module.kernels]
     command = cpu_collapse_command(llvm.library, older, output, names, str(source))

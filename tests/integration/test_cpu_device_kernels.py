@@ -18,6 +18,7 @@ import pytest
 from mlir_offload.toolchain.llvm import LlvmToolchain, find_llvm_library
 from mlir_offload.toolchain.process import Command, ProcessRunner, run_checked
 from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.translate.cpu.collapse.__main__ import collapse_file
 from mlir_offload.translate.cpu.module import (
     CpuDeviceSource,
     KernelMode,
@@ -154,7 +155,7 @@ class Build:
         return text.read_text(), {kernel.name: kernel.symbol for kernel in module.kernels}
 
     def finish(
-        self, source: CpuDeviceSource, stem: str, *, collapses: bool = False
+        self, source: CpuDeviceSource, stem: str, *, collapses: bool = False, lanes: int = 0
     ) -> CpuDeviceSource:
         if not source.needs_prepare:
             return source
@@ -164,7 +165,10 @@ class Build:
             names = [kernel.name for kernel in source.kernels]
             library = find_llvm_library(self.llvm.prefix, self.llvm.version.major)
             assert library is not None
-            self.run(cpu_collapse_command(library, before, after, names, ""))
+            if lanes:
+                collapse_file(before, after, library, names, lanes)
+            else:
+                self.run(cpu_collapse_command(library, before, after, names, ""))
         else:
             self.run(cpu_prepare_command(self.llvm, before, after))
         return finish_cpu_ir(after.read_text(), source)
@@ -201,6 +205,7 @@ class Build:
         opt_level: int = 2,
         fibers_only: bool = False,
         collapses: bool = False,
+        lanes: int = 0,
     ) -> Program:
         text, symbols = self.lower(source)
         device = cpu_device_ir(
@@ -209,7 +214,7 @@ class Build:
             fibers_only=fibers_only,
             for_collapse=collapses,
         )
-        done = self.finish(device, stem, collapses=collapses)
+        done = self.finish(device, stem, collapses=collapses, lanes=lanes)
         library = self.load(self.image(done, stem, opt_level))
         by_symbol = {kernel.name: kernel.mode for kernel in done.kernels}
         modes = {name: by_symbol[symbol] for name, symbol in symbols.items()}
@@ -250,6 +255,23 @@ def test_only_kernels_with_subgroup_operations_need_fibers(split: Program) -> No
     regions = {name for name, mode in split.modes.items() if mode is KernelMode.REGIONS}
     assert fibers == {"total", "divergent"}
     assert regions == {"scan", "settle", "nested", "flip"}
+
+
+@pytest.mark.parametrize("lanes", [16, 32, 64])
+def test_strips_of_any_width_compute_the_same(build: Build, split: Program, lanes: int) -> None:
+    source = build.input("cpu_device.mlir")
+    strips = build.program(source, stem=f"lanes{lanes}", collapses=True, lanes=lanes)
+    assert strips.modes["nested"] is KernelMode.STRIPS
+    for block in ((64, 2, 1), (16, 3, 2), (7, 3, 1)):
+        threads = math.prod(block)
+        values = [(i * 11) % 29 for i in range(2 * threads)]
+        results = []
+        for program in (strips, split):
+            data = ints(values)
+            arguments = [data, ctypes.c_int64(3), ctypes.c_int64(2), ctypes.c_bool(True)]  # noqa: FBT003
+            program.launch("nested", (2, 1, 1), block, arguments)
+            results.append(list(data))
+        assert results[0] == results[1] != values
 
 
 @pytest.mark.parametrize("size", [1, 7, 32, 100, 1024])

@@ -1,8 +1,9 @@
-"""Random kernels with barriers on the CPU: cut into regions, or on stacks, they compute the same."""
+"""Random kernels with barriers on the CPU: collapsed, cut into regions, or on fibers, they compute the same."""
 
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,22 +12,48 @@ from support.random_kernel import computed, program_of, random_kernel
 from support.random_program import caller_of, read_numbers
 
 # More of them are run by giving another range; these take most ways through the code that cuts kernels.
-SEEDS = {19: range(900, 906), 22: range(906, 914)}
+SEEDS = {19: range(900, 906), 22: range(916, 924)}
 RELEASES = [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (19, 22)]
+
+
+# Runs the compiler as where LLVM was built without LLVM_BUILD_LLVM_DYLIB.
+WITHOUT_LIBRARY = """
+import sys
+from mlir_offload.toolchain import llvm
+llvm.find_llvm_library = lambda prefix, major: None
+from mlir_offload.driver.cli import main
+main(sys.argv[1:])
+"""
 
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_kernels_with_barriers_compute_what_is_written(
     release: int, mlir_offload: list[str], tmp_path: Path
 ) -> None:
+    said = _compare(mlir_offload, release, SEEDS[release], tmp_path)
+    assert "libLLVM" not in said
+
+
+@pytest.mark.llvm(22)
+def test_without_libllvm_they_compute_the_same_and_a_note_names_the_package(tmp_path: Path) -> None:
+    compiler = [sys.executable, "-c", WITHOUT_LIBRARY]
+    said = _compare(compiler, 22, range(902, 905), tmp_path)
+    assert said == (
+        "mlir-offload: note: LLVM 22 has no libLLVM here: kernels with subgroup operations are slow on"
+        " the CPU (apt install libllvm22; from source, LLVM_BUILD_LLVM_DYLIB=ON)\n"
+    )
+
+
+def _compare(compiler: list[str], release: int, seeds: range, tmp_path: Path) -> str:
+    """Compare what kernels compute with what is written; return what the compiler prints."""
     # Every fourth one reduces over the block, for which work-items need stacks.
-    kernels = [random_kernel(f"k{seed}", seed, reduces=seed % 4 == 3) for seed in SEEDS[release]]
+    kernels = [random_kernel(f"k{seed}", seed, reduces=seed % 4 == 3) for seed in seeds]
     source, caller, program = (tmp_path / name for name in ("random.mlir", "caller.c", "program"))
     source.write_text(program_of(kernels))
     caller.write_text(caller_of(kernels))
     flags = (f"--llvm={release}", "--offload-arch=host", "-O1", source, caller, "-o", program)
     done = subprocess.run(
-        [*mlir_offload, *map(str, flags)], capture_output=True, text=True, check=False
+        [*compiler, *map(str, flags)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     printed = subprocess.run([program], capture_output=True, text=True, check=True).stdout
@@ -35,3 +62,4 @@ def test_kernels_with_barriers_compute_what_is_written(
     for kernel in kernels:
         threads = Probe(kernel.name, (), (kernel.block,), kernel.grid).threads(kernel.block)
         assert given[kernel.name] == computed(kernel, threads), kernel
+    return done.stderr

@@ -204,6 +204,12 @@ class Value:
         return ctypes.string_at(text, size.value).decode("utf-8", "surrogateescape")
 
     @property
+    def has_one_use(self) -> bool:
+        """Say whether exactly one operand is the value."""
+        use = self.context.library.call("GetFirstUse", self.handle)
+        return bool(use) and not self.context.library.call("GetNextUse", use)
+
+    @property
     def is_constant(self) -> bool:
         """Say whether it is a constant, functions and variables included."""
         return bool(self.context.library.call("IsConstant", self.handle))

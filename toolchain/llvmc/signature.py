@@ -59,6 +59,7 @@ SIGNATURES: dict[str, str] = {
     "GetPoison": "pp",
     "ReplaceAllUsesWith": "vpp",
     "GetFirstUse": "pp",
+    "GetNextUse": "pp",
     "GlobalGetValueType": "pp",
     "SetLinkage": "vpi",
     "IsDeclaration": "ip",

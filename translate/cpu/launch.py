@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from mlir_offload.translate.cpu.text import Function, first_type, symbol
 
 KERNEL_TYPE = "%mo.kernel = type { ptr, ptr, ptr, i64, i64 }"
+_FIBERS = "mo_cpu_run_fibers"
 _AXES = "xyz"
 _BLOCK_DIM = 2
 # Fields of %mo.item that all work-items of a block share.
@@ -60,7 +61,7 @@ def launch_definition(kernel: str, mode: KernelMode, *, shared_bytes: int, state
     described, name = symbol(f"{kernel}.kernel"), symbol(f"{kernel}.name")
     text = kernel.encode()
     spelled = "".join(f"\\{byte:02X}" for byte in text)
-    run_range = "@mo_cpu_run_fibers" if mode is KernelMode.FIBERS else "@mo_cpu_run_blocks"
+    run_range = f"@{_FIBERS}" if mode is KernelMode.FIBERS else "@mo_cpu_run_blocks"
     run = symbol(run_name(kernel))
     fields = f"ptr {name}, ptr {run}, ptr {run_range}, i64 {shared_bytes}, i64 {state_bytes}"
     return "\n".join(
@@ -73,6 +74,11 @@ def launch_definition(kernel: str, mode: KernelMode, *, shared_bytes: int, state
             "}",
         )
     )
+
+
+def runs_fibers(module: bytes) -> bool:
+    """Say whether a kernel of a finished module runs on fibers."""
+    return f", ptr @{_FIBERS}, i64 ".encode() in module
 
 
 def fiber_definition(kernel: str, item: Function, metadata: Metadata) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from mlir_offload.toolchain.errors import MlirOffloadError
@@ -15,7 +16,11 @@ from mlir_offload.toolchain.llvmc.ir import Context
 from mlir_offload.toolchain.llvmc.library import LlvmError, LlvmLibrary
 from mlir_offload.toolchain.llvmc.module import parse_module
 from mlir_offload.translate.cpu.collapse.frame import GROUP_NODE
-from mlir_offload.translate.cpu.collapse.kernel import Outcome, collapse_module
+from mlir_offload.translate.cpu.collapse.kernel import (
+    LANES_WITHOUT_SUBGROUPS,
+    Outcome,
+    collapse_module,
+)
 
 _METADATA = re.compile(r"^!(\d+) = ", re.MULTILINE)
 _LAYOUT = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128"
@@ -31,18 +36,25 @@ def main() -> None:
     parser.add_argument("--location", default="")
     options = parser.parse_args()
     try:
-        outcomes = _collapse(options.input, options.output, options.library, options.kernel)
+        outcomes = collapse_file(options.input, options.output, options.library, options.kernel)
     except (LlvmError, MlirOffloadError) as error:
         sys.exit(f"{options.input}: error: {str(error).splitlines()[0]}")
     for outcome in outcomes:
         sys.stderr.write(_remark(outcome, options.location))
 
 
-def _collapse(source: Path, output: Path, library: Path, kernels: list[str]) -> list[Outcome]:
+def collapse_file(
+    source: Path,
+    output: Path,
+    library: Path,
+    kernels: Sequence[str],
+    lanes: int = LANES_WITHOUT_SUBGROUPS,
+) -> list[Outcome]:
+    """Collapse the kernels of a module in this process."""
     text = source.read_text(encoding="utf-8", errors="surrogateescape")
     with Context(LlvmLibrary(library)) as context:
         module = parse_module(context, _with_group(text), source.name)
-        outcomes = collapse_module(module, kernels)
+        outcomes = collapse_module(module, kernels, lanes)
         output.write_text(str(module), encoding="utf-8", errors="surrogateescape")
     return outcomes
 

@@ -39,8 +39,8 @@ _WAITING_ELSEWHERE = "mo.device.convergent."
 _ITEM = ".item"
 REST = ".rest"
 """Behind a kernel's name: what runs the blocks that the collapsed code does not, for `finish_cpu_ir`."""
-# As many as a row of a small block has; a vector of f32 of AVX-512.
-_LANES_WITHOUT_SUBGROUPS = 16
+LANES_WITHOUT_SUBGROUPS = 16
+"""As many as a row of a small block has; a vector of f32 of AVX-512."""
 _KEPT_ATTRIBUTES = ("sanitize_address", "sanitize_memory")
 
 
@@ -53,8 +53,13 @@ class Outcome(Struct, frozen=True):
     line: int = 0
 
 
-def collapse_module(module: Module, kernels: Sequence[str]) -> list[Outcome]:
-    """Replace `KERNEL.item` by `KERNEL.run` for the kernels that gain by it."""
+def collapse_module(
+    module: Module, kernels: Sequence[str], lanes: int = LANES_WITHOUT_SUBGROUPS
+) -> list[Outcome]:
+    """Replace `KERNEL.item` by `KERNEL.run` for the kernels that gain by it.
+
+    A strip has `lanes` threads, 16, 32 or 64, where no subgroup operation needs 32.
+    """
     run_passes(module, _INLINE)
     waiting = _waiting_functions(module)
     chosen: list[tuple[str, str]] = []
@@ -74,7 +79,7 @@ def collapse_module(module: Module, kernels: Sequence[str]) -> list[Outcome]:
     if chosen:
         _prepare(module, others)
     for kernel, reason in chosen:
-        outcomes[kernel] = _collapse(module, kernel, reason)
+        outcomes[kernel] = _collapse(module, kernel, reason, lanes)
     run_passes(module, "function(instnamer)")
     module.verify()
     return [outcomes[kernel] for kernel in kernels if kernel in outcomes]
@@ -192,14 +197,14 @@ def _waiting_functions(module: Module) -> frozenset[str]:
         waiting |= callers
 
 
-def _collapse(module: Module, kernel: str, reason: str) -> Outcome:
+def _collapse(module: Module, kernel: str, reason: str, lanes: int) -> Outcome:
     item = module.function(f"{kernel}{_ITEM}")
     if item is None:
         msg = f"{kernel}.item is gone"
         raise ValueError(msg)
     line = _line(item)
     try:
-        _write_run(module, kernel, item)
+        _write_run(module, kernel, item, lanes)
     except CannotCollapseError as error:
         left = module.function(f"{kernel}.run")
         if left is not None:
@@ -210,7 +215,7 @@ def _collapse(module: Module, kernel: str, reason: str) -> Outcome:
     return Outcome(kernel, is_collapsed=True, reason=reason, line=line)
 
 
-def _write_run(module: Module, kernel: str, item: Function) -> None:
+def _write_run(module: Module, kernel: str, item: Function, lanes: int) -> None:
     context = module.context
     type_ = context.function_type(context.void, [context.pointer, context.pointer])
     graph = Graph(item)
@@ -229,7 +234,7 @@ def _write_run(module: Module, kernel: str, item: Function) -> None:
         arguments = {item.parameters[0]: place.item} | _load_arguments(frame, item, params)
         if item.subprogram:
             _mark_lines(b, graph)
-        for geometry in _geometries(graph):
+        for geometry in _geometries(graph, lanes):
             shapes = Shapes(graph, module, geometry)
             has_rest = not _must_collapse(graph, shapes)
             writer = StripWriter(frame, graph, shapes, geometry, place, arguments)
@@ -270,10 +275,10 @@ def _mark_lines(b: Builder, graph: Graph) -> None:
                 b.mark_line(place)
 
 
-def _geometries(graph: Graph) -> tuple[Geometry, ...]:
+def _geometries(graph: Graph, lanes: int) -> tuple[Geometry, ...]:
     """Return the ways to put threads into strips, for which there is code, in the order of preference."""
     has_subgroups = any(piece.collective is not None for piece in graph.order)
-    lanes = SUBGROUP if has_subgroups else _LANES_WITHOUT_SUBGROUPS
+    lanes = SUBGROUP if has_subgroups else lanes
     return Geometry(lanes, is_row=True), Geometry(lanes, is_row=False)
 
 

@@ -24,6 +24,9 @@ REGISTERS = "mo.read.ptx.sreg."
 SHARED_MEMORY = ("mo.static_shared", "mo.dynamic_shared")
 
 
+_ADDRESS_OPCODES = (Opcode.GEP, Opcode.SEXT, Opcode.ZEXT)
+
+
 class CannotCollapseError(Exception):
     """Why a kernel cannot be collapsed."""
 
@@ -36,7 +39,8 @@ def is_meeting(name: str) -> bool:
 class Piece:
     """Instructions that a strip of threads runs without meeting others.
 
-    A piece that is a barrier ends with it; one that is a subgroup operation or serial consists of it.
+    A piece that is a barrier ends with it; one that is a subgroup operation consists of it, and a serial
+    one of an instruction for one lane after the other and its addresses.
     """
 
     def __init__(self, number: int) -> None:
@@ -59,6 +63,11 @@ class Piece:
     def condition(self) -> Instruction | None:
         """Return the terminator if it has a choice."""
         return self.terminator if len(self.successors) > 1 else None
+
+    @property
+    def serial(self) -> Instruction | None:
+        """Return the instruction that the lanes must run one after the other."""
+        return self.instructions[-1] if self.is_serial else None
 
     @property
     def has_effect(self) -> bool:
@@ -166,16 +175,35 @@ class Graph:
         return piece
 
     def _alone(self, piece: Piece, instruction: Instruction, *, is_serial: bool) -> Piece:
+        is_call = instruction.opcode == Opcode.CALL
+        self.operands[instruction] = instruction.operands[: -1 if is_call else None]
+        moved = self._own_addresses(piece, instruction) if is_serial else []
         own = piece if not piece.has_effect else self._following(piece)
         if is_serial:
             own.is_serial = True
-            own.instructions.append(instruction)
+            own.instructions = [*moved, instruction]
         else:
             own.collective = instruction
-        is_call = instruction.opcode == Opcode.CALL
-        self.operands[instruction] = instruction.operands[: -1 if is_call else None]
-        self.home[instruction] = own
+        self.home.update(dict.fromkeys((*moved, instruction), own))
         return self._following(own)
+
+    def _own_addresses(self, piece: Piece, instruction: Instruction) -> list[Instruction]:
+        """Take out of a piece the address computations that only a serial instruction needs.
+
+        An index of 32 bits waits in less memory than an address.
+        """
+        moved: list[Instruction] = []
+        wanted: tuple[Value, ...] = self.operands[instruction]
+        while wanted:
+            found = [
+                i
+                for i in piece.instructions
+                if i in wanted and i.opcode in _ADDRESS_OPCODES and i.has_one_use
+            ]
+            moved = [*found, *moved]
+            wanted = tuple(operand for i in found for operand in self.operands[i])
+        piece.instructions = [i for i in piece.instructions if i not in moved]
+        return moved
 
     def _check_ends(self) -> None:
         ends = [piece for piece in self.pieces if not piece.successors]

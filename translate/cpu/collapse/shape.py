@@ -139,7 +139,7 @@ class Shapes:
     def _next_shape(self, piece: Piece, value: Instruction) -> Shape | None:
         if value.opcode == Opcode.PHI:
             found = self._phi(piece, value)
-        elif piece.is_serial or value is piece.collective:
+        elif value in (piece.collective, piece.serial):
             found = DIVERGENT
         else:
             found = self._transfer(piece, value)
