@@ -81,11 +81,12 @@ class Variant(Struct, frozen=True):
 
 
 class ProjectModule(Struct, frozen=True):
-    """An `.mlir` file; without names of variants it belongs to all of them."""
+    """An `.mlir` file at a place of the manifest; without names of variants it belongs to all."""
 
     path: PurePosixPath
     setting: Setting = field(default_factory=Setting)
     variants: tuple[str, ...] = ()
+    location: str = ""
 
 
 class LinkTarget(Struct, frozen=True):
@@ -229,6 +230,8 @@ class _Reader(Struct):
             if getattr(options, name) != getattr(default, name):
                 hint = "use archs:" if name == "offload_archs" else "leave it out"
                 self.yaml.fail(node, f"{spelling} is no flag of a project", hint)
+        for library in options.device_flags.libraries:
+            self._check_there(node, PurePosixPath(library.path))
         self._checked(node, lambda: self._check_trusted(options))
         return flags
 
@@ -294,7 +297,7 @@ class _Reader(Struct):
                     self.yaml.fail(parts["file"], f"{path} stands there twice")
                 seen.add(path)
                 self._check_there(parts["file"], path)
-                yield ProjectModule(path, setting, names)
+                yield ProjectModule(path, setting, names, self.yaml.location(parts["file"]))
 
     def _targets(
         self, node: YamlNode | None, variants: tuple[str, ...], modules: set[PurePosixPath]

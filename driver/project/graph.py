@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -38,7 +39,7 @@ from mlir_offload.driver.project.tools import (
 )
 from mlir_offload.driver.record.dependencies import PREPROCESSED_SUFFIXES
 from mlir_offload.driver.step.action import Action
-from mlir_offload.toolchain.errors import UsageError
+from mlir_offload.toolchain.errors import MlirOffloadError, UsageError
 from mlir_offload.toolchain.target import Target, device_kind
 from mlir_offload.translate.target_attribute import libraries_in_source
 
@@ -105,6 +106,16 @@ def _check_outputs(graph: ProjectGraph) -> None:
                 )
 
 
+@contextlib.contextmanager
+def _told_at(location: str) -> Iterator[None]:
+    """Name the place in the manifest of what has no tools, or is wrong otherwise."""
+    try:
+        yield
+    except MlirOffloadError as error:
+        error.location = error.location or location
+        raise
+
+
 class _VariantPlan(Struct, frozen=True):
     project: Project
     variant: Variant
@@ -113,17 +124,29 @@ class _VariantPlan(Struct, frozen=True):
     def steps(self) -> Iterator[ProjectStep]:
         modules = [item for item in self.project.modules if self._has(item.variants)]
         for module in modules:
-            yield from self._module(module)
+            with _told_at(module.location):
+                planned = list(self._module(module))
+            yield from planned
         compiled = {module.path for module in modules}
         sources: dict[PurePosixPath, tuple[str, ...]] = {}
         for target in self.project.targets:
             if self._has(target.variants):
-                for path in target.inputs:
-                    if path.suffix in COMPILED_SUFFIXES and self._is_new(path, target, sources):
-                        yield self._source(path, target)
-                is_static = target.kind is TargetKind.STATIC
-                inputs = self._objects(target, compiled)
-                yield self._archive(target, inputs) if is_static else self._link(target, inputs)
+                with _told_at(target.location):
+                    planned = list(self._target(target, compiled, sources))
+                yield from planned
+
+    def _target(
+        self,
+        target: LinkTarget,
+        compiled: set[PurePosixPath],
+        sources: dict[PurePosixPath, tuple[str, ...]],
+    ) -> Iterator[ProjectStep]:
+        for path in target.inputs:
+            if path.suffix in COMPILED_SUFFIXES and self._is_new(path, target, sources):
+                yield self._source(path, target)
+        is_static = target.kind is TargetKind.STATIC
+        inputs = self._objects(target, compiled)
+        yield self._archive(target, inputs) if is_static else self._link(target, inputs)
 
     @staticmethod
     def _is_new(

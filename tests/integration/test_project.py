@@ -260,6 +260,29 @@ def test_a_wrong_command_line_is_an_error_of_usage(
     assert not (folder / "build").exists()
 
 
+@pytest.mark.parametrize(
+    ("line", "place", "message"),
+    [
+        ("archs: sm_999", "2:11", "does not know sm_999"),
+        ("archs: sm_90\nflags: --llvm=77", "3:11", "LLVM 77 is not installed"),
+        ("archs: sm_90\nflags: --device-lib=cuda=no.bc", "2:8", "no file is called 'no.bc'"),
+        (
+            "targets: {app: {inputs: [main.c], flags: --llvm=77}}",
+            "1:16",
+            "LLVM 77 is not installed",
+        ),
+    ],
+)
+def test_what_no_tools_can_do_is_told_with_its_line_before_any_step(
+    line: str, place: str, message: str, tmp_path: Path, mlir_offload: list[str]
+) -> None:
+    folder = write_project(tmp_path, f"{line}\nmodules: [m0.mlir]\n")
+    done = run_in(folder, [*mlir_offload, "build"])
+    assert f"offload.yaml:{place}: error: " in done.stderr
+    assert message in done.stderr
+    assert not (folder / "build").exists()
+
+
 FORMS = """\
 archs: [sm_80, sm_90]
 modules:
