@@ -72,6 +72,33 @@ def test_a_program_with_tensor_maps_is_linked(mlir_offload: list[str], tmp_path:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("release", [pytest.param(19, marks=pytest.mark.llvm(19)), 22])
+def test_vectors_become_matrices_of_a_subgroup_in_a_loop(
+    mlir_offload: list[str], tmp_path: Path, release: int
+) -> None:
+    pipeline = "--pipeline=gpu.module(gpu.func(convert-vector-to-gpu)),gpu"
+    options = (f"--llvm={release}", "--offload-arch=sm_80,host", pipeline)
+    program = tmp_path / "program"
+    done = run(*mlir_offload, *options, INPUTS / "vector_matmul.mlir", "-o", program)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert run(program, MLIR_OFFLOAD_DEVICE="host").returncode == 0
+
+
+def test_sparse_code_generation_makes_a_kernel_that_is_run(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    passes = (
+        "func.func(linalg-generalize-named-ops,linalg-fuse-elementwise-ops)",
+        "sparsification-and-bufferization{parallelization-strategy=dense-outer-loop}",
+        "sparse-storage-specifier-to-llvm,func.func(canonicalize),sparse-gpu-codegen,gpu",
+    )
+    options = ("--llvm=22", "--offload-arch=sm_80,host", f"--pipeline={','.join(passes)}")
+    program = tmp_path / "program"
+    done = run(*mlir_offload, *options, INPUTS / "sparse_matvec.mlir", "-o", program)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert run(program, MLIR_OFFLOAD_DEVICE="host").returncode == 1 + 3 * 6 + 4 * 7
+
+
 def test_a_library_is_found_by_what_objects_leave_undefined(tmp_path: Path) -> None:
     source, made = tmp_path / "a.c", tmp_path / "a.o"
     declared = "void printMemrefF32(int, void *); void printF16(int); void printMemref(int);"
