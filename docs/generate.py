@@ -6,6 +6,7 @@ usage: python docs/generate.py [--check]     with --check: exit status 1 where a
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +18,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from support.operation_executed import is_executed
 
 from mlir_offload.driver.explain import render_rules
+from mlir_offload.driver.option.clang_option import clang_source, judge, known_options, own_row
 from mlir_offload.driver.option.manual import render_manual
+from mlir_offload.driver.option.table import COMPILER, SETTINGS
 from mlir_offload.offload.abi import offload_table
 from mlir_offload.offload.container.bundle_writer import bundle_table
 
@@ -28,6 +31,29 @@ OPERATIONS = DOCS / "reference" / "gpu-ops.md"
 OPERATION_TABLE = DOCS / "reference" / "gpu-ops.yaml"
 RULES = DOCS / "reference" / "rules.md"
 MANUAL = DOCS / "man" / "mlir-offload.1"
+COMMAND_LINE = DOCS / "reference" / "command-line.md"
+CONFIGURATION = DOCS / "reference" / "configuration.md"
+CLANG_OPTIONS = DOCS / "reference" / "clang-options.md"
+_VERDICTS = {
+    "ours": "Ours",
+    "passed": "Passed on",
+    "ignored": "Ignored",
+    "rejected": "Rejected",
+}
+_PASSED_TO = {
+    "c": "for C and C++ inputs",
+    "code": "for C and C++ inputs and the host code of `.mlir` inputs",
+    "link": "for the link",
+    "c link": "for C and C++ inputs and the link",
+}
+_CLANG_PAGE = """\
+# Options of clang
+
+What becomes of each option that `{source}` lists. Options of ours are in [command-line.md](command-line.md). An option
+that begins with `-f`, `-m`, `-g`, `-W` or `-R` and that clang does not list is passed on for C and C++ inputs; clang
+refuses what it does not know. Where nothing uses an argument, there is clang's warning
+(`-Wno-unused-command-line-argument` hides it).
+"""
 Row = Mapping[str, Any]
 
 
@@ -35,6 +61,9 @@ def main() -> int:
     """Write the pages, or compare them; return the exit status."""
     made = {
         PAGE: filled(PAGE, tables()),
+        COMMAND_LINE: filled(COMMAND_LINE, {"options": option_table()}),
+        CONFIGURATION: filled(CONFIGURATION, {"settings": setting_table()}),
+        CLANG_OPTIONS: clang_option_page(),
         SOURCES: filled(SOURCES, {"sources": source_table()}),
         OPERATIONS: operations_page(),
         RULES: render_rules(),
@@ -75,6 +104,59 @@ def tables() -> dict[str, str]:
         "images": _images(table["linked_images"], last),
         "bundles": _bundles(bundle_table()["compressed"], last),
     }
+
+
+def option_table() -> str:
+    """Return the table of the compiler's options; those that mean the same share a row."""
+    meanings: dict[str, list[str]] = {}
+    for row in COMPILER.rows:
+        said = row.doc or row.help
+        meanings.setdefault(said, []).extend(f"`{row.spelled(name)}`" for name in row.names)
+    return _table(
+        ("option", "meaning"),
+        ((_cell(", ".join(names)), _cell(said)) for said, names in meanings.items()),
+    )
+
+
+def clang_option_page() -> str:
+    """Return the page that says what becomes of each option of clang."""
+    groups: dict[str, dict[str, list[str]]] = {title: {} for title in _VERDICTS.values()}
+    for one in known_options():
+        verdict = "ours" if own_row(one.label) else judge(one.label).verdict
+        found = judge(one.label)
+        reason = _PASSED_TO.get(" ".join(found.to), found.reason) if verdict != "ours" else ""
+        groups[_VERDICTS[verdict]].setdefault(reason, []).append(f"`{one.label}`")
+    parts = [_CLANG_PAGE.format(source=clang_source()).rstrip()]
+    for title, reasons in groups.items():
+        parts.append(f"## {title}")
+        parts += (
+            f"**{reason}**: {', '.join(names)}" if reason else ", ".join(names)
+            for reason, names in reasons.items()
+        )
+    return "\n\n".join(parts) + "\n"
+
+
+def setting_table() -> str:
+    """Return the table of what files of configuration may set."""
+    kinds = {str: "string", int: "number", bool: "true or false", tuple: "list of strings"}
+    return _table(
+        ("key", "option", "variable", "value"),
+        (
+            (
+                f"`{setting.key}`",
+                f"`{setting.option or setting.off}`",
+                ", ".join(f"`{name}`" for name in setting.variables),
+                ", ".join(setting.choices)
+                or kinds[setting.kind] + ("; a path is relative to the file" * setting.is_path),
+            )
+            for setting in SETTINGS
+        ),
+    )
+
+
+def _cell(text: str) -> str:
+    """Return a text with the bars that would end a cell of a table escaped."""
+    return re.sub(r"(?<!\\)\|", r"\\|", text)
 
 
 def source_table() -> str:

@@ -9,6 +9,7 @@ import click
 
 from mlir_offload.driver.message.report import report, show_error, show_warning
 from mlir_offload.driver.message.skew import counted, is_error, message_of
+from mlir_offload.driver.option.click_command import PATH, call, command
 from mlir_offload.driver.tools.choose import choose_toolkit, places_for
 from mlir_offload.offload.skew.check import SkewFinding, check_file
 from mlir_offload.toolchain.cuda import CudaToolkit
@@ -31,14 +32,7 @@ from mlir_offload.toolchain.skew.limits import load_limits
 _DAMAGED = "BC005"
 
 
-@click.command(context_settings={"help_option_names": ["--help", "-h"]})
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--llvm", default="", help="the LLVM release (22) or prefix that reads the files")
-@click.option("--for-clang", default="", help="the release, whether it is installed or not")
-@click.option("--cuda-path", default="", help="the CUDA toolkit that assembles and links")
-@click.option("--rocm-path", default="", help="the ROCm device libraries that are linked")
-@click.option("--driver", default="", help="the version of NVIDIA's driver that loads the code")
-@click.option("-Werror", "warnings_are_errors", is_flag=True, help="make errors of warnings")
+@command("check", click.Argument(["files"], nargs=-1, type=PATH))
 @click.pass_obj
 def check(  # noqa: PLR0913, PLR0917 (one parameter for each option)
     runner: Runner,
@@ -48,15 +42,12 @@ def check(  # noqa: PLR0913, PLR0917 (one parameter for each option)
     cuda_path: str,
     rocm_path: str,
     driver: str,
-    *,
-    warnings_are_errors: bool,
 ) -> int:
     """Say what would be refused or misread in FILES, by the rules that `explain` lists.
 
     Exit status 0 where there is no error, 4 where something does not fit, 6 where a file is damaged,
     7 where a file cannot be read.
     """
-    del warnings_are_errors  # read with the options of messages
     if not files:
         msg = "check needs a file"
         raise UsageError(msg, hint="name bitcode, LLVM IR, objects, libraries, programs, PTX")
@@ -74,14 +65,7 @@ def check(  # noqa: PLR0913, PLR0917 (one parameter for each option)
 
 def run_check(arguments: Sequence[str], runner: Runner) -> int:
     """Run `mlir-offload check`; return its exit status. Raises UsageError."""
-    try:
-        status = check.main(
-            list(arguments), prog_name="mlir-offload check", standalone_mode=False, obj=runner
-        )
-    except click.UsageError as error:
-        hint = "see 'mlir-offload check --help'"
-        raise UsageError(error.format_message(), hint=hint) from error
-    return int(status or 0)
+    return int(call(check, arguments, runner) or 0)
 
 
 def _release(for_clang: str, places: SearchPlaces, runner: Runner) -> int:

@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import NoReturn
 
 from mlir_offload import toolchain
-from mlir_offload.driver.message.options import MessageOptions, take_message_options
+from mlir_offload.driver.message.options import MessageOptions
 from mlir_offload.driver.message.report import report, show, show_error
-from mlir_offload.driver.option.configured import configured, verb_first
+from mlir_offload.driver.option.configured import configured, joined_config, subcommand_first
 from mlir_offload.driver.option.file_use import check_message_outputs, configuration_files
+from mlir_offload.driver.option.message_words import take_message_options
 from mlir_offload.driver.option.subcommand import SUBCOMMANDS
+from mlir_offload.driver.option.table import COMPILER
 from mlir_offload.driver.system.interrupt import interruptible
-from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError
+from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, UsageError
 from mlir_offload.toolchain.limit import limit_error, limit_in_text
 from mlir_offload.toolchain.process import ProcessRunner
 
@@ -86,12 +88,13 @@ def _caught(action: Callable[[], int], runner: ProcessRunner) -> int:
 
 def _run_verb(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
     arguments, files = _expanded(arguments)
+    arguments = joined_config(arguments)
     report().sources = (*files, *configuration_files(arguments))
     options, words = take_message_options(arguments)
     _check_message_outputs(options, words)
     # What is wrong in a file is said in the form that the command line asks for.
     report().start(options, os.environ)
-    complete = configured(verb_first(arguments, words), os.environ, Path.cwd())
+    complete = configured(subcommand_first(arguments), os.environ, Path.cwd())
     if complete is None:
         return 0
     options, rest = take_message_options(complete)
@@ -173,19 +176,27 @@ def _dispatch(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
     verb = first if first in _VERBS else ""
     if _asks_for_help(first, arguments[1:]) and not verb.endswith("step"):
         return _help(verb)
-    if first == "--version":
-        return _version(runner)
     if first.startswith(_COMPLETION):
         return _completion(first.removeprefix(_COMPLETION))
     if verb:
         return _VERBS[verb](arguments[1:], runner)
-    asked = next((word for word in arguments if word in _PRINTING), None)
+    asked = next((word for word in arguments if word.startswith(tuple(_PRINTING))), None)
     if asked is not None:
-        return _PRINTING[asked](arguments, runner)
+        return next(do for word, do in _PRINTING.items() if asked.startswith(word))(
+            arguments, runner
+        )
     from mlir_offload.driver.build.verb import build
 
     build(arguments, runner)
     return 0
+
+
+def _print_of_clang(arguments: Sequence[str], runner: ProcessRunner) -> int:
+    from mlir_offload.driver.tools.choose import print_of_clang
+
+    asked = [word for word in arguments if word.startswith(_OF_CLANG)]
+    others = [word for word in arguments if not word.startswith(_OF_CLANG)]
+    return print_of_clang(asked, others, runner)
 
 
 def _asks_for_help(first: str, others: tuple[str, ...]) -> bool:
@@ -196,14 +207,23 @@ def _asks_for_help(first: str, others: tuple[str, ...]) -> bool:
 
 def _help(verb: str) -> int:
     from mlir_offload.driver.option.help import render_help
-    from mlir_offload.driver.option.table import load_verbs
 
-    verbs = load_verbs()
-    sys.stdout.write(render_help(verbs.get(verb, verbs[""])))
+    sys.stdout.write(render_help(SUBCOMMANDS.get(verb, COMPILER)))
     return 0
 
 
-def _version(runner: ProcessRunner) -> int:
+def _help_of(names: Sequence[str], _: ProcessRunner) -> int:
+    """Show the help of a subcommand, as `help NAME` asks for. Raises UsageError where there is none."""
+    name = names[0] if names else ""
+    if name and name not in SUBCOMMANDS:
+        from mlir_offload.driver.option.suggest import value_hint
+
+        msg = f"help {name}: no such subcommand"
+        raise UsageError(msg, hint=value_hint(name, SUBCOMMANDS))
+    return _help(name)
+
+
+def _version(_: Sequence[str], runner: ProcessRunner) -> int:
     from mlir_offload.driver.tools.version import render_version
 
     sys.stdout.write(render_version(runner))
@@ -219,7 +239,7 @@ def _completion(shell: str) -> int:
 
 def _subcommand(name: str, arguments: Sequence[str], runner: ProcessRunner) -> int:
     """Load the module of a subcommand when it is called: the others need not wait for it."""
-    module, _, function = SUBCOMMANDS[name].partition(":")
+    module, _, function = SUBCOMMANDS[name].run.partition(":")
     run: Callable[[Sequence[str], ProcessRunner], int]
     run = getattr(import_module(f"mlir_offload.driver.{module}"), function)
     return run(arguments, runner)
@@ -262,10 +282,13 @@ def _print_directory(name: str, _: Sequence[str], __: ProcessRunner) -> int:
     return 0
 
 
+# What clang prints of itself.
+_OF_CLANG = ("-print-", "--print-", "-dumpmachine", "-dumpversion")
 # What is printed of the tools and options that the other words choose.
 _PRINTING: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
     "--toolchain-id": _toolchain_id,
     "--print-cache-key": _cache_key,
+    **dict.fromkeys(_OF_CLANG, _print_of_clang),
 }
 # A compiler cache takes a first word without dashes for the name of an input.
 _HERMETIC_STEPS = ("--image-step", "--host-step", "--object-step")
@@ -278,6 +301,8 @@ _PROJECT_STEPS = (
     "--archive-step",
 )
 _VERBS: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
+    "help": _help_of,
+    "--version": _version,
     "--cmake-dir": partial(_print_directory, "cmake"),
     "--pkg-config-dir": partial(_print_directory, "pkgconfig"),
     **{name: partial(_hermetic, name) for name in _HERMETIC_STEPS},

@@ -15,6 +15,7 @@ from msgspec import Struct
 from mlir_offload.driver.inspect.tree import size_text
 from mlir_offload.driver.message.escape import shown
 from mlir_offload.driver.message.report import show, show_warning
+from mlir_offload.driver.option.click_command import PATH, call, command
 from mlir_offload.driver.option.file_use import OutputFile, check_files
 from mlir_offload.driver.system.workspace import (
     check_output,
@@ -75,14 +76,7 @@ class Wanted(Struct, frozen=True):
         )
 
 
-@click.command(context_settings={"help_option_names": ["--help", "-h"]})
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("--kind", default="", help="offload kind: cuda, hip, openmp, sycl")
-@click.option("--arch", default="", help="architecture, as the image has it: sm_90, gfx90a")
-@click.option("--kernel", default="", help="images that define this kernel")
-@click.option("--image-kind", default="", help="format: bitcode, cubin, ptx, object, fatbinary...")
-@click.option("--list", "only_list", is_flag=True, help="show what would be taken")
-@click.option("-o", "output", default="", help="DIRECTORY/, or the file where one image fits")
+@command("extract", click.Argument(["file"], type=PATH))
 def extract(  # noqa: PLR0913 (one for each option)
     file: Path, output: str, *, only_list: bool, kind: str, arch: str, kernel: str, image_kind: str
 ) -> int:
@@ -108,16 +102,9 @@ def extract(  # noqa: PLR0913 (one for each option)
     return _status(part)
 
 
-def run_extract(arguments: Sequence[str], _: Runner) -> int:
+def run_extract(arguments: Sequence[str], runner: Runner) -> int:
     """Run `mlir-offload extract`; return its exit status. Raises MlirOffloadError."""
-    try:
-        status = extract.main(
-            list(arguments), prog_name="mlir-offload extract", standalone_mode=False
-        )
-    except click.UsageError as error:
-        hint = "see 'mlir-offload extract --help'"
-        raise UsageError(error.format_message(), hint=hint) from error
-    return int(status or 0)
+    return int(call(extract, arguments, runner) or 0)
 
 
 def described(image: Image) -> str:

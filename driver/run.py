@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from mlir_offload.driver.build.verb import build_in
-from mlir_offload.driver.option.command_line import Mode, parse_arguments
+from mlir_offload.driver.option.command_line import CompileOptions, Mode, parse_arguments
 from mlir_offload.driver.system.workspace import open_workspace
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.process import Command, ProcessRunner
@@ -20,6 +20,7 @@ def run_program(arguments: Sequence[str], runner: ProcessRunner) -> int:
     """
     own, program_arguments = _cut(arguments)
     options = parse_arguments(own)
+    _check_operands(options)
     if options.mode is not Mode.LINK or options.shared:
         msg = "run needs a whole program: -c, -S, -emit-llvm and -shared do not make one"
         raise UsageError(msg, hint="leave that option out")
@@ -30,6 +31,16 @@ def run_program(arguments: Sequence[str], runner: ProcessRunner) -> int:
         if options.dry_run:
             return 0
         return runner.run_attached(Command((str(output.absolute()), *program_arguments)))
+
+
+def _check_operands(options: CompileOptions) -> None:
+    """Raise UsageError for what is meant for the program, where `--` was forgotten."""
+    first, *others = options.inputs
+    strange = next((path for path in others if not path.suffix and not path.exists()), None)
+    if strange is not None and first.exists():
+        msg = f"'{strange}' is no input of the compiler"
+        hint = f"write -- before the arguments of the program: run {first} -- {strange}"
+        raise UsageError(msg, hint=hint)
 
 
 def _cut(arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

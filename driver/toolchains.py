@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from mlir_offload.driver.option.click_command import call, command
 from mlir_offload.driver.tools.choose import places_for
-from mlir_offload.toolchain.errors import ToolchainError, UsageError
+from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.inventory import Inventory, InventoryRow, inventory_rows, take_inventory
 from mlir_offload.toolchain.process import Runner
 
@@ -18,10 +19,7 @@ from mlir_offload.toolchain.process import Runner
 _PIPE_WIDTH = 160
 
 
-@click.command(context_settings={"help_option_names": ["--help", "-h"]})
-@click.option("--llvm", default="", help="a release (22) or a prefix to look at first")
-@click.option("--cuda-path", default="", help="a CUDA toolkit to look at")
-@click.option("--rocm-path", default="", help="a ROCm installation to look at")
+@command("toolchains")
 @click.pass_obj
 def toolchains(runner: Runner, llvm: str, cuda_path: str, rocm_path: str) -> int:
     """Show the LLVM, CUDA and ROCm installations found, and what to install where parts are missing.
@@ -42,15 +40,7 @@ def toolchains(runner: Runner, llvm: str, cuda_path: str, rocm_path: str) -> int
 
 def show_toolchains(arguments: Sequence[str], runner: Runner) -> int:
     """Run `mlir-offload toolchains`; return its exit status. Raises UsageError."""
-    try:
-        status = toolchains.main(
-            list(arguments), prog_name="mlir-offload toolchains", standalone_mode=False, obj=runner
-        )
-    except click.UsageError as error:
-        raise UsageError(
-            error.format_message(), hint="see 'mlir-offload toolchains --help'"
-        ) from error
-    return int(status or 0)
+    return int(call(toolchains, arguments, runner) or 0)
 
 
 def _table(rows: Iterable[InventoryRow]) -> Table:

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from mlir_offload.driver.message.escape import shown
+from mlir_offload.driver.option.click_command import PATH, call, command
 from mlir_offload.driver.option.config import project_file
 from mlir_offload.driver.option.trusted import TrustStore, trust_store
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
@@ -19,10 +20,7 @@ from mlir_offload.toolchain.process import Runner
 _MANIFEST = "offload.yaml"
 
 
-@click.command(context_settings={"help_option_names": ["--help", "-h"]})
-@click.argument("places", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--list", "only_list", is_flag=True, help="show what is trusted")
-@click.option("--revoke", is_flag=True, help="trust it no longer")
+@command("trust", click.Argument(["places"], nargs=-1, type=PATH))
 def trust(places: tuple[Path, ...], *, only_list: bool, revoke: bool) -> int:
     """Let the settings of projects choose programs, as long as they stay as they are.
 
@@ -43,13 +41,9 @@ def trust(places: tuple[Path, ...], *, only_list: bool, revoke: bool) -> int:
     return 0
 
 
-def run_trust(arguments: Sequence[str], _: Runner) -> int:
+def run_trust(arguments: Sequence[str], runner: Runner) -> int:
     """Run `mlir-offload trust`; return its exit status. Raises UsageError, InputOutputError."""
-    try:
-        status = trust.main(list(arguments), prog_name="mlir-offload trust", standalone_mode=False)
-    except click.UsageError as error:
-        raise UsageError(error.format_message(), hint="see 'mlir-offload trust --help'") from error
-    return int(status or 0)
+    return int(call(trust, arguments, runner) or 0)
 
 
 def _files(place: Path, *, revoke: bool) -> list[Path]:

@@ -18,7 +18,8 @@ from mlir_offload.toolchain.tool import ProbedVersion, is_program, probe_version
 from mlir_offload.toolchain.version import ToolVersion
 from mlir_offload.toolchain.wish import Wish
 
-_VERSION = re.compile(r"\bversion |\bLLD ")
+LLVM_VERSION = re.compile(r"\bversion |\bLLD ")
+"""What stands before the version in what a program of LLVM prints."""
 _PREFIX_MAJOR = re.compile(r"llvm-?(\d+)")
 _OMP_MAJOR = re.compile(r"libomptarget\.so\.(\d+)")
 _BUILD_ROLES = (Role.LOWER, Role.LINK)
@@ -152,7 +153,7 @@ def probe_llvm(runner: Runner, installation: LlvmInstallation) -> LlvmToolchain 
         anchors = anchors[:1]
     versions = []
     for path in anchors:
-        probed = probe_version(runner, path, _VERSION)
+        probed = probe_version(runner, path, LLVM_VERSION)
         if probed.version is None:
             return UnusableLlvm(installation, probed.reason)
         versions.append(probed.version)
@@ -177,7 +178,7 @@ def probe_every_tool(
     table = load_llvm_table()
     names = [row.name for row in table.tools if row.role is not None and row.answers_version]
     present = [(name, path) for name in names if (path := installation.path(name))]
-    return tuple((name, probe_version(runner, path, _VERSION)) for name, path in present)
+    return tuple((name, probe_version(runner, path, LLVM_VERSION)) for name, path in present)
 
 
 def _is_versioned(installation: LlvmInstallation) -> bool:

@@ -151,8 +151,12 @@ def cubin_command(
     output: Path,
     codegen: DeviceCodegen,
     arguments: tuple[str, ...] = (),
+    *,
+    is_whole: bool = False,
 ) -> Command:
-    """Return the command that assembles PTX to a relocatable cubin, with the user's `-Xptxas`.
+    """Return the command that assembles PTX to a cubin, with the user's `-Xptxas`.
+
+    It is for a link, unless it `is_whole`: a driver loads it then.
 
     Raises ToolchainError where the toolkit has no ptxas.
     """
@@ -161,7 +165,8 @@ def cubin_command(
         raise ToolchainError(msg, hint="install the nvcc component of the CUDA toolkit")
     debug = ("-lineinfo",) if codegen.debug else ()
     own = (*codegen.ptxas_arguments, *arguments)
-    flags = (f"-arch={codegen.arch}", "-c", f"-O{codegen.opt_level}", *debug, *own)
+    form = () if is_whole else ("-c",)
+    flags = (f"-arch={codegen.arch}", *form, f"-O{codegen.opt_level}", *debug, *own)
     return Command((str(cuda.ptxas), *flags, str(source), "-o", str(output)))
 
 

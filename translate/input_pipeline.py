@@ -30,13 +30,15 @@ _PARALLEL = re.compile(rb"\b(?:scf\.parallel|affine\.parallel|linalg\.\w+)")
 class InputPipeline(Struct, frozen=True):
     """The passes before a program is split: the user's own, then those of a name.
 
-    `plugins` are shared libraries with passes and dialects; `files` is all that was read for it.
+    `plugins` are shared libraries with passes and dialects; `files` is all that was read for it;
+    `arguments` are more words for mlir-opt.
     """
 
     base: str = DEFAULT_PIPELINE
     passes: tuple[str, ...] = ()
     plugins: tuple[Path, ...] = ()
     files: tuple[Path, ...] = ()
+    arguments: tuple[str, ...] = ()
 
 
 class NamedPipeline(Struct, frozen=True):
@@ -94,12 +96,23 @@ def parse_pipeline(text: str) -> InputPipeline:
     """
     whole = _ON_MODULE.fullmatch(text.strip())
     passes = MLIR.split_list(whole["passes"] if whole else text)
+    _check_name(text)
     base = passes.pop() if passes and passes[-1] in pipeline_names() else DEFAULT_PIPELINE
     check_passes(passes, f"--pipeline={text}")
     if not text.strip():
         msg = "--pipeline= names no pass"
         raise UsageError(msg, hint=f"use {', '.join(pipeline_names())}, a .yaml file or passes")
     return InputPipeline(base, tuple(passes))
+
+
+def _check_name(text: str) -> None:
+    """Raise UsageError for a word that is nearly the name of a pipeline."""
+    import difflib
+
+    near = difflib.get_close_matches(text, pipeline_names(), n=1, cutoff=0.75)
+    if near and near[0] != text:
+        msg = f"--pipeline={text}: unknown pipeline"
+        raise UsageError(msg, hint=f"did you mean '{near[0]}'?")
 
 
 def check_passes(passes: Iterable[str], what: str) -> None:

@@ -72,7 +72,9 @@ def normalize_command(
         has_tensors=has_tensors(content),
         scripts=needed_scripts(content, chosen.base, major),
     )
-    return _mlir_opt(llvm, passes, source, output, plugins=chosen.plugins)
+    return _mlir_opt(
+        llvm, passes, source, output, plugins=chosen.plugins, arguments=chosen.arguments
+    )
 
 
 _PLAIN = DeviceLowering()
@@ -119,12 +121,17 @@ def translate_command(llvm: LlvmToolchain, source: Path, output: Path) -> Comman
 
 
 def _mlir_opt(
-    llvm: LlvmToolchain, pipeline: str, source: Path, output: Path, plugins: Sequence[Path] = ()
+    llvm: LlvmToolchain,
+    pipeline: str,
+    source: Path,
+    output: Path,
+    plugins: Sequence[Path] = (),
+    arguments: Sequence[str] = (),
 ) -> Command:
     loaded = (
         f"--load-{what}-plugin={plugin}" for plugin in plugins for what in ("dialect", "pass")
     )
-    options = (*loaded, *load_printing(), f"--pass-pipeline={pipeline}")
+    options = (*loaded, *arguments, *load_printing(), f"--pass-pipeline={pipeline}")
     return Command(
         (str(llvm.tool("mlir-opt")), *options, as_operand(str(source)), "-o", str(output))
     )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.device import compile_device
@@ -27,8 +30,8 @@ from mlir_offload.driver.record.dependencies import clang_depfile_arguments
 from mlir_offload.driver.step.split_file import ModuleFile, SplitFiles, load_split_files
 from mlir_offload.driver.system.parallel import beside, in_parallel
 from mlir_offload.offload.llvm_ir import assemble_command, is_written_in_process
-from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
-from mlir_offload.toolchain.process import Completed
+from mlir_offload.toolchain.errors import MlirOffloadError, SourceError, UsageError
+from mlir_offload.toolchain.process import Completed, tool_failed
 from mlir_offload.toolchain.target import host_triple
 from mlir_offload.translate.diagnostics import condense
 from mlir_offload.translate.host.module import check_host
@@ -37,6 +40,8 @@ from mlir_offload.translate.lower import (
     host_pipeline_command,
     translate_command,
 )
+
+_REFUSED = re.compile(r"^clang[\w+-]*: error: (unknown argument.*)", re.MULTILINE)
 
 
 def compile_inputs(context: BuildContext) -> None:
@@ -55,7 +60,16 @@ def _compile(context: BuildContext, source: Path, output: Path) -> None:
         compile_gpu_cpp(context, source, output)
         return
     noted = clang_depfile_arguments(context.options, source, output)
-    context.executor.tool(host_command(context, source, output, *noted), output)
+    command = host_command(context, source, output, *noted)
+    context.executor.tool(command, output, diagnose=not_compiled)
+
+
+def not_compiled(completed: Completed) -> MlirOffloadError:
+    """Return the error for a source in C or C++; what clang says of its arguments is the user's."""
+    refused = _REFUSED.search(completed.stderr)
+    if refused is None:
+        return tool_failed(completed)
+    return UsageError(refused[1], hint="options that are none of ours are passed on to clang")
 
 
 def compile_mlir(context: BuildContext, source: Path, directory: Path, output: Path) -> None:
@@ -70,6 +84,9 @@ def compile_mlir(context: BuildContext, source: Path, directory: Path, output: P
         partial(make_images, context, source, split.modules),
         partial(make_host_ir, context, source, split, directory),
     )
+    if context.options.is_host_only:
+        # What the kernels look like is known, and none of them is embedded.
+        device = tuple(replace(module, images=(), finished=()) for module in device)
     finish_object(context, source, split, device, host, output)
 
 

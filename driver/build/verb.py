@@ -29,6 +29,7 @@ from mlir_offload.driver.option.command_line import (
 )
 from mlir_offload.driver.option.flag_check import check_flags
 from mlir_offload.driver.option.inputs import (
+    STANDARD_INPUT,
     attached_archs,
     check_input,
     compiled_files,
@@ -59,18 +60,42 @@ if TYPE_CHECKING:
     from mlir_offload.driver.step.launcher import Launcher
 
 
+_TEXT_ONLY = frozenset((Mode.PREPROCESSED, Mode.RULE))
+_EARLY = _TEXT_ONLY | {Mode.SYNTAX, Mode.DEVICE}
+# What these make depends on no device.
+_HOST_ONLY = _TEXT_ONLY | {Mode.SYNTAX, Mode.HEADER}
+
+
 def build(arguments: Sequence[str], runner: Runner) -> None:
     """Do what the command line asks for. Raises MlirOffloadError; no output is written then."""
     options = parse_arguments(arguments)
+    if options.spelled:
+        _warn_of_unused(options)
     if "CCACHE_DISABLE" in os.environ:
         # Only ccache sets it for us; no other call loads this.
         from mlir_offload.driver.tools.cache_key import check_cache_key
 
         check_cache_key(options, os.environ, runner)
-    with open_workspace(options.save_temps) as workspace:
-        context = build_in(options, workspace, runner)
+    with _named_inputs(options) as named, open_workspace(named.save_temps) as workspace:
+        context = build_in(named, workspace, runner)
         if (context.launched is not None or options.why_rebuilt) and not options.dry_run:
             _explain(context)
+
+
+def _named_inputs(options: CompileOptions) -> contextlib.AbstractContextManager[CompileOptions]:
+    """Return the options with inputs whose names say their language."""
+    if not options.languages and STANDARD_INPUT not in options.inputs:
+        return contextlib.nullcontext(options)
+    from mlir_offload.driver.build.staged import staged_inputs
+
+    return staged_inputs(options)
+
+
+def _warn_of_unused(options: CompileOptions) -> None:
+    """Most calls name a device and an output only, and load nothing for this."""
+    from mlir_offload.driver.option.unused import warn_of_unused
+
+    warn_of_unused(options)
 
 
 def build_in(options: CompileOptions, workspace: Path, runner: Runner) -> BuildContext:
@@ -140,6 +165,8 @@ def _make(context: BuildContext) -> list[Path]:
         from mlir_offload.driver.build.source import compile_inputs
         from mlir_offload.driver.compile.preload import preload
 
+        if context.options.mode in _EARLY:
+            return _stop_early(context)
         if context.options.header is not None:
             from mlir_offload.driver.compile.header import make_header
 
@@ -159,12 +186,27 @@ def _make(context: BuildContext) -> list[Path]:
         return list(context.compiled.values())
 
 
+def _stop_early(context: BuildContext) -> list[Path]:
+    """Do what needs no compilation, or no host code; return what is put to its place by name."""
+    if context.options.mode is Mode.DEVICE:
+        from mlir_offload.driver.build.device_only import compile_device_only
+
+        compile_device_only(context)
+        return []
+    from mlir_offload.driver.build.preprocess import check_syntax, preprocess
+
+    if context.options.mode is Mode.SYNTAX:
+        check_syntax(context)
+        return []
+    return preprocess(context)
+
+
 def _start_early(context: BuildContext, threads: Threads) -> None:
     """Start what depends on nothing else: the first step of each `.mlir` file, and the runtime."""
     from mlir_offload.driver.compile.normalize import normalize, normalized
 
     for source, made in context.compiled.items():
-        if source.suffix in MLIR_SUFFIXES:
+        if source.suffix in MLIR_SUFFIXES and context.options.mode not in _TEXT_ONLY:
             task = threads.submit(partial(normalize, context, source, made.parent))
             context.pending[normalized(made.parent)] = task
     if context.launched is not None:
@@ -190,7 +232,7 @@ def _make_context(
     contents = read_given(options)
     given = tuple(item for item in contents if item.is_relocatable)
     # Objects that call the runtime but bring no device code need a device all the same.
-    needs_device = (has_device_code(options) and options.mode is not Mode.HEADER) or (
+    needs_device = (has_device_code(options) and options.mode not in _HOST_ONLY) or (
         any(item.calls_device for item in given) and not any(item.kinds for item in given)
     )
     archs = options.offload_archs or attached_archs(options)

@@ -98,14 +98,14 @@ def _parts(context: BuildContext, source: Path) -> Iterator[tuple[str, str]]:
 def _flags(context: BuildContext) -> Iterator[str]:
     """Yield the options that the output depends on, each in one spelling."""
     options = context.options
-    yield from (options.mode.value.replace("link", "link a program"), f"-O{options.opt_level}")
+    yield from (options.mode.value.replace("link", "link a program"), options.opt_flag)
     yield f"-march={options.march}"
     yield from (f"--offload-arch={target}" for target in context.targets)
     yield f"--device-code={options.device_code.value}"
     yield f"--for-clang={context.for_clang}"
     switches = {"-g": options.debug, "-fPIC": options.pic, "-shared": options.shared}
     yield from (name for name, is_on in switches.items() if is_on)
-    yield from options.compiler_arguments
+    yield from (*options.compiler_arguments, *options.mlir_arguments)
     yield from (*options.device_flags.arguments, f"--pipeline={options.pipeline}")
     rdc = {None: "", True: "-fgpu-rdc", False: "-fno-gpu-rdc"}
     yield rdc[options.gpu_rdc]

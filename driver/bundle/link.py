@@ -25,7 +25,7 @@ from mlir_offload.driver.option.command_line import (
 )
 from mlir_offload.driver.option.file_use import OutputFile, check_files, check_kept
 from mlir_offload.driver.option.inputs import check_input, final_outputs
-from mlir_offload.driver.option.table import check_spelled
+from mlir_offload.driver.option.subcommand import check_spelled
 from mlir_offload.driver.step.execute import Executor
 from mlir_offload.driver.step.split_file import ModuleFile
 from mlir_offload.driver.system.jobserver import JobSlots

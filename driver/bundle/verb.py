@@ -17,7 +17,7 @@ from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.message.report import show, show_note
 from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions, parse_arguments
 from mlir_offload.driver.option.inputs import check_input
-from mlir_offload.driver.option.table import check_spelled
+from mlir_offload.driver.option.subcommand import check_spelled
 from mlir_offload.driver.step.execute import Executor
 from mlir_offload.driver.system.jobserver import JobSlots
 from mlir_offload.driver.system.parallel import in_parallel

@@ -17,7 +17,12 @@ from mlir_offload.driver.option.command_line import (
     Mode,
 )
 from mlir_offload.driver.option.file_use import OutputFile, check_files, check_kept
-from mlir_offload.driver.option.inputs import all_outputs, final_outputs
+from mlir_offload.driver.option.inputs import (
+    STANDARD_OUTPUT,
+    all_outputs,
+    final_outputs,
+    read_besides,
+)
 from mlir_offload.driver.record.dependencies import (
     STANDARD_STREAM,
     compiled_objects,
@@ -43,23 +48,20 @@ def check_outputs(options: CompileOptions, others: Sequence[Path] = ()) -> None:
     check_files(inputs, outputs)
     check_kept(options.save_temps, inputs)
     for output in outputs:
-        check_output(output.path)
+        if output.path != STANDARD_OUTPUT:
+            check_output(output.path)
 
 
 def _inputs(options: CompileOptions) -> Iterator[Path]:
     """Yield the files that the command line names to be read."""
     yield from options.inputs
-    yield from (library.path for library in options.device_flags.libraries)
+    yield from read_besides(options)
     if options.mode is Mode.LINK:
         from mlir_offload.driver.option.line import linker_outputs, parse_link_line
 
         written = set(linker_outputs(options.link_items))
         paths = (item.path for item in parse_link_line(options.link_items))
         yield from (path for path in paths if path and path not in written)
-    if options.pipeline:
-        from mlir_offload.driver.option.pipeline_file import pipeline_paths
-
-        yield from pipeline_paths(options.pipeline)
 
 
 def _outputs(options: CompileOptions) -> Iterator[OutputFile]:
@@ -97,7 +99,8 @@ def withdrawn_on_failure(options: CompileOptions) -> Iterator[None]:
     except MlirOffloadError:
         if not options.dry_run:
             for output in all_outputs(options):
-                _withdraw(output)
+                if output != STANDARD_OUTPUT:
+                    _withdraw(output)
         raise
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.kind_build import KindBuild, build_of
-from mlir_offload.driver.option.command_line import GPU_CPP, DeviceCode
+from mlir_offload.driver.option.command_line import GPU_CPP, CompileOptions, DeviceCode, Mode
 from mlir_offload.driver.record.dependencies import clang_depfile_arguments
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolchainError, UsageError
 from mlir_offload.toolchain.process import Command, Completed, as_operand, tool_failed
@@ -42,12 +42,12 @@ def gpu_cpp_command(context: BuildContext, source: Path, output: Path) -> Comman
     if not archs:
         raise _no_gpu(build, source)
     argv = (
-        *(str(context.llvm.tool("clang")), "-c", f"-O{options.opt_level}"),
+        *(str(context.llvm.tool("clang")), *_stage(options), options.opt_flag),
         *("-fno-gpu-rdc" if options.makes_final_objects else "-fgpu-rdc", "--offload-new-driver"),
         *archs,
         *build.cpp_arguments(context),
         *(("-foffload-lto",) if options.device_code is DeviceCode.BITCODE else ()),
-        *(("-g",) if options.debug else ()),
+        *((options.debug_spelled,) if options.debug else ()),
         *(("-fPIC",) if options.pic or options.shared else ()),
         *clang_depfile_arguments(options, source, output),
         *(
@@ -65,6 +65,14 @@ def _no_gpu(build: KindBuild, source: Path) -> UsageError:
     language = build.cpp
     msg = f"{language.name} is compiled for {language.gpus} only" if language else "no GPU for it"
     return UsageError(msg, hint=language.hint if language else "", location=str(source))
+
+
+def _stage(options: CompileOptions) -> tuple[str, ...]:
+    """Return the last stage, which is another than the object for device code alone."""
+    if options.mode is not Mode.DEVICE:
+        return ("-c", *(("--offload-host-only",) if options.is_host_only else ()))
+    form = "-S" if options.assembly else "-c"
+    return ("--offload-device-only", form, *(("-emit-llvm",) if options.emit_llvm else ()))
 
 
 def _not_compiled(context: BuildContext, failed: Completed) -> MlirOffloadError:

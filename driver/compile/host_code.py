@@ -18,14 +18,15 @@ def host_command(context: BuildContext, source: Path, output: Path, *extra: str)
         Mode.ASSEMBLY: ("-S",),
     }.get(options.mode, ("-c",))
     flags = (
-        f"-O{options.opt_level}",
-        *(("-g",) if options.debug else ()),
+        options.opt_flag,
+        *((options.debug_spelled,) if options.debug else ()),
         *(("-fPIC",) if options.pic or options.shared else ()),
         *((options.sanitizer.flag,) if options.sanitizer else ()),
         # The triple and layout that mlir-translate leaves out are this clang's own.
         *(("-Wno-override-module",) if source.suffix in {".ll", ".bc"} else ()),
     )
-    arguments = options.compiler_arguments if source.suffix not in {".ll", ".bc"} else ()
+    is_ir = source.suffix in {".ll", ".bc"}
+    arguments = options.code_arguments if is_ir else options.compiler_arguments
     clang = str(context.llvm.tool("clang"))
     return Command(
         (clang, *form, *flags, *arguments, *extra, as_operand(str(source)), "-o", str(output))

@@ -79,6 +79,8 @@ class KindBuild:
     """What stands for directories in the calls of a recipe, and what the shell makes of them."""
     cpp: CppLanguage | None = None
     """The C++ whose kernels are of the kind."""
+    code_ending = ".o"
+    """What files of its code alone end in, as a driver or a linker takes them."""
 
     def image_file(self, context: BuildContext, beside: Path, target: Target, /) -> ImageFile:
         """Return the image that is made for a target, its file beside another one."""
@@ -97,6 +99,10 @@ class KindBuild:
     ) -> ImageFile:
         """Make the image of a device module that was lowered."""
         raise NotImplementedError
+
+    def code_alone(self, _context: BuildContext, image: ImageFile, /) -> Path:
+        """Return the code of an image as a file of its own: assembly where that is asked for."""
+        return image.path
 
     def step_arguments(self, _context: BuildContext, /) -> tuple[str, ...]:
         """Return how a step that makes an image is told what decides its code."""

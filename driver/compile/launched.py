@@ -86,7 +86,8 @@ def launch_object(
     """Compile the annotated host module to an object, which is all that `here` does."""
     options = context.options
     pic = ("-fPIC",) if options.pic or options.shared else ()
-    arguments = (f"-O{options.opt_level}", *_debug(context), *_sanitizer(context), *pic)
+    flags = (options.opt_flag, *_debug(context), *_sanitizer(context), *pic)
+    arguments = (*flags, *options.code_arguments)
     command = launched.command("--object-step", source, output, arguments, None)
     _launch(partial(context.executor.tool, command, output), here, launched)
     context.executor.programs.add("clang")

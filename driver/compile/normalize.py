@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.pipeline_file import read_pipeline
@@ -61,7 +63,7 @@ def runs_transform_scripts(context: BuildContext) -> bool:
 def choose_pipeline(context: BuildContext, source: Path, content: bytes) -> InputPipeline:
     """Return the pipeline that the user named, or that the program needs; say so in that case."""
     if context.options.pipeline:
-        return read_pipeline(context.options.pipeline)
+        return _with_plugins(context, read_pipeline(context.options.pipeline))
     name = detect_pipeline(content)
     operation = offloadable(content)
     if name == TENSOR_PIPELINE:
@@ -69,4 +71,11 @@ def choose_pipeline(context: BuildContext, source: Path, content: bytes) -> Inpu
     elif operation:
         hint = f"--pipeline={TENSOR_PIPELINE} makes kernels of it"
         show_note(f"{source} has no GPU code: {operation} runs on the host; {hint}")
-    return InputPipeline(name)
+    return _with_plugins(context, InputPipeline(name))
+
+
+def _with_plugins(context: BuildContext, pipeline: InputPipeline) -> InputPipeline:
+    """Return a pipeline with what the command line loads into mlir-opt."""
+    arguments = context.options.mlir_arguments
+    files = (Path(word.partition("=")[2]) for word in arguments)
+    return replace(pipeline, arguments=arguments, files=(*pipeline.files, *files))

@@ -97,7 +97,7 @@ def codegen_for(  # noqa: PLR0913 (what decides how code is generated)
         options.opt_level if own.opt_level < 0 else own.opt_level,
         debug=options.debug,
         libraries=libraries,
-        arguments=(*own.feature_arguments, *options.device_flags.device_opt),
+        arguments=(*own.feature_arguments, *options.device_flags.device_opt_for(target.arch)),
         ptxas_arguments=options.device_flags.ptxas_arguments,
     )
     if not options.links_device_libraries:

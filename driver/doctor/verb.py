@@ -11,6 +11,7 @@ import click
 
 from mlir_offload.driver.doctor.examination import Examination
 from mlir_offload.driver.doctor.plan import known_kinds
+from mlir_offload.driver.option.click_command import call, command
 from mlir_offload.driver.option.file_use import OutputFile, check_files
 from mlir_offload.driver.tools.choose import places_for
 from mlir_offload.toolchain.errors import UsageError
@@ -21,18 +22,7 @@ from mlir_offload.toolchain.target import Kind
 _LIMIT_S = 120.0
 
 
-@click.command(context_settings={"help_option_names": ["--help", "-h"]})
-@click.option("--quick", is_flag=True, help="try the default combination only")
-@click.option("--kind", "kinds", multiple=True, help="try this offload kind only; several times")
-@click.option("-j", "jobs", type=click.IntRange(1), default=os.cpu_count() or 1)
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=_LIMIT_S)
-@click.option("--json", "as_json", is_flag=True, help="print JSON, as --print-schema describes it")
-@click.option("--html", type=click.Path(path_type=Path), help="write a page that a browser shows")
-@click.option("--print-schema", is_flag=True, help="print the JSON schema")
-@click.option("--verbose", "-v", is_flag=True, help="show what each tool turned out to be")
-@click.option("--llvm", default="", help="a release (22) or a prefix that is the default here")
-@click.option("--cuda-path", default="", help="the CUDA toolkit to try, no other")
-@click.option("--rocm-path", default="", help="the ROCm installation to try, no other")
+@command("doctor", jobs=os.cpu_count() or 1, timeout=_LIMIT_S)
 @click.pass_obj
 def doctor(  # noqa: PLR0913 (one parameter for each option)
     runner: Runner,
@@ -47,7 +37,7 @@ def doctor(  # noqa: PLR0913 (one parameter for each option)
     quick: bool,
     as_json: bool,
     print_schema: bool,
-    verbose: bool,
+    is_verbose: bool,
 ) -> int:
     """Try every combination of the installed LLVM, CUDA and ROCm with a small program.
 
@@ -73,19 +63,13 @@ def doctor(  # noqa: PLR0913 (one parameter for each option)
     elif html is None:
         from mlir_offload.driver.doctor.report import show_report
 
-        show_report(report, verbose=verbose)
+        show_report(report, verbose=is_verbose)
     return report.exit_status
 
 
 def run_doctor(arguments: Sequence[str], runner: Runner) -> int:
     """Run `mlir-offload doctor`; return its exit status. Raises UsageError."""
-    try:
-        status = doctor.main(
-            list(arguments), prog_name="mlir-offload doctor", standalone_mode=False, obj=runner
-        )
-    except click.UsageError as error:
-        raise UsageError(error.format_message(), hint="see 'mlir-offload doctor --help'") from error
-    return int(status or 0)
+    return int(call(doctor, arguments, runner) or 0)
 
 
 def _chosen_kinds(names: Sequence[str]) -> tuple[Kind, ...]:

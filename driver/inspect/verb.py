@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mlir_offload.driver.message.report import show_error
+from mlir_offload.driver.option.click_command import PATH, call, command
 from mlir_offload.driver.option.file_use import OutputFile, check_files
 from mlir_offload.offload.container.contents import Part, Problem, ProblemKind, all_problems
 from mlir_offload.offload.container.file_form import FileForm
@@ -26,13 +27,7 @@ _UNREADABLE = "unreadable"
 _STYLES = {"dim": "dim", "bold": "bold", "cyan": "cyan", "red": "bold red"}
 
 
-@click.command(context_settings={"help_option_names": ["--help", "-h"]})
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="print JSON, as --print-schema describes it")
-@click.option("--html", type=click.Path(path_type=Path), help="write a page that a browser shows")
-@click.option("--code-hashes", is_flag=True, help="show a hash of each kernel's code")
-@click.option("--print-schema", is_flag=True, help="print the JSON schema")
-@click.option("--llvm", default="", help="the LLVM release (22) or prefix that reads MLIR")
+@command("inspect", click.Argument(["files"], nargs=-1, type=PATH))
 @click.pass_obj
 def inspect(  # noqa: PLR0913 (one parameter for each option)
     runner: Runner,
@@ -76,17 +71,11 @@ def inspect(  # noqa: PLR0913 (one parameter for each option)
 def run_inspect(arguments: Sequence[str], runner: Runner) -> int:
     """Run `mlir-offload inspect`; return its exit status. Raises UsageError."""
     try:
-        status = inspect.main(
-            list(arguments), prog_name="mlir-offload inspect", standalone_mode=False, obj=runner
-        )
-    except click.UsageError as error:
-        hint = "see 'mlir-offload inspect --help'"
-        raise UsageError(error.format_message(), hint=hint) from error
+        return int(call(inspect, arguments, runner) or 0)
     except BrokenPipeError:
         # The reader has seen enough, as `head` does; the interpreter shall not try once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    return int(status or 0)
 
 
 def _read(path: Path, llvm: str, runner: Runner, *, code_hashes: bool) -> tuple[Part, int]:

@@ -27,7 +27,7 @@ from mlir_offload.offload.link.held_image import runs_on_host
 from mlir_offload.offload.llvm_ir import is_written_in_process
 from mlir_offload.offload.runtime import runtime_include_directory
 from mlir_offload.toolchain.llvm_tools import load_llvm_table
-from mlir_offload.toolchain.target import Kind, Target, device_kind
+from mlir_offload.toolchain.target import HOST, Kind, Target, device_kind
 from mlir_offload.translate.cpu.launch import runs_fibers
 from mlir_offload.translate.cpu.module import (
     cpu_collapse_command,
@@ -68,7 +68,7 @@ def _finish_image(
     linked = (word for path in others for word in ("-Xclang", LINK_LIBRARY, "-Xclang", str(path)))
     sanitizer = (options.sanitizer.flag,) if options.sanitizer else ()
     debug = ("-g",) if options.debug else ()
-    extra = (*debug, *sanitizer, *linked, *options.device_flags.device_opt)
+    extra = (*debug, *sanitizer, *linked, *options.device_flags.device_opt_for(HOST))
     level = options.opt_level
     command = cpu_image_command(
         llvm, prepared, runtime, image.path, opt_level=level, march=options.march, extra=extra

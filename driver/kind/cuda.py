@@ -23,7 +23,7 @@ from mlir_offload.driver.compile.older import (
     older_text,
 )
 from mlir_offload.driver.message.report import show_note
-from mlir_offload.driver.option.compile_options import DeviceCode
+from mlir_offload.driver.option.compile_options import DeviceCode, Mode
 from mlir_offload.driver.step.split_file import ModuleFile, ObjectFile
 from mlir_offload.offload.abi import fatbinary_without_image, known_majors, load_abi
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError, ToolchainError
@@ -55,7 +55,8 @@ def _make_image(
     context: BuildContext, source: Path, module: ModuleFile, lowered: Path, target: Target
 ) -> ImageFile:
     """Make bitcode or a cubin, as asked; the latter too where the release that links cannot take it."""
-    if not _is_bitcode(context):
+    wants_code = context.options.mode is Mode.DEVICE and not context.options.emit_llvm
+    if wants_code or not _is_bitcode(context):
         return _make_cubin(context, source, module, lowered, target)
     try:
         return _make_bitcode(context, source, module, lowered, target)
@@ -100,10 +101,15 @@ def _make_cubin(
         timed = assembly.with_suffix(".timed.s")
         executor.step("ptx-time", (assembly, "--time", str(context.source_time), "-o", timed))
         assembly = timed
+    is_alone = context.options.mode is Mode.DEVICE
+    if is_alone and context.options.assembly:
+        return image
     if cuda is None:
         msg = "a cubin is made by ptxas, and no CUDA toolkit was found"
         raise ToolchainError(msg, hint=CUDA_HINT)
-    executor.tool(cubin_command(cuda, assembly, image.path, codegen), image.path)
+    is_whole = is_alone and not context.options.gpu_rdc
+    command = cubin_command(cuda, assembly, image.path, codegen, is_whole=is_whole)
+    executor.tool(command, image.path, is_shown="-v" in codegen.ptxas_arguments)
     return image
 
 
@@ -251,6 +257,13 @@ class _Cuda(KindBuild):
     recipe_places = {_RECIPE_PLACE: _RECIPE_CUDA}  # noqa: RUF012 (a table)
     image_file = staticmethod(_image_file)
     make_image = staticmethod(_make_image)
+    code_ending = ".cubin"
+
+    def code_alone(self, context: BuildContext, image: ImageFile, /) -> Path:
+        """Return the cubin, or the PTX that it is assembled from."""
+        options = context.options
+        wants_text = options.assembly and not options.emit_llvm
+        return _assembly_file(image) if wants_text else image.path
 
     def step_arguments(self, context: BuildContext, /) -> tuple[str, ...]:
         """Return the form of the code, and the time."""

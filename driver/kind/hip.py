@@ -89,7 +89,7 @@ def _make_code(
     _check_form(context)
     executor, flags, path = context.executor, context.options.device_flags, image.path
     arch, own = image.target.arch, image.attached
-    check_features(arch, (*own.all_features, *flags.device_opt))
+    check_features(arch, (*own.all_features, *flags.device_opt_for(arch)))
     wanted = own.code_object or flags.code_object
     version = choose_code_object(context.consumer, context.rocm, arch, wanted)
     ready = path.with_name(f"{path.stem}.ready.ll")
@@ -112,7 +112,7 @@ def _make_code(
         context.options.opt_level if own.opt_level < 0 else own.opt_level,
         debug=context.options.debug,
         libraries=left,
-        arguments=(*own.feature_arguments, *_flushing(math), *flags.device_opt),
+        arguments=(*own.feature_arguments, *_flushing(math), *flags.device_opt_for(arch)),
     )
     command = amdgpu_image_command(context.llvm, prepared, path, codegen)
     executor.tool(command, path, diagnose=partial(not_taken, context))
@@ -194,6 +194,17 @@ class _Hip(KindBuild):
     recipe_places = {_RECIPE_PLACE: _RECIPE_LIBRARIES}  # noqa: RUF012 (a table)
     image_file = staticmethod(_image_file)
     make_image = staticmethod(_make_image)
+    code_ending = ".hsaco"
+
+    def code_alone(self, context: BuildContext, image: ImageFile, /) -> Path:
+        """Return a linked code object, as the HIP runtime loads it; text and LLVM IR as they are."""
+        options = context.options
+        if options.assembly or options.emit_llvm or options.gpu_rdc:
+            return image.path
+        output = image.path.with_suffix(".hsaco")
+        argv = (str(context.llvm.tool("ld.lld")), "-shared", "--no-undefined", str(image.path))
+        context.executor.tool(Command((*argv, "-o", str(output))), output)
+        return output
 
     def step_arguments(self, context: BuildContext, /) -> tuple[str, ...]:
         """Return the form of the code."""

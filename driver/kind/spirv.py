@@ -7,6 +7,8 @@ import shutil
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from mlir_offload.driver.compile.image import ImageFile, kernel_options, rdc_option, user_libraries
 from mlir_offload.driver.compile.kind_build import KindBuild
 from mlir_offload.driver.compile.older import older_text
@@ -54,7 +56,7 @@ def _make_image(
         image,
         opt_level=context.options.opt_level,
         libraries=libraries,
-        arguments=flags.device_opt,
+        arguments=flags.device_opt_for(target.arch),
     )
     executor.tool(bitcode, image)
     diagnose = partial(_not_compiled, source)
@@ -99,6 +101,17 @@ class _Spirv(KindBuild):
     )
     image_file = staticmethod(_image_file)
     make_image = staticmethod(_make_image)
+    code_ending = ".spv"
+
+    def code_alone(self, context: BuildContext, image: ImageFile, /) -> Path:
+        """Return SPIR-V, as a module or as text."""
+        if context.options.emit_llvm:
+            return image.path
+        form = ("-S",) if context.options.assembly else ()
+        output = image.path.with_suffix(".s" if form else ".spv")
+        command = spirv_code_command(context.llvm, image.path, output)
+        context.executor.tool(replace(command, argv=(*command.argv, *form)), output)
+        return output
 
     def link_folders(self, context: BuildContext, _directory: Path, /) -> tuple[Path, ...]:
         """Return the linker of SPIR-V: clang of LLVM 22 looks for it by its bare name."""

@@ -74,7 +74,8 @@ def link(context: BuildContext) -> Path:
     line = without_whole_archives(context, contents, _link_items(context, finished.replaced))
     command = _link_command(context, (*map(str, anchor), *line), contents, runtime, linked)
     diagnose = partial(_diagnose, context, contents, finished)
-    context.executor.tool(command, linked, diagnose=diagnose)
+    is_shown = "-v" in context.options.device_flags.ptxas
+    context.executor.tool(command, linked, diagnose=diagnose, is_shown=is_shown)
     note_read_files(context)
     if linked.exists():
         name = str(context.options.output or "a.out")

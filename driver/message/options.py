@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
@@ -46,7 +44,6 @@ class MessageOptions(Struct, frozen=True):
     warnings_are_errors: bool = False
 
 
-_Apply = Callable[[MessageOptions, str], MessageOptions]
 _Choice = TypeVar("_Choice", MessageFormat, Color)
 
 
@@ -62,27 +59,33 @@ def _one_of(option: str, value: str, kind: type[_Choice]) -> _Choice:
         raise UsageError(msg, hint=hint) from None
 
 
-def _format(options: MessageOptions, value: str) -> MessageOptions:
+def choose_format(options: MessageOptions, value: str) -> MessageOptions:
+    """Choose the form of messages."""
     return replace(options, format=_one_of("--message-format=", value, MessageFormat))
 
 
-def _color(options: MessageOptions, value: str) -> MessageOptions:
+def choose_color(options: MessageOptions, value: str) -> MessageOptions:
+    """Choose when messages have colours."""
     return replace(options, color=_one_of("-fdiagnostics-color=", value, Color))
 
 
-def _message_file(options: MessageOptions, value: str) -> MessageOptions:
+def choose_file(options: MessageOptions, value: str) -> MessageOptions:
+    """Name the file for messages of that form."""
     return replace(options, file=_named("--message-file=", value))
 
 
-def _reproduce(options: MessageOptions, value: str) -> MessageOptions:
+def pack_call(options: MessageOptions, value: str) -> MessageOptions:
+    """Name the archive that the call is packed into."""
     return replace(options, reproduce=_named("--reproduce=", value))
 
 
-def _hide_rule(options: MessageOptions, value: str) -> MessageOptions:
+def hide_rule(options: MessageOptions, value: str) -> MessageOptions:
+    """Hide what a rule finds."""
     return replace(options, hidden_rules=options.hidden_rules | {_rule("-Wno-", value)})
 
 
-def _rule_as_error(options: MessageOptions, value: str) -> MessageOptions:
+def raise_rule(options: MessageOptions, value: str) -> MessageOptions:
+    """Make an error of what a rule finds."""
     return replace(options, error_rules=options.error_rules | {_rule("-Werror=", value)})
 
 
@@ -102,61 +105,21 @@ def _named(option: str, value: str) -> Path:
     return Path(value)
 
 
-_FLAGS: Mapping[str, _Apply] = {
-    "-q": lambda options, _: replace(options, quiet=True),
-    "-fcolor-diagnostics": lambda options, _: replace(options, color=Color.ALWAYS),
-    "-fdiagnostics-color": lambda options, _: replace(options, color=Color.ALWAYS),
-    "-fno-color-diagnostics": lambda options, _: replace(options, color=Color.NEVER),
-    "-fno-crash-diagnostics": lambda options, _: replace(options, reproduces_crashes=False),
-}
-_JOINED: Mapping[str, _Apply] = {
-    "--message-format=": _format,
-    "--message-file=": _message_file,
-    "--reproduce=": _reproduce,
-    "-fdiagnostics-color=": _color,
-}
+def be_quiet(options: MessageOptions, _: str) -> MessageOptions:
+    """Show neither notes nor warnings."""
+    return replace(options, quiet=True)
 
 
-# What follows is a rule here only if it is spelled as one is; else it is an option of clang.
-_RULES: Mapping[str, _Apply] = {"-Wno-": _hide_rule, "-Werror=": _rule_as_error}
-_RULE = re.compile(r"(-Wno-|-Werror=)([A-Z]{2,4}\d{3})")
+def always_color(options: MessageOptions, _: str) -> MessageOptions:
+    """Use colours always."""
+    return replace(options, color=Color.ALWAYS)
 
 
-def known_options() -> tuple[str, ...]:
-    """Return the options that every verb takes, those with a value ending in `=`."""
-    return (*_FLAGS, *_JOINED, *_RULES)
+def never_color(options: MessageOptions, _: str) -> MessageOptions:
+    """Use colours never."""
+    return replace(options, color=Color.NEVER)
 
 
-def take_message_options(
-    arguments: Sequence[str],
-) -> tuple[MessageOptions, tuple[str, ...]]:
-    """Return how to speak, and the other arguments. What stands behind `--` is nobody's option.
-
-    Raises UsageError for an unknown value.
-    """
-    options = MessageOptions()
-    rest: list[str] = []
-    words = iter(arguments)
-    for word in words:
-        if word == "--":
-            rest += (word, *words)
-            break
-        applied = _applied(options, word)
-        if applied is None:
-            rest.append(word)
-        else:
-            options = applied
-    # These are the compiler's too.
-    options = replace(options, verbose="-v" in rest, warnings_are_errors="-Werror" in rest)
-    return options, tuple(rest)
-
-
-def _applied(options: MessageOptions, word: str) -> MessageOptions | None:
-    if word in _FLAGS:
-        return _FLAGS[word](options, "")
-    rule = _RULE.fullmatch(word)
-    if rule is not None:
-        return _RULES[rule[1]](options, rule[2])
-    name, sign, value = word.partition("=")
-    apply = _JOINED.get(name + sign)
-    return apply(options, value) if apply else None
+def pack_no_crash(options: MessageOptions, _: str) -> MessageOptions:
+    """Pack nothing when a tool crashes."""
+    return replace(options, reproduces_crashes=False)

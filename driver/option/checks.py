@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from mlir_offload.driver.option.compile_options import (
     ANY_CLANG,
     MLIR_SUFFIXES,
@@ -32,6 +34,11 @@ def consistent(options: CompileOptions) -> CompileOptions:
     if options.mode is Mode.LINK and options.embed_runtime:
         msg = "--embed-runtime is for -c, -S and -emit-llvm: a link contains the runtime"
         raise UsageError(msg, hint="leave --embed-runtime out")
+    if options.mode is Mode.LINK and options.output == Path("-"):
+        msg = "-o -: a link writes a file"
+        raise UsageError(
+            msg, hint="name the file; -c, -S, -E and -emit-llvm write to the standard output"
+        )
     if options.is_for_any_clang:
         _check_for_any(options)
     if options.has_gpu_cpp:

@@ -27,6 +27,10 @@ class Mode(Enum):
     LLVM_TEXT = "-S -emit-llvm"
     LLVM_BITCODE = "-c -emit-llvm"
     HEADER = "--emit-header"
+    SYNTAX = "-fsyntax-only"
+    PREPROCESSED = "-E"
+    RULE = "-M"
+    DEVICE = "--offload-device-only"
 
 
 class DeviceCode(Enum):
@@ -41,13 +45,23 @@ MLIR_SUFFIXES = frozenset({".mlir", ".mlirbc"})
 GPU_CPP = {kind.cpp_suffix: kind.name for kind in DEVICE_KINDS if kind.cpp_suffix}
 """C++ with kernels: the kind that they are for, by the ending of the file."""
 COMPILED_SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cxx", *GPU_CPP, ".ll", ".bc", ".s"})
+PREPROCESSED_SUFFIXES = COMPILED_SUFFIXES - {".ll", ".bc", ".s"}
 LINKED_SUFFIXES = frozenset({".o", ".obj", ".a", ".so"})
+
+
+_STAGES = {
+    (False, False): Mode.OBJECT,
+    (True, False): Mode.ASSEMBLY,
+    (True, True): Mode.LLVM_TEXT,
+    (False, True): Mode.LLVM_BITCODE,
+}
 
 
 class CompileOptions(Struct, frozen=True):
     """What one call of the compiler asks for.
 
-    `link_items` holds inputs and linker options in the order of the command line, because a linker
+    `compiler_arguments` are for C and C++, `code_arguments` for the host code of MLIR too; `unused` are
+    those that nothing takes; `taken_for` the words that the last option stands for, still to be read. `link_items` holds inputs and linker options in the order of the command line, because a linker
     reads archives in that order; `arguments` is the whole command line, `spelled` its options,
     each with its value.
     """
@@ -83,6 +97,19 @@ class CompileOptions(Struct, frozen=True):
     cache: bool | None = None
     why_rebuilt: bool = False
     compiler_arguments: tuple[str, ...] = ()
+    code_arguments: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+    hides_unused: bool = False
+    languages: tuple[tuple[Path, str], ...] = ()
+    language: str = ""
+    last_step: Mode | None = None
+    is_host_only: bool = False
+    opt_spelled: str = ""
+    debug_spelled: str = "-g"
+    mlir_opt: str = ""
+    mlir_translate: str = ""
+    mlir_arguments: tuple[str, ...] = ()
+    taken_for: tuple[str, ...] = ()
     prefix_maps: tuple[PrefixMap, ...] = ()
     depfile: DepfileRequest = field(default_factory=DepfileRequest)
     compile_commands: Path | None = None
@@ -94,6 +121,11 @@ class CompileOptions(Struct, frozen=True):
     sanitizer: Sanitizer | None = None
 
     @property
+    def opt_flag(self) -> str:
+        """Return how clang is told to optimise host code."""
+        return f"-O{self.opt_spelled or self.opt_level}"
+
+    @property
     def device_code(self) -> DeviceCode:
         """Return the form of GPU code: bitcode in objects, so that a link optimises over files.
 
@@ -103,6 +135,8 @@ class CompileOptions(Struct, frozen=True):
         """
         if self.wanted_device_code is not None:
             return self.wanted_device_code
+        if self.mode is Mode.DEVICE:
+            return DeviceCode.BITCODE if self.emit_llvm else DeviceCode.OBJECT
         links_at_once = self.mode is Mode.LINK and not self.has_gpu_cpp and not self.gpu_rdc
         is_final = links_at_once or self.is_for_any_clang or self.makes_final_objects
         return DeviceCode.OBJECT if is_final else DeviceCode.BITCODE
@@ -145,12 +179,10 @@ class CompileOptions(Struct, frozen=True):
     @property
     def mode(self) -> Mode:
         """Return the last stage that is wanted."""
-        if self.emit_llvm:
-            return Mode.LLVM_TEXT if self.assembly else Mode.LLVM_BITCODE
-        if self.assembly:
-            return Mode.ASSEMBLY
-        if self.stop_after_compile:
-            return Mode.OBJECT
+        if self.last_step is not None:
+            return self.last_step
+        if self.emit_llvm or self.assembly or self.stop_after_compile:
+            return _STAGES[self.assembly, self.emit_llvm]
         is_alone = self.header is not None and self.output is None and not self.shared
         if is_alone and all(path.suffix in MLIR_SUFFIXES for path in self.inputs):
             return Mode.HEADER

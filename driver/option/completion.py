@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator
 
-from mlir_offload.driver.option.table import OptionRow, Verb, is_joined, load_verbs
+from mlir_offload.driver.option.row import Option, Subcommand, is_joined
+from mlir_offload.driver.option.subcommand import every_subcommand
 from mlir_offload.offload.device.amdgpu_processor import known_processors
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.tables import load_table
@@ -127,13 +128,13 @@ def render_completion(shell: str) -> str:
 def _bash() -> str:
     values = [
         f"    {_pattern(verb, names)}) words={shlex.quote(_mark(row))} ;;"
-        for verb in load_verbs().values()
+        for verb in every_subcommand().values()
         for row in verb.rows
         if row.values and (names := _with_values(row))
     ]
     options = [
         f"        {verb.name or _QUOTED}) words={shlex.quote(' '.join(_spellings(verb)))} ;;"
-        for verb in load_verbs().values()
+        for verb in every_subcommand().values()
     ]
     return _filled(_BASH, values, options)
 
@@ -141,13 +142,13 @@ def _bash() -> str:
 def _zsh() -> str:
     values = [
         f"    ({_pattern(verb, names)}) found=({_quoted(_mark(row).split())}) ;;"
-        for verb in load_verbs().values()
+        for verb in every_subcommand().values()
         for row in verb.rows
         if row.values and (names := _with_values(row))
     ]
     options = [
         f"        ({verb.name or _QUOTED}) found=({_quoted(_spellings(verb))}) ;;"
-        for verb in load_verbs().values()
+        for verb in every_subcommand().values()
     ]
     return _filled(_ZSH, values, options)
 
@@ -156,7 +157,7 @@ _QUOTED = "''"
 
 
 def _filled(script: str, values: Iterable[str], options: Iterable[str]) -> str:
-    names = [name for name in load_verbs() if name]
+    names = [name for name in every_subcommand() if name]
     parts = {
         "@VALUES@": "\n".join(values),
         "@OPTIONS@": "\n".join(options),
@@ -168,30 +169,30 @@ def _filled(script: str, values: Iterable[str], options: Iterable[str]) -> str:
     return script
 
 
-def _pattern(verb: Verb, names: Iterable[str]) -> str:
+def _pattern(verb: Subcommand, names: Iterable[str]) -> str:
     return "|".join(shlex.quote(f"{verb.name}|{name}") for name in names)
 
 
-def _mark(row: OptionRow) -> str:
+def _mark(row: Option) -> str:
     """Return the words that a value is chosen from; `@files` where the shell knows them."""
     words = _words(row)
     return f"@{words}" if isinstance(words, str) else " ".join(words)
 
 
-def _words(row: OptionRow) -> tuple[str, ...] | str:
+def _words(row: Option) -> tuple[str, ...] | str:
     if row.values == _ARCHS:
         return _archs()
     return _releases() if row.values == "releases" else row.values
 
 
-def _with_values(row: OptionRow) -> list[str]:
+def _with_values(row: Option) -> list[str]:
     """Return the spellings that take a value; verbs of click take `--kind=x` beside `--kind x`."""
     names = [name for name in row.names if row.takes_value(name)]
     joined = [f"{name}=" for name in names if name.startswith("--") and not is_joined(name)]
     return [*names, *joined]
 
 
-def _spellings(verb: Verb) -> list[str]:
+def _spellings(verb: Subcommand) -> list[str]:
     return [name for row in verb.rows for name in row.names]
 
 
@@ -218,8 +219,8 @@ def _fish() -> str:
         "# fish completion of mlir-offload: mlir-offload --completion=fish | source",
         *_fish_verbs(),
     ]
-    for verb in load_verbs().values():
-        names = " ".join(name for name in load_verbs() if name)
+    for verb in every_subcommand().values():
+        names = " ".join(name for name in every_subcommand() if name)
         condition = (
             f"__fish_seen_subcommand_from {verb.name}"
             if verb.name
@@ -234,13 +235,13 @@ def _fish() -> str:
 
 
 def _fish_verbs() -> Iterator[str]:
-    for verb in load_verbs().values():
+    for verb in every_subcommand().values():
         if verb.name:
             summary = shlex.quote(verb.summary)
             yield f"complete -c {_COMMAND} -n __fish_is_first_arg -a {verb.name} -d {summary}"
 
 
-def _fish_options(row: OptionRow) -> Iterator[str]:
+def _fish_options(row: Option) -> Iterator[str]:
     """Yield the arguments of `complete` for each spelling of an option."""
     for name in row.names:
         plain = name.rstrip("=,")

@@ -10,71 +10,14 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mlir_offload.driver.option.row import Setting, Value
+from mlir_offload.driver.option.table import SETTINGS
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
 
 PROJECT_FILE = "mlir-offload.toml"
 _FILE_VARIABLE = "MLIR_OFFLOAD_CONFIG"
 _OFF = "off"
 _MOST_BYTES = 1 << 20
-
-Value = str | int | bool | tuple[str, ...]
-
-
-class Setting(Struct, frozen=True):
-    """A key of the files, the option that it stands for, and the variables that mean the same.
-
-    `on` and `off` are the options of a switch. Only the verb `build` takes what `is_of_build`. What `is_read_elsewhere` is read from the environment
-    where it is used: a variable keeps the files from saying anything else.
-    """
-
-    key: str
-    option: str
-    kind: type[str | int | bool | tuple[str, ...]]
-    default: str
-    variables: tuple[str, ...] = ()
-    is_path: bool = False
-    is_read_elsewhere: bool = False
-    off: str = ""
-    choices: tuple[str, ...] = ()
-    is_of_build: bool = False
-
-    def arguments(self, value: Value) -> tuple[str, ...]:
-        """Return the value as options of the command line."""
-        if isinstance(value, bool):
-            chosen = self.option if value else self.off
-            return (chosen,) if chosen else ()
-        joined = ",".join(value) if isinstance(value, tuple) else str(value)
-        return (f"{self.option}{joined}",)
-
-    def is_given_by(self, word: str) -> bool:
-        """Return whether a word of the command line is this option."""
-        if self.kind is bool:
-            return word in {self.option, self.off}
-        return word.startswith(self.option) or word == self.option.rstrip("=")
-
-
-SETTINGS = (
-    Setting("offload-arch", "--offload-arch=", tuple, "the GPU of this machine, else host", ("MLIR_OFFLOAD_ARCH",)),
-    Setting("device-code", "--device-code=", str, "auto", choices=("auto", "bitcode", "object")),
-    Setting("for-clang", "--for-clang=", str, "the release that lowers", ("MLIR_OFFLOAD_FOR_CLANG",), is_read_elsewhere=True),
-    Setting("llvm", "--llvm=", str, "the newest complete release", ("MLIR_OFFLOAD_LLVM",), is_path=True, is_read_elsewhere=True),
-    Setting("cuda-path", "--cuda-path=", str, "the newest toolkit found", ("CUDA_PATH", "CUDA_HOME"), is_path=True, is_read_elsewhere=True),
-    Setting("rocm-path", "--rocm-path=", str, "found", ("ROCM_PATH",), is_path=True, is_read_elsewhere=True),
-    Setting("opt-level", "-O", int, "2", choices=("0", "1", "2", "3")),
-    Setting("march", "-march=", str, "native", ("MLIR_OFFLOAD_MARCH",)),
-    Setting("debug", "-g", bool, "false", off="-g0"),
-    Setting("jobs", "-j", int, "number of processors", ("MLIR_OFFLOAD_JOBS",)),
-    Setting("message-format", "--message-format=", str, "text", ("MLIR_OFFLOAD_MESSAGE_FORMAT",), choices=("text", "json", "sarif", "github")),
-    Setting("color", "-fdiagnostics-color=", str, "auto", ("NO_COLOR", "CLICOLOR_FORCE"), is_read_elsewhere=True, choices=("auto", "always", "never")),
-    Setting("quiet", "-q", bool, "false"),
-    Setting("remote", "--remote=", str, "no server", ("MLIR_OFFLOAD_REMOTE",), is_of_build=True),
-    Setting("remote-ca", "--remote-ca=", str, "those of gRPC", is_path=True, is_of_build=True),
-    Setting("remote-cert", "--remote-cert=", str, "none", is_path=True, is_of_build=True),
-    Setting("remote-key", "--remote-key=", str, "none", is_path=True, is_of_build=True),
-    Setting("remote-token", "--remote-token=", str, "none", is_path=True, is_of_build=True),
-    Setting("remote-platform", "--remote-platform=", tuple, "none", is_of_build=True),
-    Setting("crash-diagnostics", "", bool, "true", off="-fno-crash-diagnostics"),
-)  # fmt: skip
 
 
 class Origin(Struct, frozen=True):

@@ -15,6 +15,7 @@ from mlir_offload.driver.option.config import (
     settle,
 )
 from mlir_offload.driver.option.subcommand import SUBCOMMANDS
+from mlir_offload.driver.option.table import COMPILER
 
 _CONFIG, _NO_CONFIG, _PRINT = "--config=", "--no-config", "--print-config"
 # Words that say something at the beginning only, and to which no setting means anything.
@@ -74,14 +75,28 @@ def check_settings(
             check_trusted(file.path, file.content, flags, environment)
 
 
-def verb_first(arguments: tuple[str, ...], words: Sequence[str]) -> tuple[str, ...]:
-    """Return the arguments with the verb in front of options that every verb takes.
+def joined_config(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the arguments with `--config FILE` as one word, up to a `--`."""
+    bare = _CONFIG.rstrip("=")
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    if bare not in arguments[: end - 1]:
+        return arguments
+    at = arguments.index(bare)
+    return joined_config((*arguments[:at], _CONFIG + arguments[at + 1], *arguments[at + 2 :]))
 
-    `words` are the arguments without the options of messages.
-    """
-    first = next((word for word in words if not _is_own(word)), "")
-    at = arguments.index(first) if first in SUBCOMMANDS else 0
-    return (*arguments[at : at + 1], *arguments[:at], *arguments[at + 1 :])
+
+def subcommand_first(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the arguments with the subcommand in front of the options that stand before it."""
+    rest = list(reversed(arguments))
+    while rest:
+        word = rest.pop()
+        if word == "--" or not word.startswith("-"):
+            at = len(arguments) - len(rest) - 1
+            found = (word,) if word in SUBCOMMANDS else ()
+            return (*found, *arguments[:at], *arguments[at + len(found) :])
+        if COMPILER.takes_next(word) and rest:
+            rest.pop()
+    return arguments
 
 
 def _verb(arguments: Sequence[str]) -> str:
@@ -104,14 +119,7 @@ def _is_own(word: str) -> bool:
     return word in {_NO_CONFIG, _PRINT} or word.startswith(_CONFIG)
 
 
-def known_options() -> tuple[str, ...]:
-    """Return the options of configuration, those with a value ending in `=`."""
-    return (_CONFIG, _NO_CONFIG, _PRINT)
-
-
 def _taken_by(verb: str, added: Sequence[str]) -> tuple[str, ...]:
     """Return the options that a verb knows: a file speaks to all of them."""
-    from mlir_offload.driver.option.table import find_option, load_verbs
-
-    described = load_verbs()[verb]
-    return tuple(word for word in added if find_option(described, word) is not None)
+    described = SUBCOMMANDS[verb]
+    return tuple(word for word in added if described.find(word) is not None)

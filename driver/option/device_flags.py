@@ -38,6 +38,7 @@ class DeviceFlags(Struct, frozen=True):
     max_registers: int = 0
     ptxas: tuple[str, ...] = ()
     device_opt: tuple[str, ...] = ()
+    arch_opt: tuple[tuple[str, str], ...] = ()
     libraries: tuple[DeviceLibrary, ...] = ()
     ptx: tuple[str, ...] | None = None
 
@@ -46,6 +47,11 @@ class DeviceFlags(Struct, frozen=True):
         """Return the arguments for ptxas, in the order in which it heeds them."""
         limit = (f"--maxrregcount={self.max_registers}",) if self.max_registers else ()
         return (*limit, *self.ptxas)
+
+    def device_opt_for(self, arch: str) -> tuple[str, ...]:
+        """Return the arguments for the clang that compiles code for an architecture."""
+        own = (argument for name, argument in self.arch_opt if name == arch)
+        return (*self.device_opt, *own)
 
     @property
     def code_object(self) -> int:
@@ -73,6 +79,8 @@ class DeviceFlags(Struct, frozen=True):
             yield from ("-Xptxas", argument)
         for argument in self.device_opt:
             yield from ("-Xdevice-opt", argument)
+        for arch, argument in self.arch_opt:
+            yield from (f"-Xarch_{arch}", argument)
         for library in self.libraries:
             key = f"{library.selector}=" if library.selector else ""
             yield f"--device-lib={key}{library.path}"

@@ -15,15 +15,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.driver.message.report import report
+from mlir_offload.driver.option.subcommand import every_subcommand
 from mlir_offload.toolchain.errors import UsageError
 
 _STREAM = Path("-")
 _HINT = "write to another file"
-# Options whose value is an output.
-_OUTPUT_OPTIONS = frozenset(
-    {"-o", "-MF", "-MJ", "--html", "--report", "--trace", "--timeline", "--manifest"}
-    | {"--emit-header", "-save-temps", "-Wl,-Map"}
-)
+_LINKER_MAP = "-Wl,-Map"
 _CONFIGURATION = "--config="
 
 _Key = tuple[object, ...]
@@ -130,10 +127,17 @@ def configuration_files(arguments: Sequence[str]) -> tuple[Path, ...]:
 def _named(arguments: Sequence[str]) -> Iterator[str]:
     """Yield the words, and the parts of options with values, that may be the names of inputs."""
     before = ""
+    outputs = _output_options()
     for word in arguments:
-        if before not in _OUTPUT_OPTIONS:
+        if before not in outputs:
             if not word.startswith("-"):
                 yield word
-            elif not word.startswith("-D") and word.partition("=")[0] not in _OUTPUT_OPTIONS:
+            elif not word.startswith("-D") and word.partition("=")[0] not in outputs:
                 yield from (part for piece in word.split("=")[1:] for part in piece.split(","))
         before = word
+
+
+def _output_options() -> frozenset[str]:
+    """Return the options whose value is an output, whatever the subcommand."""
+    rows = (row for one in every_subcommand().values() for row in one.rows if row.path == "output")
+    return frozenset((_LINKER_MAP, *(name.rstrip("=") for row in rows for name in row.names)))

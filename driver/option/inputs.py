@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mlir_offload.offload.link.objects import ObjectContents
 
 # What is written in C++, and needs its library.
+STANDARD_INPUT = STANDARD_OUTPUT = Path("-")
 CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx", *GPU_CPP})
 IR_SUFFIXES = frozenset({".ll", ".bc"})
 _OUTPUT_SUFFIX = {
@@ -31,6 +32,10 @@ _OUTPUT_SUFFIX = {
     Mode.LLVM_TEXT: ".ll",
     Mode.LLVM_BITCODE: ".bc",
     Mode.HEADER: ".h",
+    Mode.PREPROCESSED: ".i",
+    Mode.RULE: ".d",
+    Mode.SYNTAX: "",
+    Mode.DEVICE: ".o",
 }
 
 
@@ -38,7 +43,7 @@ def check_input(path: Path) -> None:
     """Raise InputOutputError or UsageError for what is no file that the compiler takes."""
     if not path.exists():
         msg = f"{path}: no such file"
-        raise InputOutputError(msg, hint="check the name and the current directory")
+        raise InputOutputError(msg, hint=_missing_hint(path))
     if path.is_dir():
         msg = f"{path}: is a directory"
         raise InputOutputError(msg, hint="name the files in it")
@@ -51,6 +56,17 @@ def check_input(path: Path) -> None:
         raise UsageError(
             msg, hint="inputs end in .mlir, .o, .a, .so, .c, .cpp, .cu, .hip, .ll or .bc"
         )
+
+
+def _missing_hint(path: Path) -> str:
+    """Return what may have been meant by a file that is not there: a subcommand, perhaps."""
+    from mlir_offload.driver.option.subcommand import SUBCOMMANDS
+    from mlir_offload.driver.option.suggest import nearest
+
+    near = "" if path.suffix else nearest(str(path), SUBCOMMANDS)
+    if near:
+        return f"did you mean the subcommand '{near}'?"
+    return "check the name and the current directory"
 
 
 def has_device_code(options: CompileOptions) -> bool:
@@ -84,14 +100,36 @@ def all_outputs(options: CompileOptions) -> tuple[Path, ...]:
 
 
 def final_outputs(options: CompileOptions) -> tuple[Path, ...]:
-    """Return the files that the last stage makes, one for each source but in a link."""
-    if options.mode is Mode.HEADER and options.header is not None:
+    """Return the files that the last stage makes, one for each source but in a link.
+
+    What is known only when it is made, the files of device code, is not among them.
+    """
+    mode = options.mode
+    if mode is Mode.HEADER and options.header is not None:
         return (options.header,)
-    if options.mode is Mode.LINK:
+    if mode is Mode.LINK:
         return (options.output or Path("a.out"),)
-    if options.output is not None:
-        return (options.output,)
-    return tuple(Path(path.stem + _OUTPUT_SUFFIX[options.mode]) for path in sources(options))
+    if mode in {Mode.SYNTAX, Mode.DEVICE}:
+        return ()
+    named = options.output
+    if mode is Mode.RULE and options.depfile.file:
+        named = Path(options.depfile.file)
+    if named is not None:
+        return (named,)
+    is_printed = mode in {Mode.PREPROCESSED, Mode.RULE}
+    suffix = _OUTPUT_SUFFIX[mode]
+    return tuple(
+        STANDARD_OUTPUT if is_printed else Path(path.stem + suffix) for path in sources(options)
+    )
+
+
+def read_besides(options: CompileOptions) -> tuple[Path, ...]:
+    """Return the files that options name to be read for every `.mlir` input: pipeline, plugins, libraries."""
+    from mlir_offload.driver.option.pipeline_file import pipeline_paths
+
+    plugins = (Path(word.partition("=")[2]) for word in options.mlir_arguments)
+    libraries = (library.path for library in options.device_flags.libraries)
+    return (*libraries, *pipeline_paths(options.pipeline), *plugins)
 
 
 def compiled_files(options: CompileOptions, workspace: Path) -> dict[Path, Path]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from mlir_offload.driver.option.config import PROJECT_FILE, SETTINGS
-from mlir_offload.driver.option.table import OptionGroup, Verb, load_verbs
+from mlir_offload.driver.option.config import PROJECT_FILE
+from mlir_offload.driver.option.row import Group, Subcommand
+from mlir_offload.driver.option.subcommand import every_subcommand
+from mlir_offload.driver.option.table import SETTINGS
 
 _HEAD = """\
-.\\" Made by docs/generate.py from driver/data/options.yaml.
+.\\" Made by docs/generate.py from driver/option/table.py.
 .TH MLIR\\-OFFLOAD 1 "" "mlir\\-offload" "User Commands"
 .SH NAME
 mlir\\-offload \\- compile MLIR programs with GPU kernels ahead of time
@@ -38,7 +40,7 @@ _SPECIAL = re.compile(r"[\\-]")
 
 def render_manual() -> str:
     """Return the page."""
-    verbs = load_verbs()
+    verbs = every_subcommand()
     usage = [
         f".B {_roff(f'mlir-offload {verb.name}'.rstrip())}\n{_roff(line)}\n.br\n"
         for verb in verbs.values()
@@ -64,16 +66,16 @@ def render_manual() -> str:
     )
 
 
-def _verb(verb: Verb, compiler: Verb) -> str:
+def _verb(verb: Subcommand, compiler: Subcommand) -> str:
     own = [group for group in verb.groups if group not in compiler.groups]
     return f".SS mlir\\-offload {verb.name}\n{_text(verb.summary)}\n{''.join(map(_items, own))}"
 
 
-def _group(group: OptionGroup) -> str:
+def _group(group: Group) -> str:
     return f".SS {_roff(group.title.capitalize())}\n{_items(group)}"
 
 
-def _items(group: OptionGroup) -> str:
+def _items(group: Group) -> str:
     return "".join(
         _item(f".B {_roff(', '.join(row.spelled(name) for name in row.names))}", row.help)
         for row in group.rows

@@ -1,132 +1,219 @@
-"""The options of every verb, as help, completion and the manual page show them."""
+"""The options of the compiler, each declared once, and those that every subcommand takes.
+
+Parser, configuration, trust, --help, completion, the manual page and the tables of the documentation
+are made of these rows: a new option is a row, and the code that uses its value.
+"""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping, Sequence
-from typing import Any
+from msgspec.structs import replace
 
-from msgspec import Struct
+from mlir_offload.driver.message import options as message
+from mlir_offload.driver.option import action, nvcc
+from mlir_offload.driver.option.compile_options import Mode
+from mlir_offload.driver.option.device_flags import (
+    with_ftz,
+    with_library,
+    with_max_registers,
+    with_ptx,
+)
+from mlir_offload.driver.option.row import Group, Option, Setting, Subcommand
 
-from mlir_offload.driver.option.subcommand import SUBCOMMANDS
-from mlir_offload.toolchain.errors import UsageError
-from mlir_offload.toolchain.tables import load_table
+NVIDIA, CLANG, C = "for NVIDIA GPUs", "as for clang", "for C and C++ inputs"
+
+# fmt: off
+MESSAGES = Group("messages", (
+    Option(("-v", "--verbose"), "show each step and all output", does=action.put(verbose=True), to="is_verbose", in_key=False, doc="show each step, and all that the tools print"),
+    Option(("-q",), "no notes or warnings", says=message.be_quiet, setting=Setting("quiet", bool, "false")),
+    Option(("--message-format=",), "text, json, sarif or github (annotations)", value="FORM", values=("text", "json", "sarif", "github"), says=message.choose_format, setting=Setting("message-format", str, "text", ("MLIR_OFFLOAD_MESSAGE_FORMAT",)), doc="the form of messages: `text`, `json`, `sarif`, `github`, see [diagnostics.md](diagnostics.md)"),
+    Option(("--message-file=",), "messages of that form to FILE; text to stderr", value="FILE", values="files", path="output", says=message.choose_file),
+    Option(("-Wno-",), "hide what a rule finds", value="RULE", says=message.hide_rule, does=action.compiler_argument("-Wno-"), doc="hide what a [rule](rules.md) finds, see [check.md](check.md); of other names for clang"),
+    Option(("-Werror=",), "make an error of what a rule finds", value="RULE", says=message.raise_rule, does=action.compiler_argument("-Werror="), doc="make an error of what a [rule](rules.md) finds; `-Werror` of all warnings"),
+    Option(("-fdiagnostics-color=",), "colours: auto, always or never", value="WHEN", values=("auto", "always", "never"), says=message.choose_color, setting=Setting("color", str, "auto", ("NO_COLOR", "CLICOLOR_FORCE"), is_read_elsewhere=True)),
+    Option(("-fdiagnostics-color", "-fcolor-diagnostics"), "colours always", says=message.always_color),
+    Option(("-fno-color-diagnostics",), "colours never", says=message.never_color),
+))
+CONFIGURATION = Group("configuration", (
+    Option(("--config=",), "the file of the project (mlir-offload.toml)", value="FILE", values="files", path="input", to="config", in_key=False, doc="[settings in a file](configuration.md), in place of the project's"),
+    Option(("--no-config",), "read no configuration file", to="no_config", in_key=False),
+    Option(("--print-config",), "show each setting and where it comes from", in_key=False),
+    Option(("--help", "-help", "-h"), "show this", in_key=False, doc="show the options, after a subcommand its own"),
+))
+EVERYWHERE = (MESSAGES, CONFIGURATION)
+
+OUTPUT = Group("output", (
+    Option(("-o",), "the output (default: a.out, or FILE.o with -c)", value="FILE", values="files", path="output", does=action.path("output"), in_key=False, doc="the output. Default: `a.out`, or the input's name with `.o`, `.s`, `.ll` or `.bc`"),
+    Option(("-c",), "stop at the object", does=action.put(stop_after_compile=True), in_key=False, doc="stop at objects"),
+    Option(("-S",), "stop at the assembly of the host module", does=action.put(assembly=True, stop_after_compile=True), in_key=False),
+    Option(("-emit-llvm",), "stop at the LLVM IR of the host module", does=action.put(emit_llvm=True, stop_after_compile=True), doc="stop at the LLVM IR of the host module, annotated: bitcode, or text with `-S`"),
+    Option(("-E",), f"preprocess, {C}", does=action.put(last_step=Mode.PREPROCESSED), in_key=False),
+    Option(("-M",), "print the rule for Make; stop", does=action.each(action.put(last_step=Mode.RULE), action.depfile(has_system_files=True)), in_key=False),
+    Option(("-MM",), "the same without files of the system", does=action.each(action.put(last_step=Mode.RULE), action.depfile(has_system_files=False)), in_key=False),
+    Option(("-fsyntax-only",), "check the inputs; write nothing", does=action.put(last_step=Mode.SYNTAX)),
+    Option(("--offload-device-only", "--cuda-device-only"), "stop at the device code: with -S, -c, -emit-llvm", does=action.put(last_step=Mode.DEVICE, is_host_only=False), doc="stop at the device code, a file for each device: PTX or AMD assembly with `-S`, a cubin or code object with `-c`, LLVM IR with `-emit-llvm`"),
+    Option(("--offload-host-only", "--cuda-host-only"), "the host code without device code", does=action.put(is_host_only=True, last_step=None)),
+    Option(("--offload-host-device", "--cuda-compile-host-device"), "both (the default)", does=action.put(is_host_only=False, last_step=None)),
+    Option(("-shared",), "link a shared library", does=action.put(shared=True)),
+    Option(("-fPIC", "-fpic"), "position-independent code", does=action.put(pic=True)),
+    Option(("-fPIE", "-fpie"), "position-independent code of a program", does=action.code_argument("-fPIE")),
+    Option(("-save-temps=", "--save-temps="), "keep the intermediate files; obj: at the output", value="DIR", values="directories", path="output", does=action.save_temps, doc="keep the intermediate files in `DIR`; `cwd`: in `mlir-offload-temps`; `obj`: in `mlir-offload-temps` beside the output"),
+    Option(("-save-temps", "--save-temps"), "keep them in mlir-offload-temps", path="output", does=action.save_temps, doc="keep the intermediate files in `mlir-offload-temps`"),
+    Option(("--emit-header=",), "declare the functions for C; alone, make nothing else", value="FILE.h", values="files", path="output", does=action.path("header"), doc="declare the functions with `llvm.emit_c_interface` for C and C++ ([calling](../howto/call-from-c-cpp-python.md)); with only `.mlir` inputs and none of `-o`, `-c`, `-S`, `-emit-llvm`, `-shared`, make nothing else"),
+))
+DEVICES = Group("devices", (
+    Option(("--offload-arch=",), "sm_NN, gfxNNN, spirv64, host, native; commas", value="LIST", values="archs", does=action.offload_arch, setting=Setting("offload-arch", tuple, "the GPU of this machine, else host", ("MLIR_OFFLOAD_ARCH",)), doc="the devices: `sm_NN` (NVIDIA), `gfxNNN` with optional features as in `gfx90a:xnack+` (AMD), `spirv64` (OpenCL), `host` (the CPU), `native` (the GPUs of this machine). A list with commas, and the option may be repeated. Default: the GPU of this machine, else the CPU; the driver says which"),
+    Option(("--device-code=",), "bitcode (device LTO), object (by ptxas), auto", value="FORM", values=("auto", "bitcode", "object"), is_closed=True, does=action.device_code, setting=Setting("device-code", str, "auto"), doc="GPU code as `bitcode`, optimised over all files at the link; as `object`, assembled by ptxas; or `auto` (the default): bitcode with `-c` and beside CUDA C++ or HIP C++, object where one call compiles and links"),
+    Option(("-fgpu-rdc",), "kernels call functions of other files", does=action.put(gpu_rdc=True), doc="public functions of a `gpu.module` can be called from other files ([code forms](device-code.md))"),
+    Option(("-fno-gpu-rdc",), "objects that any linker takes", does=action.put(gpu_rdc=False), doc="objects that any linker takes: device code linked, the runtime inside"),
+    Option(("--embed-runtime",), "embed the runtime, so that clang links the output", does=action.put(embed_runtime=True), doc="with `-c`, `-S` or `-emit-llvm`: embed the runtime, so that clang links the output without mlir-offload ([code forms](device-code.md#linking-with-clang))"),
+    Option(("--no-libomptarget",), "code for host without the library of LLVM", does=action.put(no_libomptarget=True), doc="kernels for `host` run without libomptarget, and so without the libLLVM that it loads ([CPU](../design/cpu-target.md#libomptarget-and-the-stand-in))"),
+    Option(("--cuda-include-ptx=",), "PTX kept in final objects: sm_NN, all, none", value="ARCH", does=action.device(with_ptx), doc="PTX kept in final objects, for newer GPUs: `sm_NN`, `all`, `none`; the newest by default"),
+    Option(("--device-lib=",), "bitcode that kernels may call, of a kind or ARCH", value="[ARCH=]FILE", values="files", path="keyed", does=action.device(with_library), doc="bitcode that kernels may call; for `cuda`, `host` or an architecture, or for all"),
+    Option(("-ffast-math",), "inexact floating point on host and device", does=action.fast_math),
+    Option(("--ftz",), f"subnormal numbers are zero, {NVIDIA}", does=action.device(action.flush_subnormals), doc="subnormal numbers of 32 bits are zero on NVIDIA GPUs"),
+    Option(("--ftz=",), "the same, as nvcc spells it", value="BOOL", values=("true", "false"), does=action.device(with_ftz)),
+    Option(("--maxrregcount=",), f"registers per thread, {NVIDIA}", value="N", does=action.device(with_max_registers)),
+    Option(("-march=",), "the processor for code for host (default: native)", value="CPU", does=action.each(action.store("march"), action.compiler_argument("-march=")), setting=Setting("march", str, "native", ("MLIR_OFFLOAD_MARCH",)), doc="the processor that kernels for `host` are compiled for, as clang names it. Default: `native`, the one of this machine"),
+    Option(("-mcpu=",), "the same as -march=", value="CPU", does=action.each(action.store("march"), action.compiler_argument("-march="))),
+    Option(("-Xptxas", "-Xcuda-ptxas"), "an argument for ptxas; -v shows registers and spills", value="ARG", program="path", does=action.device_argument("ptxas"), doc="an argument for ptxas; `-v` shows the registers and spills of each kernel"),
+    Option(("-Xptxas=", "--ptxas-options="), "the same", value="ARG", program="path", does=action.ptxas_arguments),
+    Option(("-Xarch_",), "an option of clang for host, device or one arch", value="ARCH OPTION", kind="keyed", program="path", does=action.arch_argument, doc="an option of clang for `host`, for each `device`, or for one architecture, as in `-Xarch_sm_90 -O1`"),
+    Option(("-Xoffload-linker",), "an argument for the device link", value="[-TRIPLE] ARG", kind="keyed", program="always", does=action.device_linker_argument, inputs="link"),
+    Option(("-Xdevice-opt",), "an argument for clang on device code", value="ARG", program="path", does=action.device_argument("device_opt")),
+    Option(("--for-clang=",), "the LLVM that links, if it is not that of --llvm", value="N|PATH|any", values="releases", program="place", does=action.for_clang, setting=Setting("for-clang", str, "the release that lowers", ("MLIR_OFFLOAD_FOR_CLANG",), is_read_elsewhere=True), doc="the LLVM that compiles host code and links: the one that lowers (the default), an older or newer one, see [two LLVM releases](../howto/mixed-llvm.md), or with `-c` `any` of LLVM 15 to 19 and from 21, see [below](#objects-for-any-release)"),
+))
+TOOLS = Group("tools", (
+    Option(("--llvm=",), "LLVM (default: the newest complete one)", value="N|PATH", values="releases", path="tool", program="place", does=action.store("llvm"), setting=Setting("llvm", str, "the newest complete release", ("MLIR_OFFLOAD_LLVM",), is_path=True, is_read_elsewhere=True), doc="the LLVM release (`22`) or installation (`/opt/llvm`). Default: the newest complete one found"),
+    Option(("--cuda-path=",), "the CUDA toolkit; none", value="DIR", values="directories", path="tool", program="always", does=action.store("cuda_path"), setting=Setting("cuda-path", str, "the newest toolkit found", ("CUDA_PATH", "CUDA_HOME"), is_path=True, is_read_elsewhere=True), doc="the CUDA toolkit; `none`: no toolkit. Bitcode (`-emit-llvm`, `-c --device-code=bitcode`) needs none, except for kernels that call libdevice, and may be for GPUs that the installed ptxas does not know"),
+    Option(("--rocm-path=",), "the ROCm installation", value="DIR", values="directories", path="tool", program="always", does=action.store("rocm_path"), setting=Setting("rocm-path", str, "found", ("ROCM_PATH",), is_path=True, is_read_elsewhere=True)),
+    Option(("--mlir-opt=",), "an mlir-opt of your own, with your dialects", value="FILE", values="files", path="tool", program="always", does=action.store("mlir_opt"), inputs="mlir", doc="an `mlir-opt` of your own, which has your dialects and passes; of the release that lowers"),
+    Option(("--mlir-translate=",), "an mlir-translate of your own", value="FILE", values="files", path="tool", program="always", does=action.store("mlir_translate"), inputs="mlir"),
+    *(Option((f"{name}=",), "a library for mlir-opt", value="FILE", values="files", path="input", program="always", does=action.mlir_plugin(name), inputs="mlir", doc="a library with dialects, with passes, for mlir-opt as it reads the program") for name in ("--load-dialect-plugin", "--load-pass-plugin")),
+))
+CODE = Group("code", (
+    Option(("--pipeline=",), "gpu, linalg, none, FILE.yaml, or passes to run first", value="PIPELINE", values=("gpu", "linalg", "none"), path="pipeline", does=action.pipeline, inputs="mlir", doc="what comes before the split: `gpu`, `linalg`, `none`, `FILE.yaml`, or passes ([inputs](input.md))"),
+    Option(("-O",), "the same as -O1", does=action.optimize(1), setting=Setting("opt-level", int, "2", choices=("0", "1", "2", "3"))),
+    *(Option((f"-O{level}",), text, does=action.optimize(level)) for level, text in enumerate(("no optimisation", "little optimisation", "optimise host and device code (the default)", "optimise more"))),
+    Option(("-Os",), "optimise for size: -O2 for kernels", does=action.optimize(2, "s")),
+    Option(("-Oz",), "the smallest host code: -O2 for kernels", does=action.optimize(2, "z")),
+    Option(("-Og",), "optimise for a debugger: -O1 for kernels", does=action.optimize(1, "g")),
+    Option(("-Ofast",), "the same as -O3 -ffast-math", does=action.each(action.optimize(3), action.fast_math)),
+    Option(("-g",), "line tables of the .mlir file, on host and device", does=action.debug("-g"), setting=Setting("debug", bool, "false", off="-g0"), doc="line tables of the `.mlir` file, on the host and in kernels; with `-O0` also arguments and values of kernels on the CPU ([CPU](../design/cpu-target.md#debugging))"),
+    Option(("-g0",), "no line tables (the default)", does=action.put(debug=False)),
+    *(Option((name,), f"the same as -g; {C} {name}", does=action.debug(name)) for name in ("-g1", "-g2", "-g3", "-ggdb", "-ggdb1", "-ggdb2", "-ggdb3", "-gline-tables-only", "-gmlt", "-gdwarf", "-gdwarf-4", "-gdwarf-5")),
+    Option(("-ggdb0",), "the same as -g0", does=action.put(debug=False)),
+    Option(("-fvisibility=",), "of functions in C and C++", value="KIND", does=action.compiler_argument("-fvisibility="), inputs="c"),
+    Option(("-x",), "the language of the inputs that follow", value="LANGUAGE", values=tuple(action.LANGUAGES), does=action.language, doc="the language of the inputs that follow, whatever their names end in; `none`: as they end. `cpp-output` makes ccache keep a [whole call](../howto/cache.md#a-whole-call-behind-ccache)"),
+    Option(("-I",), f"a directory with headers, {C}", value="DIR", values="directories", path="folder", does=action.compiler_argument("-I"), inputs="preprocessor"),
+    Option(("-D",), f"a macro, {C}", value="NAME[=VALUE]", does=action.compiler_argument("-D"), inputs="c"),
+    Option(("-U",), f"no such macro, {C}", value="NAME", does=action.compiler_argument("-U"), inputs="preprocessor"),
+    *(Option((name,), text + f", {C}", value="DIR", values="directories", path="folder", kind="separate", does=action.separate(name, "compiler_arguments"), inputs="preprocessor") for name, text in (("-isystem", "a directory with headers of the system"), ("-iquote", 'a directory for #include "..."'), ("-idirafter", "a directory that is looked into last"))),
+    Option(("-include",), f"a header to read first, {C}", value="FILE", values="files", path="input", kind="separate", does=action.separate("-include", "compiler_arguments"), inputs="preprocessor"),
+    Option(("-object-file-name=",), f"the name in debug info, {C}", value="FILE", does=action.compiler_argument("-object-file-name="), inputs="c"),
+    Option(("-Xclang",), f"an argument for clang -cc1, {C}", value="ARG", program="always", kind="separate", does=action.separate("-Xclang", "compiler_arguments"), inputs="c"),
+    *(Option((name,), f"an argument for {tool}, {C}", value="ARG", program="path", kind="separate", does=action.separate(name, "compiler_arguments"), inputs="preprocessor") for name, tool in (("-Xpreprocessor", "the preprocessor"), ("-Xassembler", "the assembler"))),
+    Option(("-std=",), f"the standard, {C}", value="NAME", does=action.compiler_argument("-std="), inputs="c"),
+    Option(("-W",), f"a warning, {C}", value="NAME", does=action.compiler_argument("-W"), inputs="c"),
+    Option(("-fsanitize=",), "find faults of kernels on the CPU: address, thread", value="NAME", values=("address", "thread"), does=action.sanitizer, doc="find accesses out of bounds (`address`), and missing barriers (`thread`), of host code and of kernels on the CPU; implies `-g` ([CPU](../design/cpu-target.md#sanitizers))"),
+    Option(("-nogpuinc", "-nocudainc"), "CUDA C++ and HIP C++ without the vendor's headers", does=action.gpu_cpp_argument("-nogpuinc"), inputs="preprocessor"),
+    Option(("-nogpulib", "-nocudalib"), "without the vendor's device libraries", does=action.gpu_cpp_argument("-nogpulib"), doc="without the vendor's device libraries. If all inputs are `.mlir`, functions of libdevice and of ROCm's device libraries are left to the link"),
+))
+LINKER = Group("linker", (
+    Option(("-L",), "where to look for libraries", value="DIR", values="directories", path="folder", does=action.link_item("-L"), inputs="link"),
+    Option(("-l",), "a library", value="NAME", path="library", does=action.link_item("-l"), inputs="link"),
+    Option(("-Wl,",), "arguments for the linker", value="ARG", program="path", does=action.link_item("-Wl,"), inputs="link"),
+    Option(("-Xlinker",), "one argument for the linker", value="ARG", program="path", kind="separate", does=action.linker_argument, inputs="link"),
+    Option(("-B",), "where clang looks for its programs", value="DIR", values="directories", program="always", does=action.compiler_and_linker("-B")),
+    Option(("--sysroot=",), "the root of headers and libraries", value="DIR", values="directories", program="always", does=action.compiler_and_linker("--sysroot=")),
+    Option(("--target=",), "the triple of this machine; no other", value="TRIPLE", does=action.target),
+    Option(("-target",), "the same", value="TRIPLE", kind="separate", does=action.target),
+    Option(("-fuse-ld=",), "which linker", value="NAME", program="path", does=action.link_item("-fuse-ld="), inputs="link"),
+    *(Option((name,), CLANG, does=action.link_item(name), inputs="link") for name in ("-rdynamic", "-s", "-pie", "-no-pie")),
+    *(Option((name,), CLANG, does=action.link_item(name)) for name in ("-static", "-static-libgcc", "-static-libstdc++", "-pthread")),
+    *(Option((name,), f"{CLANG}, {C} and the link", does=action.compiler_and_linker(name), inputs="c") for name in ("-fopenmp", "-flto", "-fno-lto")),
+    *(Option((f"{name}=",), f"{CLANG}, {C} and the link", value="NAME", does=action.compiler_and_linker(f"{name}="), inputs="c") for name in ("-fopenmp", "-flto")),
+))
+REPRODUCIBLE = Group("dependencies and reproducible builds", (
+    Option(("-MD",), "write a dependency file for Make", does=action.depfile(is_wanted=True, has_system_files=True), in_key=False, doc="write a dependency file for Make, see [Make and Ninja](../howto/make.md)"),
+    Option(("-MMD",), "the same without files of the system", does=action.depfile(is_wanted=True, has_system_files=False), in_key=False),
+    Option(("-MP",), "with a rule for each dependency", does=action.depfile(has_phony_targets=True), in_key=False),
+    Option(("-MF",), "the name of the dependency file", value="FILE", values="files", path="output", does=action.depfile_name, in_key=False),
+    Option(("-MT",), "the target in it", value="TARGET", does=action.depfile_target, in_key=False),
+    Option(("-MQ",), "the same, quoted for Make", value="TARGET", does=action.quoted_depfile_target, in_key=False),
+    Option(("-MJ",), "write entries of compile_commands.json", value="FILE", values="files", path="output", does=action.path("compile_commands"), in_key=False),
+    Option(("--manifest=",), "write what went in and came out, as JSON", value="FILE", values="files", path="output", does=action.path("manifest")),
+    *(Option((f"{name}=",), "write NEW for OLD at the beginning of file names", value="OLD=NEW", does=action.prefix_map(name), doc="write NEW for OLD at the beginning of file names, see [Reproducible builds](reproducibility.md)") for name in ("-ffile-prefix-map", "-fdebug-prefix-map")),
+    Option(("-fmacro-prefix-map=",), f"the same in macros, {C}", value="OLD=NEW", does=action.compiler_argument("-fmacro-prefix-map="), inputs="preprocessor"),
+    Option(("-ffile-compilation-dir=",), f"a directory to name, {C}", value="DIR", does=action.compiler_argument("-ffile-compilation-dir="), inputs="c"),
+))
+CACHES = Group("caches and launchers", (
+    Option(("--cache",), "keep the results of steps with ccache", does=action.put(cache=True), in_key=False, doc="keep the results of steps with ccache, and take them from there; see [cache](../howto/cache.md)"),
+    Option(("--no-cache",), "keep none", does=action.put(cache=False), in_key=False),
+    Option(("--launcher=",), "put a command, such as srun, before each step", value="COMMAND", program="always", does=action.store("launcher"), in_key=False, doc="put a command before each step: `srun`, `ccache`. Default: none"),
+))
+OTHERS = Group("options of nvcc and hipcc, with a note that names ours", (
+    *(Option((name,), "as --offload-arch=", value="sm_NN", does=nvcc.architecture(name)) for name in ("-arch=", "-arch", "--gpu-architecture=")),
+    *(Option((name,), "as --offload-arch=", value="arch=...,code=...", does=nvcc.generated_code(name.rstrip("="))) for name in ("-gencode", "-gencode=", "--generate-code=")),
+    Option(("-ptx", "--ptx"), "as --offload-device-only -S", does=nvcc.device_form("-ptx", "-S")),
+    Option(("-cubin", "--cubin", "--genco"), "as --offload-device-only -c", does=nvcc.device_form("-cubin", "-c")),
+    Option(("-dc", "--device-c"), "as -fgpu-rdc -c", does=nvcc.translated("-dc", "-fgpu-rdc -c")),
+    *(Option((name,), "as -fgpu-rdc, -fno-gpu-rdc", value="BOOL", values=("true", "false"), is_closed=True, does=nvcc.relocatable(name)) for name in ("-rdc=", "--relocatable-device-code=")),
+    Option(("-G", "--device-debug"), "as -g -O0", does=nvcc.translated("-G", "-g -O0")),
+    Option(("-lineinfo", "--generate-line-info"), "as -g", does=nvcc.translated("-lineinfo", "-g")),
+    Option(("-use_fast_math", "--use_fast_math"), "as -ffast-math", does=nvcc.translated("-use_fast_math", "-ffast-math")),
+    *(Option((name,), "as --maxrregcount=", value="N", does=nvcc.translated(name, "--maxrregcount={}")) for name in ("-maxrregcount=", "-maxrregcount")),
+    *(Option((name,), "as these options themselves", value="OPTION,...", program="path", does=nvcc.host_arguments) for name in ("-Xcompiler", "-Xcompiler=", "--compiler-options=")),
+    *(Option((name,), "no effect", value="PROGRAM", does=nvcc.no_effect(name, "clang of --llvm= compiles host code")) for name in ("-ccbin", "-ccbin=", "--compiler-bindir=")),
+    *(Option((name,), "no effect", does=nvcc.no_effect(name, "clang does it always")) for name in ("--expt-relaxed-constexpr", "-expt-relaxed-constexpr", "--expt-extended-lambda", "-expt-extended-lambda", "--extended-lambda", "-extended-lambda")),
+    *(Option((name,), "as --offload-arch=", value="gfxNNN", does=nvcc.translated(name, "--offload-arch={}")) for name in ("--amdgpu-target=",)),
+))
+ACTIONS = Group("what happens", (
+    Option(("-###",), "show each step, write nothing", does=action.put(dry_run=True), doc="show each step as a line that can be pasted into a shell; write no output"),
+    Option(("-j",), "programs at the same time (default: processors)", value="N", does=action.jobs, setting=Setting("jobs", int, "number of processors", ("MLIR_OFFLOAD_JOBS",)), in_key=False, doc="how many programs may run at the same time. Default: the number of processors; under `make -jN` what make has to spare"),
+    Option(("-Qunused-arguments",), "no warning for arguments that nothing uses", does=action.put(hides_unused=True), in_key=False),
+    Option(("-ftime-report",), "show how long each step took", does=action.put(time_report=True), in_key=False),
+    Option(("--why-rebuilt",), "say what changed since the output was built last", does=action.put(why_rebuilt=True), in_key=False, doc="say which input, flag or tool changed since the output was built last"),
+    Option(("--reproduce=",), "pack the call, to be run again elsewhere", value="FILE.tar", values="files", path="output", says=message.pack_call, doc="pack the call, to be [run again elsewhere](diagnostics.md#calls-that-can-be-run-again)"),
+    Option(("-fno-crash-diagnostics",), "pack nothing when a tool crashes", says=message.pack_no_crash, setting=Setting("crash-diagnostics", bool, "true", option="", off="-fno-crash-diagnostics")),
+    Option(("--completion=",), "print what the shell reads to complete options", value="SHELL", values=("bash", "zsh", "fish"), doc="print what `bash`, `zsh` or `fish` reads to complete options, see [below](#completion)"),
+    Option(("--toolchain-id",), "print what names the tools by their content", doc="print what names the tools by their content; with `-v`, its parts"),
+    Option(("--print-cache-key",), "print ccache's key for a whole call", doc="print the key for [whole calls behind ccache](../howto/cache.md#a-whole-call-behind-ccache) with the other options; starts no tool that it knows already"),
+    Option(("--cmake-dir",), "print where the files for CMake are", doc="print where the files for [CMake](../howto/cmake.md) are"),
+    Option(("--pkg-config-dir",), "print where the files for pkg-config are"),
+    Option(("-print-", "--print-"), "print what clang's option of this name prints", value="WHAT", kind="prefix", doc="print what clang's option of this name prints: `-print-search-dirs`, `-print-resource-dir`, `-print-target-triple`, ..."),
+    Option(("-dumpmachine",), "print the triple of the host"),
+    Option(("-dumpversion",), "print the version of clang"),
+    Option(("--version",), "show the release and the tools found"),
+))
+REMOTE = (
+    Option(("--remote",), "a server whose workers run the steps: grpcs://...", value="URL", program="always", to="remote", setting=Setting("remote", str, "no server", ("MLIR_OFFLOAD_REMOTE",), option="--remote=", is_of_build=True)),
+    *(Option((f"--remote-{name}",), text, value="FILE", values="files", path="input", kind="path", to=f"remote_{name}", setting=Setting(f"remote-{name}", str, default, option=f"--remote-{name}=", is_path=True, is_of_build=True)) for name, text, default in (("ca", "the authority of its certificate", "those of gRPC"), ("cert", "the certificate of this client", "none"), ("key", "the key of that certificate", "none"), ("token", "a file with a bearer token", "none"))),
+    Option(("--remote-platform",), "properties of the workers", value="NAME=VALUE", to="remote_platform", is_repeated=True, setting=Setting("remote-platform", tuple, "none", option="--remote-platform=", is_of_build=True)),
+)
+"""What `build` takes to run its steps elsewhere."""
+# fmt: on
+
+COMPILER = Subcommand(
+    "",
+    "build.verb:build",
+    "compile and link",
+    "Compile MLIR programs with GPU kernels, C, C++, CUDA C++ and LLVM IR; link.",
+    ("[options] FILE...", "-c [options] FILE..."),
+    (OUTPUT, DEVICES, TOOLS, CODE, LINKER, REPRODUCIBLE, CACHES, ACTIONS, OTHERS, *EVERYWHERE),
+)
 
 
-class OptionRow(Struct, frozen=True):
-    """Options that are explained together.
-
-    `values` are the words to choose from, or one of archs, releases, files, directories; `path`
-    what kind of file a value names: input, output, folder, library, tool; pipeline and keyed may name one.
-    """
-
-    names: tuple[str, ...]
-    help: str
-    value: str = ""
-    values: tuple[str, ...] | str = ()
-    path: str = ""
-    shown: str = ""
-
-    @property
-    def label(self) -> str:
-        """Return the options as a person reads them, with their value."""
-        if self.shown:
-            return self.shown
-        return ", ".join(self.spelled(name) for name in self.names)
-
-    def spelled(self, name: str) -> str:
-        """Return one option with its value."""
-        if not self.takes_value(name):
-            return name
-        return f"{name}{self.value}" if is_joined(name) else f"{name} {self.value}"
-
-    def takes_value(self, name: str) -> bool:
-        """Return whether this spelling has a value; where one has it joined, no other has it."""
-        return is_joined(name) or (bool(self.value) and not any(map(is_joined, self.names)))
+def _setting(row: Option) -> Setting | None:
+    """Return the setting of a row, with what the row says already."""
+    setting = row.setting
+    if setting is None:
+        return None
+    choices = row.values if isinstance(row.values, tuple) else ()
+    option = row.names[0] if setting.option is None else setting.option
+    return replace(setting, option=option, choices=setting.choices or choices)
 
 
-def is_joined(name: str) -> bool:
-    """Return whether an option is written with its value as one word."""
-    return name.endswith(("=", ","))
-
-
-class OptionGroup(Struct, frozen=True):
-    """Options under one heading."""
-
-    title: str
-    rows: tuple[OptionRow, ...]
-
-
-class Verb(Struct, frozen=True):
-    """What one verb does and takes; the compiler itself has no name."""
-
-    name: str
-    summary: str
-    usage: tuple[str, ...]
-    has_files: bool
-    groups: tuple[OptionGroup, ...]
-
-    @property
-    def rows(self) -> tuple[OptionRow, ...]:
-        """Return all options of the verb."""
-        return tuple(row for group in self.groups for row in group.rows)
-
-
-@functools.cache
-def load_verbs() -> Mapping[str, Verb]:
-    """Return the verbs by name, the compiler itself under the empty one.
-
-    Raises ValueError if the table describes other subcommands than there are.
-    """
-    table = load_table("mlir_offload.driver", "options")
-    common = tuple(map(_group, table["everywhere"]))
-    compiler = _verb("", table["compile"], common)
-    verbs = {"": compiler}
-    if table["verbs"].keys() != SUBCOMMANDS.keys():
-        msg = f"options: {sorted(table['verbs'].keys() ^ SUBCOMMANDS.keys())}"
-        raise ValueError(msg)
-    for name, entry in table["verbs"].items():
-        # A verb without groups takes what the compiler takes.
-        verb = _verb(name, entry, common)
-        verbs[name] = verb if "groups" in entry else _verb(name, table["compile"] | entry, common)
-    return verbs
-
-
-def _verb(name: str, entry: Mapping[str, Any], common: tuple[OptionGroup, ...]) -> Verb:
-    groups = tuple(map(_group, entry.get("groups", ())))
-    usage = tuple(entry["usage"])
-    return Verb(name, entry["summary"], usage, entry["operands"] == "files", (*groups, *common))
-
-
-def _group(entry: Mapping[str, Any]) -> OptionGroup:
-    return OptionGroup(entry["title"], tuple(map(_row, entry["options"])))
-
-
-def _row(entry: Mapping[str, Any]) -> OptionRow:
-    """Return a row. Raises TypeError for a key that it does not have."""
-    values = entry.get("values", ())
-    lists = {
-        "names": tuple(entry["names"]),
-        "values": values if isinstance(values, str) else tuple(values),
-    }
-    return OptionRow(**{**entry, **lists})
-
-
-def find_option(verb: Verb, word: str) -> tuple[OptionRow, str] | None:
-    """Return the row of a word of the command line, and the option as the row spells it."""
-    best: tuple[OptionRow, str] | None = None
-    for row in verb.rows:
-        for name in row.names:
-            is_it = word == name or (row.takes_value(name) and word.startswith(name))
-            if is_it and (best is None or len(name) > len(best[1])):
-                best = row, name
-    return best
-
-
-def check_spelled(name: str, spelled: Sequence[tuple[str, str]]) -> None:
-    """Raise UsageError for an option of the compiler that a verb does not take."""
-    verb = load_verbs()[name]
-    for option, _ in spelled:
-        if find_option(verb, option) is None:
-            msg = f"{name} does not take {option.rstrip('=')}"
-            raise UsageError(msg, hint=f"see 'mlir-offload {name} --help'")
+SETTINGS = tuple(
+    setting for row in (*COMPILER.rows, *REMOTE) if (setting := _setting(row)) is not None
+)
+"""What the files of configuration may set."""

@@ -18,21 +18,18 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from mlir_offload.driver.option.compile_options import ANY_CLANG
+from mlir_offload.driver.option.table import COMPILER
 from mlir_offload.driver.system.memo import replace_file
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
 
-_ANY_CLANG = "any"
-# A release is chosen among what is installed; all else that these options take is a place.
-_TOOL = re.compile(r"--(?:llvm|for-clang)=(?P<value>.*)", re.DOTALL)
+# What tools take, and clang: options of theirs that name a program, a plugin, or a file to write.
 _PROGRAM = re.compile(
-    r"""--(?:cuda-path|rocm-path|launcher|remote|ld-path|gcc-toolchain|gcc-install-dir|sysroot)\b
-    | -(?:B|isysroot|specs) | --specs
-    | -fuse-ld=.*/ | (?!-l).*plugin | .*-load\b | -Xclang
-    | -Wl,(?:.*,)?@
-    # A file that the tool writes can be anywhere.
-    | -Wl,(?!-rpath[,=][^,]*$).*/ | -X(?:ptxas|device-opt).*/""",
+    r"""--(?:remote|ld-path|gcc-toolchain|gcc-install-dir|sysroot)\b | -(?:B|isysroot|specs) | --specs
+    | (?!-l).*plugin | .*-load\b | -Xclang | -Wl,(?:.*,)?@""",
     re.VERBOSE | re.DOTALL,
 )
+_RUN_PATH = re.compile(r"-Wl,-rpath[,=][^,]*", re.DOTALL)
 
 
 def program_flags(flags: Sequence[str]) -> tuple[str, ...]:
@@ -41,11 +38,21 @@ def program_flags(flags: Sequence[str]) -> tuple[str, ...]:
 
 
 def _names_program(flag: str) -> bool:
-    tool = _TOOL.fullmatch(flag)
-    if tool is not None:
-        value = tool["value"]
-        return not (value == _ANY_CLANG or (value.isascii() and value.isdecimal()))
-    return _PROGRAM.match(flag) is not None
+    if _PROGRAM.match(flag) is not None:
+        return True
+    found = COMPILER.find(flag) if flag.startswith("-") else None
+    if found is None:
+        # Of the options that clang takes, many name a file to write.
+        return flag.startswith("-") and "/" in flag
+    row, name = found
+    value = flag.removeprefix(name)
+    return {
+        "always": True,
+        # A release is chosen among what is installed; all else is a place.
+        "place": not (value == ANY_CLANG or (value.isascii() and value.isdecimal())),
+        # A file that the tool writes can be anywhere.
+        "path": "/" in value and _RUN_PATH.fullmatch(flag) is None,
+    }.get(row.program, False)
 
 
 class TrustStore(Struct, frozen=True):

@@ -55,6 +55,9 @@ _OWN_OPTIONS = (
     ("compile_commands", "-MJ"),
     ("manifest", "--manifest="),
     ("header", "--emit-header="),
+    ("last_step", "what stops before the object"),
+    ("is_host_only", "--offload-host-only"),
+    ("languages", "-x"),
 )
 
 

@@ -14,6 +14,7 @@ from mlir_offload.driver.option.command_line import (
     GPU_CPP,
     MLIR_SUFFIXES,
 )
+from mlir_offload.driver.option.compile_options import PREPROCESSED_SUFFIXES
 from mlir_offload.driver.option.inputs import CPP_SUFFIXES
 from mlir_offload.driver.project.file import (
     LinkTarget,
@@ -37,7 +38,6 @@ from mlir_offload.driver.project.tools import (
     TIME_VARIABLE,
     ToolFinder,
 )
-from mlir_offload.driver.record.dependencies import PREPROCESSED_SUFFIXES
 from mlir_offload.driver.step.action import Action
 from mlir_offload.toolchain.errors import MlirOffloadError, UsageError
 from mlir_offload.toolchain.target import Target, device_kind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from msgspec import Struct, field
@@ -14,9 +14,10 @@ from mlir_offload.driver.option.command_line import (
     parse_arguments,
     read_arguments,
 )
-from mlir_offload.driver.option.config import ConfigFile, Origin, Setting, origin_arguments, settle
+from mlir_offload.driver.option.config import ConfigFile, Origin, origin_arguments, settle
 from mlir_offload.driver.option.configured import check_settings
 from mlir_offload.driver.option.pipeline_file import pipeline_paths
+from mlir_offload.driver.option.row import Setting
 from mlir_offload.driver.system.tool_watch import FileIdentity, ToolWatch
 from mlir_offload.driver.tools.choose import (
     choose_rocm_for,
@@ -190,6 +191,8 @@ class ToolFinder(Struct):
         releases, cuda = self._releases[key], self._cuda[key, needed]
         check_targets(targets, releases.makers(cuda))
         spelled = read_arguments(flags).spelled
+        plugins = (Path(word.partition("=")[2]) for word in options.mlir_arguments)
+        files = (*pipeline_paths(options.pipeline), *plugins)
         return StepTools(
             flags,
             tuple(f"{name}{value}" for name, value in spelled if name != _PIPELINE),
@@ -197,5 +200,5 @@ class ToolFinder(Struct):
             releases,
             cuda,
             choose_rocm_for(places, needed=uses_rocm(kinds)),
-            tuple(map(PurePosixPath, pipeline_paths(options.pipeline))),
+            tuple(map(PurePosixPath, files)),
         )

@@ -14,6 +14,7 @@ import click
 from msgspec import Struct
 
 from mlir_offload.driver.message.report import report, show
+from mlir_offload.driver.option.click_command import PATH, call, command
 from mlir_offload.driver.option.config import find_files
 from mlir_offload.driver.option.file_use import OutputFile, check_files
 from mlir_offload.driver.project.engine import LocalEngine
@@ -42,10 +43,8 @@ from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.process import ProcessRunner
 
 _MANIFEST = "offload.yaml"
-_PATH = click.Path(path_type=Path)
 _STANDARD_OUTPUT = Path("-")
 _OUTPUTS = ("report", "trace", "timeline", "output", "store")
-_FORMS = ("ninja", "make", "compile_commands")
 _CREDENTIALS = ("remote_ca", "remote_cert", "remote_key", "remote_token")
 
 
@@ -84,7 +83,7 @@ def build_project(arguments: Sequence[str], runner: ProcessRunner) -> int:
     """
     # Before anything opens a file: see find_jobserver.
     announcement = find_jobserver(os.environ)
-    options = parse_build_arguments(arguments)
+    options = parse_build_arguments(arguments, runner)
     if options is None:
         return 0
     _hand_on(options)
@@ -150,48 +149,18 @@ def _build(
     return _conclude(options, record)
 
 
-def parse_build_arguments(arguments: Sequence[str]) -> BuildOptions | None:
+def parse_build_arguments(arguments: Sequence[str], runner: ProcessRunner) -> BuildOptions | None:
     """Return the options, None where help was asked for. Raises UsageError."""
-    try:
-        found = _command.main(list(arguments), "mlir-offload build", standalone_mode=False)
-    except click.ClickException as error:
-        raise UsageError(error.format_message(), hint="see 'mlir-offload build --help'") from error
+    found = call(_command, arguments, runner)
     return found if isinstance(found, BuildOptions) else None
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("manifest", type=_PATH, default=Path(_MANIFEST))
-@click.option("-j", "jobs", type=click.IntRange(1), help="steps to run at the same time")
-@click.option("-k", "--keep-going", "keeps_going", is_flag=True, help="do all that can be done")
-@click.option(
-    "--resume",
-    is_flag=True,
-    expose_value=False,
-    help="repeat only what is not there; every build does",
+@command(
+    "build",
+    click.Argument(["manifest"], type=PATH, default=Path(_MANIFEST)),
+    launcher=None,
+    remote=None,
 )
-@click.option("--variant", "variants", multiple=True, help="build this one only; several times")
-@click.option("--report", type=_PATH, help="write what was done, as JSON")
-@click.option(
-    "--trace", type=_PATH, help="write when it was done, for Perfetto or chrome://tracing"
-)
-@click.option("--timeline", type=_PATH, help="write when it was done, as a page")
-@click.option("-n", "--dry-run", is_flag=True, help="show the steps that would run, and run none")
-@click.option("--clean", is_flag=True, help="remove what was built, of these variants")
-@click.option("--prune", is_flag=True, help="remove what the manifest no longer names")
-@click.option("--emit", type=click.Choice(_FORMS), help="write such a file instead")
-@click.option("-o", "--output", type=_PATH, help="where --emit writes; - for the standard output")
-@click.option("--store", type=_PATH, help="a directory with results of builds; they may share it")
-@click.option("--remote", metavar="URL", help="a server whose workers run the steps: grpcs://...")
-@click.option("--remote-ca", type=_PATH, help="the authority of its certificate")
-@click.option("--remote-cert", type=_PATH, help="the certificate of this client")
-@click.option("--remote-key", type=_PATH, help="the key of that certificate")
-@click.option("--remote-token", type=_PATH, help="a file with a bearer token")
-@click.option("--remote-platform", multiple=True, metavar="N=V", help="properties of the workers")
-@click.option("--launcher", default=None, help="as for the compiler")
-@click.option("--cache/--no-cache", default=None, help="as for the compiler")
-@click.option("--config", metavar="FILE", help="as for the compiler")
-@click.option("--no-config", is_flag=True, help="as for the compiler")
-@click.option("-v", "--verbose", "is_verbose", is_flag=True, help="show every step as a shell line")
 def _command(**values: object) -> BuildOptions:
     """Bring all that MANIFEST names up to date (default: offload.yaml).
 

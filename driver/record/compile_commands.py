@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,12 +10,11 @@ from pathlib import Path
 from msgspec import Struct
 
 from mlir_offload.driver.option.command_line import CompileOptions, Mode, as_operand
+from mlir_offload.driver.option.table import COMPILER
 
 _PROGRAM = "mlir-offload"
-# What does not tell how a file is compiled: outputs, the link, what is shown.
-_LEFT_OUT = re.compile(
-    r"-(?:o|M[A-Z]+|L|l|Wl,|shared|static|pthread|rdynamic|s|j|v|###|ftime-report|save-temps=?|-manifest=|-emit-header=)"
-)
+# What does not tell how a file is compiled, beside outputs, dependency files and the link.
+_LEFT_OUT = frozenset(("-shared", "-j", "-v", "-###", "-ftime-report"))
 
 
 class CompileEntry(Struct, frozen=True):
@@ -29,13 +27,22 @@ class CompileEntry(Struct, frozen=True):
 
 def mlir_entry(options: CompileOptions, source: Path, output: Path) -> CompileEntry:
     """Return the entry of a `.mlir` file: the call of this compiler that makes its object."""
-    spelled = [key + value for key, value in options.spelled if not _LEFT_OUT.fullmatch(key)]
+    spelled = [key + value for key, value in options.spelled if _is_of_compilation(key)]
     if options.mode is Mode.LINK:
         spelled.append("-c")
     program = shutil.which(_PROGRAM) or _PROGRAM
     return CompileEntry(
         str(source), str(output), (program, *spelled, as_operand(str(source)), "-o", str(output))
     )
+
+
+def _is_of_compilation(name: str) -> bool:
+    found = COMPILER.find(name)
+    if found is None:
+        return True
+    row = found[0]
+    is_elsewhere = row.path == "output" or row.inputs == "link" or name.startswith("-M")
+    return not is_elsewhere and _LEFT_OUT.isdisjoint(row.names)
 
 
 def render_entries(entries: Sequence[CompileEntry], directory: Path) -> str:

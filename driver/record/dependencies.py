@@ -8,11 +8,11 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from mlir_offload.driver.option.command_line import GPU_CPP, MLIR_SUFFIXES, CompileOptions, Mode
+from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions, Mode
+from mlir_offload.driver.option.compile_options import PREPROCESSED_SUFFIXES
 from mlir_offload.driver.option.inputs import final_outputs, sources
 from mlir_offload.driver.system.depfile import quote_for_make, read_prerequisites
 
-PREPROCESSED_SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cxx", *GPU_CPP})
 """What clang preprocesses, and writes a dependency file for."""
 STANDARD_STREAM = "-"
 

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from mlir_offload.driver.option.device_flags import DeviceFlags, with_library
 from mlir_offload.driver.option.pipeline_file import PIPELINE_SUFFIXES, pipeline_paths
-from mlir_offload.driver.option.table import Verb, find_option, is_joined, load_verbs
+from mlir_offload.driver.option.table import COMPILER
 from mlir_offload.toolchain.errors import MlirOffloadError
 
 _ROOT, _UP = "__root__", "__up__"
@@ -95,7 +95,7 @@ def read_call(arguments: Sequence[str]) -> Call:
         if not word.startswith("-"):
             call.arguments.append(call.reads(word))
             continue
-        option = _split(load_verbs()[""], word, rest)
+        option = _split(word, rest)
         if option.path == "folder":
             folders.append(option.value)
         elif option.path == "library":
@@ -132,14 +132,14 @@ def _rewrite(call: Call, option: _Given) -> None:
     call.arguments += [option.name, value] if option.is_separate else [option.name + value]
 
 
-def _split(described: Verb, word: str, rest: list[str]) -> _Given:
+def _split(word: str, rest: list[str]) -> _Given:
     """Return an option and its value, which may be the next word of the rest."""
-    found = find_option(described, word)
+    found = COMPILER.find(word)
     if found is None:
         return _Given("", word)
     row, name = found
-    if word == name and row.takes_value(name) and not is_joined(name) and rest:
-        return _Given(row.path, name, rest.pop(), is_separate=True)
+    if COMPILER.takes_next(word) and rest:
+        return _Given(row.path, word, rest.pop(), is_separate=True)
     return _Given(row.path, name, word[len(name) :])
 
 

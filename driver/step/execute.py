@@ -38,6 +38,9 @@ _SHORT = 1 << 16
 _MAGIC = {".bc": (b"BC\xc0\xde",), ".o": (b"\x7fELF",), ".spv": (b"\x03\x02\x23\x07",)}
 
 
+_STANDARD_OUTPUT = Path("-")
+
+
 class _Once:
     """Work that is done once; who comes while it is under way waits for it."""
 
@@ -81,8 +84,9 @@ class Executor(Struct):
         *,
         decides: bool = False,
         diagnose: Diagnose = tool_failed,
+        is_shown: bool = False,
     ) -> None:
-        """Run a program that writes `output`, and check that it did.
+        """Run a program that writes `output`, and check that it did; show what it says if `is_shown`.
 
         Raises what `diagnose` makes of a failure, ToolFailedError for an output that is not there,
         is empty or of another kind, in spite of exit status 0.
@@ -99,7 +103,7 @@ class Executor(Struct):
         self.programs.add(command.argv[0])
         with self._slot(command), self._timed(command.program, output):
             completed = self.runner.run(self._fitted(private))
-        if self.verbose and completed.stderr:
+        if (self.verbose or is_shown) and completed.stderr:
             self._print_output(completed.stderr)
         self._listen(completed, diagnose)
         if output is not None:
@@ -167,8 +171,16 @@ class Executor(Struct):
 
     def place(self, made: Path, output: Path) -> None:
         """Bring a finished file to its place."""
-        self.note(Command(("cp", str(made), str(output))))
-        if not self.dry_run:
+        if output == _STANDARD_OUTPUT:
+            self.note(Command(("cat", str(made))))
+        else:
+            self.note(Command(("cp", str(made), str(output))))
+        if self.dry_run:
+            return
+        if output == _STANDARD_OUTPUT:
+            sys.stdout.flush()
+            sys.stdout.buffer.write(made.read_bytes())
+        else:
             publish(made, output)
 
     def print_file(self, made: Path) -> None:
@@ -216,7 +228,8 @@ def check_made(completed: Completed, output: Path) -> None:
         expected: tuple[bytes, ...] = _MAGIC.get(output.suffix, (start[:1],))
         if any(word.startswith("-flto") for word in completed.command.argv):
             expected += _MAGIC[".bc"]
-        if start and start.startswith(expected):
+        is_text = "-S" in completed.command.argv
+        if start and (is_text or start.startswith(expected)):
             return
         problem = f"{program} exited with status 0 but {output.name} is {'of another kind' if start else 'empty'}"
     raise ToolFailedError(

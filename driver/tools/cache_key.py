@@ -17,7 +17,8 @@ from mlir_offload.driver.option.command_line import (
     CompileOptions,
     read_arguments,
 )
-from mlir_offload.driver.option.pipeline_file import pipeline_paths
+from mlir_offload.driver.option.inputs import read_besides
+from mlir_offload.driver.option.table import COMPILER
 from mlir_offload.driver.system.file_identity import content_identity
 from mlir_offload.driver.tools.choose import build_environment, choose_targets
 from mlir_offload.driver.tools.toolchain_id import (
@@ -35,29 +36,6 @@ _DIGITS = 32
 # ccache sets it for the compiler that it runs.
 _UNDER_CCACHE, _CHECK = "CCACHE_DISABLE", "CCACHE_COMPILERCHECK"
 _WHOLE_CALL = ("-x", "cpp-output")
-# Options that decide about no output, and those that ccache itself knows the outputs of.
-_NOT_COUNTED = frozenset(
-    [
-        "-x",
-        "-c",
-        "-S",
-        "-o",
-        "-MD",
-        "-MMD",
-        "-MP",
-        "-MF",
-        "-MT",
-        "-MQ",
-        "-MJ",
-        "-j",
-        "-v",
-        "--cache",
-        "--no-cache",
-        "--launcher=",
-        "-ftime-report",
-        "--why-rebuilt",
-    ]
-)
 # The identity of the tools tells what they name.
 _TOOL_PLACES = frozenset(
     ("CUDA_HOME", "CUDA_PATH", "MLIR_OFFLOAD_FOR_CLANG", "MLIR_OFFLOAD_LLVM", "ROCM_PATH")
@@ -106,16 +84,19 @@ def _check_source(source: Path) -> None:
         raise UsageError(msg, hint=hint, location=str(source))
 
 
+def _counts(name: str) -> bool:
+    """Return whether an option decides what comes out."""
+    found = COMPILER.find(name)
+    return found is None or found[0].in_key
+
+
 def _cache_key(options: CompileOptions, runner: Runner) -> str:
     targets = choose_targets(options.offload_archs)
     identity = identify_options(
         options, RememberingRunner(runner), uses_processor=HOST in map(str, targets)
     )
-    files = (
-        *(library.path for library in options.device_flags.libraries),
-        *pipeline_paths(options.pipeline),
-    )
-    counted = [pair for pair in options.spelled if pair[0] not in _NOT_COUNTED]
+    files = read_besides(options)
+    counted = [pair for pair in options.spelled if _counts(pair[0])]
     environment = [pair for pair in build_environment() if pair[0] not in _TOOL_PLACES]
     contents = [(str(file), content_identity(file, own_memo())) for file in files]
     parts = [str(identity), list(map(str, targets)), counted, environment, contents]

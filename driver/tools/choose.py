@@ -13,12 +13,13 @@ from mlir_offload.driver.system.jobserver import JobSlots, find_jobserver
 from mlir_offload.toolchain.errors import ToolchainError, UsageError
 from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.llvm_tools import Role
-from mlir_offload.toolchain.process import Runner
+from mlir_offload.toolchain.process import Command, Runner
 from mlir_offload.toolchain.search import SearchPlaces, find_cuda, find_llvm, search_places
 from mlir_offload.toolchain.target import HOST, Target, parse_offload_arch
 
 if TYPE_CHECKING:
     from mlir_offload.toolchain.cuda import CudaToolkit
+    from mlir_offload.toolchain.process import ProcessRunner
     from mlir_offload.toolchain.rocm import RocmInstallation
 
 _NATIVE = "native"
@@ -198,3 +199,12 @@ def _native_archs() -> tuple[str, ...]:
             hint = f"become a member of the group of /dev/kfd (render); or {hint}"
         raise ToolchainError(msg, hint=hint)
     return gpus
+
+
+def print_of_clang(asked: Sequence[str], others: Sequence[str], runner: ProcessRunner) -> int:
+    """Have the clang that would compile print what it is asked for; return its exit status."""
+    from mlir_offload.driver.option.command_line import read_arguments
+
+    options = read_arguments(others)
+    llvm = choose_release(options, places_of(options), runner)
+    return runner.run_attached(Command((str(llvm.tool("clang")), *asked)))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -9,10 +12,11 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions, DeviceCode, Mode
 from mlir_offload.offload.kind_format import CodeMakers
-from mlir_offload.toolchain.errors import ToolchainError
-from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
+from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
+from mlir_offload.toolchain.llvm import LLVM_VERSION, LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.llvm_tools import Role
 from mlir_offload.toolchain.search import SearchPlaces, find_llvm
+from mlir_offload.toolchain.tool import probe_version
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -20,6 +24,11 @@ if TYPE_CHECKING:
     from mlir_offload.toolchain.cuda import CudaToolkit
     from mlir_offload.toolchain.process import Environment, Runner
 
+OWN_PROGRAMS = {
+    "mlir-opt": "MLIR_OFFLOAD_MLIR_OPT",
+    "mlir-translate": "MLIR_OFFLOAD_MLIR_TRANSLATE",
+}
+"""Programs that lower and that the user may name: each with the variable that names it."""
 # What a build of a project, or a step of it, may need, whatever its inputs.
 BUILD_ROLES = (Role.LOWER, Role.LINK)
 
@@ -27,13 +36,15 @@ BUILD_ROLES = (Role.LOWER, Role.LINK)
 class Releases(Struct, frozen=True):
     """Who lowers, whose clang compiles here, and who links: one release, unless two were asked for.
 
-    `llvm` is the release that links where it is installed; where it is not, an object is compiled by
+    `found` is the installation that lowers, as it was before programs of the user took their place in
+    `mlir`. `llvm` is the release that links where it is installed; where it is not, an object is compiled by
     the release that lowers, and `consumer` alone says for whom.
     """
 
     mlir: LlvmToolchain
     llvm: LlvmToolchain
     consumer: int
+    found: LlvmToolchain | None = None
 
     @property
     def is_one(self) -> bool:
@@ -52,11 +63,20 @@ class Releases(Struct, frozen=True):
     @property
     def environment(self) -> Environment:
         """Return the variables by which another call of the driver finds the same."""
-        if self.is_one:
-            return (("MLIR_OFFLOAD_LLVM", _place(self.llvm, "clang")),)
+        own = tuple(self._own_programs())
+        mlir = self.found or self.mlir
+        if mlir == self.llvm and self.is_consumer_here:
+            return (("MLIR_OFFLOAD_LLVM", _place(self.llvm, "clang")), *own)
         clang = _place(self.llvm, "clang") if self.is_consumer_here else str(self.consumer)
-        lowers = _place(self.mlir, "mlir-opt")
-        return (("MLIR_OFFLOAD_LLVM", lowers), ("MLIR_OFFLOAD_FOR_CLANG", clang))
+        lowers = _place(mlir, "mlir-opt")
+        return (("MLIR_OFFLOAD_LLVM", lowers), ("MLIR_OFFLOAD_FOR_CLANG", clang), *own)
+
+    def _own_programs(self) -> Iterator[tuple[str, str]]:
+        """Yield the variables that name the programs of the user."""
+        if self.found is not None:
+            for name, variable in OWN_PROGRAMS.items():
+                if self.mlir.tool(name) != dict(self.found.tools).get(name):
+                    yield variable, str(self.mlir.tool(name))
 
 
 def _place(llvm: LlvmToolchain, name: str) -> str:
@@ -69,6 +89,44 @@ def _place(llvm: LlvmToolchain, name: str) -> str:
 
 
 def choose_releases(
+    options: CompileOptions, places: SearchPlaces, runner: Runner, *, roles: Collection[Role] = ()
+) -> Releases:
+    """Return the releases that `--llvm=` and `--for-clang=` name; without the latter, one for all.
+
+    `roles` are those that are played; by default what the inputs ask for. Programs of the user take
+    the place of those that lower. Raises ToolchainError naming what is missing and the package to
+    install, CompatibilityError for a program of the user of another release.
+    """
+    releases = _choose(options, places, runner, roles=roles)
+    own = _own_programs(options)
+    if not own:
+        return releases
+    return _with_own(releases, own, runner)
+
+
+def _own_programs(options: CompileOptions) -> dict[str, Path]:
+    """Return the programs of the user that lower: options first, then the environment."""
+    given = {"mlir-opt": options.mlir_opt, "mlir-translate": options.mlir_translate}
+    named = {name: given[name] or os.environ.get(OWN_PROGRAMS[name], "") for name in given}
+    return {name: Path(os.path.abspath(path)) for name, path in named.items() if path}  # noqa: PTH100 (links stay)
+
+
+def _with_own(releases: Releases, own: dict[str, Path], runner: Runner) -> Releases:
+    """Return the releases with these programs. Raises CompatibilityError for another release."""
+    mlir = releases.mlir
+    for name, path in own.items():
+        probed = probe_version(runner, path, LLVM_VERSION)
+        if probed.version is None:
+            msg = f"--{name}={path}: {probed.reason}"
+            raise ToolchainError(msg, hint=f"name a program that is an {name}")
+        if probed.version.major != mlir.version.major:
+            msg = f"--{name}={path} is of LLVM {probed.version}, and LLVM {mlir.version} lowers"
+            raise CompatibilityError(msg, hint=f"add --llvm={probed.version.major}")
+    tools = tuple((dict(mlir.tools) | own).items())
+    return replace(releases, mlir=replace(mlir, tools=tools), found=mlir)
+
+
+def _choose(
     options: CompileOptions, places: SearchPlaces, runner: Runner, *, roles: Collection[Role] = ()
 ) -> Releases:
     """Return the releases that `--llvm=` and `--for-clang=` name; without the latter, one for all.

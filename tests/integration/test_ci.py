@@ -15,7 +15,7 @@ import pytest
 import yaml
 from dockerfile_parse import DockerfileParser
 
-from mlir_offload.driver.option.table import find_option, load_verbs
+from mlir_offload.driver.option.subcommand import every_subcommand
 
 ROOT = Path(__file__).resolve().parents[2]
 CI = ROOT / "docs" / "ci"
@@ -66,7 +66,7 @@ def test_the_options_in_a_file_are_those_of_the_compiler(name: str) -> None:
     for call in calls:
         words = shlex.split(call.partition("mlir-offload ")[2])
         options = [word for word in words if word.startswith("-")]
-        assert all(find_option(load_verbs()[""], option) for option in options), call
+        assert all(every_subcommand()[""].find(option) for option in options), call
 
 
 @pytest.mark.parametrize("name", ["github.yml", "Dockerfile"])

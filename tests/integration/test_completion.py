@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mlir_offload.driver.option.completion import render_completion
-from mlir_offload.driver.option.table import load_verbs
+from mlir_offload.driver.option.subcommand import every_subcommand
 
 # What is typed, what must be offered, and what must not.
 CASES = {
@@ -85,7 +85,7 @@ def test_bash_offers_files_for_inputs_outputs_and_arguments_of_a_program(tmp_pat
 
 
 def test_bash_offers_every_option_of_each_verb(tmp_path: Path) -> None:
-    for verb in load_verbs().values():
+    for verb in every_subcommand().values():
         names = {name for row in verb.rows for name in row.names}
         assert set(in_bash(f"{verb.name} -".strip(), tmp_path)) == names
 

@@ -9,19 +9,14 @@ from pathlib import Path
 import pytest
 
 from mlir_offload.driver import cli
-from mlir_offload.driver.message.options import take_message_options
 from mlir_offload.driver.option.command_line import parse_arguments
-from mlir_offload.driver.option.config import (
-    PROJECT_FILE,
-    SETTINGS,
-    Setting,
-    find_files,
-    load_config,
-)
-from mlir_offload.driver.option.configured import configured, verb_first
+from mlir_offload.driver.option.config import PROJECT_FILE, find_files, load_config
+from mlir_offload.driver.option.configured import configured
 from mlir_offload.driver.option.help import render_help
-from mlir_offload.driver.option.subcommand import SUBCOMMANDS
-from mlir_offload.driver.option.table import find_option, load_verbs
+from mlir_offload.driver.option.message_words import take_message_options
+from mlir_offload.driver.option.row import Setting
+from mlir_offload.driver.option.subcommand import SUBCOMMANDS, every_subcommand
+from mlir_offload.driver.option.table import SETTINGS
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
 
 
@@ -104,7 +99,7 @@ def test_a_setting_leaves_a_subcommand_a_subcommand(
     assert arguments is not None
     verb, *added, operand = arguments
     assert (verb, operand) == (name, "operand")
-    assert all(find_option(load_verbs()[name], word) for word in added)
+    assert all(every_subcommand()[name].find(word) for word in added)
 
 
 @pytest.mark.parametrize("name", SUBCOMMANDS)
@@ -116,7 +111,7 @@ def test_the_command_line_runs_a_subcommand_in_a_configured_directory(
     monkeypatch.setenv("MLIR_OFFLOAD_JOBS", "2")
     (tmp_path / PROJECT_FILE).write_text("opt-level = 1\n")
     assert cli._guarded((name, "--help")) == 0
-    assert capsys.readouterr().out == render_help(load_verbs()[name])
+    assert capsys.readouterr().out == render_help(every_subcommand()[name])
 
 
 def test_a_rule_is_explained_in_a_configured_directory(
@@ -259,20 +254,3 @@ def test_a_wrong_form_is_refused_with_the_one_that_was_meant() -> None:
     assert caught.value.hint == "did you mean 'json'?"
     with pytest.raises(UsageError, match="names no file"):
         take_message_options(("--reproduce=",))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "first"),
-    [
-        (("--no-config", "extract", "k.mlir"), ("extract", "--no-config", "k.mlir")),
-        (("-v", "run", "extract"), ("run", "-v", "extract")),
-        (("k.mlir", "extract"), ("k.mlir", "extract")),
-        (("-c", "extract"), ("-c", "extract")),
-        ((), ()),
-    ],
-)
-def test_a_setting_of_the_environment_comes_behind_the_verb(
-    arguments: tuple[str, ...], first: tuple[str, ...]
-) -> None:
-    words = tuple(word for word in arguments if word != "-v")
-    assert verb_first(arguments, words) == first

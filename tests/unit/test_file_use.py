@@ -13,7 +13,8 @@ import pytest
 from mlir_offload.driver.cli import main
 from mlir_offload.driver.message.report import report
 from mlir_offload.driver.option.file_use import OutputFile, check_files
-from mlir_offload.driver.option.table import Verb, load_verbs
+from mlir_offload.driver.option.row import Subcommand
+from mlir_offload.driver.option.subcommand import every_subcommand
 from mlir_offload.toolchain.errors import UsageError
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
@@ -38,19 +39,19 @@ CALLS = {
 
 
 def _outputs() -> Iterator[tuple[str, str]]:
-    for name, verb in load_verbs().items():
+    for name, verb in every_subcommand().items():
         for option in _output_options(verb):
             yield name, option
         yield name, "--message-file="
 
 
-def _output_options(verb: Verb) -> list[str]:
+def _output_options(verb: Subcommand) -> list[str]:
     rows = [row for row in verb.rows if row.path == "output"]
-    names = [name for row in rows for name in row.names]
+    names = [row.names[0] for row in rows]
     return [name for name in names if name not in DIRECTORIES | {"--message-file="}]
 
 
-def _keeps(verb: Verb) -> bool:
+def _keeps(verb: Subcommand) -> bool:
     return any("-save-temps" in row.names for row in verb.rows)
 
 
@@ -110,7 +111,9 @@ def test_no_output_of_a_subcommand_is_its_input(
 
 
 @pytest.mark.llvm(22)
-@pytest.mark.parametrize("verb", [name for name, verb in load_verbs().items() if _keeps(verb)])
+@pytest.mark.parametrize(
+    "verb", [name for name, verb in every_subcommand().items() if _keeps(verb)]
+)
 def test_no_kept_file_replaces_an_input(
     verb: str, here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

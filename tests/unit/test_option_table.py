@@ -1,136 +1,118 @@
-"""Every option that a parser knows is in help, completion, the manual page and the documentation."""
+"""One table of options: what it says is what the parsers, help, completion, manual and pages know."""
 
 from __future__ import annotations
 
 import re
 import shutil
 import subprocess
+from importlib import import_module
 from pathlib import Path
 
 import click
 import pytest
 
-from mlir_offload.driver.check import check
-from mlir_offload.driver.doctor.verb import doctor
-from mlir_offload.driver.extract import extract
-from mlir_offload.driver.inspect.verb import inspect
-from mlir_offload.driver.message import options as message_options
-from mlir_offload.driver.option import command_line as options
 from mlir_offload.driver.option import configured
 from mlir_offload.driver.option.completion import render_completion
 from mlir_offload.driver.option.help import render_help
 from mlir_offload.driver.option.manual import render_manual
-from mlir_offload.driver.option.table import Verb, find_option, load_verbs
+from mlir_offload.driver.option.row import Option, Subcommand
+from mlir_offload.driver.option.subcommand import SUBCOMMANDS, every_subcommand
+from mlir_offload.driver.option.table import COMPILER, CONFIGURATION, EVERYWHERE
 from mlir_offload.driver.package import verb as package
-from mlir_offload.driver.project import verb as project
-from mlir_offload.driver.toolchains import toolchains
-from mlir_offload.driver.trust import trust
 from mlir_offload.toolchain.errors import UsageError
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-EVERYWHERE = {
-    *message_options.known_options(),
-    *configured.known_options(),
-    *("--help", "-h", "-v"),
+ALL = every_subcommand()
+# What the command line acts on before the compiler is called.
+ACTIONS = {
+    *("--completion=", "--toolchain-id", "--print-cache-key", "--cmake-dir", "--pkg-config-dir"),
+    *("--version", "-print-", "--print-", "-dumpmachine", "-dumpversion"),
 }
-COMPILER = {
-    *options._FLAGS,
-    *options._JOINED,
-    *options._JOINED_OR_SEPARATE,
-    *EVERYWHERE,
-    *("--version", "--completion=", "--cmake-dir", "--pkg-config-dir", "--toolchain-id"),
-    "--print-cache-key",
+BY_CLICK = {
+    "build": "project.verb:_command",
+    "check": "check:check",
+    "doctor": "doctor.verb:doctor",
+    "extract": "extract:extract",
+    "inspect": "inspect.verb:inspect",
+    "toolchains": "toolchains:toolchains",
+    "trust": "trust:trust",
 }
-# These two are the compiler's: the other verbs run no tool on the user's files.
-OF_COMPILER = {"--reproduce=", "-fno-crash-diagnostics"}
+COMMON = {name for group in EVERYWHERE for row in group.rows for name in row.names}
 
 
-def of_click(command: click.Command) -> set[str]:
-    return {name for parameter in command.params for name in parameter.opts if name[0] == "-"}
+def in_table(described: Subcommand) -> set[str]:
+    return {name for row in described.rows for name in row.names}
 
 
-KNOWN = {
-    "": COMPILER,
-    "run": COMPILER,
-    "build": of_click(project._command) - {"--output", "--verbose", "--config"}
-    | {"--no-cache"}
-    | EVERYWHERE - OF_COMPILER,
-    "check": of_click(check) | EVERYWHERE - OF_COMPILER,
-    "explain": EVERYWHERE - OF_COMPILER,
-    "inspect": of_click(inspect) | EVERYWHERE - OF_COMPILER,
-    "extract": of_click(extract) - {"--output"} | EVERYWHERE - OF_COMPILER,
-    "trust": of_click(trust) | EVERYWHERE - OF_COMPILER,
-    "toolchains": of_click(toolchains) | EVERYWHERE - OF_COMPILER,
-    "doctor": of_click(doctor) - {"--verbose"} | EVERYWHERE - OF_COMPILER,
-    "package": {f"--{name}=" for name in package._OPTIONS if name != "o"}
-    | {"-o"}
-    | EVERYWHERE - OF_COMPILER,
-}
-
-CODE = {*("-O", "-O0", "-O1", "-O2", "-O3", "-g", "-g0", "-fPIC", "-fpic")}
-TEMPS = {"-save-temps", "-save-temps=", "-j", "-o", "-###", "--llvm=", "--cuda-path="}
-KNOWN["bundle"] = (
-    {"--offload-arch=", "--for-clang=", "--with-device-libs"}
-    | {"-ffile-prefix-map=", "-fdebug-prefix-map="}
-    | CODE
-    | TEMPS
-    | EVERYWHERE - OF_COMPILER
-)
-KNOWN["link"] = (
-    {"-c", "-shared", "-L", "-l", "-Wl,", "-fuse-ld=", "-ftime-report", "--rocm-path=", "-march="}
-    | {*options._LINK_FLAGS}
-    | CODE
-    | TEMPS
-    | EVERYWHERE - OF_COMPILER
-)
+@pytest.mark.parametrize("row", COMPILER.rows, ids=lambda row: row.names[0])
+def test_every_option_of_the_compiler_has_a_use(row: Option) -> None:
+    is_configuration = row in CONFIGURATION.rows
+    assert row.does or row.says or is_configuration or ACTIONS.issuperset(row.names)
 
 
-def in_table(verb: Verb) -> set[str]:
-    return {name for row in verb.rows for name in row.names}
+@pytest.mark.parametrize("described", ALL.values(), ids=lambda one: one.name or "compiler")
+def test_no_option_is_declared_twice(described: Subcommand) -> None:
+    names = [name for row in described.rows for name in row.names]
+    assert sorted(names) == sorted(set(names))
 
 
-@pytest.mark.parametrize("name", KNOWN)
-def test_the_table_has_what_the_parser_knows_and_nothing_else(name: str) -> None:
-    assert in_table(load_verbs()[name]) == KNOWN[name]
+@pytest.mark.parametrize("name", BY_CLICK)
+def test_click_reads_what_the_table_says_and_gives_the_function_each_value(name: str) -> None:
+    module, _, function = BY_CLICK[name].partition(":")
+    command = getattr(import_module(f"mlir_offload.driver.{module}"), function)
+    assert isinstance(command, click.Command)
+    read = {
+        spelled
+        for parameter in command.params
+        for spelled in (*parameter.opts, *parameter.secondary_opts)
+        if spelled.startswith("-")
+    }
+    rows = [row for row in SUBCOMMANDS[name].rows if row.says is None and "-h" not in row.names]
+    assert read == {spelled.rstrip("=") for row in rows for spelled in row.names}
+    exposed = {parameter.name for parameter in command.params if parameter.expose_value}
+    assert {row.to for row in rows if row.to and not COMMON.intersection(row.names)} <= exposed
 
 
-def test_every_verb_is_checked() -> None:
-    assert set(load_verbs()) == set(KNOWN)
+def test_package_reads_what_the_table_says() -> None:
+    read = {f"--{name}=" for name in package._OPTIONS if name != "o"} | {"-o"}
+    assert in_table(SUBCOMMANDS["package"]) - COMMON == read
 
 
-@pytest.mark.parametrize("name", KNOWN)
-def test_help_names_every_option_and_fits_a_screen(name: str) -> None:
-    verb = load_verbs()[name]
-    text = render_help(verb)
+def test_each_subcommand_names_a_function() -> None:
+    for described in ALL.values():
+        module, _, function = described.run.partition(":")
+        assert callable(getattr(import_module(f"mlir_offload.driver.{module}"), function))
+
+
+@pytest.mark.parametrize("described", ALL.values(), ids=lambda one: one.name or "compiler")
+def test_help_has_a_row_for_every_option_and_fits_a_terminal(described: Subcommand) -> None:
+    text = render_help(described)
     lines = text.splitlines()
     assert max(map(len, lines)) <= 80
-    assert len(lines) <= (68 if name in {"", "run"} else 27)
-    for row in verb.rows:
-        assert row.label in text
-        assert row.help in text
+    for row in described.rows:
+        (line,) = [line for line in lines if f"  {row.label} " in f"{line} "[:26] or line == f"  {row.label}"]  # fmt: skip
+        assert line.startswith("  ")
+    assert "\n\n\n" not in text
 
 
-def test_the_rows_of_the_compiler_stand_for_all_their_spellings_in_the_manual() -> None:
+def test_help_of_the_compiler_has_a_line_for_each_subcommand() -> None:
+    lines = render_help(COMPILER).splitlines()
+    for described in SUBCOMMANDS.values():
+        assert f"  {described.name:24}{described.line}" in lines
+
+
+def test_the_manual_names_every_spelling() -> None:
     manual = render_manual().replace("\\-", "-").replace("\\e", "\\")
-    for verb in load_verbs().values():
-        for name in in_table(verb):
+    for described in ALL.values():
+        for name in in_table(described):
             assert re.search(rf"(?m)^\.B .*(?<![\w-]){re.escape(name)}", manual), name
-
-
-def test_the_documentation_names_every_option_of_the_compiler() -> None:
-    pages = "".join(
-        (DOCS / "reference" / page).read_text()
-        for page in ("command-line.md", "diagnostics.md", "configuration.md")
-    )
-    # A range, -O0 to -O3, is spelled out; -fpic is -fPIC, -O and -g0 are as in clang.
-    for name in COMPILER - {"-O", "-g0", "-fpic", "-h", "--completion="}:
-        assert name.rstrip("=,") in pages, name
 
 
 @pytest.mark.parametrize(
     ("word", "found"),
     [
         ("--offload-arch=sm_90", "--offload-arch="),
+        ("--offload-arch", "--offload-arch="),
         ("-save-temps", "-save-temps"),
         ("-save-temps=d", "-save-temps="),
         ("-Iinclude", "-I"),
@@ -138,16 +120,37 @@ def test_the_documentation_names_every_option_of_the_compiler() -> None:
         ("-O2", "-O2"),
         ("-static", "-static"),
         ("-Wl,-x", "-Wl,"),
+        ("--ftz", "--ftz"),
     ],
 )
 def test_an_option_is_found_as_it_is_spelled(word: str, found: str) -> None:
-    option = find_option(load_verbs()[""], word)
+    option = COMPILER.find(word)
     assert option is not None
     assert option[1] == found
 
 
 def test_what_is_no_option_is_not_found() -> None:
-    assert find_option(load_verbs()[""], "--no-such") is None
+    assert COMPILER.find("--no-such") is None
+
+
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [
+        (("--llvm=22", "run", "k.mlir"), ("run", "--llvm=22", "k.mlir")),
+        (("--llvm", "22", "run", "k.mlir"), ("run", "--llvm", "22", "k.mlir")),
+        (("-q", "-j", "4", "build", "-k"), ("build", "-q", "-j", "4", "-k")),
+        (("-o", "run", "k.mlir"), ("-o", "run", "k.mlir")),
+        (("-o", "run", "run", "k.mlir"), ("run", "-o", "run", "k.mlir")),
+        (("k.mlir", "run"), ("k.mlir", "run")),
+        (("--", "run"), ("--", "run")),
+        (("-c",), ("-c",)),
+    ],
+    ids=str,
+)
+def test_options_may_stand_before_the_subcommand(
+    words: tuple[str, ...], first: tuple[str, ...]
+) -> None:
+    assert configured.subcommand_first(words) == first
 
 
 def test_a_shell_without_a_script_is_refused() -> None:

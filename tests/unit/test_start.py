@@ -41,7 +41,7 @@ main()
 NEVER = {
     *("yaml", "rich", "llvmlite", "msgpack", "zstandard", "lz4", "tomllib", "ctypes", "asyncio"),
     *("concurrent.futures", "importlib.metadata", "importlib.resources"),
-    *("mlir_offload.driver.message.form", "mlir_offload.driver.option.table"),
+    *("mlir_offload.driver.message.form", "mlir_offload.driver.option.suggest"),
 }
 # What reads and judges files that the call does not make.
 READERS = frozenset(

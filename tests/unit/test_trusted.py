@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from mlir_offload.driver.option.configured import configured
-from mlir_offload.driver.option.subcommand import SUBCOMMANDS
-from mlir_offload.driver.option.table import find_option, load_verbs
+from mlir_offload.driver.option.subcommand import SUBCOMMANDS, every_subcommand
 from mlir_offload.driver.option.trusted import program_flags, trust_store
 from mlir_offload.driver.project.file import read_project
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
@@ -63,7 +62,7 @@ def test_a_project_chooses_no_program_for_any_subcommand(
 ) -> None:
     file = write(project, f'{key} = "{value}"\nquiet = true\n')
     words = [*([verb] if verb else []), "k.o"]
-    takes = find_option(load_verbs()[verb], f"--{key}={value}") is not None
+    takes = every_subcommand()[verb].find(f"--{key}={value}") is not None
     if verb not in READING and takes:
         with pytest.raises(UsageError, match="chooses programs, but this file is not trusted"):
             settled(project, words)

@@ -1,0 +1,1 @@
+../../driver/root/__main__.py

@@ -1,0 +1,131 @@
+"""Device code alone, a file for each device: `--offload-device-only`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mlir_offload.driver.build.source import split_source
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.device import compile_device
+from mlir_offload.driver.compile.kind_build import build_of
+from mlir_offload.driver.compile.normalize import normalized
+from mlir_offload.driver.option.command_line import GPU_CPP, MLIR_SUFFIXES
+from mlir_offload.driver.option.file_use import OutputFile, check_files
+from mlir_offload.driver.option.inputs import STANDARD_OUTPUT
+from mlir_offload.driver.system.parallel import in_parallel
+from mlir_offload.driver.system.workspace import check_output
+from mlir_offload.toolchain.errors import UsageError
+from mlir_offload.toolchain.target import Target
+
+_ASSEMBLY, _TEXT = ".s", ".ll"
+
+
+class DeviceFile(Struct, frozen=True):
+    """The code of a device module, or of a file of C++, for one target."""
+
+    source: Path
+    module: str
+    target: Target
+    path: Path
+
+
+def compile_device_only(context: BuildContext) -> None:
+    """Compile each source for each device, and bring the files to their places.
+
+    Raises UsageError for an input that has no device code, and where -o names one file for several.
+    """
+    _check_inputs(context)
+    tasks = [partial(_compile, _for_text(context), *pair) for pair in context.compiled.items()]
+    made = [file for files in in_parallel(tasks) for file in files]
+    outputs = _outputs(context, made)
+    check_files(context.options.inputs, [OutputFile(path, "-o") for path in outputs])
+    for file, output in zip(made, outputs, strict=True):
+        if output != STANDARD_OUTPUT:
+            check_output(output)
+        context.executor.place(file.path, output)
+
+
+def _check_inputs(context: BuildContext) -> None:
+    for path in context.options.inputs:
+        if path.suffix not in MLIR_SUFFIXES | GPU_CPP.keys():
+            msg = f"{path} has no device code of its own"
+            raise UsageError(msg, hint="--offload-device-only takes .mlir, .cu and .hip files")
+
+
+def _for_text(context: BuildContext) -> BuildContext:
+    """Return the context in which clang writes device code as text, where that is asked for."""
+    options = context.options
+    if not options.assembly:
+        return context
+    flags = options.device_flags
+    return replace(
+        context,
+        options=replace(options, device_flags=replace(flags, device_opt=(*flags.device_opt, "-S"))),
+    )
+
+
+def _compile(context: BuildContext, source: Path, output: Path) -> list[DeviceFile]:
+    if source.suffix in GPU_CPP:
+        return list(_compile_gpu_cpp(context, source, output))
+    context.wait_for(normalized(output.parent))
+    split = split_source(context, source, output.parent)
+    modules = compile_device(context, source, split.modules)
+    return [
+        DeviceFile(
+            source,
+            made.module.path.stem,
+            image.target,
+            build_of(image.target.kind).code_alone(context, image),
+        )
+        for made in modules
+        for image in (*made.images, *made.finished)
+    ]
+
+
+def _compile_gpu_cpp(context: BuildContext, source: Path, output: Path) -> Iterator[DeviceFile]:
+    from mlir_offload.driver.compile.gpu_cpp import gpu_cpp_command
+
+    context.executor.make_directory(output.parent)
+    for target in context.targets_of(GPU_CPP[source.suffix]):
+        alone = replace(context, targets=(target,))
+        made = output.with_suffix(f".{target.arch.replace(':', '.')}{_ending(context, target)}")
+        context.executor.tool(gpu_cpp_command(alone, source, made), made)
+        yield DeviceFile(source, "", target, made)
+
+
+def _ending(context: BuildContext, target: Target) -> str:
+    options = context.options
+    if options.emit_llvm:
+        return _TEXT if options.assembly else ".bc"
+    return _ASSEMBLY if options.assembly else build_of(target.kind).code_ending
+
+
+def _outputs(context: BuildContext, made: Sequence[DeviceFile]) -> list[Path]:
+    """Return where the files go. Clang names them after the source, the kind, the triple and the arch."""
+    named = context.options.output
+    if named is not None and len(made) > 1 and named != STANDARD_OUTPUT:
+        msg = f"-o names one file, but there are {len(made)} files of device code"
+        raise UsageError(msg, hint="name one architecture, or leave -o out")
+    if named is not None:
+        return [named] * len(made)
+    several = len({file.module for file in made if file.module}) > 1
+    return [
+        Path(
+            "-".join(
+                (
+                    file.source.stem,
+                    *((file.module,) if several else ()),
+                    str(file.target.kind),
+                    file.target.triple,
+                    file.target.arch.replace(":", "."),
+                )
+            )
+            + _ending(context, file.target)
+        )
+        for file in made
+    ]

@@ -1,0 +1,65 @@
+"""What stops before compilation: `-E`, `-M` and `-MM`, `-fsyntax-only`."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.normalize import normalized
+from mlir_offload.driver.option.compile_options import GPU_CPP, PREPROCESSED_SUFFIXES, Mode
+from mlir_offload.driver.option.inputs import read_besides
+from mlir_offload.driver.system.depfile import quote_for_make, render_rule
+from mlir_offload.driver.system.parallel import in_parallel
+from mlir_offload.toolchain.process import Command, as_operand
+
+
+def check_syntax(context: BuildContext) -> None:
+    """Parse and verify each input. Raises SourceError for what is wrong in one."""
+    in_parallel([partial(_check, context, *pair) for pair in context.compiled.items()])
+
+
+def _check(context: BuildContext, source: Path, output: Path) -> None:
+    if source.suffix in PREPROCESSED_SUFFIXES:
+        context.executor.tool(_clang(context, source, "-fsyntax-only"), None)
+    else:
+        context.wait_for(normalized(output.parent))
+
+
+def preprocess(context: BuildContext) -> list[Path]:
+    """Return the preprocessed inputs, or a rule for Make for each."""
+    in_parallel([partial(_preprocess, context, *pair) for pair in context.compiled.items()])
+    return list(context.compiled.values())
+
+
+def _preprocess(context: BuildContext, source: Path, output: Path) -> None:
+    options = context.options
+    context.executor.make_directory(output.parent)
+    wants_rule = options.mode is Mode.RULE
+    if source.suffix not in PREPROCESSED_SUFFIXES:
+        output.write_text(_rule(context, source) if wants_rule else "", encoding="utf-8")
+        return
+    forms = ("-M" if options.depfile.has_system_files else "-MM", *_targets(context, source))
+    phony = ("-MP",) if options.depfile.has_phony_targets else ()
+    stage = (*forms, *phony) if wants_rule else ("-E",)
+    command = _clang(context, source, *stage, "-o", str(output))
+    context.executor.tool(command, output if wants_rule else None)
+
+
+def _clang(context: BuildContext, source: Path, *stage: str) -> Command:
+    host = ("--cuda-host-only", "-nogpulib") if source.suffix in GPU_CPP else ()
+    arguments = (*context.options.gpu_cpp_arguments, *context.options.compiler_arguments)
+    clang = str(context.llvm.tool("clang"))
+    return Command((clang, *stage, *host, *arguments, as_operand(str(source))))
+
+
+def _targets(context: BuildContext, source: Path) -> tuple[str, ...]:
+    named = context.options.depfile.targets or (quote_for_make(f"{source.stem}.o"),)
+    return tuple(word for target in named for word in ("-MT", target))
+
+
+def _rule(context: BuildContext, source: Path) -> str:
+    options = context.options
+    targets = options.depfile.targets or (quote_for_make(f"{source.stem}.o"),)
+    others = [str(path) for path in read_besides(options)]
+    return render_rule(targets, [str(source)], others, phony=options.depfile.has_phony_targets)

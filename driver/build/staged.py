@@ -1,0 +1,80 @@
+"""Inputs under the names by which the compiler knows their language: `-x LANG`, and `-` for standard input."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions, as_operand
+from mlir_offload.driver.option.inputs import STANDARD_INPUT
+from mlir_offload.driver.system.workspace import open_workspace
+from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, UsageError
+
+_MLIR = ".mlir"
+
+
+@contextlib.contextmanager
+def staged_inputs(options: CompileOptions) -> Iterator[CompileOptions]:
+    """Yield the options with names for such inputs that end as files of their language do.
+
+    Errors name them as the user did. Raises InputOutputError where an input cannot be read.
+    """
+    endings = dict(options.languages)
+    endings = {path: endings.get(path, "") or _default(path) for path in options.inputs}
+    with open_workspace() as place:
+        names = {
+            path: _staged(path, ending, place / str(number))
+            for number, (path, ending) in enumerate(endings.items())
+            if ending and path.suffix != ending
+        }
+        try:
+            yield _renamed(options, names)
+        except MlirOffloadError as error:
+            for path, name in names.items():
+                shown = "<stdin>" if path == STANDARD_INPUT else str(path)
+                error.location = error.location.replace(str(name), shown)
+                error.message = error.message.replace(str(name), shown)
+            raise
+
+
+def _default(path: Path) -> str:
+    return _MLIR if path == STANDARD_INPUT else ""
+
+
+def _staged(path: Path, ending: str, directory: Path) -> Path:
+    """Return another name of a file; what is read from standard input is written there."""
+    directory.mkdir()
+    name = directory / f"{path.stem}{ending}"
+    if path == STANDARD_INPUT:
+        name.write_bytes(sys.stdin.buffer.read())
+    elif not path.is_file():
+        msg = f"{path}: no such file"
+        raise InputOutputError(msg, hint="check the name and the current directory")
+    else:
+        name.symlink_to(path.absolute())
+    return name
+
+
+def _renamed(options: CompileOptions, names: Mapping[Path, Path]) -> CompileOptions:
+    if names and options.depfile.is_wanted:
+        msg = "-MD and -MMD name files, which -x and standard input have not"
+        raise UsageError(msg, hint="name a file that ends as its language does")
+    operands = {as_operand(str(path)): str(name) for path, name in names.items()}
+    # What a file includes with quotes lies beside it, not beside its other name.
+    folders = [
+        word
+        for path in names
+        if path != STANDARD_INPUT and names[path].suffix not in MLIR_SUFFIXES
+        for word in ("-iquote", os.path.abspath(path.parent))  # noqa: PTH100 (links stay as they are)
+    ]
+    return replace(
+        options,
+        inputs=tuple(names.get(path, path) for path in options.inputs),
+        link_items=tuple(operands.get(item, item) for item in options.link_items),
+        compiler_arguments=(*options.compiler_arguments, *folders),
+    )

@@ -1,0 +1,291 @@
+"""What the parser of the compiler does with each option: rows of the table name these functions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from mlir_offload.driver.option.compile_options import ANY_CLANG, CompileOptions, DeviceCode
+from mlir_offload.driver.option.device_flags import DeviceFlags
+from mlir_offload.driver.system.depfile import quote_for_make
+from mlir_offload.toolchain.errors import UsageError
+
+TEMPS, BESIDE_OUTPUT = Path("mlir-offload-temps"), Path("obj", "mlir-offload-temps")
+LANGUAGES = {
+    "mlir": ".mlir",
+    "c": ".c",
+    "c++": ".cpp",
+    "cuda": ".cu",
+    "hip": ".hip",
+    "ir": ".ll",
+    "assembler": ".s",
+    "cpp-output": "",
+    "none": "",
+}
+"""The ending that files of a language have; without one, that of the file counts."""
+Apply = Callable[[CompileOptions, str], CompileOptions]
+
+
+def put(**changes: object) -> Apply:
+    """Set fields."""
+    return lambda options, _: replace(options, **changes)  # names checked by the tests
+
+
+def store(name: str) -> Apply:
+    """Set a field to the value."""
+    return lambda options, value: replace(options, **{name: value})  # as above
+
+
+def path(name: str) -> Apply:
+    """Set a field to the file that the value names."""
+    return lambda options, value: replace(options, **{name: Path(value)})  # as above
+
+
+def nothing(options: CompileOptions, value: str) -> CompileOptions:
+    """Accept what is done before the compiler is called, or has no effect."""
+    del value
+    return options
+
+
+def link_item(prefix: str) -> Apply:
+    """Pass an option on to the link, at its place between the inputs."""
+    return lambda options, value: replace(options, link_items=(*options.link_items, prefix + value))
+
+
+def compiler_argument(prefix: str) -> Apply:
+    """Pass an option on to clang for C and C++."""
+    return lambda options, value: replace(
+        options, compiler_arguments=(*options.compiler_arguments, prefix + value)
+    )
+
+
+def gpu_cpp_argument(name: str) -> Apply:
+    """Pass an option on to clang for CUDA C++ and HIP C++."""
+    return lambda options, _: replace(options, gpu_cpp_arguments=(*options.gpu_cpp_arguments, name))
+
+
+def compiler_and_linker(prefix: str) -> Apply:
+    """Take an option as clang takes it: for C and C++, and for the link."""
+
+    def apply(options: CompileOptions, value: str) -> CompileOptions:
+        return link_item(prefix)(compiler_argument(prefix)(options, value), value)
+
+    return apply
+
+
+def offload_arch(options: CompileOptions, value: str) -> CompileOptions:
+    """Add architectures."""
+    names = tuple(filter(None, (name.strip() for name in value.split(","))))
+    if not names:
+        msg = "--offload-arch= names no architecture"
+        raise UsageError(msg, hint="use sm_NN, 'host' or 'native', several with commas")
+    return replace(options, offload_archs=tuple(dict.fromkeys((*options.offload_archs, *names))))
+
+
+def device_code(options: CompileOptions, value: str) -> CompileOptions:
+    """Choose the form of device code."""
+    forms = {"auto": None, **{form.value: form for form in DeviceCode}}
+    return replace(options, wanted_device_code=forms[value])
+
+
+def for_clang(options: CompileOptions, value: str) -> CompileOptions:
+    """Choose the release that links."""
+    if value != ANY_CLANG and not value.isdecimal() and os.sep not in value:
+        msg = f"--for-clang={value}: neither a release of LLVM nor a path"
+        raise UsageError(msg, hint=f"name the release that links, such as 22, or '{ANY_CLANG}'")
+    return replace(options, for_clang=value)
+
+
+def device(change: Callable[[DeviceFlags, str], DeviceFlags]) -> Apply:
+    """Change how device code is generated."""
+    return lambda options, value: replace(options, device_flags=change(options.device_flags, value))
+
+
+def device_argument(name: str) -> Apply:
+    """Add an argument for a tool that compiles device code."""
+
+    def change(flags: DeviceFlags, value: str) -> DeviceFlags:
+        return replace(flags, **{name: (*getattr(flags, name), value)})  # as above
+
+    return device(change)
+
+
+def flush_subnormals(flags: DeviceFlags, _: str) -> DeviceFlags:
+    """Take subnormal numbers for zero."""
+    return replace(flags, ftz=True)
+
+
+def code_argument(prefix: str) -> Apply:
+    """Pass an option on to clang for all host code: C, C++, and what MLIR is lowered to."""
+
+    def apply(options: CompileOptions, value: str) -> CompileOptions:
+        changed = compiler_argument(prefix)(options, value)
+        return replace(changed, code_arguments=(*options.code_arguments, prefix + value))
+
+    return apply
+
+
+def separate(name: str, *fields: str) -> Apply:
+    """Pass an option on with its value as a word of its own."""
+
+    def apply(options: CompileOptions, value: str) -> CompileOptions:
+        words = {field: (*getattr(options, field), name, value) for field in fields}
+        return replace(options, **words)
+
+    return apply
+
+
+def each(*steps: Apply) -> Apply:
+    """Do several things."""
+
+    def apply(options: CompileOptions, value: str) -> CompileOptions:
+        for step in steps:
+            options = step(options, value)
+        return options
+
+    return apply
+
+
+def optimize(level: int, spelled: str = "") -> Apply:
+    """Set the level, and how clang is told of it for host code where that is something else."""
+    return put(opt_level=level, opt_spelled=spelled)
+
+
+def debug(spelled: str) -> Apply:
+    """Ask for line tables, and of clang for what it has under this name."""
+    return put(debug=True, debug_spelled=spelled)
+
+
+def linker_argument(options: CompileOptions, value: str) -> CompileOptions:
+    """Pass one word on to the linker, commas included."""
+    items = ("-Xlinker", value) if "," in value else (f"-Wl,{value}",)
+    return replace(options, link_items=(*options.link_items, *items))
+
+
+def device_linker_argument(options: CompileOptions, value: str) -> CompileOptions:
+    """Pass one word on to the link of device code, of one triple in `TRIPLE=WORD`."""
+    triple, _, word = value.partition("=")
+    key = f"{triple.removeprefix('-')}=" if triple else ""
+    return linker_argument(options, f"--device-linker={key}{word}")
+
+
+def ptxas_arguments(options: CompileOptions, value: str) -> CompileOptions:
+    """Add arguments for ptxas, a list with commas as nvcc takes it."""
+    flags = options.device_flags
+    added = replace(flags, ptxas=(*flags.ptxas, *value.split(",")))
+    return replace(options, device_flags=added)
+
+
+def mlir_plugin(name: str) -> Apply:
+    """Load a library into mlir-opt as it reads the program."""
+    return lambda options, value: replace(
+        options, mlir_arguments=(*options.mlir_arguments, f"{name}={value}")
+    )
+
+
+def arch_argument(options: CompileOptions, value: str) -> CompileOptions:
+    """Pass an option on to the compilation for one architecture, given as `ARCH=OPTION`."""
+    arch, _, word = value.partition("=")
+    if arch in {"host", "x86_64"}:
+        return code_argument("")(options, word)
+    flags = options.device_flags
+    if arch == "device":
+        return replace(options, device_flags=replace(flags, device_opt=(*flags.device_opt, word)))
+    return replace(options, device_flags=replace(flags, arch_opt=(*flags.arch_opt, (arch, word))))
+
+
+def target(options: CompileOptions, value: str) -> CompileOptions:
+    """Accept the triple of this machine. Raises UsageError for another one."""
+    words = value.split("-")
+    if words[0] not in {"x86_64", "amd64"} or "linux" not in words:
+        msg = f"--target={value}: host code is for this machine"
+        raise UsageError(msg, hint="leave it out; devices are named with --offload-arch=")
+    return compiler_and_linker("--target=")(options, value)
+
+
+def fast_math(options: CompileOptions, value: str) -> CompileOptions:
+    """Host and device: clang has the option for C and C++."""
+    del value
+    flags = replace(options.device_flags, fast_math=True)
+    arguments = (*options.compiler_arguments, "-ffast-math")
+    return replace(options, device_flags=flags, compiler_arguments=arguments)
+
+
+def pipeline(options: CompileOptions, value: str) -> CompileOptions:
+    """Choose the pipeline, which is read to find mistakes."""
+    from mlir_offload.driver.option.pipeline_file import read_pipeline
+
+    read_pipeline(value)
+    return replace(options, pipeline=value)
+
+
+def sanitizer(options: CompileOptions, value: str) -> CompileOptions:
+    """Choose a sanitizer; a report names the places in the source, for which it needs the line tables."""
+    from mlir_offload.translate.sanitizer import parse_sanitizer
+
+    return replace(options, sanitizer=parse_sanitizer(value), debug=True)
+
+
+def jobs(options: CompileOptions, value: str) -> CompileOptions:
+    """Choose how many programs run at the same time."""
+    if not value.isdecimal() or int(value) < 1:
+        msg = f"-j needs a number from 1, not '{value}'"
+        raise UsageError(msg)
+    return replace(options, jobs=int(value))
+
+
+def prefix_map(option: str) -> Apply:
+    """Map the beginning of file names, those in C and C++ by clang."""
+
+    def apply(options: CompileOptions, value: str) -> CompileOptions:
+        from mlir_offload.translate.prefix_map import parse_prefix_map
+
+        maps = (*options.prefix_maps, parse_prefix_map(value, option))
+        arguments = (*options.compiler_arguments, f"{option}={value}")
+        return replace(options, prefix_maps=maps, compiler_arguments=arguments)
+
+    return apply
+
+
+def save_temps(options: CompileOptions, value: str) -> CompileOptions:
+    """Keep the intermediate files: in a directory, in the current one, or beside the output."""
+    if value not in {"", "cwd", "obj"}:
+        return replace(options, save_temps=Path(value))
+    # Where the output lies is known when all is read.
+    return replace(options, save_temps=BESIDE_OUTPUT if value == "obj" else TEMPS)
+
+
+def depfile(**changes: object) -> Apply:
+    """Set fields of what is asked of the dependency file."""
+    return lambda options, _: replace(
+        options, depfile=replace(options.depfile, **changes)
+    )  # as above
+
+
+def depfile_name(options: CompileOptions, value: str) -> CompileOptions:
+    """Name the dependency file."""
+    return replace(options, depfile=replace(options.depfile, file=value))
+
+
+def depfile_target(options: CompileOptions, value: str) -> CompileOptions:
+    """Name the target of the rule as it is written."""
+    targets = (*options.depfile.targets, value)
+    return replace(options, depfile=replace(options.depfile, targets=targets))
+
+
+def quoted_depfile_target(options: CompileOptions, value: str) -> CompileOptions:
+    """Name the target of the rule, quoted for Make."""
+    return depfile_target(options, quote_for_make(value))
+
+
+def language(options: CompileOptions, value: str) -> CompileOptions:
+    """Set the language of the inputs that follow; `cpp-output` makes ccache wrap a whole call."""
+    if value not in LANGUAGES:
+        from mlir_offload.driver.option.suggest import value_hint
+
+        msg = f"-x {value}: unknown language"
+        raise UsageError(msg, hint=value_hint(value, LANGUAGES))
+    return replace(options, language=LANGUAGES[value])

@@ -1,0 +1,156 @@
+"""Options of clang that are none of ours: passed on, ignored or rejected, by a table."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mlir_offload.driver.option.compile_options import CompileOptions
+from mlir_offload.driver.option.row import Option
+from mlir_offload.driver.option.suggest import nearest
+from mlir_offload.driver.option.table import COMPILER
+from mlir_offload.toolchain.errors import UsageError
+from mlir_offload.toolchain.tables import load_table
+
+PASSED, IGNORED, REJECTED = "passed", "ignored", "rejected"
+# Of these clang has more than its help lists.
+_OPEN = ("-f", "-m", "-W", "-g", "-R")
+# Two words by which clang takes a value as the next word only, and whose joined form is another option.
+_SEPARATE = frozenset(("-b", "-e", "-u", "-z"))
+_VALUE = "<"
+_LIKE = 0.8
+
+
+class Verdict(Struct, frozen=True):
+    """What becomes of an option: `to` says what gets it (c, code, link), `reason` why nothing does."""
+
+    verdict: str
+    to: tuple[str, ...] = ()
+    reason: str = ""
+
+
+class ClangOption(Struct, frozen=True):
+    """An option as clang's help spells it."""
+
+    label: str
+
+    @property
+    def name(self) -> str:
+        """Return the option without its value."""
+        return self.label.partition(_VALUE)[0].rstrip(" ")
+
+    @property
+    def is_separate(self) -> bool:
+        """Return whether the value may be the next word."""
+        return f" {_VALUE}" in self.label
+
+    @property
+    def is_joined(self) -> bool:
+        """Return whether the value may be part of the word."""
+        return _VALUE in self.label and self.name not in _SEPARATE
+
+
+@functools.cache
+def _table() -> Mapping[str, Any]:
+    return load_table("mlir_offload.driver", "clang_options")
+
+
+@functools.cache
+def known_options(part: str = "options") -> tuple[ClangOption, ...]:
+    """Return what clang lists; as `more` what it takes besides."""
+    return tuple(map(ClangOption, _table()[part].splitlines()))
+
+
+def clang_source() -> str:
+    """Return the command whose output the table holds."""
+    return str(_table()["source"])
+
+
+def find_clang_option(argument: str) -> ClangOption | None:
+    """Return the option of clang that an argument is."""
+    every = (*known_options(), *known_options("more"))
+    exact = {one.name: one for one in every}
+    name = argument.partition(" ")[0]
+    if name in exact and (name == argument or exact[name].is_separate):
+        return exact[name]
+    joined = [one for one in every if one.is_joined and argument.startswith(one.name)]
+    found = max(joined, key=lambda one: len(one.name), default=None)
+    if found is not None:
+        return found
+    # `--name value`, and a negation of what is listed.
+    return exact.get(f"{argument}=") if argument.startswith("--") else None
+
+
+def judge(label: str) -> Verdict:
+    """Return what becomes of an option, by its label or as an argument spells it."""
+    for rule in _table()["rules"]:
+        if any(fnmatchcase(label, pattern) for pattern in rule["patterns"]):
+            return Verdict(
+                rule["verdict"], tuple(rule.get("to", "").split()), rule.get("reason", "")
+            )
+    return Verdict(REJECTED, reason="it is not known")
+
+
+def own_row(label: str) -> Option | None:
+    """Return the row of our own table for an option as clang's help spells it."""
+    found = COMPILER.find(ClangOption(label).name)
+    if found is None:
+        return None
+    row, name = found
+    is_whole = ClangOption(label).name in {name, name.rstrip("=")}
+    return row if is_whole or row.kind in {"prefix", "keyed"} else None
+
+
+def take(options: CompileOptions, argument: str, rest: list[str]) -> CompileOptions | None:
+    """Return the options with an option of clang; None where it is none. Raises UsageError."""
+    found = find_clang_option(argument)
+    if found is None and (not argument.startswith(_OPEN) or _is_mistyped(argument)):
+        return None
+    words = _words(found, argument, rest)
+    verdict = judge(found.label if found else argument)
+    if verdict.verdict == REJECTED:
+        msg = f"option '{argument}' of clang is not supported: {verdict.reason}"
+        raise UsageError(msg, hint="leave it out")
+    # A separate value is spelled so that both are one word.
+    taken = replace(options, spelled=(*options.spelled, (" ".join(words), "")))
+    if verdict.verdict == IGNORED:
+        return replace(taken, unused=(*taken.unused, " ".join(words)))
+    return _passed(taken, words, verdict.to)
+
+
+def _words(found: ClangOption | None, argument: str, rest: list[str]) -> list[str]:
+    """Return an option of clang with its value, which may be the next word."""
+    if found is None:
+        return [argument]
+    is_bare = argument == found.name.rstrip("=")
+    if is_bare and (found.is_separate or found.name.endswith("=")):
+        if not rest:
+            msg = f"option '{argument}' needs a value"
+            raise UsageError(msg, hint=f"write {found.label}")
+        return [argument, rest.pop()]
+    if found.is_separate and not is_bare:
+        return [found.name, argument.removeprefix(found.name).lstrip(" ")]
+    return [argument]
+
+
+def _is_mistyped(argument: str) -> bool:
+    """Return whether an option that clang does not list is nearly one of ours."""
+    own = {name.rstrip("=,") for row in COMPILER.rows for name in row.names}
+    word = argument.partition("=")[0]
+    return len(word) > len("-Wall") and bool(nearest(word, own, _LIKE))
+
+
+def _passed(options: CompileOptions, words: Sequence[str], to: Sequence[str]) -> CompileOptions:
+    changes: dict[str, tuple[str, ...]] = {}
+    if "link" in to:
+        changes["link_items"] = (*options.link_items, *words)
+    if "code" in to:
+        changes["code_arguments"] = (*options.code_arguments, *words)
+    if "c" in to:
+        changes["compiler_arguments"] = (*options.compiler_arguments, *words)
+    return replace(options, **changes)

@@ -1,0 +1,93 @@
+"""Subcommands as click reads them: each parameter is a row of the option table."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mlir_offload.driver.option.row import Option
+from mlir_offload.driver.option.subcommand import SUBCOMMANDS
+from mlir_offload.driver.option.suggest import option_hint
+from mlir_offload.toolchain.errors import UsageError
+from mlir_offload.toolchain.process import Runner
+
+PATH = click.Path(path_type=Path)
+_TYPES: Mapping[str, click.ParamType[Any]] = {
+    "path": PATH,
+    "count": click.IntRange(1),
+    "seconds": click.FloatRange(min=0, min_open=True),
+}
+
+
+def command(
+    name: str, *operands: click.Argument, **defaults: object
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """Return what makes a command of a function, whose parameters are options of the subcommand."""
+
+    def make(function: Callable[..., Any]) -> click.Command:
+        rows = [row for row in SUBCOMMANDS[name].rows if row.says is None]
+        offs = {row.to: row.names[0] for row in rows if row.kind == "off"}
+        wanted = _wanted(function)
+        options = [
+            _parameter(row, offs.get(row.to, ""), defaults, is_wanted=wanted(row.to))
+            for row in rows
+            if row.kind != "off" and "--help" not in row.names
+        ]
+        settings = {"help_option_names": ["--help", "-h"]}
+        return click.Command(
+            name, settings, callback=function, params=[*operands, *options], help=function.__doc__
+        )
+
+    return make
+
+
+def _wanted(function: Callable[..., Any]) -> Callable[[str], bool]:
+    """Return what says whether a function takes a parameter."""
+    parameters = inspect.signature(function).parameters
+    takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
+    return lambda name: bool(name) and (takes_all or name in parameters)
+
+
+def _parameter(
+    row: Option, off: str, defaults: Mapping[str, object], *, is_wanted: bool
+) -> click.Option:
+    names = [name.rstrip("=") for name in row.names]
+    target = [row.to] if is_wanted else []
+    if not row.value:
+        spelled = [f"{names[0]}/{off}"] if off else names
+        return click.Option(
+            [*spelled, *target],
+            is_flag=True,
+            default=None if off else False,
+            expose_value=is_wanted,
+        )
+    # A word that nobody gave is empty, a file or a number None.
+    default = None if row.is_repeated or row.kind in {*_TYPES, "choice"} else ""
+    return click.Option(
+        [*names, *target],
+        type=click.Choice(row.values)
+        if row.kind == "choice"
+        else _TYPES.get(row.kind, click.STRING),
+        multiple=row.is_repeated,
+        default=defaults.get(row.to, default),
+        expose_value=is_wanted,
+    )
+
+
+def call(found: click.Command, arguments: Sequence[str], runner: Runner) -> Any:
+    """Return what a command returns. Raises UsageError for a wrong command line."""
+    name = str(found.name)
+    try:
+        return found.main(
+            list(arguments), prog_name=f"mlir-offload {name}", standalone_mode=False, obj=runner
+        )
+    except click.NoSuchOption as error:
+        msg = f"unknown option '{error.option_name}'"
+        raise UsageError(msg, hint=option_hint(error.option_name, SUBCOMMANDS[name])) from error
+    except click.ClickException as error:
+        hint = f"see 'mlir-offload {name} --help'"
+        raise UsageError(error.format_message(), hint=hint) from error

@@ -1,0 +1,108 @@
+"""Options of nvcc and hipcc: understood, with a note that tells how they are spelled here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from mlir_offload.driver.message.report import show_note
+from mlir_offload.driver.option.compile_options import CompileOptions, Mode
+from mlir_offload.toolchain.errors import UsageError
+
+_ARCH = re.compile(r"(?:sm|compute)_(\d+[af]?)")
+_READ = Callable[[CompileOptions, str], CompileOptions]
+
+
+def translated(option: str, ours: str) -> _READ:
+    """Return what takes an option of nvcc for options of ours, which `{}` in them gives the value."""
+
+    def apply(options: CompileOptions, value: str) -> CompileOptions:
+        return _read(options, f"{option}{value}", ours.format(value))
+
+    return apply
+
+
+def _read(options: CompileOptions, given: str, ours: str) -> CompileOptions:
+    """Return the options with what others mean, which the user is told."""
+    show_note(f"{given} is taken for {ours}")
+    return replace(options, taken_for=tuple(ours.split(" ")))
+
+
+def architecture(option: str) -> _READ:
+    """Return what reads the architecture of nvcc's `-arch`."""
+
+    def apply(options: CompileOptions, value: str) -> CompileOptions:
+        names = [_arch_of(f"{option}{value}", word) for word in value.split(",")]
+        return _read(options, f"{option}{value}", f"--offload-arch={','.join(names)}")
+
+    return apply
+
+
+def _arch_of(given: str, word: str) -> str:
+    found = _ARCH.fullmatch(word)
+    if found is not None:
+        return f"sm_{found[1]}"
+    if word == "native":
+        return word
+    msg = f"{given}: not an architecture of NVIDIA's"
+    raise UsageError(msg, hint="write --offload-arch=sm_90, several with commas")
+
+
+def generated_code(option: str) -> _READ:
+    """Return what reads nvcc's `-gencode arch=compute_90,code=sm_90`."""
+
+    def apply(options: CompileOptions, value: str) -> CompileOptions:
+        parts = value.replace("[", "").replace("]", "").split(",")
+        codes = [part.rpartition("=")[2] for part in parts if not part.startswith("arch=")]
+        codes = codes or [parts[0].rpartition("=")[2]]
+        names = [_arch_of(f"{option} {value}", code) for code in codes]
+        archs = ",".join(dict.fromkeys(names))
+        words = [f"--offload-arch={archs}"]
+        words += [
+            f"--cuda-include-ptx={name}"
+            for name, code in zip(names, codes, strict=True)
+            if code.startswith("compute_") and options.makes_final_objects
+        ]
+        return _read(options, f"{option} {value}", " ".join(words))
+
+    return apply
+
+
+def relocatable(option: str) -> _READ:
+    """Return what reads nvcc's `-rdc=true`."""
+
+    def apply(options: CompileOptions, value: str) -> CompileOptions:
+        ours = "-fgpu-rdc" if value == "true" else "-fno-gpu-rdc"
+        return _read(options, f"{option}{value}", ours)
+
+    return apply
+
+
+def host_arguments(options: CompileOptions, value: str) -> CompileOptions:
+    """Take nvcc's `-Xcompiler a,b` for options of clang."""
+    return _read(options, f"-Xcompiler {value}", value.replace(",", " "))
+
+
+def no_effect(option: str, reason: str) -> _READ:
+    """Return what ignores an option, and says why."""
+
+    def apply(options: CompileOptions, value: str) -> CompileOptions:
+        show_note(f"{option}{value} has no effect: {reason}")
+        return options
+
+    return apply
+
+
+def device_form(option: str, ours: str) -> _READ:
+    """Return what reads `-ptx` and `-cubin`."""
+
+    def apply(options: CompileOptions, value: str) -> CompileOptions:
+        del value
+        show_note(f"{option} is taken for --offload-device-only {ours}")
+        return replace(
+            options, last_step=Mode.DEVICE, assembly=ours == "-S", stop_after_compile=True
+        )
+
+    return apply

@@ -1,0 +1,183 @@
+"""What one row of the option table says: an option, once, for every reader of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from msgspec import Struct
+
+Value = str | int | bool | tuple[str, ...]
+
+
+class Setting(Struct, frozen=True):
+    """A key of the configuration files, the option that it stands for, and the variables that mean the same.
+
+    `on` and `off` are the options of a switch. Only `build` takes what `is_of_build`. What `is_read_elsewhere` is read from the environment
+    where it is used: a variable keeps the files from saying anything else. The table fills in `option`
+    and `choices`, unless the row says otherwise.
+    """
+
+    key: str
+    kind: type[str | int | bool | tuple[str, ...]]
+    default: str
+    variables: tuple[str, ...] = ()
+    is_path: bool = False
+    is_read_elsewhere: bool = False
+    option: str | None = None
+    off: str = ""
+    choices: tuple[str, ...] = ()
+    is_of_build: bool = False
+
+    def arguments(self, value: Value) -> tuple[str, ...]:
+        """Return the value as options of the command line."""
+        if isinstance(value, bool):
+            chosen = self.option if value else self.off
+            return (chosen,) if chosen else ()
+        joined = ",".join(value) if isinstance(value, tuple) else str(value)
+        return (f"{self.option}{joined}",)
+
+    def is_given_by(self, word: str) -> bool:
+        """Return whether a word of the command line is this option."""
+        option = self.option or ""
+        if self.kind is bool:
+            return word in {option, self.off}
+        return word.startswith(option) or word == option.rstrip("=")
+
+
+class Option(Struct, frozen=True):
+    """An option: its spellings, its values, what it means, and how each reader of the table takes it.
+
+    names: as the user writes them; with `=` or `,` at the end the value is joined (after two dashes it
+    may be the next word too); with a value and without such an end it is joined or the next word.
+    value: what stands for the value. values: the words to choose from, or where they come from: archs,
+    releases, files, directories. path: what the value names: input, output, folder, library, pipeline
+    (a .yaml file is one), keyed (KEY=FILE), tool (a place of this machine).
+    program: whether the value names a program, for which a project needs trust: always, place (unless
+    it is a release), path (if it has a slash).
+    is_closed: whether there are no other values. does: what the parser of the compiler does with the
+    value. says: what the parser of the options of messages does. to, kind, is_repeated: the parameter of
+    a subcommand's function; `keyed` is an option with a key and then a value, `separate` one whose
+    value is the next word only, `prefix` one of several names.
+    setting: the key by which configuration may set it.
+    inputs: what it applies to, where that is not all: mlir, c, link, preprocessor (C and C++).
+    doc: what the reference page says, where that is more than the help.
+    in_key: whether it decides what comes out, for the key of a compiler cache.
+    """
+
+    names: tuple[str, ...]
+    help: str
+    value: str = ""
+    values: tuple[str, ...] | str = ()
+    path: str = ""
+    program: str = ""
+    is_closed: bool = False
+    does: Callable[..., Any] | None = None
+    says: Callable[..., Any] | None = None
+    to: str = ""
+    kind: str = ""
+    is_repeated: bool = False
+    setting: Setting | None = None
+    inputs: str = ""
+    doc: str = ""
+    in_key: bool = True
+
+    @property
+    def label(self) -> str:
+        """Return the option as a person reads it, with its value."""
+        return ", ".join(self.spelled(name) for name in self.names)
+
+    def spelled(self, name: str) -> str:
+        """Return one spelling with its value."""
+        if not self.takes_value(name):
+            return name
+        return f"{name}{self.value}" if is_joined(name) else f"{name} {self.value}"
+
+    def takes_value(self, name: str) -> bool:
+        """Return whether this spelling has a value; where one has it joined, no other has it."""
+        return is_joined(name) or (bool(self.value) and not any(map(is_joined, self.names)))
+
+
+def is_joined(name: str) -> bool:
+    """Return whether an option is written with its value as one word."""
+    return name.endswith(("=", ","))
+
+
+class Group(Struct, frozen=True):
+    """Options under one heading."""
+
+    title: str
+    rows: tuple[Option, ...]
+
+
+class Subcommand:
+    """What a subcommand does and takes; the compiler itself has no name.
+
+    `run` is the module and function of mlir_offload.driver that run it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        run: str,
+        line: str,
+        summary: str,
+        usage: tuple[str, ...],
+        groups: tuple[Group, ...],
+    ) -> None:
+        """Describe a subcommand, in a line for the list of all and in a sentence."""
+        self.name, self.run, self.line, self.summary = name, run, line, summary
+        self.usage, self.groups = usage, groups
+
+    @cached_property
+    def rows(self) -> tuple[Option, ...]:
+        """Return all options."""
+        return tuple(row for group in self.groups for row in group.rows)
+
+    @cached_property
+    def _exact(self) -> Mapping[str, Option]:
+        return {name: row for row in self.rows for name in row.names}
+
+    @cached_property
+    def _prefixes(self) -> Sequence[tuple[str, Option]]:
+        found = [
+            (name, row)
+            for name, row in self._exact.items()
+            if row.takes_value(name) and row.kind != "separate"
+        ]
+        return sorted(found, key=lambda pair: len(pair[0]), reverse=True)
+
+    def named(self, name: str) -> Option:
+        """Return the row of an option."""
+        return self._exact[name]
+
+    def find(self, word: str) -> tuple[Option, str] | None:
+        """Return the row of a word of the command line, and the option as the row spells it."""
+        if word in self._exact:
+            return self._exact[word], word
+        # An option with its value as one word, as options are handed on.
+        name, space, _ = word.partition(" ")
+        if space and name in self._exact and self._exact[name].kind == "separate":
+            return self._exact[name], f"{name} "
+        for name, row in self._prefixes:
+            if word.startswith(name):
+                return row, name
+        # The value of a long option may be the next word.
+        joined = f"{word}="
+        if word.startswith("--") and joined in self._exact:
+            return self._exact[joined], joined
+        return None
+
+    def takes_next(self, word: str) -> bool:
+        """Return whether the value of an option is the next word."""
+        found = self.find(word)
+        if found is None:
+            return False
+        row, name = found
+        if row.kind == "keyed":
+            return "=" not in word
+        if name.endswith(" "):
+            return False
+        is_bare = word == name.rstrip("=") and (not is_joined(name) or word != name)
+        return row.takes_value(name) and is_bare
