@@ -68,3 +68,16 @@ class Predicate(IntEnum):
     SGE = 39
     SLT = 40
     SLE = 41
+
+
+class RmwUpdate(IntEnum):
+    """LLVMAtomicRMWBinOp of llvm-c/Core.h, as far as passes ask for it."""
+
+    EXCHANGE = 0
+    ADD = 1
+    SUB = 2
+    AND = 3
+    OR = 5
+    XOR = 6
+    FADD = 11
+    FSUB = 12

@@ -286,6 +286,11 @@ class Instruction(Value):
         )
 
     @property
+    def update(self) -> int:
+        """Return what an atomicrmw does, as RmwUpdate numbers it."""
+        return self.context.library.call("GetAtomicRMWBinOp", self.handle)
+
+    @property
     def first_index(self) -> int:
         """Return the first index of an extractvalue."""
         found = self.context.library.call("GetIndices", self.handle)

@@ -8,12 +8,14 @@ from mlir_offload.toolchain.llvmc.builder import Builder
 from mlir_offload.toolchain.llvmc.code import Opcode, Predicate, TypeKind
 from mlir_offload.toolchain.llvmc.ir import Block, Context, Function, Instruction, Type, Value
 from mlir_offload.toolchain.llvmc.module import Module
+from mlir_offload.translate.cpu.collapse.piece import CannotCollapseError
 
 GROUP_NODE = "mo.access.group"
 # half, float, double, bfloat of LLVMTypeKind.
 _FLOATS = (1, 2, 3, 18)
 _BYTE_WIDTHS = (8, 16, 32, 64)
 _VECTOR_ALIGN = 64
+_MOST_BLOCK_BYTES = 1 << 19
 # f32 vectors of AVX-512; with narrower registers LLVM splits them.
 _VECTOR_WIDTH = 16
 
@@ -29,6 +31,8 @@ class Frame:
         self.b = b
         self.entry = entry
         self.lanes = 0
+        self._for_block: dict[object, Value] = {}
+        self._block_bytes = 0
         self.i1, self.i8, self.i32, self.i64 = (
             self.context.integer(bits) for bits in (1, 8, 32, 64)
         )
@@ -69,6 +73,20 @@ class Frame:
         """Return memory for a value of each lane, or of `count` threads."""
         made = self.stored_type(type_).array(count or self.lanes)
         return self.entry.alloca(made, name, align=_VECTOR_ALIGN)
+
+    def block_memory(self, key: object, type_: Type, count: int, name: str) -> Value:
+        """Return memory for the whole block, the same for the same key.
+
+        Raises CannotCollapseError if there is too much of it for a stack.
+        """
+        found = self._for_block.get(key)
+        if found is None:
+            self._block_bytes += self.module.size_bytes(self.stored_type(type_)) * count
+            if self._block_bytes > _MOST_BLOCK_BYTES:
+                msg = f"more than {_MOST_BLOCK_BYTES >> 10} KiB of memory for a block"
+                raise CannotCollapseError(msg)
+            found = self._for_block[key] = self.array(type_, name, count)
+        return found
 
     def element(self, type_: Type, array: Value, index: Value) -> Value:
         """Return the address of an element."""

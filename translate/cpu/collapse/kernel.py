@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from mlir_offload.toolchain.llvmc.builder import Builder
-from mlir_offload.toolchain.llvmc.code import Opcode, Predicate
+from mlir_offload.toolchain.llvmc.code import Opcode, Predicate, RmwUpdate
 from mlir_offload.toolchain.llvmc.ir import Function, Value
 from mlir_offload.toolchain.llvmc.module import Module
 from mlir_offload.toolchain.llvmc.target import run_passes
@@ -36,6 +36,7 @@ _PLAIN_RUNTIME = frozenset(
 )
 # See translate/cpu/foreign.py.
 _WAITING_ELSEWHERE = "mo.device.convergent."
+_PRINT = "mo_cpu_vprintf"
 _ITEM = ".item"
 REST = ".rest"
 """Behind a kernel's name: what runs the blocks that the collapsed code does not, for `finish_cpu_ir`."""
@@ -107,13 +108,24 @@ def _reason_to_collapse(item: Function, module: Module, waiting: frozenset[str])
         msg = "it calls a function that waits for other threads"
         raise CannotCollapseError(msg)
     graph = Graph(item)
+    shapes = Shapes(graph, module, Geometry(SUBGROUP, is_row=True))
+    if any(_may_wait(graph, shapes, body) for body in graph.loops.values()):
+        msg = "a loop may wait for another thread of the strip"
+        raise CannotCollapseError(msg)
     if any(piece.collective is not None for piece in graph.order):
         return "it has subgroup operations"
-    shapes = Shapes(graph, module, Geometry(SUBGROUP, is_row=True))
     if _leaves_early(graph, shapes):
         return "threads leave before a barrier"
+    return _reason_for_speed(item, graph, shapes)
+
+
+def _reason_for_speed(item: Function, graph: Graph, shapes: Shapes) -> str:
+    """Return why a kernel becomes faster that other code can run too; raises as above."""
     if item.subprogram:
         msg = "a debugger stops in the loops over threads"
+        raise CannotCollapseError(msg)
+    if _PRINT in _callees(item):
+        msg = "it prints, one thread after the other"
         raise CannotCollapseError(msg)
     if not graph.loops:
         msg = "the loop over threads is vectorized as it is"
@@ -148,6 +160,24 @@ def _is_shared(graph: Graph, shapes: Shapes, body: set[Piece]) -> bool:
         shapes.is_uniform(condition_of(piece))
         for piece in graph.order
         if piece in body and any(after not in body for after in piece.successors)
+    )
+
+
+def _may_wait(graph: Graph, shapes: Shapes, body: set[Piece]) -> bool:
+    """Say whether threads leave a loop at different times that takes a lock or reads a flag.
+
+    In masked code the others of the strip would never run the code that ends the wait.
+    """
+    return not _is_shared(graph, shapes, body) and any(
+        instruction.opcode == Opcode.CMPXCHG
+        or (instruction.opcode == Opcode.RMW and instruction.update == RmwUpdate.EXCHANGE)
+        or (
+            instruction.opcode == Opcode.LOAD
+            and (instruction.is_atomic or instruction.flag("Volatile"))
+        )
+        for piece in graph.order
+        if piece in body
+        for instruction in piece.instructions
     )
 
 

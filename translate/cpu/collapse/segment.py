@@ -63,7 +63,6 @@ class Crossing:
     def __init__(self, writer: Writer) -> None:
         """Take no memory yet."""
         self._writer = writer
-        self._memory: dict[Value, Value] = {}
         frame = writer.frame
         self.next = frame.variable(frame.i32, "next")
         self._masks: Value | None = None
@@ -88,10 +87,8 @@ class Crossing:
         """Return where a value of the current strip waits."""
         writer, frame = self._writer, self._writer.frame
         is_divergent = writer.shapes.is_divergent(value)
-        memory = self._memory.get(value)
-        if memory is None:
-            count = LARGEST_BLOCK if is_divergent else self._strips()
-            memory = self._memory[value] = frame.array(value.type, "waiting", count)
+        count = LARGEST_BLOCK if is_divergent else self._strips()
+        memory = frame.block_memory((value, is_divergent), value.type, count, "waiting")
         place = writer.strip.first if is_divergent else writer.strip.strip
         return frame.element(value.type, memory, place)
 

@@ -17,7 +17,6 @@ from mlir_offload.translate.cpu.collapse.shape import Shapes
 from mlir_offload.translate.cpu.collapse.traffic import Traffic
 
 _LARGEST_BLOCK = 1024
-_MOST_PRIVATE_BYTES = 1 << 19
 
 
 class Slots:
@@ -41,7 +40,6 @@ class Slots:
         self._arguments = arguments
         self._memory: dict[Value, Value] = {}
         self._incoming: dict[Value, Value] = {}
-        self._private: dict[Value, Value] = {}
         self._pairs: dict[Value, tuple[Value, ...]] = {}
         self._scalars: dict[Value, Value] = {}
         self._lane: Value | None = None
@@ -113,17 +111,10 @@ class Slots:
         """Return the address of lane 0's copy of memory that each thread has for itself."""
         frame = self._frame
         size = self._shapes.private_bytes(alloca)
-        found = self._private.get(alloca)
-        if found is None:
-            total = size * _LARGEST_BLOCK
-            if total > _MOST_PRIVATE_BYTES:
-                msg = f"{size} bytes of private memory"
-                raise CannotCollapseError(msg)
-            if any(self._graph.home[alloca] in body for body in self._graph.loops.values()):
-                msg = "an allocation in a loop"
-                raise CannotCollapseError(msg)
-            found = frame.entry.alloca(frame.i8.array(total), "private", align=64)
-            self._private[alloca] = found
+        if any(self._graph.home[alloca] in body for body in self._graph.loops.values()):
+            msg = "an allocation in a loop"
+            raise CannotCollapseError(msg)
+        found = frame.block_memory(alloca, frame.i8, size * _LARGEST_BLOCK, "private")
         distance = frame.b.binary(Opcode.MUL, self._strip.first, frame.number(size))
         return frame.b.offset(frame.i8, found, distance)
 

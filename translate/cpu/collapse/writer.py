@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from mlir_offload.toolchain.llvmc.code import Opcode, Predicate
+from mlir_offload.toolchain.llvmc.code import Opcode, Predicate, RmwUpdate
 from mlir_offload.toolchain.llvmc.ir import Block, Instruction, Value
 from mlir_offload.translate.cpu.collapse.collective import write_collective
 from mlir_offload.translate.cpu.collapse.frame import Frame
@@ -13,6 +13,7 @@ from mlir_offload.translate.cpu.collapse.piece import (
     ASSERTION,
     REGISTERS,
     SHARED_MEMORY,
+    CannotCollapseError,
     Graph,
     Piece,
     condition_of,
@@ -79,6 +80,9 @@ class StripWriter:
     def write(self, done: Block) -> Block:
         """Write the code of all segments; return the block where it begins."""
         segments = [Segment(self, start, number) for number, start in enumerate(self._starts)]
+        if sum(len(segment.pieces) for segment in segments) > _MOST_WRITTEN:
+            msg = "its code would grow too much"
+            raise CannotCollapseError(msg)
         begins = {segment.start: segment.begin for segment in segments}
         for segment in segments:
             self._segment = segment
@@ -253,8 +257,7 @@ class StripWriter:
 
     def _plain_update(self, update: Instruction) -> Value | None:
         """Read, compute and write without an atomic instruction: one host thread runs the block."""
-        b, library = self.frame.b, self.frame.context.library
-        operation = _UPDATES.get(library.call("GetAtomicRMWBinOp", update.handle))
+        b, operation = self.frame.b, _UPDATES.get(update.update)
         if operation is None:
             return None
         address, operand = (self.slots.lane(value) for value in self.graph.operands[update])
@@ -363,6 +366,9 @@ class StripWriter:
         return self.frame.b.select(self.slots.all_lanes(condition), *numbers)
 
 
+# Each is written up to four times: coherent and masked, for rows and for other strips.
+_MOST_WRITTEN = 1500
+
 _NATIVE = re.compile(
     r"mo\.|llvm\.(?:fabs|fma|fmuladd|sqrt|minnum|maxnum|minimum|maximum|[su](?:min|max)|abs|ctpop|"
     r"copysign|floor|ceil|trunc|rint|nearbyint|roundeven|bswap|bitreverse|fshl|fshr)\b"
@@ -373,13 +379,13 @@ def _calls_libm(instruction: Instruction) -> bool:
     return instruction.opcode == Opcode.CALL and not _NATIVE.match(instruction.callee)
 
 
-# LLVMAtomicRMWBinOp -> LLVMOpcode; exchange, minimum and maximum stay atomic.
+# Exchange, minimum and maximum stay atomic.
 _UPDATES: dict[int, Opcode] = {
-    1: Opcode.ADD,
-    2: Opcode.SUB,
-    3: Opcode.AND,
-    5: Opcode.OR,
-    6: Opcode.XOR,
-    11: Opcode.FADD,
-    12: Opcode.FSUB,
+    RmwUpdate.ADD: Opcode.ADD,
+    RmwUpdate.SUB: Opcode.SUB,
+    RmwUpdate.AND: Opcode.AND,
+    RmwUpdate.OR: Opcode.OR,
+    RmwUpdate.XOR: Opcode.XOR,
+    RmwUpdate.FADD: Opcode.FADD,
+    RmwUpdate.FSUB: Opcode.FSUB,
 }
