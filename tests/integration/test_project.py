@@ -133,7 +133,9 @@ def test_a_device_step_that_fails_is_told_with_its_place(
     folder = write_project(tmp_path, FOR_THE_CPU, modules=1)
     module = folder / "m0.mlir"
     # The CPU has no surfaces.
-    load = '%texel = llvm.call_intrinsic "llvm.nvvm.suld.1d.i32.trap"(%zero, %at) : (i64, i32) -> i32'
+    load = (
+        '%texel = llvm.call_intrinsic "llvm.nvvm.suld.1d.i32.trap"(%zero, %at) : (i64, i32) -> i32'
+    )
     numbers = "%zero = arith.constant 0 : i64\n    %at = arith.constant 0 : i32"
     wrong = f"{numbers}\n    {load}\n    gpu.terminator"
     module.write_text(module.read_text().replace("gpu.terminator", wrong))
