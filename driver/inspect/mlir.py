@@ -61,6 +61,6 @@ def _module(module: GpuModule, operation: Operation) -> SourceModule:
 
 
 def _kernel(name: str, symbol: str, function: Operation) -> SourceKernel:
-    sizes = function.attribute("known_block_size").integers
+    sizes = function.known_block_size
     block = (sizes[0], sizes[1], sizes[2]) if sizes else None
     return SourceKernel(name, symbol, tuple(function_type(function)[0]), block)

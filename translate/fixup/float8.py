@@ -6,13 +6,12 @@ are rounded to the nearest, ties to even; what is too large becomes infinity, or
 
 from __future__ import annotations
 
-import re
-
 from msgspec import Struct
 
 from mlir_offload.translate.fixup.arith import binary, constant, convert, select
 from mlir_offload.translate.fixup.rewriter import DeviceRewriter
 from mlir_offload.translate.mlir.operation import Operation, Value
+from mlir_offload.translate.mlir.type import parse_shaped
 
 
 class _Format(Struct, frozen=True):
@@ -43,7 +42,7 @@ _FORMATS = {
     "f8E4M3FNUZ": _Format(3, 8, 0x7F, 0x80, 0x80, has_negative_zero=False),
     "f8E4M3B11FNUZ": _Format(3, 11, 0x7F, 0x80, 0x80, has_negative_zero=False),
 }
-_ELEMENT = re.compile(r"\w+(?=>?$)")
+
 # Bits of all, of the mantissa, and the bias: IEEE 754-2019, table 3.5.
 _WIDE = {"f32": (32, 23, 127), "f64": (64, 52, 1023)}
 _EQ, _ULT, _UGT = 0, 6, 8
@@ -79,8 +78,8 @@ def truncated(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 def _element(kind: str) -> str:
     """Return the type of a number, or of the elements of a vector."""
-    match = _ELEMENT.search(kind)
-    return match[0].rpartition("x")[2] if match else ""
+    shaped = parse_shaped(kind, "vector")
+    return shaped.element if shaped else kind
 
 
 def _of(kind: str, element: str) -> str:

@@ -76,7 +76,7 @@ def check_device_functions(module: Operation, locations: Locations) -> None:
 def check_launch_bounds(module: Operation, locations: Locations, faults: Collection[str]) -> None:
     """Raise SourceError for a block that no device runs, and for a bound that a release drops."""
     for operation in module.operations:
-        size = operation.attribute("known_block_size").integers
+        size = operation.known_block_size
         if prod(size) > MOST_THREADS:
             msg = f"known_block_size of @{operation.symbol}: {prod(size)} threads"
             hint = f"a block has at most {MOST_THREADS} threads"

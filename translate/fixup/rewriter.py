@@ -46,7 +46,7 @@ class DeviceRewriter(Rewriter):
     def enter(self, operation: Operation) -> None:
         """Keep what an operation of the program says about its function, or the value it defines."""
         if operation.name in _FUNCTIONS:
-            sizes = operation.attribute("known_block_size").integers or (1,)
+            sizes = operation.known_block_size or (1,)
             threads, width = prod(sizes), self.form.subgroup_size
             self.has_full_subgroups = threads % width == 0
             self.ragged_threads = threads if sizes[0] % width and sizes[0] != threads else 0

@@ -182,6 +182,17 @@ class Operation(Struct, eq=False, gc=False):
         signature = self.signature
         return signature.properties.get(name) or signature.attributes.get(name) or _NOTHING
 
+    @property
+    def known_block_size(self) -> Sequence[int]:
+        """Return the size of the blocks that run a GPU function; empty where it has none.
+
+        It is a property, and the attribute `gpu.known_block_size` where a program has that.
+        """
+        return (
+            self.attribute("known_block_size").integers
+            or self.attribute("gpu.known_block_size").integers
+        )
+
     def has(self, name: str) -> bool:
         """Say whether it has a property or attribute."""
         return name in self.signature.properties or name in self.signature.attributes
