@@ -533,3 +533,27 @@ def test_two_images_link_into_one(build: Build) -> None:
         out = ints([0, 0, 0])
         Program(library, symbols, {}).launch(f"k{number}", (1, 1, 1), (3, 1, 1), [out])
         assert list(out) == [number] * 3
+
+
+@pytest.fixture(scope="module")
+def parted(build: Build) -> Program:
+    return build.program(build.input("cpu_strips.mlir"), stem="parted", collapses=True)
+
+
+@pytest.mark.parametrize(("size", "limit"), [(64, 64), (64, 40), (96, 1), (50, 33), (1024, 1000)])
+def test_threads_may_return_before_a_barrier(parted: Program, size: int, limit: int) -> None:
+    assert parted.modes["reverse"] is KernelMode.STRIPS
+    data = ints(range(size))
+    parted.launch("reverse", (1, 1, 1), (size, 1, 1), [data, ctypes.c_int64(limit)])
+    assert list(data) == [*reversed(range(limit)), *range(limit, size)]
+
+
+@pytest.mark.parametrize(("size", "limit"), [(64, 64), (64, 40), (33, 33), (96, 2)])
+def test_a_shuffle_of_some_lanes(parted: Program, size: int, limit: int) -> None:
+    assert parted.modes["partial"] is KernelMode.STRIPS
+    data = ints([3 * i + 1 for i in range(size)])
+    values = list(data)
+    parted.launch("partial", (1, 1, 1), (size, 1, 1), [data, ctypes.c_int64(limit)])
+    # A lane whose source does not take part gets its own value.
+    sums = [values[i] + values[i ^ 1 if i ^ 1 < limit else i] for i in range(limit)]
+    assert list(data) == [*sums, *values[limit:]]

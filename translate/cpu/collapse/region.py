@@ -30,6 +30,16 @@ def whole_kernel(graph: Graph) -> Region:
     return Region(frozenset(graph.pieces), None)
 
 
+def beyond_barriers(graph: Graph, region: Region) -> Region:
+    """Return the region; one with a barrier reaches to the end of the kernel.
+
+    Some of its threads wait there while others go on behind it.
+    """
+    if region.join is None or not any(piece.is_barrier for piece in region.pieces):
+        return region
+    return Region(region.pieces | graph.reach([region.join]), None)
+
+
 def merge_regions(graph: Graph, regions: Sequence[Region]) -> list[Region]:
     """Return disjoint regions that contain the given ones."""
     merged: list[Region] = []

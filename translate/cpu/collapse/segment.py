@@ -108,7 +108,6 @@ class Segment:
         self._step = frame.new_block("strip.next")
         self._apart: Block | None = None
         self._arrivals: dict[Piece, Block] = {}
-        self._checked: dict[Piece, Block] = {}
         self._exits = [p.successors[0] for p in self.pieces if p.is_barrier]
 
     def write(self, begins: Mapping[Piece, Block], done: Block) -> None:
@@ -200,24 +199,14 @@ class Segment:
     def after_region(self, region: Region | None) -> Block:
         """Return where masked code goes behind a region."""
         join = region.join if region is not None else None
-        if region is None or join is None or join not in self.pieces:
+        if join is None or join not in self.pieces:
             if self._apart is None:
                 self._apart = self._writer.frame.new_block("strip.apart")
             return self._apart
-        if not any(p.is_barrier for p in self.pieces if p in region.pieces):
-            return self._writer.label(join, is_masked=False)
-        if join not in self._checked:
-            self._checked[join] = self._writer.frame.new_block("join")
-        return self._checked[join]
+        return self._writer.label(join, is_masked=False)
 
     def _write_ends(self) -> None:
         writer, b = self._writer, self._writer.frame.b
-        for join, block in self._checked.items():
-            b.go(block)
-            if self._apart is None:
-                self._apart = writer.frame.new_block("strip.apart")
-            is_whole = writer.frame.all_of(writer.threads_at(join.number))
-            b.branch(is_whole, writer.label(join, is_masked=False), self._apart)
         for start, block in self._arrivals.items():
             b.go(block)
             if writer.has_masks:

@@ -19,7 +19,12 @@ from mlir_offload.translate.cpu.collapse.piece import (
     condition_of,
 )
 from mlir_offload.translate.cpu.collapse.place import BlockPlace, StripPlace
-from mlir_offload.translate.cpu.collapse.region import Region, merge_regions, whole_kernel
+from mlir_offload.translate.cpu.collapse.region import (
+    Region,
+    beyond_barriers,
+    merge_regions,
+    whole_kernel,
+)
 from mlir_offload.translate.cpu.collapse.segment import END, Crossing, Segment, pieces_from
 from mlir_offload.translate.cpu.collapse.shape import Geometry, Shapes
 from mlir_offload.translate.cpu.collapse.slot import Slots
@@ -54,7 +59,9 @@ class StripWriter:
         self.strip = StripPlace(frame, block, geometry)
         self.slots = Slots(frame, graph, shapes, self.traffic, self.strip, arguments)
         self.is_always_masked = not geometry.is_row
-        regions = [whole_kernel(graph)] if self.is_always_masked else [*shapes.branches.values()]
+        regions = [beyond_barriers(graph, region) for region in shapes.branches.values()]
+        if self.is_always_masked:
+            regions = [whole_kernel(graph)]
         self._region = {
             piece: region for region in merge_regions(graph, regions) for piece in region.pieces
         }
