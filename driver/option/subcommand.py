@@ -234,6 +234,14 @@ _ALL = (
         _with(Group("tools", _TOOLCHAINS)),
     ),
     Subcommand(
+        "new",
+        "new:run_new",
+        "write a small project to start from",
+        "Write a small project: a kernel, its callers in C and Python, build files.",
+        ("DIRECTORY",),
+        _with(),
+    ),
+    Subcommand(
         "trust",
         "trust:run_trust",
         "let the settings of a project choose programs",

@@ -34,6 +34,7 @@ CALLS = {
     "toolchains": [],
     "doctor": [],
     "explain": [],
+    "new": [],
     "trust": [],
 }  # fmt: skip
 

@@ -35,6 +35,7 @@ BY_CLICK = {
     "extract": "extract:extract",
     "inspect": "inspect.verb:inspect",
     "toolchains": "toolchains:toolchains",
+    "new": "new:new",
     "trust": "trust:trust",
 }
 COMMON = {name for group in EVERYWHERE for row in group.rows for name in row.names}

@@ -1,0 +1,67 @@
+"""Write a small project to start from: a kernel, its callers in C and Python, and files for each build system."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from mlir_offload.driver.message.escape import shown
+from mlir_offload.driver.option.click_command import PATH, call, command
+from mlir_offload.toolchain.errors import InputOutputError
+from mlir_offload.toolchain.process import Runner
+
+_TEMPLATES = Path(__file__).parent / "data" / "new"
+_NAME = "@NAME@"
+# Files whose names would mean something where the templates lie.
+_PLACES = {"ci.yml": Path(".github", "workflows", "ci.yml"), "gitignore": Path(".gitignore")}
+_OTHER_CHARACTERS = re.compile(r"[^A-Za-z0-9_]+")
+
+
+@command("new", click.Argument(["directory"], type=PATH))
+def new(directory: Path) -> int:
+    """Write a small project that builds at once.
+
+    DIRECTORY must not exist, or be empty.
+    """
+    name = _OTHER_CHARACTERS.sub("_", directory.absolute().name).strip("_") or "app"
+    try:
+        files = _write(directory, name)
+    except OSError as error:
+        msg = f"{shown(str(directory))}: {error.strerror}"
+        hint = "name a directory that does not exist, or that is empty"
+        raise InputOutputError(msg, hint=hint, location=str(directory)) from error
+    for file in files:
+        sys.stdout.write(f"{shown(str(directory / file))}\n")
+    sys.stdout.write(f"Try: cd {shown(str(directory))} && make && ./{name}\n")
+    return 0
+
+
+def run_new(arguments: Sequence[str], runner: Runner) -> int:
+    """Run `mlir-offload new`; return its exit status. Raises UsageError, InputOutputError."""
+    return int(call(new, arguments, runner) or 0)
+
+
+def _write(directory: Path, name: str) -> list[Path]:
+    """Write all files, or none; return their places in the directory."""
+    absolute = directory.absolute()
+    absolute.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=absolute.parent, prefix=".mlir-offload-") as beside:
+        made = Path(beside, "project")
+        made.mkdir()
+        files = sorted(_fill(made, name))
+        made.replace(absolute)
+    return files
+
+
+def _fill(directory: Path, name: str) -> Iterator[Path]:
+    for template in _TEMPLATES.iterdir():
+        place = _PLACES.get(template.name, Path(template.name))
+        text = template.read_text(encoding="utf-8")
+        (directory / place).parent.mkdir(parents=True, exist_ok=True)
+        (directory / place).write_text(text.replace(_NAME, name), encoding="utf-8")
+        yield place
