@@ -82,7 +82,7 @@ def _explained(rule: Rule) -> str:
     parts = (
         ("says", generic(rule.message)),
         ("why", rule.reason),
-        ("hint", rule.cure),
+        ("hint", rule.hint),
         *(("tools", pattern.pattern) for pattern in rule.said),
         ("source", rule.source),
     )
@@ -98,7 +98,7 @@ def _section(rule: Rule) -> Iterator[str]:
     yield f"### {rule.name}: {rule.title}\n"
     yield f"{severity}: {_escaped(generic(rule.message))}\n"
     yield f"{_escaped(rule.reason)}\n"
-    yield f"*Hint:* {_escaped(rule.cure)}\n"
+    yield f"*Hint:* {_escaped(rule.hint)}\n"
     if rule.said:
         yield f"*Tools say:* {', '.join(f'`{pattern.pattern}`' for pattern in rule.said)}\n"
     yield f"*Source:* {_escaped(rule.source)}\n"

@@ -67,7 +67,7 @@ def _missing_lines(rows: Iterable[InventoryRow]) -> Iterable[str]:
         for missing in row.missing:
             reason = f" ({missing.reason})" if missing.reason else ""
             optional = ", optional" if missing.is_optional else ""
-            yield f"{name}: no {missing.name}{reason}, for: {missing.role}{optional}  ->  {missing.cure}"
+            yield f"{name}: no {missing.name}{reason}, for: {missing.role}{optional}  ->  {missing.hint}"
 
 
 def _summary(inventory: Inventory) -> str:

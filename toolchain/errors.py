@@ -1,4 +1,4 @@
-"""Errors that a user can cause or cure, each with the exit status of its class."""
+"""Errors that a user can cause or correct, each with the exit status of its class."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Missing(Struct, frozen=True):
 
     name: str
     role: str
-    cure: str
+    hint: str
     reason: str = ""
     is_optional: bool = False
 
@@ -142,8 +142,8 @@ def _rows(inventory: Inventory) -> Iterator[InventoryRow]:
     for number, rocm in enumerate(inventory.rocm):
         yield _rocm_row(rocm, is_default=number == 0)
     if not inventory.rocm:
-        cure = f"apt install {load_rocm_table().package}"
-        yield InventoryRow(Part.ROCM, missing=(Missing("ROCm device libraries", "hip", cure),))
+        hint = f"apt install {load_rocm_table().package}"
+        yield InventoryRow(Part.ROCM, missing=(Missing("ROCm device libraries", "hip", hint),))
     for number, arch in enumerate(inventory.gpus):
         yield InventoryRow(Part.GPU, version=arch, source=f"cuda:{number}", is_default=number == 0)
     amd = inventory.amd_gpus
@@ -188,8 +188,8 @@ def _missing_tools(toolchain: LlvmToolchain) -> Iterator[Missing]:
     for role in filter(toolchain.is_supported, Role):
         for row in load_llvm_table().serving(role, major):
             if not toolchain.has(row.name):
-                cure = f"apt install {row.package(major)}"
-                yield Missing(row.name, role, cure, is_optional=row.is_optional)
+                hint = f"apt install {row.package(major)}"
+                yield Missing(row.name, role, hint, is_optional=row.is_optional)
 
 
 def _broken_tools(probed: ProbedLlvm, toolchain: LlvmToolchain) -> Iterator[Missing]:
@@ -201,8 +201,8 @@ def _broken_tools(probed: ProbedLlvm, toolchain: LlvmToolchain) -> Iterator[Miss
         if answer.version is not None and answer.version.major != toolchain.version.major:
             reason = f"it is of LLVM {answer.version}"
         if reason:
-            cure = f"apt install --reinstall {row.package(toolchain.version.major)}"
-            yield Missing(name, str(row.role), cure, reason)
+            hint = f"apt install --reinstall {row.package(toolchain.version.major)}"
+            yield Missing(name, str(row.role), hint, reason)
 
 
 def _missing_runtime(toolchain: LlvmToolchain) -> Iterator[Missing]:

@@ -1,4 +1,4 @@
-"""From what mlir-opt and mlir-translate print to one error with its place, its reason and its cure."""
+"""From what mlir-opt and mlir-translate print to one error with its place, its reason and its hint."""
 
 from __future__ import annotations
 

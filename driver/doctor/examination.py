@@ -176,11 +176,11 @@ def _to_install(inventory: Inventory) -> Iterator[Installation]:
     seen = set()
     for row in inventory_rows(inventory):
         for missing in row.missing:
-            if missing.cure not in seen:
-                seen.add(missing.cure)
+            if missing.hint not in seen:
+                seen.add(missing.hint)
                 part = f"{row.part} {row.version}".strip()
                 purpose = f"{missing.name} ({missing.role})"
-                yield Installation(part, purpose, missing.cure, missing.is_optional)
+                yield Installation(part, purpose, missing.hint, missing.is_optional)
 
 
 def exit_status(cells: Sequence[Cell], native: Kind | None) -> int:

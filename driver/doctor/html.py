@@ -129,7 +129,7 @@ def _trial_row(number: int, cell: Cell) -> str:
 
 
 def _reason(prefix: str, trial: Trial) -> str:
-    lines = [prefix + trial.reason if trial.reason else "", trial.cure]
+    lines = [prefix + trial.reason if trial.reason else "", trial.hint]
     text = "".join(f"<div>{_safe(line)}</div>" for line in lines if line)
     return f"{text}<code>{_safe(trial.command)}</code>" if trial.command else text
 
@@ -150,7 +150,7 @@ def _findings(report: DoctorReport) -> str:
         return "<p class=good>Every tool is what it says, and nothing stands in the way.</p>"
     items = "".join(
         f"<li class={finding.severity}><b>{_safe(finding.rule)}</b> "
-        f"{_safe(finding.location)}: {_safe(finding.message)}<div>{_safe(finding.cure)}</div></li>"
+        f"{_safe(finding.location)}: {_safe(finding.message)}<div>{_safe(finding.hint)}</div></li>"
         for finding in report.findings
     )
     return f"<ul class=findings>{items}</ul>"

@@ -12,7 +12,7 @@ from mlir_offload.driver.doctor.trial import Cell, Trial
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.skew.identity import ToolIdentity
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _SCHEMA = Path(__file__).parents[1] / "data" / "doctor.schema.json"
 
 
@@ -36,7 +36,7 @@ def render_json(report: DoctorReport) -> str:
                 "rule": finding.rule,
                 "severity": str(finding.severity),
                 "message": finding.message,
-                "cure": finding.cure,
+                "hint": finding.hint,
                 "location": finding.location,
             }
             for finding in report.findings
@@ -93,7 +93,7 @@ def _trial(trial: Trial) -> dict[str, Any]:
     return {
         "verdict": str(trial.verdict),
         "reason": trial.reason,
-        "cure": trial.cure,
+        "hint": trial.hint,
         "command": trial.command,
         "exit_status": trial.exit_status,
         "seconds": trial.seconds,

@@ -107,11 +107,11 @@ def _verdict(trial: Trial | None) -> Text:
 
 
 def _lines(report: DoctorReport) -> Iterator[Text]:
-    for verdict, reason, cure, labels in reasons(report.cells):
+    for verdict, reason, hint, labels in reasons(report.cells):
         yield Text(f"{verdict}: {reason}")
         yield Text(f"    in {', '.join(labels)}", style="dim")
-        if cure:
-            yield Text(f"    {cure}")
+        if hint:
+            yield Text(f"    {hint}")
     for cell in report.cells:
         if cell.alone is not None and cell.alone.verdict is Verdict.LOSES:
             yield Text(f"clang alone: {cell.combination.label}: {cell.alone.reason}", style="dim")
@@ -119,7 +119,7 @@ def _lines(report: DoctorReport) -> Iterator[Text]:
         where = f"{finding.location}: " if finding.location else ""
         head = Text(f"{finding.severity} {finding.rule}: ", style=_STYLES[finding.severity])
         yield Text.assemble(head, f"{where}{finding.message}")
-        yield Text(f"    {finding.cure}")
+        yield Text(f"    {finding.hint}")
     for one in report.to_install:
         optional = ", optional" if one.is_optional else ""
         yield Text(f"to install ({one.part}, for: {one.purpose}{optional}): {one.command}")
@@ -131,7 +131,7 @@ def reasons(cells: Iterable[Cell]) -> list[tuple[Verdict, str, str, tuple[str, .
     for cell in cells:
         ours = cell.ours
         if not ours.verdict.is_good:
-            found.setdefault((ours.verdict, ours.reason, ours.cure), []).append(
+            found.setdefault((ours.verdict, ours.reason, ours.hint), []).append(
                 cell.combination.label
             )
     return [(*key, tuple(labels)) for key, labels in found.items()]

@@ -64,7 +64,7 @@ class Trial(Struct, frozen=True):
 
     verdict: Verdict
     reason: str = ""
-    cure: str = ""
+    hint: str = ""
     command: str = ""
     exit_status: int = 0
     seconds: float = 0.0

@@ -47,11 +47,11 @@ def render_sarif(messages: Sequence[Message], status: int) -> str:
 
 
 def _described(rule: str) -> dict[str, Any]:
-    """Return what is known of a rule: those of skew have a reason and a cure."""
+    """Return what is known of a rule: those of skew have a reason and a hint."""
     if not is_rule_name(rule):
         return {"id": rule}
     found = load_rules()[rule]
-    help_text = f"{found.reason}\nHint: {found.cure}\nSource: {found.source}"
+    help_text = f"{found.reason}\nHint: {found.hint}\nSource: {found.source}"
     return {
         "id": rule,
         "name": found.title,

@@ -12,14 +12,14 @@ _IR_SUFFIXES = (".bc", ".ll")
 
 
 def explained(error: MlirOffloadError, completed: Completed, workspace: Path) -> MlirOffloadError:
-    """Return the error of a tool that failed, with the rule that its words tell of and its cure.
+    """Return the error of a tool that failed, with the rule that its words tell of and its hint.
 
     The file that it stopped at is named where the user handed it in, outside of the workspace.
     """
     rule = rule_said(completed.stderr) if isinstance(error, ToolFailedError) else None
     if rule is None or error.rule:
         return error
-    error.rule, error.hint = rule.name, rule.cure
+    error.rule, error.hint = rule.name, rule.hint
     if not error.location:
         files = (Path(word) for word in completed.command.argv if word.endswith(_IR_SUFFIXES))
         given = (str(path) for path in files if workspace not in path.parents)

@@ -105,7 +105,7 @@ def choose_release(options: CompileOptions, places: SearchPlaces, runner: Runner
 
 
 def choose_toolkit(places: SearchPlaces, runner: Runner) -> CudaToolkit:
-    """Return the CUDA toolkit. Raises ToolchainError naming what is missing and its cure."""
+    """Return the CUDA toolkit. Raises ToolchainError naming what is missing and its hint."""
     from mlir_offload.toolchain.cuda import choose_cuda, cuda_probe
 
     try:

@@ -112,7 +112,7 @@ def coverage_findings(
         Finding(
             f"the device images lack kernels that the host registers: {listed(pairs)}",
             name or str(linked),
-            _cure(pairs, origins.get((pairs[0].kind, pairs[0].kernel))),
+            _hint(pairs, origins.get((pairs[0].kind, pairs[0].kernel))),
         )
         for pairs in groups.values()
     )
@@ -132,7 +132,7 @@ def check_resolved(linked: Path, *, name: str = "") -> None:
 
 
 def check_coverage(linked: Path, inputs: Sequence[ObjectContents], *, name: str = "") -> None:
-    """Raise VerificationError where a device image lacks a kernel; it names them, and the cure."""
+    """Raise VerificationError where a device image lacks a kernel; it names them, and the hint."""
     raise_findings(coverage_findings(linked, inputs, name=name))
 
 
@@ -205,7 +205,7 @@ def _registering(inputs: Iterable[ObjectContents]) -> dict[tuple[str, str], Obje
     return found
 
 
-def _cure(pairs: Sequence[KernelImage], origin: ObjectContents | None) -> str:
+def _hint(pairs: Sequence[KernelImage], origin: ObjectContents | None) -> str:
     if origin is None:
         return "name the object that defines the kernel on the link line"
     made = {(image.kind, device_arch(image)) for image in origin.images}
@@ -218,7 +218,7 @@ def _cure(pairs: Sequence[KernelImage], origin: ObjectContents | None) -> str:
 
 
 def compile_too(origin: ObjectContents, archs: Sequence[str], lacking: Sequence[str]) -> str:
-    """Return the cure for an object that was made for other architectures than it is needed for."""
+    """Return the hint for an object that was made for other architectures than it is needed for."""
     made_for = ", ".join(map(arch_name, archs)) or "no device"
     wanted = ",".join(map(arch_name, lacking))
     return f"{origin.location} is made for {made_for}: compile it with --offload-arch={wanted} too"

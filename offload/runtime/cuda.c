@@ -36,7 +36,7 @@ static void *note_unpooled(void *pointer) {
   unpooled *added = malloc(sizeof *added), **bucket = unpooled_bucket(pointer);
   if (!added) {
     mo_error("out of host memory while allocating on a device");
-    mo_cure("free host memory");
+    mo_hint("free host memory");
   }
   pthread_mutex_lock(&mo_unpooled_lock);
   *added = (unpooled){pointer, *bucket};

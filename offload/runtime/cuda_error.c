@@ -57,76 +57,76 @@ static int oldest_driver(void) {
   return runtime >= 13000 ? 580 : runtime >= 12000 ? 525 : 450;
 }
 
-MO_NORETURN static void cure_driver(void) {
+MO_NORETURN static void hint_driver(void) {
   add_driver();
-  mo_cure("install an NVIDIA driver of version %d or newer" OR_THE_CPU, oldest_driver());
+  mo_hint("install an NVIDIA driver of version %d or newer" OR_THE_CPU, oldest_driver());
 }
 
-MO_NORETURN static void cure_image(void) {
+MO_NORETURN static void hint_image(void) {
   char arch[32];
   describe_arch(arch, sizeof arch);
   mo_context("no kernel image for this device: image has %s, device is %s", mo_archs, arch);
-  mo_cure("add --offload-arch=%s when compiling" OR_THE_CPU, arch);
+  mo_hint("add --offload-arch=%s when compiling" OR_THE_CPU, arch);
 }
 
-MO_NORETURN static void cure_memory(void) {
+MO_NORETURN static void hint_memory(void) {
   size_t available, total;
   if (cudaMemGetInfo(&available, &total) == CUDA_SUCCESS)
     mo_context("memory: %zu of %zu bytes free", available, total);
-  mo_cure("use less memory at a time, free what is no longer needed, or end other programs that "
+  mo_hint("use less memory at a time, free what is no longer needed, or end other programs that "
           "use this GPU (nvidia-smi lists them)");
 }
 
-MO_NORETURN static void cure_shape(void) {
+MO_NORETURN static void hint_shape(void) {
   int device = 0, most_shared = 0;
   cudaGetDevice(&device);
   cudaDeviceGetAttribute(&most_shared, CUDA_ATTRIBUTE_MAX_SHARED_OPTIN, device);
   if (most_shared)
     mo_context("limits: 1024 threads per block, %d bytes of shared memory per block", most_shared);
-  mo_cure("launch smaller blocks, or use less shared memory or fewer registers");
+  mo_hint("launch smaller blocks, or use less shared memory or fewer registers");
 }
 
-MO_NORETURN static void cure_fault(void) {
-  mo_cure("the error belongs to a kernel or copy that was started earlier: run with "
+MO_NORETURN static void hint_fault(void) {
+  mo_hint("the error belongs to a kernel or copy that was started earlier: run with "
           "CUDA_LAUNCH_BLOCKING=1 or under compute-sanitizer to find it");
 }
 
-MO_NORETURN static void cure(int status) {
+MO_NORETURN static void hint(int status) {
   switch (status) {
   case CUDA_INSUFFICIENT_DRIVER:
   case CUDA_UNSUPPORTED_PTX:
-    cure_driver();
+    hint_driver();
   case CUDA_DRIVER_MISMATCH:
-    mo_cure("the loaded kernel module and libcuda differ: reboot, or reload the nvidia module");
+    mo_hint("the loaded kernel module and libcuda differ: reboot, or reload the nvidia module");
   case CUDA_NO_DEVICE:
     add_driver();
-    mo_cure("check nvidia-smi and CUDA_VISIBLE_DEVICES" OR_THE_CPU);
+    mo_hint("check nvidia-smi and CUDA_VISIBLE_DEVICES" OR_THE_CPU);
   case CUDA_DEVICES_UNAVAILABLE:
-    mo_cure("another program holds the GPU for itself (see nvidia-smi)" OR_THE_CPU);
+    mo_hint("another program holds the GPU for itself (see nvidia-smi)" OR_THE_CPU);
   case CUDA_NO_KERNEL_IMAGE:
   case CUDA_INVALID_DEVICE_FUNCTION:
-    cure_image();
+    hint_image();
   case CUDA_MEMORY_ALLOCATION:
-    cure_memory();
+    hint_memory();
   case CUDA_LAUNCH_OUT_OF_RESOURCES:
   case CUDA_INVALID_CONFIGURATION:
-    cure_shape();
+    hint_shape();
   case CUDA_ILLEGAL_ADDRESS:
   case CUDA_MISALIGNED_ADDRESS:
   case CUDA_LAUNCH_FAILURE:
-    cure_fault();
+    hint_fault();
   case CUDA_ASSERT:
-    mo_cure("an assertion in a kernel failed: its message stands above");
+    mo_hint("an assertion in a kernel failed: its message stands above");
   case CUDA_COOPERATIVE_TOO_LARGE:
-    mo_cure("a cooperative grid must fit on the GPU all at once: launch fewer blocks");
+    mo_hint("a cooperative grid must fit on the GPU all at once: launch fewer blocks");
   case CUDA_HOST_MEMORY_REGISTERED:
-    mo_cure("register each piece of host memory once, and unregister it before the next time");
+    mo_hint("register each piece of host memory once, and unregister it before the next time");
   case CUDA_MISSING_CONFIGURATION:
-    mo_cure("call the kernel's stub by <<<grid, block>>> from CUDA C++, not as a function");
+    mo_hint("call the kernel's stub by <<<grid, block>>> from CUDA C++, not as a function");
   case CUDA_NOT_SUPPORTED:
-    mo_cure("this GPU or driver cannot do it: choose another device" OR_THE_CPU);
+    mo_hint("this GPU or driver cannot do it: choose another device" OR_THE_CPU);
   default:
-    mo_cure("look the error up in the CUDA runtime API manual (cudaError_t)");
+    mo_hint("look the error up in the CUDA runtime API manual (cudaError_t)");
   }
 }
 
@@ -143,7 +143,7 @@ void mo_cuda_stop(int status, const char *call, const char *format, ...) {
   report_call(status, call);
   mo_context("while %s", text);
   add_device();
-  cure(status);
+  hint(status);
 }
 
 void mo_cuda_stop_launch(int status, const char *call, const void *stub, const mo_shape *shape) {
@@ -151,13 +151,13 @@ void mo_cuda_stop_launch(int status, const char *call, const void *stub, const m
   mo_context_of_launch(stub, shape);
   add_device();
   if (status == CUDA_INVALID_VALUE)
-    cure_shape();
-  cure(status);
+    hint_shape();
+  hint(status);
 }
 
 void mo_cuda_explain_no_device(void) {
   int count = 0, status = cudaGetDeviceCount(&count);
   report_call(status ? status : CUDA_NO_DEVICE, "cudaGetDeviceCount");
   mo_context("while looking for a GPU");
-  cure(status ? status : CUDA_NO_DEVICE);
+  hint(status ? status : CUDA_NO_DEVICE);
 }

@@ -27,7 +27,7 @@ MO_NORETURN static void stop_encoding(int status, uint32_t rank, const void *add
   add_numbers(text, sizeof text, ", strides in bytes", strides, rank - 1);
   mo_error("cuTensorMapEncodeTiled failed (%s): a tensor map of rank %u at %p, %s", cudaGetErrorName(status),
            rank, address, text);
-  mo_cure("%s", map_cure);
+  mo_hint("%s", map_cure);
 }
 
 void mo_cuda_encode_tensor_map(const mo_tensor_encoding *of) {

@@ -64,6 +64,6 @@ bool mo_parse_device(const char *text, mo_device *device) {
 
 void mo_refuse_device(const char *origin, const char *text) {
   mo_error("unknown device '%s' in %s", text, origin);
-  mo_cure("write 'cuda', 'cuda:N' (N counts the devices from 0), 'hip', 'hip:N', 'sycl', 'sycl:N', "
+  mo_hint("write 'cuda', 'cuda:N' (N counts the devices from 0), 'hip', 'hip:N', 'sycl', 'sycl:N', "
           "'level_zero:gpu:N', 'opencl:gpu:N', 'opencl:cpu:N' or 'host'");
 }

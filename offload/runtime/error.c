@@ -48,7 +48,7 @@ void mo_context(const char *format, ...) {
   va_end(arguments);
 }
 
-void mo_cure(const char *format, ...) {
+void mo_hint(const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
   report_line("  hint: ", format, arguments);

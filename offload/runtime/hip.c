@@ -114,7 +114,7 @@ static void hip_launch(const void *address, const mo_shape *shape, void *stream,
   if (shape->cluster[0]) {
     mo_error("cluster launches are not supported on AMD GPUs");
     mo_context_of_launch(address, shape);
-    mo_cure("launch the kernel without clusters, or run it on an NVIDIA GPU");
+    mo_hint("launch the kernel without clusters, or run it on an NVIDIA GPU");
   }
   int status = hip_start(address, shape, stream, params);
   if (status != HIP_SUCCESS)

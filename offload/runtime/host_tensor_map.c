@@ -30,7 +30,7 @@ void mo_host_encode_tensor_map(const mo_tensor_encoding *of) {
   const char *broken = broken_rule(of);
   if (broken) {
     mo_error("cannot encode a tensor map of rank %u at %p: %s", of->rank, of->address, broken);
-    mo_cure("see cuTensorMapEncodeTiled; kernels on the CPU take maps without interleave and element strides");
+    mo_hint("see cuTensorMapEncodeTiled; kernels on the CPU take maps without interleave and element strides");
   }
   mo_tensor_map made = {.magic = MO_TENSOR_MAP_MAGIC,
                         .rank = (uint8_t)of->rank,

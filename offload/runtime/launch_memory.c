@@ -24,7 +24,7 @@ static void *allocated(void *pointer, const char *what) {
   if (!pointer) {
     mo_error("malloc failed: ENOMEM (out of memory)");
     mo_context("while %s", what);
-    mo_cure("use less memory at a time, or raise the limit (ulimit -v)");
+    mo_hint("use less memory at a time, or raise the limit (ulimit -v)");
   }
   return pointer;
 }

@@ -86,7 +86,7 @@ MO_NORETURN static void refuse_absent_backend(const char *name) {
   for (int i = 0; i < BACKEND_COUNT; ++i)
     if (mo_backends[i])
       mo_context("device code is there for: %s", mo_backends[i]->name);
-  mo_cure("link again with --offload-arch=%s, or choose another device by MLIR_OFFLOAD_DEVICE",
+  mo_hint("link again with --offload-arch=%s, or choose another device by MLIR_OFFLOAD_DEVICE",
           arch_of_backend(name));
 }
 
@@ -133,7 +133,7 @@ static void use_backend(const mo_backend *backend) {
     bit |= (unsigned)(mo_backends[i] == backend) << i;
   if (bit & mo_lost) {
     mo_error("device '%s' was in use when this process was forked", backend->name);
-    mo_cure("fork before the first use, or start programs by exec instead; the child may use the CPU if "
+    mo_hint("fork before the first use, or start programs by exec instead; the child may use the CPU if "
             "the program was linked with --offload-arch=host");
   }
   if (!backend->survives_fork)
@@ -146,7 +146,7 @@ static void check_device(const mo_backend *backend, int index) {
     backend->explain_no_device();
   if (index < 0 || index >= count) {
     mo_error("there is no device %d: '%s' has %d", index, backend->name, count);
-    mo_cure("choose a device from 0 to %d", count - 1);
+    mo_hint("choose a device from 0 to %d", count - 1);
   }
 }
 
@@ -200,7 +200,7 @@ void mo_require_kind(const char *name, const char *call) {
     return;
   mo_error("%s is for devices of kind '%s', and the device is of kind '%s'", call, name,
            backend->name);
-  mo_cure("choose another device, by MLIR_OFFLOAD_DEVICE=%s or mlir_offload_set_device", name);
+  mo_hint("choose another device, by MLIR_OFFLOAD_DEVICE=%s or mlir_offload_set_device", name);
 }
 
 MO_PUBLIC void mlir_offload_set_stream(void *stream) { mlir_offload_thread_2()->stream = stream; }
@@ -433,7 +433,7 @@ static void set_dimensions(uint32_t *result, const int64_t *sizes, const char *w
     if (sizes[i] < 1 || sizes[i] > UINT32_MAX) {
       mo_error("a kernel was launched with %s %lld x %lld x %lld", what, (long long)sizes[0],
                (long long)sizes[1], (long long)sizes[2]);
-      mo_cure("every size must be at least 1: do not launch where there is nothing to do");
+      mo_hint("every size must be at least 1: do not launch where there is nothing to do");
     }
     result[i] = (uint32_t)sizes[i];
   }
@@ -491,7 +491,7 @@ MO_NORETURN static void refuse_configured_launch(const void *stub) {
   mo_error("%s was called from host code, but this program holds no device code for a GPU of NVIDIA "
            "or AMD",
            name ? name : "a kernel");
-  mo_cure("<<<>>> and calls of a kernel's stub need such a GPU: link with --offload-arch=sm_NN (or "
+  mo_hint("<<<>>> and calls of a kernel's stub need such a GPU: link with --offload-arch=sm_NN (or "
           "gfxNNN), or launch the kernel from MLIR (gpu.launch_func)");
 }
 

@@ -139,11 +139,11 @@ extern const mo_backend mo_host MO_INTERNAL;
 MO_INTERNAL void mo_fill_by_copies(const mo_backend *backend, void *target, uint64_t value,
                                    size_t count, void *stream);
 
-/* An error is reported by mo_error, any number of mo_context, and mo_cure, which ends the program
+/* An error is reported by mo_error, any number of mo_context, and mo_hint, which ends the program
  * with MLIR_OFFLOAD_EXIT_STATUS. The first thread that fails is the one that reports. */
 MO_INTERNAL void mo_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 MO_INTERNAL void mo_context(const char *format, ...) __attribute__((format(printf, 1, 2)));
-MO_INTERNAL MO_NORETURN void mo_cure(const char *format, ...) __attribute__((format(printf, 1, 2)));
+MO_INTERNAL MO_NORETURN void mo_hint(const char *format, ...) __attribute__((format(printf, 1, 2)));
 MO_INTERNAL void mo_context_of_launch(const void *stub, const mo_shape *shape);
 
 /* Launches that were described: see launch_memory.c. */

@@ -16,19 +16,19 @@
 
 enum { MOST_ITEMS_PER_BLOCK = 1024, ALIGNMENT = 64 };
 
-MO_NORETURN static void cure_libomptarget(void) {
+MO_NORETURN static void hint_libomptarget(void) {
   const char *policy = getenv("OMP_TARGET_OFFLOAD");
   if (policy && *policy) {
     mo_context("OMP_TARGET_OFFLOAD is '%s'", policy);
-    mo_cure("unset OMP_TARGET_OFFLOAD");
+    mo_hint("unset OMP_TARGET_OFFLOAD");
   }
-  mo_cure("run with LIBOMPTARGET_INFO=-1 to see what libomptarget finds, and link with the clang "
+  mo_hint("run with LIBOMPTARGET_INFO=-1 to see what libomptarget finds, and link with the clang "
           "of the same LLVM release as libomptarget");
 }
 
 MO_NORETURN static void host_explain_no_device(void) {
   mo_error("libomptarget offers no device for the CPU");
-  cure_libomptarget();
+  hint_libomptarget();
 }
 
 static _Thread_local int mo_host_device;
@@ -55,7 +55,7 @@ static void *host_allocate(uint64_t size_bytes, bool is_host_shared, void *strea
   if (size_bytes && posix_memalign(&pointer, ALIGNMENT, size_bytes)) {
     mo_error("posix_memalign failed: ENOMEM (out of memory)");
     mo_context("while allocating %llu bytes on the host", (unsigned long long)size_bytes);
-    mo_cure("use less memory at a time, or raise the limit (ulimit -v)");
+    mo_hint("use less memory at a time, or raise the limit (ulimit -v)");
   }
   return pointer;
 }
@@ -100,7 +100,7 @@ static _Thread_local failed_launch mo_failed;
 static void report_failure(const char *kernel, const char *message) {
   mo_error("%s", message);
   mo_context("kernel: %s", kernel);
-  mo_cure("correct the kernel; gdb and -g show its lines on the CPU");
+  mo_hint("correct the kernel; gdb and -g show its lines on the CPU");
 }
 
 static void host_fail(const char *kernel, const char *message) {
@@ -116,18 +116,18 @@ static void check_shape(const void *stub, const mo_shape *shape) {
   if (shape->is_cooperative) {
     mo_error("cooperative launches are not supported on the CPU");
     mo_context_of_launch(stub, shape);
-    mo_cure("run this kernel on a GPU, or launch it without grid barriers");
+    mo_hint("run this kernel on a GPU, or launch it without grid barriers");
   }
   for (int axis = 0; axis < 3; ++axis)
     if (shape->cluster[axis] && shape->grid[axis] % shape->cluster[axis]) {
       mo_error("a grid is not a multiple of its clusters");
       mo_context_of_launch(stub, shape);
-      mo_cure("launch whole clusters in x, y and z");
+      mo_hint("launch whole clusters in x, y and z");
     }
   if (planes > MOST_ITEMS_PER_BLOCK || planes * block[2] > MOST_ITEMS_PER_BLOCK) {
     mo_error("a block has more than %d work-items", MOST_ITEMS_PER_BLOCK);
     mo_context_of_launch(stub, shape);
-    mo_cure("launch smaller blocks: no GPU takes larger ones either");
+    mo_hint("launch smaller blocks: no GPU takes larger ones either");
   }
 }
 
@@ -168,9 +168,9 @@ static void host_launch(const void *stub, const mo_shape *shape, void *stream, v
     mo_error("__tgt_target_kernel failed: the kernel was not launched");
     mo_context_of_launch(stub, shape);
     if (!mo_has_host_images())
-      mo_cure("link again with mlir-offload, or with clang --offload-link and an object with device "
+      mo_hint("link again with mlir-offload, or with clang --offload-link and an object with device "
               "code before the static libraries: clang drops code that only these contain");
-    cure_libomptarget();
+    hint_libomptarget();
   }
 }
 

@@ -58,7 +58,7 @@ static void read_thread_count(void) {
   long wanted = strtol(text, &end, 10);
   if (*end || wanted < 1 || wanted > MOST_THREADS) {
     mo_error("MLIR_OFFLOAD_NUM_THREADS is '%s'", text);
-    mo_cure("set it to a number from 1 to %d, or unset it to use every core", MOST_THREADS);
+    mo_hint("set it to a number from 1 to %d, or unset it to use every core", MOST_THREADS);
   }
   mo_pool.thread_count = (unsigned)wanted;
 }

@@ -66,7 +66,7 @@ static libomptarget_function function_of_libomptarget(const char *name) {
   }
   if (!found.address) {
     mo_error("dlsym failed: %s is not in libomptarget", name);
-    mo_cure("install the libomptarget that the program was linked with, or link it again");
+    mo_hint("install the libomptarget that the program was linked with, or link it again");
   }
   return found;
 }
@@ -102,7 +102,7 @@ static copied_registration *copy_filtered(image_descriptor *original) {
   copied_registration *copied = malloc(sizeof *copied);
   if (!entries || !images || !copied) {
     mo_error("out of host memory while registering device code");
-    mo_cure("free host memory");
+    mo_hint("free host memory");
   }
   entry_filter filter = {entries, false};
   mo_each_entry(original->entries_begin, original->entries_end, keep_openmp, &filter);

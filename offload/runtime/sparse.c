@@ -66,7 +66,7 @@ static void check(int status, const char *call) {
     return;
   mo_error("%s failed: %s (%s)", call, cusparseGetErrorName(status),
            cusparseGetErrorString(status));
-  mo_cure("check the sizes and types of the matrices; CUDA must be of one release in all its parts");
+  mo_hint("check the sizes and types of the matrices; CUDA must be of one release in all its parts");
 }
 
 #define CHECKED(call, ...) (mo_require_kind("cuda", #call), check(call(__VA_ARGS__), #call))
@@ -101,7 +101,7 @@ static handle_t handle_for(void *stream) {
   cudaGetDevice(&device);
   if (device < 0 || device >= MAX_DEVICES) {
     mo_error("sparse operations on device %d", device);
-    mo_cure("choose a device below %d", MAX_DEVICES);
+    mo_hint("choose a device below %d", MAX_DEVICES);
   }
   if (!handles[device]) {
     pthread_once(&once, make_key);
@@ -129,7 +129,7 @@ static scalar one_of(int type) {
     one.real32[0] = 1;
   else {
     mo_error("sparse operations do not compute in numbers of type %d (cudaDataType)", type);
-    mo_cure("compute in f32, f64, i32 or complex numbers of these: the type behind 'into'");
+    mo_hint("compute in f32, f64, i32 or complex numbers of these: the type behind 'into'");
   }
   return one;
 }
@@ -175,7 +175,7 @@ MO_CONTRACT void *mgpuCreateCooAoS(intptr_t rows, intptr_t columns, intptr_t cou
   (void)rows, (void)columns, (void)count, (void)indices, (void)values, (void)index_type;
   (void)type, (void)stream;
   mo_error("gpu.create_coo_aos: cuSPARSE has no such matrices from CUDA 12 on");
-  mo_cure("give the indices of rows and columns in two buffers, to gpu.create_coo");
+  mo_hint("give the indices of rows and columns in two buffers, to gpu.create_coo");
 }
 MO_CONTRACT void *mgpuCreateCsr(intptr_t rows, intptr_t columns, intptr_t count, void *positions,
                                 void *indices, void *values, int32_t position_type,

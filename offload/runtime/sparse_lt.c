@@ -74,7 +74,7 @@ static void check(int status, const char *call) {
   if (!status)
     return;
   mo_error("%s failed: CUSPARSE_STATUS_%s", call, name_of(status));
-  mo_cure("matrices '2 of 4' need a GPU from sm_80 on, sizes that are multiples of 16 (8 for f16), "
+  mo_hint("matrices '2 of 4' need a GPU from sm_80 on, sizes that are multiples of 16 (8 for f16), "
           "and f16 computed in f16 or i8 computed in i32");
 }
 
@@ -97,7 +97,7 @@ static void *allocate(size_t size_bytes) {
   void *memory = calloc(1, size_bytes);
   if (!memory) {
     mo_error("out of host memory for a matrix");
-    mo_cure("free host memory");
+    mo_hint("free host memory");
   }
   return memory;
 }
@@ -109,7 +109,7 @@ static const opaque *make_handle(void) {
   CHECKED(cusparseLtGetVersion, handle, &version);
   if (version < OLDEST_VERSION) {
     mo_error("this is cuSPARSELt %d.%d.%d", version / 1000, version % 1000 / 100, version % 100);
-    mo_cure("install cuSPARSELt 0.6 or newer");
+    mo_hint("install cuSPARSELt 0.6 or newer");
   }
   return handle;
 }
@@ -122,7 +122,7 @@ static const opaque *current_handle(void) {
   cudaGetDevice(&device);
   if (device < 0 || device >= MAX_DEVICES) {
     mo_error("sparse operations on device %d", device);
-    mo_cure("choose a device below %d", MAX_DEVICES);
+    mo_hint("choose a device below %d", MAX_DEVICES);
   }
   if (!handles[device])
     handles[device] = make_handle();
@@ -186,7 +186,7 @@ MO_CONTRACT void mgpuDestroyCuSparseLtSpMat(lt_matrix **place, void *stream) {
 static int compute_type(int32_t lowered) {
   if (lowered != LOWERED_16F && lowered != LOWERED_32I) {
     mo_error("gpu.spmm of a matrix '2 of 4' does not compute in type %d", lowered);
-    mo_cure("compute in f16 or i32: the type behind 'into'");
+    mo_hint("compute in f16 or i32: the type behind 'into'");
   }
   return lowered == LOWERED_16F ? COMPUTE_16F : COMPUTE_32I;
 }
@@ -211,7 +211,7 @@ static void check_pruned(lt_matrix *a, void *stream) {
   mgpuMemFree(on_device, stream);
   if (is_invalid) {
     mo_error("cusparseLtSpMMAPruneCheck: the matrix is not of the form '2 of 4'");
-    mo_cure("two of any four neighbours in a row must be 0: check sizes, strides and values");
+    mo_hint("two of any four neighbours in a row must be 0: check sizes, strides and values");
   }
 }
 
@@ -239,7 +239,7 @@ MO_CONTRACT void mgpuCuSparseLtSpMM(lt_matrix **place_a, lt_matrix **place_b, lt
   const float one = 1;
   if (!a->is_planned) {
     mo_error("gpu.spmm of a matrix '2 of 4' without gpu.spmm_buffer_size before it");
-    mo_cure("ask for the sizes of the buffers with gpu.spmm_buffer_size, which plans the product");
+    mo_hint("ask for the sizes of the buffers with gpu.spmm_buffer_size, which plans the product");
   }
   mo_lock(&mo_lt_lock);
   CHECKED(cusparseLtSpMMACompress, a->handle, &a->plan, a->values, compressed, buffer, stream);

@@ -76,7 +76,7 @@ static kernel *find_slot(kernel_table *table, const void *entry) {
 
 MO_NORETURN static void out_of_memory(void) {
   mo_error("out of host memory while registering device code");
-  mo_cure("free host memory");
+  mo_hint("free host memory");
 }
 
 /* Returns a table with room for one more kernel. Needs the lock. */
@@ -184,7 +184,7 @@ static void unwrap_image(loaded_image *image) {
 MO_NORETURN static void cannot_load(const char *call, const char *reason) {
   mo_error("%s failed: %s", call, reason);
   mo_context("while loading the device image for the CPU");
-  mo_cure("allow executable memory files (sysctl vm.memfd_noexec=0), and check that the "
+  mo_hint("allow executable memory files (sysctl vm.memfd_noexec=0), and check that the "
           "libraries named above are installed");
 }
 
@@ -254,7 +254,7 @@ static kernel_function *resolve(kernel *wanted) {
   }
   if (!found) {
     mo_error("kernel %s is not in the device image for the CPU", wanted->name);
-    mo_cure("compile the file that holds the kernel with --offload-arch=host, and link again");
+    mo_hint("compile the file that holds the kernel with --offload-arch=host, and link again");
   }
   kernel_function *function;
   memcpy(&function, &found, sizeof function); /* ISO C has no cast for it */

@@ -55,7 +55,7 @@ static void grow_table(mo_stream_pool *pool) {
   pool->handles = realloc(pool->handles, pool->slot_count / 2 * sizeof *pool->handles);
   if (!pool->slots || !pool->handles) {
     mo_error("out of host memory for %zu streams and events", pool->slot_count);
-    mo_cure("free host memory");
+    mo_hint("free host memory");
   }
   for (size_t i = 0; i < pool->handle_count; ++i)
     pool->slots[slot_of(pool, pool->handles[i]->raw)] = pool->handles[i];
@@ -67,7 +67,7 @@ static mo_pooled *add_handle(mo_stream_pool *pool, void *raw, int device, bool i
     grow_table(pool);
   if (!added) {
     mo_error("out of host memory for a stream");
-    mo_cure("free host memory");
+    mo_hint("free host memory");
   }
   *added = (mo_pooled){raw, device, 0, is_event, false};
   pool->handles[pool->handle_count++] = added;

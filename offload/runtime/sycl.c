@@ -69,7 +69,7 @@ static void sycl_register_host(void *pointer, uint64_t size_bytes) {
   mo_context("while registering %llu bytes of host memory at %p", (unsigned long long)size_bytes,
              pointer);
   mo_sycl_context_of_device();
-  mo_cure("allocate the memory by gpu.alloc host_shared, or copy it by gpu.memcpy");
+  mo_hint("allocate the memory by gpu.alloc host_shared, or copy it by gpu.memcpy");
 }
 
 static bool sycl_reaches(const void *pointer) {

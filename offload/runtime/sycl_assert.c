@@ -20,7 +20,7 @@ static failure_flag *make_flag(const mo_sycl_place *place) {
   int status;
   if (!made) {
     mo_error("out of host memory for the flag of failed assertions");
-    mo_cure("free host memory");
+    mo_hint("free host memory");
   }
   void *memory = place->platform->usm.clSharedMemAllocINTEL(
       place->context, place->device, NULL, sizeof(unsigned), 0, &status);
@@ -52,5 +52,5 @@ void mo_sycl_check_assertions(void) {
     return;
   fflush(stdout);
   mo_error("a kernel failed an assertion");
-  mo_cure("its message is in the output of the program, above");
+  mo_hint("its message is in the output of the program, above");
 }

@@ -102,7 +102,7 @@ int mo_sycl_find_device(mo_device_class of, int number) {
     if (mo_sycl_devices[i].type == types[of] && count++ == number)
       return i;
   mo_error("there is no %s %d: OpenCL has %d that can be used", names[of], number, count);
-  mo_cure("choose another device, by MLIR_OFFLOAD_DEVICE or mlir_offload_set_device");
+  mo_hint("choose another device, by MLIR_OFFLOAD_DEVICE or mlir_offload_set_device");
 }
 
 static void tell_unusable(mo_sycl_platform *platform, cl_device_id device, uint64_t type) {
@@ -130,7 +130,7 @@ void mo_sycl_explain_no_device(void) {
   const char *vendors = getenv("OCL_ICD_VENDORS");
   if (vendors)
     mo_context("OCL_ICD_VENDORS is '%s'", vendors);
-  mo_cure("install the OpenCL driver of the GPU (apt install intel-opencl-icd ocl-icd-libopencl1; "
+  mo_hint("install the OpenCL driver of the GPU (apt install intel-opencl-icd ocl-icd-libopencl1; "
           "for the CPU pip install intel-opencl-rt intel-cmplr-lib-rt), and check with clinfo, and whether you may "
           "open /dev/dri/renderD128" SYCL_OR_THE_CPU);
 }
@@ -181,6 +181,6 @@ const mo_sycl_platform *mo_sycl_use_device(cl_device_id device) {
     if (mo_sycl_devices[i].platform->raw == raw)
       return mo_sycl_devices[i].platform;
   mo_error("the caller's stream belongs to an OpenCL device that cannot be used");
-  mo_cure("make the queue for a device with SPIR-V and cl_intel_unified_shared_memory");
+  mo_hint("make the queue for a device with SPIR-V and cl_intel_unified_shared_memory");
 }
 

@@ -104,7 +104,7 @@ void mo_sycl_context_of_device(void) {
     mo_context("device: sycl:%d (%s, driver %s)", mo_sycl_used_number, name, driver);
 }
 
-MO_NORETURN static void cure_sycl_memory(void) {
+MO_NORETURN static void hint_sycl_memory(void) {
   cl_device_id device = mo_sycl_used;
   uint64_t total = 0, most = 0;
   if (device &&
@@ -114,7 +114,7 @@ MO_NORETURN static void cure_sycl_memory(void) {
           CL_SUCCESS)
     mo_context("memory: %llu bytes, at most %llu of them at a time", (unsigned long long)total,
                (unsigned long long)most);
-  mo_cure("use less memory at a time, free what is no longer needed, or end other programs that "
+  mo_hint("use less memory at a time, free what is no longer needed, or end other programs that "
           "use this device");
 }
 
@@ -123,29 +123,29 @@ void mo_sycl_cure(int status) {
   case CL_MEM_OBJECT_ALLOCATION_FAILURE:
   case CL_INVALID_BUFFER_SIZE:
   case CL_OUT_OF_HOST_MEMORY:
-    cure_sycl_memory();
+    hint_sycl_memory();
   case CL_OUT_OF_RESOURCES:
-    mo_cure("launch smaller blocks, or use less shared memory; else a kernel that was started "
+    mo_hint("launch smaller blocks, or use less shared memory; else a kernel that was started "
             "earlier has failed or the device is out of memory");
   case CL_BUILD_PROGRAM_FAILURE:
   case CL_INVALID_BINARY:
   case CL_INVALID_PROGRAM_EXECUTABLE:
-    mo_cure("the device cannot run this SPIR-V: install a newer driver, or keep what the build log "
+    mo_hint("the device cannot run this SPIR-V: install a newer driver, or keep what the build log "
             "names out of the kernel" SYCL_OR_THE_CPU);
   case CL_INVALID_WORK_GROUP_SIZE:
   case CL_INVALID_WORK_ITEM_SIZE:
-    mo_cure("launch smaller blocks, or blocks of the size that the kernel was compiled for");
+    mo_hint("launch smaller blocks, or blocks of the size that the kernel was compiled for");
   case CL_INVALID_ARG_VALUE:
-    mo_cure("pass memory that the device reaches: from gpu.alloc, or from the unified shared memory "
+    mo_hint("pass memory that the device reaches: from gpu.alloc, or from the unified shared memory "
             "of the stream's context");
   case CL_INVALID_ARG_SIZE:
   case CL_INVALID_KERNEL_ARGS:
-    mo_cure("the kernel's parameters are not those of its launch: compile both again with one "
+    mo_hint("the kernel's parameters are not those of its launch: compile both again with one "
             "release of mlir-offload");
   case CL_INVALID_OPERATION:
-    mo_cure("this device or driver cannot do it: choose another device" SYCL_OR_THE_CPU);
+    mo_hint("this device or driver cannot do it: choose another device" SYCL_OR_THE_CPU);
   default:
-    mo_cure("look the error up in the OpenCL reference, under the function that failed");
+    mo_hint("look the error up in the OpenCL reference, under the function that failed");
   }
 }
 

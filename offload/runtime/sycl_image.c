@@ -41,7 +41,7 @@ void __sycl_register_lib(const sycl_descriptor *descriptor) {
   registered_images *added = malloc(sizeof *added);
   if (!added) {
     mo_error("out of host memory while registering device code");
-    mo_cure("free host memory");
+    mo_hint("free host memory");
   }
   pthread_mutex_lock(&mo_images_lock);
   *added = (registered_images){descriptor, mo_images};
@@ -94,9 +94,9 @@ static void search_descriptor(image_search *search, const sycl_descriptor *descr
   }
 }
 
-MO_NORETURN static void refuse_kernel(const void *stub, const mo_shape *shape, const char *cure) {
+MO_NORETURN static void refuse_kernel(const void *stub, const mo_shape *shape, const char *hint) {
   mo_context_of_launch(stub, shape);
-  mo_cure("%s", cure);
+  mo_hint("%s", hint);
 }
 
 static const sycl_image *find_image(const void *stub, const mo_shape *shape, const char *name) {

@@ -50,7 +50,7 @@ static void *allocate_or_stop(size_t size) {
   void *made = calloc(1, size);
   if (!made) {
     mo_error("out of host memory for a kernel");
-    mo_cure("free host memory");
+    mo_hint("free host memory");
   }
   return made;
 }
@@ -133,7 +133,7 @@ static void read_signature(const launch_request *request, const mo_sycl_module *
     return;
   mo_error("the kernel %s cannot be launched: %s", name, fault);
   mo_context_of_launch(request->stub, request->shape);
-  mo_cure("compile it again with mlir-offload --offload-arch=spirv64");
+  mo_hint("compile it again with mlir-offload --offload-arch=spirv64");
 }
 
 /* Needs the lock. */
@@ -236,7 +236,7 @@ static void refuse_form(const void *stub, const mo_shape *shape) {
   mo_error("%s launches are not supported by OpenCL",
            shape->is_cooperative ? "cooperative" : "cluster");
   mo_context_of_launch(stub, shape);
-  mo_cure("launch the kernel without clusters and grid barriers, or run it on an NVIDIA GPU");
+  mo_hint("launch the kernel without clusters and grid barriers, or run it on an NVIDIA GPU");
 }
 
 /* Kernels count on subgroups that are numbered along x, then y, then z. OpenCL leaves that to the
@@ -261,7 +261,7 @@ static void check_subgroups(const launch_request *request, cl_kernel kernel,
   mo_error("the device makes %zu subgroups of a block that has %zu", count, wanted);
   mo_context_of_launch(request->stub, request->shape);
   mo_sycl_context_of_device();
-  mo_cure("launch blocks of one dimension, or with a multiple of %zu threads along x", size);
+  mo_hint("launch blocks of one dimension, or with a multiple of %zu threads along x", size);
 }
 
 void mo_sycl_launch(const void *stub, const mo_shape *shape, void *stream, void **params) {

@@ -49,7 +49,7 @@ mo_sycl_place mo_sycl_place_of(void *stream) {
   place.platform = mo_sycl_use_device(place.device);
   if (properties & CL_QUEUE_OUT_OF_ORDER) {
     mo_error("the caller's stream is a queue that runs its commands out of order");
-    mo_cure("make it without CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE");
+    mo_hint("make it without CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE");
   }
   return place;
 }
@@ -109,7 +109,7 @@ static int create_sycl_event(void **event, unsigned flags) {
   (void)flags;
   if (!made) {
     mo_error("out of host memory for an event");
-    mo_cure("free host memory");
+    mo_hint("free host memory");
   }
   pthread_mutex_init(&made->lock, NULL);
   *event = made;

@@ -20,7 +20,7 @@ static void check_map(int64_t rank, int32_t type) {
     return;
   mo_error("cannot encode a tensor map of rank %lld with elements of CUtensorMapDataType %d",
            (long long)rank, type);
-  mo_cure("tensor maps have 1 to %d dimensions and elements of the types 0 to %d", MO_MOST_DIMENSIONS,
+  mo_hint("tensor maps have 1 to %d dimensions and elements of the types 0 to %d", MO_MOST_DIMENSIONS,
           ELEMENT_TYPES - 1);
 }
 
@@ -28,7 +28,7 @@ static const mo_backend *backend_with_tensor_maps(void) {
   const mo_backend *backend = mo_active_backend();
   if (!backend->encode_tensor_map) {
     mo_error("devices of kind '%s' have no tensor maps", backend->name);
-    mo_cure("choose an NVIDIA GPU or the CPU, by MLIR_OFFLOAD_DEVICE or mlir_offload_set_device");
+    mo_hint("choose an NVIDIA GPU or the CPU, by MLIR_OFFLOAD_DEVICE or mlir_offload_set_device");
   }
   return backend;
 }

@@ -32,7 +32,7 @@ static void read_limit(void) {
   mo_limit = strtol(text, &end, 10);
   if (*end || mo_limit < 0 || mo_limit > MOST_SECONDS) {
     mo_error("MLIR_OFFLOAD_TIMEOUT is '%s'", text);
-    mo_cure("set it to a number of seconds, or to 0 for no limit");
+    mo_hint("set it to a number of seconds, or to 0 for no limit");
   }
 }
 
@@ -54,7 +54,7 @@ static time_t now(void) {
 MO_NORETURN static void end_program(const mo_watched *launch) {
   mo_error("a kernel did not end in %ld s", launch->limit);
   mo_context_of_launch(launch->stub, launch->shape);
-  mo_cure("on the CPU a kernel runs to its end before the next one starts: one that waits for a kernel of "
+  mo_hint("on the CPU a kernel runs to its end before the next one starts: one that waits for a kernel of "
           "another stream never ends; if it only takes long, set MLIR_OFFLOAD_TIMEOUT to more seconds, or to 0");
 }
 

@@ -186,4 +186,4 @@ def _finding(skew: Skew, location: str, image: str) -> SkewFinding:
     rule = load_rules()[skew.rule]
     place = f"{location}:{skew.line}" if skew.line else location
     message = rule.message.format(**skew.values)
-    return SkewFinding(rule.name, rule.severity, message, place, rule.cure, image, skew.function)
+    return SkewFinding(rule.name, rule.severity, message, place, rule.hint, image, skew.function)

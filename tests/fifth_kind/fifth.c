@@ -29,7 +29,7 @@ static void load(void) {
     fifth_library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!fifth_library) {
     mo_error("the image of the fifth device cannot be loaded: %s", dlerror());
-    mo_cure("allow executable memory files");
+    mo_hint("allow executable memory files");
   }
 }
 
@@ -41,7 +41,7 @@ static void run_all(uint64_t count, mo_range body, void *argument) {
 static void fail(const char *kernel, const char *message) {
   mo_error("%s", message);
   mo_context("kernel: %s", kernel);
-  mo_cure("correct the kernel");
+  mo_hint("correct the kernel");
 }
 
 static void fifth_launch(const void *stub, const mo_shape *shape, void *stream, void **params) {

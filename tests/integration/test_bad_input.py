@@ -123,7 +123,7 @@ def test_a_binary_file_is_named_as_what_it_is(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "reason", "cure"),
+    ("arguments", "status", "reason", "hint"),
     [
         (["--offload-arch=sm_999", "p.mlir"], 4, "does not know sm_999", "hint:"),
         (["--offload-arch=sm_50", "p.mlir"], 4, "does not know sm_50", "CUDA 11.8 to 12.9"),
@@ -146,12 +146,12 @@ def test_a_binary_file_is_named_as_what_it_is(sandbox: Sandbox) -> None:
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_wrong_command_line_says_what_to_do(
-    sandbox: Sandbox, arguments: list[str], status: int, reason: str, cure: str
+    sandbox: Sandbox, arguments: list[str], status: int, reason: str, hint: str
 ) -> None:
     (sandbox.work / "p.mlir").write_bytes((EXAMPLES / "saxpy.mlir").read_bytes())
     error = sandbox.fails(*arguments, status=status)
     assert reason in error
-    assert cure in error
+    assert hint in error
 
 
 def test_a_tool_that_crashes_is_named(sandbox: Sandbox, tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ def test_what_a_tool_says_that_stops_has_the_rule_and_the_file(run: Run, tmp_pat
     assert said.startswith("k.bc: error: clang failed")
     assert "Unknown attribute kind (102)" in said
     assert "[BC010]" in said
-    assert f"hint: {load_rules()['BC010'].cure}" in said
+    assert f"hint: {load_rules()['BC010'].hint}" in said
 
 
 @pytest.mark.llvm(19)

@@ -1,4 +1,4 @@
-"""One error with place, reason and cure from what the tools print."""
+"""One error with place, reason and hint from what the tools print."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def test_a_refusal_is_told_in_the_words_of_the_driver(
     said = '{"severity": "error", "message": "no way", "hint": "another"}\nnoise\n'
     answers = Answers(status, "", said)
     ours = bench(answers, tmp_path).try_combination(mixed(), 0).ours
-    assert (ours.verdict, ours.reason, ours.cure) == (verdict, "no way", "another")
+    assert (ours.verdict, ours.reason, ours.hint) == (verdict, "no way", "another")
     assert ours.command.startswith("mlir-offload --llvm=/llvm-22 --for-clang=19 ")
     assert answers.asked[0].limit_s == 5
 
@@ -181,7 +181,7 @@ def test_success_without_an_output_is_no_success(tmp_path: Path) -> None:
 def test_a_trial_has_a_limit(tmp_path: Path) -> None:
     ours = bench(Slow(), tmp_path).try_combination(mixed(), 0).ours
     assert ours.verdict is Verdict.LATE
-    assert "--timeout" in ours.cure
+    assert "--timeout" in ours.hint
 
 
 def test_what_cannot_be_compiled_is_not_linked_by_clang_alone(tmp_path: Path) -> None:
@@ -316,5 +316,5 @@ def test_what_clang_says_of_cuda_and_rocm_is_told_once(tmp_path: Path) -> None:
     findings = machine_findings(machine(found, {}, Answers(0, "", said)))
     assert [finding.rule for finding in findings] == ["ENV004", "ENV005", "ENV005", "ENV006"]
     assert "clang 22 knows CUDA up to 12.9, clang 19 knows" in findings[0].message
-    assert "compile for one of 4, 5" in findings[1].cure
-    assert findings[3].cure == "apt install lld-22"
+    assert "compile for one of 4, 5" in findings[1].hint
+    assert findings[3].hint == "apt install lld-22"

@@ -87,7 +87,7 @@ def test_a_tool_that_is_not_what_it_says_is_found(
     (finding,) = llvm_findings([tool])
     assert finding.rule == rule
     assert words in finding.message
-    assert finding.cure
+    assert finding.hint
     assert finding.location == "/llvm/bin/clang"
 
 

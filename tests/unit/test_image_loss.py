@@ -83,7 +83,7 @@ def test_an_image_is_refused_by_the_releases_that_lose_it(
             check_image_content(argument, name, memory_view(content), abi)
             taken.append(major)
         except CompatibilityError as error:
-            assert error.hint, error.message  # noqa: PT017 (each refusal has a cure)
+            assert error.hint, error.message  # noqa: PT017 (each refusal has a hint)
     assert tuple(taken) == linked
 
 

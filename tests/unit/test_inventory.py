@@ -102,9 +102,9 @@ def test_an_empty_machine_gets_one_row_for_each_part_with_the_cure(tmp_path: Pat
     rows = rows_of(tmp_path)
     assert set(rows) == set(Part)
     assert all(row.location is None for row in rows.values())
-    assert "mlir-22-tools" in rows[Part.LLVM].missing[0].cure
-    assert "mlir-offload[cuda]" in rows[Part.CUDA].missing[0].cure
-    assert "rocm-device-libs" in rows[Part.ROCM].missing[0].cure
+    assert "mlir-22-tools" in rows[Part.LLVM].missing[0].hint
+    assert "mlir-offload[cuda]" in rows[Part.CUDA].missing[0].hint
+    assert "rocm-device-libs" in rows[Part.ROCM].missing[0].hint
     assert "no NVIDIA GPU" in rows[Part.GPU].problem
 
 
@@ -115,7 +115,7 @@ def test_an_incomplete_toolkit_names_the_wheels(tmp_path: Path) -> None:
     row = rows_of(tmp_path)[Part.CUDA]
     assert row.roles == ()
     assert [m.name for m in row.missing] == ["nvlink", "fatbinary", "libdevice", "cudart"]
-    assert row.missing[2].cure == "pip install 'mlir-offload[cuda]' (nvidia-nvvm)"
+    assert row.missing[2].hint == "pip install 'mlir-offload[cuda]' (nvidia-nvvm)"
 
 
 def test_gpus_are_listed_in_the_order_of_cuda() -> None:

@@ -209,7 +209,7 @@ def test_an_object_without_code_for_a_device_that_others_have_is_noted() -> None
 
 
 def finding(name: str, error: type[VerificationError | CompatibilityError]) -> Finding:
-    return Finding("it is wrong", name, "cure it", error)
+    return Finding("it is wrong", name, "correct it", error)
 
 
 def test_findings_are_raised_together_as_the_class_of_the_first() -> None:
@@ -217,14 +217,14 @@ def test_findings_are_raised_together_as_the_class_of_the_first() -> None:
     one, two = finding("a.o", CompatibilityError), finding("b.o", VerificationError)
     with pytest.raises(CompatibilityError) as caught:
         raise_findings([one, one])
-    assert (caught.value.location, caught.value.hint) == ("a.o", "cure it")
+    assert (caught.value.location, caught.value.hint) == ("a.o", "correct it")
     with pytest.raises(CompatibilityError, match="2 faults") as caught:
         raise_findings([one, two])
     assert caught.value.message.splitlines()[1:] == [
         "  a.o: it is wrong",
-        "    hint: cure it",
+        "    hint: correct it",
         "  b.o: it is wrong",
-        "    hint: cure it",
+        "    hint: correct it",
     ]
     with pytest.raises(VerificationError, match="and 5 more"):
         raise_findings(finding(f"{number}.o", VerificationError) for number in range(25))

@@ -46,7 +46,7 @@ def test_each_rule_is_used_and_each_name_in_the_code_is_a_rule() -> None:
 
 def test_no_text_of_a_rule_but_its_message_has_places() -> None:
     for rule in load_rules().values():
-        assert not any("{" in text for text in (rule.title, rule.reason, rule.cure))
+        assert not any("{" in text for text in (rule.title, rule.reason, rule.hint))
         assert not rule.message.endswith(".")
         assert rule.title[0].islower() or rule.title.split()[0].isupper() or rule.title[0].isdigit()
 
@@ -103,7 +103,7 @@ BROKEN_RULES: dict[str, tuple[Callable[[Table], object], str]] = {
     "name": (lambda t: t["rules"][0].update(id="first"), "'first' is no name of a rule"),
     "no name": (lambda t: t["rules"][0].pop("id"), "'None' is no name of a rule"),
     "severity": (lambda t: t["rules"][0].update(severity="fatal"), "the severity 'fatal'"),
-    "no cure": (lambda t: t["rules"][0].pop("cure"), "BC001 lacks, or has without need, cure"),
+    "no hint": (lambda t: t["rules"][0].pop("hint"), "BC001 lacks, or has without need, hint"),
     "more": (lambda t: t["rules"][0].update(why="x"), "BC001 lacks, or has without need, why"),
     "empty": (lambda t: t["rules"][0].update(reason=" "), "BC001 has an empty reason"),
     "message": (lambda t: t["rules"][0].update(message="{epoch"), "message of BC001 is no format"),

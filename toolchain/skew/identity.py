@@ -68,7 +68,7 @@ class ToolFinding(Struct, frozen=True):
     rule: str
     severity: Severity
     message: str
-    cure: str
+    hint: str
     location: str = ""
 
 

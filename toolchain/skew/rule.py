@@ -14,11 +14,11 @@ from mlir_offload.toolchain.skew.identity import Severity
 from mlir_offload.toolchain.tables import load_table
 
 _NAME = re.compile(r"[A-Z]{2,4}\d{3}")
-_FIELDS = ("title", "severity", "message", "reason", "cure", "source")
+_FIELDS = ("title", "severity", "message", "reason", "hint", "source")
 
 
 class Rule(Struct, frozen=True):
-    """One rule: `message` has places for the values of a case, `cure` is what its user can do.
+    """One rule: `message` has places for the values of a case, `hint` is what its user can do.
 
     `said` are patterns of what tools print that stop at what the rule is about.
     """
@@ -28,7 +28,7 @@ class Rule(Struct, frozen=True):
     severity: Severity
     message: str
     reason: str
-    cure: str
+    hint: str
     source: str
     said: tuple[re.Pattern[str], ...] = ()
 

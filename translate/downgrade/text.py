@@ -65,7 +65,7 @@ def _check_reader(text: str, reader: int, location: str) -> None:
         if rule.severity is Severity.ERROR:
             place = f" in @{skew.function}" if skew.function else ""
             message = f"{rule.message.format(**skew.values)}{place} [{rule.name}]"
-            raise CompatibilityError(message, hint=rule.cure, location=location)
+            raise CompatibilityError(message, hint=rule.hint, location=location)
 
 
 def _check_layout(text: str, rows: tuple[DowngradeRow, ...], reader: int, location: str) -> None:

@@ -26,7 +26,7 @@ def check_top_level(operations: Iterable[Operation], locations: Locations) -> No
 
 
 def _top_level_fault(operation: Operation) -> tuple[str, str] | None:
-    """Return what is wrong with it and the cure."""
+    """Return what is wrong with it and the hint."""
     match operation.name:
         case "builtin.module" if operation.has("gpu.kernel_module"):
             return (

@@ -1,4 +1,4 @@
-"""The cured hazards, run on the CPU: the values are right and nothing overflows."""
+"""The corrected hazards, run on the CPU: the values are right and nothing overflows."""
 
 from __future__ import annotations
 
