@@ -205,10 +205,26 @@ def _source_error(completed: Completed, diagnostic: _Diagnostic, source: Path) -
         return SourceError(
             rule.message.format(**names), hint=rule.hint.format(**names), location=location
         )
+    if _is_at_the_end(diagnostic, source):
+        msg = f"the file ends inside a region: {diagnostic.text}"
+        return SourceError(msg, hint="close every '{' with '}'", location=location)
     line = diagnostic.snippet.strip()[:_SHOWN_COLUMNS]
     return SourceError(
         diagnostic.text, hint=f"correct this line: {line}" if line else "", location=location
     )
+
+
+def _is_at_the_end(diagnostic: _Diagnostic, source: Path) -> bool:
+    """Return whether the parser wanted an operation behind the last character of the source."""
+    if "expected operation name" not in diagnostic.text or diagnostic.file != str(source):
+        return False
+    try:
+        lines = source.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return False
+    shown, after = lines[diagnostic.line - 1 : diagnostic.line], lines[diagnostic.line :]
+    rest = [*(line[diagnostic.column - 1 :] for line in shown), *after]
+    return not any(line.partition("//")[0].strip() for line in rest)
 
 
 def _quoted_operation(diagnostic: _Diagnostic) -> str:

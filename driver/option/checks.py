@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from mlir_offload.driver.option.compile_options import (
@@ -11,8 +12,16 @@ from mlir_offload.driver.option.compile_options import (
     DeviceCode,
     Mode,
 )
-from mlir_offload.toolchain.errors import UsageError
+from mlir_offload.toolchain.errors import InputOutputError, UsageError
 from mlir_offload.toolchain.target import HOST, SPIRV
+
+
+def _check_words(inputs: Iterable[Path]) -> None:
+    """Raise InputOutputError for the value of an option that stands apart, as in -O fast: an input, as for clang."""
+    for path in inputs:
+        if "." not in path.name and not path.exists():
+            msg = f"cannot read {path}: No such file or directory"
+            raise InputOutputError(msg, hint="attach the value of an option: -Ofast, -g2")
 
 
 def consistent(options: CompileOptions) -> CompileOptions:
@@ -26,6 +35,7 @@ def consistent(options: CompileOptions) -> CompileOptions:
         msg = "--emit-header= needs a .mlir file to take the functions from"
         raise UsageError(msg)
     if options.mode is not Mode.LINK and options.output is not None and len(options.inputs) > 1:
+        _check_words(options.inputs)
         msg = f"-o names one file, but {options.mode.value} makes one for each of {len(options.inputs)} inputs"
         raise UsageError(msg, hint="compile each input by its own call, or leave -o out")
     if options.mode is not Mode.LINK and options.shared:

@@ -86,6 +86,28 @@ def test_a_mistake_is_told_with_its_place_and_cure(text: str, message: str, hint
     assert error.location == "dir/p.mlir:5:7"
 
 
+@pytest.mark.parametrize(
+    ("end", "is_early"), [("\n\n", True), ("  // }\n", True), ("\n}\n", False)]
+)
+def test_a_file_that_ends_inside_a_region_lacks_a_brace(
+    tmp_path: Path,
+    end: str,
+    is_early: bool,  # noqa: FBT001
+) -> None:
+    source = tmp_path / "p.mlir"
+    source.write_text(f"func.func @f() {{\n  return{end}")
+    stderr = f"{source}:2:9: error: expected operation name in quotes\n  return\n        ^\n"
+    error = condense(completed(stderr, source=str(source)), source=source)
+    assert error.message.startswith("the file ends inside a region") is is_early
+    assert (error.hint == "close every '{' with '}'") is is_early
+
+
+def test_a_call_of_device_code_from_the_host_is_explained() -> None:
+    text = "p.mlir:9:20: error: custom op 'func.call' invalid kind of attribute specified\n"
+    error = diagnose(f"{text}    %r = func.call @m::@helper(%c) : (f32) -> f32\n")
+    assert error.message == "a function of a gpu.module cannot be called from host code"
+
+
 def test_only_the_first_error_counts() -> None:
     error = diagnose("p.mlir:1:2: error: first\n x\n ^\np.mlir:3:4: error: second\n")
 
