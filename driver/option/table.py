@@ -103,7 +103,7 @@ CODE = Group("code", (
     *(Option((name,), f"the same as -g; {C} {name}", does=action.debug(name)) for name in ("-g1", "-g2", "-g3", "-ggdb", "-ggdb1", "-ggdb2", "-ggdb3", "-gline-tables-only", "-gmlt", "-gdwarf", "-gdwarf-4", "-gdwarf-5")),
     Option(("-ggdb0",), "the same as -g0", does=action.put(debug=False)),
     Option(("-fvisibility=",), "of functions in C and C++", value="KIND", does=action.compiler_argument("-fvisibility="), inputs="c"),
-    Option(("-x",), "the language of the inputs that follow", value="LANGUAGE", values=tuple(action.LANGUAGES), does=action.language, doc="the language of the inputs that follow, whatever their names end in; `none`: as they end. `cpp-output` makes ccache keep a [whole call](../howto/cache.md#a-whole-call-behind-ccache)"),
+    Option(("-x",), "the language of the inputs that follow", value="LANGUAGE", values=tuple(action.LANGUAGES), does=action.language, in_key=False, doc="the language of the inputs that follow, whatever their names end in; `none`: as they end. `cpp-output` makes ccache keep a [whole call](../howto/cache.md#a-whole-call-behind-ccache)"),
     Option(("-I",), f"a directory with headers, {C}", value="DIR", values="directories", path="folder", does=action.compiler_argument("-I"), inputs="preprocessor"),
     Option(("-D",), f"a macro, {C}", value="NAME[=VALUE]", does=action.compiler_argument("-D"), inputs="c"),
     Option(("-U",), f"no such macro, {C}", value="NAME", does=action.compiler_argument("-U"), inputs="preprocessor"),

@@ -94,7 +94,7 @@ def test_zsh_completes_in_its_own_line_editor(tmp_path: Path) -> None:
     (tmp_path / "_mlir-offload").write_text(render_completion("zsh"))
     subprocess.run(["zsh", "-n", tmp_path / "_mlir-offload"], check=True)
     typed = {
-        "mlir-offload --off\t": b"--offload-arch=",
+        "mlir-offload --offload-a\t": b"--offload-arch=",
         "mlir-offload --message-format=s\t": b"--message-format=sarif",
         "mlir-offload insp\t": b"inspect",
         "mlir-offload --offload-arch=sm_80,sm_11\t": b"sm_80,sm_110",

@@ -247,7 +247,7 @@ def test_a_build_that_is_killed_goes_on_where_it_was(
         (["--emit=bazel"], "'bazel' is not one of"),
         (["--variant=x"], "there is no variant 'x'"),
         (["-j0"], "0 is not in the range"),
-        (["--nonsense"], "No such option"),
+        (["--nonsense"], "unknown option '--nonsense'"),
     ],
 )
 def test_a_wrong_command_line_is_an_error_of_usage(
