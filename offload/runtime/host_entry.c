@@ -81,15 +81,24 @@ void mo_run_kernel(uint64_t count, mo_range body, void *argument) {
     enter();
 }
 
-/* libomptarget unloads images when the program ends, whether or not it has been asked to. */
-static void keep_images(void) {
+static void each_image(void (*visit)(const char *file)) {
   for (int i = 0; i < MOST_FUNCTIONS && mo_bodies[i]; ++i) {
     Dl_info image;
     void *body;
     memcpy(&body, &mo_bodies[i], sizeof body); /* ISO C has no cast for it */
-    if (dladdr(body, &image))
-      dlopen(image.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    if (dladdr(body, &image) && image.dli_fname)
+      visit(image.dli_fname);
   }
+}
+
+/* libomptarget unloads images when the program ends, whether or not it has been asked to. */
+static void keep_image(const char *file) { dlopen(file, RTLD_LAZY | RTLD_NOLOAD); }
+
+/* libomptarget leaves the file that it has written an image to. Debuggers read it while the program runs. */
+static void remove_image(const char *file) {
+  static const char start[] = "/tmp/tmpfile_";
+  if (!strncmp(file, start, sizeof start - 1))
+    unlink(file);
 }
 
 static void release_images(void) {
@@ -109,7 +118,11 @@ static void begin_end(void) {
 bool mo_end_launches(void) {
   if (!mo_is_ender) {
     begin_end();
-    (mo_launches ? keep_images : release_images)();
+    each_image(remove_image);
+    if (mo_launches)
+      each_image(keep_image);
+    else
+      release_images();
   }
   return !mo_launches;
 }

@@ -167,6 +167,17 @@ def test_an_error_names_what_failed_and_ends_the_program(
 
 
 @every_consumer
+def test_the_files_of_images_are_gone_when_the_program_has_ended(
+    build: Build, consumer: Consumer
+) -> None:
+    done = _start(build("cpu_program.c", "program"), "images")
+    files = [Path(line) for line in done.stdout.splitlines() if "tmpfile_" in line]
+    assert done.returncode == 0, done.stderr
+    assert bool(files) is not consumer.standin
+    assert not any(file.exists() for file in files)
+
+
+@every_consumer
 def test_a_caller_handles_errors_and_goes_on(build: Build) -> None:
     program, parts = build("cpu_program.c", "program"), ("large-block", "kernel", "stub", "memory")
     done = _start(program, "handle", *parts)

@@ -186,6 +186,16 @@ static void handle(int count, char **parts) {
   }
 }
 
+/* Prints the files of the images that this process has loaded. */
+static void print_images(void) {
+  char line[4096];
+  FILE *maps = fopen("/proc/self/maps", "r");
+  while (maps && fgets(line, sizeof line, maps))
+    if (strstr(line, "/tmp/tmpfile_") && strstr(line, " r-xp "))
+      printf("%s", strstr(line, "/tmp/tmpfile_"));
+  fclose(maps);
+}
+
 static void try_again(void *part) {
   char text[1000];
   CHECK(mlir_offload_try(fail_by, part, text, sizeof text) == MLIR_OFFLOAD_EXIT_STATUS);
@@ -201,7 +211,10 @@ int main(int count, char **arguments) {
     handle(count - 2, arguments + 2);
   else if (count > 2 && !strcmp(arguments[1], "twice"))
     CHECK(mlir_offload_try(try_again, arguments[2], text, sizeof text) == MLIR_OFFLOAD_EXIT_STATUS);
-  else if (count > 1)
+  else if (count > 1 && !strcmp(arguments[1], "images")) {
+    check_visits(NULL);
+    print_images();
+  } else if (count > 1)
     fail_by(arguments[1]);
   else
     check_all();
