@@ -31,6 +31,8 @@ _WORDS = {
     errno.EAGAIN: "no more threads or processes",
     errno.ENOMEM: "out of memory",
 }
+# Without memory for its stack a thread fails as beyond the limit of threads.
+_NO_THREAD = re.compile(r"can't start new thread|pthread_create failed")
 # What a program that gets no memory dies of, if it does not report it.
 _ENDS_WITHOUT_MEMORY = frozenset({-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS})
 
@@ -49,8 +51,14 @@ def limit_error(what: str, number: int | None) -> InputOutputError | None:
 
 def limit_in_text(what: str, text: str) -> InputOutputError | None:
     """Return the error for what a program printed, if a limit is the cause of its failure."""
-    found = (number for number, said in _SAID.items() if said.search(text))
-    return limit_error(what, next(found, None))
+    number = next((number for number, said in _SAID.items() if said.search(text)), None)
+    if number == errno.EAGAIN and _NO_THREAD.search(text) and _is_memory_limited():
+        number = errno.ENOMEM
+    return limit_error(what, number)
+
+
+def _is_memory_limited() -> bool:
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
 def limit_of_program(program: str, returncode: int, stderr: str) -> InputOutputError | None:
@@ -58,7 +66,6 @@ def limit_of_program(program: str, returncode: int, stderr: str) -> InputOutputE
     if returncode == 0:
         return None
     what = f"{program} failed"
-    is_limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
-    if returncode in _ENDS_WITHOUT_MEMORY and is_limited:
+    if returncode in _ENDS_WITHOUT_MEMORY and _is_memory_limited():
         return limit_error(what, errno.ENOMEM)
     return limit_in_text(what, stderr)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from mlir_offload.toolchain.limit import limit_in_text
+
 pytestmark = pytest.mark.llvm(22)
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 COMPILE = ("--offload-arch=host", "saxpy.mlir", "-o", "app")
@@ -51,3 +53,15 @@ def test_a_low_limit_is_named(
     if done.returncode:
         assert ("ulimit -n" if kind == FILES else "ulimit -v") in said
         assert "hint: the limit is" in said
+
+
+@pytest.mark.parametrize(("most", "is_limited"), [(1 << 40, True), (resource.RLIM_INFINITY, False)])
+def test_a_thread_without_a_stack_is_a_matter_of_memory(most: int, is_limited: bool) -> None:  # noqa: FBT001
+    before = resource.getrlimit(MEMORY)
+    resource.setrlimit(MEMORY, (most, before[1]))
+    try:
+        error = limit_in_text("mlir-offload", "can't start new thread")
+    finally:
+        resource.setrlimit(MEMORY, before)
+    assert error is not None
+    assert ("ulimit -v" in error.hint) is is_limited
