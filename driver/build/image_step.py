@@ -21,12 +21,10 @@ from mlir_offload.driver.step.library_identity import LIBRARY_ID, check_librarie
 from mlir_offload.driver.system.depfile import quote_for_make, render_rule
 from mlir_offload.driver.system.tool_watch import ToolWatch
 from mlir_offload.driver.system.workspace import open_workspace, publish
-from mlir_offload.driver.tools.choose import choose_rocm_for, choose_toolkit_for, places_of
-from mlir_offload.driver.tools.releases import BUILD_ROLES, choose_releases
+from mlir_offload.driver.tools.step_tools import check_step_tools, find_step_tools
 from mlir_offload.driver.tools.toolchain_id import RememberingRunner, identify_for
-from mlir_offload.toolchain.errors import CompatibilityError, InputOutputError, UsageError
+from mlir_offload.toolchain.errors import InputOutputError, UsageError
 from mlir_offload.toolchain.process import Runner
-from mlir_offload.toolchain.target import parse_offload_arch, uses_cuda, uses_rocm
 
 _KERNEL, _NEEDS, _IDENTITY, _TIME = "--kernel=", "--needs=", "--toolchain-id=", "--time="
 _JOINED = (_KERNEL, _NEEDS, _IDENTITY, _TIME, LIBRARY_ID)
@@ -144,24 +142,20 @@ def _make_context(
 ) -> BuildContext:
     """Find the tools. Raises CompatibilityError where they are not those that were asked for."""
     runner = RememberingRunner(runner)
-    places = places_of(options)
-    releases = choose_releases(options, places, runner, roles=BUILD_ROLES)
-    targets = tuple(parse_offload_arch(name) for name in options.offload_archs)
-    kinds = {target.kind for target in targets}
-    cuda = choose_toolkit_for(options, places, runner, needed=uses_cuda(kinds))
-    rocm = choose_rocm_for(places, needed=uses_rocm(kinds))
-    kind = targets[0].kind if targets else None
-    identity = identify_for(kind, releases, cuda, rocm)
-    tools.add(identity.files)
-    found = str(identity)
-    if given.toolchain_id and found != given.toolchain_id:
-        msg = f"the tools here are not those of the build: {found}, not {given.toolchain_id}"
-        hint = "install the same packages; 'mlir-offload --toolchain-id -v' lists what is there"
-        raise CompatibilityError(msg, hint=hint)
-    executor = Executor(runner, show, workspace)
-    time = given.source_time
+    found = find_step_tools(options, runner)
+    kind = found.targets[0].kind if found.targets else None
+    identity = identify_for(kind, found.releases, found.cuda, found.rocm)
+    check_step_tools(identity, given.toolchain_id, tools)
     return BuildContext(
-        options, releases, cuda, targets, executor, workspace, "", source_time=time, rocm=rocm
+        options,
+        found.releases,
+        found.cuda,
+        found.targets,
+        Executor(runner, show, workspace),
+        workspace,
+        "",
+        source_time=given.source_time,
+        rocm=found.rocm,
     )
 
 

@@ -53,25 +53,21 @@ from mlir_offload.driver.system.workspace import (
     publish,
 )
 from mlir_offload.driver.tools.choose import (
-    choose_rocm_for,
     choose_source_time,
-    choose_toolkit_for,
-    places_of,
 )
-from mlir_offload.driver.tools.releases import BUILD_ROLES, choose_releases
+from mlir_offload.driver.tools.step_tools import check_step_tools, find_step_tools
 from mlir_offload.driver.tools.toolchain_id import RememberingRunner, identify_kinds
 from mlir_offload.offload.host.module import kernel_signatures, render_kernel_heads
 from mlir_offload.toolchain.byte_copy import copy_view, write_all
 from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.errors import (
-    CompatibilityError,
     SourceError,
     ToolFailedError,
     UsageError,
     VerificationError,
 )
 from mlir_offload.toolchain.process import Runner
-from mlir_offload.toolchain.target import Kind, Target, parse_offload_arch, uses_cuda, uses_rocm
+from mlir_offload.toolchain.target import Kind, Target
 
 _IDENTITY, _DEVICE, _IMAGES, _PROGRAM = "--toolchain-id=", "--device=", "--images=", "--program="
 _DEPFILE, _MEMBER, _FORM = "--depfile=", "--member=", "--form="
@@ -184,29 +180,19 @@ def _make_context(
     tools: ToolWatch,
 ) -> BuildContext:
     """Find the tools. Raises CompatibilityError where they are not those that were asked for."""
-    finder = RememberingRunner(runner)
-    places = places_of(options)
-    releases = choose_releases(options, places, finder, roles=BUILD_ROLES)
-    targets = tuple(parse_offload_arch(name) for name in options.offload_archs)
-    kinds = {target.kind for target in targets}
-    cuda = choose_toolkit_for(options, places, finder, needed=uses_cuda(kinds))
-    rocm = choose_rocm_for(places, needed=uses_rocm(kinds))
-    made = _kinds_made(name, options, kinds)
+    found = find_step_tools(options, RememberingRunner(runner))
+    releases, cuda, rocm = found.releases, found.cuda, found.rocm
+    made = _kinds_made(name, options, {target.kind for target in found.targets})
     identity = identify_kinds(made, releases, cuda, rocm, options.march)
-    tools.add(identity.files)
-    found = str(identity)
-    if given.toolchain_id and found != given.toolchain_id:
-        msg = f"the tools here are not those of the build: {found}, not {given.toolchain_id}"
-        hint = "install the same packages; 'mlir-offload --toolchain-id -v' lists what is there"
-        raise CompatibilityError(msg, hint=hint)
+    check_step_tools(identity, given.toolchain_id, tools)
     context = BuildContext(
         options,
         releases,
         cuda,
-        targets,
+        found.targets,
         Executor(runner, show, workspace, slots=_slots(options)),
         workspace,
-        os.pathsep.join(map(str, places.path)),
+        os.pathsep.join(map(str, found.places.path)),
         source_time=choose_source_time(),
         rocm=rocm,
     )
