@@ -100,7 +100,6 @@ def measure(place: Path, modules: int, workers: int) -> None:
     (place / "grid").mkdir()
     with contextlib.ExitStack() as stack:
         grid = stack.enter_context(build_grid(place / "grid"))
-        stack.enter_context(grid.running())
         relay = stack.enter_context(relayed(grid.port))
         command = write_command(place / "command")
         options = (f"--remote=grpc://127.0.0.1:{relay.port}/{INSTANCE}", grid.options[1])

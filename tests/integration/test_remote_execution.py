@@ -46,8 +46,17 @@ def script(file: Path, text: str) -> Path:
     return file
 
 
-def options(grid: BuildGrid) -> tuple[str, ...]:
-    return (*grid.tls_options, f"--remote-token={grid.token}")
+def options(grid: BuildGrid, toolchain: str = "") -> tuple[str, ...]:
+    """Return the options of a client; a toolchain chooses the workers of one test.
+
+    The server does not notice for some seconds that the workers of another test have ended.
+    """
+    chosen = (f"--remote-platform={PROPERTY}={toolchain}",) if toolchain else ()
+    return (*grid.tls_options, f"--remote-token={grid.token}", *chosen)
+
+
+def of(toolchain: str) -> str:
+    return f"{PROPERTY}={toolchain}"
 
 
 def print_another(project: Path, text: str) -> None:
@@ -84,15 +93,18 @@ def test_two_workers_make_what_this_machine_makes_and_then_nobody_compiles(
     words = [*mlir_offload, "build"]
     done = run_in(project, words)
     assert done.returncode == 0, done.stderr
-    with grid.running():
-        with grid.worker("one", command) as one, grid.worker("two", command) as two:
-            done = run_in(tmp_path / "first", [*words, *options(grid)])
-            assert done.returncode == 0, done.stderr + one.said() + two.said()
-            assert one.said().count("runs ") + two.said().count("runs ") == 18
-            assert min(one.said().count("runs "), two.said().count("runs ")) > 0
-        # No worker is left that could compile anything.
-        done = run_in(tmp_path / "second", [*words, *options(grid)])
-        assert done.returncode == 0, done.stderr
+    words = [*words, *options(grid, "same")]
+    with (
+        grid.worker("one", command, of("same")) as one,
+        grid.worker("two", command, of("same")) as two,
+    ):
+        done = run_in(tmp_path / "first", words)
+        assert done.returncode == 0, done.stderr + one.said() + two.said()
+        assert one.said().count("runs ") + two.said().count("runs ") == 18
+        assert min(one.said().count("runs "), two.said().count("runs ")) > 0
+    # No worker is left that could compile anything.
+    done = run_in(tmp_path / "second", words)
+    assert done.returncode == 0, done.stderr
     made = digests(project / "build", *ENDINGS)
     assert len(made) == 6 * 4 + 2
     assert digests(tmp_path / "first" / "build", *ENDINGS) == made
@@ -105,11 +117,13 @@ def test_a_killed_worker_and_a_restarted_server_cost_time_alone(
     project = write_project(tmp_path / "project", MANIFEST, 1)
     hangs = script(tmp_path / "hangs", HANGS)
     with contextlib.ExitStack() as stack:
-        with grid.running(), grid.worker("killed", hangs) as worker:
-            words = [*mlir_offload, "build", *options(grid)]
+        with grid.worker("killed", hangs, of("lives")) as worker:
+            words = [*mlir_offload, "build", *options(grid, "lives")]
             build = stack.enter_context(building(project, words))
             wait_until(worker, "runs ")
-        with grid.running(), grid.worker("good", command):
+        grid.stop()
+        grid.start()
+        with grid.worker("good", command, of("lives")):
             _, said = build.communicate(timeout=300)
     assert build.returncode == 0, said
     assert (project / "build/default/m0.mlir.o").is_file()
@@ -122,15 +136,15 @@ def test_a_worker_with_other_tools_is_refused_and_a_property_avoids_it(
     print_another(project, "tools")
     other = write_command(tmp_path / "other", MLIR_OFFLOAD_LLVM="19")
     identity = run_in(project, [*mlir_offload, "--toolchain-id"]).stdout.strip()
-    words = [*mlir_offload, "build", *options(grid)]
-    with grid.running(), grid.worker("llvm-19", other, f"{PROPERTY}=another"):
-        done = run_in(project, words)
+    words = [*mlir_offload, "build"]
+    with grid.worker("llvm-19", other, of("another")):
+        done = run_in(project, [*words, *options(grid, "another")])
         assert done.returncode == 4
         assert "the tools here are not those of the build" in done.stderr
         assert "it fails on llvm-19, and not here" in done.stderr
         assert "hint: give the workers the tools of this machine" in done.stderr
-        with grid.worker("llvm-22", command, f"{PROPERTY}={identity}"):
-            done = run_in(project, [*words, f"--remote-platform={PROPERTY}={identity}"])
+        with grid.worker("llvm-22", command, of(identity)):
+            done = run_in(project, [*words, *options(grid, identity)])
     assert done.returncode == 0, done.stderr
 
 
@@ -150,8 +164,8 @@ def test_what_is_wrong_in_a_program_is_told_as_here(
     words = [*mlir_offload, "build", "-k", "-j1"]
     here = run_in(project, words)
     assert here.returncode
-    with grid.running(), grid.worker("one", command):
-        there = run_in(project, [*words, *options(grid)])
+    with grid.worker("one", command, of("errors")):
+        there = run_in(project, [*words, *options(grid, "errors")])
     assert there.returncode == here.returncode
     for line in said_without_times(here).splitlines():
         if not line.startswith("mlir-offload:"):
@@ -172,8 +186,8 @@ def test_a_worker_that_does_not_do_its_work_is_named(
 ) -> None:
     project = write_project(tmp_path / "project", MANIFEST, 1)
     print_another(project, reason)
-    with grid.running(), grid.worker("broken", script(tmp_path / "broken", text)):
-        done = run_in(project, [*mlir_offload, "build", *options(grid)])
+    with grid.worker("broken", script(tmp_path / "broken", text), of(str(status))):
+        done = run_in(project, [*mlir_offload, "build", *options(grid, str(status))])
     assert done.returncode == status, done.stderr
     assert reason in done.stderr
     assert "hint: " in done.stderr
@@ -185,8 +199,8 @@ def test_an_interrupted_build_cancels_what_workers_do(
 ) -> None:
     project = write_project(tmp_path / "project", MANIFEST, 1)
     print_another(project, "cancel")
-    with grid.running(), grid.worker("one", script(tmp_path / "hangs", HANGS)) as worker:
-        words = [*mlir_offload, "build", *options(grid)]
+    with grid.worker("one", script(tmp_path / "hangs", HANGS), of("stopped")) as worker:
+        words = [*mlir_offload, "build", *options(grid, "stopped")]
         with building(project, words) as build:
             wait_until(worker, "runs ")
             build.send_signal(signal.SIGINT)
@@ -215,13 +229,12 @@ def test_a_server_that_refuses_says_why(
         (secure, certificate, key, token): (5, "--remote-ca="),
         (secure, ca, certificate, token): (2, "a certificate and its key belong together"),
     }
-    with grid.running():
-        for words, (status, reason) in cases.items():
-            done = run_in(project, [*mlir_offload, "build", *words])
-            assert done.returncode == status, done.stderr
-            assert reason in done.stderr
-            assert "hint: " in done.stderr
-            assert "Traceback" not in done.stderr
+    for words, (status, reason) in cases.items():
+        done = run_in(project, [*mlir_offload, "build", *words])
+        assert done.returncode == status, done.stderr
+        assert reason in done.stderr
+        assert "hint: " in done.stderr
+        assert "Traceback" not in done.stderr
 
 
 def test_a_server_that_is_not_there_is_named(tmp_path: Path, mlir_offload: list[str]) -> None:

@@ -120,12 +120,13 @@ def _database() -> Iterator[str]:
 class BuildGrid:
     """A server with an instance of the name `main`; what it keeps outlives it.
 
-    Clients and workers need the token; one port takes plain connections, the other wants TLS.
+    Clients and workers need the token; one port takes plain connections, the other requires TLS.
     """
 
     place: Path
     port: int
     tls_port: int
+    servers: contextlib.ExitStack
 
     @property
     def url(self) -> str:
@@ -153,12 +154,14 @@ class BuildGrid:
             f"--remote-key={self.place / 'key.pem'}",
         )
 
-    @contextlib.contextmanager
-    def running(self) -> Iterator[Server]:
-        """Run it."""
-        with running((_BGD, "server", "start", self.place / "server.yml")) as server:
-            wait_for_port(self.port, server)
-            yield server
+    def start(self) -> None:
+        """Start the server, and wait until it takes connections."""
+        words = (_BGD, "server", "start", self.place / "server.yml")
+        wait_for_port(self.port, self.servers.enter_context(running(words)))
+
+    def stop(self) -> None:
+        """Kill the server."""
+        self.servers.close()
 
     @contextlib.contextmanager
     def worker(self, name: str, command: Path, *properties: str) -> Iterator[Server]:
@@ -172,9 +175,9 @@ class BuildGrid:
 
 @contextlib.contextmanager
 def build_grid(place: Path) -> Iterator[BuildGrid]:
-    """Yield a server that is configured and not running yet."""
-    with _database() as database:
-        grid = BuildGrid(place, free_port(), free_port())
+    """Run a server with a database of its own."""
+    with _database() as database, contextlib.ExitStack() as servers:
+        grid = BuildGrid(place, free_port(), free_port(), servers)
         files = ("-keyout", place / "key.pem", "-out", place / "certificate.pem")
         subprocess.run((*_CERTIFICATE, *files), check=True, capture_output=True)
         expires, secret = int(time.time()) + 24 * 3600, secrets.token_hex(32)
@@ -190,6 +193,7 @@ def build_grid(place: Path) -> Iterator[BuildGrid]:
                 instance=INSTANCE,
             )
         )
+        grid.start()
         yield grid
 
 
