@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from mlir_offload.offload.host.module import global_name, string_constants, symbol_of
+from mlir_offload.offload.host.module import global_name, string_constants, symbol_of, unescape
 from mlir_offload.offload.ir_syntax import concealed, reference, revealed
 from mlir_offload.toolchain.errors import SourceError
 
@@ -48,9 +48,9 @@ def resolve_launches(text: str, addresses: Mapping[str, str], location: str = ""
     """Return the module with each launch naming the address of its kernel."""
 
     def resolved(match: re.Match[str]) -> str:
-        symbol = names.get(match[1])
-        if symbol is None:
+        if match[1] not in names:
             raise _unresolvable(location)
+        symbol = unescape(names[match[1]])
         if symbol not in addresses:
             raise _unknown_kernel(symbol, addresses, location)
         spelled.add(match[1])

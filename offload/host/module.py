@@ -92,8 +92,8 @@ def extend_used_list(text: str, name: str, symbols: Sequence[str]) -> str:
 
 
 def string_constants(text: str) -> dict[str, str]:
-    """Return the content of each NUL-ended string constant by its reference (`@name`)."""
-    return {match.group(1): unescape(match.group(2)) for match in _STRING_CONSTANT.finditer(text)}
+    """Return each NUL-ended string constant by its reference (`@name`), with its escapes."""
+    return dict(_STRING_CONSTANT.findall(text))
 
 
 def kernel_signatures(device_ll: str) -> dict[str, tuple[str, ...]]:

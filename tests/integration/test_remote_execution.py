@@ -26,6 +26,8 @@ TARGET = "targets: {app: {inputs: ['m*.mlir', main.c]}}\n"
 HANGS = "#!/bin/sh\nexec sleep 600\n"
 DOES_NOTHING = "#!/bin/sh\nexit 0\n"
 IS_NO_PROGRAM = "#!/not/there\n"
+# In bytes; a message has four million.
+LARGE = 5_000_000
 ENDINGS = (".o", ".host", ".device", ".images", "app")
 
 
@@ -127,6 +129,28 @@ def test_a_killed_worker_and_a_restarted_server_cost_time_alone(
             _, said = build.communicate(timeout=300)
     assert build.returncode == 0, said
     assert (project / "build/default/m0.mlir.o").is_file()
+
+
+def test_files_too_large_for_a_message_travel_and_are_made_again_where_the_server_lost_them(
+    tmp_path: Path, grid: BuildGrid, command: Path, mlir_offload: list[str]
+) -> None:
+    project = write_project(tmp_path / "project", MANIFEST, 1)
+    module = project / "m0.mlir"
+    table = f'memref.global @table : memref<{LARGE}xi8> = dense<"0x{"5a" * LARGE}">'
+    module.write_text(f"{module.read_text()}\n{table}\n")
+    here, again = (shutil.copytree(project, tmp_path / name) for name in ("here", "again"))
+    words = [*mlir_offload, "build"]
+    assert run_in(here, words).returncode == 0
+    made = digests(here / "build", *ENDINGS)
+    words = [*words, *options(grid, "large")]
+    with grid.worker("one", command, of("large")) as worker:
+        for place, actions in ((project, 3), (again, 6)):
+            done = run_in(place, words)
+            assert done.returncode == 0, done.stderr + worker.said()
+            assert digests(place / "build", *ENDINGS) == made
+            assert worker.said().count("runs ") == actions
+            for file in filter(Path.is_file, grid.storage.rglob("*")):
+                file.unlink()
 
 
 def test_a_worker_with_other_tools_is_refused_and_a_property_avoids_it(

@@ -139,6 +139,11 @@ class BuildGrid:
         return self.place / "token"
 
     @property
+    def storage(self) -> Path:
+        """Return the folder with the files of actions and of results."""
+        return self.place / "cas"
+
+    @property
     def options(self) -> tuple[str, ...]:
         """Return the options of a client."""
         return (f"--remote={self.url}", f"--remote-token={self.token}")

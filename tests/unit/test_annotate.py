@@ -260,7 +260,7 @@ def test_string_constants_are_found_by_name() -> None:
         '@a = private unnamed_addr constant [3 x i8] c"x\\0A\\00", align 1\n'
         '@"b c" = internal constant [2 x i8] c"y\\00"\n@n = internal constant [1 x i8] c"z"\n'
     )
-    assert string_constants(text) == {"@a": "x\n", '@"b c"': "y"}
+    assert string_constants(text) == {"@a": r"x\0A", '@"b c"': "y"}
 
 
 def test_a_used_list_is_made_where_there_is_none() -> None:
