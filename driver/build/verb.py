@@ -212,7 +212,8 @@ def _start_early(context: BuildContext, threads: Threads) -> None:
     if context.launched is not None:
         threads.submit(partial(context.launched.prepare, context.targets))
     makes_final = context.options.mode is Mode.OBJECT and context.options.makes_final_objects
-    if context.options.mode is Mode.LINK or makes_final:
+    makes_program = context.options.mode is Mode.LINK and not context.options.links_to_object
+    if makes_program or makes_final:
         from mlir_offload.driver.link.runtime import compile_runtime, host_runtime
 
         runtime = host_runtime(context)

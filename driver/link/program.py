@@ -18,6 +18,7 @@ from mlir_offload.driver.link.read_files import note_read_files, noting_argument
 from mlir_offload.driver.link.runner_library import explain_missing, runner_library_arguments
 from mlir_offload.driver.link.runtime import HostRuntime, host_runtime, memref_copy_objects
 from mlir_offload.driver.link.sanitizer import sanitizer_arguments
+from mlir_offload.driver.link.to_object import link_to_object
 from mlir_offload.driver.link.whole_archive import without_whole_archives
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.command_line import as_operand
@@ -65,17 +66,22 @@ def link(context: BuildContext) -> Path:
     _check_inputs(context, contents)
     runtime = host_runtime(context)
     context.wait_for(runtime.object)
-    linked = context.workspace / "linked"
     directory = link_directory(context)
     for build in builds_of(runtime.kinds):
         build.prepare_link(context, directory)
-    finished = finish_collisions(context, contents, device_link(context, runtime, directory))
+    device = device_link(context, runtime, directory)
+    finished = finish_collisions(context, contents, device)
     anchor = _make_anchor(context, finished.remaining)
     line = without_whole_archives(context, contents, _link_items(context, finished.replaced))
-    command = _link_command(context, (*map(str, anchor), *line), contents, runtime, linked)
+    line = (*map(str, anchor), *line)
     diagnose = partial(_diagnose, context, contents, finished)
-    is_shown = "-v" in context.options.device_flags.ptxas
-    context.executor.tool(command, linked, diagnose=diagnose, is_shown=is_shown)
+    if context.options.links_to_object:
+        linked = link_to_object(context, finished, line, device, diagnose)
+    else:
+        linked = context.workspace / "linked"
+        command = _link_command(context, line, contents, runtime, linked)
+        is_shown = "-v" in context.options.device_flags.ptxas
+        context.executor.tool(command, linked, diagnose=diagnose, is_shown=is_shown)
     note_read_files(context)
     if linked.exists():
         name = str(context.options.output or "a.out")
