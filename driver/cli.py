@@ -246,9 +246,16 @@ def _subcommand(name: str, arguments: Sequence[str], runner: ProcessRunner) -> i
 
 
 def _step(arguments: Sequence[str], _: ProcessRunner) -> int:
-    from mlir_offload.driver.step.command import run_step
+    from mlir_offload.driver.step.parse import described_step, parse_step, render_steps
 
-    run_step(arguments)
+    if not arguments or arguments[0] in _HELP:
+        sys.stdout.write(render_steps())
+    elif _HELP.isdisjoint(arguments):
+        parse_step(arguments).run()
+    else:
+        from mlir_offload.driver.option.help import render_help
+
+        sys.stdout.write(render_help(described_step(arguments[0])))
     return 0
 
 

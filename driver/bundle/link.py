@@ -27,6 +27,7 @@ from mlir_offload.driver.option.file_use import OutputFile, check_files, check_k
 from mlir_offload.driver.option.inputs import check_input, final_outputs
 from mlir_offload.driver.option.subcommand import check_spelled
 from mlir_offload.driver.step.execute import Executor
+from mlir_offload.driver.step.image_file import Package
 from mlir_offload.driver.step.split_file import ModuleFile
 from mlir_offload.driver.system.jobserver import JobSlots
 from mlir_offload.driver.system.parallel import in_parallel
@@ -203,9 +204,8 @@ def _compile_unit(context: BuildContext, bundle: UnpackedBundle, unit: MobUnit) 
     embedded: tuple[str, ...] = ()
     if images:
         binary = host.with_suffix(".offload")
-        release = ("--for-clang", str(context.consumer))
-        named = [image.argument for image in images]
-        context.executor.step("package", (*named, *release, "-o", binary))
+        named, release = tuple(image.packaged for image in images), str(context.consumer)
+        context.executor.step(Package(images=named, for_clang=release, output=binary))
         embedded = ("-Xclang", f"-fembed-offload-object={binary}")
     context.executor.tool(host_command(context, host, output, *embedded), output)
     return output

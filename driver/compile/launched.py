@@ -13,11 +13,12 @@ from mlir_offload.driver.compile.image import (
     DeviceModule,
     ImageFile,
     as_made,
-    kernel_options,
+    kernels_of,
 )
 from mlir_offload.driver.compile.kind_build import build_of
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.step.image_container import image_libraries
+from mlir_offload.driver.step.image_file import Unpack
 from mlir_offload.driver.step.launcher import LaunchedSteps
 from mlir_offload.driver.step.library_identity import library_arguments
 from mlir_offload.driver.step.split_file import ModuleFile, SplitFiles
@@ -155,13 +156,14 @@ def _launch_image(
         *context.options.device_flags.arguments,
         *library_arguments(context.options.device_flags.libraries, target),
         *(("-fgpu-rdc",) if context.options.gpu_rdc else ()),
-        *kernel_options(module),
+        *(f"--kernel={kernel}" for kernel in kernels_of(module)),
         *(f"--needs={need}" for need in sorted(module.module.needs)),
     )
     command = launched.command("--image-step", source, container, arguments, target.kind)
     executor.tool(command, container)
     executor.programs.update(build.step_programs)
-    executor.step("unpack", (container, "--kernels", _kernel_heads(image), "-o", image.path))
+    heads = _kernel_heads(image)
+    executor.step(Unpack(source=container, kernel_heads=heads, output=image.path))
     return as_made(image)
 
 

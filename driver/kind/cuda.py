@@ -13,7 +13,7 @@ from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.image import (
     DeviceModule,
     ImageFile,
-    kernel_options,
+    kernels_of,
 )
 from mlir_offload.driver.compile.kind_build import CppLanguage, KindBuild, LinkTools, Sdk, SdkChoice
 from mlir_offload.driver.compile.nvptx_code import CUDA_HINT, NvptxCode, codegen_for, prepared_file
@@ -24,6 +24,7 @@ from mlir_offload.driver.compile.older import (
 )
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.compile_options import DeviceCode, Mode
+from mlir_offload.driver.step.cuda import CudaDirectory, KeptPtx, NvptxIr, PtxTime
 from mlir_offload.driver.step.split_file import ModuleFile, ObjectFile
 from mlir_offload.offload.abi import fatbinary_without_image, known_majors, load_abi
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError, ToolchainError
@@ -99,7 +100,7 @@ def _make_cubin(
     executor.tool(command, assembly, diagnose=partial(not_taken, context))
     if context.options.debug:
         timed = assembly.with_suffix(".timed.s")
-        executor.step("ptx-time", (assembly, "--time", str(context.source_time), "-o", timed))
+        executor.step(PtxTime(source=assembly, time=context.source_time, output=timed))
         assembly = timed
     is_alone = context.options.mode is Mode.DEVICE
     if is_alone and context.options.assembly:
@@ -118,26 +119,31 @@ def _assembly_file(image: ImageFile) -> Path:
     return image.ptx or image.path.with_suffix(".s")
 
 
-def _make_directory(context: BuildContext, directory: Path, options: Sequence[str] = ()) -> None:
+def _make_directory(context: BuildContext, directory: Path, ptx: tuple[KeptPtx, ...]) -> None:
     """Make the directory in which the linker wrapper finds the tools of CUDA, wherever they lie."""
     cuda = context.cuda
     if cuda is None or cuda.ptxas is None or cuda.nvlink is None or cuda.fatbinary is None:
         msg = "linking device code for CUDA needs ptxas, nvlink and fatbinary"
         raise ToolchainError(msg, hint="pip install 'mlir-offload[cuda]', or give --cuda-path=")
-    tools = ("--ptxas", cuda.ptxas, "--nvlink", cuda.nvlink, "--fatbinary", cuda.fatbinary)
-    release = ("--cuda-version", str(cuda.version), "--for-clang", str(context.consumer))
-    time = ("--time", str(context.source_time))
-    limits = (f"--ptxas-arg={word}" for word in context.options.device_flags.ptxas_arguments)
     context.executor.step(
-        "cuda-directory",
-        (*tools, *release, *time, *limits, *options, "-o", directory),
+        CudaDirectory(
+            ptxas=cuda.ptxas,
+            nvlink=cuda.nvlink,
+            fatbinary=cuda.fatbinary,
+            cuda_version=cuda.version,
+            for_clang=context.consumer,
+            time=context.source_time,
+            ptxas_arguments=context.options.device_flags.ptxas_arguments,
+            ptx=ptx,
+            output=directory,
+        )
     )
 
 
 def _ptx_images(
     context: BuildContext, source: Path, device: Sequence[DeviceModule]
-) -> tuple[tuple[Target, Path], ...]:
-    """Return the PTX that is kept, one file for each architecture, as the driver takes them."""
+) -> tuple[KeptPtx, ...]:
+    """Return the PTX that is kept, one file for each architecture."""
     options = context.options
     kept = []
     for target in context.targets:
@@ -149,7 +155,8 @@ def _ptx_images(
                 if image.target == target
             }
             if own:
-                kept.append((target, _one_ptx(context, source, own, target)))
+                made = _one_ptx(context, source, own, target)
+                kept.append(KeptPtx(target.arch, made.absolute()))
     return tuple(kept)
 
 
@@ -183,11 +190,6 @@ def _one_ptx(
         nvptx_assembly_command(context.llvm, merged, assembly, codegen, library), assembly
     )
     return assembly
-
-
-def _ptx_options(images: Sequence[tuple[Target, Path]]) -> tuple[str, ...]:
-    """Return how the step that makes a CUDA directory is told of PTX to keep."""
-    return tuple(f"--ptx={target.arch}={path.absolute()}" for target, path in images)
 
 
 def _ptx_feature(context: BuildContext, archs: Collection[str]) -> str:
@@ -320,7 +322,7 @@ class _Cuda(KindBuild):
     ) -> None:
         """Make a directory with the tools of CUDA, wherever they lie."""
         kept = _ptx_images(context, source, device) if source is not None else ()
-        _make_directory(context, directory, _ptx_options(kept))
+        _make_directory(context, directory, kept)
 
     def link_arguments(
         self, context: BuildContext, archs: Collection[str], directory: Path, /
@@ -345,8 +347,9 @@ class _Cuda(KindBuild):
         """Return the LLVM IR with its target, its kernels marked."""
         text = older_text(context, lowered, context.consumer, str(source))
         path = lowered.with_suffix(f".{self.bundle_ending}.ll")
-        form = ("--llvm", str(context.consumer))
-        context.executor.step("nvptx-ir", (text, *kernel_options(module), *form, "-o", path))
+        kernels = kernels_of(module)
+        step = NvptxIr(source=text, kernels=kernels, llvm=context.consumer, output=path)
+        context.executor.step(step)
         return path
 
     def calls_library(self, text: str, /) -> bool:

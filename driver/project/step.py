@@ -68,6 +68,7 @@ from mlir_offload.toolchain.errors import (
 )
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.target import Kind, Target
+from mlir_offload.translate.device_form import parse_form
 
 _IDENTITY, _DEVICE, _IMAGES, _PROGRAM = "--toolchain-id=", "--device=", "--images=", "--program="
 _DEPFILE, _MEMBER, _FORM = "--depfile=", "--member=", "--form="
@@ -268,7 +269,7 @@ def _depfile_of(output: Path) -> Path:
 def _split(step: _Step) -> None:
     context, directory = step.context, step.context.workspace / "program"
     normalize(context, step.source, directory)
-    split = split_source(context, step.source, directory, step.given.forms)
+    split = split_source(context, step.source, directory, list(map(parse_form, step.given.forms)))
     refuse_objects(split, step.source, "a step of a project")
     step.tools.check()
     _publish_parts(step, directory / "split")

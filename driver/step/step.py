@@ -1,0 +1,75 @@
+"""A step of a compilation is a value: its fields say all that it does, and its command line is made of them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from mlir_offload.driver.step.option import STEP_OPTIONS
+from mlir_offload.toolchain.errors import MlirOffloadError
+
+
+class Step(Struct, frozen=True, kw_only=True):
+    """A step that runs in process, and as a command: what `-###` prints can be pasted.
+
+    It reads files and writes files; it knows nothing of the plan that it is part of.
+    """
+
+    def run(self) -> None:
+        """Do it. Raises MlirOffloadError."""
+        raise NotImplementedError
+
+    @property
+    def name(self) -> str:
+        """Return the word that names it."""
+        return str(self.__struct_config__.tag)
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """Return the words from which `parse_step` makes it again."""
+        operands: list[str] = []
+        words: list[str] = []
+        for field in self.__struct_fields__:
+            names, value = STEP_OPTIONS[field].names, getattr(self, field)
+            items = value if isinstance(value, tuple) else (value,) if _says(value) else ()
+            if not names:
+                operands += map(str, items)
+            else:
+                words += (word for item in items for word in _spelled(names[0], item))
+        if any(operand.startswith("-") for operand in operands):
+            return (self.name, *words, "--", *operands)
+        return (self.name, *operands, *words)
+
+
+def _says(value: object) -> bool:
+    """Return whether a value is spelled: a switch that is off, and nothing, are not."""
+    return value is not None and value is not False and value != ""
+
+
+def _spelled(name: str, item: object) -> tuple[str, ...]:
+    if item is True:
+        return (name,)
+    return (f"{name}{item}",) if name.endswith("=") else (name, str(item))
+
+
+@contextlib.contextmanager
+def located(location: str) -> Iterator[None]:
+    """Give errors raised inside the place of the input where they name none."""
+    try:
+        yield
+    except MlirOffloadError as error:
+        error.location = error.location or location
+        raise
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file, bytes that are no UTF-8 kept as they are."""
+    return path.read_text(encoding="utf-8", errors="surrogateescape")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write what `read_text` reads."""
+    path.write_text(text, encoding="utf-8", errors="surrogateescape")
