@@ -11,17 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from mlir_offload.driver.build.open import Build, open_build
 from mlir_offload.driver.compile.byproduct import check_outputs, withdrawn_on_failure
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.message.report import show
-from mlir_offload.driver.option.command_line import CompileOptions, parse_arguments
-from mlir_offload.driver.step.execute import Executor
+from mlir_offload.driver.option.command_line import parse_arguments
 from mlir_offload.driver.step.library_identity import LIBRARY_ID, check_libraries
 from mlir_offload.driver.system.depfile import quote_for_make, render_rule
+from mlir_offload.driver.system.jobserver import JobSlots
 from mlir_offload.driver.system.tool_watch import ToolWatch
-from mlir_offload.driver.system.workspace import open_workspace, publish
-from mlir_offload.driver.tools.step_tools import check_step_tools, find_step_tools
+from mlir_offload.driver.system.workspace import publish
+from mlir_offload.driver.tools.found import check_step_tools, find_step_tools
 from mlir_offload.driver.tools.toolchain_id import RememberingRunner, identify_for
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
 from mlir_offload.toolchain.process import Runner
@@ -77,11 +78,11 @@ def _run(arguments: Sequence[str], runner: Runner, work: Callable[[_Step, Path],
         msg = "a step has one input and one output: -x cpp-output -c IN -o OUT"
         raise UsageError(msg)
     check_outputs(options)
-    with withdrawn_on_failure(options), open_workspace() as workspace:
-        source = _copy(options.inputs[0], workspace)
+    with withdrawn_on_failure(options), open_build(options, runner, slots=JobSlots(1)) as opened:
+        source = _copy(options.inputs[0], opened.workspace)
         tools = ToolWatch()
-        step = _Step(_make_context(options, given, workspace, runner, tools), source, given)
-        made = workspace / "output"
+        step = _Step(_context(opened, given, tools), source, given)
+        made = opened.workspace / "output"
         with tools.unchanged():
             work(step, made)
         _write_depfile(step)
@@ -133,30 +134,13 @@ def _copy(source: Path, workspace: Path) -> Path:
         raise InputOutputError(msg, hint="check the name and the permissions") from error
 
 
-def _make_context(
-    options: CompileOptions,
-    given: _StepOptions,
-    workspace: Path,
-    runner: Runner,
-    tools: ToolWatch,
-) -> BuildContext:
+def _context(opened: Build, given: _StepOptions, tools: ToolWatch) -> BuildContext:
     """Find the tools. Raises CompatibilityError where they are not those that were asked for."""
-    runner = RememberingRunner(runner)
-    found = find_step_tools(options, runner)
+    found = find_step_tools(opened.options, RememberingRunner(opened.runner))
     kind = found.targets[0].kind if found.targets else None
     identity = identify_for(kind, found.releases, found.cuda, found.rocm)
     check_step_tools(identity, given.toolchain_id, tools)
-    return BuildContext(
-        options,
-        found.releases,
-        found.cuda,
-        found.targets,
-        Executor(runner, show, workspace),
-        workspace,
-        "",
-        source_time=given.source_time,
-        rocm=found.rocm,
-    )
+    return replace(opened.context(found), source_time=given.source_time)
 
 
 # Each step loads what it needs only: a miss pays for it.

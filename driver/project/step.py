@@ -15,6 +15,7 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from mlir_offload.driver.build.open import Build, open_build
 from mlir_offload.driver.build.source import (
     finish_object,
     make_host_ir,
@@ -30,16 +31,14 @@ from mlir_offload.driver.compile.image import DeviceModule, ImageFile, as_made
 from mlir_offload.driver.compile.kind_build import build_of
 from mlir_offload.driver.compile.normalize import normalize
 from mlir_offload.driver.compile.served import served_modules, targets_for
-from mlir_offload.driver.message.report import show
 from mlir_offload.driver.option.command_line import GPU_CPP, CompileOptions, parse_arguments
 from mlir_offload.driver.project.parts import pack_device, pack_host, unpack_parts
-from mlir_offload.driver.step.execute import Executor
 from mlir_offload.driver.step.image_container import (
     StepImage,
     read_images,
     write_image,
 )
-from mlir_offload.driver.step.launcher import LaunchedSteps, choose_launcher, step_program
+from mlir_offload.driver.step.launcher import choose_launcher
 from mlir_offload.driver.step.members import archive_command, write_member_list
 from mlir_offload.driver.step.split_file import SplitFiles, load_split_files, refuse_objects
 from mlir_offload.driver.system.depfile import quote_for_make, render_rule
@@ -49,13 +48,9 @@ from mlir_offload.driver.system.tool_watch import ToolWatch
 from mlir_offload.driver.system.workspace import (
     make_directory,
     open_output,
-    open_workspace,
     publish,
 )
-from mlir_offload.driver.tools.choose import (
-    choose_source_time,
-)
-from mlir_offload.driver.tools.step_tools import check_step_tools, find_step_tools
+from mlir_offload.driver.tools.found import check_step_tools, find_step_tools
 from mlir_offload.driver.tools.toolchain_id import RememberingRunner, identify_kinds
 from mlir_offload.offload.host.module import kernel_signatures, render_kernel_heads
 from mlir_offload.toolchain.byte_copy import copy_view, write_all
@@ -129,9 +124,10 @@ def run_project_step(arguments: Sequence[str], runner: Runner) -> int:
         msg = f"{arguments[0]} has one input and one output: -c IN -o OUT"
         raise UsageError(msg)
     make_directory(options.output.parent)
-    with open_workspace() as workspace:
+    alone = replace(options, save_temps=None)
+    with open_build(alone, runner, slots=_slots(options)) as opened:
         tools = ToolWatch()
-        context = _make_context(arguments[0], options, given, workspace, runner, tools)
+        context = _context(arguments[0], opened, given, tools)
         step = _Step(context, options.inputs[0], options.output, given, tools)
         try:
             _WORK[arguments[0]](step)
@@ -172,36 +168,14 @@ def _read(arguments: Sequence[str]) -> _Given:
     return given
 
 
-def _make_context(
-    name: str,
-    options: CompileOptions,
-    given: _Given,
-    workspace: Path,
-    runner: Runner,
-    tools: ToolWatch,
-) -> BuildContext:
+def _context(name: str, opened: Build, given: _Given, tools: ToolWatch) -> BuildContext:
     """Find the tools. Raises CompatibilityError where they are not those that were asked for."""
-    found = find_step_tools(options, RememberingRunner(runner))
-    releases, cuda, rocm = found.releases, found.cuda, found.rocm
+    options = opened.options
+    found = find_step_tools(options, RememberingRunner(opened.runner))
     made = _kinds_made(name, options, {target.kind for target in found.targets})
-    identity = identify_kinds(made, releases, cuda, rocm, options.march)
+    identity = identify_kinds(made, found.releases, found.cuda, found.rocm, options.march)
     check_step_tools(identity, given.toolchain_id, tools)
-    context = BuildContext(
-        options,
-        releases,
-        cuda,
-        found.targets,
-        Executor(runner, show, workspace, slots=_slots(options)),
-        workspace,
-        os.pathsep.join(map(str, found.places.path)),
-        source_time=choose_source_time(),
-        rocm=rocm,
-    )
-    launcher = choose_launcher(options, os.environ)
-    if launcher is None:
-        return context
-    program = step_program(launcher, workspace)
-    return replace(context, launched=LaunchedSteps(launcher, program, releases, cuda, rocm))
+    return opened.context(found, launcher=choose_launcher(options, os.environ))
 
 
 def _kinds_made(name: str, options: CompileOptions, kinds: set[Kind]) -> set[Kind]:
