@@ -108,6 +108,10 @@ class KindBuild:
         """Return how a step that makes an image is told what decides its code."""
         return ()
 
+    def step_time(self, _context: BuildContext, /) -> int:
+        """Return the time that such a step writes; 1 where it writes none."""
+        return 1
+
     def assemble(
         self, context: BuildContext, source: Path, given: ObjectFile, target: Target, image: Path, /
     ) -> tuple[Command, ImageFile]:

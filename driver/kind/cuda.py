@@ -268,12 +268,14 @@ class _Cuda(KindBuild):
         return _assembly_file(image) if wants_text else image.path
 
     def step_arguments(self, context: BuildContext, /) -> tuple[str, ...]:
-        """Return the form of the code, and the time."""
-        if _is_bitcode(context):
-            return (f"--device-code={DeviceCode.BITCODE.value}",)
-        # The one time that is written, into line tables, must not be missed by a cache.
-        time = (f"--time={context.source_time}",) if context.options.debug else ()
-        return (f"--device-code={DeviceCode.OBJECT.value}", *time)
+        """Return the form of the code."""
+        form = DeviceCode.BITCODE if _is_bitcode(context) else DeviceCode.OBJECT
+        return (f"--device-code={form.value}",)
+
+    def step_time(self, context: BuildContext, /) -> int:
+        """Return the time that is written into line tables, which no cache may miss."""
+        is_written = context.options.debug and not _is_bitcode(context)
+        return context.source_time if is_written else 1
 
     def assemble(
         self, context: BuildContext, source: Path, given: ObjectFile, target: Target, image: Path, /

@@ -82,6 +82,16 @@ def _option(options: CompileOptions, argument: str, rest: list[str]) -> CompileO
     return replace(changed, spelled=(*changed.spelled, (name, value)))
 
 
+def option_words(argument: str, rest: list[str]) -> tuple[str, ...]:
+    """Return an option with its value, taken from the rest if it is the next word.
+
+    Raises UsageError for an unknown option and a missing value.
+    """
+    behind = tuple(reversed(rest))
+    _option(CompileOptions(), argument, rest)
+    return (argument, *behind[: len(behind) - len(rest)])
+
+
 def _clang_option(options: CompileOptions, argument: str, rest: list[str]) -> CompileOptions:
     """Take an option of clang that has no row: most command lines have none, and load no table for it."""
     from mlir_offload.driver.option.clang_option import take

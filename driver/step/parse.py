@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from types import NoneType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from msgspec.structs import fields
 
-from mlir_offload.driver.option.row import Group, Subcommand
+from mlir_offload.driver.option.command_line import option_words
+from mlir_offload.driver.option.row import Group, Option, Subcommand
 from mlir_offload.driver.option.words import read_option
+from mlir_offload.driver.step.compiler_step import COMPILER_STEPS, OF_COMPILER, CompilerStep
 from mlir_offload.driver.step.keyed import Keyed
 from mlir_offload.driver.step.option import STEP_OPTIONS
 from mlir_offload.driver.step.step import Step
@@ -22,6 +24,7 @@ from mlir_offload.translate.device_form import DeviceForm, parse_form
 from mlir_offload.translate.prefix_map import PrefixMap, parse_prefix_map
 from mlir_offload.translate.sanitizer import Sanitizer, parse_sanitizer
 
+S = TypeVar("S", bound=Step)
 STEPS: Mapping[str, str] = {
     "split": "program:Split",
     "header": "program:Header",
@@ -83,6 +86,32 @@ def find_step(name: str) -> type[Step]:
     return found
 
 
+def parse_compiler_step(words: Sequence[str]) -> CompilerStep:
+    """Return the step that is a call of the compiler. Raises UsageError where the words say none."""
+    step = COMPILER_STEPS[words[0]]
+    own = [name for name in step.__struct_fields__ if name not in OF_COMPILER]
+    table = _table(words[0], [STEP_OPTIONS[name] for name in own])
+    given: dict[str, list[str]] = {name: [] for name in step.__struct_fields__}
+    rest = list(reversed(words[1:]))
+    while rest:
+        word = rest.pop()
+        if table.find(word) is not None:
+            row, _, value = read_option(table, word, rest)
+            given[_field_of(row.names, step)].append(value)
+        elif word == "-o" and rest:
+            given["output"].append(rest.pop())
+        elif word == "-x" and rest:
+            rest.pop()
+        elif not word.startswith("-"):
+            given["source"].append(word)
+        elif word != "-c":
+            given["flags"] += option_words(word, rest)
+    if len(given["source"]) != 1 or not given["output"]:
+        msg = f"{words[0]} has one input and one output: -c IN -o OUT"
+        raise UsageError(msg)
+    return _made(step, given)
+
+
 def render_steps() -> str:
     """Return the steps, each with what it does."""
     lines = (f"  {name:20}{described_step(name).line}" for name in STEPS)
@@ -98,7 +127,14 @@ def described_step(name: str) -> Subcommand:
     summary = (step.__doc__ or "").partition("\n\n")[0].replace("\n    ", " ")
     options = tuple(row for row in rows if row.names)
     usage = (f"{operands} [options]".lstrip(),)
-    return Subcommand(f"step {name}", "", summary, summary, usage, (Group("options", options),))
+    return _table(f"step {name}", options, summary, usage)
+
+
+def _table(
+    name: str, options: Sequence[Option], summary: str = "", usage: tuple[str, ...] = ()
+) -> Subcommand:
+    groups = (Group("options", tuple(options)),)
+    return Subcommand(name, "", summary, summary, usage, groups)
 
 
 def _field_of(names: tuple[str, ...], step: type[Step]) -> str:
@@ -117,7 +153,7 @@ def _placed(operands: Sequence[str], step: type[Step]) -> dict[str, list[str]]:
     return {name: [word] for name, word in zip(named, operands, strict=False)}
 
 
-def _made(step: type[Step], given: Mapping[str, Sequence[str]]) -> Step:
+def _made(step: type[S], given: Mapping[str, Sequence[str]]) -> S:
     hints = get_type_hints(step)
     values: dict[str, Any] = {}
     for field in fields(step):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
@@ -30,23 +30,34 @@ class Step(Struct, frozen=True, kw_only=True):
     @property
     def argv(self) -> tuple[str, ...]:
         """Return the words from which `parse_step` makes it again."""
-        operands: list[str] = []
-        words: list[str] = []
-        for field in self.__struct_fields__:
-            names, value = STEP_OPTIONS[field].names, getattr(self, field)
-            items = value if isinstance(value, tuple) else (value,) if _says(value) else ()
-            if not names:
-                operands += map(str, items)
-            else:
-                words += (word for item in items for word in _spelled(names[0], item))
+        operands = [
+            str(item)
+            for field in self.__struct_fields__
+            if not STEP_OPTIONS[field].names
+            for item in _items(getattr(self, field))
+        ]
+        words = spelled_options(self, self.__struct_fields__)
         if any(operand.startswith("-") for operand in operands):
             return (self.name, *words, "--", *operands)
         return (self.name, *operands, *words)
 
 
-def _says(value: object) -> bool:
-    """Return whether a value is spelled: a switch that is off, and nothing, are not."""
-    return value is not None and value is not False and value != ""
+def spelled_options(step: Step, names: Iterable[str]) -> tuple[str, ...]:
+    """Return the words of those of the fields that are options."""
+    return tuple(
+        word
+        for field in names
+        for name in STEP_OPTIONS[field].names[:1]
+        for item in _items(getattr(step, field))
+        for word in _spelled(name, item)
+    )
+
+
+def _items(value: object) -> tuple[object, ...]:
+    """Return what is spelled: a switch that is off, and nothing, are not."""
+    if isinstance(value, tuple):
+        return value
+    return () if value is None or value is False or value == "" else (value,)
 
 
 def _spelled(name: str, item: object) -> tuple[str, ...]:
