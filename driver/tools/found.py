@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec import Struct
 
 from mlir_offload.driver.option.command_line import CompileOptions
-from mlir_offload.driver.system.tool_watch import ToolWatch
 from mlir_offload.driver.tools.choose import choose_rocm_for, choose_toolkit_for, places_of
 from mlir_offload.driver.tools.releases import BUILD_ROLES, Releases, choose_releases
-from mlir_offload.driver.tools.toolchain_id import ToolchainIdentity
-from mlir_offload.toolchain.cuda import CudaToolkit
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.process import Runner
-from mlir_offload.toolchain.rocm import RocmInstallation
 from mlir_offload.toolchain.search import SearchPlaces
 from mlir_offload.toolchain.target import Target, parse_offload_arch, uses_cuda, uses_rocm
+
+if TYPE_CHECKING:
+    from mlir_offload.driver.system.tool_watch import ToolWatch
+    from mlir_offload.driver.tools.toolchain_id import ToolchainIdentity
+    from mlir_offload.toolchain.cuda import CudaToolkit
+    from mlir_offload.toolchain.rocm import RocmInstallation
 
 
 class FoundTools(Struct, frozen=True):
