@@ -74,8 +74,7 @@ class Annotate(Step, frozen=True, kw_only=True, tag="annotate"):
     for_clang: str
     output: Path
 
-    def run(self) -> None:
-        """Write the host module."""
+    def _do(self) -> None:
         devices = [read_text(device) for device in self.devices]
         text = self._annotated(devices)
         if uses_processor(self.kinds):

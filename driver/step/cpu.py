@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from mlir_offload.driver.step.step import Step, located, read_text, write_text
+from mlir_offload.driver.step.step import TextStep, read_text, write_text
 from mlir_offload.translate.cpu.module import CpuDeviceSource, cpu_device_ir, finish_cpu_ir
 from mlir_offload.translate.sanitizer import Sanitizer
 
 
-class _CpuStep(Step, frozen=True, kw_only=True):
+class _CpuStep(TextStep, frozen=True, kw_only=True):
     """What both steps are told of a module whose kernels may have barriers."""
 
-    source: Path
     kernels: tuple[str, ...] = ()
     device_libraries: tuple[Path, ...] = ()
     rdc: bool = False
@@ -46,16 +45,13 @@ class CpuIr(_CpuStep, frozen=True, kw_only=True, tag="cpu-ir"):
     fibers: bool = False
     collapse: bool = False
     value_names: Path | None = None
-    output: Path
 
-    def run(self) -> None:
-        """Write the LLVM IR."""
-        with located(self.location):
-            made = self.rewritten(
-                self._with_variables(),
-                fibers=self.fibers or self.value_names is not None,
-                collapse=self.collapse,
-            )
+    def _do(self) -> None:
+        made = self.rewritten(
+            self._with_variables(),
+            fibers=self.fibers or self.value_names is not None,
+            collapse=self.collapse,
+        )
         text = made.text
         if self.value_names is not None:
             from mlir_offload.translate.cpu.variables import steppable
@@ -81,32 +77,22 @@ class CpuIr(_CpuStep, frozen=True, kw_only=True, tag="cpu-ir"):
         return with_variables(text, read_text(self.value_names), read_text(source), source.name)
 
 
-class CpuInline(Step, frozen=True, kw_only=True, tag="cpu-inline"):
+class CpuInline(TextStep, frozen=True, kw_only=True, tag="cpu-inline"):
     """Do in process what opt does between cpu-ir and cpu-split."""
 
-    source: Path
-    output: Path
-
-    def run(self) -> None:
-        """Write the LLVM IR."""
+    def _rewritten(self, text: str) -> str:
         from mlir_offload.offload.llvm_ir import inline_in_process
 
-        write_text(
-            self.output, inline_in_process(read_text(self.source), location=str(self.source))
-        )
+        return inline_in_process(text, location=str(self.source))
 
 
 class CpuSplit(_CpuStep, frozen=True, kw_only=True, tag="cpu-split"):
     """Split kernels at their barriers, in what opt made of the output of cpu-ir."""
 
     made_from: Path
-    output: Path
 
-    def run(self) -> None:
-        """Write the LLVM IR."""
-        with located(self.location):
-            first = self.rewritten(read_text(self.made_from))
-            write_text(self.output, finish_cpu_ir(read_text(self.source), first).text)
+    def _rewritten(self, text: str) -> str:
+        return finish_cpu_ir(text, self.rewritten(read_text(self.made_from))).text
 
 
 def _defined(libraries: Sequence[Path]) -> frozenset[str]:

@@ -5,43 +5,33 @@ from __future__ import annotations
 from pathlib import Path
 
 from mlir_offload.driver.step.keyed import Keyed
-from mlir_offload.driver.step.step import Step, read_text, write_text
+from mlir_offload.driver.step.step import DeviceIrStep, Step, TextStep
 from mlir_offload.toolchain.version import ToolVersion
 from mlir_offload.translate.device import nvptx_device_ir, with_file_times
 
 
-class PtxTime(Step, frozen=True, kw_only=True, tag="ptx-time"):
+class PtxTime(TextStep, frozen=True, kw_only=True, tag="ptx-time"):
     """Give the files that PTX names a time and a size, so that ptxas does not ask for their own."""
 
-    source: Path
     time: int
-    output: Path
 
-    def run(self) -> None:
-        """Write the PTX."""
-        write_text(self.output, with_file_times(read_text(self.source), self.time))
+    def _rewritten(self, text: str) -> str:
+        return with_file_times(text, self.time)
 
 
-class NvptxIr(Step, frozen=True, kw_only=True, tag="nvptx-ir"):
+class NvptxIr(DeviceIrStep, frozen=True, kw_only=True, tag="nvptx-ir"):
     """Prepare the LLVM IR of a device module for the NVPTX back end."""
 
-    source: Path
-    kernels: tuple[str, ...] = ()
-    rdc: bool = False
     ftz: bool = False
-    llvm: int
-    output: Path
 
-    def run(self) -> None:
-        """Write the LLVM IR."""
-        text = nvptx_device_ir(
-            read_text(self.source),
+    def _rewritten(self, text: str) -> str:
+        return nvptx_device_ir(
+            text,
             kernels=self.kernels,
             llvm_major=self.llvm,
             keeps_functions=self.rdc,
             flushes_subnormals=self.ftz,
         )
-        write_text(self.output, text)
 
 
 class KeptPtx(Keyed, frozen=True):
@@ -64,8 +54,7 @@ class CudaDirectory(Step, frozen=True, kw_only=True, tag="cuda-directory"):
     ptx: tuple[KeptPtx, ...] = ()
     output: Path
 
-    def run(self) -> None:
-        """Write the directory."""
+    def _do(self) -> None:
         from mlir_offload.offload.link.fatbinary_adapter import CudaTools, write_cuda_directory
 
         tools = CudaTools(

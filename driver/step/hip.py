@@ -5,34 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 
 from mlir_offload.driver.step.packaged_image import PackagedImage
-from mlir_offload.driver.step.step import Step, read_text, write_text
+from mlir_offload.driver.step.step import DeviceIrStep, Step
 from mlir_offload.offload.device.amdgpu_image import check_resolved
 from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.translate.amdgpu import amdgpu_device_ir
 
 
-class AmdgpuIr(Step, frozen=True, kw_only=True, tag="amdgpu-ir"):
+class AmdgpuIr(DeviceIrStep, frozen=True, kw_only=True, tag="amdgpu-ir"):
     """Prepare the LLVM IR of a device module for the AMDGPU back end."""
 
-    source: Path
-    kernels: tuple[str, ...] = ()
-    rdc: bool = False
     ftz: bool = False
-    llvm: int
     code_object: int
-    output: Path
 
-    def run(self) -> None:
-        """Write the LLVM IR."""
-        made = amdgpu_device_ir(
-            read_text(self.source),
+    def _rewritten(self, text: str) -> str:
+        return amdgpu_device_ir(
+            text,
             kernels=self.kernels,
             llvm_major=self.llvm,
             code_object=self.code_object,
             keeps_functions=self.rdc,
             flushes_subnormals=self.ftz,
         )
-        write_text(self.output, made)
 
 
 class AmdgpuCheck(Step, frozen=True, kw_only=True, tag="amdgpu-check"):
@@ -43,8 +36,7 @@ class AmdgpuCheck(Step, frozen=True, kw_only=True, tag="amdgpu-check"):
     libraries: tuple[str, ...] = ()
     location: str = ""
 
-    def run(self) -> None:
-        """Raise CompatibilityError where it does."""
+    def _do(self) -> None:
         with open_view(self.source) as view:
             check_resolved(view, arch=self.arch, libraries=self.libraries, location=self.location)
 
@@ -56,8 +48,7 @@ class HipFatBinary(Step, frozen=True, kw_only=True, tag="hip-fat-binary"):
     for_clang: int
     output: Path
 
-    def run(self) -> None:
-        """Write the bundle."""
+    def _do(self) -> None:
         from mlir_offload.driver.package.fat_binary import write_fat_binary
 
         files = [(image.argument, str(image.file)) for image in self.images]

@@ -18,8 +18,7 @@ class Package(Step, frozen=True, kw_only=True, tag="package"):
     for_clang: str
     output: Path
 
-    def run(self) -> None:
-        """Write the offload binary."""
+    def _do(self) -> None:
         files = [(image.argument, str(image.file)) for image in self.images]
         write_package(files, load_abis(self.for_clang), self.output)
 
@@ -31,6 +30,5 @@ class Unpack(Step, frozen=True, kw_only=True, tag="unpack"):
     kernel_heads: Path
     output: Path
 
-    def run(self) -> None:
-        """Write both."""
+    def _do(self) -> None:
         unpack_image(self.source, self.output, self.kernel_heads)

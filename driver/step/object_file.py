@@ -23,8 +23,7 @@ class Anchor(Step, frozen=True, kw_only=True, tag="anchor"):
     source: Path
     output: Path
 
-    def run(self) -> None:
-        """Write the module."""
+    def _do(self) -> None:
         write_text(self.output, render_anchor(self.source.read_bytes()))
 
 
@@ -34,8 +33,7 @@ class Members(Step, frozen=True, kw_only=True, tag="members"):
     source: Path
     output: Path
 
-    def run(self) -> None:
-        """Write the directory."""
+    def _do(self) -> None:
         write_members(self.source, self.output)
 
 
@@ -45,8 +43,7 @@ class Detach(Step, frozen=True, kw_only=True, tag="detach"):
     source: Path
     output: Path
 
-    def run(self) -> None:
-        """Write the object."""
+    def _do(self) -> None:
         content = self.source.read_bytes()
         self.output.write_bytes(detach_object(content, location=str(self.source)))
 
@@ -65,8 +62,7 @@ class RelocatableLinker(Step, frozen=True, kw_only=True, tag="relocatable-linker
     replaced: tuple[Replacement, ...] = ()
     output: Path
 
-    def run(self) -> None:
-        """Write the linker."""
+    def _do(self) -> None:
         replaced = [(str(one.file), str(one.by)) for one in self.replaced]
         write_relocatable_linker(self.output, self.linker, replaced)
 
@@ -77,8 +73,7 @@ class RegistrationNames(Step, frozen=True, kw_only=True, tag="registration-names
     source: Path
     output: Path
 
-    def run(self) -> None:
-        """Write the names."""
+    def _do(self) -> None:
         with open_view(self.source) as view:
             words = registration_names(view)
             write_text(self.output, "".join(f"{word}\n" for word in words))
@@ -91,8 +86,7 @@ class RuntimeSymbols(Step, frozen=True, kw_only=True, tag="runtime-symbols"):
     weak: Path
     output: Path
 
-    def run(self) -> None:
-        """Write the names, those of public symbols apart."""
+    def _do(self) -> None:
         symbols = read_runtime_symbols(self.source)
         write_text(self.output, "".join(f"{name}\n" for name in symbols.internal))
         write_text(self.weak, "".join(f"{name}\n" for name in symbols.public))

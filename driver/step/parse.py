@@ -25,35 +25,24 @@ from mlir_offload.translate.prefix_map import PrefixMap, parse_prefix_map
 from mlir_offload.translate.sanitizer import Sanitizer, parse_sanitizer
 
 S = TypeVar("S", bound=Step)
-STEPS: Mapping[str, str] = {
-    "split": "program:Split",
-    "header": "program:Header",
-    "unwrap": "device:Unwrap",
-    "nvptx-ir": "cuda:NvptxIr",
-    "ptx-time": "cuda:PtxTime",
-    "cuda-directory": "cuda:CudaDirectory",
-    "amdgpu-ir": "hip:AmdgpuIr",
-    "amdgpu-check": "hip:AmdgpuCheck",
-    "hip-fat-binary": "hip:HipFatBinary",
-    "spirv-ir": "spirv:SpirvIr",
-    "spirv-check": "spirv:SpirvCheck",
-    "cpu-ir": "cpu:CpuIr",
-    "cpu-inline": "cpu:CpuInline",
-    "cpu-split": "cpu:CpuSplit",
-    "downgrade": "older:Downgrade",
-    "same-kernels": "older:SameKernels",
-    "package": "image_file:Package",
-    "unpack": "image_file:Unpack",
-    "annotate": "annotate:Annotate",
-    "anchor": "object_file:Anchor",
-    "members": "object_file:Members",
-    "detach": "object_file:Detach",
-    "relocatable-linker": "object_file:RelocatableLinker",
-    "registration-names": "object_file:RegistrationNames",
-    "runtime-symbols": "object_file:RuntimeSymbols",
-    "depfile": "rule:Depfile",
+_MODULES: Mapping[str, Sequence[str]] = {
+    "program": ("split", "header"),
+    "device": ("unwrap",),
+    "cuda": ("nvptx-ir", "ptx-time", "cuda-directory"),
+    "hip": ("amdgpu-ir", "amdgpu-check", "hip-fat-binary"),
+    "spirv": ("spirv-ir", "spirv-check"),
+    "cpu": ("cpu-ir", "cpu-inline", "cpu-split"),
+    "older": ("downgrade", "same-kernels"),
+    "image_file": ("package", "unpack"),
+    "annotate": ("annotate",),
+    "object_file": (
+        *("anchor", "members", "detach", "relocatable-linker"),
+        *("registration-names", "runtime-symbols"),
+    ),
+    "rule": ("depfile",),
 }
-"""Where each step is."""
+STEPS: Mapping[str, str] = {step: name for name, steps in _MODULES.items() for step in steps}
+"""The module of each step that runs in process."""
 
 
 def parse_step(words: Sequence[str]) -> Step:
@@ -81,9 +70,13 @@ def find_step(name: str) -> type[Step]:
     if name not in STEPS:
         msg = f"there is no step '{name}'"
         raise UsageError(msg, hint=f"steps are {', '.join(STEPS)}")
-    module, _, step = STEPS[name].partition(":")
-    found: type[Step] = getattr(import_module(f"mlir_offload.driver.step.{module}"), step)
-    return found
+    module = import_module(f"mlir_offload.driver.step.{STEPS[name]}")
+    defined: list[type[Step]] = [one for one in vars(module).values() if _is_step(one)]
+    return next(one for one in defined if one.__struct_config__.tag == name)
+
+
+def _is_step(found: object) -> bool:
+    return isinstance(found, type) and issubclass(found, Step)
 
 
 def parse_compiler_step(words: Sequence[str]) -> CompilerStep:

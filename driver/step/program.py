@@ -31,8 +31,7 @@ class Split(Step, frozen=True, kw_only=True, tag="split"):
     is_program: bool = False
     output: Path
 
-    def run(self) -> None:
-        """Write the directory with the parts."""
+    def _do(self) -> None:
         text = read_text(self.source)
         text = map_locations(text, self.prefix_maps) if self.prefix_maps else text
         split = split_program(
@@ -59,8 +58,7 @@ class Header(Step, frozen=True, kw_only=True, tag="header"):
     programs: tuple[Path, ...]
     output: Path
 
-    def run(self) -> None:
-        """Write the header."""
+    def _do(self) -> None:
         from mlir_offload.translate.host.interface import render_header_of
 
         texts = [

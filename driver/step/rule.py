@@ -18,8 +18,7 @@ class Depfile(Step, frozen=True, kw_only=True, tag="depfile"):
     phony: bool = False
     output: Path
 
-    def run(self) -> None:
-        """Write the rule."""
+    def _do(self) -> None:
         included = [name for rule in self.rules for name in read_prerequisites(read_text(rule))]
         rule = render_rule(self.made, self.sources, (*self.others, *included), phony=self.phony)
         write_text(self.output, rule)

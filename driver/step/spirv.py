@@ -4,33 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mlir_offload.driver.step.step import Step, located, read_text, write_text
+from mlir_offload.driver.step.step import DeviceIrStep, Step, read_text
 from mlir_offload.offload.device.spirv_image import check_spirv_kernels
 from mlir_offload.offload.host.module import kernel_signatures
 from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.translate.spirv.module import spirv_device_ir
 
 
-class SpirvIr(Step, frozen=True, kw_only=True, tag="spirv-ir"):
+class SpirvIr(DeviceIrStep, frozen=True, kw_only=True, tag="spirv-ir"):
     """Prepare the LLVM IR of a device module for the SPIR-V back end."""
 
-    source: Path
-    kernels: tuple[str, ...] = ()
-    rdc: bool = False
-    llvm: int
     location: str = ""
-    output: Path
 
-    def run(self) -> None:
-        """Write the LLVM IR."""
-        with located(self.location):
-            made = spirv_device_ir(
-                read_text(self.source),
-                kernels=self.kernels,
-                llvm_major=self.llvm,
-                keeps_functions=self.rdc,
-            )
-        write_text(self.output, made)
+    def _rewritten(self, text: str) -> str:
+        return spirv_device_ir(
+            text, kernels=self.kernels, llvm_major=self.llvm, keeps_functions=self.rdc
+        )
 
 
 class SpirvCheck(Step, frozen=True, kw_only=True, tag="spirv-check"):
@@ -41,8 +30,7 @@ class SpirvCheck(Step, frozen=True, kw_only=True, tag="spirv-check"):
     ir: Path
     location: str = ""
 
-    def run(self) -> None:
-        """Raise VerificationError where it does."""
+    def _do(self) -> None:
         signatures = kernel_signatures(read_text(self.ir))
         with open_view(self.source) as view:
             expected = {name: signatures[name] for name in self.kernels}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from msgspec import Struct
@@ -19,7 +18,14 @@ class Step(Struct, frozen=True, kw_only=True):
     """
 
     def run(self) -> None:
-        """Do it. Raises MlirOffloadError."""
+        """Do it. Raises MlirOffloadError, at the step's location where that names none."""
+        try:
+            self._do()
+        except MlirOffloadError as error:
+            error.location = error.location or getattr(self, "location", "")
+            raise
+
+    def _do(self) -> None:
         raise NotImplementedError
 
     @property
@@ -36,7 +42,9 @@ class Step(Struct, frozen=True, kw_only=True):
             if not STEP_OPTIONS[field].names
             for item in _items(getattr(self, field))
         ]
-        words = spelled_options(self, self.__struct_fields__)
+        # The output last, as people write it.
+        options = sorted(self.__struct_fields__, key="output".__eq__)
+        words = spelled_options(self, options)
         if any(operand.startswith("-") for operand in operands):
             return (self.name, *words, "--", *operands)
         return (self.name, *operands, *words)
@@ -66,14 +74,25 @@ def _spelled(name: str, item: object) -> tuple[str, ...]:
     return (f"{name}{item}",) if name.endswith("=") else (name, str(item))
 
 
-@contextlib.contextmanager
-def located(location: str) -> Iterator[None]:
-    """Give errors raised inside the place of the input where they name none."""
-    try:
-        yield
-    except MlirOffloadError as error:
-        error.location = error.location or location
-        raise
+class TextStep(Step, frozen=True, kw_only=True):
+    """A step that makes one text of another."""
+
+    source: Path
+    output: Path
+
+    def _do(self) -> None:
+        write_text(self.output, self._rewritten(read_text(self.source)))
+
+    def _rewritten(self, text: str) -> str:
+        raise NotImplementedError
+
+
+class DeviceIrStep(TextStep, frozen=True, kw_only=True):
+    """A step that prepares the LLVM IR of a device module for a back end."""
+
+    kernels: tuple[str, ...] = ()
+    rdc: bool = False
+    llvm: int
 
 
 def read_text(path: Path) -> str:
