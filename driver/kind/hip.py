@@ -267,23 +267,14 @@ class _Hip(KindBuild):
         abi = load_abi(context.consumer)
         return abi.device_opt_arguments(AMDGPU_TRIPLE, context.options.opt_level)
 
-    def lower_bundled(
-        self, context: BuildContext, source: Path, module: ModuleFile, lowered: Path
-    ) -> Path:
-        """Return the LLVM IR with its target, its kernels marked."""
-        consumer = context.consumer
-        text = older_text(context, lowered, consumer, str(source))
-        path = lowered.with_suffix(f".{self.bundle_ending}.ll")
-        context.executor.step(
-            AmdgpuIr(
-                source=text,
-                kernels=kernels_of(module),
-                llvm=consumer,
-                code_object=common_code_object(consumer),
-                output=path,
-            )
+    def bundled_ir(
+        self, consumer: int, text: Path, kernels: tuple[str, ...], output: Path, /
+    ) -> AmdgpuIr:
+        """Return the step that marks the kernels, for every AMD GPU that has them."""
+        version = common_code_object(consumer)
+        return AmdgpuIr(
+            source=text, kernels=kernels, llvm=consumer, code_object=version, output=output
         )
-        return path
 
     def calls_library(self, text: str, /) -> bool:
         """Return whether it calls ROCm's device libraries."""
