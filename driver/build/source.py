@@ -29,7 +29,7 @@ from mlir_offload.offload.llvm_ir import assemble_command, is_written_in_process
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError, UsageError
 from mlir_offload.toolchain.process import Completed, tool_failed
 from mlir_offload.toolchain.target import host_triple
-from mlir_offload.translate.device_form import DeviceForm
+from mlir_offload.translate.device_form import NVVM_FORM, DeviceForm
 from mlir_offload.translate.diagnostics import condense
 from mlir_offload.translate.host.module import check_host
 from mlir_offload.translate.kind_lowering import forms_of
@@ -176,7 +176,7 @@ def split_source(
 ) -> SplitFiles:
     """Split a normalised program into its host module and its device modules.
 
-    Without forms those are in the forms for the targets.
+    Without forms those are in the forms for the targets, and for NVVM where there is none.
     """
     options = context.options
     step = Split(
@@ -185,7 +185,7 @@ def split_source(
         unit_id=source.name,
         llvm=context.mlir.version.major,
         prefix_maps=options.prefix_maps,
-        forms=tuple(forms or forms_of(context.targets)),
+        forms=tuple(forms or forms_of(context.targets)) or (NVVM_FORM,),
         targets=context.targets,
         fast_math=options.device_flags.fast_math,
         describe_memory=works_on_host_memory(context, source),
