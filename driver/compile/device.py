@@ -8,9 +8,10 @@ from itertools import groupby
 from pathlib import Path
 
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.image import DeviceModule, ImageFile, rdc_option
+from mlir_offload.driver.compile.image import DeviceModule, ImageFile
 from mlir_offload.driver.compile.kind_build import build_of, builds_of
 from mlir_offload.driver.compile.served import targets_for
+from mlir_offload.driver.step.device import Unwrap
 from mlir_offload.driver.step.split_file import ModuleFile
 from mlir_offload.driver.system.parallel import beside, in_parallel
 from mlir_offload.toolchain.target import Target
@@ -94,11 +95,9 @@ def lower_module(
         debug=context.options.debug,
     )
     executor.tool(command, low, decides=True, diagnose=diagnose)
-    executor.step(
-        "unwrap",
-        (low, "--triple", lowering.triple, *rdc_option(context), "-o", alone),
-        decides=True,
-    )
+    rdc = bool(context.options.gpu_rdc)
+    unwrap = Unwrap(source=low, triple=lowering.triple, rdc=rdc, output=alone)
+    executor.step(unwrap, decides=True)
     executor.tool(translate_command(llvm, alone, text), text, decides=True, diagnose=diagnose)
     return text
 

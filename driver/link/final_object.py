@@ -17,6 +17,7 @@ from mlir_offload.driver.link.device_link import device_link
 from mlir_offload.driver.link.relocatable import RelocatableLink, link_relocatable
 from mlir_offload.driver.link.runtime import compile_runtime, host_runtime, memref_copy_objects
 from mlir_offload.driver.option.command_line import Mode
+from mlir_offload.driver.step.object_file import Detach, RuntimeSymbols
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.link.anchor import targets_of
 from mlir_offload.offload.link.objects import ObjectContents, read_objects
@@ -58,11 +59,11 @@ def make_final(
             executor.once(runtime.object, partial(compile_runtime, context, runtime))
         contained = (runtime.object, *_memref_copy(context, made))
     link_relocatable(context, RelocatableLink((made, *contained), linked, link))
-    executor.step("detach", (linked, "-o", whole if contained else output))
+    executor.step(Detach(source=linked, output=whole if contained else output))
     if contained:
         hide = made.with_name("runtime.local")
         weaken = made.with_name("runtime.weak")
-        executor.step("runtime-symbols", (runtime.object, "--weak", weaken, "-o", hide))
+        executor.step(RuntimeSymbols(source=runtime.object, weak=weaken, output=hide))
         objcopy = (str(context.llvm.tool("llvm-objcopy")), f"--localize-symbols={hide}")
         arguments = (f"--weaken-symbols={weaken}", str(whole), str(output))
         executor.tool(Command((*objcopy, *arguments)), output)

@@ -24,6 +24,8 @@ from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.command_line import as_operand
 from mlir_offload.driver.option.inputs import CPP_SUFFIXES
 from mlir_offload.driver.option.line import parse_link_line
+from mlir_offload.driver.step.image_file import Package
+from mlir_offload.driver.step.object_file import Anchor
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.kind_format import formats_of
 from mlir_offload.offload.link.anchor import (
@@ -146,10 +148,11 @@ def _make_anchor(context: BuildContext, contents: Sequence[ObjectContents]) -> t
         compiling = kind_of_triple(target.triple)
         feature = build_of(compiling).anchor_feature(context, target) if compiling else ""
         executor.tool(empty_image_command(context.llvm, target, path, feature=feature), path)
-        images.append(ImageFile(path, target).argument)
+        images.append(ImageFile(path, target).packaged)
     binary, text, anchor = (directory / f"anchor.{ending}" for ending in ("offload", "ll", "o"))
-    executor.step("package", (*images, "--for-clang", str(context.consumer), "-o", binary))
-    executor.step("anchor", (binary, "-o", text))
+    consumer = str(context.consumer)
+    executor.step(Package(images=tuple(images), for_clang=consumer, output=binary))
+    executor.step(Anchor(source=binary, output=text))
     executor.tool(host_command(context, text, anchor), anchor)
     return (anchor,)
 

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import click
-
-from mlir_offload.driver.step.group import (
-    output_option,
-    rdc_option,
-    read_text,
-    source_argument,
-    step,
-    write_text,
-)
+from mlir_offload.driver.step.step import TextStep
 from mlir_offload.translate.lower import unwrap_device
 
 
-@step.command("unwrap")
-@source_argument
-@click.option("--triple", required=True)
-@rdc_option
-@output_option
-def _unwrap(source: Path, triple: str, *, rdc: bool, output: Path) -> None:
+class Unwrap(TextStep, frozen=True, kw_only=True, tag="unwrap"):
     """Make the lowered device module a module of its own for mlir-translate."""
-    write_text(output, unwrap_device(read_text(source), triple, keeps_functions=rdc))
+
+    triple: str
+    rdc: bool = False
+
+    def _rewritten(self, text: str) -> str:
+        return unwrap_device(text, self.triple, keeps_functions=self.rdc)
