@@ -20,6 +20,10 @@ from mlir_offload.toolchain.wish import Wish
 
 LLVM_VERSION = re.compile(r"\bversion |\bLLD ")
 """What stands before the version in what a program of LLVM prints."""
+_SPELLED = re.compile(r"(?:\bversion |\bLLD )(\d[\w.+-]*)")
+_RELEASE = re.compile(r"\d+(?:\.\d+)+")
+# From 18 on a release begins with N.1.0, and what calls itself N.0.0 is on the way there.
+_FIRST_WITHOUT_ZERO = 18
 _PREFIX_MAJOR = re.compile(r"llvm-?(\d+)")
 _OMP_MAJOR = re.compile(r"libomptarget\.so\.(\d+)")
 _BUILD_ROLES = (Role.LOWER, Role.LINK)
@@ -67,13 +71,32 @@ class LlvmToolchain(Struct, frozen=True):
         path = dict(self.tools).get(name)
         if path is not None:
             return path
-        package = load_llvm_table().tool(name).package(self.version.major)
         present = self.prefix / "bin" / name
         if present.exists():
             msg = f"{present} is not executable"
             raise ToolchainError(msg, hint=f"chmod +x {present}")
         msg = f"LLVM {self.version} in {self.prefix} has no {name}"
-        raise ToolchainError(msg, hint=f"install it: apt install {package}")
+        raise ToolchainError(msg, hint=self.hint_for(name))
+
+    def hint_for(self, name: str) -> str:
+        """Return how to come by a program that is not there."""
+        row = load_llvm_table().tool(name)
+        return f"install it: apt install {row.package(self.version.major)}"
+
+    @property
+    def spelled(self) -> str:
+        """Return the version as the tools spell it: `24.0.0git`."""
+        match = _SPELLED.search(self.version.text)
+        return match[1] if match else str(self.version)
+
+    @property
+    def is_measured(self) -> bool:
+        """Say whether the tables hold this build: a release that was measured, and no other build of its number."""
+        version, table = self.version, load_llvm_table()
+        is_early = version.major >= _FIRST_WITHOUT_ZERO and version.minor == 0
+        is_release = _RELEASE.fullmatch(self.spelled) is not None and not is_early
+        is_own = not any(vendor in version.text for vendor in table.vendors)
+        return is_release and is_own and version.major in table.measured
 
     def has(self, name: str) -> bool:
         """Say whether the program is there."""

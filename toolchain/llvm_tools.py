@@ -36,12 +36,14 @@ class ToolRow(Struct, frozen=True):
 
 
 class LlvmTable(Struct, frozen=True):
-    """What is known of LLVM releases as installed software."""
+    """What is known of LLVM releases as installed software; `measured` are those that the tables hold."""
 
     places: tuple[str, ...]
     anchors: tuple[str, ...]
     recommended: int
     forks: tuple[str, ...]
+    vendors: tuple[str, ...]
+    measured: tuple[int, ...]
     oldest: tuple[tuple[Role, int], ...]
     tools: tuple[ToolRow, ...]
     omp_directories: tuple[str, ...]
@@ -101,6 +103,8 @@ def parse_llvm_table(table: Mapping[str, Any]) -> LlvmTable:
         anchors=_strings(table, "anchors"),
         recommended=int(table["recommended"]),
         forks=_strings(table, "forks"),
+        vendors=_strings(table, "vendors"),
+        measured=tuple(map(int, table["roles"].get(Role.LINK, {}).get("checked", ()))),
         oldest=tuple((Role(name), int(row["since"])) for name, row in table["roles"].items()),
         tools=tuple(_tool_row(row) for row in table["tools"]),
         omp_directories=_strings(table["libomptarget"], "directories"),

@@ -47,6 +47,7 @@ from mlir_offload.driver.tools.choose import (
     places_of,
 )
 from mlir_offload.driver.tools.found import FoundTools
+from mlir_offload.driver.tools.learning import learn_of_objects
 from mlir_offload.driver.tools.releases import Releases, choose_releases
 from mlir_offload.offload.kind_format import check_targets
 from mlir_offload.toolchain.errors import MlirOffloadError
@@ -226,6 +227,8 @@ def _context(opened: Build) -> BuildContext:
     contents = read_given(options)
     given = tuple(item for item in contents if item.is_relocatable)
     finder = opened.runner if launcher is None else _remembering(opened.runner)
+    linked = tuple(item for item in contents if not item.is_relocatable)
+    learn_of_objects((*given, *linked))
     tools = _find_tools(options, finder, given)
     if options.embed_runtime:
         from mlir_offload.driver.compile.embed import check_embedding
@@ -237,7 +240,6 @@ def _context(opened: Build) -> BuildContext:
     sources = {made.parent: source for source, made in compiled.items()}
     context = opened.context(tools, sources=sources, launcher=launcher)
     context.executor.note(Command(("mkdir", "-p", str(opened.workspace))))
-    linked = tuple(item for item in contents if not item.is_relocatable)
     return replace(context, given=given, linked=linked, compiled=compiled)
 
 
@@ -251,7 +253,7 @@ def _find_tools(
     (releases, cuda), _ = beside(
         partial(
             beside,
-            partial(choose_releases, options, places, finder),
+            partial(choose_releases, options, places, finder, kinds=kinds),
             partial(choose_toolkit_for, options, places, finder, needed=uses_cuda(kinds)),
         ),
         # Loaded while the programs that say their release run.

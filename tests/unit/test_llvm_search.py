@@ -231,11 +231,43 @@ def test_a_broken_program_makes_its_installation_unusable_with_the_reason(
     assert choose(tools, SearchPlaces(root=tmp_path)).prefix == good
 
 
-def test_a_fork_is_not_taken_for_a_release(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Apple clang version 22.0.0 (clang-2200.0.1)",
+        "Intel(R) oneAPI DPC++/C++ Compiler version 2025.0.4 (2025.0.4.20241205)",
+    ],
+)
+def test_a_fork_with_numbers_of_its_own_is_not_taken_for_a_release(
+    tmp_path: Path, said: str
+) -> None:
     prefix = install(tmp_path / "usr" / "local")
-    tools = FakeTools(dict.fromkeys(says(prefix, ""), "AMD clang version 22.0.0git (https://x)\n"))
+    tools = FakeTools(dict.fromkeys(says(prefix, ""), f"{said}\n"))
     with pytest.raises(ToolchainError, match="fork"):
         choose(tools, SearchPlaces(root=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("said", "spelled", "is_measured"),
+    [
+        ("Debian clang version 22.1.8 (++20261001)", "22.1.8", True),
+        ("clang version 19.1.7 (Fedora 19.1.7-1.fc41)", "19.1.7", True),
+        ("clang version 24.0.0git (https://github.com/llvm/llvm-project 0123abcd)", "24.0.0git", False),
+        ("Ubuntu clang version 22.0.0 (++20251115082030+abc-1~exp1)", "22.0.0", False),
+        ("clang version 22.1.0-rc2", "22.1.0-rc2", False),
+        ("clang version 20.1.8", "20.1.8", False),
+        ("AMD clang version 19.0.0git (https://github.com/RadeonOpenCompute/llvm-project roc-6.4.1)", "19.0.0git", False),
+        ("AMD clang version 22.1.8 (CLANG: AOCC_6.0.0-Build#1)", "22.1.8", False),
+        ("Android (12345678, based on r522817) clang version 22.1.8", "22.1.8", False),
+    ],
+)  # fmt: skip
+def test_only_a_release_that_the_tables_hold_is_measured(
+    *, tmp_path: Path, said: str, spelled: str, is_measured: bool
+) -> None:
+    prefix = install(tmp_path / "usr" / "local")
+    tools = FakeTools(dict.fromkeys(says(prefix, ""), f"{said}\n"))
+    llvm = choose(tools, SearchPlaces(root=tmp_path))
+    assert (llvm.spelled, llvm.is_measured) == (spelled, is_measured)
 
 
 def test_programs_of_two_releases_in_one_folder_are_refused(tmp_path: Path) -> None:
