@@ -14,5 +14,5 @@ def learn_recipe(bench: ProbeBench) -> Learned:
     if "--canonicalize" not in there:
         msg = "mlir-opt does not list its passes"
         raise CannotLearnError(msg)
-    missing = (name for name in recipe_passes(bench.nearest) if f"--{name}" not in there)
+    missing = (name for name in recipe_passes(bench.base) if f"--{name}" not in there)
     return Learned([MissingPassesRow(tuple(missing))])

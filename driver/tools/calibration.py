@@ -62,6 +62,12 @@ def nearest_release(major: int) -> int:
     return max((one for one in measured if one <= major), default=measured[0])
 
 
+def base_release(major: int) -> int:
+    """Return the release whose rows count where tools do not tell: that of the number, else the nearest one."""
+    majors = load_table("mlir_offload.offload", "offload_abi")["majors"]
+    return major if majors["first"] <= major <= majors["last"] else nearest_release(major)
+
+
 def calibrate(
     llvm: LlvmToolchain, kinds: Collection[Kind], runner: Runner, *, lowers: bool
 ) -> None:
@@ -165,7 +171,7 @@ def _sm_order(arch: str) -> tuple[int, str]:
 def _ask(llvm: LlvmToolchain, identity: str, family: Family, runner: Runner) -> LearnedRelease:
 
     with tempfile.TemporaryDirectory(prefix="mlir-offload-") as folder:
-        bench = ProbeBench(runner, llvm, Path(folder), nearest_release(llvm.version.major))
+        bench = ProbeBench(runner, llvm, Path(folder), base_release(llvm.version.major))
         release = _empty(llvm, identity)
         for learn in _PROBES_OF[family](bench):
             try:

@@ -85,7 +85,7 @@ def learn_amdgpu(bench: ProbeBench) -> Learned:
     if layout is not None:
         found.rows.append(AmdgpuLayoutRow(layout[1]))
     if version is not None:
-        newest, oldest = int(version[2]), load_code_objects(bench.nearest).versions[0]
+        newest, oldest = int(version[2]), load_code_objects(bench.base).versions[0]
         versions = tuple(range(min(oldest, newest), newest + 1))
         found.rows.append(CodeObjectsRow(versions, version[1]))
     return found

@@ -86,11 +86,11 @@ def learn_entries(bench: ProbeBench) -> Learned:
     """
     texts = dict(_texts(bench))
     hip = _entries(texts["hip"])
-    columns = _Columns(hip, _member_names(hip, bench.nearest))
+    columns = _Columns(hip, _member_names(hip, bench.base))
     sections = {kind: _entry(text, kind).section for kind, text in texts.items()}
     found = Learned()
-    found.rows.append(_entries_row(columns, texts["hip"], sections))
-    values = _values_row(columns, _entries(texts["openmp"]), bench.nearest)
+    found.rows.append(_entries_row(columns, texts["hip"], sections, bench.base))
+    values = _values_row(columns, _entries(texts["openmp"]), bench.base)
     found.rows.append(replace(values, coff_suffix=_coff_suffix(bench, sections["cuda"])))
     layout = _LAYOUT.search(texts["hip"])
     if layout is not None and bench.host.startswith("x86_64"):
@@ -141,10 +141,10 @@ def _member(text: str) -> tuple[str, str]:
     return type_name, value
 
 
-def _member_names(entries: Mapping[str, _Entry], nearest: int) -> tuple[str, ...]:
+def _member_names(entries: Mapping[str, _Entry], base: int) -> tuple[str, ...]:
     """Return what each member says, told by its values. Raises ContradictionError for one that is not known."""
     types = [type_name for type_name, _ in entries["mo_global"].members]
-    near = load_abi(nearest).entry
+    near = load_abi(base).entry
     alike = [
         one for one in (near, *reversed(entry_layouts())) if _types(one) == types[: len(one.fields)]
     ]
@@ -210,13 +210,19 @@ def _constant(number: int, expected: str) -> str:
     return expected if expected == "kind" else ""
 
 
-def _entries_row(columns: _Columns, text: str, sections: Mapping[str, str]) -> EntriesRow:
+def _entries_row(
+    columns: _Columns, text: str, sections: Mapping[str, str], base: int
+) -> EntriesRow:
     entry = columns.entries["mo_global"]
     name = _NAME.search(text)
     if name is None:
         msg = "clang writes no name for an offload entry"
         raise CannotLearnError(msg)
     types = [type_name for type_name, _ in entry.members]
+    # Clang writes no entries of that kind; where all kinds share a section, it is theirs too.
+    is_shared = len(set(sections.values())) == 1
+    has_sycl = "sycl" in dict(load_abi(base).kind_codes)
+    sycl = {"sycl": entry.section} if is_shared and has_sycl else {}
     return EntriesRow(
         fields=tuple(
             f"{name}:{type_name}" for name, type_name in zip(columns.names, types, strict=True)
@@ -224,14 +230,14 @@ def _entries_row(columns: _Columns, text: str, sections: Mapping[str, str]) -> E
         symbol_prefix=entry.prefix,
         name_symbol=re.sub(r"\.\d+$", "", name[1]),
         name_section=name[2] or "",
-        sections=dict(sections),
+        sections={**sections, **sycl},
         align=entry.align,
         symbols_metadata=_SYMBOLS in text,
     )
 
 
-def _values_row(columns: _Columns, openmp: Mapping[str, _Entry], nearest: int) -> EntryValuesRow:
-    near = load_abi(nearest).entry_values
+def _values_row(columns: _Columns, openmp: Mapping[str, _Entry], base: int) -> EntryValuesRow:
+    near = load_abi(base).entry_values
     flag = {
         name: int(columns.value(f"mo_{name}", "flags"))
         for name in ("managed", "surface", "texture", "constant")

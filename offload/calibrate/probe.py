@@ -36,13 +36,13 @@ class Learned(Struct):
 class ProbeBench(Struct):
     """The programs, a folder for what they read and write, and how many were run.
 
-    `nearest` is the release whose rows the build is held against.
+    `base` is the release whose rows count where the tools do not tell.
     """
 
     runner: Runner
     llvm: LlvmToolchain
     folder: Path
-    nearest: int
+    base: int
     count: int = 0
 
     def run(self, name: str, arguments: Sequence[str | Path], text: str = "") -> Completed:

@@ -63,7 +63,7 @@ def learn_wrapper(bench: ProbeBench, written: Learned) -> Learned:
 
     Raises CannotLearnError where it cannot be asked, ContradictionError where they do not fit together.
     """
-    near = load_abi(bench.nearest)
+    near = load_abi(bench.base)
     found = Learned()
     found.rows.extend(_option_rows(bench))
     codes = _codes(written, near)
@@ -188,11 +188,12 @@ def _check_entries(kind: str, text: str, entries: EntriesRow, codes: Mapping[str
 
 
 def _with_sycl(entries: EntriesRow, codes: Mapping[str, int]) -> EntriesRow:
-    """Return the row with a section for kind sycl: clang writes none, but where all kinds share one it is theirs."""
-    shared = set(entries.sections.values())
-    if "sycl" not in codes or len(shared) > 1:
-        return entries
-    return replace(entries, sections={**entries.sections, "sycl": shared.pop()})
+    """Return the row with a section for kind sycl if the packager knows it and all kinds share one."""
+    sections = {kind: name for kind, name in entries.sections.items() if kind != "sycl"}
+    shared = set(sections.values())
+    if "sycl" in codes and len(shared) == 1:
+        sections["sycl"] = shared.pop()
+    return replace(entries, sections=sections)
 
 
 def _registered(
