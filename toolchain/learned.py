@@ -50,6 +50,15 @@ class LearnedRelease(Struct, frozen=True, forbid_unknown_fields=True):
         """Return the rows alone as JSON: what results depend on."""
         return msgspec.json.encode(self.rows, order="deterministic").decode()
 
+    @property
+    def assumption(self) -> str:
+        """Return what was not learned but taken from the nearest release."""
+        parts = (
+            "which forms of images a device link takes",
+            "how it groups images and takes libraries",
+        )
+        return f"assumed of LLVM {self.version} as of LLVM {self.nearest}: {'; '.join((*parts, *self.assumed))}"
+
     def rows_of(self, table: str) -> tuple[LearnedRow, ...]:
         """Return the rows of one table."""
         return tuple(row for row in self.rows if list_of(row).partition(".")[0] == table)

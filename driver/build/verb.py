@@ -50,7 +50,8 @@ from mlir_offload.driver.tools.found import FoundTools
 from mlir_offload.driver.tools.learning import learn_of_objects
 from mlir_offload.driver.tools.releases import Releases, choose_releases
 from mlir_offload.offload.kind_format import check_targets
-from mlir_offload.toolchain.errors import MlirOffloadError
+from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError, VerificationError
+from mlir_offload.toolchain.learned import known_release
 from mlir_offload.toolchain.process import Command, Runner
 from mlir_offload.toolchain.target import HOST, Target, uses_cuda, uses_rocm
 
@@ -130,7 +131,7 @@ def build_with(opened: Build) -> BuildContext:
     for llvm in {context.mlir, context.llvm}:
         tools.add_paths(tool_files(llvm, context.cuda, context.rocm))
     with withdrawn_on_failure(options):
-        with tools.unchanged():
+        with tools.unchanged(), _assumptions(context):
             finished = _make(context)
         # Before the outputs: what is newer than its sources has its dependencies at hand.
         write_depfiles(context)
@@ -143,6 +144,18 @@ def build_with(opened: Build) -> BuildContext:
     if options.time_report:
         show(render_times(context.executor.times))
     return context
+
+
+@contextlib.contextmanager
+def _assumptions(context: BuildContext) -> Iterator[None]:
+    """Let an error of a link say what was assumed of a release that no table knows."""
+    try:
+        yield
+    except (ToolFailedError, VerificationError) as error:
+        release = known_release(context.consumer)
+        if release is not None and context.options.mode is Mode.LINK:
+            error.hint = "; ".join(filter(None, (error.hint, release.assumption)))
+        raise
 
 
 def _explain(context: BuildContext) -> None:

@@ -295,3 +295,34 @@ def test_two_builds_of_one_number_that_differ_are_not_mixed(
         "two builds call themselves LLVM 24.0.0git and differ in offload_abi.entries"
         in failed.stderr
     )
+
+
+def test_bitcode_for_an_unmeasured_reader_is_given_to_it_before_the_link(
+    trunk: Path, tmp_path: Path, mlir_offload: list[str]
+) -> None:
+    source = str(EXAMPLES / "saxpy.mlir")
+    compiled = ["--offload-arch=sm_80", "--device-code=bitcode", "-c"]
+    _run([*mlir_offload, "--llvm=22", source, *compiled, "-o", "released.o"], tmp_path)
+    _run([*mlir_offload, f"--llvm={trunk}", source, *compiled, "-o", "own.o"], tmp_path)
+    link = [*mlir_offload, f"--llvm={trunk}", "-###", "-o", "prog"]
+    assert "misreads" not in _run([*link, "own.o"], tmp_path).stderr
+    link.remove("-###")
+    said = _run([*link, "released.o"], tmp_path).stderr
+    assert "no table says what LLVM 24.0.0git misreads: it has read 1 module of bitcode" in said
+    assert "misreads" not in _run([*link, "own.o"], tmp_path).stderr
+    # A reader that loses a kernel, and one that refuses.
+    shrink = (
+        '!case "$*" in *-disable-llvm-passes*) eval out=\\${{$#}}; '
+        'echo "target triple = \\"nvptx64-nvidia-cuda\\"" | {real} -x ir -c -emit-llvm - -o "$out";; '
+        '*) exec {real} "$@";; esac'
+    )
+    refuse = '!case "$*" in *-disable-llvm-passes*) echo "x: error: Unknown attribute kind" >&2; exit 1;; *) exec {real} "$@";; esac'
+    for name, change, reason in (
+        ("shrinks", shrink, "LLVM 24.0.0git misreads it: kernel '"),
+        ("refuses", refuse, "LLVM 24.0.0git does not read it: Unknown attribute kind"),
+    ):
+        other = make_trunk(tmp_path / name, {"clang": change})
+        link = [*mlir_offload, f"--llvm={other}", "released.o", "-o", "prog"]
+        failed = _run(link, tmp_path, status=4).stderr
+        assert reason in failed
+        assert "image cuda nvptx64-nvidia-cuda sm_80: " in failed
