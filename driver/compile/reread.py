@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.tools.calibration import llvm_identity
 from mlir_offload.offload.device.bitcode import read_device_bitcode
-from mlir_offload.offload.device.code import DeviceCode
+from mlir_offload.offload.device.kernel import DeviceCode
 from mlir_offload.offload.image import is_bitcode
 from mlir_offload.offload.skew.check import image_name
 from mlir_offload.toolchain.byte_view import memory_view
@@ -95,7 +95,8 @@ def _reason(completed: Completed) -> str:
 def _code(content: bytes) -> DeviceCode:
     """Return what a module holds, its functions in one order, without what another writer may write otherwise."""
     code = read_device_bitcode(memory_view(content))
-    kernels = (replace(one, code_bytes=None, code_sha256="") for one in code.kernels)
+    plain = {"code_bytes": None, "code_sha256": "", "shared_bytes": None}
+    kernels = (replace(one, **plain) for one in code.kernels)
     return replace(
         code,
         kernels=tuple(sorted(kernels, key=lambda one: one.name)),
