@@ -47,7 +47,7 @@ from mlir_offload.driver.tools.choose import (
     places_of,
 )
 from mlir_offload.driver.tools.found import FoundTools
-from mlir_offload.driver.tools.learning import learn_of_objects
+from mlir_offload.driver.tools.learning import LEARNED, learn_of_objects
 from mlir_offload.driver.tools.releases import Releases, choose_releases
 from mlir_offload.offload.kind_format import check_targets
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError, VerificationError
@@ -253,6 +253,10 @@ def _context(opened: Build) -> BuildContext:
     sources = {made.parent: source for source, made in compiled.items()}
     context = opened.context(tools, sources=sources, launcher=launcher)
     context.executor.note(Command(("mkdir", "-p", str(opened.workspace))))
+    learned = known_release(tools.releases.consumer)
+    if learned is not None:
+        # The steps that -### prints are told by it what they know here.
+        context.executor.note(Command(("export", f"{LEARNED}={learned.text}")))
     return replace(context, given=given, linked=linked, compiled=compiled)
 
 

@@ -87,7 +87,9 @@ class Annotate(Step, frozen=True, kw_only=True, tag="annotate"):
             from mlir_offload.offload.host.interface import embed_interface
 
             text = embed_interface(text, read_text(self.interface))
-        for release in filter(None, (known_release(abi.major) for abi in load_abis(self.for_clang))):
+        for release in filter(
+            None, (known_release(abi.major) for abi in load_abis(self.for_clang))
+        ):
             text = embed_learned(text, release)
         if self.output.suffix == ".bc":
             from mlir_offload.offload.llvm_ir import write_bitcode_in_process

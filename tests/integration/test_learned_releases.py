@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -326,3 +327,21 @@ def test_bitcode_for_an_unmeasured_reader_is_given_to_it_before_the_link(
         failed = _run(link, tmp_path, status=4).stderr
         assert reason in failed
         assert "image cuda nvptx64-nvidia-cuda sm_80: " in failed
+
+
+def test_the_steps_that_are_printed_know_what_was_learned(
+    trunk: Path, tmp_path: Path, mlir_offload: list[str]
+) -> None:
+    source = str(EXAMPLES / "saxpy.mlir")
+    command = [*mlir_offload, f"--llvm={trunk}", source, "--offload-arch=host", "-c", "-o", "a.o"]
+    printed = _run([*command, "-###", "-save-temps=temps"], tmp_path).stderr
+    lines = [
+        line
+        for line in printed.splitlines()
+        if line.startswith(("export ", "mlir-offload step annotate"))
+    ]
+    assert [line.split()[0] for line in lines] == ["export", "mlir-offload"]
+    _run([*command, "-save-temps=temps"], tmp_path)
+    (tmp_path / "mlir-offload").write_text(f'#!/bin/sh\nexec {shlex.join(mlir_offload)} "$@"\n')
+    (tmp_path / "mlir-offload").chmod(0o755)
+    _run(["sh", "-ec", "PATH=.:$PATH\n" + "\n".join(lines)], tmp_path)
