@@ -35,7 +35,9 @@ _LLVM = (
     *("mlir-opt", "mlir-translate", "opt", "llvm-dis", "clang-sycl-linker"),
 )
 _CUDA = ("bin/ptxas", "bin/nvlink", "bin/fatbinary", "lib64/libcudart_static.a")
-_HEADS = {".o": b"\x7fELF", ".bc": b"BC\xc0\xde", ".spv": b"\x03\x02\x23\x07"}
+# The head of a relocatable x86-64 object is all that packaging looks at.
+_OBJECT = b"\x7fELF\2\1\1" + bytes(9) + b"\1\0\x3e\0"
+_HEADS = {".o": _OBJECT, ".bc": b"BC\xc0\xde", ".spv": b"\x03\x02\x23\x07"}
 
 
 @dataclass
@@ -69,9 +71,11 @@ class RecordedTools:
             return Completed(command, 0, f"{said}\n", "")
         if self.fails(command):
             return Completed(command, 1, "", "error: it does not like this")
-        if "-o" in command.argv:
-            output = Path(command.argv[command.argv.index("-o") + 1])
-            recorded = RECORDED / output.name
+        named = "qcs" if program.name == "llvm-ar" else "-o"
+        if named in command.argv:
+            output = Path(command.argv[command.argv.index(named) + 1])
+            # A step that a cache keeps names its input alike whatever it is.
+            recorded = RECORDED / output.name.replace("input.", "device0.")
             is_known = recorded.is_file()
             output.write_bytes(
                 recorded.read_bytes() if is_known else _HEADS.get(output.suffix, b"text")
