@@ -43,6 +43,7 @@ CALLS = {
     "gpu-rdc": ("--offload-arch=sm_90,host", "-fgpu-rdc", "-c", "-ffast-math", "--ftz=true"),
     "passed-on": ("--offload-arch=sm_90", "-Xptxas", "-v", "-Xdevice-opt", "-O1", "-L.", "-lm"),
     "race-detector": ("--offload-arch=host", "-fsanitize=thread", "-c", "-o", "scale.o"),
+    "link-to-object": ("--offload-arch=sm_90", "-r", "-o", "all.o"),
     "launched": ("--launcher=launch", "-c", "--offload-arch=sm_90,host", "-O1", "-o", "scale.o"),
 }
 
