@@ -315,3 +315,64 @@ def test_a_packed_call_has_all_that_it_read(tools: RecordedTools) -> None:
     with tarfile.open("call.tar") as archive:
         names = {name.removeprefix("reproduce/files/") for name in archive.getnames()}
     assert names >= {"call.c", "include/own.h", "passes.yaml", "library.bc", "libmine.a", "made"}
+
+
+@pytest.fixture
+def bundle(tools: RecordedTools, capsys: pytest.CaptureFixture[str]) -> RecordedTools:
+    """Return the tools, once they have made scale.mob."""
+    assert call(tools, "bundle", "-o", "scale.mob", "--offload-arch=sm_90,gfx90a", "-O3") == 0
+    capsys.readouterr()
+    return tools
+
+
+@pytest.mark.parametrize(
+    ("llvm", "words", "said"),
+    [
+        (22, ("scale.mob", "-o", "scale", "-###"), "mlir-offload unpacked/"),
+        (22, ("scale.mob", "-###", "-c"), "-O3"),
+        (19, ("scale.mob", "-c"), "needs clang of LLVM 22 or newer, here is LLVM 19.1.0"),
+        (15, ("scale.mob", "-c"), "no LLVM installation there"),
+        (22, ("scale.mlir",), "link needs a bundle"),
+        (22, ("scale.mob", "call.c", "-c"), "call.c is none"),
+        (22, ("scale.mob", "again.mob", "-c"), "two host modules would both become scale.o"),
+        (22, ("scale.mob", "again.mob", "-c", "-o", "k.o"), "-o names one file"),
+        (22, ("scale.mob", "-o", "scale", "-fgpu-rdc"), "link does not take -fgpu-rdc"),
+        (22, ("other.mob", "-c"), "other.mob"),
+    ],
+    ids=str,
+)
+def test_a_bundle_is_linked_or_says_what_is_missing(
+    llvm: int,
+    words: tuple[str, ...],
+    said: str,
+    bundle: RecordedTools,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    content = Path("scale.mob").read_bytes()
+    Path("again.mob").write_bytes(content)
+    Path("other.mob").write_bytes(content.replace(b"define", b"remove", 1))
+    places = (f"--llvm={bundle.root}/llvm-{llvm}", f"--cuda-path={bundle.root}/cuda")
+    status = cli._guarded(("link", *words, *places, "-save-temps=unpacked"))
+    told = capsys.readouterr()
+    assert said in told.err
+    assert (status == 0) == ("-###" in words)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("scale.mlir",), "bundle needs an output"),
+        (("call.c", "-o", "k.mob"), "a bundle holds what was lowered from MLIR"),
+        (("scale.mlir", "-o", "k.mob", "--offload-arch=spirv64"), "a bundle holds kernels for"),
+        (("scale.mlir", "-o", "k.mob", "--with-device-libs"), "no --offload-arch="),
+    ],
+    ids=str,
+)
+def test_what_no_bundle_can_hold_is_refused(
+    words: tuple[str, ...],
+    said: str,
+    tools: RecordedTools,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cli._guarded(("bundle", *words, f"--llvm={tools.root}/llvm-22"))
+    assert said in capsys.readouterr().err
