@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlir_offload.translate.fixup.arith import negated, when
+from mlir_offload.translate.fixup.arith import convert, negated, when
 from mlir_offload.translate.fixup.rewriter import POINTER, DeviceRewriter
 from mlir_offload.translate.mlir.attribute import quoted
 from mlir_offload.translate.mlir.operation import Operation, Value
@@ -10,6 +10,7 @@ from mlir_offload.translate.mlir.operation import Operation, Value
 FAILURE_MARK = "mo.assertion_failed"
 """The function that device code for SPIR-V calls after a failed assertion; its translation removes it."""
 
+_NARROW = {"i1": "extui", "i8": "extsi", "i16": "extsi"}
 _ASSERTFAIL = "__assertfail"
 _ASSERTFAIL_TYPES = f"{POINTER}, {POINTER}, i32, {POINTER}, i64"
 
@@ -69,3 +70,12 @@ def _print(rewriter: DeviceRewriter, message: str) -> None:
     ids = "[%lld,%lld,%lld]"
     text = f"{head}: block: {ids}, thread: {ids} Assertion `{shown}` failed.\n"
     rewriter.create("gpu.printf", values, (), {"format": quoted(text)})
+
+
+def printf(rewriter: DeviceRewriter, operation: Operation) -> None:
+    """Widen integers to the 32 bits that printf takes for them at least, as C does."""
+    operation.operands = [
+        convert(rewriter, _NARROW[value.type], value, "i32") if value.type in _NARROW else value
+        for value in operation.operands
+    ]
+    rewriter.insert(operation)
