@@ -379,8 +379,9 @@ def test_what_no_bundle_can_hold_is_refused(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("tools")
 def test_the_program_ends_with_the_status_of_its_call(
-    tools: RecordedTools, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     left: list[int] = []
     monkeypatch.setattr(cli, "_leave", left.append)
