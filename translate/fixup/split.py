@@ -7,10 +7,9 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.toolchain.target import Target
+from mlir_offload.toolchain.target import Kind, Target
 from mlir_offload.toolchain.workgroup_memory import WorkgroupLimit, find_workgroup_limit
 from mlir_offload.translate.declared import (
     DeclaredKernel,
@@ -140,28 +139,20 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
         variants=variants,
     )
     used = _workgroup_memory(device)
-    chosen = [
-        name
-        for name, operation in device.items()
-        if kernels[name] or (keeps_functions and _has_functions(operation))
-    ]
-    rules = _DeviceRules(module, locations, load_faults(llvm_major), tuple(forms), symbols)
+    faults = load_faults(llvm_major)
+    rules = _DeviceRules(module, locations, faults, tuple(forms), symbols, tuple(targets))
     leaves = kinds_left(variants, attached)
     modules = tuple(
-        replace(
-            _gpu_module(device[name], attached[name], rules, targets),
-            leaves=leaves.get(name, frozenset()),
-        )
-        for name in chosen
+        _gpu_module(operation, attached[name], leaves.get(name, frozenset()), rules)
+        for name, operation in device.items()
+        if kernels[name] or (keeps_functions and _has_functions(operation))
     )
     _check_host(host, declared, binaries, locations)
     if is_program:
         check_main(module.operations, locations)
     launches = LaunchCheck(locations, _limits(targets), used)
     launches.check(host)
-    has_gpu = not all(target.is_cpu for target in targets)
-    is_warned = has_gpu and not describes_memory
-    warnings = tuple(launches.unreachable(host)) if is_warned else ()
+    is_warned = any(not target.is_cpu for target in targets) and not describes_memory
     interface = _interface(module, source_text) if _C_INTERFACE in text else ""
     uses_runtime = any(_uses_runtime(one) for one in host if one.name != "gpu.binary")
     host_text = _host(module, symbols, locations, describes_memory=describes_memory)
@@ -173,7 +164,7 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
         uses_runtime=uses_runtime,
         interface=interface,
         binaries=tuple(binaries.values()),
-        warnings=warnings,
+        warnings=tuple(launches.unreachable(host)) if is_warned else (),
     )
 
 
@@ -251,6 +242,7 @@ class _DeviceRules(Struct, frozen=True):
     faults: frozenset[str]
     forms: tuple[DeviceForm, ...]
     symbols: Mapping[KernelKey, str]
+    targets: tuple[Target, ...]
 
     def check(self, operation: Operation, limits: Sequence[WorkgroupLimit]) -> None:
         """Raise SourceError for what no device takes, or not the way it is written."""
@@ -272,13 +264,13 @@ class _DeviceRules(Struct, frozen=True):
 def _gpu_module(
     operation: Operation,
     attached: tuple[TargetAttribute, ...],
+    leaves: frozenset[Kind],
     rules: _DeviceRules,
-    targets: Iterable[Target],
 ) -> GpuModule:
     name = operation.symbol
     own = {kernel: rules.symbols[name, kernel] for kernel in kernel_names(operation)}
     use_documented_forms(operation)
-    rules.check(operation, _limits(served_targets(attached, targets)))
+    rules.check(operation, _limits(served_targets(attached, rules.targets)))
     rename_kernels(operation, own)
     expanded = {form.name: rules.expanded(operation, form) for form in rules.forms}
     is_fast = _is_fast(name, attached, rules.locations.of(operation))
@@ -291,6 +283,7 @@ def _gpu_module(
         needs=frozenset().union(*map(_needs, expanded.values())),
         texts=tuple(others),
         targets=attached,
+        leaves=leaves,
     )
 
 
