@@ -62,7 +62,7 @@ def compare(library: Path, folder: Path, cuobjdump: Path, readobj: Path) -> int:
     """Print how a library compares, and return the number of differences."""
     differences: list[str] = []
     cubins: set[str] = set()
-    images = kernels = 0
+    images = kernels = paired = 0
     read = {image.index: image for image in all_images(read_contents(library))}
 
     def visit(found: Image, content: ByteView) -> None:
@@ -90,11 +90,13 @@ def compare(library: Path, folder: Path, cuobjdump: Path, readobj: Path) -> int:
     visit_images(library, visit)
     if cubins:
         extracted = set(extract_cubins(cuobjdump, library, folder / "all"))
-        differences += [f"only one has the cubin {one}" for one in sorted(cubins ^ extracted)]
+        differences += [f"cuobjdump has the cubin {one}" for one in sorted(extracted - cubins)]
+        paired = len(extracted & cubins)
     if not images:
         differences.append("no image was read")
     sys.stdout.write(
-        f"{library.name}: {images} images, {kernels} kernels, {len(differences)} differences\n"
+        f"{library.name}: {images} images ({paired} paired by hash), {kernels} kernels, "
+        f"{len(differences)} differences\n"
     )
     sys.stdout.write("".join(f"  {line[:200]}\n" for line in differences[:10]))
     sys.stdout.flush()
@@ -102,7 +104,7 @@ def compare(library: Path, folder: Path, cuobjdump: Path, readobj: Path) -> int:
 
 
 def extract_cubins(cuobjdump: Path, library: Path, folder: Path) -> Iterator[str]:
-    """Yield the hashes of the cubins that cuobjdump takes out."""
+    """Yield the hashes of the cubins that cuobjdump takes out: of bitsandbytes' three fat binaries, one."""
     folder.mkdir()
     command = [cuobjdump, "-xelf", "all", library]
     subprocess.run(command, check=True, cwd=folder, capture_output=True)
@@ -111,13 +113,15 @@ def extract_cubins(cuobjdump: Path, library: Path, folder: Path) -> Iterator[str
         path.unlink()
 
 
+def run_tool(*argv: str | Path) -> str:
+    """Return what a tool prints."""
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+
+
 def usage(cuobjdump: Path, cubin: Path, kernels: Facts) -> Facts:
     """Return registers and shared memory of the kernels as cuobjdump prints them, which lists functions too."""
-    done = subprocess.run(
-        [cuobjdump, "-res-usage", cubin], check=True, capture_output=True, text=True
-    )
     found = {}
-    for name, facts in _USAGE.findall(done.stdout):
+    for name, facts in _USAGE.findall(run_tool(cuobjdump, "-res-usage", cubin)):
         if name in kernels:
             numbers = {key: int(value) for key, value in _NUMBER.findall(facts)}
             shared = numbers["SHARED"]
@@ -133,8 +137,7 @@ def cubin_facts(image: Image) -> Facts:
 
 def amd_metadata(readobj: Path, file: Path) -> Facts:
     """Return what llvm-readobj prints of each kernel."""
-    done = subprocess.run([readobj, "--notes", file], check=True, capture_output=True, text=True)
-    texts = _METADATA.findall(done.stdout)
+    texts = _METADATA.findall(run_tool(readobj, "--notes", file))
     rows = [row for text in texts for row in yaml.safe_load(text)["amdhsa.kernels"]]
     return {
         row[".name"]: (
