@@ -60,6 +60,7 @@ def _patterns(
     patterns["gpu.subgroup_mma_elementwise"] = elementwise
     if not form.has_assertions:
         return patterns
+    patterns["gpu.cluster_dim_blocks"] = _cluster_dim_blocks
     if "assert_outside_module" in faults:
         patterns["cf.assert"] = called_assertion
     reductions = (one for one in module.walk_inside() if one.name == "gpu.subgroup_reduce")
@@ -91,6 +92,13 @@ def _global_id(rewriter: DeviceRewriter, operation: Operation) -> None:
     )
     start = binary(rewriter, "muli", block, extent)
     rewriter.replace(operation, (binary(rewriter, "addi", start, thread),))
+
+
+def _cluster_dim_blocks(rewriter: DeviceRewriter, operation: Operation) -> None:
+    """Read the special register: LLVM 19 lowers the other operations on clusters only."""
+    dimension = operation.attribute("dimension").enumerator
+    blocks = rewriter.value(f"nvvm.read.ptx.sreg.cluster.nctaid.{dimension}", (), "i32")
+    rewriter.replace(operation, (convert(rewriter, "index_cast", blocks, "index"),))
 
 
 def _printf(rewriter: DeviceRewriter, operation: Operation) -> None:
