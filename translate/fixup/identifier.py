@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlir_offload.translate.fixup.arith import binary
+from mlir_offload.translate.fixup.arith import binary, convert
 from mlir_offload.translate.fixup.rewriter import DeviceRewriter
 from mlir_offload.translate.fixup.thread import linear_thread_id, threads_of_block
 from mlir_offload.translate.mlir.operation import Operation
@@ -35,3 +35,10 @@ def global_id(rewriter: DeviceRewriter, operation: Operation) -> None:
     )
     start = binary(rewriter, "muli", block, extent)
     rewriter.replace(operation, (binary(rewriter, "addi", start, thread),))
+
+
+def cluster_dim_blocks(rewriter: DeviceRewriter, operation: Operation) -> None:
+    """Read the special register: LLVM 19 lowers the other operations on clusters only."""
+    dimension = operation.attribute("dimension").enumerator
+    blocks = rewriter.value(f"nvvm.read.ptx.sreg.cluster.nctaid.{dimension}", (), "i32")
+    rewriter.replace(operation, (convert(rewriter, "index_cast", blocks, "index"),))

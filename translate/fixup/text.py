@@ -82,8 +82,10 @@ def patterns_for(form: DeviceForm, faults: frozenset[str]) -> dict[str, str]:
         found = {**_PATTERNS, **_NOT_AMDGPU}
     if not form.has_assertions:
         found["cf.assert"] = "assertion.printed_assertion"
-    elif "assert_outside_module" in faults and not form.is_amdgpu:
-        found["cf.assert"] = "assertion.called_assertion"
+    elif not form.is_amdgpu:
+        found["gpu.cluster_dim_blocks"] = "identifier.cluster_dim_blocks"
+        if "assert_outside_module" in faults:
+            found["cf.assert"] = "assertion.called_assertion"
     return found
 
 
