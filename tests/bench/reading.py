@@ -20,12 +20,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / ".importroot"), str(ROOT / "tests"), str(ROOT / "tests" / "foreign")]
+sys.path[:0] = [str(ROOT / ".importroot"), str(ROOT / "tests")]
 
 from msgspec import Struct  # noqa: E402
-from source_package import default_cache  # noqa: E402
+from foreign.source_package import default_cache  # noqa: E402
 from support.link_inputs import LinkInputs, target_of  # noqa: E402
-from wheel import find_member  # noqa: E402
+from foreign.wheel import find_member  # noqa: E402
 
 from mlir_offload.offload.image import DeviceImage, image_kind_of  # noqa: E402
 from mlir_offload.toolchain.target import Kind  # noqa: E402
@@ -100,7 +100,8 @@ def link_row(folder: Path, major: int) -> Row:
     calls = "".join(f"void use_n{n}(void);\n" for n in range(OBJECTS))
     body = "".join(f"use_n{n}();" for n in range(OBJECTS))
     main = inputs.c_object("main", f"{calls}int main(void) {{ {body} return 0; }}\n")
-    ours = (*OURS, f"--for-clang={major}", main, *objects, "-o", folder / "ours")
+    options = (f"--for-clang={major}", "-o", folder / "ours")
+    ours: list[str | Path] = [*OURS, main, *objects, *options]
     temps = folder / "temps"
     done = subprocess.run(
         [*map(str, ours), "-v", f"-save-temps={temps}"], capture_output=True, text=True, check=True

@@ -21,10 +21,10 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / ".importroot")]
+sys.path[:0] = [str(ROOT / ".importroot"), str(ROOT / "tests")]
 
-from source_package import default_cache  # noqa: E402
-from wheel import fetch_members, find_member, load_wheels  # noqa: E402
+from foreign.source_package import default_cache  # noqa: E402
+from foreign.wheel import fetch_members, find_member, load_wheels  # noqa: E402
 
 from mlir_offload.offload.container.contents import Image, all_images  # noqa: E402
 from mlir_offload.offload.device.kernel import DeviceKernel  # noqa: E402
@@ -106,7 +106,7 @@ def compare(library: Path, folder: Path, cuobjdump: Path, readobj: Path) -> int:
 def extract_cubins(cuobjdump: Path, library: Path, folder: Path) -> Iterator[str]:
     """Yield the hashes of the cubins that cuobjdump takes out: of bitsandbytes' three fat binaries, one."""
     folder.mkdir()
-    command = [cuobjdump, "-xelf", "all", library]
+    command = [str(cuobjdump), "-xelf", "all", str(library)]
     subprocess.run(command, check=True, cwd=folder, capture_output=True)
     for path in folder.iterdir():
         yield hashlib.sha256(path.read_bytes()).hexdigest()
