@@ -57,7 +57,7 @@ def test_an_object_is_the_same_if_a_launcher_has_its_parts_lowered_apart(
     assert (tmp_path / "joint.o").read_bytes() == (tmp_path / "apart.o").read_bytes()
     assert "step join" in joint.stderr
     assert "step join" not in apart.stderr
-    # Normalised, then lowered with all modules whose passes are those of the first.
+    # One for all modules whose passes are those of the first.
     assert joint.stderr.count("/mlir-translate ") == 1 + joint.stderr.count("step unwrap")
 
 
@@ -75,3 +75,11 @@ def test_an_error_is_that_of_the_part_lowered_alone(
     assert joint.stderr == apart.stderr
     assert "broken.mlir:" in joint.stderr
     assert "joint" not in joint.stderr
+
+
+@pytest.mark.llvm(22)
+def test_a_small_program_starts_few_programs(mlir_offload: list[str], tmp_path: Path) -> None:
+    words = ("--llvm=22", "--offload-arch=sm_90", "-v", "-c", EXAMPLES / "saxpy.mlir", "-o", "k.o")
+    said = compile_(mlir_offload, tmp_path, *words).stderr
+    started = [Path(line.split()[0]).name for line in said.splitlines() if line.startswith("/")]
+    assert started == ["mlir-opt", "mlir-opt", "mlir-translate", "clang", "clang"]
