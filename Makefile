@@ -36,3 +36,4 @@ foreign:
 	.venv/bin/python tests/foreign/fragments.py
 	.venv/bin/python tests/foreign/roundtrip.py --llvm 22
 	.venv/bin/python tests/foreign/corpus.py
+	.venv/bin/python tests/foreign/links.py

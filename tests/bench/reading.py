@@ -83,11 +83,15 @@ def reading_rows(cache: Path, llvm: Path, small: Path) -> list[Row]:
     return [
         Row(
             f"inspect, bitcode of {_mebibytes(module)}",
-            *((*inspect, module), (llvm / "bin/llvm-nm", module), "llvm-nm", (*inspect, small)),
+            (*inspect, module),
+            (llvm / "bin/llvm-nm", module),
+            "llvm-nm",
+            (*inspect, small),
         ),
         Row(
             f"inspect, library of {_mebibytes(library)}",
-            *((*inspect, library), (find_member("cuobjdump", cache), "-res-usage", library)),
+            (*inspect, library),
+            (find_member("cuobjdump", cache), "-res-usage", library),
             "cuobjdump -res-usage",
         ),
     ]
