@@ -152,7 +152,9 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
         check_main(module.operations, locations)
     launches = LaunchCheck(locations, _limits(targets), used)
     launches.check(host)
-    is_warned = any(not target.is_cpu for target in targets) and not describes_memory
+    has_gpu = any(not target.is_cpu for target in targets)
+    # Said of the host code as it was written: it is changed below.
+    warnings = tuple(launches.unreachable(host)) if has_gpu and not describes_memory else ()
     interface = _interface(module, source_text) if _C_INTERFACE in text else ""
     uses_runtime = any(_uses_runtime(one) for one in host if one.name != "gpu.binary")
     host_text = _host(module, symbols, locations, describes_memory=describes_memory)
@@ -164,7 +166,7 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
         uses_runtime=uses_runtime,
         interface=interface,
         binaries=tuple(binaries.values()),
-        warnings=tuple(launches.unreachable(host)) if is_warned else (),
+        warnings=warnings,
     )
 
 
