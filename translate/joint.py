@@ -12,7 +12,8 @@ from mlir_offload.toolchain.errors import ToolFailedError
 from mlir_offload.translate.mlir.module import Module, parse_module
 
 _MODULE_BEGIN, _MODULE_END = '"builtin.module"(', "})"
-_HEAD, _TAIL = '"builtin.module"() ({', "}) : () -> ()"
+# Else the locations of what is added would name a file of the workspace.
+_HEAD, _TAIL = '"builtin.module"() ({', "}) : () -> () loc(unknown)"
 _DEVICES = '"gpu.module"() <{sym_name = "devices"}> ({'
 _RESOURCES = "{-#"
 _MARK = "; ModuleID = "

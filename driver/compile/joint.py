@@ -35,6 +35,11 @@ class _Unit(Struct, frozen=True):
     pipeline: str
     lowered: Path
 
+    @property
+    def passes(self) -> tuple[str, str]:
+        """Return what has to be equal for all parts: their passes, and what they are made for."""
+        return self.pipeline, self.lowering.triple
+
 
 def lower_jointly(
     context: BuildContext,
@@ -48,7 +53,7 @@ def lower_jointly(
     Return what was made: nothing where it failed, for the error that is found of each part alone.
     """
     units = [unit for module in modules if not module.objects for unit in _units(context, module)]
-    chosen = [unit for unit in units if unit.pipeline == units[0].pipeline]
+    chosen = [unit for unit in units if unit.passes == units[0].passes]
     size = sum(path.stat().st_size for path in (split.host, *(unit.text for unit in chosen)))
     if not chosen or size > _MOST_BYTES:
         return frozenset()
