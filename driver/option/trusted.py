@@ -64,7 +64,7 @@ class TrustStore(Struct, frozen=True):
         """Return whether the user has trusted this file with this content."""
         if self.directory is None:
             return False
-        return self._read(self._record(file)).get("sha256") == _digest(content)
+        return bool(self._read(self._record(file)).get("sha256") == _digest(content))
 
     def add(self, file: Path, content: bytes) -> None:
         """Trust a file. Raises InputOutputError where that cannot be written down."""

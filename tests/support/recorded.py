@@ -18,6 +18,13 @@ from mlir_offload.toolchain.process import Command, Completed
 RECORDED = Path(__file__).resolve().parents[1] / "unit" / "recorded"
 PROGRAM = RECORDED / "scale.mlir"
 EVERY_KIND = "--offload-arch=sm_90,gfx90a,host,spirv64"
+# A large program is lowered part by part, as the recordings are.
+_PARTS_ALONE = """\
+from mlir_offload.driver import cli
+from mlir_offload.driver.compile import joint
+joint._MOST_BYTES = 0
+cli.main()
+"""
 _SAYS = {
     "ptxas": "Cuda compilation tools, release 13.0, V13.0.88",
     **dict.fromkeys(("clang", "clang++"), "Debian clang version {major}.1.0"),
@@ -92,7 +99,7 @@ class RecordedTools:
 def record(into: Path) -> None:
     """Write what the tools of LLVM 22 make of the program, without the places of this machine."""
     with tempfile.TemporaryDirectory() as folder:
-        driver = (sys.executable, "-m", "mlir_offload.driver")
+        driver = (sys.executable, "-c", _PARTS_ALONE)
         words = ("--llvm=22", EVERY_KIND, "-c", PROGRAM.name, "-o", f"{folder}/scale.o")
         argv = (*driver, *words, f"-save-temps={folder}")
         subprocess.run(argv, check=True, cwd=PROGRAM.parent)
