@@ -131,17 +131,20 @@ def _attribute(one: Attribute, function: str, consumer: Consumer) -> Skew | None
 
 
 def _conventions(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
-    """Report calling conventions that are numbers without a meaning to the consumer, each once."""
+    """Report calling conventions that are numbers without a meaning to the consumer, each once.
+
+    On x86 the back end takes them for C's: only calls of what another compiler made go wrong.
+    """
+    is_taken_for_c = module.triple.startswith(_X86)
     table = load_limits().conventions
     seen: set[int] = set()
     for function in module.functions:
-        row = table.get(function.calling_convention)
-        if (
-            row is not None
-            and row.since > consumer.llvm
-            and function.calling_convention not in seen
-        ):
-            seen.add(function.calling_convention)
+        number = function.calling_convention
+        row = table.get(number)
+        if row is None or row.since <= consumer.llvm or number in seen:
+            continue
+        if function.is_declaration or not is_taken_for_c:
+            seen.add(number)
             values = {"name": row.name, "needed": row.since, "consumer": consumer.llvm}
             yield Skew("BC026", values, function.name)
 
