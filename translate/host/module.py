@@ -25,9 +25,8 @@ _VOID_MAIN = re.compile(r"\bvoid (?=@main\()")
 _VOID_MAIN_BODY = re.compile(r"^define [^@\n]*\bvoid @main\(.*?^}$", re.MULTILINE | re.DOTALL)
 _RETURN = re.compile(r"^  ret void\b", re.MULTILINE)
 # The size of so many elements, of which LLVM 20 and newer do not read the product.
-_SIZE = re.compile(
-    r"\bmul \(i64 ptrtoint \(ptr getelementptr \(([^()]+), ptr null, i32 1\) to i64\), i64 (\d+)\)"
-)
+_PRODUCT = "mul (i64 ptrtoint (ptr getelementptr ("
+_ONE, _COUNT = ", ptr null, i32 1) to i64), i64 ", "ptrtoint (ptr getelementptr ("
 _DEBUG_SUFFIX = re.compile(r", !dbg !\d+$")
 _INTRINSICS = {
     "@llvm.stacksave.p0(": "declare ptr @llvm.stacksave.p0()",
@@ -55,7 +54,7 @@ def fix_host_ir(text: str) -> str:
     without a result returns 0. Sizes are written as every release reads them.
     """
     text = _with_exit_status(_SMALL_RESULT.sub(_extended, concealed(text)))
-    text = _SIZE.sub(r"ptrtoint (ptr getelementptr (\1, ptr null, i64 \2) to i64)", text)
+    text = _with_sizes(text)
     return revealed(_fix_launches(text) if "@mgpu" in text else text)
 
 
@@ -89,6 +88,22 @@ def _with_exit_status(text: str) -> str:
         return text
     made = _RETURN.sub("  ret i32 0", body[0])
     return _VOID_MAIN.sub("i32 ", f"{text[: body.start()]}{made}{text[body.end() :]}")
+
+
+def _with_sizes(text: str) -> str:
+    """Return the module with sizes of N elements as the address of element N from null."""
+    first, *rest = text.split(_PRODUCT)
+    made = [first]
+    for part in rest:
+        kind, one, behind = part.partition(_ONE)
+        count, end, behind = behind.partition(")")
+        is_size = one and end and count.isdecimal() and "\n" not in kind
+        made.append(
+            f"{_COUNT}{kind}, ptr null, i64 {count}) to i64){behind}"
+            if is_size
+            else _PRODUCT + part
+        )
+    return "".join(made)
 
 
 class _Counter(Struct):
