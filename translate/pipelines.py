@@ -16,9 +16,8 @@ from mlir_offload.toolchain.learned_row import MissingPassesRow
 from mlir_offload.toolchain.tables import load_table
 from mlir_offload.translate.mlir.operation import Operation
 
-_PASS_OPTIONS = re.compile(r"\{[^}]*\}")
-# A name that is no place in a nest, as in func.func(...), and no $placeholder.
-_PASS = re.compile(r"(?<![\w$.-])([a-z][a-z0-9-]*)(?![\w.(-])")
+# Options, or a name that is no place in a nest, as in func.func(...), and no $placeholder.
+_PASS = re.compile(r"\{[^}]*\}|(?<![\w$.-])([a-z][a-z0-9-]*)(?![\w.(-])")
 
 Side = Literal["host", "device"]
 
@@ -197,7 +196,7 @@ def _without_missing(llvm_major: int, row: Mapping[str, Any]) -> Mapping[str, An
 
 def pass_names(text: str) -> tuple[str, ...]:
     """Return the passes that a list of passes names: `func.func(a{b=c}),d` gives a, d."""
-    return tuple(_PASS.findall(_PASS_OPTIONS.sub("", text)))
+    return tuple(filter(None, _PASS.findall(text)))
 
 
 def recipe_passes(llvm_major: int) -> tuple[str, ...]:
