@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence
 
 from mlir_offload.driver.link.undefined import explain_undefined
+from mlir_offload.driver.message.journal import ToolRun
+from mlir_offload.driver.message.tool_error import tool_error
 from mlir_offload.offload.link.objects import ObjectContents
 from mlir_offload.toolchain.errors import MlirOffloadError
-from mlir_offload.toolchain.process import Completed, tool_failed
 
 _NO_STUB = re.compile(r"undefined (?:reference|symbol).*__device_stub__")
 # clang lets the device code of CUDA C++ refer to a kernel that only its host code launches, as if it
@@ -19,10 +20,10 @@ _UNDEFINED = re.compile(r"undefined", re.IGNORECASE)
 
 
 def diagnose_link(
-    apart: Sequence[str], contents: Sequence[ObjectContents], failed: Completed
+    apart: Sequence[str], contents: Sequence[ObjectContents], run: ToolRun
 ) -> MlirOffloadError:
     """Return the error for a link that failed; `apart` are objects whose device code is not in it."""
-    error = tool_failed(failed)
+    failed, error = run.completed, tool_error(run)
     if _UNDEFINED.search(failed.stderr):
         explain_undefined(error, contents, failed.stderr)
     if _NOT_GLOBAL in failed.stderr:
