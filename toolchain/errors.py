@@ -52,18 +52,6 @@ class MlirOffloadError(Exception):
             error.notes = tuple(Note(note.text, change(note.location)) for note in error.notes)
 
 
-def joined(errors: Sequence[MlirOffloadError]) -> MlirOffloadError:
-    """Return the first error with all others, those of one place only once."""
-    distinct: dict[tuple[str, str], MlirOffloadError] = {}
-    for error in (one for several in errors for one in several.every):
-        is_exact = error.location.count(":") > 1
-        key = (error.location, "" if is_exact else error.message)
-        distinct.setdefault(key, error)
-    first, *others = distinct.values()
-    first.others = tuple(others)
-    return first
-
-
 class SourceError(MlirOffloadError):
     """The input program is wrong, or uses what this target cannot express."""
 
@@ -118,3 +106,18 @@ class InputOutputError(MlirOffloadError):
     """A file cannot be read or written."""
 
     exit_status = 7
+
+
+def joined(errors: Sequence[MlirOffloadError]) -> MlirOffloadError:
+    """Return the first error with all others, those of one place only once.
+
+    Of failures that are not the user's the first is enough.
+    """
+    distinct: dict[tuple[str, str], MlirOffloadError] = {}
+    for error in (one for several in errors for one in several.every):
+        is_exact = error.location.count(":") > 1
+        key = (error.location, "" if is_exact else error.message)
+        distinct.setdefault(key, error)
+    first, *others = distinct.values()
+    first.others = tuple(one for one in others if not isinstance(one, ToolFailedError))
+    return first

@@ -162,13 +162,13 @@ def failure_messages(error: MlirOffloadError, run: ToolRun | None) -> tuple[Mess
         return (_error_message(error), *notes)
     said = tool_messages(run)
     main = next((m for m in said if _is_same(error, m)), None)
+    tool = main or next((m for m in said if m.severity is Severity.ERROR), None)
     completed = run.completed
-    tool = main.tool if main else completed.command.program
     message = replace(
         _error_message(error),
         place=parse_place(error.location) or (main.place if main else None),
-        stage=main.stage if main else tool_stage(completed, tool),
-        tool=tool,
+        stage=tool.stage if tool else tool_stage(completed, completed.command.program),
+        tool=tool.tool if tool else completed.command.program,
         command=rerun_command(completed),
         tool_status=completed.returncode,
         details=main.details if main else (),
