@@ -37,8 +37,8 @@ class MlirOffloadError(Exception):
         self.fix = ""
         self.printed = ""
         self.others: tuple[MlirOffloadError, ...] = ()
-        if hint:
-            self.add_note(f"hint: {hint}")  # a traceback of Python shows it
+        # A traceback of Python shows them.
+        self.__notes__ = [f"hint: {hint}"] if hint else []
 
     @property
     def every(self) -> tuple[MlirOffloadError, ...]:

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError, joined
 from mlir_offload.toolchain.process import Command, Completed
 from mlir_offload.translate.diagnostics import condense
-from mlir_offload.translate.mlir.syntax import MLIR
+from mlir_offload.translate.mlir.symbol import FunctionText, find_function
 
 _MOST_ERRORS = 20
 _LARGEST_BYTES = 1 << 22
-_FUNCTION = re.compile(r"^[ \t]*(?:func|gpu|llvm)\.func\b", re.MULTILINE)
 _PIPELINE = "--pass-pipeline"
-_NAME = re.compile(r"@([\w$.-]+)")
-
-
-class _Function(Struct, frozen=True):
-    name: str
-    start: int
-    end: int
 
 
 def condense_all(
@@ -43,7 +33,7 @@ def condense_all(
         if function is None:
             break
         removed.append(function.name)
-        text = _without(text, function)
+        text = function.removed_from(text)
         again = condense(_parsed(text, completed, source, directory, run), source=source)
         fresh = [one for one in again.every if not _is_of(one, removed)]
         if not isinstance(again, SourceError) or not fresh:
@@ -80,34 +70,12 @@ def _text(source: Path) -> str:
     return content.decode("utf-8", "surrogateescape") if is_text else ""
 
 
-def _function_at(text: str, location: str, source: Path) -> _Function | None:
-    """Return the function around a location; None outside of one, or where braces do not match."""
-    numbers = re.fullmatch(r":(\d+):(\d+)", location.removeprefix(str(source)))
-    if numbers is None:
+def _function_at(text: str, location: str, source: Path) -> FunctionText | None:
+    numbers = location.removeprefix(str(source)).split(":")[1:]
+    if len(numbers) != len(("line", "column")) or not all(map(str.isdigit, numbers)):
         return None
-    lines = text.splitlines(keepends=True)
-    position = sum(map(len, lines[: int(numbers[1]) - 1])) + int(numbers[2]) - 1
-    heads = [match for match in _FUNCTION.finditer(text) if match.start() <= position]
-    if not heads:
-        return None
-    start = heads[-1].start()
-    brace = text.find("{", heads[-1].end())
-    name = _NAME.search(text, start)
-    try:
-        end = MLIR.closing(text, brace) + 1 if brace >= 0 else start
-    except ValueError:
-        return None
-    if name is None or not start <= position < end:
-        return None
-    return _Function(name[1], start, end)
-
-
-def _without(text: str, function: _Function) -> str:
-    """Return the text, each character at its place, without a function."""
-    blank = re.sub(r"[^\n]", " ", text[function.start : function.end])
-    return text[: function.start] + blank + text[function.end :]
+    return find_function(text, *map(int, numbers))
 
 
 def _is_of(error: MlirOffloadError, removed: list[str]) -> bool:
-    words = set(re.findall(r"[\w$.-]+", error.message))
-    return not words.isdisjoint(removed)
+    return any(f"'{name}'" in error.message or f"@{name}" in error.message for name in removed)

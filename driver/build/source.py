@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.compile.clang_error import clang_error
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.device import compile_device
+from mlir_offload.driver.compile.device import compile_device, lower_device
 from mlir_offload.driver.compile.host_code import host_command
 from mlir_offload.driver.compile.image import DeviceModule, kernels_of
 from mlir_offload.driver.compile.joint import lower_jointly
@@ -74,9 +74,6 @@ def compile_mlir(context: BuildContext, source: Path, directory: Path, output: P
             partial(make_images, joint, source, split.modules),
             partial(make_host_ir, joint, source, split, directory),
         )
-    if context.options.is_host_only:
-        # What the kernels look like is known, and none of them is embedded.
-        device = tuple(replace(module, images=(), finished=()) for module in device)
     finish_object(context, source, split, device, host, output)
 
 
@@ -164,6 +161,8 @@ def make_images(
 ) -> tuple[DeviceModule, ...]:
     """Compile every device module for every target, under the launcher where there is one."""
     served = served_modules(context, source, modules)
+    if context.options.is_host_only:
+        return lower_device(context, source, served)
     if context.launched is None:
         return compile_device(context, source, served)
     from mlir_offload.driver.compile.launched import launch_device

@@ -21,6 +21,7 @@ from mlir_offload.translate.input_pipeline import (
     offloadable,
 )
 from mlir_offload.translate.lower import normalize_command
+from mlir_offload.translate.recovery import condense_all
 from mlir_offload.translate.transform_script import INTERPRETER
 
 
@@ -51,8 +52,6 @@ def normalize(context: BuildContext, source: Path, directory: Path) -> None:
 def _all_errors(
     context: BuildContext, source: Path, directory: Path, completed: Completed
 ) -> MlirOffloadError:
-    from mlir_offload.translate.recovery import condense_all
-
     run = context.executor.runner.run
     return condense_all(completed, source=source, directory=directory, run=run)
 
