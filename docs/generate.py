@@ -1,4 +1,4 @@
-"""Write docs/reference/gpu-ops.md, docs/reference/rules.md, the manual page and tables of other pages from what they are of.
+"""Write docs/reference/gpu-ops.md, the manual page and tables of other pages from what they are of.
 
 usage: python docs/generate.py [--check]     with --check: exit status 1 where a page is out of date
 """
@@ -29,7 +29,7 @@ PAGE = DOCS / "reference" / "file-formats.md"
 SOURCES = DOCS / "design" / "overview.md"
 OPERATIONS = DOCS / "reference" / "gpu-ops.md"
 OPERATION_TABLE = DOCS / "reference" / "gpu-ops.yaml"
-RULES = DOCS / "reference" / "rules.md"
+DIAGNOSTICS = DOCS / "reference" / "diagnostics.md"
 MANUAL = DOCS / "man" / "mlir-offload.1"
 COMMAND_LINE = DOCS / "reference" / "command-line.md"
 CONFIGURATION = DOCS / "reference" / "configuration.md"
@@ -66,7 +66,7 @@ def main() -> int:
         CLANG_OPTIONS: clang_option_page(),
         SOURCES: filled(SOURCES, {"sources": source_table()}),
         OPERATIONS: operations_page(),
-        RULES: render_rules(),
+        DIAGNOSTICS: filled(DIAGNOSTICS, {"rules": render_rules()}),
         MANUAL: render_manual(),
     }
     if "--check" in sys.argv[1:]:

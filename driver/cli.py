@@ -99,6 +99,7 @@ def _run_verb(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
         return 0
     options, rest = take_message_options(complete)
     report().start(options, os.environ)
+    report().words = frozenset(rest)
     try:
         status = _dispatch(rest, runner)
     except MlirOffloadError as error:

@@ -25,17 +25,6 @@ _HEADINGS = {
     "TOOL": "Tools",
     "ENV": "The machine",
 }
-_PAGE = """\
-# Rules
-
-What the tools of one release make of a file that another wrote: refused, or read wrongly in silence. The
-compiler checks what it is given by these rules before it compiles or links, and `mlir-offload check` checks any
-file. This page is made from the table `toolchain/data/skew_rules.yaml`, and says what
-`mlir-offload explain RULE` prints.
-
-An **error** is refused by the tools, or accepted and wrong; a **warning** may be right; a **note** is right as far as
-is known. `-Wno-RULE` hides a rule, `-Werror=RULE` makes an error of it, `-Werror` of all warnings.
-"""
 
 
 def explain(names: Sequence[str], _: Runner) -> int:
@@ -51,13 +40,13 @@ def explain(names: Sequence[str], _: Runner) -> int:
 
 
 def render_rules() -> str:
-    """Return the reference page of all rules."""
-    parts = [_PAGE]
+    """Return the list of all rules as Markdown."""
+    parts: list[str] = []
     heading = ""
     for rule in load_rules().values():
         title = _HEADINGS[rule.name.rstrip("0123456789")]
         if title != heading:
-            parts.append(f"## {title}\n")
+            parts.append(f"### {title}\n")
             heading = title
         parts.append("\n".join(_section(rule)))
     return "\n".join(parts)
@@ -95,12 +84,12 @@ def _explained(rule: Rule) -> str:
 
 def _section(rule: Rule) -> Iterator[str]:
     severity = f"**{rule.severity}**" if rule.severity is Severity.ERROR else rule.severity
-    yield f"### {rule.name}: {rule.title}\n"
+    yield f"#### {rule.name}: {rule.title}\n"
     yield f"{severity}: {_escaped(generic(rule.message))}\n"
     yield f"{_escaped(rule.reason)}\n"
     yield f"*Hint:* {_escaped(rule.hint)}\n"
     if rule.said:
-        yield f"*Tools say:* {', '.join(f'`{pattern.pattern}`' for pattern in rule.said)}\n"
+        yield f"*Tools print:* {', '.join(f'`{pattern.pattern}`' for pattern in rule.said)}\n"
     yield f"*Source:* {_escaped(rule.source)}\n"
 
 

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import ClassVar
+
+from msgspec import Struct
+
+
+class Note(Struct, frozen=True):
+    """What else there is to see of an error, and where."""
+
+    text: str
+    location: str
 
 
 class MlirOffloadError(Exception):
     """Say what is wrong (`message`), where (`location`) and what to do (`hint`).
 
     `location` is `file`, `file:line` or `file:line:column` as compilers print it; `rule` the rule
-    of skew that it breaks, which `mlir-offload explain` tells more of.
+    of skew that it breaks, which `mlir-offload explain` tells more of. `notes` name other places of
+    the program, `fix` is what replaces the word at the location. `printed` is the text of a compiler
+    that a person reads in place of all this. `others` are further errors of the same call.
     """
 
     exit_status: ClassVar[int] = 1
@@ -21,8 +33,23 @@ class MlirOffloadError(Exception):
         self.hint = hint
         self.location = location
         self.rule = rule
-        if hint:
-            self.add_note(f"hint: {hint}")  # a traceback of Python shows it
+        self.notes: tuple[Note, ...] = ()
+        self.fix = ""
+        self.printed = ""
+        self.others: tuple[MlirOffloadError, ...] = ()
+        # A traceback of Python shows them.
+        self.__notes__ = [f"hint: {hint}"] if hint else []
+
+    @property
+    def every(self) -> tuple[MlirOffloadError, ...]:
+        """Return this error and all others of the call."""
+        return (self, *self.others)
+
+    def relocate(self, change: Callable[[str], str]) -> None:
+        """Change the locations of all errors and notes."""
+        for error in self.every:
+            error.location = change(error.location)
+            error.notes = tuple(Note(note.text, change(note.location)) for note in error.notes)
 
 
 class SourceError(MlirOffloadError):
@@ -79,3 +106,18 @@ class InputOutputError(MlirOffloadError):
     """A file cannot be read or written."""
 
     exit_status = 7
+
+
+def joined(errors: Sequence[MlirOffloadError]) -> MlirOffloadError:
+    """Return the first error with all others, those of one place only once.
+
+    Of failures that are not the user's the first is enough.
+    """
+    distinct: dict[tuple[str, str], MlirOffloadError] = {}
+    for error in (one for several in errors for one in several.every):
+        is_exact = error.location.count(":") > 1
+        key = (error.location, "" if is_exact else error.message)
+        distinct.setdefault(key, error)
+    first, *others = distinct.values()
+    first.others = tuple(one for one in others if not isinstance(one, ToolFailedError))
+    return first

@@ -42,6 +42,24 @@ class Syntax:
                 opened.pop()
         return opened
 
+    def unclosed(self, text: str, position: int) -> int | None:
+        """Return the brace that most likely lacks its closing one; None if none is open.
+
+        That is the first one whose closing brace has the indentation of a block around it, else the
+        innermost that is open at the position.
+        """
+        opened: list[int] = []
+        for place, mark in self._marks(text, 0):
+            if mark == "{":
+                opened.append(place)
+            elif mark == "}" and opened:
+                last, indentation = opened.pop(), _indentation(text, place)
+                around = {_indentation(text, outer) for outer in opened}
+                if indentation in around - {_indentation(text, last)}:
+                    return last
+        braces = [place for place in self.enclosing(text, position) if text[place] == "{"]
+        return braces[-1] if braces else None
+
     def inside(self, text: str, start: int) -> str:
         """Return the text between the bracket at `start` and the one that closes it."""
         return text[start + 1 : self.closing(text, start)]
@@ -85,6 +103,12 @@ class Syntax:
 
     def _marks(self, text: str, start: int) -> Iterator[tuple[int, str]]:
         return ((match.start(), match[0]) for match in self._mark.finditer(text, start))
+
+
+def _indentation(text: str, position: int) -> int:
+    """Return how many spaces the line of a position begins with."""
+    start = text.rfind("\n", 0, position) + 1
+    return len(text[start:position]) - len(text[start:position].lstrip())
 
 
 def _blank(piece: re.Match[str]) -> str:

@@ -1,9 +1,11 @@
-"""From what mlir-opt and mlir-translate print to one error with its place, its reason and its hint."""
+"""From what mlir-opt and mlir-translate print to errors with their locations, reasons and hints."""
 
 from __future__ import annotations
 
+import difflib
 import functools
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -12,25 +14,32 @@ from mlir_offload.toolchain.errors import (
     CompatibilityError,
     InputOutputError,
     MlirOffloadError,
+    Note,
     SourceError,
     ToolchainError,
     ToolFailedError,
+    joined,
 )
 from mlir_offload.toolchain.process import Completed, describe_status, tool_failed
 from mlir_offload.toolchain.tables import load_table
+from mlir_offload.translate.brace import brace_error
+from mlir_offload.translate.tool_message import Severity, ToolMessage, parse_messages
 
 BYTECODE_MAGIC = b"ML\xefR"
-_ERROR = re.compile(
-    r"^(?P<file>[^\n]*?):(?P<line>\d+)(?::(?P<column>\d+))?: error: (?P<text>.*)$", re.MULTILINE
-)
+_UNKNOWN_PLACE = re.compile(r"^(?:<\w+>|-):\d+:\d+: error: ", re.MULTILINE)
 _UNKNOWN_PASS = re.compile(r"'([\w-]+)' does not refer to a registered pass")
 _UNKNOWN_OPTION = re.compile(r"no such option (\S+)|Unknown command line argument '([^']+)'")
 _PRODUCER = re.compile(r"produced by: (\S+)")
-_NO_FILE = frozenset({"<stdin>", "<unknown>", "-", ""})
+# What mlir-opt adds to an error: the operation in generic form, which is not what the user wrote, and a
+# list of all that it has.
+_USELESS_NOTES = ("see current operation", "Available dialects: ")
+_GENERIC = re.compile(r'"(?P<op>[a-z_]\w*\.[\w.]+)"\(.*', re.DOTALL)
 _CRASH_TEXT = "PLEASE submit a bug report"
 _CRASH_STATUS = range(128, 256)
 _BINARY = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 _LOOK_AT_BYTES = 65536
+# How much a misspelled name has to be like the right one.
+_LIKE = 0.7
 _MAGIC = (
     (b"\x7fELF", "an ELF object"),
     (b"BC\xc0\xde", "LLVM bitcode"),
@@ -38,30 +47,14 @@ _MAGIC = (
     (b"\x1f\x8b", "a compressed file"),
 )
 
-_SHOWN_COLUMNS = 100
-
 
 class _Rule(Struct, frozen=True):
     pattern: re.Pattern[str]
     snippet: str
     message: str
     hint: str
-
-
-class _Diagnostic(Struct, frozen=True):
-    """The first error that a tool printed, with the source line that it showed."""
-
-    file: str
-    line: int
-    column: int
-    text: str
-    snippet: str
-
-    @property
-    def location(self) -> str:
-        if self.file in _NO_FILE:
-            return ""
-        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+    fix: str
+    suggests: bool
 
 
 def check_source(path: Path) -> bytes:
@@ -80,7 +73,7 @@ def check_source(path: Path) -> bytes:
         )
         raise InputOutputError(msg, hint=hint, location=str(path)) from error
     if not content.strip():
-        msg = f"{path} is empty"
+        msg = "the file is empty"
         raise SourceError(
             msg, hint="there is nothing to compile: write a program into it", location=str(path)
         )
@@ -88,17 +81,23 @@ def check_source(path: Path) -> bytes:
         return content
     kind = next((name for magic, name in _MAGIC if content.startswith(magic)), "")
     if kind or _BINARY.search(content, 0, _LOOK_AT_BYTES):
-        msg = f"{path} is no MLIR program: it is {kind or 'a binary file'}"
+        msg = f"not an MLIR program but {kind or 'a binary file'}"
         raise SourceError(msg, hint="give MLIR text or MLIR bytecode", location=str(path))
     return content
 
 
 def condense(completed: Completed, *, source: Path) -> MlirOffloadError:
-    """Return the error that tells why mlir-opt or mlir-translate failed on a part of `source`.
+    """Return the errors for which mlir-opt or mlir-translate failed on a part of `source`.
 
     What it printed stays in the error where the tool, not the program, is to blame.
     """
-    diagnostic = _first_error(completed.stderr)
+    has_unknown_place = _UNKNOWN_PLACE.search(completed.stderr) is not None
+    said = [
+        message
+        for message in parse_messages(completed.command.program, completed.stderr)
+        if message.file or message.line or has_unknown_place
+    ]
+    diagnostic = next((one for one in said if one.severity is Severity.ERROR), None)
     if _crashed(completed):
         return _crash(completed, diagnostic)
     stopped = _tool_error(completed)
@@ -106,21 +105,42 @@ def condense(completed: Completed, *, source: Path) -> MlirOffloadError:
         return stopped
     if diagnostic is None:
         return tool_failed(completed)
-    if diagnostic.file in completed.command.argv and diagnostic.file != str(source):
+    if (
+        diagnostic.file
+        and diagnostic.file in completed.command.argv
+        and diagnostic.file != str(source)
+    ):
         return _misread(completed, diagnostic)
     if (producer := _PRODUCER.search(completed.stderr)) or "bytecode version" in diagnostic.text:
         return _foreign_bytecode(completed, source, producer[1] if producer else "another release")
-    return _source_error(completed, diagnostic, source)
+    return joined(list(_source_errors(completed, said, source)))
 
 
-def _first_error(stderr: str) -> _Diagnostic | None:
-    match = _ERROR.search(stderr)
-    if match is None:
-        return None
-    snippet, _, _ = stderr[match.end() + 1 :].partition("\n")
-    return _Diagnostic(
-        match["file"], int(match["line"]), int(match["column"] or 0), match["text"], snippet
-    )
+def _source_errors(
+    completed: Completed, said: Sequence[ToolMessage], source: Path
+) -> Iterator[SourceError]:
+    """Yield the error of each message that is one, with the notes after it."""
+    error = None
+    for message in said:
+        if message.severity is Severity.ERROR:
+            if error is not None:
+                yield error
+            error = _source_error(completed, message, source)
+        elif error is not None and message.severity is Severity.NOTE:
+            error.notes += _notes(message)
+    if error is not None:
+        yield error
+
+
+def _notes(message: ToolMessage) -> tuple[Note, ...]:
+    if message.text.startswith(_USELESS_NOTES) or not message.location:
+        return ()
+    return (Note(_without_ir(message.text), message.location),)
+
+
+def _without_ir(text: str) -> str:
+    """Return a text with the name of an operation in place of its generic form."""
+    return _GENERIC.sub(lambda match: f"'{match['op']}'", text)
 
 
 def _crashed(completed: Completed) -> bool:
@@ -128,7 +148,7 @@ def _crashed(completed: Completed) -> bool:
     return status < 0 or status in _CRASH_STATUS or _CRASH_TEXT in completed.stderr
 
 
-def _crash(completed: Completed, diagnostic: _Diagnostic | None) -> ToolFailedError:
+def _crash(completed: Completed, diagnostic: ToolMessage | None) -> ToolFailedError:
     program = completed.command.program
     return ToolFailedError(
         f"internal crash of {program} ({describe_status(completed.returncode)})",
@@ -174,7 +194,7 @@ def _tool_error(completed: Completed) -> MlirOffloadError | None:
     return None
 
 
-def _misread(completed: Completed, diagnostic: _Diagnostic) -> ToolFailedError:
+def _misread(completed: Completed, diagnostic: ToolMessage) -> ToolFailedError:
     """Return the error for an intermediate text that the next tool does not read: a fault of ours."""
     return ToolFailedError(
         f"{completed.command.program} cannot read an intermediate file: {diagnostic.text}",
@@ -191,44 +211,47 @@ def _foreign_bytecode(completed: Completed, source: Path, producer: str) -> Comp
     return CompatibilityError(msg, hint=hint, location=str(source))
 
 
-def _source_error(completed: Completed, diagnostic: _Diagnostic, source: Path) -> SourceError:
+def _source_error(completed: Completed, diagnostic: ToolMessage, source: Path) -> SourceError:
     location = diagnostic.location or str(source)
+    snippet = next(iter(diagnostic.details), "")
+    rule, match = _rule_of(diagnostic.text, snippet)
+    if rule is None or match is None:
+        wrong_brace = brace_error(diagnostic, source)
+        if wrong_brace is not None:
+            return wrong_brace
+    if rule is None or match is None:
+        return SourceError(_without_ir(diagnostic.text), location=location)
+    names = {
+        "place": _place(completed),
+        "quoted": _quoted_operation(snippet, diagnostic.column),
+        **match.groupdict(default=""),
+    }
+    message = rule.message.format(**names) if rule.message else _without_ir(diagnostic.text)
+    near = _nearest_operation(names.get("op", "")) if rule.suggests else ""
+    hint = f"did you mean '{near}'?" if near else rule.hint.format(**names)
+    error = SourceError(message, hint=hint, location=location)
+    error.fix = near or rule.fix.format(**names)
+    return error
+
+
+def _nearest_operation(name: str) -> str:
+    """Return the operation of the same dialect that has almost this name, empty without one."""
+    dialect, _, word = name.partition(".")
+    known = load_table("mlir_offload.translate", "operations")["dialects"].get(dialect, ())
+    near = difflib.get_close_matches(word, known, n=1, cutoff=_LIKE)
+    return f"{dialect}.{near[0]}" if near else ""
+
+
+def _rule_of(text: str, snippet: str) -> tuple[_Rule | None, re.Match[str] | None]:
     for rule in _load_rules():
-        match = rule.pattern.search(diagnostic.text)
-        if match is None or (rule.snippet and rule.snippet not in diagnostic.snippet):
-            continue
-        names = {
-            "place": _place(completed),
-            "quoted": _quoted_operation(diagnostic),
-            **match.groupdict(default=""),
-        }
-        return SourceError(
-            rule.message.format(**names), hint=rule.hint.format(**names), location=location
-        )
-    if _is_at_the_end(diagnostic, source):
-        msg = f"the file ends inside a region: {diagnostic.text}"
-        return SourceError(msg, hint="close every '{' with '}'", location=location)
-    line = diagnostic.snippet.strip()[:_SHOWN_COLUMNS]
-    return SourceError(
-        diagnostic.text, hint=f"correct this line: {line}" if line else "", location=location
-    )
+        match = rule.pattern.search(text)
+        if match is not None and (not rule.snippet or rule.snippet in snippet):
+            return rule, match
+    return None, None
 
 
-def _is_at_the_end(diagnostic: _Diagnostic, source: Path) -> bool:
-    """Return whether the parser wanted an operation behind the last character of the source."""
-    if "expected operation name" not in diagnostic.text or diagnostic.file != str(source):
-        return False
-    try:
-        lines = source.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return False
-    shown, after = lines[diagnostic.line - 1 : diagnostic.line], lines[diagnostic.line :]
-    rest = [*(line[diagnostic.column - 1 :] for line in shown), *after]
-    return not any(line.partition("//")[0].strip() for line in rest)
-
-
-def _quoted_operation(diagnostic: _Diagnostic) -> str:
-    found = re.findall(r'"([\w.$-]+)"', diagnostic.snippet[: diagnostic.column])
+def _quoted_operation(snippet: str, column: int) -> str:
+    found = re.findall(r'"([\w.$-]+)"', snippet[:column])
     return str(found[-1]) if found else "?"
 
 
@@ -239,8 +262,10 @@ def _load_rules() -> tuple[_Rule, ...]:
         _Rule(
             pattern=re.compile(row["pattern"]),
             snippet=str(row.get("snippet", "")),
-            message=str(row["message"]),
-            hint=str(row["hint"]),
+            message=str(row.get("message", "")),
+            hint=str(row.get("hint", "")),
+            fix=str(row.get("fix", "")),
+            suggests=bool(row.get("suggests")),
         )
         for row in table["rules"]
     )

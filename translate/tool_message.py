@@ -38,6 +38,12 @@ class ToolMessage(Struct, frozen=True):
     column: int = 0
     details: tuple[str, ...] = ()
 
+    @property
+    def location(self) -> str:
+        """Return `file:line:column`, an empty string where it names no file."""
+        column = f":{self.column}" if self.column else ""
+        return f"{self.file}:{self.line}{column}" if self.file and self.line else self.file
+
 
 _WORDS = r"(?P<severity>fatal error|error|warning|note|remark)"
 _NVIDIA = r"(?P<severity>error|warning|fatal|info)\s*: (?P<text>.*)"
@@ -85,7 +91,7 @@ def parse_messages(program: str, stderr: str) -> tuple[ToolMessage, ...]:
     """Return the messages in what `program` printed; lines of no known form belong to the one above."""
     messages: list[ToolMessage] = []
     details: list[list[str]] = []
-    for line in stderr.splitlines():
+    for line in stderr.split("\n"):
         found = _message(program, line)
         if found is not None:
             messages.append(found)
@@ -99,6 +105,7 @@ def parse_messages(program: str, stderr: str) -> tuple[ToolMessage, ...]:
 
 
 def _message(program: str, line: str) -> ToolMessage | None:
+    line = line.removesuffix("\r")
     match = next(filter(None, (form.fullmatch(line) for form in _FORMS)), None)
     if match is None:
         return None

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.driver.build.source import split_source
+from mlir_offload.driver.compile.clang_error import clang_error
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.device import compile_device
 from mlir_offload.driver.compile.kind_build import build_of
@@ -94,7 +95,7 @@ def _compile_gpu_cpp(context: BuildContext, source: Path, output: Path) -> Itera
     for target in context.targets_of(GPU_CPP[source.suffix]):
         alone = replace(context, targets=(target,))
         made = output.with_suffix(f".{target.arch.replace(':', '.')}{_ending(context, target)}")
-        context.executor.tool(gpu_cpp_command(alone, source, made), made)
+        context.executor.tool(gpu_cpp_command(alone, source, made), made, diagnose=clang_error)
         yield DeviceFile(source, "", target, made)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from mlir_offload.driver.compile.clang_error import clang_error
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.normalize import normalized
 from mlir_offload.driver.option.compile_options import GPU_CPP, PREPROCESSED_SUFFIXES, Mode
@@ -21,7 +22,7 @@ def check_syntax(context: BuildContext) -> None:
 
 def _check(context: BuildContext, source: Path, output: Path) -> None:
     if source.suffix in PREPROCESSED_SUFFIXES:
-        context.executor.tool(_clang(context, source, "-fsyntax-only"), None)
+        context.executor.tool(_clang(context, source, "-fsyntax-only"), None, diagnose=clang_error)
     else:
         context.wait_for(normalized(output.parent))
 
@@ -43,7 +44,7 @@ def _preprocess(context: BuildContext, source: Path, output: Path) -> None:
     phony = ("-MP",) if options.depfile.has_phony_targets else ()
     stage = (*forms, *phony) if wants_rule else ("-E",)
     command = _clang(context, source, *stage, "-o", str(output))
-    context.executor.tool(command, output if wants_rule else None)
+    context.executor.tool(command, output if wants_rule else None, diagnose=clang_error)
 
 
 def _clang(context: BuildContext, source: Path, *stage: str) -> Command:

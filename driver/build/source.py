@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from mlir_offload.driver.compile.clang_error import clang_error
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.device import compile_device
+from mlir_offload.driver.compile.device import compile_device, lower_device
 from mlir_offload.driver.compile.host_code import host_command
 from mlir_offload.driver.compile.image import DeviceModule, kernels_of
 from mlir_offload.driver.compile.joint import lower_jointly
@@ -28,8 +28,8 @@ from mlir_offload.driver.step.program import Split
 from mlir_offload.driver.step.split_file import ModuleFile, SplitFiles, load_split_files
 from mlir_offload.driver.system.parallel import beside, in_parallel, pool
 from mlir_offload.offload.llvm_ir import assemble_command, is_written_in_process
-from mlir_offload.toolchain.errors import MlirOffloadError, SourceError, UsageError
-from mlir_offload.toolchain.process import Completed, tool_failed
+from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
+from mlir_offload.toolchain.process import Completed
 from mlir_offload.toolchain.target import host_triple
 from mlir_offload.translate.device_form import NVVM_FORM, DeviceForm
 from mlir_offload.translate.diagnostics import condense
@@ -39,8 +39,6 @@ from mlir_offload.translate.lower import (
     host_pipeline_command,
     translate_command,
 )
-
-_REFUSED = re.compile(r"^clang[\w+-]*: error: (unknown argument.*)", re.MULTILINE)
 
 
 def compile_inputs(context: BuildContext) -> None:
@@ -60,15 +58,7 @@ def _compile(context: BuildContext, source: Path, output: Path) -> None:
         return
     noted = clang_depfile_arguments(context.options, source, output)
     command = host_command(context, source, output, *noted)
-    context.executor.tool(command, output, diagnose=not_compiled)
-
-
-def not_compiled(completed: Completed) -> MlirOffloadError:
-    """Return the error for a source in C or C++; what clang says of its arguments is the user's."""
-    refused = _REFUSED.search(completed.stderr)
-    if refused is None:
-        return tool_failed(completed)
-    return UsageError(refused[1], hint="options that are none of ours are passed on to clang")
+    context.executor.tool(command, output, diagnose=clang_error)
 
 
 def compile_mlir(context: BuildContext, source: Path, directory: Path, output: Path) -> None:
@@ -84,9 +74,6 @@ def compile_mlir(context: BuildContext, source: Path, directory: Path, output: P
             partial(make_images, joint, source, split.modules),
             partial(make_host_ir, joint, source, split, directory),
         )
-    if context.options.is_host_only:
-        # What the kernels look like is known, and none of them is embedded.
-        device = tuple(replace(module, images=(), finished=()) for module in device)
     finish_object(context, source, split, device, host, output)
 
 
@@ -174,6 +161,8 @@ def make_images(
 ) -> tuple[DeviceModule, ...]:
     """Compile every device module for every target, under the launcher where there is one."""
     served = served_modules(context, source, modules)
+    if context.options.is_host_only:
+        return lower_device(context, source, served)
     if context.launched is None:
         return compile_device(context, source, served)
     from mlir_offload.driver.compile.launched import launch_device

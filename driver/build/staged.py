@@ -37,9 +37,15 @@ def staged_inputs(options: CompileOptions) -> Iterator[CompileOptions]:
         except MlirOffloadError as error:
             for path, name in names.items():
                 shown = "<stdin>" if path == STANDARD_INPUT else str(path)
-                error.location = error.location.replace(str(name), shown)
-                error.message = error.message.replace(str(name), shown)
+                _rename(error, str(name), shown)
             raise
+
+
+def _rename(error: MlirOffloadError, name: str, shown: str) -> None:
+    error.relocate(lambda location: location.replace(name, shown))
+    for one in error.every:
+        one.message = one.message.replace(name, shown)
+        one.printed = one.printed.replace(name, shown)
 
 
 def _default(path: Path) -> str:

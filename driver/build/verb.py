@@ -115,7 +115,7 @@ def _named_as_given(options: CompileOptions) -> Iterator[None]:
             from mlir_offload.translate.prefix_map import unmap_location
 
             names = [str(path) for path in options.inputs]
-            error.location = unmap_location(error.location, names, options.prefix_maps)
+            error.relocate(lambda place: unmap_location(place, names, options.prefix_maps))
         raise
 
 

@@ -29,6 +29,21 @@ def compile_device(
     return tuple(in_parallel(tasks))
 
 
+def lower_device(
+    context: BuildContext, source: Path, modules: Sequence[ModuleFile]
+) -> tuple[DeviceModule, ...]:
+    """Lower every device module for one target: host code needs the signatures of its kernels."""
+    return tuple(in_parallel([partial(_lower_only, context, source, one) for one in modules]))
+
+
+def _lower_only(context: BuildContext, source: Path, module: ModuleFile) -> DeviceModule:
+    if module.objects:
+        return DeviceModule(module, module.path, ())
+    target = ordered_targets(context, module)[0]
+    lowering = lowering_for(module.module.needs, target)
+    return DeviceModule(module, lower_module(context, source, module, lowering, target), ())
+
+
 def _compile_module(context: BuildContext, source: Path, module: ModuleFile) -> DeviceModule:
     """Lower the module once for all targets that share the text, then make the images."""
     if module.objects:

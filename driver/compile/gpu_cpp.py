@@ -6,12 +6,13 @@ import re
 from functools import partial
 from pathlib import Path
 
+from mlir_offload.driver.compile.clang_error import clang_error
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.kind_build import KindBuild, build_of
 from mlir_offload.driver.option.command_line import GPU_CPP, CompileOptions, DeviceCode, Mode
 from mlir_offload.driver.record.dependencies import clang_depfile_arguments
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolchainError, UsageError
-from mlir_offload.toolchain.process import Command, Completed, as_operand, tool_failed
+from mlir_offload.toolchain.process import Command, Completed, as_operand
 
 _MISSING_HEADER = re.compile(
     r"__clang_cuda_runtime_wrapper\.h:\d+:\d+: fatal error: '([^']+)' file not found"
@@ -97,4 +98,4 @@ def _not_compiled(context: BuildContext, failed: Completed) -> MlirOffloadError:
             hint="apt install libamdhip64-dev rocm-device-libs, or name a ROCm folder with "
             "--rocm-path=; or give -nogpuinc and -nogpulib, and declare what you use yourself",
         )
-    return tool_failed(failed)
+    return clang_error(failed)

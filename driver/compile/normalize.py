@@ -10,7 +10,9 @@ from msgspec.structs import replace
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.pipeline_file import read_pipeline
-from mlir_offload.translate.diagnostics import check_source, condense
+from mlir_offload.toolchain.errors import MlirOffloadError
+from mlir_offload.toolchain.process import Completed
+from mlir_offload.translate.diagnostics import check_source
 from mlir_offload.translate.input_pipeline import (
     TENSOR_PIPELINE,
     InputPipeline,
@@ -19,6 +21,7 @@ from mlir_offload.translate.input_pipeline import (
     offloadable,
 )
 from mlir_offload.translate.lower import normalize_command
+from mlir_offload.translate.recovery import condense_all
 from mlir_offload.translate.transform_script import INTERPRETER
 
 
@@ -42,8 +45,15 @@ def normalize(context: BuildContext, source: Path, directory: Path) -> None:
         normalize_command(context.mlir, source, output, content=content, pipeline=pipeline),
         output,
         decides=True,
-        diagnose=partial(condense, source=source),
+        diagnose=partial(_all_errors, context, source, directory),
     )
+
+
+def _all_errors(
+    context: BuildContext, source: Path, directory: Path, completed: Completed
+) -> MlirOffloadError:
+    run = context.executor.runner.run
+    return condense_all(completed, source=source, directory=directory, run=run)
 
 
 def works_on_host_memory(context: BuildContext, source: Path) -> bool:

@@ -6,31 +6,24 @@ import re
 from collections.abc import Sequence
 
 from mlir_offload.driver.link.undefined import explain_undefined
+from mlir_offload.driver.message.journal import ToolRun
+from mlir_offload.driver.message.tool_error import tool_error
 from mlir_offload.offload.link.objects import ObjectContents
 from mlir_offload.toolchain.errors import MlirOffloadError
-from mlir_offload.toolchain.process import Completed, tool_failed
 
 _NO_STUB = re.compile(r"undefined (?:reference|symbol).*__device_stub__")
-# clang lets the device code of CUDA C++ refer to a kernel that only its host code launches, as if it
-# were a plain function (seen with 19 and 22); device LTO does without.
-_NOT_GLOBAL = "not declared __global__ in all source files"
 _OTHER_CODE_OBJECT = "incompatible ABI version"
 _UNDEFINED = re.compile(r"undefined", re.IGNORECASE)
 
 
 def diagnose_link(
-    apart: Sequence[str], contents: Sequence[ObjectContents], failed: Completed
+    apart: Sequence[str], contents: Sequence[ObjectContents], run: ToolRun
 ) -> MlirOffloadError:
     """Return the error for a link that failed; `apart` are objects whose device code is not in it."""
-    error = tool_failed(failed)
+    failed, error = run.completed, tool_error(run)
     if _UNDEFINED.search(failed.stderr):
         explain_undefined(error, contents, failed.stderr)
-    if _NOT_GLOBAL in failed.stderr:
-        error.hint = (
-            "compile the file that launches the kernel and the one that defines it with "
-            "--device-code=bitcode (clang: -foffload-lto)"
-        )
-    elif _NO_STUB.search(failed.stderr):
+    if _NO_STUB.search(failed.stderr):
         error.hint = (
             "name the object that defines the kernel on the link line; for a kernel of MLIR that "
             "other files launch, pass only integers, float, double and pointers"

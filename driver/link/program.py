@@ -20,6 +20,7 @@ from mlir_offload.driver.link.runtime import HostRuntime, host_runtime, memref_c
 from mlir_offload.driver.link.sanitizer import sanitizer_arguments
 from mlir_offload.driver.link.to_object import link_to_object
 from mlir_offload.driver.link.whole_archive import without_whole_archives
+from mlir_offload.driver.message.journal import ToolRun
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.command_line import as_operand
 from mlir_offload.driver.option.inputs import CPP_SUFFIXES
@@ -121,7 +122,8 @@ def _diagnose(
     from mlir_offload.driver.link.refused import diagnose_refused
 
     failed = partial(diagnose_link, finished.apart, finished.remaining)
-    error = diagnose_refused(context, contents, failed, completed)
+    run = ToolRun(completed, context.workspace, context.executor.sources)
+    error = diagnose_refused(context, contents, failed, run)
     explain_missing(error, completed.stderr, context.mlir.version.major)
     return error
 

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.reread import reader_command
+from mlir_offload.driver.message.journal import ToolRun
 from mlir_offload.driver.message.tool_rule import explained
 from mlir_offload.offload.container.binary import PackagedImage
 from mlir_offload.offload.image import is_bitcode
 from mlir_offload.offload.link.objects import ObjectContents
 from mlir_offload.offload.skew.check import image_name
 from mlir_offload.toolchain.errors import MlirOffloadError
-from mlir_offload.toolchain.process import Completed
 
 _HEAD_BYTES = 4
 _MOST_IMAGES = 64
@@ -24,11 +24,11 @@ _MOST_IMAGES = 64
 def diagnose_refused(
     context: BuildContext,
     contents: Sequence[ObjectContents],
-    diagnose: Callable[[Completed], MlirOffloadError],
-    completed: Completed,
+    diagnose: Callable[[ToolRun], MlirOffloadError],
+    run: ToolRun,
 ) -> MlirOffloadError:
     """Return the error for a link that failed, with the image that its bitcode reader stopped at."""
-    error = explained(diagnose(completed), completed, context.workspace)
+    error = explained(diagnose(run), run.completed, run.workspace)
     if error.rule and not error.location:
         for item, image in _bitcode_images(contents):
             if _is_refused(context, image):

@@ -37,7 +37,8 @@ def explain_undefined(
     name, arch, location = found
     error.message = f"no file has the device function '{source_name(name)}' for {arch}"
     error.hint = _HINT.format(arch=arch) + (_CPU_HINT if name != source_name(name) else "")
-    error.location = location
+    if not error.location.startswith(f"{location}:"):
+        error.location = location
 
 
 def _missing(

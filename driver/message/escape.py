@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 
 _COMMAND = re.compile(r"^(?P<indent>\s*):(?=:)|#(?=#(?:\[|vso\[|teamcity\[))")
+# Select Graphic Rendition, and "erase to the end of the line", which GCC and clang print with it.
+_COLORS = re.compile("(\033\\[[0-9;]*[mK])")
 _ANY_NUMBER_SIGN = "##"
 # Bytes of a name that are not UTF-8, as Python has them.
 _BYTES = frozenset(map(chr, range(0xDC80, 0xDD00)))
@@ -24,6 +26,19 @@ def shown(text: str) -> str:
 def shown_lines(text: str) -> str:
     """Return a text of several lines, each as `shown` returns it, with its tabs."""
     return "\n".join("\t".join(map(shown, line.split("\t"))) for line in text.split("\n"))
+
+
+def shown_colors(text: str) -> str:
+    """Return what a compiler printed, each line as `shown_lines` returns it, with its colours."""
+    pieces = _COLORS.split(text)
+    return "".join(
+        piece if number % 2 else shown_lines(piece) for number, piece in enumerate(pieces)
+    )
+
+
+def without_colors(text: str) -> str:
+    """Return what a compiler printed without its colours."""
+    return _COLORS.sub("", text)
 
 
 def shown_message(text: str) -> str:

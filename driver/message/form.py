@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path, PurePath
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.driver.message.journal import ToolRun
-from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError
+from mlir_offload.driver.message.place import Place, parse_place
+from mlir_offload.toolchain.errors import MlirOffloadError, SourceError, ToolFailedError
 from mlir_offload.toolchain.process import Completed
 from mlir_offload.translate.tool_message import (
     Severity,
@@ -37,21 +39,9 @@ _STAGES = {
 }
 _LINKING = frozenset({"link", "device-link"})
 _COMPILING = frozenset({"-c", "-S", "-emit-llvm", "-E"})
-_PLACE = re.compile(r"(?P<file>.+?)(?::(?P<line>\d+))?(?::(?P<column>\d+))?")
+# What a driver says of a program that it ran, and that has said what is wrong.
+_SAYS_NOTHING = re.compile(r"command failed with exit code|^'[\w-]+' failed$")
 _RELEASE = re.compile(r"-\d+(?:\.\d+)*$")
-
-
-class Place(Struct, frozen=True):
-    """A place in a file, counted from 1; 0 where the line or the column is not known."""
-
-    file: str
-    line: int = 0
-    column: int = 0
-
-    def __str__(self) -> str:
-        """Return the place as compilers print it."""
-        column = f":{self.column}" if self.column else ""
-        return f"{self.file}:{self.line}{column}" if self.line else self.file
 
 
 class Message(Struct, frozen=True):
@@ -59,7 +49,8 @@ class Message(Struct, frozen=True):
 
     `command` is the shell line that runs the tool again, `tool_status` the tool's exit status
     (negative: a signal), `error_class` and `status` what mlir-offload itself says and exits with.
-    `rule` is the rule of skew that is broken, `image` and `kernel` where in the file.
+    `rule` is the rule of skew that is broken, `image` and `kernel` where in the file. `fix` replaces
+    the range of the place.
     """
 
     severity: Severity
@@ -76,6 +67,7 @@ class Message(Struct, frozen=True):
     rule: str = ""
     image: str = ""
     kernel: str = ""
+    fix: str = ""
 
 
 def tool_stage(completed: Completed, tool: str) -> str:
@@ -101,9 +93,23 @@ def tool_messages(run: ToolRun) -> tuple[Message, ...]:
             said.tool,
             rerun_command(completed),
             completed.returncode,
-            details=said.details,
+            # Where mlir-opt shows a line, it is the user's, and shown as in any other message.
+            details=() if said.tool.startswith("mlir-") else said.details,
         )
         for said in parse_messages(completed.command.program, completed.stderr)
+        if not _SAYS_NOTHING.search(said.text)
+    )
+
+
+def is_text_of_clang(messages: Sequence[Message], run: ToolRun) -> bool:
+    """Return whether clang printed these messages about what the user wrote in C or C++."""
+    program = run.completed.command.program
+    files = [message.place.file for message in messages if message.place and message.place.line]
+    return (
+        program.startswith("clang")
+        and tool_stage(run.completed, program) == "compile"
+        and bool(files)
+        and str(run.workspace) not in run.completed.stderr
     )
 
 
@@ -145,31 +151,37 @@ def _is_within(file: str, directory: Path) -> bool:
 
 
 def failure_messages(error: MlirOffloadError, run: ToolRun | None) -> tuple[Message, ...]:
-    """Return the messages of a failure: the error itself, then what else its tool said.
+    """Return the messages of one error: itself, its notes, then what else its tool said.
 
     The tool's own words for the error stand in it already and do not come twice.
     """
+    notes = tuple(
+        Message(Severity.NOTE, note.text, parse_place(note.location)) for note in error.notes
+    )
     if run is None:
-        return (_error_message(error),)
+        return (_error_message(error), *notes)
     said = tool_messages(run)
     main = next((m for m in said if _is_same(error, m)), None)
+    tool = main or next((m for m in said if m.severity is Severity.ERROR), None)
     completed = run.completed
-    tool = main.tool if main else completed.command.program
-    message = Message(
-        Severity.ERROR,
-        error.message,
-        parse_place(error.location) or (main.place if main else None),
-        main.stage if main else tool_stage(completed, tool),
-        tool,
-        rerun_command(completed),
-        completed.returncode,
-        error.hint,
-        main.details if main else (),
-        error_class(error),
-        error.exit_status,
-        error.rule,
+    message = replace(
+        _error_message(error),
+        place=parse_place(error.location) or (main.place if main else None),
+        stage=tool.stage if tool else tool_stage(completed, completed.command.program),
+        tool=tool.tool if tool else completed.command.program,
+        command=rerun_command(completed),
+        tool_status=completed.returncode,
+        details=main.details if main else (),
     )
-    return (message, *(other for other in said if other is not main))
+    # The other errors of a tool that says where it found them are errors of the call.
+    is_complete = isinstance(error, SourceError) and not error.printed
+    others = (
+        other
+        for other in said
+        if other is not main
+        and not (is_complete and other.severity in {Severity.ERROR, Severity.NOTE})
+    )
+    return (message, *notes, *others)
 
 
 def _is_same(error: MlirOffloadError, said: Message) -> bool:
@@ -192,15 +204,8 @@ def _error_message(error: MlirOffloadError) -> Message:
         error_class=error_class(error),
         status=error.exit_status,
         rule=error.rule,
+        fix=error.fix,
     )
-
-
-def parse_place(location: str) -> Place | None:
-    """Return the place that an error names as `file`, `file:line` or `file:line:column`."""
-    match = _PLACE.fullmatch(location)
-    if match is None:
-        return None
-    return Place(match["file"], int(match["line"] or 0), int(match["column"] or 0))
 
 
 def error_class(error: MlirOffloadError) -> str:

@@ -27,6 +27,7 @@ def render_github(message: Message) -> str:
         "file": place.file if place else "",
         "line": str(place.line or "") if place else "",
         "col": str(place.column or "") if place else "",
+        "endColumn": str(place.end_column - 1) if place and place.end_column else "",
         "title": title if title != PROGRAM else "",
     }
     properties = ",".join(f"{name}={_property(value)}" for name, value in parts.items() if value)

@@ -26,12 +26,14 @@ class StepTime(Struct, frozen=True):
 class ToolRun(Struct, frozen=True):
     """A tool that has run, and what places in its words mean.
 
-    `sources` tells the file of the user for each directory of the workspace.
+    `sources` tells the file of the user for each directory of the workspace; `printed` is what the
+    tool printed with its colours.
     """
 
     completed: Completed
     workspace: Path
     sources: Mapping[Path, Path]
+    printed: str = ""
 
 
 class Step(Struct, frozen=True):
@@ -84,7 +86,9 @@ class Journal(Struct):
 
     def failure_of(self, error: MlirOffloadError) -> Failure | None:
         """Return the failed tool behind an error."""
-        return next((failure for failure in self.failures if failure.error is error), None)
+        own = (failure for failure in self.failures if failure.error is error)
+        shared = (failure for failure in self.failures if error in failure.error.others)
+        return next(own, None) or next(shared, None)
 
 
 def _intermediate_files(run: ToolRun) -> dict[Path, bytes]:

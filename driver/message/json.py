@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 from mlir_offload.driver.message.escape import harmless_json
-from mlir_offload.driver.message.form import Message, Place
+from mlir_offload.driver.message.form import Message
+from mlir_offload.driver.message.place import Place
 from mlir_offload.translate.tool_message import Severity
 
 _SCHEMA = Path(__file__).parents[1] / "data" / "message.schema.json"
@@ -21,6 +22,7 @@ def render_json(message: Message) -> str:
         "file": place.file if place else "",
         "line": place.line if place else 0,
         "column": place.column if place else 0,
+        "end_column": place.end_column if place else 0,
         "stage": message.stage,
         "tool": message.tool,
         "command": message.command,
@@ -30,6 +32,7 @@ def render_json(message: Message) -> str:
         "rule": message.rule,
         "image": message.image,
         "kernel": message.kernel,
+        "fix": message.fix,
         "class": message.error_class,
         "status": message.status,
     }
@@ -50,7 +53,8 @@ def parse_message(line: str) -> Message | None:
         severity = Severity(members["severity"])
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
-    place = Place(members.get("file", ""), members.get("line", 0), members.get("column", 0))
+    numbers = (members.get(name, 0) for name in ("line", "column", "end_column"))
+    place = Place(members.get("file", ""), *numbers)
     return Message(
         severity,
         members["message"],
@@ -63,6 +67,10 @@ def parse_message(line: str) -> Message | None:
         tuple(members.get("details", ())),
         members.get("class", ""),
         members.get("status"),
+        members.get("rule", ""),
+        members.get("image", ""),
+        members.get("kernel", ""),
+        members.get("fix", ""),
     )
 
 

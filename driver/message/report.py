@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from mlir_offload.driver.message.escape import shown, shown_lines, shown_message
+from mlir_offload.driver.message.escape import shown, shown_colors, shown_lines, shown_message
+from mlir_offload.driver.message.excerpt import excerpt, with_range
 from mlir_offload.driver.message.journal import Journal, StepTime, ToolRun
 from mlir_offload.driver.message.options import Color, MessageFormat, MessageOptions
+from mlir_offload.driver.message.place import parse_place
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError
 
 if TYPE_CHECKING:
@@ -28,21 +31,25 @@ _COLORS = {
     "note": "\033[0;1;36m",
     "remark": "\033[0;1;34m",
 }
-_BOLD, _PLAIN = "\033[1m", "\033[0m"
+_HINT = "\n  hint: "
+_BOLD, _PLAIN, _CARET = "\033[1m", "\033[0m", "\033[0;1;32m"
 
 
 class Report(Struct):
     """What one call has to say, and how.
 
-    `sources` are the files that its command line was read from: response files, configuration.
+    `sources` are the files that its command line was read from: response files, configuration;
+    `words` is the command line: of a file that it names, messages show lines.
     """
 
     options: MessageOptions = field(default_factory=MessageOptions)
     journal: Journal = field(default_factory=Journal)
     sources: tuple[Path, ...] = ()
+    words: frozenset[str] = frozenset()
     has_color: bool = False
     _messages: list[Message] = field(default_factory=list)
     _seen: set[Message] = field(default_factory=set)
+    _printed: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def start(self, options: MessageOptions, environment: Mapping[str, str]) -> None:
@@ -52,6 +59,7 @@ class Report(Struct):
         self.has_color = wants_color(options.color, environment, is_terminal=sys.stderr.isatty())
         self._messages.clear()
         self._seen.clear()
+        self._printed.clear()
 
     @property
     def stream_format(self) -> MessageFormat:
@@ -60,6 +68,7 @@ class Report(Struct):
 
     def add(self, message: Message) -> None:
         """Show a message, unless the same was said before, as for each of several devices."""
+        message = self._with_excerpt(message)
         with self._lock:
             if message in self._seen:
                 return
@@ -70,12 +79,39 @@ class Report(Struct):
             if text:
                 _print(text)
 
+    def add_error(self, error: Message, *notes: Message) -> None:
+        """Show an error with its notes as text, the hint last."""
+        messages = [self._with_excerpt(message) for message in (error, *notes)]
+        with self._lock:
+            if messages[0] in self._seen:
+                return
+            self._seen.update(messages)
+            self._messages += messages
+        _print(render_error(messages, has_color=self.has_color))
+
     def keep(self, messages: Iterable[Message]) -> None:
         """Keep messages for the file alone: on stderr they are said already, or not wanted."""
         with self._lock:
-            fresh = [message for message in messages if message not in self._seen]
+            complete = map(self._with_excerpt, messages)
+            fresh = [message for message in complete if message not in self._seen]
             self._seen.update(fresh)
             self._messages += fresh
+
+    def print_once(self, text: str) -> None:
+        """Print the text of a compiler, unless it was printed before."""
+        with self._lock:
+            if text in self._printed:
+                return
+            self._printed.add(text)
+        _print(text)
+
+    def _with_excerpt(self, message: Message) -> Message:
+        """Return the message with the source line that it is about, if it shows none itself."""
+        place = message.place
+        if place is None or not place.line or message.details or place.file not in self.words:
+            return message
+        place = with_range(place)
+        return replace(message, place=place, details=excerpt(place, message.fix))
 
     def finish(self, status: int) -> None:
         """Write what is written at the end of a call: a document, or the file of messages."""
@@ -119,18 +155,6 @@ def wants_color(color: Color, environment: Mapping[str, str], *, is_terminal: bo
     return is_terminal and environment.get("TERM") != "dumb"
 
 
-def render_error(error: MlirOffloadError, *, verbose: bool = False, has_color: bool = False) -> str:
-    """Return `location: error: message` with the hint below; what a tool said only if `verbose`."""
-    text = _ruled(error.message, error.rule)
-    lines = [_headline(error.location or _PROGRAM, "error", text, has_color=has_color)]
-    if error.hint:
-        lines.append(f"  hint: {shown(error.hint)}")
-    if verbose and isinstance(error, ToolFailedError):
-        said = shown_lines(error.stderr.rstrip("\n"))
-        lines.extend([f"  command: {shown_lines(error.command)}", said])
-    return "\n".join(lines)
-
-
 def _ruled(text: str, rule: str) -> str:
     """Return the text with the name of its rule, as clang writes the option of a warning."""
     return f"{text} [{rule}]" if rule else text
@@ -155,11 +179,32 @@ def _render(message: Message, form: MessageFormat, *, has_color: bool) -> str:
         return render_github(message)
     if form is MessageFormat.SARIF:
         return ""
-    place = str(message.place or message.tool)
+    return render_text(message, has_color=has_color)
+
+
+def render_error(messages: Iterable[Message], *, has_color: bool = False) -> str:
+    """Return an error and its notes as text; the hint of the error is last."""
+    parts = [render_text(message, has_color=has_color) for message in messages]
+    first, bar, hint = parts[0].rpartition(_HINT)
+    return "\n".join((first, *parts[1:])) + bar + hint if bar else "\n".join(parts)
+
+
+def render_text(message: Message, *, has_color: bool = False) -> str:
+    """Return `location: error: text`, the source line below it, and the hint last."""
+    place = str(message.place or _PROGRAM)
     text = _ruled(message.text, message.rule)
     head = _headline(place, message.severity, text, has_color=has_color)
-    hint = (f"  hint: {shown(message.hint)}",) if message.hint else ()
-    return "\n".join((head, *map(shown_lines, message.details), *hint))
+    lines = (_marked(line) if has_color else shown_lines(line) for line in message.details)
+    hint = f"{_HINT}{shown(message.hint)}" if message.hint else ""
+    return "\n".join((head, *lines)) + hint
+
+
+def _marked(line: str) -> str:
+    """Return a line below a message, a caret in the colour that clang gives it."""
+    gutter, bar, mark = line.partition("| ")
+    is_mark = bar and not gutter.strip() and not mark.strip(" ^~")
+    shown_line = shown_lines(line)
+    return f"{gutter}{bar}{_CARET}{mark}{_PLAIN}" if is_mark else shown_line
 
 
 def render_times(times: Iterable[StepTime]) -> str:
@@ -192,27 +237,43 @@ def show_step_messages(text: str) -> None:
 
 
 def show_error(error: MlirOffloadError) -> None:
-    """Show an error; to machines, also what else its tool said."""
+    """Show an error and all others of the call; to machines, also what else its tools said."""
+    for one in error.every:
+        _show_one_error(one)
+
+
+def _show_one_error(error: MlirOffloadError) -> None:
     from mlir_offload.driver.message.form import failure_messages
 
     current = report()
     failure = current.journal.failure_of(error)
     messages = failure_messages(error, failure.run if failure else None)
-    if current.stream_format is MessageFormat.TEXT:
-        # A person gets the one error that counts, and the rest on request.
-        _print(render_error(error, verbose=current.options.verbose, has_color=current.has_color))
-        current.keep(messages)
-    else:
+    if current.stream_format is not MessageFormat.TEXT:
         for message in messages:
             current.add(message)
+        return
+    if error.printed:
+        current.print_once(shown_colors(error.printed.rstrip("\n")))
+    else:
+        # Of the others a person gets the notes of this error, and the rest on request.
+        current.add_error(*messages[: 1 + len(error.notes)])
+    current.keep(messages)
+    if current.options.verbose and isinstance(error, ToolFailedError):
+        show(f"  command: {error.command}\n{error.stderr.rstrip()}")
 
 
 def show_tool_messages(run: ToolRun) -> None:
     """Show what a tool that succeeded has to say of the user's files, or of itself."""
-    from mlir_offload.driver.message.form import concerns_user, tool_messages
+    from mlir_offload.driver.message.form import concerns_user, is_text_of_clang, tool_messages
 
     current = report()
-    for message in tool_messages(run):
+    messages = tool_messages(run)
+    if current.stream_format is MessageFormat.TEXT and is_text_of_clang(messages, run):
+        current.keep(messages)
+        if not current.options.quiet and not current.options.verbose:
+            current.print_once(shown_colors(run.printed.rstrip("\n")))
+        return
+    for message in messages:
         is_for_machines = not concerns_user(message, run) or current.options.verbose
         if current.stream_format is MessageFormat.TEXT and is_for_machines:
             # The user did not write that file; -v has printed all anyway.
@@ -232,7 +293,7 @@ def show_warning(text: str, location: str) -> None:
 
 
 def _show_own(severity: str, text: str, location: str = "") -> None:
-    from mlir_offload.driver.message.form import Message, parse_place
+    from mlir_offload.driver.message.form import Message
     from mlir_offload.translate.tool_message import Severity
 
     report().add(Message(Severity(severity), text, parse_place(location)))

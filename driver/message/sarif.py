@@ -11,7 +11,8 @@ from urllib.parse import quote
 
 from mlir_offload.driver import __version__
 from mlir_offload.driver.message.escape import harmless_json
-from mlir_offload.driver.message.form import PROGRAM, Message, Place
+from mlir_offload.driver.message.form import PROGRAM, Message
+from mlir_offload.driver.message.place import Place
 from mlir_offload.toolchain.skew.rule import is_rule_name, load_rules
 from mlir_offload.translate.tool_message import Severity
 
@@ -92,15 +93,39 @@ def _result(message: Message, rules: Sequence[str]) -> dict[str, Any]:
             name: value for name, value in properties.items() if value not in ("", None)
         },
     }
-    return result | ({"locations": [_location(message.place)]} if message.place else {})
+    if message.place is None:
+        return result
+    fixes = {"fixes": [_fix(message.place, message.fix)]} if message.fix else {}
+    return result | {"locations": [_location(message.place)]} | fixes
 
 
 def _location(place: Place) -> dict[str, Any]:
     """Return the location; a name is a URI reference, relative as the user gave it."""
+    physical: dict[str, Any] = {"artifactLocation": _artifact(place)}
+    region = _region(place)
+    return {"physicalLocation": physical | ({"region": region} if region else {})}
+
+
+def _artifact(place: Place) -> dict[str, str]:
     path = PurePath(place.file)
     uri = quote(str(path).encode("utf-8", "surrogateescape"), safe="/")
-    artifact = {"uri": f"file://{uri}" if path.is_absolute() else uri}
-    region = {"startLine": place.line, "startColumn": place.column}
-    known = {name: number for name, number in region.items() if number}
-    physical: dict[str, Any] = {"artifactLocation": artifact}
-    return {"physicalLocation": physical | ({"region": known} if known else {})}
+    return {"uri": f"file://{uri}" if path.is_absolute() else uri}
+
+
+def _region(place: Place) -> dict[str, int]:
+    """Return the region; its end is the column after the last one (section 3.30.9)."""
+    numbers = {
+        "startLine": place.line,
+        "startColumn": place.column,
+        "endColumn": place.end_column,
+    }
+    return {name: number for name, number in numbers.items() if number}
+
+
+def _fix(place: Place, text: str) -> dict[str, Any]:
+    """Return the fix that replaces the region (section 3.55)."""
+    replacement = {"deletedRegion": _region(place), "insertedContent": {"text": text}}
+    return {
+        "description": {"text": f"write '{text}'"},
+        "artifactChanges": [{"artifactLocation": _artifact(place), "replacements": [replacement]}],
+    }

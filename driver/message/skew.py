@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.message.form import Message, parse_place
+from mlir_offload.driver.message.form import Message
 from mlir_offload.driver.message.options import MessageOptions
+from mlir_offload.driver.message.place import parse_place
 from mlir_offload.offload.skew.check import SkewFinding
 from mlir_offload.toolchain.skew.identity import Severity as RuleSeverity
 from mlir_offload.translate.tool_message import Severity

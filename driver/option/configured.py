@@ -39,6 +39,8 @@ def configured(
     verb = _verb(arguments)
     if verb.endswith("step") or (arguments and arguments[0].startswith(_ACTIONS)):
         return tuple(arguments)
+    if list(arguments[:1]) == ["help"]:
+        return tuple(arguments)
     own, rest, behind = _split(arguments[1:] if verb else arguments)
     files = find_files([word for word in own if word != _PRINT], environment, directory)
     if verb in _READING:

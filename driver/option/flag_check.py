@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mlir_offload.driver.message.report import show_note
+from mlir_offload.driver.message.report import show_note, show_warning
 from mlir_offload.driver.option.compile_options import CompileOptions
 from mlir_offload.driver.option.device_flags import ALL_PTX
+from mlir_offload.driver.option.unused import UNUSED
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.target import DEVICE_KINDS, Target, kind_of_image, uses_cuda
 
@@ -29,7 +30,8 @@ def check_flags(
         known.check_archs([arch for kind, arch in used if kind is known.name])
     kinds = {kind for kind, _ in used if kind is not None}
     if options.device_flags.ptxas_arguments and kinds and not uses_cuda(kinds):
-        show_note("-Xptxas and --maxrregcount= are for GPUs of NVIDIA: unused here")
+        names = " ".join(options.device_flags.ptxas_arguments)
+        show_warning(f"arguments for ptxas unused during compilation: '{names}' {UNUSED}", "")
 
 
 def _check_ptx(options: CompileOptions, targets: Sequence[Target]) -> None:

@@ -66,6 +66,8 @@ def _missing_hint(path: Path) -> str:
     near = "" if path.suffix else nearest(str(path), SUBCOMMANDS)
     if near:
         return f"did you mean the subcommand '{near}'?"
+    if not path.suffix:
+        return "check the name; a value is attached to its option, as in -Ofast or -g2"
     return "check the name and the current directory"
 
 

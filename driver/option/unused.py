@@ -11,7 +11,7 @@ from mlir_offload.driver.option.table import COMPILER
 _HIDDEN = "-Wno-unused-command-line-argument"
 # clang takes these for inputs of the linker.
 _LINKER_INPUTS = frozenset(("-l", "-Wl,", "-Xlinker"))
-_RULE = "[-Wunused-command-line-argument]"
+UNUSED = "[-Wunused-command-line-argument]"
 
 
 def warn_of_unused(options: CompileOptions) -> None:
@@ -19,7 +19,7 @@ def warn_of_unused(options: CompileOptions) -> None:
     if options.hides_unused or _HIDDEN in options.compiler_arguments:
         return
     for text in _unused(options):
-        show_warning(f"{text} {_RULE}", "")
+        show_warning(f"{text} {UNUSED}", "")
 
 
 def _unused(options: CompileOptions) -> Iterator[str]:

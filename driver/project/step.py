@@ -23,6 +23,7 @@ from mlir_offload.driver.build.source import (
     split_source,
 )
 from mlir_offload.driver.build.verb import build
+from mlir_offload.driver.compile.clang_error import clang_error
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.device import ordered_targets
 from mlir_offload.driver.compile.gpu_cpp import compile_gpu_cpp
@@ -324,7 +325,7 @@ def _source(work: _Work) -> None:
     if work.source.suffix in GPU_CPP:
         compile_gpu_cpp(noting, work.source, made)
     else:
-        context.executor.tool(host_command(noting, work.source, made), made)
+        context.executor.tool(host_command(noting, work.source, made), made, diagnose=clang_error)
     work.publish(made)
 
 

@@ -17,6 +17,7 @@ from pathlib import Path, PurePath
 from msgspec import Struct, field
 
 from mlir_offload.driver import __version__
+from mlir_offload.driver.message.form import failure_messages
 from mlir_offload.driver.message.journal import Failure, Journal, Step
 from mlir_offload.driver.message.report import render_error, report
 from mlir_offload.driver.record.reproduce_inputs import Call, read_call
@@ -129,7 +130,8 @@ def reproducer(
             entries.files[f"files/{shown.path(path)}"] = content
         entries.add_script("step.sh", _step_script(shown, steps[-1]))
     if error is not None:
-        entries.add_text("error", f"{shown.text(render_error(error))}\n")
+        text = "\n".join(render_error(failure_messages(one, None)) for one in error.every)
+        entries.add_text("error", f"{shown.text(text)}\n")
     entries.add_text("README", _readme(call, error=error, failure=failure))
     return _tar(entries, call.directories)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from mlir_offload.driver.message.escape import shown, without_colors
 from mlir_offload.driver.message.journal import Step as NotedStep
 from mlir_offload.driver.message.journal import StepTime, ToolRun
 from mlir_offload.driver.message.report import report, show_tool_messages
@@ -99,6 +100,7 @@ class Executor(Struct):
         # The linker wrapper leaves files in TMPDIR when it fails: they go with the workspace.
         private = replace(
             command,
+            argv=(*command.argv, *_color_arguments(command)),
             environment=(*command.environment, ("TMPDIR", str(self.temporary.absolute()))),
             inherited=self.slots.inherited if command.shares_jobs else (),
         )
@@ -113,15 +115,16 @@ class Executor(Struct):
 
     def _listen(self, completed: Completed, diagnose: Diagnose) -> None:
         """Pass on what a program said; raise the error of one that failed."""
-        run = ToolRun(completed, self.temporary, self.sources)
+        printed = _with_plain_names(completed)
+        completed = replace(completed, stderr=without_colors(printed))
+        run = ToolRun(completed, self.temporary, self.sources, printed)
         journal = report().journal
         journal.note_tool(run)
         if completed.returncode != 0:
-            from mlir_offload.driver.message.tool_rule import explained
+            from mlir_offload.driver.message.tool_error import explained_error
 
-            error = _disk_problem(completed) or explained(
-                diagnose(completed), completed, self.temporary
-            )
+            error = _disk_problem(completed) or explained_error(diagnose(completed), run)
+            error.printed = printed if error.printed else ""
             journal.note_failure(error, run)
             raise error
         if completed.stderr:
@@ -201,6 +204,21 @@ class Executor(Struct):
 
     def _print_output(self, text: str) -> None:
         self.show(text.rstrip("\n"))
+
+
+def _with_plain_names(completed: Completed) -> str:
+    """Return what a program printed, with names of files that are one line."""
+    words = (word for word in completed.command.argv if "\n" in word)
+    text = completed.stderr
+    for word in words:
+        text = text.replace(word, shown(word))
+    return text
+
+
+def _color_arguments(command: Command) -> tuple[str, ...]:
+    """Return what makes clang colour its messages, as it does on a terminal."""
+    is_clang = command.program.startswith("clang") and "-c" in command.argv
+    return ("-fcolor-diagnostics",) if is_clang and report().has_color else ()
 
 
 def _disk_problem(completed: Completed) -> InputOutputError | None:

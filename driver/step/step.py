@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path, PurePath
 
@@ -10,6 +11,7 @@ from msgspec import Struct
 from mlir_offload.driver.step.keyed import Keyed
 from mlir_offload.driver.step.option import STEP_OPTIONS
 from mlir_offload.toolchain.errors import MlirOffloadError
+from mlir_offload.translate.mlir.symbol import find_symbol
 
 _WRITTEN = frozenset(("output", "kernel_heads", "weak"))
 
@@ -25,7 +27,8 @@ class Step(Struct, frozen=True, kw_only=True):
         try:
             self._do()
         except MlirOffloadError as error:
-            error.location = error.location or getattr(self, "location", "")
+            file = getattr(self, "location", "")
+            error.location = error.location or _place_of_symbol(error.message, file)
             raise
 
     def _do(self) -> None:
@@ -67,6 +70,16 @@ class Step(Struct, frozen=True, kw_only=True):
         if any(operand.startswith("-") for operand in operands):
             return (self.name, *words, "--", *operands)
         return (self.name, *operands, *words)
+
+
+def _place_of_symbol(message: str, file: str) -> str:
+    """Return where the symbol that a message names is in a file, the file itself if it has none."""
+    name = re.search(r"@([\w$.-]+)", message)
+    if name is None or not Path(file).is_file():
+        return file
+    text = Path(file).read_text(encoding="utf-8", errors="surrogateescape")
+    place = find_symbol(text, name[1], is_definition=False)
+    return f"{file}:{place[0]}:{place[1]}" if place else file
 
 
 def spelled_options(step: Step, names: Iterable[str]) -> tuple[str, ...]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from mlir_offload.toolchain.errors import MlirOffloadError, joined
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -16,35 +18,44 @@ U = TypeVar("U")
 _open: list[object] = []
 
 
-class Task(Generic[T]):
+class Done(Generic[T]):
+    """Work that has ended, with its result or its error."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._made: list[T] = []
+        self.error: BaseException | None = None
+        self._do(work)
+
+    def _do(self, work: Callable[[], T]) -> None:
+        try:
+            self._made.append(work())
+        except BaseException as error:  # noqa: BLE001 (raised by `result`)
+            self.error = error
+
+    def wait(self) -> None:
+        """Return when the work has ended, well or not."""
+
+    def result(self) -> T:
+        """Wait for what the work returns, or raise what it raised."""
+        self.wait()
+        if self.error is not None:
+            raise self.error
+        return self._made[0]
+
+
+class Task(Done[T]):
     """Work in a thread of its own.
 
     As a future of concurrent.futures, which every start of the compiler would load for 6 ms.
     """
 
-    def __init__(self, work: Callable[[], T]) -> None:
-        self._work = work
-        self._made: list[T] = []
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run)
+    def _do(self, work: Callable[[], T]) -> None:
+        self._thread = threading.Thread(target=super()._do, args=(work,))
         self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self._made.append(self._work())
-        except BaseException as error:  # noqa: BLE001 (told to who asks for the result)
-            self._error = error
 
     def wait(self) -> None:
         """Return when the work has ended, well or not."""
         self._thread.join()
-
-    def result(self) -> T:
-        """Wait for what the work returns, or raise what it raised."""
-        self.wait()
-        if self._error is not None:
-            raise self._error
-        return self._made[0]
 
 
 class Threads:
@@ -96,7 +107,7 @@ def limited_pool(workers: int) -> Iterator[ThreadPoolExecutor]:
 
 
 def in_parallel(tasks: Sequence[Callable[[], T]]) -> list[T]:
-    """Return the results in order; raise the error of the first task that failed, after all ended.
+    """Return the results in order; after all ended, raise the first error with those of other tasks.
 
     Each task has a thread of its own, so that tasks may call this again without waiting for each
     other; how many programs run at once is the executor's matter.
@@ -105,12 +116,23 @@ def in_parallel(tasks: Sequence[Callable[[], T]]) -> list[T]:
         return [tasks[0]()]
     with pool() as threads:
         started = [threads.submit(task) for task in tasks]
-        return [task.result() for task in started]
+    _raise_all(started)
+    return [task.result() for task in started]
 
 
 def beside(first: Callable[[], T], second: Callable[[], U]) -> tuple[T, U]:
-    """Run `second` beside `first`; return both results, or raise the first error in that order."""
+    """Run `second` beside `first`; return both results, or raise the errors as `in_parallel`."""
     with pool() as threads:
         task = threads.submit(second)
-        result = first()
-        return result, task.result()
+        done = Done(first)
+    _raise_all((done, task))
+    return done.result(), task.result()
+
+
+def _raise_all(tasks: Sequence[Done[Any]]) -> None:
+    errors = [task.error for task in tasks if task.error is not None]
+    ours = [error for error in errors if isinstance(error, MlirOffloadError)]
+    if ours and len(ours) == len(errors):
+        raise joined(ours)
+    if errors:
+        raise next(error for error in errors if not isinstance(error, MlirOffloadError))

@@ -174,6 +174,20 @@ def test_host_code_alone_has_no_device_code(here: Path, monkeypatch: pytest.Monk
     assert ".llvm.offloading" not in (here / "k.ll").read_text()
 
 
+def test_host_code_alone_compiles_no_device_code(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "--offload-host-only -### -c --offload-arch=sm_90,host k.mlir"
+    assert run(words, monkeypatch) == 0
+    assert [path.name for path in here.glob("*.o")] == []
+    steps = capsys.readouterr().err
+    assert [line.count("device0") > 0 for line in steps.splitlines() if "/clang " in line] == [
+        False
+    ]
+    assert "ptxas" not in steps
+    assert "step package" not in steps
+
+
 @pytest.mark.parametrize(
     ("words", "ours"),
     [

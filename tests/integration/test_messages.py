@@ -68,7 +68,8 @@ def test_an_error_in_a_program_has_its_place_stage_tool_and_cure(
     assert (error["file"], error["line"], error["column"]) == ("k.mlir", 3, 19)
     assert (error["stage"], error["tool"], error["tool_status"]) == ("lower", "mlir-opt", 1)
     assert (error["class"], error["status"]) == ("source", 1)
-    assert error["hint"].startswith("correct this line")
+    assert error["end_column"] == 21
+    assert error["details"][1].endswith("| " + " " * 18 + "^~")
     assert (note["severity"], note["line"]) == ("note", 2)
     # The first tool reads the user's own file, so that its line can be run again as it is.
     again = subprocess.run(
@@ -83,11 +84,10 @@ def test_an_error_in_a_program_has_its_place_stage_tool_and_cure(
 
 def test_an_undefined_symbol_is_a_message_of_the_linker(compiler: Compiler, tmp_path: Path) -> None:
     (tmp_path / "m.c").write_text("int f(void);\nint main(void) { return f(); }\n")
-    result = compiler("--message-format=json", "m.c", status=5)
-    first, *others = messages_of(result.stderr)
-    assert (first["tool"], first["stage"], first["status"]) == ("ld.lld", "link", 5)
-    assert any("main" in line for line in first["details"])
-    assert [message["tool"] for message in others] == ["clang"]
+    result = compiler("--message-format=json", "m.c", status=1)
+    (only,) = messages_of(result.stderr)
+    assert (only["tool"], only["stage"], only["status"]) == ("ld.lld", "link", 1)
+    assert (only["message"], only["file"]) == ("undefined symbol 'f'", "m.c")
 
 
 def test_a_warning_of_clang_is_shown_although_it_succeeds(
@@ -132,7 +132,9 @@ def test_a_file_takes_the_messages_and_a_person_reads_text(
 def test_github_shows_an_error_beside_its_line(compiler: Compiler, tmp_path: Path) -> None:
     (tmp_path / "k.mlir").write_text(BAD)
     lines = compiler("-c", HOST, "--message-format=github", "k.mlir", status=1).stderr.splitlines()
-    assert lines[0].startswith("::error file=k.mlir,line=3,col=19,title=mlir-opt (lower)::use of")
+    assert lines[0].startswith(
+        "::error file=k.mlir,line=3,col=19,endColumn=20,title=mlir-opt (lower)::use of"
+    )
     assert lines[1].startswith("::notice file=k.mlir,line=2,")
 
 
@@ -194,3 +196,36 @@ def test_colours_are_for_terminals(mlir_offload: list[str], tmp_path: Path) -> N
 
     assert b"\033[0;1;31merror: " in on_terminal()
     assert b"\033" not in on_terminal(NO_COLOR="1")
+
+
+def test_clang_prints_in_colour_on_a_terminal_and_machines_get_none(
+    compiler: Compiler, tmp_path: Path
+) -> None:
+    (tmp_path / "m.c").write_text("int main(void) { return x; }\n")
+    text = compiler("-c", "-fcolor-diagnostics", "m.c", status=1).stderr
+    printed = subprocess.run(
+        ["/usr/lib/llvm-22/bin/clang", "-c", "-fcolor-diagnostics", "m.c"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stderr
+    assert text == printed
+    assert "\033[0;1;31merror: " in text
+    arguments = ("-c", "-fcolor-diagnostics", "--message-format=json", "m.c")
+    (error,) = messages_of(compiler(*arguments, status=1).stderr)
+    assert (error["line"], error["column"], error["class"]) == (1, 25, "source")
+
+
+def test_sarif_has_the_fix_of_a_misspelled_operation(compiler: Compiler, tmp_path: Path) -> None:
+    (tmp_path / "k.mlir").write_text("func.func @f(%a: f32) {\n  %0 = arith.adff %a, %a : f32\n}\n")
+    result = compiler("-c", HOST, "--message-format=sarif", "k.mlir", status=1)
+    document = json.loads(result.stderr)
+    jsonschema.validate(document, SARIF_SUBSET)
+    (found,) = document["runs"][0]["results"]
+    region = {"startLine": 2, "startColumn": 8, "endColumn": 18}
+    assert found["locations"][0]["physicalLocation"]["region"] == region
+    (change,) = found["fixes"][0]["artifactChanges"]
+    assert change["replacements"] == [
+        {"deletedRegion": region, "insertedContent": {"text": "arith.addf"}}
+    ]

@@ -28,10 +28,33 @@ _LOCATION = {  # 3.28, 3.29, 3.4, 3.30
                     "properties": {
                         "startLine": {"type": "integer", "minimum": 1},
                         "startColumn": {"type": "integer", "minimum": 1},
+                        "endColumn": {"type": "integer", "minimum": 2},
                     },
                 },
             },
         }
+    },
+}
+_FIX = {  # 3.55, 3.56, 3.57
+    "type": "object",
+    "required": ["artifactChanges"],
+    "properties": {
+        "description": {"type": "object", "required": ["text"]},
+        "artifactChanges": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "required": ["artifactLocation", "replacements"],
+                "properties": {
+                    "replacements": {
+                        "type": "array",
+                        "minItems": 1,
+                        "items": {"type": "object", "required": ["deletedRegion"]},
+                    }
+                },
+            },
+        },
     },
 }
 _RESULT = {  # 3.27
@@ -48,6 +71,7 @@ _RESULT = {  # 3.27
             "properties": {"text": {"type": "string"}},
         },
         "locations": {"type": "array", "items": _LOCATION},
+        "fixes": {"type": "array", "items": _FIX},
         "properties": {"type": "object"},
     },
 }

@@ -10,11 +10,13 @@ from mlir_offload.toolchain.errors import (
     CompatibilityError,
     InputOutputError,
     MlirOffloadError,
+    Note,
     SourceError,
     ToolchainError,
     ToolFailedError,
 )
-from mlir_offload.toolchain.process import Command, Completed
+from mlir_offload.toolchain.process import Command, Completed, ProcessRunner
+from mlir_offload.toolchain.tables import load_table
 from mlir_offload.translate.diagnostics import check_source, condense
 
 SOURCE = Path("dir/p.mlir")
@@ -40,7 +42,7 @@ def diagnose(stderr: str, option: str = "") -> MlirOffloadError:
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("expected non-function type", "expected non-function type", ""),
+        ("expected ':'", "expected ':'", ""),
         ("custom op 'arith.fancy' is unknown", "unknown operation 'arith.fancy'", "--llvm="),
         ("custom op 'func' is unknown (tried 'builtin.func' as well)", "before 2022", "func.func"),
         ("custom op 'gpu.kernel_module' is unknown", "2019", "gpu.module"),
@@ -98,8 +100,42 @@ def test_a_file_that_ends_inside_a_region_lacks_a_brace(
     source.write_text(f"func.func @f() {{\n  return{end}")
     stderr = f"{source}:2:9: error: expected operation name in quotes\n  return\n        ^\n"
     error = condense(completed(stderr, source=str(source)), source=source)
-    assert error.message.startswith("the file ends inside a region") is is_early
-    assert (error.hint == "close every '{' with '}'") is is_early
+    assert error.message.startswith("expected '}' before the end") is is_early
+    assert error.notes == ((Note("to match this '{'", f"{source}:1:16"),) if is_early else ())
+
+
+def test_the_block_that_lacks_its_brace_is_found_by_the_indentation(tmp_path: Path) -> None:
+    source = tmp_path / "p.mlir"
+    source.write_text("func.func @f(%a: i1) {\n  scf.if %a {\n    gpu.barrier\n  return\n}\n")
+    stderr = f"{source}:4:3: error: Dialect `' not found for custom op 'return'\n"
+    error = condense(completed(stderr, source=str(source)), source=source)
+    assert error.message == "'return' is not the terminator of this region"
+    assert error.notes == (Note("to match this '{'", f"{source}:2:13"),)
+
+
+def test_text_after_an_operation_is_named(tmp_path: Path) -> None:
+    source = tmp_path / "p.mlir"
+    source.write_text("func.func @f() {\n  %c = arith.constant 0 i32\n}\n")
+    stderr = f"{source}:2:24: error: expected operation name in quotes\n"
+    error = condense(completed(stderr, source=str(source)), source=source)
+    assert (error.message, error.location) == (
+        "expected an operation, found 'i32'",
+        f"{source}:2:25",
+    )
+    source.write_text("func.func @f() {\n}\n}\n")
+    stderr = f"{source}:2:2: error: expected operation name in quotes\n"
+    error = condense(completed(stderr, source=str(source)), source=source)
+    assert (error.message, error.location) == ("extraneous closing brace ('}')", f"{source}:3:1")
+
+
+def test_no_message_has_the_generic_form_of_an_operation() -> None:
+    error = diagnose(
+        'p.mlir:4:5: error: odd "gpu.barrier"() : () -> ()\n    gpu.barrier\n    ^\n'
+        'p.mlir:4:5: note: see current operation: "gpu.barrier"() : () -> ()\n'
+        "p.mlir:2:3: note: prior use here\n"
+    )
+    assert error.message == "odd 'gpu.barrier'"
+    assert error.notes == (Note("prior use here", "p.mlir:2:3"),)
 
 
 def test_a_call_of_device_code_from_the_host_is_explained() -> None:
@@ -108,10 +144,14 @@ def test_a_call_of_device_code_from_the_host_is_explained() -> None:
     assert error.message == "a function of a gpu.module cannot be called from host code"
 
 
-def test_only_the_first_error_counts() -> None:
-    error = diagnose("p.mlir:1:2: error: first\n x\n ^\np.mlir:3:4: error: second\n")
+def test_every_error_counts_once() -> None:
+    first, second = "p.mlir:1:2: error: first\n x\n ^\n", "p.mlir:3:4: error: second\n"
+    error = diagnose(first + second + second)
 
-    assert (error.message, error.location) == ("first", "p.mlir:1:2")
+    assert [(one.message, one.location) for one in error.every] == [
+        ("first", "p.mlir:1:2"),
+        ("second", "p.mlir:3:4"),
+    ]
 
 
 def test_an_operation_of_an_unknown_dialect_is_named_from_the_line_shown() -> None:
@@ -237,3 +277,22 @@ def test_a_missing_file_and_a_directory_are_refused(tmp_path: Path) -> None:
         check_source(tmp_path / "none.mlir")
     with pytest.raises(InputOutputError, match=r"[Ii]s a directory"):
         check_source(tmp_path)
+
+
+def test_the_operation_that_a_misspelled_one_means_is_suggested() -> None:
+    error = diagnose("p.mlir:3:10: error: custom op 'gpu.thread_idx' is unknown\n")
+    assert (error.hint, error.fix) == ("did you mean 'gpu.thread_id'?", "gpu.thread_id")
+    assert diagnose("p.mlir:3:10: error: custom op 'gpu.frobnicate' is unknown\n").fix == ""
+
+
+@pytest.mark.llvm(22)
+def test_suggested_operations_are_those_of_mlir_opt(tmp_path: Path) -> None:
+    table = load_table("mlir_offload.translate", "operations")["dialects"]
+    names = [f"{dialect}.{name}" for dialect, own in table.items() for name in own]
+    source = tmp_path / "all.mlir"
+    # What follows is no operand of any operation: parsing ends after the name.
+    source.write_text("\n// -----\n".join(f"{name} ]" for name in names))
+    argv = ("/usr/lib/llvm-22/bin/mlir-opt", "--split-input-file", str(source), "-o", "/dev/null")
+    done = ProcessRunner().run(Command(argv))
+    assert done.stderr.count("error: ") >= len(names) > 400
+    assert "is unknown" not in done.stderr

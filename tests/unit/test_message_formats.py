@@ -12,16 +12,15 @@ from support.sarif import SARIF_SUBSET
 
 from mlir_offload.driver.message.form import (
     Message,
-    Place,
     error_class,
     failure_messages,
-    parse_place,
     tool_messages,
 )
 from mlir_offload.driver.message.github import render_github
 from mlir_offload.driver.message.journal import ToolRun
 from mlir_offload.driver.message.json import render_json, render_output, schema_text
 from mlir_offload.driver.message.options import Color
+from mlir_offload.driver.message.place import Place, parse_place
 from mlir_offload.driver.message.report import wants_color
 from mlir_offload.driver.message.sarif import render_sarif
 from mlir_offload.toolchain import errors
@@ -31,7 +30,7 @@ from mlir_offload.translate.tool_message import Severity
 FULL = Message(
     Severity.ERROR,
     "no such kernel, 100%",
-    Place("a b/k.mlir", 3, 5),
+    Place("a b/k.mlir", 3, 5, 9),
     "lower",
     "mlir-opt",
     "mlir-opt k.mlir",
@@ -40,6 +39,7 @@ FULL = Message(
     ("line", "  ^"),
     "source",
     1,
+    fix="kern",
 )
 BARE = Message(Severity.NOTE, "compiling for the CPU")
 WARNING = Message(Severity.WARNING, "unused 'x' [-Wunused]", Place("/src/m.c", 1), tool="clang")
@@ -61,6 +61,7 @@ def test_json_says_all_that_is_known_and_nothing_else() -> None:
         "file": "a b/k.mlir",
         "line": 3,
         "column": 5,
+        "end_column": 9,
         "stage": "lower",
         "tool": "mlir-opt",
         "command": "mlir-opt k.mlir",
@@ -69,6 +70,7 @@ def test_json_says_all_that_is_known_and_nothing_else() -> None:
         "hint": "define it",
         "class": "source",
         "status": 1,
+        "fix": "kern",
     }
     assert set(json.loads(render_json(BARE))) == {"severity", "message", "tool"}
 
@@ -94,8 +96,10 @@ def test_names_in_sarif_are_references_as_the_user_gave_them() -> None:
     results: list[dict[str, Any]] = json.loads(render_sarif(ALL, 1))["runs"][0]["results"]
     assert results[0]["locations"][0]["physicalLocation"] == {
         "artifactLocation": {"uri": "a%20b/k.mlir"},
-        "region": {"startLine": 3, "startColumn": 5},
+        "region": {"startLine": 3, "startColumn": 5, "endColumn": 9},
     }
+    (change,) = results[0]["fixes"][0]["artifactChanges"]
+    assert change["replacements"][0]["insertedContent"] == {"text": "kern"}
     assert results[2]["locations"][0]["physicalLocation"]["artifactLocation"] == {
         "uri": "file:///src/m.c"
     }
@@ -117,7 +121,7 @@ def test_the_check_of_sarif_refuses_what_the_specification_forbids() -> None:
 
 def test_github_gets_one_line_with_its_own_escapes() -> None:
     assert render_github(FULL) == (
-        "::error file=a b/k.mlir,line=3,col=5,title=mlir-opt (lower)"
+        "::error file=a b/k.mlir,line=3,col=5,endColumn=8,title=mlir-opt (lower)"
         "::no such kernel, 100%25%0Aline%0A  ^%0Ahint: define it"
     )
     assert render_github(BARE) == "::notice::compiling for the CPU"
@@ -170,7 +174,7 @@ def test_a_place_in_an_intermediate_file_becomes_the_file_of_the_user() -> None:
 
 
 def test_the_words_of_a_tool_do_not_come_twice() -> None:
-    run = _run("k.mlir:2:8: error: unknown\nk.mlir:4:1: error: other\n", "mlir-opt", "k.mlir")
+    run = _run("k.mlir:2:8: error: unknown\nk.mlir:4:1: warning: other\n", "mlir-opt", "k.mlir")
     error = errors.SourceError("condensed", hint="spell", location="k.mlir:2:8")
     first, second = failure_messages(error, run)
     assert (first.text, first.hint, first.tool, first.status) == (

@@ -270,7 +270,7 @@ def test_the_attributes_have_the_names_that_llvm_gives_them() -> None:
 
 def test_each_construct_of_text_and_each_rule_stands_in_the_documentation() -> None:
     page = render_rules()
-    assert all(f"### {name}: " in page for name in load_rules())
+    assert all(f"#### {name}: " in page for name in load_rules())
     assert len(load_constructs()) > 50
 
 

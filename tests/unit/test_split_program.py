@@ -285,8 +285,8 @@ def test_reductions_decide_what_a_module_needs() -> None:
 @pytest.mark.parametrize(
     ("attribute", "major", "complaint"),
     [
-        ("known_block_size = array<i32: 64, 8, 4>", 22, "@k: 2048 threads"),
-        ("gpu.known_block_size = array<i32: 64, 8, 4>", 22, "@k: 2048 threads"),
+        ("known_block_size = array<i32: 64, 8, 4>", 22, "@k has 2048 threads"),
+        ("gpu.known_block_size = array<i32: 64, 8, 4>", 22, "@k has 2048 threads"),
         ("known_block_size = array<i32: 64, 8, 2>", 22, ""),
         ("rocdl.waves_per_eu = 8 : i32", 19, "drops rocdl.waves_per_eu of @k"),
         ("rocdl.waves_per_eu = 8 : i32", 22, ""),

@@ -9,6 +9,7 @@ import pytest
 from support.link_contents import contents, image
 
 from mlir_offload.driver.link.error import diagnose_link
+from mlir_offload.driver.message.journal import ToolRun
 from mlir_offload.offload.link.objects import ObjectContents
 from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.process import Command, Completed
@@ -40,7 +41,7 @@ def compiled(
 
 def diagnosed(inputs: list[ObjectContents], stderr: str) -> MlirOffloadError:
     failed = Completed(Command(("clang", "-o", "app")), 1, "", stderr)
-    return diagnose_link((), inputs, failed)
+    return diagnose_link((), inputs, ToolRun(failed, Path("/work"), {}))
 
 
 @pytest.mark.parametrize("form", [("-emit-llvm",), ()], ids=["bitcode", "object"])
@@ -66,4 +67,4 @@ def test_for_the_cpu_the_error_tells_what_a_caller_has_to_declare(tmp_path: Path
 def test_an_undefined_function_of_the_host_is_the_linkers_to_tell(tmp_path: Path) -> None:
     caller = compiled(tmp_path, "caller.o", CALLER, ("gfx90a",))
     callee = compiled(tmp_path, "callee.o", CALLEE, ("gfx90a",))
-    assert "undefined symbol: twice" in diagnosed([caller, callee], LLD).message
+    assert "undefined symbol 'twice'" in diagnosed([caller, callee], LLD).message

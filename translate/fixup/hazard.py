@@ -78,8 +78,8 @@ def check_launch_bounds(module: Operation, locations: Locations, faults: Collect
     for operation in module.operations:
         size = operation.known_block_size
         if prod(size) > MOST_THREADS:
-            msg = f"known_block_size of @{operation.symbol}: {prod(size)} threads"
-            hint = f"a block has at most {MOST_THREADS} threads"
+            msg = f"a block of @{operation.symbol} has {prod(size)} threads"
+            hint = f"launch smaller blocks: the most is {MOST_THREADS} threads"
             raise SourceError(msg, hint=hint, location=locations.of(operation))
         if "waves_per_eu" in faults and operation.has("rocdl.waves_per_eu"):
             msg = f"this release of LLVM drops rocdl.waves_per_eu of @{operation.symbol}"

@@ -1,0 +1,114 @@
+"""Mistakes as users make them, and all that the compiler prints about each: mistakes.txt.
+
+A case is a title, files, and commands, each with its exit status and its output. `python
+tests/integration/test_mistakes.py` writes the outputs anew, for a review with `git diff`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+
+CASES = Path(__file__).with_name("mistakes.txt")
+_FILE = re.compile(r"^--- (.*)\n", re.MULTILINE)
+_CALL = re.compile(r"^\$ mlir-offload (.*)\n(?:exit status (\d+)\n)?", re.MULTILINE)
+pytestmark = pytest.mark.llvm(22)
+
+
+class Call(Struct, frozen=True):
+    """A command line with what it printed and its exit status."""
+
+    line: str
+    status: int
+    output: str
+
+
+class Mistake(Struct, frozen=True):
+    """Files, and calls of the compiler in their directory."""
+
+    title: str
+    files: dict[str, str]
+    calls: tuple[Call, ...]
+
+
+def read_mistakes() -> list[Mistake]:
+    """Return the cases of the file."""
+    parts = re.split(r"^# (?=\w)", CASES.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return [_mistake(part) for part in parts[1:]]
+
+
+def _mistake(text: str) -> Mistake:
+    title, _, rest = text.partition("\n")
+    files, *calls = re.split(r"(?=^\$ )", rest, flags=re.MULTILINE)
+    names = _FILE.split(files)[1:]
+    contents = dict(zip(names[::2], names[1::2], strict=True))
+    return Mistake(
+        title,
+        {name.encode().decode("unicode_escape"): text for name, text in contents.items()},
+        tuple(_call(text) for text in calls),
+    )
+
+
+def _call(text: str) -> Call:
+    match = _CALL.match(text)
+    assert match, text
+    return Call(match[1], int(match[2] or 0), text[match.end() :].rstrip("\n"))
+
+
+def run_case(command: Sequence[str], mistake: Mistake, folder: Path) -> tuple[Call, ...]:
+    """Return what the calls of a case do now."""
+    for name, text in mistake.files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return tuple(_run(command, call, folder) for call in mistake.calls)
+
+
+def _run(command: Sequence[str], call: Call, folder: Path) -> Call:
+    words = [word.encode().decode("unicode_escape") for word in shlex.split(call.line)]
+    # What the machine has is not what is tested.
+    environment = {**os.environ, "MLIR_OFFLOAD_JOBS": "2", "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(
+        [*command, *words], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    text = (done.stdout + done.stderr).replace(str(folder), "DIR").rstrip("\n")
+    return Call(call.line, done.returncode, text)
+
+
+@pytest.mark.parametrize("mistake", read_mistakes(), ids=lambda mistake: mistake.title)
+def test_a_mistake_is_told_as_in_the_file(
+    mistake: Mistake, mlir_offload: list[str], tmp_path: Path
+) -> None:
+    assert run_case(mlir_offload, mistake, tmp_path) == mistake.calls
+
+
+def _render(mistake: Mistake, calls: Sequence[Call]) -> str:
+    files = "".join(
+        f"--- {name.encode('unicode_escape').decode()}\n{text}"
+        for name, text in mistake.files.items()
+    )
+    blocks = (
+        f"$ mlir-offload {call.line}\nexit status {call.status}\n{call.output}\n" for call in calls
+    )
+    return f"# {mistake.title}\n{files}" + "\n".join(blocks)
+
+
+def _renew() -> None:
+    command = [sys.executable, "-m", "mlir_offload.driver"]
+    parts = [CASES.read_text(encoding="utf-8").partition("\n# ")[0]]
+    for mistake in read_mistakes():
+        with tempfile.TemporaryDirectory() as folder:
+            parts.append(_render(mistake, run_case(command, mistake, Path(folder))))
+    text = "\n\n".join(part.strip("\n") for part in parts)
+    CASES.write_text(f"{text}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    _renew()

@@ -1,0 +1,60 @@
+"""Where a symbol, or a function, is in the text of a program that need not parse."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+from mlir_offload.translate.mlir.syntax import MLIR
+
+_FUNCTION = re.compile(r"^[ \t]*(?:func|gpu|llvm)\.func\b", re.MULTILINE)
+_NAME = re.compile(r"@([\w$.-]+)")
+_DEFINITION = re.compile(r"\.(?:func|global)\b[^\n@]*$")
+
+
+def find_symbol(text: str, name: str, *, is_definition: bool) -> tuple[int, int] | None:
+    """Return the line and the column of a definition of a symbol, or of a use; None without one.
+
+    A symbol without a use is at its declaration.
+    """
+    code = MLIR.blanked(text)
+    found = [match.start() for match in re.finditer(rf"@{re.escape(name)}(?![\w$.-])", code)]
+    wanted = [place for place in found if _defines(code, place) is is_definition]
+    place = next(iter((*wanted, *found)), None)
+    if place is None:
+        return None
+    return code.count("\n", 0, place) + 1, place - code.rfind("\n", 0, place)
+
+
+def _defines(code: str, place: int) -> bool:
+    return _DEFINITION.search(code[code.rfind("\n", 0, place) + 1 : place]) is not None
+
+
+class FunctionText(Struct, frozen=True):
+    """The name of a function and where its text begins and ends."""
+
+    name: str
+    start: int
+    end: int
+
+    def removed_from(self, text: str) -> str:
+        """Return the text, each other character at its place, without the function."""
+        blank = re.sub(r"[^\n]", " ", text[self.start : self.end])
+        return text[: self.start] + blank + text[self.end :]
+
+
+def find_function(text: str, line: int, column: int) -> FunctionText | None:
+    """Return the function around a place; None outside of one, or where braces do not match."""
+    position = sum(map(len, text.splitlines(keepends=True)[: line - 1])) + column - 1
+    code = MLIR.blanked(text)
+    heads = [match for match in _FUNCTION.finditer(code) if match.start() <= position]
+    brace = code.find("{", heads[-1].end()) if heads else -1
+    name = _NAME.search(code, heads[-1].end()) if heads else None
+    if brace < 0 or name is None:
+        return None
+    try:
+        end = MLIR.closing(text, brace) + 1
+    except ValueError:
+        return None
+    return FunctionText(name[1], heads[-1].start(), end) if position < end else None
