@@ -15,6 +15,7 @@ from mlir_offload.toolchain.target import (
     SPIRV_TRIPLE,
     kind_of_triple,
 )
+from mlir_offload.translate.contraction import Contraction, set_contraction
 from mlir_offload.translate.input_pipeline import (
     InputPipeline,
     has_tensors,
@@ -137,11 +138,18 @@ def _mlir_opt(
     )
 
 
-def unwrap_device(text: str, triple: str, *, keeps_functions: bool = False) -> str:
+def unwrap_device(
+    text: str,
+    triple: str,
+    *,
+    keeps_functions: bool = False,
+    contraction: Contraction = "on",
+) -> str:
     """Return the lowered device module as a top-level module that mlir-translate takes.
 
     Only kernels keep external linkage, so that helper functions of equal names in two modules link;
-    with `keeps_functions` public ones do too, for other files to call.
+    with `keeps_functions` public ones do too, for other files to call. `contraction` says where products
+    and sums may be fused.
     (`mlir-translate --no-implicit-module` on a lone gpu.module crashes LLVM 19 and 22 where an
     operation's verifier asks for the data layout.) Raises SourceError for operations left over.
     """
@@ -160,6 +168,7 @@ def unwrap_device(text: str, triple: str, *, keeps_functions: bool = False) -> s
     for operation in body:
         if not (keeps_functions and _is_public(operation)):
             _internalize(operation)
+    set_contraction(body, contraction)
     if triple == NVPTX_TRIPLE:
         # mlir-translate 22 would verify for others that no alloca lies where memref.alloca puts it.
         signature = module.operation.signature

@@ -96,11 +96,17 @@ def lower_module(
     executor.tool(command, low, decides=True, diagnose=diagnose)
     executor.step(
         "unwrap",
-        (low, "--triple", lowering.triple, *rdc_option(context), "-o", alone),
+        (low, "--triple", lowering.triple, *_unwrap_options(context), "-o", alone),
         decides=True,
     )
     executor.tool(translate_command(llvm, alone, text), text, decides=True, diagnose=diagnose)
     return text
+
+
+def _unwrap_options(context: BuildContext) -> tuple[str, ...]:
+    contraction = context.options.device_flags.contraction
+    chosen = () if contraction == "on" else (f"--fp-contract={contraction}",)
+    return (*rdc_option(context), *chosen)
 
 
 def _prepare(context: BuildContext, targets: Sequence[Target]) -> None:

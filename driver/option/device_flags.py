@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,7 +12,16 @@ from msgspec.structs import replace
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.target import Target, all_kinds, parse_offload_arch, uses_cuda
 
+if TYPE_CHECKING:
+    from mlir_offload.translate.contraction import Contraction
+
 ALL_PTX, NO_PTX = "all", "none"
+_CONTRACTIONS: dict[str, Contraction] = {
+    "off": "off",
+    "on": "on",
+    "fast": "fast",
+    "fast-honor-pragmas": "fast",
+}
 _CODE_OBJECT = "-mcode-object-version="
 
 
@@ -34,6 +44,7 @@ class DeviceFlags(Struct, frozen=True):
     """
 
     fast_math: bool = False
+    contraction: Contraction = "on"
     ftz: bool = False
     max_registers: int = 0
     ptxas: tuple[str, ...] = ()
@@ -71,6 +82,8 @@ class DeviceFlags(Struct, frozen=True):
     def _arguments(self) -> Iterator[str]:
         if self.fast_math:
             yield "-ffast-math"
+        if self.contraction != "on":
+            yield f"-ffp-contract={self.contraction}"
         if self.ftz:
             yield "--ftz"
         if self.max_registers:
@@ -143,3 +156,12 @@ def with_ftz(flags: DeviceFlags, value: str) -> DeviceFlags:
         msg = f"--ftz={value}: not true or false"
         raise UsageError(msg, hint="write --ftz=true: subnormal numbers of 32 bits become zero")
     return replace(flags, ftz=value == "true")
+
+
+def with_contraction(flags: DeviceFlags, value: str) -> DeviceFlags:
+    """Return the flags with `-ffp-contract=`, as clang has it. Raises UsageError for another value."""
+    chosen = _CONTRACTIONS.get(value)
+    if chosen is None:
+        msg = f"-ffp-contract={value}: not off, on or fast"
+        raise UsageError(msg, hint="'on' fuses where operations have the flag 'contract'")
+    return replace(flags, contraction=chosen)

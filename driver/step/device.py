@@ -14,6 +14,7 @@ from mlir_offload.driver.step.group import (
     step,
     write_text,
 )
+from mlir_offload.translate.contraction import CONTRACTIONS, Contraction
 from mlir_offload.translate.lower import unwrap_device
 
 
@@ -21,7 +22,11 @@ from mlir_offload.translate.lower import unwrap_device
 @source_argument
 @click.option("--triple", required=True)
 @rdc_option
+@click.option("--fp-contract", type=click.Choice(CONTRACTIONS), default="on")
 @output_option
-def _unwrap(source: Path, triple: str, *, rdc: bool, output: Path) -> None:
+def _unwrap(
+    source: Path, triple: str, *, rdc: bool, fp_contract: Contraction, output: Path
+) -> None:
     """Make the lowered device module a module of its own for mlir-translate."""
-    write_text(output, unwrap_device(read_text(source), triple, keeps_functions=rdc))
+    text = read_text(source)
+    write_text(output, unwrap_device(text, triple, keeps_functions=rdc, contraction=fp_contract))
