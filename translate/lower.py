@@ -23,6 +23,7 @@ from mlir_offload.translate.input_pipeline import (
     needed_scripts,
     render_pipeline,
 )
+from mlir_offload.translate.kernel_parameter import WIDE
 from mlir_offload.translate.kind_lowering import CALLED_OPERATIONS, LOWERINGS, DeviceLowering
 from mlir_offload.translate.mlir.attribute import Attribute, quoted
 from mlir_offload.translate.mlir.location import Locations
@@ -81,7 +82,7 @@ def normalize_command(
 _PLAIN = DeviceLowering()
 
 
-def device_pipeline_command(
+def device_pipeline_command(  # noqa: PLR0913 (what decides the passes)
     llvm: LlvmToolchain,
     source: Path,
     output: Path,
@@ -89,14 +90,21 @@ def device_pipeline_command(
     module: GpuModule,
     lowering: DeviceLowering = _PLAIN,
     debug: bool = False,
+    index_bits: int = WIDE,
 ) -> Command:
     """Return the call that lowers the text of a device module to the LLVM dialect and a GPU's own."""
     recipe, needs = load_recipe(llvm.version.major), module.needs
     if lowering.chip:
-        pipeline = recipe.amdgpu_pipeline(needs=needs, chip=lowering.chip, debug=debug)
+        pipeline = recipe.amdgpu_pipeline(
+            needs=needs, chip=lowering.chip, debug=debug, index_bits=index_bits
+        )
     else:
         pipeline = recipe.device_pipeline(
-            needs=needs, redux=lowering.redux, debug=debug, has_bf16=not lowering.spirv
+            needs=needs,
+            redux=lowering.redux,
+            debug=debug,
+            has_bf16=not lowering.spirv,
+            index_bits=index_bits,
         )
     return _mlir_opt(llvm, pipeline, source, output)
 

@@ -35,6 +35,7 @@ from mlir_offload.toolchain.process import Completed, tool_failed
 from mlir_offload.toolchain.target import host_triple
 from mlir_offload.translate.diagnostics import condense
 from mlir_offload.translate.host.module import check_host
+from mlir_offload.translate.kernel_parameter import WIDE
 from mlir_offload.translate.kind_lowering import forms_of
 from mlir_offload.translate.lower import (
     host_pipeline_command,
@@ -199,10 +200,25 @@ def split_source(
     own = ("--program",) if context.options.makes_program else ()
     scripts = ("--transformed",) if runs_transform_scripts(context) else ()
     archs = [f"--arch={target}" for target in context.targets]
-    chosen = (*maps, *named, *archs, *fast, *memory, *scripts, *rdc, *own)
+    kernels = _kernel_options(context, describes_memory=bool(memory))
+    chosen = (*maps, *named, *archs, *fast, *memory, *scripts, *kernels, *rdc, *own)
     arguments: list[str | Path] = [normalized(directory), *program, *chosen, "-o", parts]
     context.executor.step("split", arguments, decides=True)
     return load_split_files(parts)
+
+
+def _kernel_options(context: BuildContext, *, describes_memory: bool) -> tuple[str, ...]:
+    """Return how kernels take their parameters: without optimisation as the program says.
+
+    Device code that is made alone may have other launches than those of the program, and the runtime
+    reads the parts of a memref that it is told of.
+    """
+    bits = context.options.device_flags.index_bits
+    narrow = () if bits == WIDE else (f"--index-bits={bits}",)
+    if not context.options.opt_level:
+        return narrow
+    keeps_all = describes_memory or context.options.mode is Mode.DEVICE
+    return (f"--parameters={'parts' if keeps_all else 'needed'}", *narrow)
 
 
 def make_host_ir(context: BuildContext, source: Path, split: SplitFiles, directory: Path) -> Path:

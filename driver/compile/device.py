@@ -92,6 +92,7 @@ def lower_module(
         module=module.module,
         lowering=lowering,
         debug=context.options.debug,
+        index_bits=context.options.device_flags.index_bits,
     )
     executor.tool(command, low, decides=True, diagnose=diagnose)
     executor.step(

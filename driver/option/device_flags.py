@@ -15,6 +15,7 @@ from mlir_offload.toolchain.target import Target, all_kinds, parse_offload_arch,
 if TYPE_CHECKING:
     from mlir_offload.translate.contraction import Contraction
 
+_HOST_BITS, _NARROW_BITS = 64, 32
 ALL_PTX, NO_PTX = "all", "none"
 _CONTRACTIONS: dict[str, Contraction] = {
     "off": "off",
@@ -45,6 +46,7 @@ class DeviceFlags(Struct, frozen=True):
 
     fast_math: bool = False
     contraction: Contraction = "on"
+    index_bits: int = _HOST_BITS
     ftz: bool = False
     max_registers: int = 0
     ptxas: tuple[str, ...] = ()
@@ -84,6 +86,8 @@ class DeviceFlags(Struct, frozen=True):
             yield "-ffast-math"
         if self.contraction != "on":
             yield f"-ffp-contract={self.contraction}"
+        if self.index_bits != _HOST_BITS:
+            yield f"--index-bits={self.index_bits}"
         if self.ftz:
             yield "--ftz"
         if self.max_registers:
@@ -165,3 +169,11 @@ def with_contraction(flags: DeviceFlags, value: str) -> DeviceFlags:
         msg = f"-ffp-contract={value}: not off, on or fast"
         raise UsageError(msg, hint="'on' fuses where operations have the flag 'contract'")
     return replace(flags, contraction=chosen)
+
+
+def with_index_bits(flags: DeviceFlags, value: str) -> DeviceFlags:
+    """Return the flags with `--index-bits=`. Raises UsageError for another width."""
+    if value not in {str(_HOST_BITS), str(_NARROW_BITS)}:
+        msg = f"--index-bits={value}: not 32 or 64"
+        raise UsageError(msg, hint="use 32 if no memref has 2147483648 elements or more")
+    return replace(flags, index_bits=int(value))

@@ -22,6 +22,7 @@ from mlir_offload.toolchain.target import parse_offload_arch
 from mlir_offload.translate.device_form import parse_form
 from mlir_offload.translate.fixup.fast_math import with_fast_math
 from mlir_offload.translate.fixup.split import split_program
+from mlir_offload.translate.kernel_parameter import PARAMETER_FORMS, ParameterForm
 
 
 @step.command("split")
@@ -41,6 +42,8 @@ from mlir_offload.translate.fixup.split import split_program
 @click.option("--arch", "archs", multiple=True, help="a target, whose limits are checked")
 @click.option("--program", "is_program", is_flag=True, help="main is what starts a program")
 @click.option("--transformed", is_flag=True, help="a pass has run the transform scripts")
+@click.option("--parameters", type=click.Choice(PARAMETER_FORMS), default="whole")
+@click.option("--index-bits", type=int, default=64, help="of index in device code")
 @rdc_option
 @release_option
 @output_option
@@ -56,6 +59,8 @@ def _split(  # noqa: PLR0913 (one parameter for each option)
     describe_memory: bool,
     is_program: bool,
     transformed: bool,
+    parameters: ParameterForm,
+    index_bits: int,
     rdc: bool,
     major: int,
     output: Path,
@@ -79,6 +84,8 @@ def _split(  # noqa: PLR0913 (one parameter for each option)
         is_program=is_program,
         is_transformed=transformed,
         targets=[parse_offload_arch(name) for name in archs],
+        parameters=parameters,
+        index_bits=index_bits,
     )
     for warning in split.warnings:
         show_warning(warning.message, warning.location)

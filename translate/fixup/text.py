@@ -17,7 +17,7 @@ from mlir_offload.translate.fixup.rewriter import DevicePattern, DeviceRewriter
 from mlir_offload.translate.fixup.subgroup import broadcast_lane, rotate_lanes, shuffle_lanes
 from mlir_offload.translate.fixup.thread import linear_thread_id, threads_of_block
 from mlir_offload.translate.mlir.location import Locations
-from mlir_offload.translate.mlir.operation import Operation
+from mlir_offload.translate.mlir.operation import Operation, Value
 
 _NARROW = {"i1": "extui", "i8": "extsi", "i16": "extsi"}
 
@@ -94,12 +94,15 @@ def _global_id(rewriter: DeviceRewriter, operation: Operation) -> None:
 
 
 def _printf(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Widen integers to the 32 bits that printf takes for them at least, as C does."""
-    operation.operands = [
-        convert(rewriter, _NARROW[value.type], value, "i32") if value.type in _NARROW else value
-        for value in operation.operands
-    ]
+    """Widen integers to the 32 bits that printf takes for them at least, as C does, and index to 64."""
+    operation.operands = [_printed(rewriter, value) for value in operation.operands]
     rewriter.insert(operation)
+
+
+def _printed(rewriter: DeviceRewriter, value: Value) -> Value:
+    if value.type == "index":
+        return convert(rewriter, "index_cast", value, "i64")
+    return convert(rewriter, _NARROW[value.type], value, "i32") if value.type in _NARROW else value
 
 
 _PATTERNS: dict[str, DevicePattern] = {
