@@ -29,6 +29,7 @@ from mlir_offload.translate.mlir.attribute import Attribute, quoted
 from mlir_offload.translate.mlir.location import Locations
 from mlir_offload.translate.mlir.module import parse_module
 from mlir_offload.translate.mlir.operation import Operation
+from mlir_offload.translate.narrow_dimension import widen_dimensions
 from mlir_offload.translate.pipelines import load_printing, load_recipe
 
 if TYPE_CHECKING:
@@ -177,6 +178,8 @@ def unwrap_device(
         if not (keeps_functions and _is_public(operation)):
             _internalize(operation)
     set_contraction(body, contraction)
+    if triple == AMDGPU_TRIPLE:
+        widen_dimensions(body)
     if triple == NVPTX_TRIPLE:
         # mlir-translate 22 would verify for others that no alloca lies where memref.alloca puts it.
         signature = module.operation.signature

@@ -73,6 +73,7 @@ def lowered(llvm: LlvmToolchain, work: Path) -> str:
         generic.read_text(),
         source_text=source.read_text(),
         unit_id="b",
+        parameters="parts",
         llvm_major=llvm.version.major,
     )
     (module,) = program.modules

@@ -34,6 +34,7 @@ from mlir_offload.translate.fixup.limit import (
 )
 from mlir_offload.translate.fixup.lowered_kernel import mark_lowered_kernels
 from mlir_offload.translate.fixup.text import expand_device_operations
+from mlir_offload.translate.fixup.unroll import unroll_loops
 from mlir_offload.translate.gpu_module import (
     GpuModule,
     Kernel,
@@ -160,7 +161,9 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
         index_bits=index_bits,
     )
     faults = load_faults(llvm_major)
-    rules = _DeviceRules(module, locations, faults, tuple(forms), symbols, kernel_forms)
+    rules = _DeviceRules(
+        module, locations, faults, tuple(forms), symbols, kernel_forms, parameters != "whole"
+    )
     leaves = kinds_left(variants, attached)
     modules = tuple(
         replace(
@@ -268,6 +271,7 @@ class _DeviceRules(Struct, frozen=True):
     forms: tuple[DeviceForm, ...]
     symbols: Mapping[KernelKey, str]
     kernels: KernelForms
+    unrolls: bool
 
     def check(self, operation: Operation, limits: Sequence[WorkgroupLimit]) -> None:
         """Raise SourceError for what no device takes, or not the way it is written."""
@@ -297,6 +301,8 @@ def _gpu_module(
     use_documented_forms(operation)
     rules.check(operation, _limits(served_targets(attached, targets)))
     rules.kernels.rewrite_module(operation, rules.locations)
+    if rules.unrolls:
+        unroll_loops(operation, is_narrow=rules.kernels.index_bits != WIDE)
     rename_kernels(operation, own)
     expanded = {form.name: rules.expanded(operation, form) for form in rules.forms}
     is_fast = _is_fast(name, attached, rules.locations.of(operation))
