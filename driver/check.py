@@ -90,8 +90,9 @@ def _named_release(release: int) -> int:
     if release < readers[0]:
         msg = f"--for-clang={release}: {known}"
         raise UsageError(msg, hint="name the release that reads the files, such as 22")
-    if release > readers[-1]:
-        show_warning(f"{known}; LLVM {release} is checked as LLVM {readers[-1]}", "--for-clang")
+    if release not in readers:
+        nearest = max(one for one in readers if one < release)
+        show_warning(f"{known}; LLVM {release} is checked as LLVM {nearest}", "--for-clang")
     return release
 
 

@@ -246,16 +246,24 @@ def _subcommand(name: str, arguments: Sequence[str], runner: ProcessRunner) -> i
 
 
 def _step(arguments: Sequence[str], _: ProcessRunner) -> int:
-    from mlir_offload.driver.step.command import run_step
+    from mlir_offload.driver.step.parse import described_step, parse_step, render_steps
 
-    run_step(arguments)
+    if not arguments or arguments[0] in _HELP:
+        sys.stdout.write(render_steps())
+    elif _HELP.isdisjoint(arguments):
+        parse_step(arguments).run()
+    else:
+        from mlir_offload.driver.option.help import render_help
+
+        sys.stdout.write(render_help(described_step(arguments[0])))
     return 0
 
 
-def _hermetic(name: str, arguments: Sequence[str], runner: ProcessRunner) -> int:
-    from mlir_offload.driver.build.image_step import STEPS
+def _compiler_step(name: str, arguments: Sequence[str], runner: ProcessRunner) -> int:
+    from mlir_offload.driver.step.parse import parse_compiler_step
 
-    return STEPS[name](arguments, runner)
+    parse_compiler_step((name, *arguments)).run(runner)
+    return 0
 
 
 def _toolchain_id(arguments: Sequence[str], runner: ProcessRunner) -> int:
@@ -268,12 +276,6 @@ def _cache_key(arguments: Sequence[str], runner: ProcessRunner) -> int:
     from mlir_offload.driver.tools.cache_key import show_cache_key
 
     return show_cache_key(arguments, runner)
-
-
-def _project_step(name: str, arguments: Sequence[str], runner: ProcessRunner) -> int:
-    from mlir_offload.driver.project.step import run_project_step
-
-    return run_project_step((name, *arguments), runner)
 
 
 def _print_directory(name: str, _: Sequence[str], __: ProcessRunner) -> int:
@@ -291,22 +293,17 @@ _PRINTING: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
     **dict.fromkeys(_OF_CLANG, _print_of_clang),
 }
 # A compiler cache takes a first word without dashes for the name of an input.
-_HERMETIC_STEPS = ("--image-step", "--host-step", "--object-step")
-_PROJECT_STEPS = (
-    "--module-step",
-    "--split-step",
-    "--device-step",
-    "--join-step",
-    "--source-step",
-    "--archive-step",
+_COMPILER_STEPS = (
+    *("--image-step", "--host-step", "--object-step"),
+    *("--module-step", "--split-step", "--device-step"),
+    *("--join-step", "--source-step", "--archive-step"),
 )
 _VERBS: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
     "help": _help_of,
     "--version": _version,
     "--cmake-dir": partial(_print_directory, "cmake"),
     "--pkg-config-dir": partial(_print_directory, "pkgconfig"),
-    **{name: partial(_hermetic, name) for name in _HERMETIC_STEPS},
-    **{name: partial(_project_step, name) for name in _PROJECT_STEPS},
+    **{name: partial(_compiler_step, name) for name in _COMPILER_STEPS},
     "step": _step,
     **{name: partial(_subcommand, name) for name in SUBCOMMANDS},
 }

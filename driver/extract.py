@@ -33,10 +33,13 @@ from mlir_offload.offload.container.contents import (
 )
 from mlir_offload.offload.container.file_form import FileForm
 from mlir_offload.offload.file.contents_reader import read_contents, visit_images
+from mlir_offload.offload.kind_format import plain_kind
+from mlir_offload.offload.link.held_image import runs_on_host
 from mlir_offload.toolchain.byte_copy import copy_view
 from mlir_offload.toolchain.byte_view import ByteView
 from mlir_offload.toolchain.errors import UsageError, VerificationError
 from mlir_offload.toolchain.process import Runner
+from mlir_offload.toolchain.target import HOST
 
 _NO_ARCH = "any"
 _ENDINGS = {
@@ -69,8 +72,8 @@ class Wanted(Struct, frozen=True):
         if image.images and not self.image_kind:
             return False
         return (
-            self.kind in ("", image.kind)
-            and self.arch in ("", image.arch)
+            self.kind in ("", image.kind, plain_kind(image.kind))
+            and self.arch in ("", arch_name(image))
             and self.image_kind in ("", image.image_kind, image.form, _ending(image))
             and (not self.kernel or _holds(image, self.kernel))
         )
@@ -109,8 +112,13 @@ def run_extract(arguments: Sequence[str], runner: Runner) -> int:
 
 def described(image: Image) -> str:
     """Return an image in a few words."""
-    words = (image.kind, image.arch, str(image.form), size_text(image.size_bytes))
+    words = (image.kind, arch_name(image), str(image.form), size_text(image.size_bytes))
     return " ".join(word for word in words if word)
+
+
+def arch_name(image: Image) -> str:
+    """Return the architecture as `--offload-arch=` spells it: `host` for an image for the CPU."""
+    return image.arch or (HOST if runs_on_host(image) else "")
 
 
 def _ending(image: Image) -> str:
@@ -139,7 +147,7 @@ def _targets(file: Path, chosen: Sequence[Image], output: str) -> Mapping[int, P
 
 def _name(file: Path, image: Image) -> str:
     """Return the name of an image's file: what strangers wrote cannot lead out of the directory."""
-    words = (str(image.index), image.kind or _NO_ARCH, image.arch or _NO_ARCH, _ending(image))
+    words = (str(image.index), image.kind or _NO_ARCH, arch_name(image) or _NO_ARCH, _ending(image))
     return ".".join((file.stem or file.name, *map(_legal, words)))
 
 

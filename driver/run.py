@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.build.verb import build_in
+from mlir_offload.driver.build.open import open_build
+from mlir_offload.driver.build.verb import build_opened
 from mlir_offload.driver.option.command_line import CompileOptions, Mode, parse_arguments
 from mlir_offload.driver.system.workspace import open_workspace
 from mlir_offload.toolchain.errors import UsageError
@@ -26,8 +27,8 @@ def run_program(arguments: Sequence[str], runner: ProcessRunner) -> int:
         raise UsageError(msg, hint="leave that option out")
     with open_workspace() as place:
         output = options.output or place / "program"
-        with open_workspace(options.save_temps) as workspace:
-            build_in(replace(options, output=output), workspace, runner)
+        with open_build(replace(options, output=output), runner) as opened:
+            build_opened(opened)
         if options.dry_run:
             return 0
         return runner.run_attached(Command((str(output.absolute()), *program_arguments)))

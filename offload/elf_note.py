@@ -15,6 +15,8 @@ _HEADER = struct.Struct("<III")
 _ALIGNMENT = 4
 _LONGEST_OWNER = 256
 _LONGEST_COMMENT = 1 << 16
+_LINKER = "Linker: "
+_LLVM_LINKER = re.compile(r"^Linker: .*\bLLD\b")
 _LLVM_COMPILER = re.compile(r"\bclang version\b|\bLLVM\b")
 
 
@@ -41,18 +43,40 @@ def read_compiler(elf: ElfFile) -> tuple[str, int | None]:
 
     A linked file names every compiler and the linker: the first one of LLVM counts, else the first.
     """
-    section = next(iter(elf.named(".comment")), None)
-    names = _comments(elf.content(section)) if section else []
+    names = _comments(elf)
+    found = next(_releases(names, _LLVM_COMPILER), None)
+    return found or ((names[0] if names else ""), None)
+
+
+def read_code_generator(elf: ElfFile) -> tuple[str, int | None]:
+    """Return what made the code of a file whose linker, if it names one, compiles bitcode itself.
+
+    Device libraries in bitcode leave the names of older compilers in `.comment`: a compiler counts if
+    it is of the linker's release, else the linker; without one, the newest compiler.
+    """
+    names = _comments(elf)
+    linker = next(_releases(names, _LLVM_LINKER), None)
+    compilers = sorted(_releases(names, _LLVM_COMPILER), key=lambda pair: -pair[1])
+    if linker is None:
+        return compilers[0] if compilers else read_compiler(elf)
+    same = (pair for pair in compilers if pair[1] == linker[1])
+    return next(same, (linker[0].removeprefix(_LINKER), linker[1]))
+
+
+def _releases(names: list[str], pattern: re.Pattern[str]) -> Iterator[tuple[str, int]]:
+    """Return the names that fit a pattern and a version follows, with their releases."""
     for name in names:
-        found = _LLVM_COMPILER.search(name)
+        found = pattern.search(name)
         version = parse_version(name[found.end() :]) if found else None
         if version is not None:
-            return name, version.major
-    return (names[0] if names else ""), None
+            yield name, version.major
 
 
-def _comments(view: ByteView) -> list[str]:
-    text = view.head(_LONGEST_COMMENT).decode(errors="replace")
+def _comments(elf: ElfFile) -> list[str]:
+    section = next(iter(elf.named(".comment")), None)
+    if section is None:
+        return []
+    text = elf.content(section).head(_LONGEST_COMMENT).decode(errors="replace")
     return [name for name in text.split("\0") if name]
 
 

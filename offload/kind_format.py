@@ -134,6 +134,11 @@ def format_of(kind: str) -> KindFormat:
     return FORMATS[Kind(kind)] if kind in all_kinds() else _OF_NO_KIND
 
 
+def plain_kind(kind: str) -> str:
+    """Return the kind without the version of its ABI: `hip` for the `hipv4` of bundles."""
+    return next((known for known in all_kinds() if kind.startswith(known)), kind)
+
+
 def formats_of(kinds: Collection[str]) -> tuple[KindFormat, ...]:
     """Return the same of several kinds, in the order of all kinds."""
     return tuple(FORMATS[kind] for kind in all_kinds() if kind in kinds)

@@ -11,6 +11,10 @@ class DeviceForm(Struct, frozen=True):
     dialect: str
     subgroup_size: int
 
+    def __str__(self) -> str:
+        """Return the name."""
+        return self.name
+
     @property
     def name(self) -> str:
         """Return the form as a word: `nvvm32`, `rocdl64`."""

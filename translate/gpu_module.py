@@ -20,6 +20,8 @@ from mlir_offload.translate.mlir.type import function_type
 from mlir_offload.translate.target_attribute import TargetAttribute
 
 _KERNEL_MARKS = ("gpu.kernel", "nvvm.kernel")
+# The property of gpu.func since LLVM 23; before it has gpu.kernel.
+_KERNEL_PROPERTY = "kernel"
 _FUNCTIONS = frozenset({"gpu.func", "func.func", "llvm.func"})
 _UNIT_DIGITS = 10
 _NAME_BYTES = frozenset(byte for byte in range(128) if chr(byte).isalnum() or chr(byte) == "_")
@@ -83,7 +85,8 @@ def is_declared_kernel(operation: Operation) -> bool:
 
 
 def _has_kernel_mark(operation: Operation) -> bool:
-    return any(map(operation.has, _KERNEL_MARKS))
+    is_marked = operation.name == "gpu.func" and operation.has(_KERNEL_PROPERTY)
+    return is_marked or any(map(operation.has, _KERNEL_MARKS))
 
 
 def named_modules(names: Iterable[str], source_text: str) -> frozenset[str]:

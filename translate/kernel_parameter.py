@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, get_args
+from enum import StrEnum
 
 from msgspec import Struct
 
@@ -12,14 +12,18 @@ from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.mlir.syntax import MLIR
 from mlir_offload.translate.mlir.type import function_type, parse_shaped
 
-ParameterForm = Literal["whole", "parts", "needed"]
-"""How a kernel takes its memrefs.
 
-`whole`: as memrefs; `parts`: as the parts of their descriptors, which is what they are lowered to;
-`needed`: those parts that it reads, if only launches of the same program launch it.
-"""
+class ParameterForm(StrEnum):
+    """How a kernel takes its memrefs.
 
-PARAMETER_FORMS: tuple[ParameterForm, ...] = get_args(ParameterForm)
+    `whole`: as memrefs; `parts`: as the parts of their descriptors, which is what they are lowered to;
+    `needed`: those parts that it reads, if only launches of the same program launch it.
+    """
+
+    WHOLE = "whole"
+    PARTS = "parts"
+    NEEDED = "needed"
+
 
 Place = tuple[int, ...]
 """The place of a part in a descriptor, as llvm.extractvalue has it."""

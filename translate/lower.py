@@ -15,7 +15,8 @@ from mlir_offload.toolchain.target import (
     SPIRV_TRIPLE,
     kind_of_triple,
 )
-from mlir_offload.translate.contraction import Contraction, set_contraction
+from mlir_offload.translate.contraction import Contraction
+from mlir_offload.translate.fused import set_contraction
 from mlir_offload.translate.input_pipeline import (
     InputPipeline,
     has_tensors,
@@ -152,7 +153,7 @@ def unwrap_device(
     triple: str,
     *,
     keeps_functions: bool = False,
-    contraction: Contraction = "on",
+    contraction: Contraction = Contraction.ON,
 ) -> str:
     """Return the lowered device module as a top-level module that mlir-translate takes.
 

@@ -12,12 +12,7 @@ from msgspec.structs import replace
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.device import compile_device
 from mlir_offload.driver.compile.host_code import host_command
-from mlir_offload.driver.compile.image import (
-    DeviceModule,
-    ImageFile,
-    kernel_options,
-    sanitize_option,
-)
+from mlir_offload.driver.compile.image import DeviceModule, kernels_of
 from mlir_offload.driver.compile.normalize import (
     normalized,
     runs_transform_scripts,
@@ -27,15 +22,17 @@ from mlir_offload.driver.compile.older import not_taken, older_text
 from mlir_offload.driver.compile.served import served_modules
 from mlir_offload.driver.option.command_line import GPU_CPP, MLIR_SUFFIXES, Mode
 from mlir_offload.driver.record.dependencies import clang_depfile_arguments
+from mlir_offload.driver.step.program import Split
 from mlir_offload.driver.step.split_file import ModuleFile, SplitFiles, load_split_files
 from mlir_offload.driver.system.parallel import beside, in_parallel
 from mlir_offload.offload.llvm_ir import assemble_command, is_written_in_process
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError, UsageError
 from mlir_offload.toolchain.process import Completed, tool_failed
 from mlir_offload.toolchain.target import host_triple
+from mlir_offload.translate.device_form import NVVM_FORM, DeviceForm
 from mlir_offload.translate.diagnostics import condense
 from mlir_offload.translate.host.module import check_host
-from mlir_offload.translate.kernel_parameter import WIDE
+from mlir_offload.translate.kernel_parameter import WIDE, ParameterForm
 from mlir_offload.translate.kind_lowering import forms_of
 from mlir_offload.translate.lower import (
     host_pipeline_command,
@@ -176,49 +173,50 @@ def _make_object(context: BuildContext, annotated: Path, output: Path) -> None:
 
 
 def split_source(
-    context: BuildContext, source: Path, directory: Path, forms: Sequence[str] = ()
+    context: BuildContext, source: Path, directory: Path, forms: Sequence[DeviceForm] = ()
 ) -> SplitFiles:
     """Split a normalised program into its host module and its device modules.
 
-    Without forms those are in the forms for the targets.
+    Without forms those are in the forms for the targets, and for NVVM where there is none.
     """
-    parts = directory / "split"
-    program = (
-        "--from",
-        source,
-        "--unit-id",
-        source.name,
-        "--llvm",
-        str(context.mlir.version.major),
+    options = context.options
+    describes_memory = works_on_host_memory(context, source)
+    step = Split(
+        source=normalized(directory),
+        made_from=source,
+        unit_id=source.name,
+        llvm=context.mlir.version.major,
+        prefix_maps=options.prefix_maps,
+        forms=tuple(forms or forms_of(context.targets)) or (NVVM_FORM,),
+        targets=context.targets,
+        fast_math=options.device_flags.fast_math,
+        parameters=_parameter_form(context, describes_memory=describes_memory),
+        index_bits=_narrow_bits(context),
+        describe_memory=describes_memory,
+        transformed=runs_transform_scripts(context),
+        rdc=bool(options.gpu_rdc),
+        is_program=options.makes_program,
+        output=directory / "split",
     )
-    maps = [f"--prefix-map={prefix}" for prefix in context.options.prefix_maps]
-    wanted = forms or [form.name for form in forms_of(context.targets)]
-    named = [f"--form={form}" for form in wanted]
-    rdc = ("--rdc",) if context.options.gpu_rdc else ()
-    fast = ("--fast-math",) if context.options.device_flags.fast_math else ()
-    memory = ("--describe-memory",) if works_on_host_memory(context, source) else ()
-    own = ("--program",) if context.options.makes_program else ()
-    scripts = ("--transformed",) if runs_transform_scripts(context) else ()
-    archs = [f"--arch={target}" for target in context.targets]
-    kernels = _kernel_options(context, describes_memory=bool(memory))
-    chosen = (*maps, *named, *archs, *fast, *memory, *scripts, *kernels, *rdc, *own)
-    arguments: list[str | Path] = [normalized(directory), *program, *chosen, "-o", parts]
-    context.executor.step("split", arguments, decides=True)
-    return load_split_files(parts)
+    context.executor.step(step, decides=True)
+    return load_split_files(step.output)
 
 
-def _kernel_options(context: BuildContext, *, describes_memory: bool) -> tuple[str, ...]:
-    """Return how kernels take their parameters: without optimisation as the program says.
+def _parameter_form(context: BuildContext, *, describes_memory: bool) -> ParameterForm | None:
+    """Return how kernels take their memrefs: without optimisation as the program says.
 
     Device code that is made alone may have other launches than those of the program, and the runtime
     reads the parts of a memref that it is told of.
     """
-    bits = context.options.device_flags.index_bits
-    narrow = () if bits == WIDE else (f"--index-bits={bits}",)
     if not context.options.opt_level:
-        return narrow
+        return None
     keeps_all = describes_memory or context.options.mode is Mode.DEVICE
-    return (f"--parameters={'parts' if keeps_all else 'needed'}", *narrow)
+    return ParameterForm.PARTS if keeps_all else ParameterForm.NEEDED
+
+
+def _narrow_bits(context: BuildContext) -> int | None:
+    bits = context.options.device_flags.index_bits
+    return None if bits == WIDE else bits
 
 
 def make_host_ir(context: BuildContext, source: Path, split: SplitFiles, directory: Path) -> Path:
@@ -263,34 +261,33 @@ def _annotate(
     output: Path,
 ) -> None:
     """Package the images and write the host module that carries them."""
+    # Needed when host and devices have been lowered, and loaded by then.
+    from mlir_offload.driver.step.annotate import Annotate, FinishedFile
+    from mlir_offload.driver.step.image_file import Package
+
     executor, release = context.executor, context.for_clang
-    arguments: list[str | Path] = []
-    images = [image for module in device for image in module.images]
-    if images:
-        binary = host.with_name("images.offload")
-        named = [image.argument for image in images]
-        executor.step("package", (*named, "--for-clang", release, "-o", binary))
-        arguments += ["--binary", binary]
-    kinds = dict.fromkeys(target.kind for target in context.targets)
-    arguments += [f"--kind={kind}" for kind in kinds]
-    kernels: dict[str, None] = {}
-    for module in device:
-        arguments += ["--device", module.ir]
-        arguments += [_finished_option(module, image) for image in module.finished]
-        kernels |= dict.fromkeys(kernel_options(module.module))
-    arguments += kernels
-    arguments += [f"--declared={kernel}" for kernel in split.declared]
-    if split.interface is not None:
-        arguments += ["--interface", split.interface]
-    arguments += sanitize_option(context)
-    if context.options.emit_llvm:
-        arguments += ["--triple", host_triple()]
-    executor.step(
-        "annotate",
-        (host, *arguments, "--location", source, "--for-clang", release, "-o", output),
+    images = tuple(image.packaged for module in device for image in module.images)
+    binary = host.with_name("images.offload") if images else None
+    if binary is not None:
+        executor.step(Package(images=images, for_clang=release, output=binary))
+    kernels = {module: kernels_of(module.module) for module in device}
+    step = Annotate(
+        source=host,
+        binary=binary,
+        kinds=tuple(dict.fromkeys(target.kind for target in context.targets)),
+        devices=tuple(module.ir for module in device),
+        finished=tuple(
+            FinishedFile(image.target.kind, image.path, names)
+            for module, names in kernels.items()
+            for image in module.finished
+        ),
+        kernels=tuple(dict.fromkeys(name for names in kernels.values() for name in names)),
+        declared=split.declared,
+        interface=split.interface,
+        sanitizer=context.options.sanitizer,
+        triple=host_triple() if context.options.emit_llvm else "",
+        location=str(source),
+        for_clang=release,
+        output=output,
     )
-
-
-def _finished_option(module: DeviceModule, image: ImageFile) -> str:
-    kernels = "".join(f",kernel={kernel.symbol}" for kernel in module.module.module.kernels)
-    return f"--finished=kind={image.target.kind},file={image.path}{kernels}"
+    executor.step(step)

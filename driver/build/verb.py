@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from mlir_offload.driver.build.open import Build, open_build
 from mlir_offload.driver.compile.byproduct import (
     check_outputs,
     withdrawn_on_failure,
@@ -37,27 +38,24 @@ from mlir_offload.driver.option.inputs import (
     has_device_code,
     read_given,
 )
-from mlir_offload.driver.step.execute import Executor
-from mlir_offload.driver.system.jobserver import JobSlots
 from mlir_offload.driver.system.parallel import Threads, beside, pool
 from mlir_offload.driver.system.tool_watch import ToolWatch, tool_files
-from mlir_offload.driver.system.workspace import open_workspace
 from mlir_offload.driver.tools.choose import (
     choose_rocm_for,
-    choose_slots,
-    choose_source_time,
     choose_targets,
     choose_toolkit_for,
     places_of,
 )
-from mlir_offload.driver.tools.releases import choose_releases
+from mlir_offload.driver.tools.found import FoundTools
+from mlir_offload.driver.tools.releases import Releases, choose_releases
 from mlir_offload.offload.kind_format import check_targets
 from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.process import Command, Runner
-from mlir_offload.toolchain.target import HOST, uses_cuda, uses_rocm
+from mlir_offload.toolchain.target import HOST, Target, uses_cuda, uses_rocm
 
 if TYPE_CHECKING:
     from mlir_offload.driver.step.launcher import Launcher
+    from mlir_offload.offload.link.objects import ObjectContents
 
 
 _TEXT_ONLY = frozenset((Mode.PREPROCESSED, Mode.RULE))
@@ -76,8 +74,8 @@ def build(arguments: Sequence[str], runner: Runner) -> None:
         from mlir_offload.driver.tools.cache_key import check_cache_key
 
         check_cache_key(options, os.environ, runner)
-    with _named_inputs(options) as named, open_workspace(named.save_temps) as workspace:
-        context = build_in(named, workspace, runner)
+    with _named_inputs(options) as named, open_build(named, runner) as opened:
+        context = build_opened(opened)
         if (context.launched is not None or options.why_rebuilt) and not options.dry_run:
             _explain(context)
 
@@ -98,11 +96,10 @@ def _warn_of_unused(options: CompileOptions) -> None:
     warn_of_unused(options)
 
 
-def build_in(options: CompileOptions, workspace: Path, runner: Runner) -> BuildContext:
-    """Do what the options ask for, with intermediate files in the workspace."""
-    slots = choose_slots(options)
-    with contextlib.closing(slots), _named_as_given(options):
-        return build_with(slots, options, workspace, runner)
+def build_opened(opened: Build) -> BuildContext:
+    """Do what the options ask for."""
+    with _named_as_given(opened.options):
+        return build_with(opened)
 
 
 @contextlib.contextmanager
@@ -119,14 +116,13 @@ def _named_as_given(options: CompileOptions) -> Iterator[None]:
         raise
 
 
-def build_with(
-    slots: JobSlots, options: CompileOptions, workspace: Path, runner: Runner
-) -> BuildContext:
-    """Do what the options ask for, as many programs at once as the slots allow."""
+def build_with(opened: Build) -> BuildContext:
+    """Do what the options ask for, errors with the places that the files have now."""
+    options = opened.options
     for path in options.inputs:
         check_input(path)
     check_outputs(options)
-    context = _make_context(slots, options, workspace, runner)
+    context = _context(opened)
     write_compile_commands(context)
     guard_inputs(context)
     tools = ToolWatch()
@@ -212,7 +208,8 @@ def _start_early(context: BuildContext, threads: Threads) -> None:
     if context.launched is not None:
         threads.submit(partial(context.launched.prepare, context.targets))
     makes_final = context.options.mode is Mode.OBJECT and context.options.makes_final_objects
-    if context.options.mode is Mode.LINK or makes_final:
+    makes_program = context.options.mode is Mode.LINK and not context.options.links_to_object
+    if makes_program or makes_final:
         from mlir_offload.driver.link.runtime import compile_runtime, host_runtime
 
         runtime = host_runtime(context)
@@ -222,22 +219,34 @@ def _start_early(context: BuildContext, threads: Threads) -> None:
             )
 
 
-def _make_context(
-    slots: JobSlots, options: CompileOptions, workspace: Path, runner: Runner
-) -> BuildContext:
+def _context(opened: Build) -> BuildContext:
     """Choose tools and targets for the command line."""
-    places = places_of(options)
+    options = opened.options
     launcher = _launcher(options)
-    finder = runner if launcher is None else _remembering(runner)
     contents = read_given(options)
     given = tuple(item for item in contents if item.is_relocatable)
-    # Objects that call the runtime but bring no device code need a device all the same.
-    needs_device = (has_device_code(options) and options.mode not in _HOST_ONLY) or (
-        any(item.calls_device for item in given) and not any(item.kinds for item in given)
-    )
-    archs = options.offload_archs or attached_archs(options)
-    archs = archs or ((HOST,) if options.sanitizer else ())
-    targets = choose_targets(archs) if needs_device else ()
+    finder = opened.runner if launcher is None else _remembering(opened.runner)
+    tools = _find_tools(options, finder, given)
+    if options.embed_runtime:
+        from mlir_offload.driver.compile.embed import check_embedding
+
+        check_embedding(options, tools.releases)
+    check_flags(options, tools.targets, given)
+    _note_consumer(tools.releases)
+    compiled = compiled_files(options, opened.workspace)
+    sources = {made.parent: source for source, made in compiled.items()}
+    context = opened.context(tools, sources=sources, launcher=launcher)
+    context.executor.note(Command(("mkdir", "-p", str(opened.workspace))))
+    linked = tuple(item for item in contents if not item.is_relocatable)
+    return replace(context, given=given, linked=linked, compiled=compiled)
+
+
+def _find_tools(
+    options: CompileOptions, finder: Runner, given: Sequence[ObjectContents]
+) -> FoundTools:
+    """Find the tools for the targets, and for those of objects that are linked."""
+    places = places_of(options)
+    targets = _targets(options, given)
     kinds = {target.kind for target in targets}.union(*(item.device_kinds for item in given))
     (releases, cuda), _ = beside(
         partial(
@@ -249,43 +258,27 @@ def _make_context(
         partial(import_module, "mlir_offload.driver.compile.normalize"),
     )
     check_targets(targets, releases.makers(cuda, is_assembled=options.needs_ptxas))
-    if options.embed_runtime:
-        from mlir_offload.driver.compile.embed import check_embedding
+    rocm = choose_rocm_for(places, needed=uses_rocm(kinds))
+    return FoundTools(places, releases, targets, cuda, rocm)
 
-        check_embedding(options, releases)
-    check_flags(options, targets, given)
+
+def _targets(options: CompileOptions, given: Sequence[ObjectContents]) -> tuple[Target, ...]:
+    """Return the targets: none where the call has nothing to do with a device."""
+    # Objects that call the runtime but bring no device code need a device all the same.
+    needs_device = (has_device_code(options) and options.mode not in _HOST_ONLY) or (
+        any(item.calls_device for item in given) and not any(item.kinds for item in given)
+    )
+    archs = options.offload_archs or attached_archs(options)
+    archs = archs or ((HOST,) if options.sanitizer else ())
+    return choose_targets(archs) if needs_device else ()
+
+
+def _note_consumer(releases: Releases) -> None:
     if not releases.is_consumer_here:
         show_note(
             f"LLVM {releases.consumer} is not installed: LLVM {releases.mlir.version.major} "
             "compiles for it, device code included"
         )
-    compiled = compiled_files(options, workspace)
-    executor = Executor(
-        runner,
-        show,
-        workspace,
-        slots=slots,
-        verbose=options.verbose,
-        dry_run=options.dry_run,
-        sources={made.parent: source for source, made in compiled.items()},
-    )
-    executor.note(Command(("mkdir", "-p", str(workspace))))
-    linked = tuple(item for item in contents if not item.is_relocatable)
-    context = BuildContext(
-        options,
-        releases,
-        cuda,
-        targets,
-        executor,
-        workspace,
-        os.pathsep.join(map(str, places.path)),
-        source_time=choose_source_time(),
-        given=given,
-        linked=linked,
-        compiled=compiled,
-        rocm=choose_rocm_for(places, needed=uses_rocm(kinds)),
-    )
-    return context if launcher is None else _launching(context, launcher)
 
 
 def _launcher(options: CompileOptions) -> Launcher | None:
@@ -302,11 +295,3 @@ def _remembering(runner: Runner) -> Runner:
     from mlir_offload.driver.tools.toolchain_id import RememberingRunner
 
     return RememberingRunner(runner)
-
-
-def _launching(context: BuildContext, launcher: Launcher) -> BuildContext:
-    from mlir_offload.driver.step.launcher import LaunchedSteps, step_program
-
-    program = step_program(launcher, context.workspace)
-    tools = (context.releases, context.cuda, context.rocm)
-    return replace(context, launched=LaunchedSteps(launcher, program, *tools))

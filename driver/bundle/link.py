@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -10,13 +9,13 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mlir_offload.driver.build.open import Build, open_build
 from mlir_offload.driver.build.verb import build_with
 from mlir_offload.driver.bundle.requirement import find_link_tools
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.host_code import host_command
 from mlir_offload.driver.compile.image import ImageFile
 from mlir_offload.driver.compile.kind_build import build_of, builds_of
-from mlir_offload.driver.message.report import show
 from mlir_offload.driver.option.command_line import (
     CompileOptions,
     Mode,
@@ -26,12 +25,12 @@ from mlir_offload.driver.option.command_line import (
 from mlir_offload.driver.option.file_use import OutputFile, check_files, check_kept
 from mlir_offload.driver.option.inputs import check_input, final_outputs
 from mlir_offload.driver.option.subcommand import check_spelled
-from mlir_offload.driver.step.execute import Executor
+from mlir_offload.driver.step.image_file import Package
 from mlir_offload.driver.step.split_file import ModuleFile
-from mlir_offload.driver.system.jobserver import JobSlots
 from mlir_offload.driver.system.parallel import in_parallel
-from mlir_offload.driver.system.workspace import check_output, make_directory, open_workspace
-from mlir_offload.driver.tools.choose import choose_slots, choose_source_time, places_of
+from mlir_offload.driver.system.workspace import check_output, make_directory
+from mlir_offload.driver.tools.choose import places_of
+from mlir_offload.driver.tools.found import FoundTools
 from mlir_offload.driver.tools.releases import Releases
 from mlir_offload.offload.container.mob_archive import read_archive
 from mlir_offload.offload.container.mob_manifest import (
@@ -69,23 +68,20 @@ def link_bundles(arguments: Sequence[str], runner: Runner) -> int:
     options = parse_arguments(arguments)
     check_spelled(_VERB, options.spelled)
     _check_inputs(options)
-    with (
-        contextlib.closing(choose_slots(options)) as slots,
-        open_workspace(options.save_temps) as workspace,
-    ):
+    with open_build(options, runner) as opened:
         bundles = [
-            _unpack(path, workspace / f"bundle{number}")
+            _unpack(path, opened.workspace / f"bundle{number}")
             for number, path in enumerate(_bundles(options))
         ]
         if options.mode is Mode.OBJECT:
             _check_objects(options, [unit for one in bundles for unit in one.manifest.units])
-        context = _make_context(slots, options, bundles, workspace, runner)
+        context = _context(opened, bundles)
         made = {bundle.path: _compile_bundle(context, bundle) for bundle in bundles}
         if options.mode is Mode.OBJECT:
             _place_objects(context, [pair for pairs in made.values() for pair in pairs])
         else:
             objects = {path: [item for _, item in pairs] for path, pairs in made.items()}
-            _link(slots, _with_objects(context.options, objects), context, runner)
+            _link(opened, _with_objects(context.options, objects), context)
     return 0
 
 
@@ -126,43 +122,20 @@ def _unpack(path: Path, directory: Path) -> UnpackedBundle:
     return UnpackedBundle(path, manifest, directory)
 
 
-def _make_context(
-    slots: JobSlots,
-    options: CompileOptions,
-    bundles: Sequence[UnpackedBundle],
-    workspace: Path,
-    runner: Runner,
-) -> BuildContext:
+def _context(opened: Build, bundles: Sequence[UnpackedBundle]) -> BuildContext:
     """Choose the tools. Raises one error with all that is missing or does not fit."""
     manifests = [(bundle.path, bundle.manifest) for bundle in bundles]
-    links = options.mode is Mode.LINK
-    tools = find_link_tools(manifests, places_of(options), runner, links=links)
+    places, links = places_of(opened.options), opened.options.mode is Mode.LINK
+    tools = find_link_tools(manifests, places, opened.runner, links=links)
     raise_findings(tools.findings)
     if tools.llvm is None:
         msg = "no LLVM was found, and no reason why"
         raise AssertionError(msg)
-    executor = Executor(
-        runner,
-        show,
-        workspace,
-        slots=slots,
-        verbose=options.verbose,
-        dry_run=options.dry_run,
-        sources={bundle.directory: bundle.path for bundle in bundles},
-    )
-    fitted = _with_flags(options, [bundle.manifest for bundle in bundles])
-    time = choose_source_time()
     releases = Releases(tools.llvm, tools.llvm, tools.llvm.version.major)
-    return BuildContext(
-        fitted,
-        releases,
-        tools.cuda,
-        (),
-        executor,
-        workspace,
-        "",
-        source_time=time,
-        rocm=tools.rocm,
+    fitted = _with_flags(opened.options, [bundle.manifest for bundle in bundles])
+    return replace(opened, options=fitted).context(
+        FoundTools(places, releases, (), tools.cuda, tools.rocm),
+        sources={bundle.directory: bundle.path for bundle in bundles},
     )
 
 
@@ -203,9 +176,8 @@ def _compile_unit(context: BuildContext, bundle: UnpackedBundle, unit: MobUnit) 
     embedded: tuple[str, ...] = ()
     if images:
         binary = host.with_suffix(".offload")
-        release = ("--for-clang", str(context.consumer))
-        named = [image.argument for image in images]
-        context.executor.step("package", (*named, *release, "-o", binary))
+        named, release = tuple(image.packaged for image in images), str(context.consumer)
+        context.executor.step(Package(images=named, for_clang=release, output=binary))
         embedded = ("-Xclang", f"-fembed-offload-object={binary}")
     context.executor.tool(host_command(context, host, output, *embedded), output)
     return output
@@ -255,7 +227,7 @@ def _with_objects(options: CompileOptions, objects: dict[Path, list[Path]]) -> C
     return replace(options, link_items=tuple(items), inputs=tuple(inputs))
 
 
-def _link(slots: JobSlots, options: CompileOptions, context: BuildContext, runner: Runner) -> None:
+def _link(opened: Build, options: CompileOptions, context: BuildContext) -> None:
     """Link by the way of every other link."""
     if options.dry_run:
         # Nothing was made that could be looked into.
@@ -266,4 +238,5 @@ def _link(slots: JobSlots, options: CompileOptions, context: BuildContext, runne
         return
     directory = context.workspace / "link"
     make_directory(directory)
-    build_with(slots, replace(options, llvm=str(context.llvm.prefix)), directory, runner)
+    chosen = replace(options, llvm=str(context.llvm.prefix))
+    build_with(replace(opened, options=chosen, workspace=directory))

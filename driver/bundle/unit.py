@@ -12,11 +12,12 @@ from msgspec import Struct
 from mlir_offload.driver.build.source import lower_host, split_source
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.device import lower_module, ordered_targets
-from mlir_offload.driver.compile.image import kernel_options
+from mlir_offload.driver.compile.image import kernels_of
 from mlir_offload.driver.compile.kind_build import build_of, builds_of
 from mlir_offload.driver.compile.normalize import normalize
 from mlir_offload.driver.compile.older import older_text
 from mlir_offload.driver.option.command_line import MLIR_SUFFIXES
+from mlir_offload.driver.step.annotate import Annotate
 from mlir_offload.driver.step.split_file import ModuleFile, SplitFiles, refuse_objects
 from mlir_offload.driver.system.parallel import beside, in_parallel
 from mlir_offload.toolchain.target import Kind, Target
@@ -99,14 +100,17 @@ def _annotate(
 ) -> Path:
     """Register the kernels; the images are put in where they are compiled."""
     output = host.with_name("host.annotated.ll")
-    kinds = dict.fromkeys(device.kind for device in devices)
-    arguments: list[str | Path] = [f"--kind={kind}" for kind in kinds]
-    for module in split.modules:
-        lowered = next(device.lowered for device in devices if device.module is module)
-        arguments += ["--device", lowered, *kernel_options(module)]
-    arguments += [f"--declared={kernel}" for kernel in split.declared]
-    release = ("--for-clang", context.for_clang)
+    lowered = {device.module.path: device.lowered for device in devices}
     context.executor.step(
-        "annotate", (host, *arguments, "--location", source, *release, "-o", output)
+        Annotate(
+            source=host,
+            kinds=tuple(dict.fromkeys(device.kind for device in devices)),
+            devices=tuple(lowered[module.path] for module in split.modules),
+            kernels=tuple(kernel for module in split.modules for kernel in kernels_of(module)),
+            declared=split.declared,
+            location=str(source),
+            for_clang=context.for_clang,
+            output=output,
+        )
     )
     return older_text(context, output, context.consumer, str(source))

@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from mlir_offload.driver.build.open import Build, open_build
 from mlir_offload.driver.bundle.pack import pack_bundle
 from mlir_offload.driver.bundle.requirement import llvm_requirement
 from mlir_offload.driver.bundle.unit import LoweredUnit, lower_unit
 from mlir_offload.driver.compile.byproduct import check_outputs
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.message.report import show, show_note
+from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions, parse_arguments
 from mlir_offload.driver.option.inputs import check_input
 from mlir_offload.driver.option.subcommand import check_spelled
-from mlir_offload.driver.step.execute import Executor
-from mlir_offload.driver.system.jobserver import JobSlots
 from mlir_offload.driver.system.parallel import in_parallel
-from mlir_offload.driver.system.workspace import open_workspace
 from mlir_offload.driver.tools.choose import (
-    choose_slots,
-    choose_source_time,
     choose_targets,
     choose_toolkit,
     places_for,
 )
+from mlir_offload.driver.tools.found import FoundTools
 from mlir_offload.driver.tools.releases import Releases
 from mlir_offload.offload.abi import ANY_CONSUMER, load_abis
 from mlir_offload.offload.consumer import have_one_number
@@ -60,15 +56,11 @@ def bundle(arguments: Sequence[str], runner: Runner) -> int:
         offload_archs=options.offload_archs or _default_archs(),
         prefix_maps=(*_without_places(options), *options.prefix_maps),
     )
-    with (
-        contextlib.closing(choose_slots(options)) as slots,
-        open_workspace(options.save_temps) as workspace,
-    ):
-        context = _make_context(slots, options, workspace, runner)
-        context, requirement = _with_consumer(context)
+    with open_build(options, runner) as opened:
+        context, requirement = _with_consumer(_context(opened))
         tasks = [partial(lower_unit, context, *pair) for pair in enumerate(options.inputs)]
         units = in_parallel(tasks)
-        made = workspace / "bundle.mob"
+        made = opened.workspace / "bundle.mob"
         if not options.dry_run:
             library = _library(context, runner, units) if _WITH_LIBRARIES in arguments else None
             made.write_bytes(pack_bundle(context, units, requirement, library))
@@ -103,13 +95,12 @@ def _without_places(options: CompileOptions) -> tuple[PrefixMap, ...]:
     return tuple(PrefixMap(place, "") for place in dict.fromkeys((here, *parents)))
 
 
-def _make_context(
-    slots: JobSlots, options: CompileOptions, workspace: Path, runner: Runner
-) -> BuildContext:
+def _context(opened: Build) -> BuildContext:
     """Choose the release that lowers; the one that links is not here."""
+    options = opened.options
     places = places_for(options.llvm, options.cuda_path)
     roles = (Role.LOWER,)
-    llvm = choose_llvm(find_llvm(places), places.llvm, llvm_probe(runner), roles=roles)
+    llvm = choose_llvm(find_llvm(places), places.llvm, llvm_probe(opened.runner), roles=roles)
     targets = choose_targets(options.offload_archs)
     named = options.for_clang.isdecimal()
     releases = Releases(llvm, llvm, int(options.for_clang) if named else llvm.version.major)
@@ -120,17 +111,8 @@ def _make_context(
     # What LLVM does not know is said before any work is done.
     for major in {llvm.version.major, releases.consumer}:
         check_targets(targets, CodeMakers(major, major))
-    executor = Executor(
-        runner,
-        show,
-        workspace,
-        slots=slots,
-        verbose=options.verbose,
-        dry_run=options.dry_run,
-        sources={workspace / str(n): path for n, path in enumerate(options.inputs)},
-    )
-    time = choose_source_time()
-    return BuildContext(options, releases, None, targets, executor, workspace, "", source_time=time)
+    sources = {opened.workspace / str(n): path for n, path in enumerate(options.inputs)}
+    return opened.context(FoundTools(places, releases, targets), sources=sources)
 
 
 def _with_consumer(context: BuildContext) -> tuple[BuildContext, LlvmRequirement]:

@@ -26,7 +26,7 @@ from mlir_offload.driver.option.inputs import (
 from mlir_offload.driver.record.dependencies import (
     STANDARD_STREAM,
     compiled_objects,
-    depfile_arguments,
+    depfile_step,
     plan_depfiles,
 )
 from mlir_offload.driver.system.depfile import DepfileRequest
@@ -144,10 +144,8 @@ def write_depfiles(context: BuildContext) -> None:
     """Write the dependency files in the workspace and bring each to its place."""
     for number, planned in enumerate(plan_depfiles(context.options)):
         made = context.workspace / f"rule{number}.d"
-        arguments = depfile_arguments(
-            context.options, planned, context.dependencies, context.compiled
-        )
-        context.executor.step("depfile", ("-o", made, *arguments))
+        step = depfile_step(context.options, planned, context.dependencies, context.compiled, made)
+        context.executor.step(step)
         if planned.file == STANDARD_STREAM:
             context.executor.print_file(made)
         else:

@@ -8,12 +8,14 @@ from itertools import groupby
 from pathlib import Path
 
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.image import DeviceModule, ImageFile, rdc_option
+from mlir_offload.driver.compile.image import DeviceModule, ImageFile
 from mlir_offload.driver.compile.kind_build import build_of, builds_of
 from mlir_offload.driver.compile.served import targets_for
+from mlir_offload.driver.step.device import Unwrap
 from mlir_offload.driver.step.split_file import ModuleFile
 from mlir_offload.driver.system.parallel import beside, in_parallel
 from mlir_offload.toolchain.target import Target
+from mlir_offload.translate.contraction import Contraction
 from mlir_offload.translate.diagnostics import condense
 from mlir_offload.translate.kind_lowering import DeviceLowering, form_of, lowering_for
 from mlir_offload.translate.lower import device_pipeline_command, translate_command
@@ -95,19 +97,17 @@ def lower_module(
         index_bits=context.options.device_flags.index_bits,
     )
     executor.tool(command, low, decides=True, diagnose=diagnose)
-    executor.step(
-        "unwrap",
-        (low, "--triple", lowering.triple, *_unwrap_options(context), "-o", alone),
-        decides=True,
+    contraction = context.options.device_flags.contraction
+    unwrap = Unwrap(
+        source=low,
+        triple=lowering.triple,
+        rdc=bool(context.options.gpu_rdc),
+        fp_contract=None if contraction is Contraction.ON else contraction,
+        output=alone,
     )
+    executor.step(unwrap, decides=True)
     executor.tool(translate_command(llvm, alone, text), text, decides=True, diagnose=diagnose)
     return text
-
-
-def _unwrap_options(context: BuildContext) -> tuple[str, ...]:
-    contraction = context.options.device_flags.contraction
-    chosen = () if contraction == "on" else (f"--fp-contract={contraction}",)
-    return (*rdc_option(context), *chosen)
 
 
 def _prepare(context: BuildContext, targets: Sequence[Target]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.normalize import normalized
 from mlir_offload.driver.option.command_line import MLIR_SUFFIXES
+from mlir_offload.driver.step.program import Header
 
 
 def make_header(context: BuildContext) -> Path:
@@ -21,6 +22,6 @@ def make_header(context: BuildContext) -> Path:
     # In a directory of its own, as it may bear any name.
     output = context.workspace / "header" / (context.options.header or Path()).name
     context.executor.make_directory(output.parent)
-    named = [f"--from={source}" for source in programs]
-    context.executor.step("header", (*named, "-o", output, "--", *programs.values()))
+    step = Header(sources=tuple(programs.values()), programs=tuple(programs), output=output)
+    context.executor.step(step)
     return output

@@ -8,6 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.step.packaged_image import PackagedImage
 from mlir_offload.driver.step.split_file import ModuleFile
 from mlir_offload.toolchain.errors import InputOutputError
 from mlir_offload.toolchain.target import Target, device_kind
@@ -23,12 +24,10 @@ class ImageFile(Struct, frozen=True):
     ptx: Path | None = None
 
     @property
-    def argument(self) -> str:
-        """Return the image as the packager's `--image=` names it."""
-        target = self.target
-        kind = device_kind(target.kind).offload_kind
-        words = f"file={self.path},triple={target.triple},arch={target.arch},kind={kind}"
-        return f"--image={words},feature={self.feature}" if self.feature else f"--image={words}"
+    def packaged(self) -> PackagedImage:
+        """Return the image as the packager takes it."""
+        kind = device_kind(self.target.kind).offload_kind
+        return PackagedImage(self.path, self.target.triple, self.target.arch, kind, self.feature)
 
 
 class DeviceModule(Struct, frozen=True):
@@ -43,9 +42,9 @@ class DeviceModule(Struct, frozen=True):
     finished: tuple[ImageFile, ...] = ()
 
 
-def kernel_options(module: ModuleFile) -> tuple[str, ...]:
-    """Return the options that tell a step the kernels of a module."""
-    return tuple(f"--kernel={kernel.symbol}" for kernel in module.module.kernels)
+def kernels_of(module: ModuleFile) -> tuple[str, ...]:
+    """Return the symbols of the kernels of a module."""
+    return tuple(kernel.symbol for kernel in module.module.kernels)
 
 
 def as_made(image: ImageFile) -> ImageFile:
@@ -84,13 +83,3 @@ def user_libraries(
         check_library(path, target, context.consumer)
         context.dependencies.add(source, path, target=str(target))
     return tuple(chosen)
-
-
-def rdc_option(context: BuildContext) -> tuple[str, ...]:
-    """Return how a step is told that other files may call the functions of a module."""
-    return ("--rdc",) if context.options.gpu_rdc else ()
-
-
-def sanitize_option(context: BuildContext) -> tuple[str, ...]:
-    """Return how a step is told of the sanitizer, if there is one."""
-    return (f"--sanitize={context.options.sanitizer}",) if context.options.sanitizer else ()

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.image import DeviceModule, ImageFile
+from mlir_offload.driver.compile.image import DeviceModule, ImageFile, kernels_of
+from mlir_offload.driver.compile.older import older_text
 from mlir_offload.driver.step.split_file import ModuleFile, ObjectFile
+from mlir_offload.driver.step.step import Step
 from mlir_offload.toolchain.target import Kind, Registry, Target, all_kinds, device_kind
 
 if TYPE_CHECKING:
@@ -108,6 +110,10 @@ class KindBuild:
         """Return how a step that makes an image is told what decides its code."""
         return ()
 
+    def step_time(self, _context: BuildContext, /) -> int:
+        """Return the time that such a step writes; 1 where it writes none."""
+        return 1
+
     def assemble(
         self, context: BuildContext, source: Path, given: ObjectFile, target: Target, image: Path, /
     ) -> tuple[Command, ImageFile]:
@@ -158,7 +164,17 @@ class KindBuild:
     def lower_bundled(
         self, context: BuildContext, source: Path, module: ModuleFile, lowered: Path
     ) -> Path:
-        """Return the LLVM IR that a bundle holds of a lowered module."""
+        """Return the LLVM IR that a bundle holds of a lowered module: with its target, its kernels marked."""
+        text = older_text(context, lowered, context.consumer, str(source))
+        path = lowered.with_suffix(f".{self.bundle_ending}.ll")
+        step = self.bundled_ir(context.consumer, text, kernels_of(module), path)
+        context.executor.step(step)
+        return path
+
+    def bundled_ir(
+        self, _consumer: int, _text: Path, _kernels: tuple[str, ...], _output: Path, /
+    ) -> Step:
+        """Return the step that makes the LLVM IR for a bundle."""
         raise NotImplementedError
 
     def bundled_image(

@@ -13,13 +13,15 @@ from mlir_offload.driver.compile.image import (
     DeviceModule,
     ImageFile,
     as_made,
-    kernel_options,
+    kernels_of,
 )
 from mlir_offload.driver.compile.kind_build import build_of
 from mlir_offload.driver.message.report import show_note
+from mlir_offload.driver.step.compiler_step import HostStep, ImageStep, ObjectStep
 from mlir_offload.driver.step.image_container import image_libraries
+from mlir_offload.driver.step.image_file import Unpack
 from mlir_offload.driver.step.launcher import LaunchedSteps
-from mlir_offload.driver.step.library_identity import library_arguments
+from mlir_offload.driver.step.library_identity import library_identity
 from mlir_offload.driver.step.split_file import ModuleFile, SplitFiles
 from mlir_offload.driver.system.parallel import in_parallel
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError, VerificationError
@@ -64,12 +66,11 @@ def launch_host_lowering(
 ) -> Path:
     """Lower the host module to LLVM IR, which is all that `here` does."""
     source = _hermetic_file(context, split.host)
-    uses_async = ("--async",) if split.uses_async else ()
-    arguments = (*_debug(context), *uses_async)
+    flags = _debug(context)
+    step = HostStep(source=source, output=output, flags=flags, uses_async=split.uses_async)
 
     def launch() -> Path:
-        command = launched.command("--host-step", source, output, arguments, None)
-        context.executor.tool(command, output)
+        context.executor.tool(launched.command(step, None), output)
         context.executor.programs.update(("mlir-opt", "mlir-translate"))
         return output
 
@@ -87,8 +88,8 @@ def launch_object(
     options = context.options
     pic = ("-fPIC",) if options.pic or options.shared else ()
     flags = (options.opt_flag, *_debug(context), *_sanitizer(context), *pic)
-    arguments = (*flags, *options.code_arguments)
-    command = launched.command("--object-step", source, output, arguments, None)
+    step = ObjectStep(source=source, output=output, flags=(*flags, *options.code_arguments))
+    command = launched.command(step, None)
     _launch(partial(context.executor.tool, command, output), here, launched)
     context.executor.programs.add("clang")
 
@@ -146,22 +147,28 @@ def _launch_image(
     build = build_of(target.kind)
     image = build.image_file(context, module.path, target)
     container = _container(image)
-    arguments = (
+    flags = (
         f"--offload-arch={target}",
         f"-O{context.options.opt_level}",
         *_debug(context),
         *_sanitizer(context),
         *build.step_arguments(context),
         *context.options.device_flags.arguments,
-        *library_arguments(context.options.device_flags.libraries, target),
         *(("-fgpu-rdc",) if context.options.gpu_rdc else ()),
-        *kernel_options(module),
-        *(f"--needs={need}" for need in sorted(module.module.needs)),
     )
-    command = launched.command("--image-step", source, container, arguments, target.kind)
-    executor.tool(command, container)
+    step = ImageStep(
+        source=source,
+        output=container,
+        flags=flags,
+        kernels=kernels_of(module),
+        needs=tuple(sorted(module.module.needs)),
+        library_id=library_identity(context.options.device_flags.libraries, target),
+        time=build.step_time(context),
+    )
+    executor.tool(launched.command(step, target.kind), container)
     executor.programs.update(build.step_programs)
-    executor.step("unpack", (container, "--kernels", _kernel_heads(image), "-o", image.path))
+    heads = _kernel_heads(image)
+    executor.step(Unpack(source=container, kernel_heads=heads, output=image.path))
     return as_made(image)
 
 

@@ -9,8 +9,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.compile.image import ImageFile, kernel_options, rdc_option, user_libraries
+from mlir_offload.driver.compile.image import ImageFile, kernels_of, user_libraries
 from mlir_offload.driver.compile.older import with_libraries
+from mlir_offload.driver.step.cuda import NvptxIr
 from mlir_offload.driver.step.split_file import ModuleFile
 from mlir_offload.toolchain.cuda import CudaToolkit
 from mlir_offload.toolchain.errors import ToolchainError
@@ -62,10 +63,16 @@ class NvptxCode(Struct, frozen=True):
         """Return the module with its target, its kernels marked."""
         options, ready = self.context.options, prepared_file(self.image)
         flushes = options.device_flags.ftz or (attached is not None and "ftz" in attached.flags)
-        release = ("--llvm", str(self.llvm.version.major))
-        chosen = (*rdc_option(self.context), *(("--ftz",) if flushes else ()), *release)
-        kernels = kernel_options(self.module)
-        self.context.executor.step("nvptx-ir", (self.text, *kernels, *chosen, "-o", ready))
+        self.context.executor.step(
+            NvptxIr(
+                source=self.text,
+                kernels=kernels_of(self.module),
+                rdc=bool(options.gpu_rdc),
+                ftz=flushes,
+                llvm=self.llvm.version.major,
+                output=ready,
+            )
+        )
         return ready
 
 

@@ -30,9 +30,10 @@ def older_text(
     if reader >= context.mlir.version.major:
         return text
     output = text.with_name(f"{text.stem}.for{reader}.ll")
-    arguments = (text, "--reader", str(reader), "--location", location, "-o", output)
-    make = partial(context.executor.step, "downgrade", arguments, decides=decides)
-    return context.executor.once(output, make)
+    from mlir_offload.driver.step.older import Downgrade
+
+    step = Downgrade(source=text, reader=reader, location=location, output=output)
+    return context.executor.once(output, partial(context.executor.step, step, decides=decides))
 
 
 def with_libraries(
@@ -57,13 +58,14 @@ def check_older_bitcode(
     ptxas is asked too, where it is there: inline assembly may want a newer PTX than the release writes.
     Raises CompatibilityError where it cannot, and where a kernel or a bound of its launches got lost.
     """
+    from mlir_offload.driver.step.older import SameKernels
+    from mlir_offload.toolchain.ptx import knows_arch
     from mlir_offload.translate.device import cubin_command, nvptx_assembly_command
 
     assembly = image.with_suffix(".check.s")
     command = nvptx_assembly_command(context.llvm, image, assembly, codegen, None)
     context.executor.tool(command, assembly, diagnose=partial(not_taken, context))
-    context.executor.step("same-kernels", (lowered, assembly))
-    from mlir_offload.toolchain.ptx import knows_arch
+    context.executor.step(SameKernels(source=lowered, assembly=assembly))
 
     cuda = context.cuda
     if cuda is not None and cuda.ptxas is not None and knows_arch(cuda, codegen.arch):

@@ -11,7 +11,6 @@ from mlir_offload.toolchain.target import Kind, all_kinds
 
 # In the order in which a compilation comes to them.
 _ALWAYS = (
-    "mlir_offload.driver.step.command",
     "mlir_offload.driver.step.program",
     "mlir_offload.translate.fixup.split",
     "mlir_offload.translate.host.module",

@@ -7,19 +7,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.image import (
     ImageFile,
-    kernel_options,
-    rdc_option,
-    sanitize_option,
+    kernels_of,
     user_libraries,
 )
 from mlir_offload.driver.compile.kind_build import KindBuild, Sdk
 from mlir_offload.driver.compile.older import not_taken, older_text, with_libraries
 from mlir_offload.driver.link.sanitizer import sanitizer_library
 from mlir_offload.driver.message.report import show_note
-from mlir_offload.driver.step.cpu import unsplit
+from mlir_offload.driver.step.cpu import CpuInline, CpuIr, CpuSplit
 from mlir_offload.driver.step.split_file import ModuleFile
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.image import is_bitcode
@@ -104,26 +104,45 @@ def _cpu_ir(
     Without libLLVM, kernels with barriers are inlined by opt, or by llvmlite if that is of the same
     release. Else each thread runs on a stack of its own, which is slow.
     """
-    executor = context.executor
-    prepared, inlined = lowered.with_suffix(".host.ll"), lowered.with_suffix(".inlined.ll")
-    known = (f"--device-lib={path}" for path in libraries)
-    own = (*known, *rdc_option(context), *sanitize_option(context))
-    options = (*kernel_options(module), *own, "--location", str(source))
-    steps: tuple[str | Path, ...] = ("--collapse",) if context.llvm.library else ()
-    if _is_for_debugger(context):
-        steps = ("--variables", module.path)
-    executor.step("cpu-ir", (lowered, *options, *steps, "-o", prepared), decides=True)
-    if not unsplit(prepared).exists():
-        _note_missing_library(context, prepared)
-        return prepared
-    if _collapse(context, source, module, unsplit(prepared), inlined) or _inline(
-        context, source, unsplit(prepared), inlined
+    executor, options = context.executor, context.options
+    is_for_debugger = _is_for_debugger(context)
+    step = CpuIr(
+        source=lowered,
+        kernels=kernels_of(module),
+        device_libraries=tuple(libraries),
+        rdc=bool(options.gpu_rdc),
+        sanitizer=options.sanitizer,
+        location=str(source),
+        collapse=context.llvm.library is not None and not is_for_debugger,
+        value_names=module.path if is_for_debugger else None,
+        output=lowered.with_suffix(".host.ll"),
+    )
+    executor.step(step, decides=True)
+    if step.unsplit.exists():
+        _finish(context, source, module, step)
+    _note_missing_library(context, step.output)
+    return step.output
+
+
+def _finish(context: BuildContext, source: Path, module: ModuleFile, step: CpuIr) -> None:
+    """Split the kernels that the step left whole at their barriers, or have them run on fibers."""
+    inlined = step.source.with_suffix(".inlined.ll")
+    if _collapse(context, source, module, step.unsplit, inlined) or _inline(
+        context, source, step.unsplit, inlined
     ):
-        executor.step("cpu-split", (inlined, "--from", lowered, *options, "-o", prepared))
+        split = CpuSplit(
+            source=inlined,
+            made_from=step.source,
+            kernels=step.kernels,
+            device_libraries=step.device_libraries,
+            rdc=step.rdc,
+            sanitizer=step.sanitizer,
+            location=step.location,
+            output=step.output,
+        )
+        context.executor.step(split)
     else:
-        executor.step("cpu-ir", (lowered, *options, "--fibers", "-o", prepared))
-    _note_missing_library(context, prepared)
-    return prepared
+        context.executor.step(replace(step, fibers=True, collapse=False, value_names=None))
 
 
 def _is_for_debugger(context: BuildContext) -> bool:
@@ -171,7 +190,7 @@ def _inline(context: BuildContext, source: Path, text: Path, output: Path) -> bo
         executor.tool(command, output, diagnose=partial(not_taken, context))
         return True
     if llvm == context.mlir and is_written_in_process(major):
-        executor.step("cpu-inline", (text, "-o", output))
+        executor.step(CpuInline(source=text, output=output))
         return True
     show_note(
         f"LLVM {major} has no opt here: kernels with barriers will be slow on the CPU"

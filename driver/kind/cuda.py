@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,10 +13,10 @@ from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.image import (
     DeviceModule,
     ImageFile,
-    kernel_options,
 )
+from mlir_offload.driver.compile.kept_ptx import assembly_file, kept_ptx
 from mlir_offload.driver.compile.kind_build import CppLanguage, KindBuild, LinkTools, Sdk, SdkChoice
-from mlir_offload.driver.compile.nvptx_code import CUDA_HINT, NvptxCode, codegen_for, prepared_file
+from mlir_offload.driver.compile.nvptx_code import CUDA_HINT, NvptxCode
 from mlir_offload.driver.compile.older import (
     check_older_bitcode,
     not_taken,
@@ -24,6 +24,7 @@ from mlir_offload.driver.compile.older import (
 )
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.compile_options import DeviceCode, Mode
+from mlir_offload.driver.step.cuda import CudaDirectory, KeptPtx, NvptxIr, PtxTime
 from mlir_offload.driver.step.split_file import ModuleFile, ObjectFile
 from mlir_offload.offload.abi import fatbinary_without_image, known_majors, load_abi
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError, ToolchainError
@@ -38,7 +39,6 @@ from mlir_offload.translate.device import (
     nvptx_bitcode_command,
     nvptx_object_command,
 )
-from mlir_offload.translate.target_attribute import TargetAttribute, attribute_for
 
 if TYPE_CHECKING:
     from mlir_offload.offload.container.mob_manifest import MobDevice, MobManifest
@@ -94,12 +94,12 @@ def _make_cubin(
     text = older_text(context, lowered, llvm.version.major, str(source))
     image = ImageFile(lowered.with_suffix(f".{target.arch}.o"), target)
     ready, codegen, libdevice = NvptxCode(context, source, module, text, image, llvm).prepare()
-    assembly = _assembly_file(image)
+    assembly = assembly_file(image)
     command = nvptx_assembly_command(llvm, ready, assembly, codegen, libdevice)
     executor.tool(command, assembly, diagnose=partial(not_taken, context))
     if context.options.debug:
         timed = assembly.with_suffix(".timed.s")
-        executor.step("ptx-time", (assembly, "--time", str(context.source_time), "-o", timed))
+        executor.step(PtxTime(source=assembly, time=context.source_time, output=timed))
         assembly = timed
     is_alone = context.options.mode is Mode.DEVICE
     if is_alone and context.options.assembly:
@@ -113,81 +113,25 @@ def _make_cubin(
     return image
 
 
-def _assembly_file(image: ImageFile) -> Path:
-    """Return the PTX that an image for CUDA is assembled from."""
-    return image.ptx or image.path.with_suffix(".s")
-
-
-def _make_directory(context: BuildContext, directory: Path, options: Sequence[str] = ()) -> None:
+def _make_directory(context: BuildContext, directory: Path, ptx: tuple[KeptPtx, ...]) -> None:
     """Make the directory in which the linker wrapper finds the tools of CUDA, wherever they lie."""
     cuda = context.cuda
     if cuda is None or cuda.ptxas is None or cuda.nvlink is None or cuda.fatbinary is None:
         msg = "linking device code for CUDA needs ptxas, nvlink and fatbinary"
         raise ToolchainError(msg, hint="pip install 'mlir-offload[cuda]', or give --cuda-path=")
-    tools = ("--ptxas", cuda.ptxas, "--nvlink", cuda.nvlink, "--fatbinary", cuda.fatbinary)
-    release = ("--cuda-version", str(cuda.version), "--for-clang", str(context.consumer))
-    time = ("--time", str(context.source_time))
-    limits = (f"--ptxas-arg={word}" for word in context.options.device_flags.ptxas_arguments)
     context.executor.step(
-        "cuda-directory",
-        (*tools, *release, *time, *limits, *options, "-o", directory),
+        CudaDirectory(
+            ptxas=cuda.ptxas,
+            nvlink=cuda.nvlink,
+            fatbinary=cuda.fatbinary,
+            cuda_version=cuda.version,
+            for_clang=context.consumer,
+            time=context.source_time,
+            ptxas_arguments=context.options.device_flags.ptxas_arguments,
+            ptx=ptx,
+            output=directory,
+        )
     )
-
-
-def _ptx_images(
-    context: BuildContext, source: Path, device: Sequence[DeviceModule]
-) -> tuple[tuple[Target, Path], ...]:
-    """Return the PTX that is kept, one file for each architecture, as the driver takes them."""
-    options = context.options
-    kept = []
-    for target in context.targets:
-        if options.device_flags.keeps_ptx(target, context.targets):
-            own = {
-                image: attribute_for(module.module.module.targets, target)
-                for module in device
-                for image in module.images
-                if image.target == target
-            }
-            if own:
-                kept.append((target, _one_ptx(context, source, own, target)))
-    return tuple(kept)
-
-
-def _one_ptx(
-    context: BuildContext,
-    source: Path,
-    images: Mapping[ImageFile, TargetAttribute | None],
-    target: Target,
-) -> Path:
-    """Return the PTX of all modules; a fat binary has one for each architecture.
-
-    The libraries that are attached to any of them are linked into all.
-    """
-    first, *others = images
-    if not others and (first.ptx is not None or context.options.device_code is DeviceCode.OBJECT):
-        return _assembly_file(first)
-    if any(image.ptx is not None for image in images):
-        msg = f"PTX for {target} cannot be kept: a gpu.binary brings its own, and a file keeps one"
-        hint = "compile the gpu.binary in a file of its own, or keep no PTX"
-        raise CompatibilityError(msg, hint=hint, location=str(source))
-    executor, directory = context.executor, first.path.parent
-    attached = [item for item in images.values() if item is not None]
-    libraries = tuple(dict.fromkeys(name for item in attached for name in item.link))
-    own = replace(attached[0], link=libraries) if attached else None
-    parts = [str(prepared_file(image)) for image in images]
-    merged, assembly = (directory / f"all.{target.arch}.{end}" for end in ("ll", "s"))
-    link = (str(context.llvm.tool("llvm-link")), "-S", *parts, "-o", str(merged))
-    executor.tool(Command(link), merged)
-    codegen, library = codegen_for(context, source, target, merged, own)
-    executor.tool(
-        nvptx_assembly_command(context.llvm, merged, assembly, codegen, library), assembly
-    )
-    return assembly
-
-
-def _ptx_options(images: Sequence[tuple[Target, Path]]) -> tuple[str, ...]:
-    """Return how the step that makes a CUDA directory is told of PTX to keep."""
-    return tuple(f"--ptx={target.arch}={path.absolute()}" for target, path in images)
 
 
 def _ptx_feature(context: BuildContext, archs: Collection[str]) -> str:
@@ -263,15 +207,17 @@ class _Cuda(KindBuild):
         """Return the cubin, or the PTX that it is assembled from."""
         options = context.options
         wants_text = options.assembly and not options.emit_llvm
-        return _assembly_file(image) if wants_text else image.path
+        return assembly_file(image) if wants_text else image.path
 
     def step_arguments(self, context: BuildContext, /) -> tuple[str, ...]:
-        """Return the form of the code, and the time."""
-        if _is_bitcode(context):
-            return (f"--device-code={DeviceCode.BITCODE.value}",)
-        # The one time that is written, into line tables, must not be missed by a cache.
-        time = (f"--time={context.source_time}",) if context.options.debug else ()
-        return (f"--device-code={DeviceCode.OBJECT.value}", *time)
+        """Return the form of the code."""
+        form = DeviceCode.BITCODE if _is_bitcode(context) else DeviceCode.OBJECT
+        return (f"--device-code={form.value}",)
+
+    def step_time(self, context: BuildContext, /) -> int:
+        """Return the time that is written into line tables, which no cache may miss."""
+        is_written = context.options.debug and not _is_bitcode(context)
+        return context.source_time if is_written else 1
 
     def assemble(
         self, context: BuildContext, source: Path, given: ObjectFile, target: Target, image: Path, /
@@ -319,8 +265,8 @@ class _Cuda(KindBuild):
         device: Sequence[DeviceModule] = (),
     ) -> None:
         """Make a directory with the tools of CUDA, wherever they lie."""
-        kept = _ptx_images(context, source, device) if source is not None else ()
-        _make_directory(context, directory, _ptx_options(kept))
+        kept = kept_ptx(context, source, device) if source is not None else ()
+        _make_directory(context, directory, kept)
 
     def link_arguments(
         self, context: BuildContext, archs: Collection[str], directory: Path, /
@@ -339,15 +285,11 @@ class _Cuda(KindBuild):
         """Return the tools of CUDA: the clang of LLVM 19 looks for ptxas where there is bitcode."""
         return (directory / "bin",)
 
-    def lower_bundled(
-        self, context: BuildContext, source: Path, module: ModuleFile, lowered: Path
-    ) -> Path:
-        """Return the LLVM IR with its target, its kernels marked."""
-        text = older_text(context, lowered, context.consumer, str(source))
-        path = lowered.with_suffix(f".{self.bundle_ending}.ll")
-        form = ("--llvm", str(context.consumer))
-        context.executor.step("nvptx-ir", (text, *kernel_options(module), *form, "-o", path))
-        return path
+    def bundled_ir(
+        self, consumer: int, text: Path, kernels: tuple[str, ...], output: Path, /
+    ) -> NvptxIr:
+        """Return the step that marks the kernels."""
+        return NvptxIr(source=text, kernels=kernels, llvm=consumer, output=output)
 
     def calls_library(self, text: str, /) -> bool:
         """Return whether it calls libdevice."""

@@ -11,13 +11,13 @@ from msgspec import Struct
 
 from mlir_offload.driver.compile.image import (
     ImageFile,
-    kernel_options,
-    rdc_option,
+    kernels_of,
     user_libraries,
 )
 from mlir_offload.driver.compile.kind_build import CppLanguage, KindBuild, LinkTools, Sdk, SdkChoice
 from mlir_offload.driver.compile.older import not_taken, older_text, with_libraries
 from mlir_offload.driver.option.compile_options import DeviceCode
+from mlir_offload.driver.step.hip import AmdgpuCheck, AmdgpuIr, HipFatBinary
 from mlir_offload.driver.step.split_file import ObjectFile
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.kind.hip import loads_hip
@@ -59,12 +59,13 @@ _RECIPE_LIBRARIES = f"${{HIP_DEVICE_LIB_PATH:-{_RECIPE_ROCM}/amdgcn/bitcode}}"
 
 
 class _HipImage(Struct, frozen=True):
-    """An image to be made: for which GPU, what the program attaches for that, libraries to link."""
+    """An image to be made: for which GPU, what the program attaches for that, libraries to link, kernels."""
 
     path: Path
     target: Target
     attached: TargetAttribute
     libraries: tuple[Path, ...]
+    kernels: tuple[str, ...]
 
 
 def _make_image(
@@ -74,15 +75,13 @@ def _make_image(
     image = _image_file(context, lowered, target)
     own = attribute_for(module.module.targets, target) or TargetAttribute(target.kind)
     libraries = user_libraries(context, source, target, lowered, own.link)
-    kernels = (*kernel_options(module), *rdc_option(context))
-    _make_code(context, source, lowered, _HipImage(image.path, target, own, libraries), kernels)
+    made = _HipImage(image.path, target, own, libraries, kernels_of(module))
+    _make_code(context, source, lowered, made)
     return image
 
 
-def _make_code(
-    context: BuildContext, source: Path, lowered: Path, image: _HipImage, options: Sequence[str]
-) -> None:
-    """Make an image of a lowered module for an AMD GPU; `options` name its kernels and functions.
+def _make_code(context: BuildContext, source: Path, lowered: Path, image: _HipImage) -> None:
+    """Make an image of a lowered module for an AMD GPU.
 
     Raises ToolchainError where a kernel needs device libraries that are not there.
     """
@@ -94,10 +93,17 @@ def _make_code(
     version = choose_code_object(context.consumer, context.rocm, arch, wanted)
     ready = path.with_name(f"{path.stem}.ready.ll")
     math = _device_math(flags, own.flags)
-    chosen = (*options, *(("--ftz",) if math.flushes_denormals else ()))
-    release = ("--llvm", str(context.consumer), "--code-object", str(version))
-    older = older_text(context, lowered, context.llvm.version.major, str(source))
-    executor.step("amdgpu-ir", (older, *chosen, *release, "-o", ready))
+    executor.step(
+        AmdgpuIr(
+            source=older_text(context, lowered, context.llvm.version.major, str(source)),
+            kernels=image.kernels,
+            rdc=bool(context.options.gpu_rdc),
+            ftz=math.flushes_denormals,
+            llvm=context.consumer,
+            code_object=version,
+            output=ready,
+        )
+    )
     rocm: tuple[Path, ...] = ()
     calls = needs_device_libraries(lowered.read_text(encoding="utf-8")) or _call_rocm(
         image.libraries
@@ -117,8 +123,9 @@ def _make_code(
     command = amdgpu_image_command(context.llvm, prepared, path, codegen)
     executor.tool(command, path, diagnose=partial(not_taken, context))
     if rocm:
-        names = [f"--library={library}" for library in rocm]
-        executor.step("amdgpu-check", (path, "--arch", arch, *names, "--location", source))
+        names = tuple(map(str, rocm))
+        check = AmdgpuCheck(source=path, arch=arch, libraries=names, location=str(source))
+        executor.step(check)
 
 
 def _check_form(context: BuildContext) -> None:
@@ -234,10 +241,9 @@ class _Hip(KindBuild):
         /,
     ) -> None:
         """Make a bundle of code objects."""
-        images = [ImageFile(one.path, target).argument for target, one in chosen]
-        context.executor.step(
-            "hip-fat-binary", (*images, "--for-clang", str(context.consumer), "-o", output)
-        )
+        images = tuple(ImageFile(one.path, target).packaged for target, one in chosen)
+        step = HipFatBinary(images=images, for_clang=context.consumer, output=output)
+        context.executor.step(step)
 
     def cpp_arguments(self, context: BuildContext, /) -> tuple[str, ...]:
         """Return where ROCm lies, and the code object version: all that are linked have one."""
@@ -261,16 +267,14 @@ class _Hip(KindBuild):
         abi = load_abi(context.consumer)
         return abi.device_opt_arguments(AMDGPU_TRIPLE, context.options.opt_level)
 
-    def lower_bundled(
-        self, context: BuildContext, source: Path, module: ModuleFile, lowered: Path
-    ) -> Path:
-        """Return the LLVM IR with its target, its kernels marked."""
-        consumer = context.consumer
-        text = older_text(context, lowered, consumer, str(source))
-        path = lowered.with_suffix(f".{self.bundle_ending}.ll")
-        form = ("--llvm", str(consumer), "--code-object", str(common_code_object(consumer)))
-        context.executor.step("amdgpu-ir", (text, *kernel_options(module), *form, "-o", path))
-        return path
+    def bundled_ir(
+        self, consumer: int, text: Path, kernels: tuple[str, ...], output: Path, /
+    ) -> AmdgpuIr:
+        """Return the step that marks the kernels, for every AMD GPU that has them."""
+        version = common_code_object(consumer)
+        return AmdgpuIr(
+            source=text, kernels=kernels, llvm=consumer, code_object=version, output=output
+        )
 
     def calls_library(self, text: str, /) -> bool:
         """Return whether it calls ROCm's device libraries."""

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.compile.image import ImageFile, kernel_options, rdc_option, user_libraries
+from mlir_offload.driver.compile.image import ImageFile, kernels_of, user_libraries
 from mlir_offload.driver.compile.kind_build import KindBuild
 from mlir_offload.driver.compile.older import older_text
 from mlir_offload.driver.option.compile_options import DeviceCode
+from mlir_offload.driver.step.spirv import SpirvCheck, SpirvIr
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError, SourceError
 from mlir_offload.toolchain.process import Command, Completed, tool_failed
 from mlir_offload.toolchain.target import Kind
@@ -44,12 +45,20 @@ def _make_image(
     executor, flags = context.executor, context.options.device_flags
     made = _image_file(context, lowered, target)
     libraries = user_libraries(context, source, target, lowered)
-    options = (*kernel_options(module), *rdc_option(context))
     image = made.path
     ready, code = image.with_suffix(".ll"), image.with_suffix(".spv")
     older = older_text(context, lowered, context.consumer, str(source))
-    release = ("--llvm", str(context.consumer), "--location", str(source))
-    executor.step("spirv-ir", (older, *options, *release, "-o", ready))
+    kernels, location = kernels_of(module), str(source)
+    executor.step(
+        SpirvIr(
+            source=older,
+            kernels=kernels,
+            rdc=bool(context.options.gpu_rdc),
+            llvm=context.consumer,
+            location=location,
+            output=ready,
+        )
+    )
     bitcode = spirv_bitcode_command(
         context.llvm,
         ready,
@@ -61,8 +70,7 @@ def _make_image(
     executor.tool(bitcode, image)
     diagnose = partial(_not_compiled, source)
     executor.tool(spirv_code_command(context.llvm, image, code), code, diagnose=diagnose)
-    kernels = tuple(option for option in options if option.startswith("--kernel="))
-    executor.step("spirv-check", (code, "--ir", lowered, *kernels, "--location", str(source)))
+    executor.step(SpirvCheck(source=code, kernels=kernels, ir=lowered, location=location))
     validator = shutil.which(_VALIDATOR, path=context.search_path or None)
     if validator is not None:
         executor.tool(Command((validator, str(code))), None, diagnose=diagnose)

@@ -17,20 +17,25 @@ from mlir_offload.driver.link.device_link import device_link
 from mlir_offload.driver.link.relocatable import RelocatableLink, link_relocatable
 from mlir_offload.driver.link.runtime import compile_runtime, host_runtime, memref_copy_objects
 from mlir_offload.driver.option.command_line import Mode
+from mlir_offload.driver.step.object_file import Detach, RuntimeSymbols
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.link.objects import read_objects
+from mlir_offload.offload.link.anchor import targets_of
+from mlir_offload.offload.link.objects import ObjectContents, read_objects
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.process import Command
 
 
-def check_final(context: BuildContext) -> None:
+def check_final(
+    context: BuildContext,
+    given: Sequence[ObjectContents] = (),
+    option: str = "-fno-gpu-rdc",
+) -> None:
     """Raise CompatibilityError where the release cannot link code for a device object by object."""
     refused = load_abi(context.consumer).relocatable_link_without
-    target = next((target for target in context.targets if target.kind in refused), None)
+    targets = [*context.targets, *targets_of(given)]
+    target = next((target for target in targets if target.kind in refused), None)
     if target is not None:
-        msg = (
-            f"-fno-gpu-rdc: LLVM {context.consumer} cannot link code for {target} object by object"
-        )
+        msg = f"{option}: LLVM {context.consumer} cannot link code for {target} object by object"
         hint = f"link with mlir-offload, or leave {target} out of --offload-arch"
         raise CompatibilityError(msg, hint=hint)
 
@@ -54,11 +59,11 @@ def make_final(
             executor.once(runtime.object, partial(compile_runtime, context, runtime))
         contained = (runtime.object, *_memref_copy(context, made))
     link_relocatable(context, RelocatableLink((made, *contained), linked, link))
-    executor.step("detach", (linked, "-o", whole if contained else output))
+    executor.step(Detach(source=linked, output=whole if contained else output))
     if contained:
         hide = made.with_name("runtime.local")
         weaken = made.with_name("runtime.weak")
-        executor.step("runtime-symbols", (runtime.object, "--weak", weaken, "-o", hide))
+        executor.step(RuntimeSymbols(source=runtime.object, weak=weaken, output=hide))
         objcopy = (str(context.llvm.tool("llvm-objcopy")), f"--localize-symbols={hide}")
         arguments = (f"--weaken-symbols={weaken}", str(whole), str(output))
         executor.tool(Command((*objcopy, *arguments)), output)

@@ -25,6 +25,7 @@ from mlir_offload.driver.step.members import (
     member_content,
     member_file,
 )
+from mlir_offload.driver.step.object_file import Detach, Members
 from mlir_offload.driver.system.parallel import in_parallel
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container.archive import iterate_members
@@ -98,7 +99,7 @@ def _detach_twins(context: BuildContext, contents: Sequence[ObjectContents]) -> 
     for number, item in enumerate(finished_twins(contents)):
         copy = context.workspace / _DIRECTORY / f"detached{number}" / f"{item.path.stem}.o"
         context.executor.make_directory(copy.parent)
-        context.executor.step("detach", (item.path, "-o", copy))
+        context.executor.step(Detach(source=item.path, output=copy))
         made[as_operand(str(item.path))] = str(copy)
     return made
 
@@ -141,7 +142,7 @@ class _Finish(Struct, frozen=True):
     def _copy(self, library: Path, numbers: Sequence[int]) -> Path:
         """Return a copy of a library in which these members are finished."""
         executor, directory = self.context.executor, self._directory(numbers[0])
-        executor.step("members", (library, "-o", directory))
+        executor.step(Members(source=library, output=directory))
         tasks = []
         for number in numbers:
             item = self.inputs[number]
@@ -160,7 +161,7 @@ class _Finish(Struct, frozen=True):
         elf = _elf_file(self.context, source, output.with_name(f"{output.stem}.elf.o"))
         link = RelocatableLink((elf,), linked, self.device_link, tuple(own))
         link_relocatable(self.context, link, partial(self._not_alone, number))
-        executor.step("detach", (linked, "-o", output))
+        executor.step(Detach(source=linked, output=output))
         if executor.dry_run:
             return
         try:

@@ -18,11 +18,14 @@ from mlir_offload.driver.link.read_files import note_read_files, noting_argument
 from mlir_offload.driver.link.runner_library import explain_missing, runner_library_arguments
 from mlir_offload.driver.link.runtime import HostRuntime, host_runtime, memref_copy_objects
 from mlir_offload.driver.link.sanitizer import sanitizer_arguments
+from mlir_offload.driver.link.to_object import link_to_object
 from mlir_offload.driver.link.whole_archive import without_whole_archives
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.command_line import as_operand
 from mlir_offload.driver.option.inputs import CPP_SUFFIXES
 from mlir_offload.driver.option.line import parse_link_line
+from mlir_offload.driver.step.image_file import Package
+from mlir_offload.driver.step.object_file import Anchor
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.kind_format import formats_of
 from mlir_offload.offload.link.anchor import (
@@ -65,17 +68,22 @@ def link(context: BuildContext) -> Path:
     _check_inputs(context, contents)
     runtime = host_runtime(context)
     context.wait_for(runtime.object)
-    linked = context.workspace / "linked"
     directory = link_directory(context)
     for build in builds_of(runtime.kinds):
         build.prepare_link(context, directory)
-    finished = finish_collisions(context, contents, device_link(context, runtime, directory))
+    device = device_link(context, runtime, directory)
+    finished = finish_collisions(context, contents, device)
     anchor = _make_anchor(context, finished.remaining)
     line = without_whole_archives(context, contents, _link_items(context, finished.replaced))
-    command = _link_command(context, (*map(str, anchor), *line), contents, runtime, linked)
+    line = (*map(str, anchor), *line)
     diagnose = partial(_diagnose, context, contents, finished)
-    is_shown = "-v" in context.options.device_flags.ptxas
-    context.executor.tool(command, linked, diagnose=diagnose, is_shown=is_shown)
+    if context.options.links_to_object:
+        linked = link_to_object(context, finished, line, device, diagnose)
+    else:
+        linked = context.workspace / "linked"
+        command = _link_command(context, line, contents, runtime, linked)
+        is_shown = "-v" in context.options.device_flags.ptxas
+        context.executor.tool(command, linked, diagnose=diagnose, is_shown=is_shown)
     note_read_files(context)
     if linked.exists():
         name = str(context.options.output or "a.out")
@@ -140,10 +148,11 @@ def _make_anchor(context: BuildContext, contents: Sequence[ObjectContents]) -> t
         compiling = kind_of_triple(target.triple)
         feature = build_of(compiling).anchor_feature(context, target) if compiling else ""
         executor.tool(empty_image_command(context.llvm, target, path, feature=feature), path)
-        images.append(ImageFile(path, target).argument)
+        images.append(ImageFile(path, target).packaged)
     binary, text, anchor = (directory / f"anchor.{ending}" for ending in ("offload", "ll", "o"))
-    executor.step("package", (*images, "--for-clang", str(context.consumer), "-o", binary))
-    executor.step("anchor", (binary, "-o", text))
+    consumer = str(context.consumer)
+    executor.step(Package(images=tuple(images), for_clang=consumer, output=binary))
+    executor.step(Anchor(source=binary, output=text))
     executor.tool(host_command(context, text, anchor), anchor)
     return (anchor,)
 

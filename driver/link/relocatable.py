@@ -15,6 +15,11 @@ from msgspec import Struct
 
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.link.device_link import DeviceLink
+from mlir_offload.driver.step.object_file import (
+    RegistrationNames,
+    RelocatableLinker,
+    Replacement,
+)
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.process import Command, Completed, tool_failed
@@ -37,24 +42,23 @@ def link_relocatable(
     """Link, and check that there is an output."""
     executor, output = context.executor, link.output
     if load_abi(context.consumer).has_relocatable_link:
-        linker = ("-fuse-ld=lld",) if context.llvm.has("ld.lld") else ()
-        executor.tool(_command(context, link, ("-r", *linker), output), output, diagnose=diagnose)
+        lld = ("-fuse-ld=lld",) if context.llvm.has("ld.lld") else ()
+        executor.tool(_command(context, link, ("-r", *lld), output), output, diagnose=diagnose)
         return
     program, whole = output.with_suffix(".ld"), output.with_suffix(".whole.o")
     objcopy = str(context.llvm.tool("llvm-objcopy"))
-    called: list[str | Path] = []
-    if context.llvm.has("ld.lld"):
-        called += ["--linker", context.llvm.tool("ld.lld")]
+    replaced = []
     for number, source in enumerate(link.inputs):
         bare = output.with_suffix(f".bare{number}.o")
         argv = (objcopy, "--remove-section=.llvm.offloading", str(source), str(bare))
         executor.tool(Command(argv), bare)
-        called += ["--replace", source.absolute(), bare.absolute()]
-    executor.step("relocatable-linker", (*called, "-o", program))
+        replaced.append(Replacement(source.absolute(), bare.absolute()))
+    linker = str(context.llvm.tool("ld.lld")) if context.llvm.has("ld.lld") else "ld"
+    executor.step(RelocatableLinker(linker=linker, replaced=tuple(replaced), output=program))
     flags = (f"--ld-path={program.absolute()}", "-nostdlib")
     executor.tool(_command(context, link, flags, whole), whole, diagnose=diagnose)
     names = output.with_suffix(".names")
-    executor.step("registration-names", (whole, "-o", names))
+    executor.step(RegistrationNames(source=whole, output=names))
     executor.tool(Command((objcopy, f"@{names}", str(whole), str(output))), output)
 
 

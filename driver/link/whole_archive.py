@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from mlir_offload.driver.option.line import LinkItem, parse_link_line
 from mlir_offload.driver.step.members import member_file
+from mlir_offload.driver.step.object_file import Members
 from mlir_offload.offload.container.archive import is_archive, iterate_members
 from mlir_offload.offload.link.held_image import runs_on_host
 from mlir_offload.toolchain.byte_view import open_view
@@ -34,10 +35,10 @@ def without_whole_archives(
 
 def _items_for(context: BuildContext, word: LinkItem, number: int) -> Sequence[str]:
     names = _member_names(word.path) if word.is_whole and word.path is not None else ()
-    if not names:
+    if not names or word.path is None:
         return (word.text,)
     directory = context.workspace / f"members{number}"
-    context.executor.step("members", (str(word.path), "-o", directory))
+    context.executor.step(Members(source=word.path, output=directory))
     return [str(member_file(directory, ordinal, name)) for ordinal, name in enumerate(names)]
 
 

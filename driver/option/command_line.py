@@ -18,9 +18,8 @@ from mlir_offload.driver.option.compile_options import (
     DeviceCode,
     Mode,
 )
-from mlir_offload.driver.option.row import Option
 from mlir_offload.driver.option.table import COMPILER
-from mlir_offload.toolchain.errors import UsageError
+from mlir_offload.driver.option.words import read_option, unknown_option
 from mlir_offload.toolchain.process import as_operand
 
 __all__ = [
@@ -74,13 +73,23 @@ def _add_words(options: CompileOptions, arguments: Sequence[str]) -> CompileOpti
 def _option(options: CompileOptions, argument: str, rest: list[str]) -> CompileOptions:
     if COMPILER.find(argument) is None:
         return _clang_option(options, argument, rest)
-    row, name, value = _find_option(argument, rest)
+    row, name, value = read_option(COMPILER, argument, rest)
     if row.does is None:
-        raise _unknown(argument)
+        raise unknown_option(COMPILER, argument)
     changed: CompileOptions = row.does(options, value)
     if changed.taken_for:
         return _add_words(replace(changed, taken_for=()), changed.taken_for)
     return replace(changed, spelled=(*changed.spelled, (name, value)))
+
+
+def option_words(argument: str, rest: list[str]) -> tuple[str, ...]:
+    """Return an option with its value, taken from the rest if it is the next word.
+
+    Raises UsageError for an unknown option and a missing value.
+    """
+    behind = tuple(reversed(rest))
+    _option(CompileOptions(), argument, rest)
+    return (argument, *behind[: len(behind) - len(rest)])
 
 
 def _clang_option(options: CompileOptions, argument: str, rest: list[str]) -> CompileOptions:
@@ -89,42 +98,8 @@ def _clang_option(options: CompileOptions, argument: str, rest: list[str]) -> Co
 
     taken = take(options, argument, rest)
     if taken is None:
-        raise _unknown(argument)
+        raise unknown_option(COMPILER, argument)
     return taken
-
-
-def _find_option(argument: str, rest: list[str]) -> tuple[Option, str, str]:
-    """Return the row of an option, its spelling, and its value: joined, or the next of the rest."""
-    found = COMPILER.find(argument)
-    if found is None:
-        raise _unknown(argument)
-    row, name = found
-    value = argument.removeprefix(name)
-    if row.kind == "keyed":
-        return row, name, value if "=" in value else f"{value}={_next(argument, row, rest)}"
-    if row.kind == "separate":
-        return row, f"{name.rstrip(' ')} ", value or _next(argument, row, rest)
-    if COMPILER.takes_next(argument):
-        value = _next(argument, row, rest)
-    if row.is_closed and value not in row.values:
-        from mlir_offload.driver.option.suggest import value_hint
-
-        msg = f"{name}{value}: unknown value"
-        raise UsageError(msg, hint=value_hint(value, row.values))
-    return row, name, value
-
-
-def _next(argument: str, row: Option, rest: list[str]) -> str:
-    if not rest:
-        msg = f"option '{argument}' needs a value"
-        raise UsageError(msg, hint=f"write {row.label}")
-    return rest.pop()
-
-
-def _unknown(argument: str) -> UsageError:
-    from mlir_offload.driver.option.suggest import option_hint
-
-    return UsageError(f"unknown option '{argument}'", hint=option_hint(argument, COMPILER))
 
 
 def _input(options: CompileOptions, name: str) -> CompileOptions:

@@ -57,6 +57,9 @@ _STAGES = {
 }
 
 
+RELOCATABLE_OPTIONS = frozenset({"-r", "-Wl,-r", "-Wl,--relocatable"})
+
+
 class CompileOptions(Struct, frozen=True):
     """What one call of the compiler asks for.
 
@@ -164,7 +167,13 @@ class CompileOptions(Struct, frozen=True):
     @property
     def makes_program(self) -> bool:
         """Return whether a `main` is what starts a program: code for a library may have any."""
-        return not self.shared and (self.mode is Mode.LINK or not self.pic)
+        is_program = self.mode is Mode.LINK and not self.links_to_object
+        return not self.shared and (is_program or not self.pic)
+
+    @property
+    def links_to_object(self) -> bool:
+        """Return whether the link makes an object for another link."""
+        return not RELOCATABLE_OPTIONS.isdisjoint(self.link_items)
 
     @property
     def has_gpu_cpp(self) -> bool:

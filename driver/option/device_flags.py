@@ -4,25 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.target import Target, all_kinds, parse_offload_arch, uses_cuda
-
-if TYPE_CHECKING:
-    from mlir_offload.translate.contraction import Contraction
+from mlir_offload.translate.contraction import Contraction
 
 _HOST_BITS, _NARROW_BITS = 64, 32
 ALL_PTX, NO_PTX = "all", "none"
-_CONTRACTIONS: dict[str, Contraction] = {
-    "off": "off",
-    "on": "on",
-    "fast": "fast",
-    "fast-honor-pragmas": "fast",
-}
 _CODE_OBJECT = "-mcode-object-version="
 
 
@@ -45,7 +36,7 @@ class DeviceFlags(Struct, frozen=True):
     """
 
     fast_math: bool = False
-    contraction: Contraction = "on"
+    contraction: Contraction = Contraction.ON
     index_bits: int = _HOST_BITS
     ftz: bool = False
     max_registers: int = 0
@@ -84,7 +75,7 @@ class DeviceFlags(Struct, frozen=True):
     def _arguments(self) -> Iterator[str]:
         if self.fast_math:
             yield "-ffast-math"
-        if self.contraction != "on":
+        if self.contraction is not Contraction.ON:
             yield f"-ffp-contract={self.contraction}"
         if self.index_bits != _HOST_BITS:
             yield f"--index-bits={self.index_bits}"
@@ -164,11 +155,11 @@ def with_ftz(flags: DeviceFlags, value: str) -> DeviceFlags:
 
 def with_contraction(flags: DeviceFlags, value: str) -> DeviceFlags:
     """Return the flags with `-ffp-contract=`, as clang has it. Raises UsageError for another value."""
-    chosen = _CONTRACTIONS.get(value)
-    if chosen is None:
+    word = value.removesuffix("-honor-pragmas")
+    if word not in set(Contraction):
         msg = f"-ffp-contract={value}: not off, on or fast"
         raise UsageError(msg, hint="'on' fuses where operations have the flag 'contract'")
-    return replace(flags, contraction=chosen)
+    return replace(flags, contraction=Contraction(word))
 
 
 def with_index_bits(flags: DeviceFlags, value: str) -> DeviceFlags:

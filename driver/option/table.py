@@ -55,6 +55,11 @@ OUTPUT = Group("output", (
     Option(("--offload-host-only", "--cuda-host-only"), "the host code without device code", does=action.put(is_host_only=True, last_step=None)),
     Option(("--offload-host-device", "--cuda-compile-host-device"), "both (the default)", does=action.put(is_host_only=False, last_step=None)),
     Option(("-shared",), "link a shared library", does=action.put(shared=True)),
+    Option(
+        ("-r",),
+        "link objects to one, with their device code; the link of the program adds the runtime",
+        does=action.link_item("-r"),
+    ),
     Option(("-fPIC", "-fpic"), "position-independent code", does=action.put(pic=True)),
     Option(("-fPIE", "-fpie"), "position-independent code of a program", does=action.code_argument("-fPIE")),
     Option(("-save-temps=", "--save-temps="), "keep the intermediate files; obj: at the output", value="DIR", values="directories", path="output", does=action.save_temps, doc="keep the intermediate files in `DIR`; `cwd`: in `mlir-offload-temps`; `obj`: in `mlir-offload-temps` beside the output"),

@@ -16,8 +16,6 @@ from mlir_offload.toolchain.errors import UsageError
 
 _NAMES = {"ninja": "build.ninja", "make": "Makefile"}
 COMMANDS = "compile_commands"
-# What steps say to each other, and not of how a file is compiled.
-_OF_STEPS = ("--images=", "--depfile=", "--toolchain-id=")
 _HEAD = "# Made by mlir-offload build --emit={form}; run it in the directory of the manifest.\n"
 # No quoting lets a file name with one of these through every version of make.
 _MAKE_CANNOT = frozenset(" \t\n#%:=;\\$*?[]~|&")
@@ -46,11 +44,10 @@ def _commands(graph: ProjectGraph) -> str:
     for step in graph.steps:
         if step.kind not in {SPLIT, SOURCE}:
             continue
-        action = step.whole().action if step.whole else step.action
-        words = [word for word in action.arguments[1:] if not word.startswith(_OF_STEPS)]
-        # They begin with -c IN -o OUT.
-        entry = {"directory": root, "file": str(step.module), "output": words[3]}
-        entries.append(entry | {"arguments": [*program, *words]})
+        call = (step.whole() if step.whole else step).action.step
+        if call is not None:
+            entry = {"directory": root, "file": str(step.module), "output": str(call.output)}
+            entries.append(entry | {"arguments": [*program, *call.compiler_words]})
     return json.dumps(entries, indent=1) + "\n"
 
 

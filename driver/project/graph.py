@@ -30,7 +30,6 @@ from mlir_offload.driver.project.planned_step import (
     SOURCE,
     ProjectStep,
     beside,
-    operand,
 )
 from mlir_offload.driver.project.tools import (
     INCLUDE_VARIABLES,
@@ -38,8 +37,10 @@ from mlir_offload.driver.project.tools import (
     TIME_VARIABLE,
     ToolFinder,
 )
-from mlir_offload.driver.step.action import Action
+from mlir_offload.driver.step.action import Action, action_of
+from mlir_offload.driver.step.compiler_step import ArchiveStep, SourceStep
 from mlir_offload.toolchain.errors import MlirOffloadError, UsageError
+from mlir_offload.toolchain.process import as_operand
 from mlir_offload.toolchain.target import Target, device_kind
 from mlir_offload.translate.target_attribute import libraries_in_source
 
@@ -198,18 +199,18 @@ class _VariantPlan(Struct, frozen=True):
         place = self._place(path)
         output = beside(place, ".o")
         depfile = beside(place, ".d") if path.suffix in PREPROCESSED_SUFFIXES else None
-        identity = tools.identity(kind)
-        action = Action(
-            (
-                *("--source-step", "-c", operand(path), "-o", str(output)),
-                *tools.later_flags,
-                *((f"--offload-arch={','.join(map(str, targets))}",) if targets else ()),
-                *((f"--depfile={depfile}",) if depfile else ()),
-                f"--toolchain-id={identity}",
-            ),
+        archs = (f"--offload-arch={','.join(map(str, targets))}",) if targets else ()
+        step = SourceStep(
+            source=path,
+            output=output,
+            flags=(*tools.later_flags, *archs),
+            depfiles=(depfile,) if depfile else (),
+            toolchain_id=tools.identity(kind),
+        )
+        action = action_of(
+            step,
             (path,),
             (output,),
-            identity,
             environment=tools.environment(*INCLUDE_VARIABLES, TIME_VARIABLE),
             depfile=depfile,
         )
@@ -258,7 +259,7 @@ class _VariantPlan(Struct, frozen=True):
         depfile = beside(output, ".d")
         action = Action(
             (
-                *(*map(operand, inputs), *shared, *self._run_path(target)),
+                *(*(as_operand(str(path)) for path in inputs), *shared, *self._run_path(target)),
                 *("-o", str(output), "-j1", "--no-config"),
                 *("-MD", "-MF", str(depfile), *tools.later_flags, *cpp),
             ),
@@ -285,11 +286,13 @@ class _VariantPlan(Struct, frozen=True):
 
     def _archive(self, target: LinkTarget, inputs: tuple[PurePosixPath, ...]) -> ProjectStep:
         tools = self.tools.tools(self._flags(target.setting.flags), ())
-        output, identity = self._output(target.kind, target.name), tools.identity(None)
         first, *others = inputs
-        arguments = ("--archive-step", "-c", operand(first), "-o", str(output), *tools.later_flags)
-        members = (f"--member={path}" for path in others)
-        action = Action(
-            (*arguments, *members, f"--toolchain-id={identity}"), inputs, (output,), identity
+        step = ArchiveStep(
+            source=first,
+            output=self._output(target.kind, target.name),
+            flags=tools.later_flags,
+            members=tuple(others),
+            toolchain_id=tools.identity(None),
         )
+        action = action_of(step, inputs, (self._output(target.kind, target.name),))
         return ProjectStep(ARCHIVE, PurePosixPath(target.name), self.variant.name, action)

@@ -14,10 +14,10 @@ from mlir_offload.driver.project.planned_step import (
     SPLIT,
     ProjectStep,
     beside,
-    operand,
 )
 from mlir_offload.driver.project.tools import TIME_VARIABLE, StepTools
-from mlir_offload.driver.step.action import Action
+from mlir_offload.driver.step.action import action_of
+from mlir_offload.driver.step.compiler_step import DeviceStep, JoinStep, ModuleStep, SplitStep
 from mlir_offload.toolchain.target import Target
 from mlir_offload.translate.device_form import NVVM_FORM
 from mlir_offload.translate.kind_lowering import forms_of
@@ -35,16 +35,16 @@ class ModulePlan(Struct, frozen=True):
 
     def split(self) -> ProjectStep:
         """Return the step that takes the program apart."""
-        identity = self.tools.identity(None)
         forms = forms_of(self.targets)
-        named = () if forms == (NVVM_FORM,) else tuple(f"--form={form.name}" for form in forms)
-        arguments = ("--split-step", "-c", operand(self.path), "-o", str(self._host), *named)
-        action = Action(
-            (*arguments, *self.tools.flags, f"--toolchain-id={identity}"),
-            (self.path, *self.tools.pipeline_files),
-            (self._host, self._device),
-            identity,
+        step = SplitStep(
+            source=self.path,
+            output=self._host,
+            flags=self.tools.flags,
+            forms=() if forms == (NVVM_FORM,) else forms,
+            toolchain_id=self.tools.identity(None),
         )
+        outputs = (self._host, self._device)
+        action = action_of(step, (self.path, *self.tools.pipeline_files), outputs)
         kept, whole = (self._device,), self.whole
         return ProjectStep(
             *(SPLIT, self.path, self.variant, action), kept=kept, steps=self.count, whole=whole
@@ -59,21 +59,19 @@ class ModulePlan(Struct, frozen=True):
         """Return the step that does all of them."""
         is_final = self.tools.options.makes_final_objects
         steps = [self.split(), *(() if is_final else map(self.device, self.targets)), self.join()]
-        identity, output = self.tools.identity_of(self.targets), beside(self.place, ".o")
         depfiles = [step.action.depfile for step in steps if step.action.depfile]
-        archs = f"--offload-arch={','.join(map(str, self.targets))}"
-        images = () if is_final else map(self._images, self.targets)
-        action = Action(
-            (
-                *("--module-step", "-c", operand(self.path), "-o", str(output), archs),
-                *self.tools.flags,
-                *(f"--images={image}" for image in images),
-                *(f"--depfile={depfile}" for depfile in depfiles),
-                f"--toolchain-id={identity}",
-            ),
+        whole = ModuleStep(
+            source=self.path,
+            output=beside(self.place, ".o"),
+            flags=(self._archs, *self.tools.flags),
+            image_files=() if is_final else tuple(map(self._images, self.targets)),
+            depfiles=tuple(depfiles),
+            toolchain_id=self.tools.identity_of(self.targets),
+        )
+        action = action_of(
+            whole,
             (self.path, *self.tools.pipeline_files),
             (*(output for step in steps for output in step.action.outputs), *depfiles),
-            identity,
             consulted=tuple(self._libraries(self.targets)),
             environment=tuple({pair for step in steps for pair in step.action.environment}),
         )
@@ -81,20 +79,21 @@ class ModulePlan(Struct, frozen=True):
 
     def device(self, target: Target) -> ProjectStep:
         """Return the step that makes the images for a target."""
-        identity = self.tools.identity(target.kind)
-        output, arch = self._images(target), f"--offload-arch={target}"
+        output = self._images(target)
         libraries = tuple(self._libraries((target,)))
         depfile = beside(output, ".d") if libraries else None
-        action = Action(
-            (
-                *("--device-step", "-c", str(self._device), "-o", str(output), arch),
-                *self.tools.later_flags,
-                *((f"--depfile={depfile}",) if depfile else ()),
-                *(f"--program={self.path}", f"--toolchain-id={identity}"),
-            ),
+        step = DeviceStep(
+            source=self._device,
+            output=output,
+            flags=(f"--offload-arch={target}", *self.tools.later_flags),
+            program=self.path,
+            depfiles=(depfile,) if depfile else (),
+            toolchain_id=self.tools.identity(target.kind),
+        )
+        action = action_of(
+            step,
             (self._device,),
             (output,),
-            identity,
             consulted=libraries,
             environment=self.tools.image_environment,
             depfile=depfile,
@@ -104,22 +103,23 @@ class ModulePlan(Struct, frozen=True):
     def join(self) -> ProjectStep:
         """Return the step that makes the object; a final one takes the device code as it is made."""
         output, is_final = beside(self.place, ".o"), self.tools.options.makes_final_objects
-        identity = self.tools.identity_of(self.targets if is_final else ())
         images = () if is_final else tuple(map(self._images, self.targets))
         libraries = tuple(self._libraries(self.targets)) if is_final else ()
         depfile = beside(output, ".d") if libraries else None
-        archs = f"--offload-arch={','.join(map(str, self.targets))}"
-        action = Action(
-            (
-                *("--join-step", "-c", str(self._host), "-o", str(output)),
-                *(f"--device={self._device}", *(f"--images={image}" for image in images)),
-                *(f"--program={self.path}", archs, *self.tools.later_flags),
-                *((f"--depfile={depfile}",) if depfile else ()),
-                f"--toolchain-id={identity}",
-            ),
+        step = JoinStep(
+            source=self._host,
+            output=output,
+            flags=(self._archs, *self.tools.later_flags),
+            device=self._device,
+            image_files=images,
+            program=self.path,
+            depfiles=(depfile,) if depfile else (),
+            toolchain_id=self.tools.identity_of(self.targets if is_final else ()),
+        )
+        action = action_of(
+            step,
             (self._host, self._device, *images),
             (output,),
-            identity,
             consulted=libraries,
             environment=self.tools.environment(TIME_VARIABLE) if is_final else (),
             depfile=depfile,
@@ -136,6 +136,10 @@ class ModulePlan(Struct, frozen=True):
             if any(map(library.serves, targets)):
                 found[PurePosixPath(library.path)] = None
         return found
+
+    @property
+    def _archs(self) -> str:
+        return f"--offload-arch={','.join(map(str, self.targets))}"
 
     @property
     def _host(self) -> PurePosixPath:

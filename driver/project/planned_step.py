@@ -43,9 +43,3 @@ class ProjectStep(Struct, frozen=True):
 def beside(path: PurePosixPath, ending: str) -> PurePosixPath:
     """Return a file whose name goes on: `a.mlir` and `a.c` have objects of their own."""
     return path.with_name(path.name + ending)
-
-
-def operand(path: PurePosixPath) -> str:
-    """Return a path spelled so that it is no option and no response file."""
-    text = str(path)
-    return f"./{text}" if text.startswith(("-", "@")) else text

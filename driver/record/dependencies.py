@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions, Mode
 from mlir_offload.driver.option.compile_options import PREPROCESSED_SUFFIXES
 from mlir_offload.driver.option.inputs import final_outputs, sources
+from mlir_offload.driver.step.rule import Depfile
 from mlir_offload.driver.system.depfile import quote_for_make, read_prerequisites
 
 """What clang preprocesses, and writes a dependency file for."""
@@ -127,13 +128,14 @@ def read_dependencies(source: Path, output: Path, log: DependencyLog) -> tuple[P
     return tuple(path for path in noted if path != source)
 
 
-def depfile_arguments(
+def depfile_step(
     options: CompileOptions,
     planned: PlannedDepfile,
     log: DependencyLog,
     compiled: Mapping[Path, Path],
-) -> tuple[str, ...]:
-    """Return the arguments of the step that writes the rule."""
+    output: Path,
+) -> Depfile:
+    """Return the step that writes the rule."""
     linked = final_outputs(options) if options.mode is Mode.LINK else ()
     noted = (item for read_for in (*planned.sources, *linked) for item in log.of(read_for))
     others = [
@@ -141,16 +143,16 @@ def depfile_arguments(
         for dependency in noted
         if options.depfile.has_system_files or not dependency.is_system
     ]
-    from_clang = [
-        str(clang_depfile(compiled[source]))
+    from_clang = (
+        clang_depfile(compiled[source])
         for source in planned.sources
         if source.suffix in PREPROCESSED_SUFFIXES
-    ]
-    return (
-        *(f"--target={target}" for target in planned.targets),
-        *(f"--other={path}" for path in dict.fromkeys(others)),
-        *(f"--from-clang={path}" for path in from_clang),
-        *(("--phony",) if options.depfile.has_phony_targets else ()),
-        "--",
-        *map(str, planned.sources),
+    )
+    return Depfile(
+        sources=tuple(map(str, planned.sources)),
+        made=planned.targets,
+        others=tuple(dict.fromkeys(others)),
+        rules=tuple(from_clang),
+        phony=options.depfile.has_phony_targets,
+        output=output,
     )

@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 
 from msgspec import Struct
 
+from mlir_offload.driver.step.compiler_step import CompilerStep
 from mlir_offload.toolchain.process import Environment
 
 _FORMAT = "mlir-offload action 1"
@@ -22,7 +23,8 @@ class Action(Struct, frozen=True):
 
     `arguments` follow the driver's own command. `inputs` are the files that it reads. It also reads
     those of `consulted` that its code calls, and names these in `depfile`, with what clang or the
-    linker found by itself. `environment` are the variables that decide what it makes.
+    linker found by itself. `environment` are the variables that decide what it makes. `step` is what
+    the arguments say, unless they are those of a whole call.
     """
 
     arguments: tuple[str, ...]
@@ -32,6 +34,7 @@ class Action(Struct, frozen=True):
     consulted: tuple[PurePosixPath, ...] = ()
     environment: Environment = ()
     depfile: PurePosixPath | None = None
+    step: CompilerStep | None = None
 
     @property
     def reads(self) -> tuple[PurePosixPath, ...]:
@@ -52,3 +55,25 @@ class Action(Struct, frozen=True):
         rest = (self.environment, self.toolchain_id, digests)
         text = json.dumps([_FORMAT, self.arguments, files, *rest])
         return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def action_of(
+    step: CompilerStep,
+    inputs: Sequence[PurePosixPath],
+    outputs: Sequence[PurePosixPath],
+    *,
+    consulted: Sequence[PurePosixPath] = (),
+    environment: Environment = (),
+    depfile: PurePosixPath | None = None,
+) -> Action:
+    """Return the action that does a step."""
+    return Action(
+        step.argv,
+        tuple(inputs),
+        tuple(outputs),
+        step.toolchain_id,
+        tuple(consulted),
+        environment,
+        depfile,
+        step,
+    )

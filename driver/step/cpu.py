@@ -1,153 +1,98 @@
-"""Steps on device code for the CPU that run in process."""
+"""Steps on device code for the CPU."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-import click
-
-from mlir_offload.driver.step.group import (
-    PATH,
-    kernels_option,
-    located,
-    output_option,
-    rdc_option,
-    read_text,
-    sanitize_option,
-    source_argument,
-    step,
-    write_text,
-)
+from mlir_offload.driver.step.step import TextStep, read_text, write_text
 from mlir_offload.translate.cpu.module import CpuDeviceSource, cpu_device_ir, finish_cpu_ir
-
-_libraries = click.option(
-    "--device-lib", "libraries", type=PATH, multiple=True, help="bitcode that kernels may call"
-)
-_location = click.option("--location", default="", help="the file that errors name")
+from mlir_offload.translate.sanitizer import Sanitizer
 
 
-@step.command("cpu-ir")
-@source_argument
-@kernels_option
-@_libraries
-@rdc_option
-@_location
-@sanitize_option
-@click.option("--fibers", is_flag=True, help="a stack for each work-item, so that nothing is to do")
-@click.option("--collapse", is_flag=True, help="prepare kernels for the collapse over subgroups")
-@click.option("--variables", type=PATH, help="the module in MLIR: name values as it does, for gdb")
-@output_option
-def _cpu_ir(  # noqa: PLR0913 (one parameter for each option)
-    source: Path,
-    kernels: tuple[str, ...],
-    libraries: tuple[Path, ...],
-    location: str,
-    sanitize: str,
-    *,
-    rdc: bool,
-    fibers: bool,
-    collapse: bool,
-    variables: Path | None,
-    output: Path,
-) -> None:
+class _CpuStep(TextStep, frozen=True, kw_only=True):
+    """What both steps are told of a module whose kernels may have barriers."""
+
+    kernels: tuple[str, ...] = ()
+    device_libraries: tuple[Path, ...] = ()
+    rdc: bool = False
+    sanitizer: Sanitizer | None = None
+    location: str = ""
+
+    def rewritten(
+        self, text: str, *, fibers: bool = False, collapse: bool = False
+    ) -> CpuDeviceSource:
+        """Return the module for the CPU, as far as that is possible before kernels are split."""
+        sanitizer = self.sanitizer
+        return cpu_device_ir(
+            text,
+            kernels=self.kernels,
+            library=_defined(self.device_libraries),
+            keeps_functions=self.rdc,
+            attributes=(sanitizer.attribute,) if sanitizer else (),
+            fibers_only=fibers or (sanitizer is not None and sanitizer.finds_races),
+            for_collapse=collapse,
+        )
+
+
+class CpuIr(_CpuStep, frozen=True, kw_only=True, tag="cpu-ir"):
     """Rewrite the LLVM IR of a device module for the CPU.
 
     A module whose kernels have barriers is not whole yet: it is written to OUTPUT.unsplit.ll, for
     opt and cpu-split.
     """
-    with located(location):
-        made = _cpu_source(
-            _with_variables(read_text(source), variables, Path(location)),
-            kernels,
-            libraries,
-            sanitize,
-            rdc=rdc,
-            fibers=fibers or variables is not None,
-            collapse=collapse,
+
+    fibers: bool = False
+    collapse: bool = False
+    value_names: Path | None = None
+
+    def _do(self) -> None:
+        made = self.rewritten(
+            self._with_variables(),
+            fibers=self.fibers or self.value_names is not None,
+            collapse=self.collapse,
         )
-    text = made.text
-    if variables is not None:
-        from mlir_offload.translate.cpu.variables import steppable
+        text = made.text
+        if self.value_names is not None:
+            from mlir_offload.translate.cpu.variables import steppable
 
-        text = steppable(text)
-    if not made.needs_prepare:
-        # Of an earlier program in a directory that -save-temps names.
-        unsplit(output).unlink(missing_ok=True)
-    write_text(unsplit(output) if made.needs_prepare else output, text)
+            text = steppable(text)
+        if not made.needs_prepare:
+            # Of an earlier program in a directory that -save-temps names.
+            self.unsplit.unlink(missing_ok=True)
+        write_text(self.unsplit if made.needs_prepare else self.output, text)
+
+    @property
+    def unsplit(self) -> Path:
+        """Return where a module goes that is yet to be split."""
+        return self.output.with_suffix(".unsplit.ll")
+
+    def _with_variables(self) -> str:
+        """Return the text with its values named, as it is where the source cannot be read."""
+        text, source = read_text(self.source), Path(self.location)
+        if self.value_names is None or not source.is_file():
+            return text
+        from mlir_offload.translate.cpu.variables import with_variables
+
+        return with_variables(text, read_text(self.value_names), read_text(source), source.name)
 
 
-@step.command("cpu-inline")
-@source_argument
-@output_option
-def _cpu_inline(source: Path, output: Path) -> None:
+class CpuInline(TextStep, frozen=True, kw_only=True, tag="cpu-inline"):
     """Do in process what opt does between cpu-ir and cpu-split."""
-    from mlir_offload.offload.llvm_ir import inline_in_process
 
-    write_text(output, inline_in_process(read_text(source), location=str(source)))
+    def _rewritten(self, text: str) -> str:
+        from mlir_offload.offload.llvm_ir import inline_in_process
+
+        return inline_in_process(text, location=str(self.source))
 
 
-@step.command("cpu-split")
-@source_argument
-@click.option("--from", "device", type=PATH, required=True, help="what cpu-ir read")
-@kernels_option
-@_libraries
-@rdc_option
-@_location
-@sanitize_option
-@output_option
-def _cpu_split(  # noqa: PLR0913 (one parameter for each option)
-    source: Path,
-    device: Path,
-    kernels: tuple[str, ...],
-    libraries: tuple[Path, ...],
-    location: str,
-    sanitize: str,
-    *,
-    rdc: bool,
-    output: Path,
-) -> None:
+class CpuSplit(_CpuStep, frozen=True, kw_only=True, tag="cpu-split"):
     """Split kernels at their barriers, in what opt made of the output of cpu-ir."""
-    with located(location):
-        first = _cpu_source(read_text(device), kernels, libraries, sanitize, rdc=rdc)
-        write_text(output, finish_cpu_ir(read_text(source), first).text)
 
+    made_from: Path
 
-def _with_variables(text: str, module: Path | None, source: Path) -> str:
-    """Name the values of the kernels; the text as it is where the source cannot be read."""
-    if module is None or not source.is_file():
-        return text
-    from mlir_offload.translate.cpu.variables import with_variables
-
-    return with_variables(text, read_text(module), read_text(source), source.name)
-
-
-def _cpu_source(  # noqa: PLR0913 (one parameter for each option)
-    text: str,
-    kernels: Sequence[str],
-    libraries: Sequence[Path],
-    sanitize: str,
-    *,
-    rdc: bool,
-    fibers: bool = False,
-    collapse: bool = False,
-) -> CpuDeviceSource:
-
-    attributes: tuple[str, ...] = ()
-    if sanitize:
-        from mlir_offload.translate.sanitizer import parse_sanitizer
-
-        sanitizer = parse_sanitizer(sanitize)
-        attributes, fibers = (sanitizer.attribute,), fibers or sanitizer.finds_races
-    return cpu_device_ir(
-        text,
-        kernels=kernels,
-        library=_defined(libraries),
-        keeps_functions=rdc,
-        attributes=attributes,
-        fibers_only=fibers,
-        for_collapse=collapse,
-    )
+    def _rewritten(self, text: str) -> str:
+        return finish_cpu_ir(text, self.rewritten(read_text(self.made_from))).text
 
 
 def _defined(libraries: Sequence[Path]) -> frozenset[str]:
@@ -157,8 +102,3 @@ def _defined(libraries: Sequence[Path]) -> frozenset[str]:
     from mlir_offload.offload.device.library import defined_functions
 
     return frozenset(name for path in libraries for name in defined_functions(path))
-
-
-def unsplit(output: Path) -> Path:
-    """Return where cpu-ir writes a module that is yet to be split."""
-    return output.with_suffix(".unsplit.ll")

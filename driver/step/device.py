@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import click
-
-from mlir_offload.driver.step.group import (
-    output_option,
-    rdc_option,
-    read_text,
-    source_argument,
-    step,
-    write_text,
-)
-from mlir_offload.translate.contraction import CONTRACTIONS, Contraction
+from mlir_offload.driver.step.step import TextStep
+from mlir_offload.translate.contraction import Contraction
 from mlir_offload.translate.lower import unwrap_device
 
 
-@step.command("unwrap")
-@source_argument
-@click.option("--triple", required=True)
-@rdc_option
-@click.option("--fp-contract", type=click.Choice(CONTRACTIONS), default="on")
-@output_option
-def _unwrap(
-    source: Path, triple: str, *, rdc: bool, fp_contract: Contraction, output: Path
-) -> None:
+class Unwrap(TextStep, frozen=True, kw_only=True, tag="unwrap"):
     """Make the lowered device module a module of its own for mlir-translate."""
-    text = read_text(source)
-    write_text(output, unwrap_device(text, triple, keeps_functions=rdc, contraction=fp_contract))
+
+    triple: str
+    rdc: bool = False
+    fp_contract: Contraction | None = None
+
+    def _rewritten(self, text: str) -> str:
+        contraction = self.fp_contract or Contraction.ON
+        return unwrap_device(text, self.triple, keeps_functions=self.rdc, contraction=contraction)

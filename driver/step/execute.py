@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.message.journal import StepTime, ToolRun
 from mlir_offload.driver.message.report import report, show_tool_messages
+from mlir_offload.driver.step.step import Step
 from mlir_offload.driver.system.jobserver import JobSlots
 from mlir_offload.driver.system.workspace import make_directory, publish
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, ToolFailedError
@@ -141,17 +142,14 @@ class Executor(Struct):
         is_free = command.in_background and self.slots.jobs > 1 and not self.slots.is_shared
         return contextlib.nullcontext() if is_free else self.slots.slot()
 
-    def step(self, name: str, arguments: Sequence[str | Path], *, decides: bool = False) -> None:
+    def step(self, step: Step, *, decides: bool = False) -> None:
         """Run one of our own steps in process; it is printed as the command that does the same."""
-        argv = tuple(str(argument) for argument in arguments)
-        line = ("mlir-offload", "step", name, *argv)
+        line = ("mlir-offload", "step", *step.argv)
         self._print(shlex.join(line))
         report().journal.note(line)
         if not self.dry_run or decides:
-            with self._timed(f"step {name}", None):
-                from mlir_offload.driver.step.command import run_step
-
-                run_step((name, *argv))
+            with self._timed(f"step {step.name}", None):
+                step.run()
 
     def once(self, output: Path, make: Callable[[], None]) -> Path:
         """Make a file that several parts of the build share, by the first that asks for it."""

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from mlir_offload.driver.step.compiler_step import HermeticStep
 from mlir_offload.driver.tools.choose import NO_CUDA
 from mlir_offload.driver.tools.toolchain_id import identify_for
 from mlir_offload.toolchain.errors import ToolchainError, UsageError
@@ -159,13 +161,10 @@ class LaunchedSteps(Struct, frozen=True):
         """Return the identity of the tools for a kind of images; None is for host code."""
         return str(identify_for(kind, self.releases, self.cuda, self.rocm))
 
-    def command(
-        self, step: str, source: Path, output: Path, arguments: Sequence[str], kind: Kind | None
-    ) -> Command:
-        """Return the command of a step."""
+    def command(self, step: HermeticStep, kind: Kind | None) -> Command:
+        """Return the command of a step, for images of a kind or for host code."""
         identity = self.identity(kind)
-        files = ("-x", "cpp-output", "-c", str(source), "-o", str(output))
-        argv = (*self.program, step, *files, *arguments, f"--toolchain-id={identity}")
+        argv = (*self.program, *replace(step, toolchain_id=identity).argv)
         tools = list(self.releases.environment)
         if kind == "cuda":
             tools.append(("CUDA_PATH", str(self.cuda.root) if self.cuda else NO_CUDA))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
-
-from mlir_offload.driver.step.group import PATH, output_option, source_argument, step, write_text
+from mlir_offload.driver.step.keyed import Keyed
 from mlir_offload.driver.step.members import write_members
+from mlir_offload.driver.step.step import Step, write_text
 from mlir_offload.offload.link.anchor import render_anchor
 from mlir_offload.offload.link.collision import detach_object
 from mlir_offload.offload.link.relocatable_adapter import (
@@ -18,54 +17,76 @@ from mlir_offload.offload.runtime import read_runtime_symbols
 from mlir_offload.toolchain.byte_view import open_view
 
 
-@step.command("anchor")
-@click.argument("binary", type=PATH)
-@output_option
-def _anchor(binary: Path, output: Path) -> None:
+class Anchor(Step, frozen=True, kw_only=True, tag="anchor"):
     """Write the module that makes the linker wrapper take device code out of static libraries."""
-    write_text(output, render_anchor(binary.read_bytes()))
+
+    source: Path
+    output: Path
+
+    def _do(self) -> None:
+        write_text(self.output, render_anchor(self.source.read_bytes()))
 
 
-@step.command("members")
-@click.argument("library", type=PATH)
-@output_option
-def _members(library: Path, output: Path) -> None:
+class Members(Step, frozen=True, kw_only=True, tag="members"):
     """Write the members of a static library into a directory, and the list of them."""
-    write_members(library, output)
+
+    source: Path
+    output: Path
+
+    def _do(self) -> None:
+        write_members(self.source, self.output)
 
 
-@step.command("detach")
-@source_argument
-@output_option
-def _detach(source: Path, output: Path) -> None:
+class Detach(Step, frozen=True, kw_only=True, tag="detach"):
     """Make an object whose device code is linked leave that of other objects alone."""
-    output.write_bytes(detach_object(source.read_bytes(), location=str(source)))
+
+    source: Path
+    output: Path
+
+    def _do(self) -> None:
+        content = self.source.read_bytes()
+        self.output.write_bytes(detach_object(content, location=str(self.source)))
 
 
-@step.command("relocatable-linker")
-@click.option("--linker", default="ld", help="the linker that it calls")
-@click.option("--replace", "replaced", nargs=2, multiple=True, help="an object, and one for it")
-@output_option
-def _relocatable_linker(linker: str, replaced: tuple[tuple[str, str], ...], output: Path) -> None:
+class Replacement(Keyed, frozen=True):
+    """An object, and the one that a linker takes for it."""
+
+    file: Path
+    by: Path
+
+
+class RelocatableLinker(Step, frozen=True, kw_only=True, tag="relocatable-linker"):
     """Write a linker by which an old linker wrapper makes an object."""
-    write_relocatable_linker(output, linker, replaced)
+
+    linker: str = "ld"
+    replaced: tuple[Replacement, ...] = ()
+    output: Path
+
+    def _do(self) -> None:
+        replaced = [(str(one.file), str(one.by)) for one in self.replaced]
+        write_relocatable_linker(self.output, self.linker, replaced)
 
 
-@step.command("registration-names")
-@source_argument
-@output_option
-def _registration_names(source: Path, output: Path) -> None:
+class RegistrationNames(Step, frozen=True, kw_only=True, tag="registration-names"):
     """Write, as llvm-objcopy reads them, names by which an object alone finds its entries."""
-    with open_view(source) as view:
-        write_text(output, "".join(f"{word}\n" for word in registration_names(view)))
+
+    source: Path
+    output: Path
+
+    def _do(self) -> None:
+        with open_view(self.source) as view:
+            words = registration_names(view)
+            write_text(self.output, "".join(f"{word}\n" for word in words))
 
 
-@step.command("runtime-symbols")
-@source_argument
-@click.option("--weak", type=PATH, required=True, help="where the names of public symbols go")
-@output_option
-def _runtime_symbols(source: Path, weak: Path, output: Path) -> None:
+class RuntimeSymbols(Step, frozen=True, kw_only=True, tag="runtime-symbols"):
     """Write the names of the symbols that are the runtime's own, as llvm-objcopy reads them."""
-    symbols = read_runtime_symbols(source)
-    write_text(output, "".join(f"{name}\n" for name in symbols.internal))
-    write_text(weak, "".join(f"{name}\n" for name in symbols.public))
+
+    source: Path
+    weak: Path
+    output: Path
+
+    def _do(self) -> None:
+        symbols = read_runtime_symbols(self.source)
+        write_text(self.output, "".join(f"{name}\n" for name in symbols.internal))
+        write_text(self.weak, "".join(f"{name}\n" for name in symbols.public))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from math import prod
 
@@ -101,7 +101,7 @@ class _KernelReader:
         self._known: dict[tuple[int, int], tuple[KernelParameter, ...] | None] = {}
         # A long type and many lists of attributes could give more than any memory holds.
         self._parameters_left = module.content.stream.size // 16 + _FEW_PARAMETERS
-        attached = function_attachments(module, metadata, "reqd_work_group_size")
+        attached = function_attachments(module, metadata, "reqd_work_group_size", self.is_kernel)
         self._group_sizes = {
             name: _three([one for one in operands if isinstance(one, int)])
             for name, operands in attached.items()
@@ -243,15 +243,15 @@ class _Graph:
             for number, symbol in enumerate(module.symbols)
             if _is_missing(symbol)
         }
-        self._graph: ReferenceGraph | None = None
+        self._graph = ReferenceGraph(module, constants)
         self._is_known = not self._shared and not self._missing
-        if not self._is_known:
-            with suppress(UnknownInstructionError):
-                self._graph = ReferenceGraph(module, constants)
 
     def undefined(self) -> tuple[str, ...]:
         """Return the declarations that something uses (all, where that cannot be told)."""
-        used = self._graph.used() if self._graph else self._missing
+        used: Collection[int] = self._missing
+        if self._missing:
+            with suppress(UnknownInstructionError):
+                used = self._graph.used(self._missing)
         return tuple(name for number, name in self._missing.items() if number in used)
 
     def shared_bytes(self, kernel: int, sizes: TypeSizes) -> int | None:
@@ -260,7 +260,9 @@ class _Graph:
             return None
         if self._is_known:
             return 0
-        reached = self._graph.reached(kernel) if self._graph else None
+        reached = None
+        with suppress(UnknownInstructionError):
+            reached = self._graph.reached(kernel)
         if reached is None or any(
             isinstance(self._module.symbols[number], BitcodeFunction)
             for number in self._missing.keys() & reached

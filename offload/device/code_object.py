@@ -18,7 +18,7 @@ from mlir_offload.offload.device.amdgpu_metadata import AmdgpuMetadata, parse_me
 from mlir_offload.offload.device.code_hash import CodePiece, hash_code
 from mlir_offload.offload.device.kernel import DeviceCode, DeviceKernel
 from mlir_offload.offload.elf import ElfFile, ElfSymbol, Machine, read_elf
-from mlir_offload.offload.elf_note import iterate_notes, read_compiler
+from mlir_offload.offload.elf_note import iterate_notes, read_code_generator
 from mlir_offload.toolchain.byte_view import ByteView
 from mlir_offload.toolchain.tables import load_table
 
@@ -61,7 +61,7 @@ def read_code_object(view: ByteView) -> DeviceCode:
     """
     code = _open(view)
     metadata = _read_metadata(code.elf)
-    producer, major = read_compiler(code.elf)
+    producer, major = read_code_generator(code.elf)
     return DeviceCode(
         form=_FORM,
         producer=producer,

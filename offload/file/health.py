@@ -15,8 +15,7 @@ from mlir_offload.offload.container.contents import (
     nested_images,
 )
 from mlir_offload.offload.container.file_form import FileForm
-from mlir_offload.offload.kind_format import FORMATS
-from mlir_offload.toolchain.target import all_kinds
+from mlir_offload.offload.kind_format import FORMATS, plain_kind
 
 _SHOWN = 4
 _LINKED_PACKAGING = "offload binary"
@@ -95,7 +94,7 @@ def _kernels_by_target(
     for image in nested_images(images):
         if image.images or not image.kind or image.kind == _HOST_KIND:
             continue
-        key = (_plain_kind(image.kind), image.arch)
+        key = (plain_kind(image.kind), image.arch)
         known = found.get(key, frozenset())
         is_told = image.code is not None and not image.problems
         if image.code is None or not is_told or known is None:
@@ -146,11 +145,6 @@ def _unregistered(
 
 def _registered(part: Part, kind: str) -> frozenset[str]:
     return frozenset(entry.name for entry in part.entries if entry.is_kernel and entry.kind == kind)
-
-
-def _plain_kind(kind: str) -> str:
-    """Return the kind without the version of its ABI: `hip` for the `hipv4` of bundles."""
-    return next((known for known in all_kinds() if kind.startswith(known)), kind)
 
 
 def _listed(names: list[str]) -> str:

@@ -33,8 +33,8 @@ def targets_to_anchor(inputs: Iterable[ObjectContents], abi: OffloadAbi) -> tupl
     stand before the library.
     """
     contents = tuple(inputs)
-    held = _targets(item for item in contents if not item.member)
-    offered = _targets(item for item in contents if item.member)
+    held = targets_of(item for item in contents if not item.member)
+    offered = targets_of(item for item in contents if item.member)
     return tuple(sorted(offered if abi.reads_line_in_order else offered - held))
 
 
@@ -66,7 +66,8 @@ def render_anchor(binary: bytes) -> str:
     return embed_binary("", binary)
 
 
-def _targets(contents: Iterable[ObjectContents]) -> frozenset[Target]:
+def targets_of(contents: Iterable[ObjectContents]) -> frozenset[Target]:
+    """Return the targets of the images that objects have."""
     return frozenset(
         Target(kind, image.triple, image.arch or _HOST_ARCH)
         for item in contents

@@ -15,6 +15,7 @@ from mlir_offload.offload.link.coverage import (
     uncovered_kernels,
     unregistered_kernels,
 )
+from mlir_offload.offload.link.duplicate import merged_kernels
 from mlir_offload.offload.link.finding import Finding, listed, raise_findings
 from mlir_offload.offload.link.grouping import LinkedImages
 from mlir_offload.offload.link.held_image import device_arch, loaded_images
@@ -95,6 +96,7 @@ def _unread(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]:
         yield from layout_findings(item, abi)
         yield from loss_findings(item, abi)
         yield from _half_linked_findings(item)
+        yield from _merged_findings(item)
 
 
 def layout_findings(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]:
@@ -148,6 +150,17 @@ def _half_linked_findings(item: ObjectContents) -> Iterator[Finding]:
             item.location,
             "make it with LLVM 19 or newer, or name the objects that it was made of",
             CompatibilityError,
+        )
+
+
+def _merged_findings(item: ObjectContents) -> Iterator[Finding]:
+    """Return whether a linker put objects with kernels of the same names together."""
+    merged = merged_kernels(item)
+    if merged:
+        yield Finding(
+            f"several objects with kernels of the same names are in it: {listed(merged)}",
+            item.location,
+            "link these objects to one with mlir-offload -r, which keeps the kernels apart",
         )
 
 

@@ -6,7 +6,7 @@ every launch runs that one.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -52,6 +52,29 @@ def find_duplicates(inputs: Iterable[ObjectContents]) -> tuple[DuplicateKernel, 
         if len(items) > 1
         for duplicate in _differing(kind, kernel, items)
     )
+
+
+def merged_kernels(item: ObjectContents) -> tuple[str, ...]:
+    """Return the kernels that one object registers several times, with different code for a device.
+
+    A linker made it of several objects and left their device code as it was.
+    """
+    entries = [(entry.kind, entry.section, entry.name) for entry in item.entries if entry.is_kernel]
+    if len(set(entries)) == len(entries):
+        return ()
+    repeated = {(kind, name) for (kind, _, name), times in Counter(entries).items() if times > 1}
+    return tuple(
+        sorted(
+            name
+            for kind, name in repeated
+            if not name.startswith(_CPP_MANGLING)
+            and any(map(_differ, _images_with(kind, name, item).values()))
+        )
+    )
+
+
+def _differ(images: Sequence[PackagedImage]) -> bool:
+    return any(not is_equal(images[0].content, image.content) for image in images[1:])
 
 
 def check_duplicates(inputs: Iterable[ObjectContents]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
@@ -32,7 +32,19 @@ class HeldImage(Struct, frozen=True):
     kernels: frozenset[str] | None
 
 
-def runs_on_host(image: PackagedImage) -> bool:
+class TargetedImage(Protocol):
+    """An image whose container names its kind and triple."""
+
+    @property
+    def kind(self) -> str:
+        """Return the offload kind."""
+
+    @property
+    def triple(self) -> str:
+        """Return the target triple."""
+
+
+def runs_on_host(image: TargetedImage) -> bool:
     """Return whether an image is for the CPU: all of these, whatever their arch, run on one device."""
     is_for_cpu = any(kind.is_cpu and kind.offload_kind == image.kind for kind in DEVICE_KINDS)
     return is_for_cpu and not image.triple.startswith(_DEVICES)

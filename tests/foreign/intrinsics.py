@@ -4,30 +4,27 @@ Each reader gets a module that calls every name with a signature that no intrins
 lists those that the reader takes for intrinsics; the others it would call as functions, with no
 message. The names come from the readers' own binaries.
 
-usage: python tests/foreign/intrinsics.py READER... [--write]
+usage: python tests/foreign/intrinsics.py [--releases=14,15,...] [--root=N=DIR] [--write]
 
-A READER is RELEASE=COMMAND=BINARY: COMMAND verifies LLVM IR on its last argument, BINARY contains
-the table of names. Debian's: 19='/usr/lib/llvm-19/bin/opt -passes=verify'=/usr/lib/llvm-19/lib/libLLVM.so.1
-The clangs of ziglang: 18='ziglang/zig clang -cc1 -triple x86_64-linux-gnu -x ir -emit-llvm -o /dev/null'=ziglang/zig
+It writes toolchain/data/intrinsics.yaml. Releases that are not installed are fetched from PyPI.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
-import shlex
-import subprocess
 import sys
-import tempfile
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests")]
+
+from foreign.reader import Reader, add_reader_options, chosen_readers  # noqa: E402
+
 TABLE = ROOT / "toolchain" / "data" / "intrinsics.yaml"
-# A name in a binary: a C string, or one of many in a table with NULs between.
-_NAME = re.compile(rb"(?<=\0)llvm(?:\.[A-Za-z0-9_]+)+(?=\0)")
 # What the verifier lists: the function (`ptr @llvm.abs`; LLVM 14 has typed pointers), or its call.
 _KNOWN = re.compile(r"^(?:\S.*|  %v\d+ = call .*)@(llvm\.[\w.]+)", re.MULTILINE)
 _OVERLOAD = ".p0"
@@ -39,41 +36,33 @@ _REMANGLED = re.compile(r"(?:\.a7i3|\.a3i5)+$")
 _CANARY = "llvm.trap"
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """One release: how to verify a file, and the names that its binary contains."""
+def known_names(reader: Reader, names: Sequence[str]) -> frozenset[str]:
+    """Return the names that a reader takes for intrinsics, those that crash it included."""
+    found = _listed(reader, names)
+    if _CANARY in found:
+        return found - {_CANARY}
+    # The upgrade of some intrinsics expects the types that they had, and crashes on others.
+    if len(names) == 1:
+        return frozenset(names)
+    half = len(names) // 2
+    return known_names(reader, names[:half]) | known_names(reader, names[half:])
 
-    release: int
-    command: tuple[str, ...]
-    names: frozenset[str]
 
-    def known(self, names: Sequence[str]) -> frozenset[str]:
-        """Return the names that the reader takes for intrinsics, those that crash it included."""
-        found = self._listed(names)
-        if _CANARY in found:
-            return found - {_CANARY}
-        # The upgrade of some intrinsics expects the types that they had, and crashes on others.
-        if len(names) == 1:
-            return frozenset(names)
-        half = len(names) // 2
-        return self.known(names[:half]) | self.known(names[half:])
-
-    def _listed(self, names: Sequence[str]) -> frozenset[str]:
-        with tempfile.TemporaryDirectory() as folder:
-            module = Path(folder) / "names.ll"
-            module.write_text(_calls([*names, _CANARY]))
-            done = subprocess.run(
-                [*self.command, str(module)], capture_output=True, text=True, check=False
-            )
-        return frozenset(_KNOWN.findall(done.stdout + done.stderr))
+def _listed(reader: Reader, names: Sequence[str]) -> frozenset[str]:
+    answer = reader.print(_calls([*names, _CANARY]).encode())
+    return frozenset(_KNOWN.findall(answer.message))
 
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """Since which release each name is an intrinsic, and since which it takes a type suffix."""
+    """Since which release each name is an intrinsic, and since which it takes a type suffix.
+
+    `taken` are the names that an older reader takes for another intrinsic, by what it takes them for.
+    """
 
     first: Mapping[str, int]
     overloaded: Mapping[str, int]
+    taken: Mapping[str, str]
 
 
 def _calls(names: list[str]) -> str:
@@ -84,35 +73,34 @@ def _calls(names: list[str]) -> str:
     return "\n".join([*lines, "  ret void", "}", ""])
 
 
-def parse_reader(text: str) -> Reader:
-    """Return a reader as the command line names it."""
-    release, command, binary = text.split("=", 1)[0], *text.split("=", 1)[1].rsplit("=", 1)
-    names = {name.decode() for name in _NAME.findall(Path(binary).read_bytes())}
-    return Reader(int(release), tuple(shlex.split(command)), frozenset(names))
-
-
-def derive(readers: list[Reader]) -> Knowledge:
+def derive(readers: Sequence[Reader]) -> Knowledge:
     """Ask all readers about all names, the oldest reader first."""
     names = sorted(frozenset().union(*(reader.names for reader in readers)) - {_CANARY})
     known: set[str] = set()
     overloaded: dict[str, int] = {}
+    taken: dict[str, str] = {}
     readers = sorted(readers, key=lambda one: one.release)
     for reader in readers:
-        suffixed = reader.known([f"{name}{_OVERLOAD}" for name in names])
+        suffixed = known_names(reader, [f"{name}{_OVERLOAD}" for name in names])
         bases = {_REMANGLED.sub("", name).removesuffix(_OVERLOAD) for name in suffixed}
         takes_types = bases & reader.names
-        # A name that the binary lacks is resolved to another, shorter one: it is misread.
-        for name in (reader.known(names) & reader.names) | takes_types:
+        listed = known_names(reader, names)
+        for name in (listed & reader.names) | takes_types:
             if not any(p in takes_types and _TYPES.fullmatch(name, len(p)) for p in prefixes(name)):
                 known.add(name)
                 if name in takes_types:
                     overloaded.setdefault(name, reader.release)
+        # A name that the binary lacks is resolved to another, shorter one: it is misread.
+        for name in listed - reader.names:
+            other = next((prefix for prefix in prefixes(name) if prefix in takes_types), "")
+            if other and not _TYPES.fullmatch(name, len(other)):
+                taken[name] = other
     # Not the first that lists it: an upgrade for other types may hide a name from the verifier.
     first = {name: next(r.release for r in readers if name in r.names) for name in sorted(known)}
-    return Knowledge(first, overloaded)
+    return Knowledge(first, overloaded, {name: taken[name] for name in sorted(taken)})
 
 
-def render(knowledge: Knowledge, readers: list[Reader]) -> str:
+def render(knowledge: Knowledge, readers: Sequence[Reader]) -> str:
     """Return the table, with the names that are newer than the oldest reader."""
     releases = sorted(reader.release for reader in readers)
     oldest = releases[0]
@@ -132,6 +120,8 @@ def render(knowledge: Knowledge, readers: list[Reader]) -> str:
         _HEADER.format(releases=", ".join(map(str, releases)), oldest=oldest)
         + _rows("first", newer)
         + _rows("overloaded", _suffixed(knowledge, newer) | changed)
+        + "taken:\n"
+        + "".join(f"  {name}: {other}\n" for name, other in knowledge.taken.items())
     )
 
 
@@ -171,6 +161,7 @@ _HEADER = """\
 #
 # `first`: names that LLVM {oldest} does not know, and older ones that begin with such a name.
 # `overloaded`: names of `first` that take a type suffix, and older ones that take one only since that release.
+# `taken`: what a reader that lacks a name takes it for, if it has an overloaded name that this one begins with.
 # checked: {releases}
 # source: what the verifiers of these releases list as intrinsics, among the names in their binaries
 """
@@ -181,10 +172,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("reader", nargs="+", type=parse_reader)
+    add_reader_options(parser)
     parser.add_argument("--write", action="store_true", help="replace the table of the package")
     arguments = parser.parse_args()
-    text = render(derive(arguments.reader), arguments.reader)
+    readers = chosen_readers(arguments)
+    text = render(derive(readers), readers)
     if arguments.write:
         TABLE.write_text(text)
     else:

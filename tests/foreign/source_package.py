@@ -35,6 +35,20 @@ def fetch_tests(llvm_version: str, cache: Path, *, with_all: bool = False) -> Pa
     return folder / _TESTS
 
 
+def fetch_source(package: str, cache: Path) -> Path:
+    """Return the archive of a source package of the distribution's own release, fetched if need be."""
+    found = sorted(cache.glob(f"{package}_*.orig.tar.*"))
+    if not found:
+        cache.mkdir(parents=True, exist_ok=True)
+        options = _apt_options(cache)
+        _run(("apt-get", *options, "update", "-qq"), cache)
+        _run(
+            ("apt-get", *options, "source", "-qq", "--download-only", "--tar-only", package), cache
+        )
+        found = sorted(cache.glob(f"{package}_*.orig.tar.*"))
+    return found[0]
+
+
 def llvm_version(major: int) -> str:
     """Return the version of the installed release."""
     command = (f"/usr/lib/llvm-{major}/bin/llvm-config", "--version")

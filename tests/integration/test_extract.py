@@ -100,6 +100,26 @@ def test_one_is_chosen_by_its_kernel(
     assert (tmp_path / "x").read_bytes() == images["sm_90"].read_bytes()
 
 
+def test_names_are_those_that_inspect_shows(mlir_offload: list[str], tmp_path: Path) -> None:
+    device, host, output = tmp_path / "device.o", tmp_path / "host.o", tmp_path / "all.offload"
+    amd = ("-target", "amdgcn-amd-amdhsa", "-mcpu=gfx90a", "-nogpulib")
+    for options, path in (((), host), (amd, device)):
+        argv = [LLVM / "clang", *options, "-c", "-x", "c", "/dev/null", "-o", path]
+        subprocess.run(argv, check=True)
+    bundle = tmp_path / "amd.hipfb"
+    targets = "-targets=host-x86_64-unknown-linux--,hipv4-amdgcn-amd-amdhsa--gfx90a"
+    bundler = (LLVM / "clang-offload-bundler", "-type=o", targets, f"-output={bundle}")
+    subprocess.run([*bundler, "-input=/dev/null", f"-input={device}"], check=True)
+    image = f"--image=file={host},triple=x86_64-pc-linux-gnu,kind=openmp"
+    subprocess.run([LLVM / "llvm-offload-binary", "-o", output, image], check=True)
+
+    for_cpu = extract(mlir_offload, output, "--list", "--arch=host", cwd=tmp_path)
+    for_amd = extract(mlir_offload, bundle, "--list", "--kind=hip", cwd=tmp_path)
+
+    assert for_cpu.stdout.startswith("all.0.openmp.host.o: openmp host ELF")
+    assert for_amd.stdout.startswith("amd.0.hipv4.gfx90a.hsaco: hipv4 gfx90a AMDGPU code object")
+
+
 def test_one_is_chosen_by_its_format(
     mlir_offload: list[str], images: dict[str, Path], tmp_path: Path
 ) -> None:

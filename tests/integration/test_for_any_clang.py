@@ -133,10 +133,10 @@ def test_the_steps_take_any_release_and_device_globals(
 @pytest.mark.parametrize(
     ("variable", "message"),
     [
-        ("kind=cuda,name=v,address=v", "missing or wrong: 'size'"),
-        ("kind=cuda,name=v,address=v,size=x", "missing or wrong: invalid literal"),
+        ("kind=cuda,name=v,address=v", "no size"),
+        ("kind=cuda,name=v,address=v,size=x", "invalid literal"),
         ("kind=cuda,name=v,address=v,size=4,type=label", "'label' is not a valid EntryType"),
-        ("kind=cuda,name=v,address=v,size=4,flags=constant+big", "unknown big"),
+        ("kind=cuda,name=v,address=v,size=4,constant,big", "unknown big"),
         ("kind=cuda,name=v,address=v,size=4,align=4", "unknown align"),
         ("kind=hip,name=v,address=v,size=4", "kind hip cannot be for several releases"),
     ],

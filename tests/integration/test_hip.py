@@ -249,7 +249,7 @@ def test_each_chip_gets_code_of_its_own(
     ("arch", "major", "said"),
     [
         ("gfx999", 22, "LLVM 22 knows no gfx999"),
-        pytest.param("gfx1250", 19, "LLVM 22 and newer know it", marks=pytest.mark.llvm(19)),
+        pytest.param("gfx1250", 19, "LLVM 21 and newer know it", marks=pytest.mark.llvm(19)),
         ("gfx9-generic", 22, "needs code object version 6"),
         ("gfx90", 22, "unknown offload architecture 'gfx90'"),
     ],

@@ -24,6 +24,34 @@ func.func @twice(%m: memref<?xf32>) attributes {llvm.emit_c_interface} {
   return
 }
 """
+NAMED = """
+module attributes {{gpu.container_module}} {{
+gpu.module @kernels {{
+  gpu.func @same(%x: !llvm.ptr) kernel {{
+    %c = arith.constant {factor} : f32
+    llvm.store %c, %x : f32, !llvm.ptr
+    gpu.return
+  }}
+}}
+func.func @{name}(%x: !llvm.ptr) {{
+  %c1 = arith.constant 1 : index
+  gpu.launch_func @kernels::@same blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1)
+      args(%x : !llvm.ptr)
+  return
+}}
+}}
+"""
+NAMES = """
+#include <stdio.h>
+void one(float *);
+void two(float *);
+int main(void) {
+  float x[2];
+  one(x);
+  two(x + 1);
+  printf("%g %g\\n", x[0], x[1]);
+}
+"""
 pytestmark = pytest.mark.llvm(22)
 
 
@@ -73,6 +101,28 @@ def test_an_object_is_compiled_for_the_other_architecture_too(
         hint = done.stderr.partition("hint: ")[2].strip()
     assert done
     assert (done.returncode, hint) == (0, "")
+
+
+def test_objects_with_kernels_of_one_name_are_linked_to_one(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    for name, factor in {"one": 1.0, "two": 2.0}.items():
+        source = NAMED.format(name=name, factor=factor)
+        (tmp_path / f"{name}.mlir").write_text(source, encoding="utf-8")
+        words = ("-c", "--offload-arch=host", f"{name}.mlir", "-o", f"{name}.o")
+        _call(tmp_path, *mlir_offload, *words)
+    (tmp_path / "names.c").write_text(NAMES, encoding="utf-8")
+    objects = ("one.o", "two.o", "-o", "both.o")
+    # The public stubs have one name, so that GNU ld does not do it unasked.
+    _call(tmp_path, "ld", "-r", "-z", "muldefs", *objects)
+
+    hint = _hint(mlir_offload, tmp_path, "names.c", "both.o")
+
+    found = re.fullmatch(r"link these objects to one with mlir-offload (-r), which .*", hint)
+    assert found
+    _call(tmp_path, *mlir_offload, found[1], *objects)
+    _call(tmp_path, *mlir_offload, "names.c", "both.o", "-o", "app")
+    assert _call(tmp_path, "./app").stdout == "1 2\n"
 
 
 def test_an_object_is_named_once(mlir_offload: list[str], tmp_path: Path) -> None:

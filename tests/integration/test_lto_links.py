@@ -124,6 +124,32 @@ def test_objects_that_clang_finished_may_have_kernels_of_one_name(
     assert _link(mlir_offload, tmp_path, release, finished[0], objects[1]) == "1 2\n"
 
 
+@pytest.mark.parametrize(
+    "major", [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (16, 22)]
+)
+def test_objects_are_linked_to_one_object_with_kernels_of_one_name_apart(
+    major: int, mlir_offload: list[str], tmp_path: Path
+) -> None:
+    release = f"--for-clang={major}"
+    objects = _compile_both(mlir_offload, tmp_path, release, "-c")
+
+    _run(*mlir_offload, release, "-r", *objects, "-o", tmp_path / "both.o")
+
+    assert _link(mlir_offload, tmp_path, release, tmp_path / "both.o") == "1 2\n"
+
+
+@pytest.mark.llvm(22)
+def test_a_linked_object_for_spirv_is_refused(mlir_offload: list[str], tmp_path: Path) -> None:
+    words = [*mlir_offload, "-r", "--offload-arch=spirv64", EXAMPLES / "square.mlir"]
+
+    done = subprocess.run(
+        [*map(str, words), "-o", tmp_path / "r.o"], capture_output=True, text=True, check=False
+    )
+
+    assert "-r: LLVM 22 cannot link code for spirv64 object by object" in done.stderr
+    assert not (tmp_path / "r.o").exists()
+
+
 @pytest.mark.llvm(19)
 def test_openmp_of_the_host_is_compiled_and_linked(mlir_offload: list[str], tmp_path: Path) -> None:
     parallel, rpath = tmp_path / "parallel.c", "-Wl,-rpath,/usr/lib/llvm-19/lib"

@@ -90,6 +90,9 @@ CASES: dict[str, Case] = {
     "captures": parameter("ptr captures(none) %p", 20),
     "dead_on_return": parameter("ptr dead_on_return %p", 21),
     "nocreateundeforpoison": attribute("nocreateundeforpoison", 22),
+    "calling convention": Case(
+        "define preserve_nonecc void @f() {\n ret void\n}\n", ("BC026",), 19, silent=True
+    ),
     "call-site attribute": Case(
         "declare void @g(ptr)\n"
         + function(" call void @g(ptr captures(none) %p)\n ret void", "ptr %p"),

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-_COMMENT = re.compile(r"//.*|/\*.*?\*/|^\s*;.*|\s;.*", re.MULTILINE)
+_COMMENT = re.compile(r"//.*|/\*.*?\*/")
 _DEFINITION = re.compile(r"\.(entry|func)\s+(?:\([^)]*\)\s*)?([\w$]+)\s*\(([^)]*)\)([^{;]*)([{;])")
 _DIRECTIVE = re.compile(r"\.(maxntid|reqntid|minnctapersm|maxnreg|\w*cluster\w*)\s*([\d, ]*)")
 _PARAMETER = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.([a-z]+)(\d+)\b[^,\[]*(\[\d*\])?")

@@ -142,13 +142,13 @@ def reference_differences(module: BitcodeModule, text: TextModule) -> list[str]:
 
     def named(number: int) -> set[str]:
         found: set[str] = set()
-        waiting = list(graph._edges.get(number, ()))
+        waiting = list(graph._targets(number))
         while waiting:
             target = waiting.pop()
             if target < count:
                 found.add(module.symbols[target].name or "0")
             else:
-                waiting += graph._edges.get(target, ())
+                waiting += graph._targets(target)
         return found
 
     ours = {module.symbols[number].name: named(number) for number, _ in function_bodies(module)}

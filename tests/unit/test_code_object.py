@@ -140,6 +140,46 @@ def assert_as_readelf_tells(path: Path) -> DeviceCode:
     return code
 
 
+KERNEL_IR = """
+target triple = "amdgcn-amd-amdhsa"
+declare i32 @helper(i32)
+define amdgpu_kernel void @k(ptr addrspace(1) %p) {
+  %v = call i32 @helper(i32 3)
+  store i32 %v, ptr addrspace(1) %p
+  ret void
+}
+"""
+
+
+@pytest.mark.llvm(22)
+@pytest.mark.llvm(19)
+def test_the_compiler_is_not_that_of_a_device_library(tmp_path: Path) -> None:
+    library, output = tmp_path / "library.bc", tmp_path / "k.hsaco"
+    source = "kernel void unused() {} int helper(int x) { return x + 1; }"
+    target = ("--target=amdgcn-amd-amdhsa", "-mcpu=gfx90a", "-nogpulib")
+    old = (
+        "/usr/lib/llvm-19/bin/clang",
+        *target,
+        "-emit-llvm",
+        "-c",
+        "-x",
+        "cl",
+        "-",
+        "-o",
+        library,
+    )
+    subprocess.run(old, input=source, text=True, check=True)
+    new = ("/usr/lib/llvm-22/bin/clang", *target, "-Xclang", "-mlink-builtin-bitcode", "-Xclang", library)  # fmt: skip
+    flags = ("-Wno-override-module", "-x", "ir", "-", "-o", output)
+    subprocess.run((*new, *flags), input=KERNEL_IR, text=True, check=True)
+
+    with open_view(output) as view:
+        code = read_code_object(view)
+
+    assert "LLD 22." in code.producer
+    assert code.llvm_major == 22
+
+
 @pytest.mark.llvm(22)
 @pytest.mark.parametrize(("major", "arch"), TARGETS)
 def test_kernels_are_told_as_llvm_readelf_tells_them(major: int, arch: str, tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from mlir_offload.driver.option.command_line import parse_arguments
 from mlir_offload.toolchain.errors import UsageError
-from mlir_offload.translate.contraction import Contraction, set_contraction
+from mlir_offload.translate.contraction import Contraction
+from mlir_offload.translate.fused import set_contraction
 from mlir_offload.translate.mlir.operation import Operation
 
 
@@ -20,15 +21,15 @@ def flags_after(name: str, flags: str, contraction: Contraction) -> str:
 @pytest.mark.parametrize(
     ("name", "flags", "contraction", "expected"),
     [
-        ("llvm.fmul", "none", "fast", "contract"),
-        ("llvm.fadd", "nnan, ninf", "fast", "nnan, ninf, contract"),
-        ("llvm.fsub", "fast", "fast", "fast"),
-        ("llvm.fdiv", "none", "fast", "none"),
-        ("llvm.fmul", "contract", "on", "contract"),
-        ("llvm.fmul", "none", "on", "none"),
-        ("llvm.fmul", "contract", "off", "none"),
-        ("llvm.fadd", "reassoc, contract", "off", "reassoc"),
-        ("llvm.fadd", "fast", "off", "nnan, ninf, nsz, arcp, afn, reassoc"),
+        ("llvm.fmul", "none", Contraction.FAST, "contract"),
+        ("llvm.fadd", "nnan, ninf", Contraction.FAST, "nnan, ninf, contract"),
+        ("llvm.fsub", "fast", Contraction.FAST, "fast"),
+        ("llvm.fdiv", "none", Contraction.FAST, "none"),
+        ("llvm.fmul", "contract", Contraction.ON, "contract"),
+        ("llvm.fmul", "none", Contraction.ON, "none"),
+        ("llvm.fmul", "contract", Contraction.OFF, "none"),
+        ("llvm.fadd", "reassoc, contract", Contraction.OFF, "reassoc"),
+        ("llvm.fadd", "fast", Contraction.OFF, "nnan, ninf, nsz, arcp, afn, reassoc"),
     ],
 )
 def test_flags_of_an_operation_follow_the_contraction(
@@ -40,9 +41,9 @@ def test_flags_of_an_operation_follow_the_contraction(
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ("off", "off"),
-        ("fast", "fast"),
-        ("fast-honor-pragmas", "fast"),
+        ("off", Contraction.OFF),
+        ("fast", Contraction.FAST),
+        ("fast-honor-pragmas", Contraction.FAST),
     ],
 )
 def test_the_option_is_for_device_code_and_for_clang(value: str, expected: Contraction) -> None:

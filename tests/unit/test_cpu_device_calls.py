@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.driver.step.command import run_step
-from mlir_offload.driver.step.cpu import unsplit
+from mlir_offload.driver.step.cpu import CpuIr
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.cpu.intrinsics import find_replacement
 from mlir_offload.translate.cpu.module import KernelMode, cpu_device_ir
@@ -159,14 +158,14 @@ def test_calls_of_unknown_functions_through_pointers_need_fibers() -> None:
 
 def test_a_kernel_that_needs_no_opt_leaves_no_text_for_it_of_an_earlier_one(tmp_path: Path) -> None:
     lowered, made = tmp_path / "k.ll", tmp_path / "k.host.ll"
-    step = ("cpu-ir", lowered, "--kernel", "k", "-o", made)
+    step = CpuIr(source=lowered, kernels=("k",), output=made)
     barrier = "declare void @llvm.nvvm.barrier0()"
     lowered.write_text(module("call void @llvm.nvvm.barrier0()", declaration=barrier))
-    run_step(list(map(str, step)))
-    assert unsplit(made).exists()
+    step.run()
+    assert step.unsplit.exists()
 
     lowered.write_text(module("store float %1, ptr %0, align 4"))
-    run_step(list(map(str, step)))
+    step.run()
 
-    assert not unsplit(made).exists()
+    assert not step.unsplit.exists()
     assert "@k.item" in made.read_text()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlir_offload.driver.option.command_line import parse_arguments
-from mlir_offload.driver.record.dependencies import DependencyLog, depfile_arguments, plan_depfiles
+from mlir_offload.driver.record.dependencies import DependencyLog, depfile_step, plan_depfiles
 from mlir_offload.driver.system.depfile import quote_for_make, read_prerequisites, render_rule
 from mlir_offload.toolchain.errors import InputOutputError
 
@@ -114,7 +114,5 @@ def test_only_md_names_the_files_of_the_system(which: str, *, is_named: bool) ->
     log.add(Path("a.mlir"), Path("libdevice.bc"), is_system=True)
     log.add(Path("a.mlir"), Path("mine.bc"))
     log.add(Path("b.mlir"), Path("other.bc"))
-    arguments = depfile_arguments(options, plan_depfiles(options)[0], log, {})
-    assert ("--other=libdevice.bc" in arguments) == is_named
-    assert "--other=mine.bc" in arguments
-    assert "--other=other.bc" not in arguments
+    step = depfile_step(options, plan_depfiles(options)[0], log, {}, Path("a.d"))
+    assert step.others == (("libdevice.bc", "mine.bc") if is_named else ("mine.bc",))

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.bitcode_corpus import RELEASES, assemble, compile_bitcode, tool
@@ -10,6 +12,8 @@ from support.bitcode_corpus import RELEASES, assemble, compile_bitcode, tool
 from mlir_offload.offload.device.bitcode import llvm_major, read_device_bitcode
 from mlir_offload.offload.device.kernel import DeviceCode, KernelParameter
 from mlir_offload.offload.host.bitcode import embedded_objects, offload_entries
+from mlir_offload.toolchain.bitcode import body, reference
+from mlir_offload.toolchain.bitcode.body import Entry
 from mlir_offload.toolchain.bitcode.constant import ConstantTable
 from mlir_offload.toolchain.bitcode.module import read_bitcode
 from mlir_offload.toolchain.byte_view import memory_view
@@ -349,3 +353,35 @@ def test_embedded_images_are_found_whatever_their_encoding(content: bytes, tmp_p
     (found,) = embedded_objects(module, ConstantTable(module))
     assert found.section == ".llvm.offloading"
     assert found.data == content
+
+
+@pytest.mark.llvm(22)
+@pytest.mark.parametrize(
+    ("declared", "bodies", "undefined"),
+    [
+        (("missing",), 1, ("missing",)),
+        (("missing", "unused"), 50, ("missing",)),
+        ((), 0, ()),
+    ],
+    ids=["used", "unused", "none"],
+)
+def test_a_listing_reads_no_more_bodies_than_it_takes(
+    declared: tuple[str, ...],
+    bodies: int,
+    undefined: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    call = "call void @missing()" if declared else ""
+    lines = [f"declare void @{name}()" for name in declared]
+    lines += [f"define void @f{number}() {{ {call} ret void }}" for number in range(50)]
+    data = assemble(22, 'target triple = "nvptx64-nvidia-cuda"\n' + "\n".join(lines))
+    read = []
+
+    def read_body(*arguments: Any) -> Iterator[Entry]:
+        read.append(arguments)
+        return body.read_body(*arguments)
+
+    monkeypatch.setattr(reference, "read_body", read_body)
+
+    assert code_of(data).undefined == undefined
+    assert len(read) == bodies

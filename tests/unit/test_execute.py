@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from mlir_offload.driver.step.execute import Executor
+from mlir_offload.driver.step.object_file import Members
 from mlir_offload.driver.system.parallel import beside, in_parallel
 from mlir_offload.toolchain.errors import InputOutputError, ToolFailedError
 from mlir_offload.toolchain.process import Command, Completed
@@ -80,9 +81,9 @@ def test_a_dry_run_shows_all_and_runs_only_what_decides(tmp_path: Path) -> None:
     subject, shown = executor(runner, tmp_path, dry_run=True)
     subject.tool(Command(("first", str(tmp_path / "a"))), tmp_path / "a", decides=True)
     subject.tool(Command(("second", "it's", "b")), tmp_path / "b")
-    subject.step("package", ("--none",))
+    subject.step(Members(source=Path("liba.a"), output=Path("it")))
     assert [command.program for command in runner.commands] == ["first"]
-    assert shown[1:] == ["second 'it'\"'\"'s' b", "mlir-offload step package --none"]
+    assert shown[1:] == ["second 'it'\"'\"'s' b", "mlir-offload step members liba.a -o it"]
 
 
 def test_work_that_parts_share_is_done_once(tmp_path: Path) -> None:

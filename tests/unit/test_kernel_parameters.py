@@ -43,7 +43,11 @@ def program(body: str, host: str = "", *, x: str = "memref<?xf32>") -> str:
 
 
 def split(
-    text: str, form: ParameterForm = "needed", *, source: str = "gpu.launch", bits: int = 64
+    text: str,
+    form: ParameterForm = ParameterForm.NEEDED,
+    *,
+    source: str = "gpu.launch",
+    bits: int = 64,
 ) -> SplitProgram:
     return split_program(
         text,
@@ -96,7 +100,7 @@ def test_a_kernel_that_others_may_launch_keeps_all_parts() -> None:
 
 
 def test_without_optimisation_a_kernel_takes_memrefs() -> None:
-    assert kernel_type(split(program(f"{LOAD}\n{STORE}"), "whole")) == TYPES
+    assert kernel_type(split(program(f"{LOAD}\n{STORE}"), ParameterForm.WHOLE)) == TYPES
 
 
 def test_pointers_are_aligned_as_their_elements() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.bitcode_corpus import assemble, tool
-from support.skew_cases import AMDGPU, CASES, NVPTX, function
+from support.skew_cases import AMDGPU, CASES, DEBUG, NVPTX, function
 
 from mlir_offload.toolchain.bitcode.module import read_bitcode
 from mlir_offload.toolchain.bitcode.skew import check_module
@@ -173,16 +173,17 @@ def test_a_summary_of_a_newer_release_is_told() -> None:
 
 @pytest.mark.llvm(22)
 def test_an_attribute_in_a_form_that_is_unknown_is_told() -> None:
-    # range and initializes came with their forms; a known attribute in a new form is for later.
+    # range and initializes came with their forms; uwtable is a known attribute in another form.
     from msgspec.structs import replace
 
     from mlir_offload.toolchain.bitcode.attribute import Attribute, AttributeGroup
 
     module = read_bitcode(memory_view(bitcode_of("declare void @f() nounwind\n")))
-    group = AttributeGroup(0, {18: Attribute(9, 18)})
+    group = AttributeGroup(0, {33: Attribute(1, 33, 2)})
     module.attributes._groups = {1: group}
     module.attributes._records = dict.fromkeys([1], next(iter(module.attributes._records.values())))
-    assert "BC011" in errors(list(check_module(replace(module), Consumer(19))))
+    assert "BC011" in errors(list(check_module(replace(module), Consumer(14))))
+    assert errors(list(check_module(replace(module), Consumer(15)))) == set()
 
 
 @pytest.mark.llvm(22)
@@ -323,6 +324,66 @@ def test_what_an_older_back_end_stops_at_is_told(text: str, since: int) -> None:
         assert errors(skews(text, release)) - {"BC010"} == expected
         indented = text.replace("\n ", "\n  ")
         assert errors(list(check_text(indented, Consumer(release)))) == expected
+
+
+def splice(side: str) -> str:
+    name = f"llvm.vector.splice.{side}.v4i32"
+    return f"declare <4 x i32> @{name}(<4 x i32>, <4 x i32>, i32)\n" + function(
+        f" %r = call <4 x i32> @{name}(<4 x i32> %a, <4 x i32> %a, i32 1)\n ret <4 x i32> %r",
+        "<4 x i32> %a",
+        "<4 x i32>",
+    )
+
+
+@pytest.mark.llvm(19)
+@pytest.mark.llvm(22)
+def test_an_intrinsic_that_an_older_release_takes_for_another_is_told() -> None:
+    for side, taken in (("left", set()), ("right", {"BC028"})):
+        text = splice(side)
+        for release, expected in ((16, {"BC014"}), (19, taken), (21, taken), (22, set())):
+            # LLVM 22 gives a declared intrinsic attributes that are too new as well.
+            assert errors(skews(text, release)) - {"BC010"} == expected
+            assert errors(list(check_text(text, Consumer(release)))) == expected
+    command = [tool(19, "opt"), "-passes=verify", "-S", "-"]
+    read = subprocess.run(
+        command, input=splice("right"), check=True, capture_output=True, text=True
+    )
+    assert "@llvm.vector.splice.v4i32(" in read.stdout
+
+
+@pytest.mark.llvm(22)
+def test_debug_records_and_nodes_of_a_release_are_read_by_it_and_not_by_older_ones() -> None:
+    label = DEBUG.replace(" ret void, !dbg", " #dbg_label(!9, !7)\n ret void, !dbg")
+    node = '!9 = !DILabel(scope: !3, name: "l", file: !1, line: 1)\n'
+    ranges = (
+        '!9 = !DISubrangeType(name: "r", size: 32, align: 32, baseType: !8, lowerBound: i64 1)\n'
+    )
+    for text, construct in (
+        (DEBUG.replace("#dbg_value", "#dbg_declare_value"), "#dbg_value"),
+        (label + node, "DILabel"),
+        (DEBUG.replace("type: !8", "type: !9") + ranges, "record 48"),
+    ):
+        assert errors(skews(text, 22)) == set()
+        found = {skew.values.get("construct") for skew in skews(text, 20)}
+        assert construct in found
+
+
+@pytest.mark.llvm(22)
+def test_a_reader_that_was_not_measured_is_told() -> None:
+    from msgspec.structs import replace
+
+    module = replace(
+        read_bitcode(memory_view(bitcode_of(function(" ret void")))), producer="LLVM99.1.0"
+    )
+    assert [skew.rule for skew in check_module(module, Consumer(22))] == ["BC002"]
+    assert [skew.rule for skew in check_module(module, Consumer(98))] == ["BC027"]
+
+
+@pytest.mark.llvm(22)
+def test_opaque_pointers_are_not_read_by_llvm_14() -> None:
+    text = "define void @f(ptr %p) {\n ret void\n}\n"
+    assert errors(skews(text, 14)) == {"BC022"}
+    assert errors(skews(text, 15)) == set()
 
 
 def test_every_rule_of_a_module_has_a_case() -> None:

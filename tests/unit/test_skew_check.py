@@ -168,6 +168,8 @@ def test_packaged_bitcode_needs_a_layout_and_all_of_libdevice() -> None:
         ("gfx942:xnack+", "amdgcn-amd-amdhsa", 19, []),
         ("gfx940", "amdgcn-amd-amdhsa", 19, []),
         ("gfx940", "amdgcn-amd-amdhsa", 22, ["AM006"]),
+        ("gfx1250", "amdgcn-amd-amdhsa", 20, ["AM006"]),
+        ("gfx1250", "amdgcn-amd-amdhsa", 21, []),
         ("gfx90a", "amdgcn-amd-amdhsa", 15, []),
     ],
 )

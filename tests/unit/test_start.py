@@ -39,7 +39,18 @@ main()
 """
 # For files of users, for pages and messages, for other verbs.
 NEVER = {
-    *("yaml", "rich", "llvmlite", "msgpack", "zstandard", "lz4", "tomllib", "ctypes", "asyncio"),
+    *(
+        "click",
+        "yaml",
+        "rich",
+        "llvmlite",
+        "msgpack",
+        "zstandard",
+        "lz4",
+        "tomllib",
+        "ctypes",
+        "asyncio",
+    ),
     *("concurrent.futures", "importlib.metadata", "importlib.resources"),
     *("mlir_offload.driver.message.form", "mlir_offload.driver.option.suggest"),
 }
@@ -67,11 +78,10 @@ OTHER_KINDS = frozenset(
 )
 # A compilation comes to these while its first programs run.
 LATER = {
-    "click",
     "json",
     "hashlib",
     "mlir_offload.driver.build.source",
-    "mlir_offload.driver.step.command",
+    "mlir_offload.driver.step.program",
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import copy
 from itertools import accumulate
 
@@ -14,7 +14,7 @@ from mlir_offload.toolchain.bitcode.bit_array import vbr6_end, vbr6_numbers
 from mlir_offload.toolchain.bitcode.bitstream import Block, BlockReader, Record
 from mlir_offload.toolchain.bitcode.code import UNNUMBERED_METADATA, BlockId, MetadataCode
 from mlir_offload.toolchain.bitcode.constant import ConstantTable
-from mlir_offload.toolchain.bitcode.global_value import Symbol
+from mlir_offload.toolchain.bitcode.global_value import BitcodeFunction, Symbol
 from mlir_offload.toolchain.bitcode.module import BitcodeModule
 
 _MAX_BLOCKS = 16  # of a module itself; LLVM writes one
@@ -191,15 +191,23 @@ class _Strings:
 
 
 def function_attachments(
-    module: BitcodeModule, metadata: MetadataTable, kind: str
+    module: BitcodeModule,
+    metadata: MetadataTable,
+    kind: str,
+    is_wanted: Callable[[BitcodeFunction], bool],
 ) -> dict[str, tuple[Metadatum, ...]]:
-    """Return the operands of the node that each function with a body has attached under a kind."""
+    """Return the operands of the node that each wanted function has attached under a kind.
+
+    The bodies of others are not read.
+    """
     number = _kind_number(module, kind)
     if number is None:
         return {}
     found = {}
     defined = (function for function in module.functions if not function.is_declaration)
     for function, body in zip(defined, module.content.bodies, strict=False):
+        if not is_wanted(function):
+            continue
         attached = _attached(BlockReader(module.content.stream, body), metadata, number)
         if attached:
             found[function.name] = attached

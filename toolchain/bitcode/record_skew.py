@@ -20,7 +20,7 @@ _CONSTANTS = {
     34: "ptrauth",
 }
 _CONVERSIONS = {13: "ptrtoaddr"}
-_DEBUG_RECORDS = range(61, 66)
+_DEBUG_RECORDS = range(61, 67)
 _INBOUNDS = 1
 _FIRST_COMPARISON = 32  # of integers; below are those of floating-point numbers
 _OPERATIONS = {17: "usub_cond", 18: "usub_sat", 19: "fmaximum", 20: "fminimum"}
@@ -100,6 +100,11 @@ class _RecordWalk(Struct):
         self._add("BC012", construct, function, {"code": record.code})
 
     def _metadata(self, record: Record, function: str) -> None:
+        steps = self.limits.newest["metadata_codes"]
+        if record.code > steps.at(self.consumer.llvm):
+            # The reader passes over it: what is numbered after it is taken for something else.
+            needed = steps.first_release(record.code) or "of a later release"
+            self._add("BC017", f"record {record.code}", function, {"needed": needed})
         debug = self.limits.debug_records.get(record.code)
         if debug is None:
             return

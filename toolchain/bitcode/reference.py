@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
 
+from mlir_offload.toolchain.bitcode.bitstream import Record
 from mlir_offload.toolchain.bitcode.body import (
     Entry,
     OperandKind,
@@ -16,51 +18,56 @@ from mlir_offload.toolchain.bitcode.global_value import BitcodeAlias, BitcodeVar
 from mlir_offload.toolchain.bitcode.module import BitcodeModule
 
 _MAX_STEPS = 1 << 22
+_MOST_BODY_BITS = 1 << 22
 
 
 class ReferenceGraph:
-    """What each global and constant of a module refers to, all by their numbers as values."""
+    """What each global and constant of a module refers to, all by their numbers as values.
 
-    __slots__ = ("_edges", "_first_local", "_steps_left")
+    A body or constant is read when it is asked for.
+    """
+
+    __slots__ = ("_bodies", "_constants", "_edges", "_first_local", "_module", "_steps_left")
 
     def __init__(self, module: BitcodeModule, constants: ConstantTable) -> None:
-        """Read all bodies and constants. Raises UnknownInstructionError where one is not known."""
+        """Find the bodies."""
+        self._module = module
+        self._constants = constants
         self._first_local = len(module.symbols) + len(constants)
-        self._edges: dict[int, set[int]] = {}
+        self._bodies = dict(function_bodies(module))
+        self._edges: dict[int, frozenset[int]] = {}
         # Each kernel asks for what it reaches; together they may not take longer than this.
         self._steps_left = _MAX_STEPS
-        for number, symbol in enumerate(module.symbols):
-            if isinstance(symbol, BitcodeVariable) and symbol.initializer is not None:
-                self._edges[number] = {symbol.initializer}
-            elif isinstance(symbol, BitcodeAlias):
-                self._edges[number] = {symbol.target}
-        for number in range(len(module.symbols), self._first_local):
-            record = constants.record(number)
-            if record is not None:
-                self._add(number, [constant_entry(record, constants.type(number), number)])
-        for function, body in function_bodies(module):
-            self._add(function, read_body(module, function, body, self._first_local))
 
-    def _add(self, number: int, entries: Iterable[Entry]) -> None:
-        targets = {
-            value
-            for entry in entries
-            for kind, value in entry.operands
-            if kind is OperandKind.VALUE and value < self._first_local
-        }
-        if targets:
-            self._edges[number] = targets
+    def used(self, candidates: Collection[int]) -> frozenset[int]:
+        """Return those of the candidates that something refers to.
 
-    def used(self) -> set[int]:
-        """Return all that something refers to."""
-        return set().union(*self._edges.values())
+        No more is read than it takes. In a large module those that its first bodies do not use are
+        taken for used. Raises UnknownInstructionError where an instruction on the way is not known,
+        VerificationError where a body is malformed.
+        """
+        left, bits_left = set(candidates), _MOST_BODY_BITS
+        others = (number for number in range(self._first_local) if number not in self._bodies)
+        for number in chain(self._bodies, others):
+            if bits_left < 0:
+                return frozenset(candidates)
+            for value in self._referred(number):
+                left.discard(value)
+                if not left:
+                    return frozenset(candidates)
+            body = self._bodies.get(number)
+            bits_left -= body.end - body.begin if body else 0
+        return frozenset(candidates) - left
 
     def reached(self, number: int) -> set[int] | None:
-        """Return all that a value refers to, directly or not; None where that takes too long."""
+        """Return all that a value refers to, directly or not; None where that takes too long.
+
+        Raises UnknownInstructionError and VerificationError as `used`.
+        """
         found = {number}
         waiting = [number]
         while waiting:
-            targets = self._edges.get(waiting.pop(), ())
+            targets = self._targets(waiting.pop())
             self._steps_left -= 1 + len(targets)
             if self._steps_left < 0:
                 return None
@@ -68,3 +75,33 @@ class ReferenceGraph:
             found.update(new)
             waiting += new
         return found
+
+    def _targets(self, number: int) -> frozenset[int]:
+        if number not in self._edges:
+            self._edges[number] = frozenset(self._referred(number))
+        return self._edges[number]
+
+    def _referred(self, number: int) -> Iterator[int]:
+        """Return the globals and constants that one of them refers to, as they are read."""
+        if number >= len(self._module.symbols):
+            record = self._constants.record(number)
+            entries = [] if record is None else [self._constant(number, record)]
+            return self._values(entries)
+        if number in self._bodies:
+            body = self._bodies[number]
+            return self._values(read_body(self._module, number, body, self._first_local))
+        symbol = self._module.symbols[number]
+        if isinstance(symbol, BitcodeVariable) and symbol.initializer is not None:
+            return iter((symbol.initializer,))
+        return iter((symbol.target,) if isinstance(symbol, BitcodeAlias) else ())
+
+    def _constant(self, number: int, record: Record) -> Entry:
+        return constant_entry(record, self._constants.type(number), number)
+
+    def _values(self, entries: Iterable[Entry]) -> Iterator[int]:
+        return (
+            value
+            for entry in entries
+            for kind, value in entry.operands
+            if kind is OperandKind.VALUE and value < self._first_local
+        )

@@ -54,6 +54,7 @@ def check_module(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
         *_attributes(module, consumer),
         *_launch_bounds(module, consumer),
         *_intrinsics(module, consumer),
+        *_conventions(module, consumer),
         *_wide_integers(module, consumer),
         *check_records(module, consumer),
     ]
@@ -64,7 +65,8 @@ def check_module(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
     if module.producer and not is_release:
         yield Skew("BC004", {"producer": module.producer, "consumer": consumer.llvm})
     elif not found and writer.major is not None:
-        yield Skew("BC002", {"producer": module.producer, "consumer": consumer.llvm})
+        rule = "BC002" if consumer.llvm in load_limits().readers else "BC027"
+        yield Skew(rule, {"producer": module.producer, "consumer": consumer.llvm})
 
 
 def _summary(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
@@ -106,23 +108,39 @@ def _attributes(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
 def _attribute(one: Attribute, function: str, consumer: Consumer) -> Skew | None:
     if not isinstance(one.kind, int):
         return None
-    table = load_limits()
-    name = table.attribute_names.get(one.kind, f"number {one.kind}")
-    for rule, steps, number in (
-        ("BC010", table.newest["attribute_kinds"], one.kind),
-        ("BC011", table.newest["attribute_forms"], one.form),
-    ):
-        newest = steps.at(consumer.llvm)
-        if number > newest:
-            needed = steps.first_release(number) or "of a later release"
-            values = {"name": name, "number": number, "needed": needed, "newest": newest}
-            return Skew(rule, values | {"consumer": consumer.llvm}, function)
+    table, release = load_limits(), consumer.llvm
+    row = table.attributes.get(one.kind)
+    newest = table.newest["attribute_kinds"].at(release)
+    is_unknown = one.kind > newest or one.kind in table.unread_attributes
+    known = row.forms(release) if row else () if is_unknown else (one.form,)
+    if one.form not in known:
+        name = row.name if row else f"number {one.kind}"
+        needed = (row.first_release(one.form) if row else None) or "of a later release"
+        values: dict[str, object] = {"name": name, "needed": needed, "consumer": release}
+        rule, number = ("BC011", one.form) if known else ("BC010", one.kind)
+        return Skew(rule, values | {"number": number, "newest": newest}, function)
     if one.kind == _MEMORY and isinstance(one.value, int):
         lost = lost_effects(one.value, consumer.llvm)
         if lost:
-            values = {"effects": ", ".join(lost), "consumer": consumer.llvm}
+            values = {"effects": ", ".join(lost), "consumer": release}
             return Skew("BC013", values, function)
     return None
+
+
+def _conventions(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
+    """Report calling conventions that are numbers without a meaning to the consumer, each once."""
+    table = load_limits().conventions
+    seen: set[int] = set()
+    for function in module.functions:
+        row = table.get(function.calling_convention)
+        if (
+            row is not None
+            and row.since > consumer.llvm
+            and function.calling_convention not in seen
+        ):
+            seen.add(function.calling_convention)
+            values = {"name": row.name, "needed": row.since, "consumer": consumer.llvm}
+            yield Skew("BC026", values, function.name)
 
 
 def _launch_bounds(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:

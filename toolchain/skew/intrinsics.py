@@ -17,10 +17,22 @@ class IntrinsicTable(Struct, frozen=True):
     """The releases by name: since when each is known, and since when it takes a type suffix.
 
     Names that the oldest release in the table knows are left out, unless they begin with a newer one.
+    `taken` are the names that a reader which lacks them takes for another, and for which.
     """
 
     first: Mapping[str, int]
     overloaded: Mapping[str, int]
+    taken: Mapping[str, str]
+
+    def taken_for(self, name: str, release: int) -> str:
+        """Return the intrinsic that a release without this one takes it for; empty if it calls a function."""
+        end = len(name)
+        while end > len(_PREFIX):
+            other = self.taken.get(name[:end])
+            if other is not None:
+                return other if (self.first_release(other) or 0) <= release else ""
+            end = name.rfind(".", 0, end)
+        return ""
 
     def first_release(self, name: str) -> int | None:
         """Return the release that first reads an intrinsic; None for those of LLVM 14, and for others.
@@ -45,7 +57,8 @@ def load_intrinsics() -> IntrinsicTable:
 
 def parse_intrinsics(table: Mapping[str, Any]) -> IntrinsicTable:
     """Return the checked table. Raises ValueError naming what is wrong."""
-    return IntrinsicTable(_releases(table["first"]), _releases(table["overloaded"]))
+    first, overloaded = _releases(table["first"]), _releases(table["overloaded"])
+    return IntrinsicTable(first, overloaded, dict(table["taken"]))
 
 
 def _releases(rows: Mapping[Any, Any]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What each LLVM release knows of the files that others write, as the table that ships with the package says."""
+"""What each LLVM release knows of the files that others write, as the tables that ship with the package say."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ _NEWEST = frozenset(
         "function_codes",
         "type_codes",
         "summaries",
+        "metadata_codes",
     }
 )
 _OLDEST_CODE_OBJECTS = 15
@@ -49,6 +50,29 @@ class DebugRecord(Struct, frozen=True):
     operands: Steps
 
 
+class AttributeRow(Struct, frozen=True):
+    """An attribute that not all releases read alike: pairs of a release and the forms from it on."""
+
+    name: str
+    pairs: tuple[tuple[int, tuple[int, ...]], ...]
+
+    def forms(self, release: int) -> tuple[int, ...]:
+        """Return the forms that a release reads; none where it does not know the attribute."""
+        known = [forms for since, forms in self.pairs if since <= release]
+        return known[-1] if known else ()
+
+    def first_release(self, form: int) -> int | None:
+        """Return the first release that reads a form of it."""
+        return next((since for since, forms in self.pairs if form in forms), None)
+
+
+class ConventionRow(Struct, frozen=True):
+    """A calling convention, and the first release that has it."""
+
+    name: str
+    since: int
+
+
 class CodeObjectMade(Struct, frozen=True):
     """What a release makes of AMD code objects: the version without a flag; whether it reads one."""
 
@@ -62,9 +86,11 @@ class LimitsTable(Struct, frozen=True):
     `readers` are the releases whose readers were measured.
     """
 
-    readers: range
+    readers: tuple[int, ...]
     newest: Mapping[str, Steps]
-    attribute_names: Mapping[int, str]
+    attributes: Mapping[int, AttributeRow]
+    unread_attributes: frozenset[int]
+    conventions: Mapping[int, ConventionRow]
     debug_records: Mapping[int, DebugRecord]
     instruction_flags: Mapping[str, int]
     memory: tuple[tuple[int, tuple[str, ...]], ...]
@@ -75,6 +101,7 @@ class LimitsTable(Struct, frozen=True):
     back_ends: Mapping[str, Mapping[str, int]]
     openmp_parameters: Mapping[str, Steps]
     openmp_first: Mapping[str, int]
+    taken_rightly: tuple[str, ...]
 
     def back_end_since(self, triple: str, construct: str) -> int:
         """Return the first release whose back end for a target takes a construct; 0 where all do."""
@@ -94,22 +121,29 @@ def code_object_of(release: int) -> CodeObjectMade:
 
 @cache
 def load_limits() -> LimitsTable:
-    """Return the table that ships with the package."""
-    return parse_limits(load_table("mlir_offload.toolchain", "skew_limits"))
+    """Return the tables that ship with the package: what was derived from the readers, and the rest."""
+    names = ("reader_limits", "skew_limits")
+    tables = [load_table("mlir_offload.toolchain", name) for name in names]
+    return parse_limits({**tables[0], **tables[1]})
 
 
 def parse_limits(table: Mapping[str, Any]) -> LimitsTable:
-    """Return the checked table. Raises ValueError naming the row that is wrong."""
+    """Return the checked tables. Raises ValueError naming the row that is wrong."""
     _check_names("newest", table["newest"], _NEWEST)
     _check_names("instruction_flags", table["instruction_flags"], _FLAGGED)
     launch = table["launch_attributes"]
     return LimitsTable(
-        readers=range(int(table["readers"]["first"]), int(table["readers"]["last"]) + 1),
-        newest={name: _steps(name, rows, "newest") for name, rows in table["newest"].items()},
-        attribute_names={int(kind): str(name) for kind, name in table["attribute_names"].items()},
+        readers=tuple(int(release) for release in table["releases"]),
+        newest={name: _rising(name, values) for name, values in table["newest"].items()},
+        attributes={int(row["kind"]): _attribute(row) for row in table["attributes"]},
+        unread_attributes=frozenset(table["unread_attributes"]),
+        conventions={
+            int(row["number"]): ConventionRow(str(row["name"]), int(row["since"]))
+            for row in table["calling_conventions"]
+        },
         debug_records={
-            int(row["code"]): DebugRecord(row["name"], _steps(row["name"], row["rows"], "newest"))
-            for row in table["debug_operands"]
+            int(row["code"]): DebugRecord(row["name"], _rising(row["name"], row["newest"]))
+            for row in table["metadata_operands"]
         },
         instruction_flags={name: int(since) for name, since in table["instruction_flags"].items()},
         memory=_memory(table["memory_locations"]),
@@ -131,6 +165,7 @@ def parse_limits(table: Mapping[str, Any]) -> LimitsTable:
         openmp_first={
             str(name): int(since) for name, since in table["openmp_runtime"]["first"].items()
         },
+        taken_rightly=tuple(table["taken_rightly"]),
     )
 
 
@@ -149,25 +184,38 @@ def _ascending(name: str, rows: Sequence[Mapping[str, Any]]) -> list[tuple[int, 
     return found
 
 
-def _steps(name: str, rows: Sequence[Mapping[str, Any]], key: str) -> Steps:
-    steps = _counts(name, rows, key)
-    values = [value for _, value in steps.pairs]
-    if values != sorted(set(values)):
-        msg = f"skew_limits: the numbers of {name} do not ascend: {values}"
+def _releases(name: str, values: Mapping[Any, Any]) -> tuple[tuple[int, Any], ...]:
+    found = tuple((int(since), value) for since, value in values.items())
+    releases = [since for since, _ in found]
+    if not releases or releases != sorted(set(releases)):
+        msg = f"reader_limits: the releases of {name} do not ascend: {releases}"
+        raise ValueError(msg)
+    return found
+
+
+def _rising(name: str, values: Mapping[Any, Any]) -> Steps:
+    steps = Steps(tuple((since, int(value)) for since, value in _releases(name, values)))
+    numbers = [number for _, number in steps.pairs]
+    if numbers != sorted(set(numbers)):
+        msg = f"reader_limits: the numbers of {name} do not ascend: {numbers}"
         raise ValueError(msg)
     return steps
+
+
+def _attribute(row: Mapping[str, Any]) -> AttributeRow:
+    name = str(row["name"])
+    forms = ((since, tuple(value)) for since, value in _releases(name, row["forms"]))
+    return AttributeRow(name, tuple(forms))
 
 
 def _counts(name: str, rows: Sequence[Mapping[str, Any]], key: str = "count") -> Steps:
     return Steps(tuple((since, int(row[key])) for since, row in _ascending(name, rows)))
 
 
-def _memory(rows: Sequence[Mapping[str, Any]]) -> tuple[tuple[int, tuple[str, ...]], ...]:
-    found = tuple(
-        (since, tuple(row["locations"])) for since, row in _ascending("memory_locations", rows)
-    )
+def _memory(rows: Mapping[Any, Any]) -> tuple[tuple[int, tuple[str, ...]], ...]:
+    found = tuple((since, tuple(places)) for since, places in _releases("memory_locations", rows))
     for since, locations in found:
         if "other" not in locations or len(set(locations)) != len(locations):
-            msg = f"skew_limits: memory_locations of {since} lack 'other', or name one twice"
+            msg = f"reader_limits: memory_locations of {since} lack 'other', or name one twice"
             raise ValueError(msg)
     return found

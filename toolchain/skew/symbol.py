@@ -29,9 +29,15 @@ def check_intrinsic(
         if consumer.llvm < since:
             values = {"construct": name, "needed": since, "consumer": consumer.llvm}
             return Skew("BC025", values)
-    first = load_intrinsics().first_release(name)
+    intrinsics = load_intrinsics()
+    first = intrinsics.first_release(name)
     if first is not None and first > consumer.llvm:
-        return Skew("BC014", {"name": name, "needed": first, "consumer": consumer.llvm})
+        values = {"name": name, "needed": first, "consumer": consumer.llvm}
+        taken = intrinsics.taken_for(name, consumer.llvm)
+        if not taken:
+            return Skew("BC014", values)
+        if not name.startswith(load_limits().taken_rightly):
+            return Skew("BC028", values | {"taken": taken})
     for known, steps in load_limits().intrinsic_parameters.items():
         if name == known or name.startswith(f"{known}."):
             expected = steps.at(consumer.llvm)

@@ -66,9 +66,9 @@ def choose_kernel_forms(
 
     The `renamed` kernels are named after the program, so that no other one launches them.
     """
-    if form == "whole" and index_bits == WIDE:
+    if form is ParameterForm.WHOLE and index_bits == WIDE:
         return KernelForms()
-    own = renamed if form == "needed" else frozenset[KernelKey]()
+    own = renamed if form is ParameterForm.NEEDED else frozenset[KernelKey]()
     kernels = {
         (module.symbol, one.symbol): plan_parameters(
             one, only_needed=(module.symbol, one.symbol) in own

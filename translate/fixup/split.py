@@ -113,7 +113,7 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
     is_program: bool = False,
     is_transformed: bool = False,
     targets: Sequence[Target] = (),
-    parameters: ParameterForm = "whole",
+    parameters: ParameterForm = ParameterForm.WHOLE,
     index_bits: int = WIDE,
 ) -> SplitProgram:
     """Cut the normalised program in two.
@@ -162,7 +162,13 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
     )
     faults = load_faults(llvm_major)
     rules = _DeviceRules(
-        module, locations, faults, tuple(forms), symbols, kernel_forms, parameters != "whole"
+        module,
+        locations,
+        faults,
+        tuple(forms),
+        symbols,
+        kernel_forms,
+        parameters is not ParameterForm.WHOLE,
     )
     leaves = kinds_left(variants, attached)
     modules = tuple(

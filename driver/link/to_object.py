@@ -1,0 +1,75 @@
+"""A link with `-r`: one object of several, whose device code is linked and registers itself.
+
+It has no runtime and no libraries: the link of the program adds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.link.device_link import DeviceLink
+from mlir_offload.driver.link.final_object import check_final
+from mlir_offload.driver.link.finish import FinishedInputs
+from mlir_offload.driver.link.relocatable import RelocatableLink, link_relocatable
+from mlir_offload.driver.option.compile_options import RELOCATABLE_OPTIONS
+from mlir_offload.driver.option.line import LinkItem, parse_link_line
+from mlir_offload.offload.abi import load_abi
+from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError
+from mlir_offload.toolchain.process import Command, Completed
+
+_OBJECT = ".o"
+_OPTION = "-r"
+
+
+def link_to_object(
+    context: BuildContext,
+    finished: FinishedInputs,
+    line: Sequence[str],
+    device_link: DeviceLink,
+    diagnose: Callable[[Completed], MlirOffloadError],
+) -> Path:
+    """Link the objects of a line, with their device code, and return the object.
+
+    Raises CompatibilityError where the release cannot do that with a device, or with a library.
+    """
+    check_final(context, finished.remaining, _OPTION)
+    items = [item for item in parse_link_line(line) if item.text not in RELOCATABLE_OPTIONS]
+    apart = [item.text for item in items if item.text in finished.replaced.values()]
+    others = [item for item in items if item.text not in apart]
+    words = [item.text for item in others]
+    if any(item.images for item in finished.remaining):
+        words = [str(_link_device_code(context, others, device_link, diagnose))]
+    linked = context.workspace / "linked.o"
+    linker = ("-fuse-ld=lld",) if context.llvm.has("ld.lld") else ()
+    argv = (str(context.llvm.tool("clang")), _OPTION, *linker, *words, *apart)
+    context.executor.tool(Command((*argv, "-o", str(linked))), linked, diagnose=diagnose)
+    return linked
+
+
+def _link_device_code(
+    context: BuildContext,
+    items: Sequence[LinkItem],
+    device_link: DeviceLink,
+    diagnose: Callable[[Completed], MlirOffloadError],
+) -> Path:
+    """Return an object with the device code of all linked, which a further link leaves as it is."""
+    files = tuple(item.path for item in items if item.path is not None)
+    _check_files(context, files)
+    options = tuple(item.text for item in items if item.path is None)
+    linked, detached = (context.workspace / name for name in ("device.o", "detached.o"))
+    link_relocatable(context, RelocatableLink(files, linked, device_link, options), diagnose)
+    context.executor.step("detach", (linked, "-o", detached))
+    return detached
+
+
+def _check_files(context: BuildContext, files: Sequence[Path]) -> None:
+    """Raise CompatibilityError where the linker wrapper of the release would leave a file out."""
+    if load_abi(context.consumer).has_relocatable_link:
+        return
+    other = next((path for path in files if path.suffix != _OBJECT), None)
+    if other is not None:
+        msg = f"-r: LLVM {context.consumer} links objects (.o) to one, not {other.name}"
+        hint = "name the objects that the library is made of, or link with LLVM 19 or newer"
+        raise CompatibilityError(msg, hint=hint, location=str(other))

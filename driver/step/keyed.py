@@ -1,0 +1,58 @@
+"""Values of several parts in one word of a command line: `file=k.o,arch=sm_90`, as LLVM's tools spell them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Self, get_type_hints
+
+from msgspec import Struct
+from msgspec.structs import fields
+
+# A comma ends a part; two stand for one that does not.
+_PARTS = re.compile(r"(?:[^,]|,,)+")
+
+
+class Keyed(Struct, frozen=True):
+    """A value whose fields are the keys; a switch is its name alone, a tuple repeats the key."""
+
+    def __str__(self) -> str:
+        """Return the word."""
+        return ",".join(part.replace(",", ",,") for part in self._parts())
+
+    def _parts(self) -> Iterator[str]:
+        for key in self.__struct_fields__:
+            value = getattr(self, key)
+            if value is True:
+                yield key
+            elif isinstance(value, tuple):
+                yield from (f"{key}={item}" for item in value)
+            elif value not in {False, ""}:
+                yield f"{key}={value}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read such a word. Raises ValueError for what is missing, wrong or unknown."""
+        hints = get_type_hints(cls)
+        values: dict[str, object] = {}
+        for part in _PARTS.findall(text):
+            key, _, value = part.replace(",,", ",").partition("=")
+            if key not in hints:
+                msg = f"unknown {key}"
+                raise ValueError(msg)
+            values[key] = _read(hints[key], value, values.get(key))
+        missing = [one.name for one in fields(cls) if one.required and one.name not in values]
+        if missing:
+            msg = f"no {' or '.join(missing)}"
+            raise ValueError(msg)
+        return cls(**values)
+
+
+def _read(hint: type, text: str, before: object) -> object:
+    """Return a part as its field has it: `before` is what a repeated key has already."""
+    if hint is bool:
+        return True
+    if hint == tuple[str, ...]:
+        return (*(before if isinstance(before, tuple) else ()), text)
+    found: object = hint(text)
+    return found

@@ -1,0 +1,207 @@
+"""Real code as bitcode: Debian's sources, our examples, crates and Zig's library, by every writer at hand.
+
+A module that a writer does not compile is left out: old releases lack options, and some files headers.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+
+from foreign.reader import find_readers
+from foreign.source_package import default_cache, fetch_source
+
+ROOT = Path(__file__).resolve().parents[2]
+# Debian's source packages, and their files of C and C++, which need no configuration.
+SOURCES = {
+    "bzip2": ("blocksort.c", "bzlib.c", "compress.c", "decompress.c", "huffman.c"),
+    "cjson": ("cJSON.c", "cJSON_Utils.c"),
+    "lz4": ("lib/lz4frame.c", "lib/xxhash.c", "programs/datagen.c", "programs/timefn.c"),
+    "lua5.4": tuple(
+        f"src/{name}.c"
+        for name in (
+            *("lauxlib", "lcode", "lctype", "ldblib", "ldebug", "ldo", "lfunc", "lgc", "llex"),
+            *("lmathlib", "lobject", "lstate", "lstring", "lstrlib", "ltable", "lutf8lib", "lzio"),
+        )
+    ),
+    "zlib": ("adler32.c", "crc32.c", "inffast.c", "inflate.c", "trees.c"),
+    "tinyxml2": ("tinyxml2.cpp", "xmltest.cpp"),
+}
+# Each file is compiled by each clang with one of these, in turn.
+_OPTIONS = (("-O2",), ("-O0",), ("-O2", "-g"), ("-O1", "-flto=thin"), ("-O3", "-march=haswell"))
+_EXAMPLES = ("saxpy", "reduction", "histogram", "stencil", "matmul", "printf", "dynamic_shared")
+_ARCHS = {"sm_80": "nvptx64-nvidia-cuda", "gfx90a": "amdgcn-amd-amdhsa"}
+_DEVICE_SOURCES = ("tests/integration/skew/device.cu", "tests/integration/inputs/cuda_caller.cu")
+_CRATES = ("itoa", "ryu", "hex", "fnv", "adler", "cfg-if", "memchr", "smallvec", "percent-encoding")
+_ZIG_SOURCES = ("compiler_rt.zig", "std/ascii.zig", "std/base64.zig", "std/sort.zig")
+_SECONDS = 120
+_HOST = "x86_64-pc-linux-gnu"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One module to be made: `command` writes it to `output`."""
+
+    name: str
+    writer: str
+    release: int
+    triple: str
+    cpu: str
+    command: tuple[str, ...]
+    output: Path
+
+
+def make_corpus(folder: Path) -> list[Job]:
+    """Return the modules that their writers make, in a fixed order; those of the folder are kept."""
+    folder.mkdir(parents=True, exist_ok=True)
+    jobs = [*_clang_jobs(folder), *_device_jobs(folder), *_mlir_jobs(folder), *_other_jobs(folder)]
+    with ThreadPoolExecutor(2) as pool:
+        made = pool.map(_make, jobs)
+        return [job for job, is_made in zip(jobs, made, strict=True) if is_made]
+
+
+def _make(job: Job) -> bool:
+    if not job.output.exists():
+        partial = job.output.with_suffix(".partial")
+        command = [word.replace("%o", str(partial)) for word in job.command]
+        try:
+            subprocess.run(command, capture_output=True, check=False, timeout=_SECONDS)
+        except subprocess.TimeoutExpired:
+            partial.unlink(missing_ok=True)
+        # What cannot be made is remembered, as an empty file.
+        partial.touch()
+        partial.rename(job.output)
+    return job.output.stat().st_size > 0
+
+
+def _clang(release: int) -> tuple[str, ...]:
+    """Return how the clang of a release is called; that of a wheel has its own headers."""
+    own = Path(f"/usr/lib/llvm-{release}/bin/clang")
+    if own.exists():
+        return (str(own),)
+    reader = find_readers((release,))[0]
+    headers = reader.program.parent / "lib" / "include"
+    return (str(reader.program), "clang", "-target", _HOST, "-nostdlibinc", f"-I{headers}")
+
+
+_SYSTEM = ("-isystem", "/usr/include", "-isystem", "/usr/include/x86_64-linux-gnu")
+
+
+def _clang_jobs(folder: Path) -> Iterator[Job]:
+    options = cycle(_OPTIONS)
+    for package, names in SOURCES.items():
+        root = _unpacked(package)
+        for name in names:
+            for release in range(15, 23):
+                chosen = next(options)
+                label = f"{package}-{Path(name).stem}{''.join(chosen)}"
+                output = folder / f"{label}.clang{release}.bc"
+                clang = _clang(release)
+                system = _SYSTEM if len(clang) > 1 else ()
+                command = (*clang, *system, "-w", *chosen, "-emit-llvm", "-c", str(root / name))
+                include = (f"-I{(root / name).parent}", "-o", "%o")
+                yield Job(label, "clang", release, _HOST, "", (*command, *include), output)
+            # The same options are not given to the same release for each file.
+            next(options)
+
+
+def _unpacked(package: str) -> Path:
+    """Return the root of a source package, fetched and unpacked once."""
+    folder = default_cache() / "sources" / package
+    if not folder.exists():
+        archive = fetch_source(package, default_cache() / "sources")
+        partial = folder.with_name(f"{package}.partial")
+        with tarfile.open(archive) as stream:
+            stream.extractall(partial, filter="data")
+        partial.rename(folder)
+    inside = [path for path in folder.iterdir() if path.is_dir()]
+    return inside[0] if len(inside) == 1 else folder
+
+
+def _device_jobs(folder: Path) -> Iterator[Job]:
+    cuda = ("-x", "cuda", "--cuda-device-only", "--cuda-gpu-arch=sm_80", "-nocudalib", "-nocudainc")
+    hip = ("-x", "hip", "--cuda-device-only", "--offload-arch=gfx90a", "-nogpulib", "-nogpuinc")
+    for source in (*_DEVICE_SOURCES, *_kernels(folder)):
+        for kind, arch in ((cuda, "sm_80"), (hip, "gfx90a")):
+            for release in (15, 16, 19, 22):
+                for level in ("-O0", "-O2"):
+                    label = f"{Path(source).stem}-{arch}{level}"
+                    output = folder / f"{label}.clang{release}.bc"
+                    clang = f"/usr/lib/llvm-{release}/bin/clang"
+                    path = "--cuda-path=/nonexistent" if arch == "sm_80" else "-w"
+                    ptx = ("-Xclang", "-target-feature", "-Xclang", "+ptx70")
+                    feature = ptx if arch == "sm_80" else ()
+                    command = (clang, *kind, path, *feature, "-w", level, "-emit-llvm", "-c")
+                    words = (*command, str(ROOT / source), "-o", "%o")
+                    yield Job(label, "clang", release, _ARCHS[arch], arch, words, output)
+
+
+def _kernels(folder: Path) -> list[str]:
+    """Return the device code of the corpus of readers, as a file."""
+    from support.bitcode_corpus import DEVICE
+
+    path = folder / "corpus.cu"
+    path.write_text(DEVICE, encoding="utf-8")
+    return [str(path)]
+
+
+def _mlir_jobs(folder: Path) -> Iterator[Job]:
+    driver = str(Path(sys.executable).with_name("mlir-offload"))
+    for name in _EXAMPLES:
+        for release in (19, 22):
+            for arch, triple in _ARCHS.items():
+                label = f"{name}-mlir-{arch}"
+                output = folder / f"{label}.mlir{release}.bc"
+                source = str(ROOT / "docs" / "examples" / f"{name}.mlir")
+                device = (f"--offload-arch={arch}", "--offload-device-only", "-emit-llvm", "-c")
+                command = (driver, f"--llvm={release}", *device, "-nogpulib", source, "-o", "%o")
+                yield Job(label, "mlir", release, triple, arch, command, output)
+
+
+def _other_jobs(folder: Path) -> Iterator[Job]:
+    """Return the jobs of rustc and of Zig, whose writers are their own."""
+    for crate in _CRATES:
+        source = _crate(crate)
+        for number, level in enumerate(("0", "3")):
+            label = f"{crate}-O{level}"
+            options = ("--crate-type=lib", "--edition=2021", "--cap-lints=allow", "--emit=llvm-bc")
+            unit = ("-Ccodegen-units=1", f"-Copt-level={level}", f"-Cdebuginfo={2 * number}")
+            command = ("rustc", *options, *unit, "--crate-name", crate.replace("-", "_"))
+            output = folder / f"{label}.rustc.bc"
+            if source is not None:
+                yield Job(
+                    label, "rustc", 22, _HOST, "", (*command, str(source), "-o", "%o"), output
+                )
+    yield from _zig_jobs(folder)
+
+
+def _zig_jobs(folder: Path) -> Iterator[Job]:
+    options = ("-fno-emit-bin", "-fllvm", "-OReleaseSmall", "-target", "x86_64-linux-gnu")
+    for reader in find_readers((17, 18, 20, 21)):
+        zig = str(reader.program)
+        for name in _ZIG_SOURCES:
+            source = str(reader.program.parent / "lib" / name)
+            label = f"zig-{Path(name).stem}"
+            output = folder / f"{label}.zig{reader.release}.bc"
+            words = (zig, "build-obj", *options, "-femit-llvm-bc=%o", source)
+            yield Job(label, "zig", reader.release, _HOST, "", words, output)
+
+
+def _crate(name: str) -> Path | None:
+    """Return the library file of a crate that Debian packages; None if it cannot be had."""
+    folder = default_cache() / "sources" / f"librust-{name}-dev"
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        fetch = ("apt-get", "download", "-qq", f"librust-{name}-dev")
+        subprocess.run(fetch, cwd=folder, check=False, capture_output=True, env=dict(os.environ))
+        for package in folder.glob("*.deb"):
+            subprocess.run(("dpkg-deb", "-x", package.name, "."), cwd=folder, check=False)
+    found: Sequence[Path] = sorted(folder.glob("usr/share/cargo/registry/*/src/lib.rs"))
+    return found[0] if found else None

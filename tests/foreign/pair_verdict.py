@@ -1,0 +1,142 @@
+"""What a reader makes of a module that another release wrote, judged without our checker and its tables.
+
+The reader reads the module and writes it again; the newest release prints both, and the texts are compared.
+The intrinsics that are called must be known to the reader, which is asked with a call that no intrinsic
+takes. Device code is compiled by the reader too, and compared with what the newest release compiles.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache, cached_property
+
+from foreign.intrinsics import known_names
+from foreign.module_text import differences, intrinsics
+from foreign.pair_corpus import Job
+from foreign.reader import Answer, Reader
+from support.skew_fingerprint import read_fingerprint
+
+_TARGETS = {"nvptx64-nvidia-cuda": "nvptx", "amdgcn-amd-amdhsa": "amdgpu"}
+_ATTRIBUTED = re.compile(r"\) #\d")
+_BAD_SUMMARY = "Invalid summary"
+_CODE_OBJECT = "_code_object_version"
+
+
+class Outcome(StrEnum):
+    """How a reader takes a module."""
+
+    SAME = "same"
+    # Promises to the optimizer are gone; the code is the same.
+    LESS = "less promised"
+    REFUSED = "rejected"
+    BACK_END = "rejected by the back end"
+    WRONG = "wrong"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """An outcome, and what shows it."""
+
+    outcome: Outcome
+    evidence: str = ""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A module with what the newest release makes of it: its text, and its assembly if it is for a device."""
+
+    job: Job
+    data: bytes
+    text: str
+    assembly: str
+
+    @cached_property
+    def called(self) -> Mapping[str, str]:
+        """Return the intrinsics that it calls, with a declaration of each."""
+        return dict(intrinsics(self.text))
+
+
+def subject_of(job: Job, newest: Reader) -> Subject:
+    """Return the module of a job. Raises RuntimeError if the newest release does not read it."""
+    data = job.output.read_bytes()
+    printed = newest.spell(data)
+    if not printed.is_read:
+        msg = f"{job.output}: LLVM {newest.release} does not read it: {printed.message}"
+        raise RuntimeError(msg)
+    assembly = b""
+    if job.triple in _TARGETS:
+        assembly = newest.compile(data, job.triple, job.cpu).output
+    return Subject(job, data, printed.output.decode(errors="replace"), assembly.decode())
+
+
+def judge(
+    subject: Subject, reader: Reader, newest: Reader, unknown: Mapping[int, frozenset[str]]
+) -> Verdict:
+    """Return what the reader makes of a module; `unknown` are the intrinsics that it does not know."""
+    written = reader.write(subject.data, subject.job.triple)
+    if not written.is_read:
+        return Verdict(Outcome.REFUSED, _first_line(written))
+    summary = reader.summary(subject.data) if "\n^0 = " in subject.text else ""
+    if _BAD_SUMMARY in summary:
+        return Verdict(Outcome.REFUSED, _first_line(Answer(b"", summary)))
+    again = newest.spell(written.output)
+    found = differences(subject.text, again.output.decode(errors="replace"))
+    wrong = next((one for one in found if not one.is_harmless), None)
+    if wrong is not None:
+        return Verdict(Outcome.WRONG, f"{wrong.before} -> {wrong.after}")
+    missing = sorted(set(subject.called) & unknown[reader.release])
+    if missing:
+        return Verdict(Outcome.WRONG, f"unknown: {' '.join(missing)}")
+    if subject.assembly:
+        verdict = _judge_device(subject, reader)
+        if verdict is not None:
+            return verdict
+    return Verdict(Outcome.LESS if found else Outcome.SAME)
+
+
+def _judge_device(subject: Subject, reader: Reader) -> Verdict | None:
+    target = _TARGETS[subject.job.triple]
+    made = reader.compile(subject.data, subject.job.triple, subject.job.cpu)
+    if not made.is_read:
+        return Verdict(Outcome.BACK_END, _first_line(made))
+    expected = read_fingerprint(target, subject.assembly)
+    found = read_fingerprint(target, made.output.decode())
+    lost = expected.lost(found)
+    if lost:
+        return Verdict(Outcome.WRONG, f"lost: {'; '.join(lost[:3])}")
+    if _CODE_OBJECT in subject.text and expected.code_object != found.code_object:
+        return Verdict(Outcome.WRONG, f"code object {found.code_object} for {expected.code_object}")
+    return None
+
+
+def unknown_intrinsics(
+    readers: Iterable[Reader], subjects: Iterable[Subject]
+) -> dict[int, frozenset[str]]:
+    """Return the names that a reader takes for functions, of all that the modules call."""
+    declared = {name: line for subject in subjects for name, line in subject.called.items()}
+    return {reader.release: _unknown(reader, declared) for reader in readers}
+
+
+def _unknown(reader: Reader, declared: Mapping[str, str]) -> frozenset[str]:
+    """Return the names that the verifier does not list, and whose declaration gets no attributes.
+
+    The upgrade of an intrinsic with other types hides it from the verifier; a reader gives those that it
+    knows attributes of their own, or stops at their types.
+    """
+    names = frozenset(declared)
+    left = names - known_names(reader, sorted(names))
+    answers = {name: reader.print(declared[name].encode()) for name in left}
+    return frozenset(
+        name
+        for name, answer in answers.items()
+        if answer.is_read and not _ATTRIBUTED.search(answer.output.decode())
+    )
+
+
+@cache
+def _first_line(answer: Answer) -> str:
+    lines = [line for line in answer.message.splitlines() if "error" in line.lower()]
+    return (lines or answer.message.splitlines() or [""])[0].split("error: ")[-1][:120]

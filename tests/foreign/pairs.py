@@ -1,0 +1,124 @@
+"""Give real code that each release wrote to each reader, and compare what they make of it with our checker.
+
+usage: python tests/foreign/pairs.py [--only=REGEX] [--readers=14,...,22] [--show] [--write]
+
+It takes about an hour of one processor, and fetches sources and readers. The table goes to
+tests/golden/skew/pairs.csv, the figures to docs/design/foreign-pairs.md. Exit status 1 if the checker misses
+a pair that is wrong, misses more than 1 % of those that are rejected, or rejects one that is right.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / ".importroot")]
+
+from foreign.pair_corpus import make_corpus  # noqa: E402
+from foreign.pair_figures import (  # noqa: E402
+    Pair,
+    Standing,
+    is_within_bounds,
+    read_pairs,
+    render_page,
+    write_pairs,
+)
+from foreign.pair_verdict import Subject, judge, subject_of, unknown_intrinsics  # noqa: E402
+from foreign.reader import Reader, find_readers  # noqa: E402
+from foreign.source_package import default_cache  # noqa: E402
+
+from mlir_offload.offload.skew.check import check_file  # noqa: E402
+from mlir_offload.toolchain.skew.fact import Consumer  # noqa: E402
+from mlir_offload.toolchain.skew.identity import Severity  # noqa: E402
+
+GOLDEN = ROOT / "tests" / "golden" / "skew" / "pairs.csv"
+PAGE = ROOT / "docs" / "design" / "foreign-pairs.md"
+
+
+def main() -> int:
+    """Measure; return the exit status."""
+    options = _options()
+    begin = time.monotonic()
+    if options.checker:
+        pairs = [_checked_again(pair) for pair in read_pairs(GOLDEN)]
+    else:
+        releases = [int(word) for word in options.readers.split(",")]
+        pairs = list(measure(releases, options.only))
+    say(f"{len(pairs)} pairs in {time.monotonic() - begin:.0f} s")
+    for pair in pairs:
+        if options.show and pair.standing in {Standing.MISSED, Standing.FALSE_ALARM}:
+            say(f"{pair.standing}: {pair}")
+    if options.write:
+        write_pairs(GOLDEN, pairs)
+        PAGE.write_text(render_page(pairs), encoding="utf-8")
+    return 0 if is_within_bounds(pairs) else 1
+
+
+def measure(releases: Sequence[int], only: str) -> Iterator[Pair]:
+    """Return all pairs of the corpus and the readers, in order."""
+    readers = find_readers(releases)
+    newest = find_readers([22])[0]
+    jobs = [
+        job
+        for job in make_corpus(_corpus())
+        if re.search(only, f"{job.name} {job.output.suffixes}")
+    ]
+    with ThreadPoolExecutor(2) as pool:
+        subjects = list(pool.map(lambda job: subject_of(job, newest), jobs))
+        unknown = unknown_intrinsics(readers, subjects)
+
+        def measured(pair: tuple[Subject, Reader]) -> Pair:
+            subject, reader = pair
+            verdict = judge(subject, reader, newest, unknown)
+            job = subject.job
+            rules = _errors(job.output, reader.release)
+            words = (verdict.outcome, rules, verdict.evidence)
+            return Pair(job.name, job.writer, job.release, reader.release, *words)
+
+        yield from pool.map(measured, [(one, reader) for one in subjects for reader in readers])
+
+
+def _corpus() -> Path:
+    return default_cache() / "pairs"
+
+
+def _checked_again(pair: Pair) -> Pair:
+    files = _corpus().glob(f"{pair.name}.{pair.writer}{pair.written_by}.bc")
+    path = next(iter(files), _corpus() / f"{pair.name}.{pair.writer}.bc")
+    return pair.with_rules(_errors(path, pair.read_by))
+
+
+def _errors(path: Path, release: int) -> tuple[str, ...]:
+    """Return the rules of the errors that our checker finds."""
+    found = check_file(path, Consumer(llvm=release))
+    return tuple(sorted({one.rule for one in found if one.severity is Severity.ERROR}))
+
+
+def say(line: str) -> None:
+    """Print at once: a run takes long."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--only", default="", metavar="REGEX", help="only modules that match")
+    parser.add_argument("--readers", default="14,15,16,17,18,19,20,21,22")
+    parser.add_argument("--checker", action="store_true", help="keep what the readers did")
+    parser.add_argument(
+        "--show", action="store_true", help="print what is missed or rejected wrongly"
+    )
+    parser.add_argument("--write", action="store_true", help="replace the table and the page")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
