@@ -32,4 +32,6 @@ bench:
 foreign:
 	sh toolchain/setup.sh test
 	.venv/bin/python tests/foreign/run.py --llvm 22
+	.venv/bin/python tests/foreign/run.py --llvm 19
+	.venv/bin/python tests/foreign/fragments.py
 	.venv/bin/python tests/foreign/roundtrip.py --llvm 22

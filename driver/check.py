@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from mlir_offload.driver.message.report import report, show_error, show_warning
 from mlir_offload.driver.message.skew import counted, is_error, message_of
 from mlir_offload.driver.option.click_command import PATH, call, command
 from mlir_offload.driver.tools.choose import choose_toolkit, places_for
+from mlir_offload.driver.tools.learning import learn_llvm, learn_named
 from mlir_offload.offload.skew.check import SkewFinding, check_file
 from mlir_offload.toolchain.cuda import CudaToolkit
 from mlir_offload.toolchain.cuda_driver import load_drivers
@@ -74,12 +76,14 @@ def _release(for_clang: str, places: SearchPlaces, runner: Runner) -> int:
         if not for_clang.isdecimal():
             msg = f"--for-clang={for_clang}: not a release of LLVM"
             raise UsageError(msg, hint="name the release that reads the files, such as 22")
+        learn_named(for_clang, places, runner, os.environ)
         return _named_release(int(for_clang))
     try:
         chosen = choose_llvm(find_llvm(places), places.llvm, llvm_probe(runner), roles=[Role.LINK])
     except ToolchainError as error:
         error.hint += "; or name a release that need not be installed, with --for-clang="
         raise
+    learn_llvm(chosen, (), runner)
     return chosen.version.major
 
 

@@ -247,10 +247,12 @@ def _subcommand(name: str, arguments: Sequence[str], runner: ProcessRunner) -> i
 
 def _step(arguments: Sequence[str], _: ProcessRunner) -> int:
     from mlir_offload.driver.step.parse import described_step, parse_step, render_steps
+    from mlir_offload.driver.tools.learning import learn_given
 
     if not arguments or arguments[0] in _HELP:
         sys.stdout.write(render_steps())
     elif _HELP.isdisjoint(arguments):
+        learn_given(os.environ)
         parse_step(arguments).run()
     else:
         from mlir_offload.driver.option.help import render_help

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -10,6 +9,12 @@ from msgspec import Struct
 from mlir_offload.offload.image import ImageForm
 from mlir_offload.offload.string_order import CONTAINERS
 from mlir_offload.toolchain.errors import CompatibilityError, UsageError
+from mlir_offload.toolchain.learned import (
+    known_release,
+    learned_releases,
+    table_cache,
+    with_learned,
+)
 from mlir_offload.toolchain.tables import load_table
 from mlir_offload.toolchain.target import device_kind
 
@@ -181,17 +186,16 @@ class OffloadAbi(Struct, frozen=True):
         return tuple(argument.format(path=path) for argument in self.cuda_arguments)
 
 
-@cache
+@table_cache
 def load_abi(major: int) -> OffloadAbi:
     """Return the ABI of an LLVM release.
 
     Raises CompatibilityError for a release that has none or that the table does not know.
     """
     table = offload_table()
-    first, last = table["majors"]["first"], table["majors"]["last"]
-    if not first <= major <= last:
-        msg = f"the offloading ABI of LLVM {major} is not known (known: {first} to {last})"
-        raise CompatibilityError(msg, hint="name a release in that range")
+    if major not in known_majors():
+        raise _not_known(major)
+    _check_followed(major)
     container = row_of(table["container"]["rows"], major)
     first_container, second_container = container["containers"]
     wrapper = table["linker_wrapper"]
@@ -201,7 +205,7 @@ def load_abi(major: int) -> OffloadAbi:
         string_containers=(first_container, second_container),
         image_kinds_by_ending=tuple(row_of(table["image_kinds_by_ending"], major)["kinds"].items()),
         kind_codes=tuple(row_of(table["offload_kinds"], major)["codes"].items()),
-        entry=_entry_layout(row_of(table["entries"], major)),
+        entry=entry_layout(row_of(table["entries"], major)),
         entry_values=_entry_values(row_of(table["entry_values"], major)),
         fatbinary_option=row_of(wrapper["fatbinary_image_option"], major)["option"],
         device_opt_argument=row_of(wrapper["device_opt_level"], major)["argument"],
@@ -236,7 +240,27 @@ def load_abis(consumer: str) -> tuple[OffloadAbi, ...]:
 def known_majors() -> tuple[int, ...]:
     """Return the releases that the table knows, oldest first."""
     majors = offload_table()["majors"]
-    return tuple(range(majors["first"], majors["last"] + 1))
+    learned = {release.major for release in learned_releases()}
+    return tuple(sorted(learned.union(range(majors["first"], majors["last"] + 1))))
+
+
+def _check_followed(major: int) -> None:
+    """Raise CompatibilityError for a build whose tools do what this driver cannot follow."""
+    release = known_release(major)
+    if release is not None and release.refused:
+        msg = f"LLVM {release.version} cannot be linked for: {release.refused[0]}"
+        hint = f"link with LLVM {release.nearest} (--for-clang={release.nearest})"
+        raise CompatibilityError(msg, hint=hint)
+
+
+def _not_known(major: int) -> CompatibilityError:
+    majors = offload_table()["majors"]
+    first, last = majors["first"], majors["last"]
+    msg = f"the offloading ABI of LLVM {major} is not known (known: {first} to {last})"
+    hint = "name a release in that range"
+    if major > last:
+        hint += f", or learn it where it is installed: mlir-offload learn --llvm={major} --json"
+    return CompatibilityError(msg, hint=hint)
 
 
 def any_exceptions() -> tuple[int, ...]:
@@ -244,13 +268,13 @@ def any_exceptions() -> tuple[int, ...]:
     return tuple(offload_table()["any_consumer"]["without"])
 
 
-@cache
+@table_cache
 def entry_layouts() -> tuple[EntryLayout, ...]:
     """Return every distinct layout that an object can hold, oldest first."""
-    return tuple(_entry_layout(row) for row in offload_table()["entries"])
+    return tuple(entry_layout(row) for row in offload_table()["entries"])
 
 
-@cache
+@table_cache
 def kind_names() -> tuple[tuple[int, str], ...]:
     """Return the name of each offload kind's number, over all releases (none is used twice)."""
     codes = {
@@ -278,10 +302,10 @@ def fatbinary_without_image() -> tuple[int, int]:
     return major, minor
 
 
-@cache
+@table_cache
 def offload_table() -> dict[str, Any]:
-    """Read and validate the table."""
-    table = load_table("mlir_offload.offload", "offload_abi")
+    """Read and validate the table, with what was learned of other releases."""
+    table = with_learned("offload_abi", load_table("mlir_offload.offload", "offload_abi"))
     check_table(table)
     return table
 
@@ -339,7 +363,8 @@ def _target_groups(row: Mapping[str, Any]) -> TargetGroups:
     return TargetGroups(row["wildcard"], has_target_ids=row["target_ids"])
 
 
-def _entry_layout(row: Mapping[str, Any]) -> EntryLayout:
+def entry_layout(row: Mapping[str, Any]) -> EntryLayout:
+    """Return the layout that a row of the table describes."""
     fields = []
     offset = 0
     for member in row["fields"]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 from msgspec import Struct
 
 from mlir_offload.toolchain.errors import CompatibilityError, UsageError
+from mlir_offload.toolchain.learned import table_cache, with_learned
 from mlir_offload.toolchain.tables import load_table
 
 TARGET_ID = re.compile(r"(gfx(?:\d+(?:-\d+)*-generic|\d{1,2}[0-9a-f]{2}))((?::[a-z0-9]+[+-])*)")
@@ -120,6 +120,6 @@ def _newest(rows: Sequence[Mapping[str, Any]], number: int) -> Mapping[str, Any]
     return max(known or rows[:1], key=lambda row: int(row["since"]))
 
 
-@cache
+@table_cache
 def _table() -> Mapping[str, Any]:
-    return load_table("mlir_offload.toolchain", "amdgpu")
+    return with_learned("amdgpu", load_table("mlir_offload.toolchain", "amdgpu"))

@@ -21,6 +21,8 @@ from msgspec.structs import replace
 from mlir_offload.toolchain.errors import InputOutputError, VerificationError
 
 CHUNK_BYTES = 1 << 20
+# A file of at most that size is read at once and kept: a link looks at each object dozens of times.
+_SMALL_BYTES = 1 << 16
 
 
 # How often a file may have its own bytes read: a header that names the same bytes a thousand times
@@ -52,18 +54,22 @@ class MemorySource(Struct, frozen=True):
 class FileSource(Struct):
     """A file, read without moving a position: kept open for a while, opened for each read then.
 
-    So what was found in a thousand objects can be kept without a thousand open files.
+    So what was found in a thousand objects can be kept without a thousand open files. `content` is
+    that of a small file.
     """
 
     path: Path
     identity: tuple[int, ...]
     descriptor: int | None
+    content: bytes | None = None
 
     def read_at(self, offset: int, size: int) -> bytes:
         """Return up to `size` bytes from `offset`.
 
         Raises InputOutputError where the file is gone, or is another one by now.
         """
+        if self.content is not None:
+            return self.content[offset : offset + size]
         if self.descriptor is not None:
             return _read_all(self.descriptor, offset, size)
         descriptor, identity = _open(self.path)
@@ -187,9 +193,11 @@ def open_view(path: Path) -> Iterator[ByteView]:
     would block.
     """
     descriptor, identity = _open(path)
-    source = FileSource(path, identity, descriptor)
     size = identity[2]
+    source = FileSource(path, identity, descriptor)
     try:
+        if size <= _SMALL_BYTES:
+            source.content = _read_all(descriptor, 0, size)
         yield ByteView(source, 0, size, location=str(path), meter=_meter(size))
     finally:
         source.descriptor = None

@@ -23,6 +23,7 @@ from mlir_offload.toolchain.llvm import (
     LlvmToolchain,
     UnusableLlvm,
     choose_llvm,
+    missing_hint,
     probe_every_tool,
     probe_llvm,
 )
@@ -188,7 +189,7 @@ def _missing_tools(toolchain: LlvmToolchain) -> Iterator[Missing]:
     for role in filter(toolchain.is_supported, Role):
         for row in load_llvm_table().serving(role, major):
             if not toolchain.has(row.name):
-                hint = f"apt install {row.package(major)}"
+                hint = missing_hint(toolchain.prefix, toolchain.version, (row.name,))
                 yield Missing(row.name, role, hint, is_optional=row.is_optional)
 
 

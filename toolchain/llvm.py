@@ -20,6 +20,11 @@ from mlir_offload.toolchain.wish import Wish
 
 LLVM_VERSION = re.compile(r"\bversion |\bLLD ")
 """What stands before the version in what a program of LLVM prints."""
+_SPELLED = re.compile(r"(?:\bversion |\bLLD )(\d[\w.+-]*)")
+_RELEASE = re.compile(r"\d+(?:\.\d+)+")
+# From 18 on a release begins with N.1.0, and what calls itself N.0.0 is on the way there.
+_FIRST_WITHOUT_ZERO = 18
+_ENABLED = re.compile(r"^LLVM_ENABLE_PROJECTS:\w+=(.*)$", re.MULTILINE)
 _PREFIX_MAJOR = re.compile(r"llvm-?(\d+)")
 _OMP_MAJOR = re.compile(r"libomptarget\.so\.(\d+)")
 _BUILD_ROLES = (Role.LOWER, Role.LINK)
@@ -67,13 +72,32 @@ class LlvmToolchain(Struct, frozen=True):
         path = dict(self.tools).get(name)
         if path is not None:
             return path
-        package = load_llvm_table().tool(name).package(self.version.major)
         present = self.prefix / "bin" / name
         if present.exists():
             msg = f"{present} is not executable"
             raise ToolchainError(msg, hint=f"chmod +x {present}")
         msg = f"LLVM {self.version} in {self.prefix} has no {name}"
-        raise ToolchainError(msg, hint=f"install it: apt install {package}")
+        raise ToolchainError(msg, hint=self.hint_for(name))
+
+    def hint_for(self, name: str) -> str:
+        """Return how to come by a program that is not there."""
+        hint = missing_hint(self.prefix, self.version, (name,))
+        return f"install it: {hint}" if hint.startswith("apt") else hint
+
+    @property
+    def spelled(self) -> str:
+        """Return the version as the tools spell it: `24.0.0git`."""
+        match = _SPELLED.search(self.version.text)
+        return match[1] if match else str(self.version)
+
+    @property
+    def is_measured(self) -> bool:
+        """Say whether the tables hold this build: a release that was measured, and no other build of its number."""
+        version, table = self.version, load_llvm_table()
+        is_early = version.major >= _FIRST_WITHOUT_ZERO and version.minor == 0
+        is_release = _RELEASE.fullmatch(self.spelled) is not None and not is_early
+        is_own = not any(vendor in version.text for vendor in table.vendors)
+        return is_release and is_own and version.major in table.measured
 
     def has(self, name: str) -> bool:
         """Say whether the program is there."""
@@ -220,6 +244,35 @@ def find_llvm_library(prefix: Path, major: int) -> Path | None:
     return None
 
 
+def missing_hint(prefix: Path, version: ToolVersion, names: Collection[str]) -> str:
+    """Return how to come by programs that a prefix lacks: their packages, or the option of CMake that builds them."""
+    table = load_llvm_table()
+    projects = sorted({table.project(name) for name in names} - {""})
+    enabled = _enabled_projects(prefix)
+    if enabled is not None:
+        absent = [project for project in projects if project not in enabled]
+        if not absent:
+            return f"build it: cmake --build {prefix} --target {' '.join(names)}"
+        listed = ";".join((*enabled, *absent))
+        return f'build it: cmake -DLLVM_ENABLE_PROJECTS="{listed}" {prefix}, and build again'
+    packaged = _PREFIX_MAJOR.fullmatch(prefix.name)
+    if packaged is None or int(packaged[1]) != version.major:
+        listed = f' with -DLLVM_ENABLE_PROJECTS="{";".join(projects)}"' if projects else ""
+        return f"build LLVM {version.major}{listed}, and install it into {prefix}"
+    packages = dict.fromkeys(table.tool(name).package(version.major) for name in names)
+    return f"apt install {' '.join(packages)}"
+
+
+def _enabled_projects(prefix: Path) -> tuple[str, ...] | None:
+    """Return the projects that a build tree of LLVM builds, None for a prefix that is none."""
+    try:
+        text = (prefix / "CMakeCache.txt").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    match = _ENABLED.search(text)
+    return tuple(filter(None, match[1].split(";"))) if match else ()
+
+
 def choose_llvm(
     found: Sequence[LlvmInstallation],
     wish: Wish | None,
@@ -293,7 +346,6 @@ def _lacking(
 ) -> ToolchainError | CompatibilityError:
     """Return the error for a release that is there but cannot play every role."""
     table = load_llvm_table()
-    major = toolchain.version.major
     name = f"LLVM {toolchain.version} in {toolchain.prefix}"
     prefix = f"{wish.source}: " if wish else ""
     for role in roles:
@@ -303,9 +355,11 @@ def _lacking(
             hint = f"apt install {' '.join(table.packages(table.recommended))}"
             return CompatibilityError(msg, hint=hint)
     missing = [tool for role in roles for tool in toolchain.missing(role)]
-    packages = dict.fromkeys(table.tool(tool).package(major) for tool in missing)
     msg = f"{prefix}{name} has no {' and no '.join(missing)}"
-    return ToolchainError(msg, hint=f"apt install {' '.join(packages)}")
+    hint = missing_hint(toolchain.prefix, toolchain.version, missing)
+    if toolchain.can(Role.LOWER):
+        hint += "; or link with another release (--for-clang=), or on another machine (mlir-offload bundle)"
+    return ToolchainError(msg, hint=hint)
 
 
 def llvm_probe(runner: Runner) -> ProbeLlvm:

@@ -36,12 +36,15 @@ class ToolRow(Struct, frozen=True):
 
 
 class LlvmTable(Struct, frozen=True):
-    """What is known of LLVM releases as installed software."""
+    """What is known of LLVM releases as installed software; `measured` are those that the tables hold."""
 
     places: tuple[str, ...]
     anchors: tuple[str, ...]
     recommended: int
     forks: tuple[str, ...]
+    vendors: tuple[str, ...]
+    projects: tuple[tuple[str, str], ...]
+    measured: tuple[int, ...]
     oldest: tuple[tuple[Role, int], ...]
     tools: tuple[ToolRow, ...]
     omp_directories: tuple[str, ...]
@@ -61,6 +64,10 @@ class LlvmTable(Struct, frozen=True):
                 return row
         msg = f"llvm_tools: no row for the program {name!r}"
         raise ValueError(msg)
+
+    def project(self, name: str) -> str:
+        """Return the project of LLVM that builds a program, empty for LLVM itself."""
+        return dict(self.projects).get(name, "")
 
     def serving(self, role: Role, major: int) -> Iterator[ToolRow]:
         """Yield the programs that the role uses in that release, the optional ones too."""
@@ -101,6 +108,13 @@ def parse_llvm_table(table: Mapping[str, Any]) -> LlvmTable:
         anchors=_strings(table, "anchors"),
         recommended=int(table["recommended"]),
         forks=_strings(table, "forks"),
+        vendors=_strings(table, "vendors"),
+        projects=tuple(
+            (str(name), str(project))
+            for project, names in table["projects"].items()
+            for name in names
+        ),
+        measured=tuple(map(int, table["roles"].get(Role.LINK, {}).get("checked", ()))),
         oldest=tuple((Role(name), int(row["since"])) for name, row in table["roles"].items()),
         tools=tuple(_tool_row(row) for row in table["tools"]),
         omp_directories=_strings(table["libomptarget"], "directories"),
@@ -143,6 +157,7 @@ def _check(table: LlvmTable) -> None:
     names = [row.name for row in table.tools]
     problems = [f"tool {name!r} twice" for name in set(names) if names.count(name) > 1]
     problems += [f"anchor {name!r} is no tool" for name in table.anchors if name not in names]
+    problems += [f"project of {name!r}: no tool" for name, _ in table.projects if name not in names]
     problems += [f"role {role} has no row" for role in Role if role not in dict(table.oldest)]
     problems += [
         f"role {role} has no tool" for role in Role if not any(t.role is role for t in table.tools)

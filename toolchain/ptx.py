@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mlir_offload.toolchain.cuda import CudaToolkit
 from mlir_offload.toolchain.errors import CompatibilityError
+from mlir_offload.toolchain.learned import learned_releases, table_cache
+from mlir_offload.toolchain.learned_row import NvptxRow
 from mlir_offload.toolchain.tables import load_table
 from mlir_offload.toolchain.target import sm_number
 
@@ -33,10 +35,27 @@ class NvptxTable(Struct, frozen=True):
     renamed: tuple[tuple[str, str], ...]
 
 
-@cache
+@table_cache
 def load_nvptx_table() -> NvptxTable:
     """Return the table that ships with the package."""
-    return parse_nvptx_table(load_table("mlir_offload.toolchain", "nvptx"))
+    return _with_learned(parse_nvptx_table(load_table("mlir_offload.toolchain", "nvptx")))
+
+
+def _with_learned(table: NvptxTable) -> NvptxTable:
+    """Return the table with what was learned of other releases, each row for its release alone."""
+    rows = {row.release: row for row in table.llvm}
+    oldest = dict(table.oldest_isa)
+    for release in learned_releases():
+        for row in release.rows_of("nvptx"):
+            if isinstance(row, NvptxRow):
+                before = support_of(table.llvm, (release.major, 0), "LLVM")
+                behind = (release.major + 1, 0)
+                rows.setdefault(behind, replace(before, release=behind))
+                own = (release.major, 0)
+                rows[own] = PtxSupport(own, row.isa, frozenset(row.arch))
+                oldest = row.oldest_isa | oldest
+    llvm = tuple(rows[key] for key in sorted(rows))
+    return replace(table, llvm=llvm, oldest_isa=tuple(oldest.items()))
 
 
 def ptx_isa_for(

@@ -98,9 +98,14 @@ def _wished_bin_folders(wish: Wish) -> Iterator[_Candidate]:
 
 def _usual_bin_folders(places: SearchPlaces) -> Iterator[_Candidate]:
     pattern = _anchor_pattern()
+    folders: dict[Path, set[Path]] = {}
     for program in _anchors_on_path(places.path, pattern):
         folder, suffix = _home(program, pattern)
         yield folder, suffix, _PATH
+        if not suffix and program.name in load_llvm_table().anchors:
+            folders.setdefault(program.parent, set()).add(folder)
+    # A profile of Nix brings together what lies in one folder for each package.
+    yield from ((folder, "", _PATH) for folder, homes in folders.items() if len(homes) > 1)
     for prefix in expand(places.root, load_llvm_table().places):
         yield prefix / "bin", "", str(prefix)
 

@@ -76,6 +76,7 @@ class Registry(Generic[T]):
 
     def __init__(self, layer: str) -> None:
         self._layer = layer
+        self._loaded: dict[Kind, T] = {}
 
     def module(self, kind: Kind) -> str:
         """Return the name of the module that knows a kind."""
@@ -85,7 +86,9 @@ class Registry(Generic[T]):
         return f"mlir_offload.{self._layer}.kind.{name}"
 
     def __getitem__(self, kind: Kind) -> T:
-        return cast("T", import_module(self.module(kind)).KIND)
+        if kind not in self._loaded:
+            self._loaded[kind] = cast("T", import_module(self.module(kind)).KIND)
+        return self._loaded[kind]
 
     def __iter__(self) -> Iterator[T]:
         return (self[kind] for kind in all_kinds())

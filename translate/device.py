@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -11,6 +10,7 @@ from msgspec import Struct
 from mlir_offload.offload.host.module import next_metadata_number
 from mlir_offload.offload.ir_syntax import LLVM_IR, concealed, revealed
 from mlir_offload.toolchain.errors import ToolchainError
+from mlir_offload.toolchain.learned import table_cache, with_learned
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.tables import load_table
 from mlir_offload.translate.device_ir import (
@@ -170,12 +170,12 @@ def cubin_command(
     return Command((str(cuda.ptxas), *flags, str(source), "-o", str(output)))
 
 
-@cache
+@table_cache
 def _table() -> dict[str, Any]:
-    return load_table("mlir_offload.translate", "nvptx_layout")
+    return with_learned("nvptx_layout", load_table("mlir_offload.translate", "nvptx_layout"))
 
 
-@cache
+@table_cache
 def _target(llvm_major: int) -> tuple[str, str]:
     table = _table()
     rows = [row["layout"] for row in table["layouts"] if row["since"] <= llvm_major]

@@ -11,10 +11,16 @@ from typing import Any, Literal
 from msgspec import Struct, convert
 
 from mlir_offload.toolchain.errors import CompatibilityError
+from mlir_offload.toolchain.learned import known_release, table_cache
+from mlir_offload.toolchain.learned_row import MissingPassesRow
 from mlir_offload.toolchain.tables import load_table
 from mlir_offload.translate.mlir.operation import Operation
 
 _HOST_BITS = 64
+_PASS_OPTIONS = re.compile(r"\{[^}]*\}")
+# A name that is no place in a nest, as in func.func(...), and no $placeholder.
+_PASS = re.compile(r"(?<![\w$.-])([a-z][a-z0-9-]*)(?![\w.(-])")
+
 Side = Literal["host", "device"]
 
 
@@ -148,7 +154,7 @@ def _is_like(texts: Iterable[str], patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(text, pattern) for text in texts for pattern in patterns)
 
 
-@functools.cache
+@table_cache
 def load_recipe(llvm_major: int) -> Recipe:
     """Return the recipe of a release. Raises CompatibilityError for one older than every row."""
     rows = sorted(_table()["recipes"], key=lambda row: int(row["since"]))
@@ -159,7 +165,7 @@ def load_recipe(llvm_major: int) -> Recipe:
             f"LLVM {llvm_major} cannot lower GPU programs here: releases from {oldest} on are known"
         )
         raise CompatibilityError(msg, hint=f"install mlir-{oldest}-tools or a later release")
-    row = known[-1]
+    row = _without_missing(llvm_major, known[-1])
     return Recipe(
         common=tuple(row["common"]),
         nvgpu=str(row["nvgpu"]),
@@ -174,6 +180,50 @@ def load_recipe(llvm_major: int) -> Recipe:
         async_runtime=tuple(row["async"]),
         debug=str(row["debug"]),
     )
+
+
+def _without_missing(llvm_major: int, row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the row without the passes that this build was found not to have.
+
+    What they would lower stays, and is refused by mlir-translate. Raises CompatibilityError for a pass
+    whose absence nothing would tell.
+    """
+    release = known_release(llvm_major)
+    learned = release.rows_of("pipelines") if release else ()
+    missing = {
+        name for item in learned if isinstance(item, MissingPassesRow) for name in item.passes
+    }
+    if release is None or not missing:
+        return row
+    needed = sorted(missing.intersection(_table()["needed_passes"]))
+    if needed:
+        msg = f"LLVM {release.version} has no pass {needed[0]}, which the recipe of LLVM {release.nearest} needs"
+        raise CompatibilityError(
+            msg, hint=f"lower with LLVM {release.nearest}: add --llvm={release.nearest}"
+        )
+    return {
+        key: [step for step in value if not missing.intersection(pass_names(step))]
+        if isinstance(value, list) and key != "checked"
+        else value
+        for key, value in row.items()
+    }
+
+
+def pass_names(text: str) -> tuple[str, ...]:
+    """Return the passes that a list of passes names: `func.func(a{b=c}),d` gives a, d."""
+    return tuple(_PASS.findall(_PASS_OPTIONS.sub("", text)))
+
+
+def recipe_passes(llvm_major: int) -> tuple[str, ...]:
+    """Return every pass that the recipe of a release may run, each once."""
+    rows = [row for row in _table()["recipes"] if int(row["since"]) <= llvm_major]
+    texts = [
+        step
+        for key, value in (rows or _table()["recipes"])[-1].items()
+        if key not in {"since", "checked"}
+        for step in ([value] if isinstance(value, str) else value)
+    ]
+    return tuple(dict.fromkeys(name for text in texts for name in pass_names(text)))
 
 
 @functools.cache

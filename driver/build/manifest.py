@@ -26,6 +26,7 @@ from mlir_offload.driver.option.inputs import all_outputs, final_outputs
 from mlir_offload.driver.record.dependencies import read_dependencies
 from mlir_offload.driver.system.workspace import publish
 from mlir_offload.driver.tools.choose import build_environment
+from mlir_offload.toolchain.learned import known_release
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
@@ -107,6 +108,9 @@ def _internal_parameters(context: BuildContext) -> Mapping[str, Any]:
     if not context.releases.is_one:
         parameters["llvmThatLowers"] = str(context.mlir.version)
         parameters["llvmThatLinks"] = str(context.consumer)
+    learned = known_release(context.consumer)
+    if learned is not None:
+        parameters["learnedRows"] = json.loads(learned.text)
     if context.cuda:
         parameters["cuda"] = str(context.cuda.version)
     return parameters

@@ -47,9 +47,11 @@ from mlir_offload.driver.tools.choose import (
     places_of,
 )
 from mlir_offload.driver.tools.found import FoundTools
+from mlir_offload.driver.tools.learning import LEARNED, learn_of_objects
 from mlir_offload.driver.tools.releases import Releases, choose_releases
 from mlir_offload.offload.kind_format import check_targets
-from mlir_offload.toolchain.errors import MlirOffloadError
+from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError, VerificationError
+from mlir_offload.toolchain.learned import known_release
 from mlir_offload.toolchain.process import Command, Runner
 from mlir_offload.toolchain.target import HOST, Target, uses_cuda, uses_rocm
 
@@ -129,7 +131,7 @@ def build_with(opened: Build) -> BuildContext:
     for llvm in {context.mlir, context.llvm}:
         tools.add_paths(tool_files(llvm, context.cuda, context.rocm))
     with withdrawn_on_failure(options):
-        with tools.unchanged():
+        with tools.unchanged(), _assumptions(context):
             finished = _make(context)
         # Before the outputs: what is newer than its sources has its dependencies at hand.
         write_depfiles(context)
@@ -142,6 +144,18 @@ def build_with(opened: Build) -> BuildContext:
     if options.time_report:
         show(render_times(context.executor.times))
     return context
+
+
+@contextlib.contextmanager
+def _assumptions(context: BuildContext) -> Iterator[None]:
+    """Let an error of a link say what was assumed of a release that no table knows."""
+    try:
+        yield
+    except (ToolFailedError, VerificationError) as error:
+        release = known_release(context.consumer)
+        if release is not None and context.options.mode is Mode.LINK:
+            error.hint = "; ".join(filter(None, (error.hint, release.assumption)))
+        raise
 
 
 def _explain(context: BuildContext) -> None:
@@ -226,6 +240,8 @@ def _context(opened: Build) -> BuildContext:
     contents = read_given(options)
     given = tuple(item for item in contents if item.is_relocatable)
     finder = opened.runner if launcher is None else _remembering(opened.runner)
+    linked = tuple(item for item in contents if not item.is_relocatable)
+    learn_of_objects((*given, *linked))
     tools = _find_tools(options, finder, given)
     if options.embed_runtime:
         from mlir_offload.driver.compile.embed import check_embedding
@@ -237,7 +253,10 @@ def _context(opened: Build) -> BuildContext:
     sources = {made.parent: source for source, made in compiled.items()}
     context = opened.context(tools, sources=sources, launcher=launcher)
     context.executor.note(Command(("mkdir", "-p", str(opened.workspace))))
-    linked = tuple(item for item in contents if not item.is_relocatable)
+    learned = known_release(tools.releases.consumer)
+    if learned is not None:
+        # The steps that -### prints are told by it what they know here.
+        context.executor.note(Command(("export", f"{LEARNED}={learned.text}")))
     return replace(context, given=given, linked=linked, compiled=compiled)
 
 
@@ -251,7 +270,7 @@ def _find_tools(
     (releases, cuda), _ = beside(
         partial(
             beside,
-            partial(choose_releases, options, places, finder),
+            partial(choose_releases, options, places, finder, kinds=kinds),
             partial(choose_toolkit_for, options, places, finder, needed=uses_cuda(kinds)),
         ),
         # Loaded while the programs that say their release run.

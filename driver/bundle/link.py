@@ -43,6 +43,7 @@ from mlir_offload.offload.link.finding import raise_findings
 from mlir_offload.toolchain.byte_copy import copy_view
 from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.errors import UsageError
+from mlir_offload.toolchain.learned import learn_release
 from mlir_offload.toolchain.process import Command, Runner
 from mlir_offload.toolchain.target import Target
 from mlir_offload.translate.gpu_module import GpuModule, Kernel
@@ -126,6 +127,8 @@ def _context(opened: Build, bundles: Sequence[UnpackedBundle]) -> BuildContext:
     """Choose the tools. Raises one error with all that is missing or does not fit."""
     manifests = [(bundle.path, bundle.manifest) for bundle in bundles]
     places, links = places_of(opened.options), opened.options.mode is Mode.LINK
+    for release in (one for bundle in bundles for one in bundle.manifest.learned):
+        learn_release(release)
     tools = find_link_tools(manifests, places, opened.runner, links=links)
     raise_findings(tools.findings)
     if tools.llvm is None:

@@ -30,6 +30,7 @@ from mlir_offload.offload.llvm_ir import in_process_llvm_major, write_bitcode_in
 from mlir_offload.offload.runtime import runtime_digest, runtime_files
 from mlir_offload.toolchain.bitcode.module import read_bitcode
 from mlir_offload.toolchain.byte_view import memory_view
+from mlir_offload.toolchain.learned import LearnedRelease, known_release
 from mlir_offload.toolchain.target import host_triple
 from mlir_offload.translate.device import nvptx_device_ir
 
@@ -63,8 +64,17 @@ def pack_bundle(
         cuda=cuda_requirement(targets),
         libdevice=_LIBDEVICE if libdevice is not None else "",
         units=tuple(listed),
+        learned=tuple(_learned(context)),
     )
     return _archive(manifest, members)
+
+
+def _learned(context: BuildContext) -> Iterator[LearnedRelease]:
+    """Yield what the bundle was made by and no table knows."""
+    for major in sorted({context.mlir.version.major, context.consumer}):
+        release = known_release(major)
+        if release is not None:
+            yield release
 
 
 def _archive(manifest: MobManifest, members: Mapping[str, bytes]) -> bytes:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from mlir_offload.driver.compile.kind_build import LinkTools, builds_of
 from mlir_offload.driver.tools.choose import choose_rocm_for, choose_toolkit
+from mlir_offload.driver.tools.learning import learn_given, learn_llvm
 from mlir_offload.offload.abi import (
     ANY_CONSUMER,
     OffloadAbi,
@@ -136,7 +138,11 @@ def _find_llvm(
     able = [one for one in fitting if one.can(Role.LINK) and not _missing(bundles, one)]
     usable = [one for one in able if all(m.llvm.admits(one.version.major) for _, m in bundles)]
     if usable:
-        return max(usable, key=lambda one: one.version)
+        newest = max(usable, key=lambda one: one.version)
+        learn_given(os.environ)
+        targets = {target for _, manifest in bundles for target in manifest.targets}
+        learn_llvm(newest, {target.kind for target in targets}, runner)
+        return newest
     if not fitting:
         findings.append(_finding(bundles[0][0], _absent(found, places, runner)))
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from mlir_offload.driver.tools.choose import (
     places_for,
 )
 from mlir_offload.driver.tools.found import FoundTools
+from mlir_offload.driver.tools.learning import learn_llvm, learn_named
 from mlir_offload.driver.tools.releases import Releases
 from mlir_offload.offload.abi import ANY_CONSUMER, load_abis
 from mlir_offload.offload.consumer import have_one_number
@@ -101,7 +103,9 @@ def _context(opened: Build) -> BuildContext:
     places = places_for(options.llvm, options.cuda_path)
     roles = (Role.LOWER,)
     llvm = choose_llvm(find_llvm(places), places.llvm, llvm_probe(opened.runner), roles=roles)
+    learn_named(options.for_clang, places, opened.runner, os.environ)
     targets = choose_targets(options.offload_archs)
+    learn_llvm(llvm, {target.kind for target in targets}, opened.runner, lowers=True)
     named = options.for_clang.isdecimal()
     releases = Releases(llvm, llvm, int(options.for_clang) if named else llvm.version.major)
     for target in targets:

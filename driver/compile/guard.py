@@ -13,6 +13,7 @@ from mlir_offload.toolchain.errors import CompatibilityError
 
 if TYPE_CHECKING:
     from mlir_offload.driver.compile.context import BuildContext
+    from mlir_offload.offload.link.objects import ObjectContents
     from mlir_offload.offload.skew.check import SkewFinding
 
 _BITCODE = b"BC\xc0\xde"
@@ -26,9 +27,17 @@ def guard_inputs(context: BuildContext) -> None:
     What is not an error is said. What this call makes itself is read by the release that wrote it.
     """
     paths = tuple(_ir_files(context))
-    has_images = any(item.images for item in context.given)
-    if paths or has_images:
-        _say(_findings(context, paths))
+    # What a module embeds is checked with the module.
+    objects = [item for item in context.given if item.images and item.path not in context.compiled]
+    if not paths and not objects:
+        return
+    if context.releases.is_consumer_here and not context.llvm.is_measured:
+        from mlir_offload.driver.compile.reread import is_same_build, reread_inputs
+
+        objects = [item for item in objects if not is_same_build(context, item)]
+        if not context.executor.dry_run:
+            reread_inputs(context, paths, objects)
+    _say(_findings(context, paths, objects))
 
 
 def _ir_files(context: BuildContext) -> Iterator[Path]:
@@ -47,15 +56,15 @@ def _is_bitcode(path: Path) -> bool:
         return stream.read(len(_BITCODE)) == _BITCODE
 
 
-def _findings(context: BuildContext, paths: Iterable[Path]) -> Iterator[SkewFinding]:
+def _findings(
+    context: BuildContext, paths: Iterable[Path], objects: Iterable[ObjectContents]
+) -> Iterator[SkewFinding]:
     from mlir_offload.offload.skew.check import check_file, check_objects
     from mlir_offload.toolchain.skew.fact import Consumer
 
     consumer = Consumer(context.consumer, context.cuda)
     for path in paths:
         yield from check_file(path, consumer)
-    # What a module embeds is checked with the module.
-    objects = [item for item in context.given if item.path not in context.compiled]
     yield from check_objects(objects, consumer)
 
 

@@ -64,8 +64,9 @@ def link(context: BuildContext) -> Path:
         for item in read_objects(path)
     ]
     given = (item for item in context.given if item.path not in context.compiled)
-    contents = _in_line_order(context, (*given, *made))
-    _check_inputs(context, contents)
+    paths = _paths_on_line(context)
+    contents = _in_line_order(paths, (*given, *made))
+    _check_inputs(context, contents, paths)
     runtime = host_runtime(context)
     context.wait_for(runtime.object)
     directory = link_directory(context)
@@ -95,13 +96,12 @@ def link(context: BuildContext) -> Path:
 
 
 def _in_line_order(
-    context: BuildContext, contents: Sequence[ObjectContents]
+    paths: Sequence[Path], contents: Sequence[ObjectContents]
 ) -> tuple[ObjectContents, ...]:
     """Return the objects as the linker wrapper meets them, which groups their images in this order."""
     places: dict[Path, int] = {}
-    for number, item in enumerate(parse_link_line(context.options.link_items)):
-        if item.path is not None:
-            places.setdefault(item.path, number)
+    for number, path in enumerate(paths):
+        places.setdefault(path, number)
     return tuple(sorted(contents, key=lambda item: places.get(item.path, -1)))
 
 
@@ -126,9 +126,11 @@ def _diagnose(
     return error
 
 
-def _check_inputs(context: BuildContext, contents: Sequence[ObjectContents]) -> None:
+def _check_inputs(
+    context: BuildContext, contents: Sequence[ObjectContents], paths: Sequence[Path]
+) -> None:
     """Refuse what the link would lose, all of it in one error."""
-    twice = repeated_objects(contents, _paths_on_line(context))
+    twice = repeated_objects(contents, paths)
     findings = check_link((*contents, *context.linked), load_abi(context.consumer))
     raise_findings((*twice, *findings))
     for note in kind_notes(contents):

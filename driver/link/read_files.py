@@ -29,7 +29,8 @@ def note_read_files(context: BuildContext) -> None:
     Where the linker did not say it, these are the files that the command line names.
     """
     (output,) = final_outputs(context.options)
-    named = [item.path for item in parse_link_line(context.options.link_items) if item.path]
+    items = parse_link_line(context.options.link_items)
+    named = dict.fromkeys(item.path for item in items if item.path)
     made = set(context.compiled)
     for path in (*named, *_read(context)):
         if path not in made:

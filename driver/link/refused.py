@@ -6,16 +6,16 @@ The linker wrapper names neither the object nor the image that its bitcode reade
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.reread import reader_command
 from mlir_offload.driver.message.tool_rule import explained
 from mlir_offload.offload.container.binary import PackagedImage
 from mlir_offload.offload.image import is_bitcode
 from mlir_offload.offload.link.objects import ObjectContents
 from mlir_offload.offload.skew.check import image_name
 from mlir_offload.toolchain.errors import MlirOffloadError
-from mlir_offload.toolchain.process import Command, Completed
+from mlir_offload.toolchain.process import Completed
 
 _HEAD_BYTES = 4
 _MOST_IMAGES = 64
@@ -59,10 +59,3 @@ def _is_refused(context: BuildContext, image: PackagedImage) -> bool:
         context.executor.runner.run(reader_command(context.llvm.tool("clang"), path)).returncode
         != 0
     )
-
-
-def reader_command(clang: Path, bitcode: Path) -> Command:
-    """Return the call of clang that does no more than read a module, and write it again."""
-    passes = ("-O0", "-Xclang", "-disable-llvm-passes", "-Wno-override-module")
-    form = ("-x", "ir", "-c", "-emit-llvm")
-    return Command((str(clang), *form, *passes, str(bitcode), "-o", f"{bitcode}.out"))

@@ -15,6 +15,7 @@ from mlir_offload.driver.link.finish import FinishedInputs
 from mlir_offload.driver.link.relocatable import RelocatableLink, link_relocatable
 from mlir_offload.driver.option.compile_options import RELOCATABLE_OPTIONS
 from mlir_offload.driver.option.line import LinkItem, parse_link_line
+from mlir_offload.driver.step.object_file import Detach
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError
 from mlir_offload.toolchain.process import Command, Completed
@@ -60,7 +61,7 @@ def _link_device_code(
     options = tuple(item.text for item in items if item.path is None)
     linked, detached = (context.workspace / name for name in ("device.o", "detached.o"))
     link_relocatable(context, RelocatableLink(files, linked, device_link, options), diagnose)
-    context.executor.step("detach", (linked, "-o", detached))
+    context.executor.step(Detach(source=linked, output=detached))
     return detached
 
 

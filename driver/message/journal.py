@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -35,11 +35,16 @@ class ToolRun(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True):
-    """A step that came to its end: its argv, what it changes in the environment, its result."""
+    """A step that came to its end: its argv, what it changes in the environment, its result.
+
+    `reads` and `writes` are the files of a step of ours, which knows them.
+    """
 
     argv: tuple[str, ...]
     environment: tuple[tuple[str, str], ...] = ()
     status: int = 0
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
 
 
 class Failure(Struct, frozen=True):
@@ -58,10 +63,10 @@ class Journal(Struct):
     workspace: Path | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def note(self, argv: Sequence[str]) -> None:
+    def note(self, step: Step) -> None:
         """Keep a step that ran in process."""
         with self._lock:
-            self.steps.append(Step(tuple(argv)))
+            self.steps.append(step)
 
     def note_tool(self, run: ToolRun) -> None:
         """Keep a program that ran."""

@@ -134,6 +134,11 @@ _TRUST = (
     Option(("--list",), "show what is trusted", to="only_list"),
     Option(("--revoke",), "trust it no longer", to="revoke"),
 )
+_LEARN = (
+    Option(("--llvm",), "the release or prefix to ask", value="N|PATH", values="releases", program="place", to="llvm"),
+    Option(("--json",), "print JSON, as MLIR_OFFLOAD_LEARNED takes it", to="as_json"),
+    Option(("--patch",), "print a patch to the tables of this project", to="patch"),
+)
 _DOCTOR = (
     Option(("--quick",), "try the default combination only", to="quick"),
     Option(("--kind",), "try this offload kind only; several times", value="KIND", values=_KINDS, to="kinds", is_repeated=True),
@@ -248,6 +253,14 @@ _ALL = (
         "Let the settings of a project choose programs: mlir-offload.toml, offload.yaml.",
         ("[options] [DIRECTORY|FILE...]",),
         _with(Group("trust", _TRUST)),
+    ),
+    Subcommand(
+        "learn",
+        "learn.verb:run_learn",
+        "ask an LLVM what the tables do not know of it",
+        "Show what the tools of an LLVM tell of its release, beside the nearest release that is known.",
+        ("[options]",),
+        _with(Group("learn", _LEARN)),
     ),
     Subcommand(
         "doctor",

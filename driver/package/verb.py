@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -9,9 +10,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.driver.message.report import show_note
+from mlir_offload.driver.option.command_line import CompileOptions
 from mlir_offload.driver.option.file_use import OutputFile, check_files
 from mlir_offload.driver.package.fat_binary import write_fat_binary
 from mlir_offload.driver.package.file import write_package
+from mlir_offload.driver.tools.choose import choose_release, places_for
+from mlir_offload.driver.tools.learning import learn_named
 from mlir_offload.offload.abi import ANY_CONSUMER, load_abis
 from mlir_offload.offload.container.bundle import METHODS
 from mlir_offload.offload.container.packager import image_argument
@@ -40,6 +44,8 @@ def package(arguments: Sequence[str], runner: Runner) -> int:
     if options.output is None:
         msg = "package needs an output"
         raise UsageError(msg, hint="add -o FILE")
+    if options.consumer:
+        learn_named(options.consumer, places_for(), runner, os.environ)
     abis = load_abis(options.consumer or _default_consumer(runner))
     if not options.images:
         show_note("no --image=: the output is empty")
@@ -83,9 +89,6 @@ def parse_package_arguments(arguments: Sequence[str]) -> PackageOptions:
 
 
 def _default_consumer(runner: Runner) -> str:
-    from mlir_offload.driver.option.command_line import CompileOptions
-    from mlir_offload.driver.tools.choose import choose_release, places_for
-
     major = choose_release(CompileOptions(), places_for(), runner).version.major
     show_note(f"packaging for LLVM {major} (--for-clang={major})")
     return str(major)

@@ -219,14 +219,17 @@ def _relevant_steps(steps: Sequence[Step], failure: Failure | None) -> tuple[Ste
     return tuple(ordered)
 
 
-def _outputs(step: Step) -> Iterator[str]:
-    return (word for flag, word in zip(step.argv, step.argv[1:], strict=False) if flag == "-o")
+def _outputs(step: Step) -> Iterable[str]:
+    """Return what a step made: a program says it by -o."""
+    return step.writes or (
+        word for flag, word in zip(step.argv, step.argv[1:], strict=False) if flag == "-o"
+    )
 
 
 def _needs(step: Step, made: Mapping[str, Step]) -> Iterator[Step]:
     """Yield the steps that made what a step reads; some steps make a whole directory."""
-    for word in step.argv[1:]:
-        name = word.rpartition("=")[2].removeprefix("@")
+    words = step.reads or (word.rpartition("=")[2].removeprefix("@") for word in step.argv[1:])
+    for name in words:
         for path in (name, *map(str, PurePath(name).parents)):
             if path in made:
                 yield made[path]

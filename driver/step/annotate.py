@@ -10,8 +10,10 @@ from mlir_offload.offload.abi import host_layout, load_abis
 from mlir_offload.offload.host.annotate import annotate_host
 from mlir_offload.offload.host.entry import EntryType, OffloadEntry
 from mlir_offload.offload.host.finished_code import FinishedCode
+from mlir_offload.offload.host.learned import embed_learned
 from mlir_offload.offload.host.module import kernel_signatures, with_target
 from mlir_offload.offload.host.stub import HostKernel
+from mlir_offload.toolchain.learned import known_release
 from mlir_offload.toolchain.target import Kind, uses_processor
 from mlir_offload.translate.host.module import fix_host_ir
 from mlir_offload.translate.sanitizer import Sanitizer, instrumented
@@ -85,6 +87,10 @@ class Annotate(Step, frozen=True, kw_only=True, tag="annotate"):
             from mlir_offload.offload.host.interface import embed_interface
 
             text = embed_interface(text, read_text(self.interface))
+        for release in filter(
+            None, (known_release(abi.major) for abi in load_abis(self.for_clang))
+        ):
+            text = embed_learned(text, release)
         if self.output.suffix == ".bc":
             from mlir_offload.offload.llvm_ir import write_bitcode_in_process
 

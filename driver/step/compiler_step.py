@@ -39,7 +39,8 @@ class CompilerStep(Step, frozen=True, kw_only=True):
     @property
     def argv(self) -> tuple[str, ...]:
         """Return the words from which `parse_compiler_step` makes it again."""
-        own = (field for field in self.__struct_fields__ if field not in OF_COMPILER)
+        names = sorted(self.__struct_fields__, key="toolchain_id".__eq__)
+        own = (name for name in names if name not in OF_COMPILER)
         return (f"--{self.name}", *self.compiler_words, *spelled_options(self, own))
 
     def run(self, runner: Runner | None = None) -> None:

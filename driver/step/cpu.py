@@ -63,6 +63,11 @@ class CpuIr(_CpuStep, frozen=True, kw_only=True, tag="cpu-ir"):
         write_text(self.unsplit if made.needs_prepare else self.output, text)
 
     @property
+    def writes(self) -> tuple[str, ...]:
+        """Return where the module goes, whole or not."""
+        return (str(self.output), str(self.unsplit))
+
+    @property
     def unsplit(self) -> Path:
         """Return where a module goes that is yet to be split."""
         return self.output.with_suffix(".unsplit.ll")

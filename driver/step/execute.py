@@ -14,6 +14,7 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from mlir_offload.driver.message.journal import Step as NotedStep
 from mlir_offload.driver.message.journal import StepTime, ToolRun
 from mlir_offload.driver.message.report import report, show_tool_messages
 from mlir_offload.driver.step.step import Step
@@ -146,7 +147,7 @@ class Executor(Struct):
         """Run one of our own steps in process; it is printed as the command that does the same."""
         line = ("mlir-offload", "step", *step.argv)
         self._print(shlex.join(line))
-        report().journal.note(line)
+        report().journal.note(NotedStep(line, reads=step.reads, writes=step.writes))
         if not self.dry_run or decides:
             with self._timed(f"step {step.name}", None):
                 step.run()

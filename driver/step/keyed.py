@@ -20,6 +20,11 @@ class Keyed(Struct, frozen=True):
         """Return the word."""
         return ",".join(part.replace(",", ",,") for part in self._parts())
 
+    @property
+    def values(self) -> tuple[object, ...]:
+        """Return what the fields hold."""
+        return tuple(getattr(self, key) for key in self.__struct_fields__)
+
     def _parts(self) -> Iterator[str]:
         for key in self.__struct_fields__:
             value = getattr(self, key)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from mlir_offload.driver.option.device_flags import DeviceLibrary
 from mlir_offload.driver.system.file_identity import content_identity
-from mlir_offload.driver.tools.toolchain_id import own_memo
+from mlir_offload.driver.tools.llvm_files import own_memo
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.target import Target
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path, PurePath
 
 from msgspec import Struct
 
+from mlir_offload.driver.step.keyed import Keyed
 from mlir_offload.driver.step.option import STEP_OPTIONS
 from mlir_offload.toolchain.errors import MlirOffloadError
+
+_WRITTEN = frozenset(("output", "kernel_heads", "weak"))
 
 
 class Step(Struct, frozen=True, kw_only=True):
@@ -32,6 +35,22 @@ class Step(Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """Return the word that names it."""
         return str(self.__struct_config__.tag)
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """Return the files and directories that it makes."""
+        return tuple(self._files(_WRITTEN))
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Return the other files that its fields name."""
+        return tuple(self._files(frozenset(self.__struct_fields__) - _WRITTEN))
+
+    def _files(self, names: Collection[str]) -> Iterator[str]:
+        values = (getattr(self, name) for name in self.__struct_fields__ if name in names)
+        for item in (item for value in values for item in _items(value)):
+            parts = item.values if isinstance(item, Keyed) else (item,)
+            yield from (str(part) for part in parts if isinstance(part, PurePath))
 
     @property
     def argv(self) -> tuple[str, ...]:

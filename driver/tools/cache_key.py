@@ -21,11 +21,8 @@ from mlir_offload.driver.option.inputs import read_besides
 from mlir_offload.driver.option.table import COMPILER
 from mlir_offload.driver.system.file_identity import content_identity
 from mlir_offload.driver.tools.choose import build_environment, choose_targets
-from mlir_offload.driver.tools.toolchain_id import (
-    RememberingRunner,
-    identify_options,
-    own_memo,
-)
+from mlir_offload.driver.tools.llvm_files import own_memo
+from mlir_offload.driver.tools.toolchain_id import RememberingRunner, identify_options
 from mlir_offload.toolchain.errors import CompatibilityError, UsageError
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.target import HOST

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions
 from mlir_offload.driver.system.jobserver import JobSlots, find_jobserver
+from mlir_offload.driver.tools.learning import LEARNED, kinds_of, learn_given, learn_llvm
 from mlir_offload.toolchain.errors import ToolchainError, UsageError
 from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.llvm_tools import Role
@@ -37,6 +38,7 @@ _DECIDING = (
     "C_INCLUDE_PATH",
     "LIBRARY_PATH",
     "MLIR_OFFLOAD_FOR_CLANG",
+    LEARNED,
     "MLIR_OFFLOAD_LLVM",
     "ROCM_PATH",
     "SOURCE_DATE_EPOCH",
@@ -101,7 +103,10 @@ def choose_release(options: CompileOptions, places: SearchPlaces, runner: Runner
     if any(path.suffix in MLIR_SUFFIXES for path in options.inputs):
         roles.add(Role.LOWER)
     ordered = [role for role in (Role.LOWER, Role.LINK) if role in roles]
-    return choose_llvm(find_llvm(places), places.llvm, llvm_probe(runner), roles=ordered)
+    llvm = choose_llvm(find_llvm(places), places.llvm, llvm_probe(runner), roles=ordered)
+    learn_given(os.environ)
+    learn_llvm(llvm, kinds_of(options.offload_archs), runner, lowers=Role.LOWER in roles)
+    return llvm
 
 
 def choose_toolkit(places: SearchPlaces, runner: Runner) -> CudaToolkit:

@@ -11,8 +11,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions, DeviceCode, Mode
+from mlir_offload.driver.tools.learning import LEARNED, kinds_of, learn_given, learn_llvm
 from mlir_offload.offload.kind_format import CodeMakers
 from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
+from mlir_offload.toolchain.learned import known_release
 from mlir_offload.toolchain.llvm import LLVM_VERSION, LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.llvm_tools import Role
 from mlir_offload.toolchain.search import SearchPlaces, find_llvm
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     from mlir_offload.toolchain.cuda import CudaToolkit
     from mlir_offload.toolchain.process import Environment, Runner
+    from mlir_offload.toolchain.target import Kind
 
 OWN_PROGRAMS = {
     "mlir-opt": "MLIR_OFFLOAD_MLIR_OPT",
@@ -63,13 +66,19 @@ class Releases(Struct, frozen=True):
     @property
     def environment(self) -> Environment:
         """Return the variables by which another call of the driver finds the same."""
-        own = tuple(self._own_programs())
+        own = (*self._own_programs(), *self._learned())
         mlir = self.found or self.mlir
         if mlir == self.llvm and self.is_consumer_here:
             return (("MLIR_OFFLOAD_LLVM", _place(self.llvm, "clang")), *own)
         clang = _place(self.llvm, "clang") if self.is_consumer_here else str(self.consumer)
         lowers = _place(mlir, "mlir-opt")
         return (("MLIR_OFFLOAD_LLVM", lowers), ("MLIR_OFFLOAD_FOR_CLANG", clang), *own)
+
+    def _learned(self) -> Iterator[tuple[str, str]]:
+        """Yield the variable with what was learned of the release that links."""
+        release = known_release(self.consumer)
+        if release is not None:
+            yield LEARNED, release.text
 
     def _own_programs(self) -> Iterator[tuple[str, str]]:
         """Yield the variables that name the programs of the user."""
@@ -89,15 +98,25 @@ def _place(llvm: LlvmToolchain, name: str) -> str:
 
 
 def choose_releases(
-    options: CompileOptions, places: SearchPlaces, runner: Runner, *, roles: Collection[Role] = ()
+    options: CompileOptions,
+    places: SearchPlaces,
+    runner: Runner,
+    *,
+    roles: Collection[Role] = (),
+    kinds: Collection[Kind] | None = None,
 ) -> Releases:
     """Return the releases that `--llvm=` and `--for-clang=` name; without the latter, one for all.
 
-    `roles` are those that are played; by default what the inputs ask for. Programs of the user take
+    `roles` are those that are played; by default what the inputs ask for. What no table knows of a release is
+    learned for the `kinds`, by default those that the options name. Programs of the user take
     the place of those that lower. Raises ToolchainError naming what is missing and the package to
     install, CompatibilityError for a program of the user of another release.
     """
+    learn_given(os.environ)
     releases = _choose(options, places, runner, roles=roles)
+    chosen = kinds_of(options.offload_archs) if kinds is None else kinds
+    for llvm in dict.fromkeys((releases.mlir, releases.llvm)):
+        learn_llvm(llvm, chosen, runner, lowers=llvm == releases.mlir)
     own = _own_programs(options)
     if not own:
         return releases

@@ -14,14 +14,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.driver.option.command_line import CompileOptions, read_arguments
-from mlir_offload.driver.system.file_identity import content_identity, program_identities
-from mlir_offload.driver.system.memo import Memo, user_cache
+from mlir_offload.driver.system.file_identity import content_identity
 from mlir_offload.driver.system.tool_watch import FileIdentity
 from mlir_offload.driver.tools.choose import choose_rocm_for, choose_toolkit, places_of
+from mlir_offload.driver.tools.llvm_files import identify_programs, llvm_files, own_memo
 from mlir_offload.driver.tools.releases import BUILD_ROLES, Releases, choose_releases
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolchainError, UsageError
-from mlir_offload.toolchain.llvm import LlvmToolchain
-from mlir_offload.toolchain.llvm_tools import load_llvm_table
+from mlir_offload.toolchain.learned import known_release
 from mlir_offload.toolchain.process import Command, Completed, Runner
 from mlir_offload.toolchain.target import Kind, uses_cuda, uses_processor, uses_rocm
 
@@ -110,28 +109,18 @@ def identify_toolchain(
 
 def _release_files(releases: Releases) -> Iterable[FileIdentity]:
     """Return the programs of the release that links; beside them, if it is another, of the one that lowers."""
-    yield from _llvm_files(releases.llvm)
+    yield from llvm_files(releases.llvm)
     if releases.is_one:
         return
     yield FileIdentity("linked by LLVM", str(releases.consumer))
+    # What was learned of a release that is here follows from its files and our own.
+    release = None if releases.is_consumer_here else known_release(releases.consumer)
+    if release is not None:
+        rows = hashlib.sha256(release.row_text.encode()).hexdigest()
+        yield FileIdentity("learned rows", f"sha256:{rows}")
     if releases.mlir != releases.llvm:
-        for file in _llvm_files(releases.mlir):
+        for file in llvm_files(releases.mlir):
             yield replace(file, name=f"{file.name} of the LLVM that lowers")
-
-
-@cache
-def _llvm_files(llvm: LlvmToolchain) -> tuple[FileIdentity, ...]:
-    """Return the programs that any step depends on, and their libraries."""
-    rows = [row.name for row in load_llvm_table().tools if row.role is not None]
-    programs = [(name, llvm.tool(name)) for name in rows if llvm.has(name)]
-    if llvm.library is not None:
-        programs.append((llvm.library.name, llvm.library))
-    return _programs(programs)
-
-
-def _programs(programs: Iterable[tuple[str, Path]]) -> tuple[FileIdentity, ...]:
-    places = [Path(place) for place in os.environ.get("LD_LIBRARY_PATH", "").split(":") if place]
-    return program_identities(programs, places, own_memo())
 
 
 def _settings() -> Iterable[FileIdentity]:
@@ -154,11 +143,6 @@ def _rocm_files(rocm: RocmInstallation) -> Iterable[FileIdentity]:
     """Return the device libraries: which there are decides the code object version."""
     files = sorted(rocm.bitcode.glob(_BITCODE)) if rocm.bitcode else []
     return [FileIdentity(file.name, content_identity(file, own_memo()), file) for file in files]
-
-
-def own_memo() -> Memo:
-    """Return where facts about tools are kept."""
-    return Memo(user_cache(os.environ) / "tools")
 
 
 @cache
@@ -222,7 +206,7 @@ class RememberingRunner(Struct, frozen=True):
 
 def _stamp(program: Path) -> str:
     try:
-        return str(ToolchainIdentity(_programs([(program.name, program)])))
+        return str(ToolchainIdentity(identify_programs([(program.name, program)])))
     except MlirOffloadError:
         # It is no program at all, or lies where nothing is known of it: it is asked each time.
         return ""

@@ -18,6 +18,7 @@ from mlir_offload.offload.json_field import JsonField
 from mlir_offload.offload.kind_format import FORMATS
 from mlir_offload.toolchain.byte_view import ByteView
 from mlir_offload.toolchain.errors import CompatibilityError, VerificationError
+from mlir_offload.toolchain.learned import LearnedRelease, parse_learned
 from mlir_offload.toolchain.target import Kind, Target, device_kind
 
 FORMAT = "mlir-offload bundle"
@@ -88,7 +89,8 @@ class MobManifest(Struct, frozen=True):
 
     `producers` are names and versions of what made it; `runtime` is the hash of the runtime's
     sources; `cuda` the oldest release that knows the architectures (None: none is needed);
-    `libdevice` the member that holds it; `files` the SHA-256 of each member but the manifest.
+    `libdevice` the member that holds it; `files` the SHA-256 of each member but the manifest; `learned` the rows
+    of releases that no table knows, by which it was made.
     """
 
     name: str
@@ -103,6 +105,7 @@ class MobManifest(Struct, frozen=True):
     libdevice: str = ""
     units: tuple[MobUnit, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
+    learned: tuple[LearnedRelease, ...] = ()
 
     @property
     def devices(self) -> tuple[MobDevice, ...]:
@@ -164,11 +167,17 @@ def render_manifest(manifest: MobManifest) -> str:
                 "runtime": manifest.runtime,
                 "units": [_unit(unit) for unit in manifest.units],
                 "files": dict(manifest.files),
+                **_learned(manifest),
             },
             indent=1,
         )
         + "\n"
     )
+
+
+def _learned(manifest: MobManifest) -> dict[str, Any]:
+    rows = [json.loads(release.text) for release in manifest.learned]
+    return {"learned": rows} if rows else {}
 
 
 def _unit(unit: MobUnit) -> dict[str, Any]:
@@ -271,7 +280,14 @@ def _parse(root: JsonField) -> MobManifest:
         libdevice="" if root["libdevice"].is_null else root["libdevice"].text(),
         units=tuple(_read_unit(unit, host_triple) for unit in root["units"].items()),
         files=tuple((name, value.text(_DIGEST)) for name, value in root["files"].members()),
+        learned=tuple(_read_learned(root)),
     )
+
+
+def _read_learned(root: JsonField) -> Iterator[LearnedRelease]:
+    members = dict(root.members())
+    for item in members["learned"].items() if "learned" in members else ():
+        yield parse_learned(json.dumps(item.value), item.location)
 
 
 def _producers(value: JsonField) -> Iterator[tuple[str, str]]:

@@ -79,7 +79,10 @@ def _read_module(view: ByteView) -> _Module:
     depth = 0
     is_extern = False
     while mark := scanner.landmark():
-        if mark in "{}":
+        if mark == "{" and (end := scanner.plain_body_end()) >= 0:
+            # An initial value, or a section of debug information.
+            scanner.leave_body(end)
+        elif mark in "{}":
             depth += 1 if mark == "{" else -1
             if depth < 0:
                 raise scanner.malformed(field="brace", reason="it closes nothing")
@@ -172,8 +175,14 @@ def _read_bound(scanner: PtxScanner, word: str, bounds: _Bounds) -> None:
 
 def _read_body(scanner: PtxScanner, name: str) -> int:
     """Return the memory of the block that a function declares within its body, in bytes."""
-    depth = 1
     shared = 0
+    end = scanner.plain_body_end()
+    if end >= 0:
+        while scanner.next_shared(end):
+            shared = _with_variable(scanner, shared)
+        scanner.leave_body(end)
+        return shared
+    depth = 1
     while depth:
         mark = scanner.landmark()
         if not mark:
@@ -181,9 +190,14 @@ def _read_body(scanner: PtxScanner, name: str) -> int:
         if mark in "{}":
             depth += 1 if mark == "{" else -1
         elif mark == ".shared":
-            variable, _ = read_variable(scanner, (";", "=", ","))
-            shared = place_after(shared, variable) + variable.size_bytes
+            shared = _with_variable(scanner, shared)
     return shared
+
+
+def _with_variable(scanner: PtxScanner, end: int) -> int:
+    """Return where the memory of a block ends with one more variable, whose declaration comes next."""
+    variable, _ = read_variable(scanner, (";", "=", ","))
+    return place_after(end, variable) + variable.size_bytes
 
 
 def _kernel(

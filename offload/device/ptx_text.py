@@ -16,6 +16,10 @@ _LANDMARK = re.compile(
     rb"//[^\n]*|/\*|\"[^\"\n]*\"?|[{}]"
     rb"|\.(?<![\w$%.]\.)(?:version|target|address_size|extern|entry|func|global|const|shared)\b"
 )
+# A brace behind a comment or quote on its line may be none.
+_HIDDEN_BRACES = (re.compile(rb"//[^\n{}]*+[{}]"), re.compile(rb"\"[^\n{}]*+[{}]"))
+_SHARED = b".shared"
+_DECLARED_SHARED = re.compile(rb"\.shared\b(?<![\w$%.]\.shared)")
 _TOKEN = re.compile(rb"\s+|//[^\n]*|/\*|\"[^\"\n]*\"?|\.?[\w$%][\w$.]*+(?:::\w++)*+|.")
 _NUMBER = re.compile(r"(0[xX][0-9a-fA-F]{1,16}|0[bB][01]{1,64}|[0-9]{1,20})U?")
 _LARGEST = 1 << 64
@@ -59,6 +63,34 @@ class PtxScanner:
         while (text := self._next(_LANDMARK)).startswith('"'):
             pass
         return text
+
+    def plain_body_end(self) -> int:
+        """Return where the brace is that ends the body just entered; -1 where only tokens tell.
+
+        Counting braces takes far less time than reading what is between them.
+        """
+        data, place, depth = self._data, self._place, 1
+        while depth:
+            end = data.find(b"}", place)
+            if end < 0:
+                return -1
+            depth += data.count(b"{", place, end) - 1
+            place = end + 1
+        is_hidden = any(one.search(data, self._place, end + 1) for one in _HIDDEN_BRACES)
+        return -1 if is_hidden or data.find(b"/*", self._place, end) >= 0 else end
+
+    def next_shared(self, end: int) -> bool:
+        """Move behind the next `.shared` of a declaration before `end`; say whether there is one."""
+        if self._data.find(_SHARED, self._place, end) < 0:
+            return False
+        match = _DECLARED_SHARED.search(self._data, self._place, end)
+        if match is not None:
+            self._place = match.end()
+        return match is not None
+
+    def leave_body(self, end: int) -> None:
+        """Move behind the brace of a body that ends there."""
+        self._place = end + 1
 
     def token(self) -> str:
         """Return the next token, a string with its quotes; empty at the end."""

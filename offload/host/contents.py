@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
 from typing import Any
 
-from mlir_offload.offload.abi import load_abi, offload_table, row_of
+from mlir_offload.offload.abi import known_majors, load_abi, offload_table, row_of
 from mlir_offload.offload.container.bundle import section_image
 from mlir_offload.offload.container.contents import Entry, Section
 from mlir_offload.offload.container.scan import (
@@ -21,6 +20,7 @@ from mlir_offload.offload.container.scan import (
 from mlir_offload.offload.elf import ElfFile, ElfSection, ElfType, Machine, SectionType
 from mlir_offload.offload.host.object_entry import HostEntry
 from mlir_offload.toolchain.byte_view import ByteView
+from mlir_offload.toolchain.learned import table_cache
 
 _COMMENT = ".comment"
 _COMMENT_BYTES = 1 << 16
@@ -136,13 +136,13 @@ def explained(entry: HostEntry) -> Entry:
     )
 
 
-@cache
+@table_cache
 def layout_releases(section: str, members: int) -> tuple[int, int]:
     """Return the first and the last LLVM release that reads entries of a section and size; or 0, 0."""
     table = offload_table()
     found = [
         major
-        for major in range(table["majors"]["first"], table["majors"]["last"] + 1)
+        for major in known_majors()
         if _is_of_row(section, members, row_of(table["entries"], major))
     ]
     return (found[0], found[-1]) if found else (0, 0)
@@ -154,7 +154,7 @@ def _is_of_row(section: str, members: int, row: Mapping[str, Any]) -> bool:
     return is_named and len(row["fields"]) == members
 
 
-@cache
+@table_cache
 def _flag_names(major: int) -> tuple[tuple[str, int], ...]:
     return load_abi(major).entry_values.flags if major else ()
 
@@ -169,7 +169,7 @@ def _concerns_offloading(section: ElfSection) -> bool:
     )
 
 
-@cache
+@table_cache
 def _entry_sections() -> frozenset[str]:
     return frozenset(
         name for row in offload_table()["entries"] for name in row["sections"].values()

@@ -105,7 +105,9 @@ def render_entry(entry: OffloadEntry, abi: OffloadAbi, place: EntryPlace) -> str
     layout = abi.entry
     values = _members(entry, abi) | {"name": global_name(place.name_symbol)}
     types = ", ".join(field.type for field in layout.fields)
-    members = ", ".join(f"{field.type} {values.get(field.name, '0')}" for field in layout.fields)
+    members = ", ".join(
+        f"{field.type} {values.get(field.name) or _zero(field.type)}" for field in layout.fields
+    )
     text = entry.name.encode(errors="surrogateescape") + b"\0"
     # Weak as clang's, so that LTO keeps one entry of a variable or kernel that several files have. A local
     # one registers the stub of its own file, beside those of kernels of that name in other files.
@@ -117,6 +119,10 @@ def render_entry(entry: OffloadEntry, abi: OffloadAbi, place: EntryPlace) -> str
         f"{global_name(place.symbol)} = {linkage} constant {{ {types} }} "
         f'{{ {members} }}, section "{place.section}", align {layout.align}\n'
     )
+
+
+def _zero(type_name: str) -> str:
+    return "null" if type_name == "ptr" else "0"
 
 
 def _members(entry: OffloadEntry, abi: OffloadAbi) -> dict[str, str]:

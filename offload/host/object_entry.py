@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
-from mlir_offload.offload.abi import EntryLayout, entry_layouts, kind_names
+from mlir_offload.offload.abi import EntryLayout, entry_layout, entry_layouts, kind_names
 from mlir_offload.offload.elf import ElfFile, ElfSection, SectionType
+from mlir_offload.offload.learned_section import read_learned
 from mlir_offload.toolchain.byte_view import ByteView
+from mlir_offload.toolchain.learned_row import EntriesRow
 
 
 class HostEntry(Struct, frozen=True):
@@ -38,23 +40,34 @@ def read_entries(elf: ElfFile) -> tuple[HostEntry, ...]:
 
     Raises VerificationError where an array is damaged.
     """
+    known = (*learned_layouts(elf), *entry_layouts())
     return tuple(
         entry
         for section in elf.sections
         if section.type == SectionType.PROGBITS and section.size
-        for kind, layouts in _arrays_named(section.name)
+        for kind, layouts in _arrays_named(section.name, known)
         for entry in _read_array(elf, section, kind, layouts)
     )
 
 
-def _arrays_named(name: str) -> Iterator[tuple[str, list[EntryLayout]]]:
+def learned_layouts(elf: ElfFile) -> Iterator[EntryLayout]:
+    """Yield the layouts of releases that no table knows, as the object itself tells them."""
+    for release in read_learned(elf, elf.view.location):
+        for row in release.rows:
+            if isinstance(row, EntriesRow):
+                yield entry_layout(to_builtins(row))
+
+
+def _arrays_named(
+    name: str, known: Iterable[EntryLayout]
+) -> Iterator[tuple[str, list[EntryLayout]]]:
     """Return the kind that a section's name tells (empty: each entry tells) and its layouts.
 
     `clang -r --offload-link` adds a suffix to the name, so that no second link registers again.
     """
     kind = ""
     layouts = []
-    for layout in entry_layouts():
+    for layout in known:
         for own_kind, base in layout.sections:
             if name == base or name.startswith(f"{base}_"):
                 kind = "" if len({other for _, other in layout.sections}) == 1 else own_kind

@@ -217,12 +217,14 @@ def _missing_findings(contents: Sequence[ObjectContents], abi: OffloadAbi) -> It
 
 def _shortages(contents: Sequence[ObjectContents], images: LinkedImages) -> Iterator[_Shortage]:
     objects = [item for item in contents if not item.is_optional]
+    kinds = {kind for item in objects for kind, _ in registered_kernels(item)}
+    needed = {kind: images.archs(kind, objects) or images.archs(kind) for kind in kinds}
     for item in objects:
         kernels: dict[str, list[str]] = defaultdict(list)
         for kind, kernel in dict.fromkeys(registered_kernels(item)):
             kernels[kind].append(kernel)
         for kind, names in kernels.items():
-            archs = images.archs(kind, objects) or images.archs(kind)
+            archs = needed[kind]
             lacking = sorted(archs - images.archs(kind, [item]))
             if lacking or not archs:
                 yield _Shortage(item, kind, tuple(names), tuple(lacking))

@@ -62,6 +62,8 @@ class LinkedImages:
     def __init__(self, contents: Sequence[ObjectContents], rules: TargetGroups) -> None:
         """Group the images of the objects, which are in the order of the link line."""
         self._parts: dict[tuple[str, str], list[PackagedImage]] = {}
+        # By image, since a link of many objects asks for the part that each has.
+        self._archs: dict[int, set[tuple[str, str]]] = {}
         has_host = False
         for members in group_images(
             (image for item in contents for image in item.images), rules
@@ -69,16 +71,19 @@ class LinkedImages:
             is_host = runs_on_host(members[0])
             if not (is_host and has_host):
                 for kind in dict.fromkeys(image.kind for image in members):
-                    self._parts[kind, device_arch(members[0])] = members
+                    arch = device_arch(members[0])
+                    self._parts[kind, arch] = members
+                    for image in members:
+                        self._archs.setdefault(id(image), set()).add((kind, arch))
             has_host = has_host or is_host
 
     def archs(self, kind: str, parts_of: Iterable[ObjectContents] | None = None) -> frozenset[str]:
         """Return the archs of the images of a kind: of all, or of those that objects have a part in."""
-        own = {id(image) for item in parts_of or () for image in item.images if image.kind == kind}
+        if parts_of is None:
+            return frozenset(arch for other, arch in self._parts if other == kind)
+        own = (image for item in parts_of for image in item.images if image.kind == kind)
         return frozenset(
-            arch
-            for (other, arch), members in self._parts.items()
-            if other == kind and (parts_of is None or any(id(image) in own for image in members))
+            arch for image in own for other, arch in self._archs.get(id(image), ()) if other == kind
         )
 
     def kernels(self, kind: str, arch: str) -> frozenset[str] | None:

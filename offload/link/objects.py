@@ -13,9 +13,11 @@ from mlir_offload.offload.container.binary import PackagedImage
 from mlir_offload.offload.container.offload_section import read_section
 from mlir_offload.offload.elf import ELF_MAGIC, ElfFile, SectionType, read_elf
 from mlir_offload.offload.host.object_entry import HostEntry, read_entries
+from mlir_offload.offload.learned_section import read_learned
 from mlir_offload.offload.memref_copy import MEMREF_COPY
 from mlir_offload.toolchain.byte_view import ByteView, open_view
 from mlir_offload.toolchain.errors import InputOutputError
+from mlir_offload.toolchain.learned import LearnedRelease
 from mlir_offload.toolchain.target import Kind, kind_of_image
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ class ObjectContents(Struct, frozen=True):
     it embeds; `fatbins` are NVIDIA's,
     which the linker wrapper or nvcc put there, `hip_fatbins` the sections of bundles for AMD GPUs;
     `finished_images` are those that `clang -r --offload-link` has linked already. A member
-    `is_whole` where the linker takes the library as a whole.
+    `is_whole` where the linker takes the library as a whole; `learned` are the rows that it was compiled by.
     """
 
     path: Path
@@ -51,6 +53,7 @@ class ObjectContents(Struct, frozen=True):
     finished_images: tuple[PackagedImage, ...] = ()
     hip_fatbins: tuple[ByteView, ...] = ()
     is_whole: bool = False
+    learned: tuple[LearnedRelease, ...] = ()
 
     @property
     def location(self) -> str:
@@ -186,6 +189,7 @@ def _read_object(elf: ElfFile, path: Path, member: str) -> ObjectContents:
         fatbins=_sections(elf, FATBIN_SECTION),
         finished_images=_images(elf, _FINISHED_SECTION),
         hip_fatbins=_sections(elf, HIP_FATBIN_SECTION),
+        learned=read_learned(elf, str(path)),
     )
 
 

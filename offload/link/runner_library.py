@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from mlir_offload.offload.container.archive import is_archive, iterate_members
 from mlir_offload.offload.elf import ELF_MAGIC, ElfFile, SectionType, read_elf
-from mlir_offload.toolchain.byte_view import ByteView, open_view
+from mlir_offload.toolchain.byte_view import CHUNK_BYTES, ByteView, open_view
 from mlir_offload.toolchain.tables import load_table
 
 
@@ -81,6 +81,8 @@ def _undefined(path: Path, wanted: re.Pattern[bytes]) -> Iterator[str]:
 
 def _undefined_in(view: ByteView, wanted: re.Pattern[bytes]) -> Iterator[str]:
     if view.head(4) != ELF_MAGIC:
+        return
+    if view.size <= CHUNK_BYTES and not wanted.search(view.whole()):
         return
     elf = read_elf(view)
     if elf.is_relocatable:

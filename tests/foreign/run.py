@@ -1,8 +1,8 @@
 """Compile, link and run upstream's GPU programs for every target, and compare with the recorded table.
 
-Exit status 1 if a step that succeeded no longer does. Needs FileCheck (llvm-MAJOR-tools) and, for
-releases whose runner libraries are not installed, --libraries=DIR with an unpacked libmlir-MAJOR. Sparse
-matrices need cuSPARSE: pip install nvidia-cusparse nvidia-cusparselt-cu13, and --cuda-path= for that toolkit.
+Exit status 1 if a step that succeeded no longer does. FileCheck and MLIR's runner libraries,
+if not installed, are unpacked from their packages, outside of the system. Sparse matrices need cuSPARSE:
+pip install nvidia-cusparse nvidia-cusparselt-cu13, and --cuda-path= for that toolkit.
 
 usage: python tests/foreign/run.py [--llvm=22] [--only=TEXT] [--target=NAME] [--update]
 """
@@ -20,6 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / ".importroot"), str(ROOT / "tests")]
 
+from foreign.binary_package import find_filecheck, find_runner_libraries  # noqa: E402
 from foreign.build import DEVICE_FUNCTION_TARGETS, TARGETS, Setting, try_program  # noqa: E402
 from foreign.device_function import find_device_functions  # noqa: E402
 from foreign.program import Program, find_programs  # noqa: E402
@@ -65,7 +66,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", default="", help="only programs whose name contains this text")
     parser.add_argument("--target", default="", choices=("", *TARGETS))
     parser.add_argument("--source", type=Path, help="an unpacked mlir/test")
-    parser.add_argument("--libraries", type=Path, help="folder with the release's runner libraries")
     parser.add_argument("--cuda-path", help="a CUDA toolkit with cuSPARSE and cuSPARSELt")
     parser.add_argument("--update", action="store_true", help="write what was found into the page")
     parser.add_argument("--jobs", type=int, default=2)
@@ -99,10 +99,10 @@ def _setting(options: argparse.Namespace, work: Path) -> Setting:
     fill = work / "fill.o"
     clang = str(prefix / "bin/clang")
     subprocess.run((clang, "-O1", "-fPIC", "-c", str(_FILL), "-o", str(fill)), check=True)
-    library = (f"-L{options.libraries}",) if options.libraries else ()
+    libraries = find_runner_libraries(options.llvm, default_cache())
     cuda = (f"--cuda-path={options.cuda_path}",) if options.cuda_path else ()
-    filecheck = prefix / "bin/FileCheck"
-    return Setting(str(options.llvm), (str(fill), *library), filecheck, cuda)
+    filecheck = find_filecheck(options.llvm, default_cache())
+    return Setting(str(options.llvm), (str(fill), f"-L{libraries}"), filecheck, cuda)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from support.amd_emulator import DEVICE_LIBRARIES, AmdGpu, make_emulator
 from support.cuda_emulator import CudaEmulator
 from support.cuda_emulator import cuda_emulator as set_up_emulator
 
@@ -14,7 +15,6 @@ from mlir_offload.toolchain.process import ProcessRunner
 
 INPUTS = Path(__file__).parent / "inputs"
 RECORDER = Path(__file__).parent / "runtime" / "recording_gpu.c"
-DEBIAN_LIBRARIES = Path("/usr/lib/x86_64-linux-gnu/amdgcn/bitcode")
 
 
 def _compile(*words: object) -> None:
@@ -24,12 +24,12 @@ def _compile(*words: object) -> None:
 @pytest.fixture(scope="session")
 def rocm_recorder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a ROCm folder with the device libraries and a HIP runtime that records the calls."""
-    if not DEBIAN_LIBRARIES.is_dir():
+    if not DEVICE_LIBRARIES.is_dir():
         pytest.skip("no rocm-device-libs")
     root = tmp_path_factory.mktemp("rocm")
     (root / "lib").mkdir()
     (root / "amdgcn").mkdir()
-    (root / "amdgcn" / "bitcode").symlink_to(DEBIAN_LIBRARIES)
+    (root / "amdgcn" / "bitcode").symlink_to(DEVICE_LIBRARIES)
     flags = ("-DHIP", "-shared", "-fPIC", "-Wl,-soname,libamdhip64.so")
     _compile(*flags, RECORDER, "-o", root / "lib" / "libamdhip64.so")
     return root
@@ -72,3 +72,11 @@ def cuda_recorder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cuda_emulator(tmp_path_factory: pytest.TempPathFactory) -> CudaEmulator:
     """Return a CUDA toolkit whose runtime library runs PTX without a GPU."""
     return set_up_emulator(tmp_path_factory.mktemp("emulator"))
+
+
+@pytest.fixture(scope="session")
+def amd(mlir_offload: list[str], tmp_path_factory: pytest.TempPathFactory) -> AmdGpu:
+    """Return a ROCm folder whose runtime library executes AMD code without a GPU."""
+    if not DEVICE_LIBRARIES.is_dir():
+        pytest.skip("no rocm-device-libs")
+    return AmdGpu(mlir_offload, make_emulator(tmp_path_factory.mktemp("amd") / "rocm"))

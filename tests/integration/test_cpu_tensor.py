@@ -16,6 +16,7 @@ from support.tensor_fragments import (
     Matrix,
     Mma,
     encoded,
+    matrix_place,
     packed,
     product,
     random_matrix,
@@ -338,9 +339,7 @@ def test_ldmatrix_and_stmatrix_move_rows(run: Run, count: int, trans: str) -> No
         got = out[lane * LANE_BYTES :]
         for matrix in range(count):
             for i in range(2):
-                row, column = lane // 4, lane % 4 * 2 + i
-                if trans:
-                    row, column = column, row
+                row, column = matrix_place(lane, i, is_transposed=bool(trans))
                 at = 32 + matrix * 4 + i * 2
                 assert int.from_bytes(got[at : at + 2], "little") == matrix * 64 + row * 8 + column
         if lane < 8 * count:

@@ -54,10 +54,26 @@ class AmdGpu:
         return done
 
     def run(
-        self, program: Path, *arguments: str, seed: int = 0, arch: str = ""
+        self,
+        program: Path,
+        *arguments: str,
+        seed: int = 0,
+        arch: str = "",
+        record: Path | None = None,
+        blocks: int = 0,
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run a program; a seed other than 0 means another order of threads."""
-        environment = os.environ | {"AMD_EMULATOR_SEED": str(seed), "AMD_EMULATOR_ARCH": arch}
+        """Run a program; a seed other than 0 means another order of threads.
+
+        Of each kernel, the memory around its first blocks goes to a folder.
+        """
+        environment = os.environ | {
+            "AMD_EMULATOR_SEED": str(seed),
+            "AMD_EMULATOR_ARCH": arch,
+            "MLIR_OFFLOAD_DEVICE": "hip",
+            "LD_LIBRARY_PATH": str(self.rocm / "lib"),
+        }
+        if blocks:
+            environment |= {"AMD_EMULATOR_RECORD": str(record), "AMD_EMULATOR_BLOCKS": str(blocks)}
         return subprocess.run(
             [program, *arguments], capture_output=True, check=False, env=environment
         )

@@ -1,8 +1,9 @@
 """The machine code of kernels for gfx90a and gfx1100, executed from its disassembly, a wave at a time.
 
 AMD Instinct MI200 and RDNA3 Instruction Set Architecture, reference guides; the kernel descriptor is that of the
-User Guide for the AMDGPU back end. Names of RDNA3 are read as those of MI200. Known are the instructions that kernels with reductions, shuffles and
-rotations consist of; any other one is an error, as are addresses outside of the memory of the kernel.
+User Guide for the AMDGPU back end. Names of RDNA3 are read as those of MI200. Known are the instructions of the
+examples and of kernels with reductions, shuffles and rotations; any other one is an error, as are addresses outside
+of the memory of the kernel.
 """
 
 from __future__ import annotations
@@ -11,37 +12,45 @@ import re
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, cast
 
 import numpy as np
-from support.amd_registers import (
-    FLOATS,
-    LANES,
-    REGISTERS,
-    WORD,
-    Registers,
-    Vector,
-    as_signed,
-    ones,
-)
+from support.amd_memory import Memory
+from support.amd_registers import LANES, REGISTERS, WORD, Vector
+from support.amd_vector import COMPARED, Vectors
 
 _LINE = re.compile(r"\s+([a-z]\w+)\s*(.*?)\s*// ([0-9A-F]+):")
-_SIZES = {"b32": "dword", "b64": "dwordx2", "b96": "dwordx3", "b128": "dwordx4"}
+_SIZES = {
+    "b32": "dword",
+    "b64": "dwordx2",
+    "b96": "dwordx3",
+    "b128": "dwordx4",
+    "u8": "ubyte",
+    "u16": "ushort",
+    "d16_b16": "short_d16",
+}
 # What RDNA3 spells otherwise.
 _SPELLINGS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
-    (re.compile(r"^ds_load_2addr"), lambda _: "ds_read2"),
-    (re.compile(r"^ds_store_2addr"), lambda _: "ds_write2"),
+    (re.compile(r"^ds_load_2addr(?:_stride(64))?"), lambda match: f"ds_read2{_far(match)}"),
+    (re.compile(r"^ds_store_2addr(?:_stride(64))?"), lambda match: f"ds_write2{_far(match)}"),
     (re.compile(r"^ds_load"), lambda _: "ds_read"),
     (re.compile(r"^ds_store"), lambda _: "ds_write"),
     (
-        re.compile(r"^(global_store|flat_store|s_load)_(b\d+)$"),
+        re.compile(r"^(global_store|flat_store|global_load|s_load)_(b\d+|u8|u16|d16_b16)$"),
         lambda match: f"{match[1]}_{_SIZES[match[2]]}",
     ),
+    (re.compile(r"^(global_atomic_\w+)_[ub]32$"), lambda match: match[1]),
     (re.compile(r"(?<=^s_and)_not1"), lambda _: "n2"),
     (re.compile(r"^v_(add|sub|subrev)_nc_"), lambda match: f"v_{match[1]}_"),
     (re.compile(r"^v_(add|sub)_co_ci_"), lambda match: f"v_{match[1]}c_co_"),
 )
-_WAITS = re.compile(r"s_waitcnt\w*|s_nop|s_clause|s_delay_alu|s_sendmsg|buffer_gl\d_inv")
+_WAITS = re.compile(
+    r"s_waitcnt\w*|s_nop|s_clause|s_delay_alu|s_sendmsg|buffer_(?:gl\d_inv|wbl2|invl2|wbinvl1_vol)"
+)
+_DATA = re.compile(
+    r"(?:global|flat)_(?P<action>load|store)_(?:dword(?:x(?P<count>\d))?|(?P<short>ubyte|ushort|short_d16))"
+)
+_SHARED = re.compile(r"ds_(?P<action>read|write)(?P<pair>2)?(?P<far>st64)?_b(?P<bits>32|64|96|128)")
+_SHORTS = {"ubyte": 1, "ushort": 2, "short_d16": 2}
 _BOTH = " :: "
 
 
@@ -77,46 +86,34 @@ def _split(text: str) -> tuple[list[str], str]:
     return [*parts[:-1], last] if parts else [], modifiers
 
 
-@dataclass(slots=True)
-class Memory:
-    """What a kernel may access: regions by the address where they begin."""
-
-    regions: dict[int, bytearray]
-
-    def at(self, address: int, size: int) -> memoryview:
-        """Return the bytes at an address."""
-        for start, data in self.regions.items():
-            if start <= address and address + size <= start + len(data):
-                return memoryview(data)[address - start : address - start + size]
-        msg = f"access of {size} bytes at {address:#x}"
-        raise IndexError(msg)
-
-
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """Where a kernel begins, and what its descriptor asks for."""
 
     entry: int
     workgroup_bytes: int
+    private_bytes: int
     user_registers: int
+    block_axes: tuple[int, ...]
     properties: int
 
     @classmethod
     def parse(cls, address: int, descriptor: bytes) -> Kernel:
         """Read a kernel descriptor that lies at an address."""
-        workgroup_bytes = struct.unpack_from("<I", descriptor, 0)[0]
+        workgroup_bytes, private_bytes = struct.unpack_from("<II", descriptor, 0)
         entry = address + struct.unpack_from("<q", descriptor, 16)[0]
         resources, properties = struct.unpack_from("<IH", descriptor, 52)
-        return cls(entry, workgroup_bytes, resources >> 1 & 31, properties)
+        axes = tuple(axis for axis in range(3) if resources >> (7 + axis) & 1)
+        return cls(entry, workgroup_bytes, private_bytes, resources >> 1 & 31, axes, properties)
 
 
 @dataclass(slots=True, kw_only=True)
-class Wave(Registers):
+class Wave(Vectors):
     """A wave: its registers, and the program around them."""
 
     code: Code
     memory: Memory
-    shared: bytearray
+    shared: Memory
     at: int
 
     def run(self) -> Iterator[None]:
@@ -168,30 +165,54 @@ class Wave(Registers):
             self._load_scalar(operands, 4 * int(stem.partition("dwordx")[2] or 1))
         elif stem.startswith("s_"):
             self._scalar(stem, operands)
-        elif stem.startswith("ds_"):
+        elif stem in {"ds_bpermute_b32", "ds_swizzle_b32"}:
             self._exchange(stem, operands, modifiers)
-        elif stem.startswith(("global_store_dword", "flat_store_dword")):
+        elif stem.startswith("ds_"):
+            self._access_shared(stem, operands, modifiers)
+        elif stem.startswith(("global_", "flat_")):
             # Regions lie beside the window of workgroup memory, so that flat addresses are global ones.
             operands = operands if stem.startswith("global") else [*operands, "off"]
-            self._store(operands, 4 * int(stem.partition("dwordx")[2] or 1))
+            self._access(stem, operands, modifiers)
         else:
-            self._vector(stem, operands)
+            self.vector(stem, operands, modifiers)
 
     def _load_scalar(self, operands: list[str], size: int) -> None:
-        start = self.scalar(operands[1], LANES) + int(operands[2], 0)
+        offset = 0 if operands[2] == "null" else int(operands[2], 0)
+        start = self.scalar(operands[1], LANES) + offset
         match = REGISTERS.fullmatch(operands[0])
         assert match is not None
         words = struct.unpack(f"<{size // 4}I", self.memory.at(start, size))
         first = int(match[2] or match[5])
         self.s[first : first + len(words)] = words
 
-    def _store(self, operands: list[str], size: int) -> None:
-        base = 0 if operands[2] == "off" else self.scalar(operands[2], LANES)
-        addresses = self.words(operands[0], LANES if operands[2] == "off" else 32)
-        values = self.words(operands[1], 8 * size)
-        for lane in np.flatnonzero(self.active_lanes()):
-            address, value = base + int(addresses[lane]), int(values[lane])
-            self.memory.at(address, size)[:] = value.to_bytes(size, "little")
+    def _access(self, name: str, operands: list[str], modifiers: str) -> None:
+        active, has_base = self.active_lanes(), operands[-1] != "off"
+        is_atomic = "atomic" in name
+        has_result = "_load_" in name or (is_atomic and "glc" in modifiers)
+        *given, base = operands[1:] if has_result else operands
+        addresses = self.words(given[0], 32 if has_base else LANES)[active]
+        step = sum(map(int, re.findall(r"offset:(-?\d+)", modifiers)))
+        offset = step + (self.scalar(base, LANES) if has_base else 0)
+        addresses = addresses + np.uint64(offset & (2**LANES - 1))
+        if is_atomic:
+            change = name.partition("atomic_")[2]
+            before = self._update(self.memory, change, addresses, given[1])
+            if has_result:
+                self.set_bytes(operands[0], before)
+            return
+        match = _DATA.fullmatch(name)
+        assert match is not None, name
+        size = _SHORTS.get(match["short"]) or 4 * int(match["count"] or 1)
+        if match["action"] == "store":
+            self.memory.store(addresses, self.bytes_of(given[1], size))
+        else:
+            keeps = match["short"] == "short_d16"
+            self.set_bytes(operands[0], self.memory.load(addresses, size), keeps=keeps)
+
+    def _update(self, memory: Memory, change: str, addresses: Vector, text: str) -> Vector:
+        size = 8 if change == "cmpswap" else 4
+        operands = self.bytes_of(text, size).view("<u4")
+        return memory.update(addresses, operands, _UPDATES[change])
 
     def _scalar(self, name: str, operands: list[str]) -> None:
         if "saveexec" in name:
@@ -200,10 +221,15 @@ class Wave(Registers):
         match = re.fullmatch(r"s_(cmpk?)_(\w+)_[ui](32|64)", name)
         if match:
             a, b = (self.scalar(operand, int(match[3])) for operand in operands)
-            self.scc = int(_COMPARED[match[2]](a, b))
+            self.scc = int(COMPARED[match[2]](a, b))
             return
         stem, _, kind = name.removeprefix("s_").rpartition("_")
         bits = int(kind[1:])
+        if stem == "bcnt1_i32":
+            count = self.scalar(operands[1], bits).bit_count()
+            self.set_scalar(operands[0], count)
+            self.scc = int(count != 0)
+            return
         if stem == "cselect":
             self.set_scalar(operands[0], self.scalar(operands[2 - self.scc], bits), bits)
             return
@@ -246,142 +272,40 @@ class Wave(Registers):
 
     def _exchange(self, name: str, operands: list[str], modifiers: str) -> None:
         active = self.active_lanes()
-        offsets = [int(number) for number in re.findall(r"offset[01]?:(\d+)", modifiers)] or [0]
-        if name in {"ds_bpermute_b32", "ds_swizzle_b32"}:
-            if name == "ds_bpermute_b32":
-                source = (self.words(operands[1]).astype(int) + offsets[0] >> 2) % self.lanes
-                data = self.words(operands[2])
-            else:
-                source, data = _swizzled(np.arange(LANES), modifiers), self.words(operands[1])
-            self.set_lanes(operands[0], np.where(active[source], data[source], 0))
-            return
-        is_pair, size = "2_" in name, int(name[-2:]) // 8
-        steps = [offset * size for offset in offsets] if is_pair else offsets
-        if is_pair and len(steps) == 1:
-            steps = [0, *steps] if "offset1" in modifiers else [*steps, 0]
-        is_store = "write" in name
-        addresses = self.words(operands[0 if is_store else 1]).astype(int)
-        for index, step in enumerate(steps):
-            if is_store:
-                values = self.words(operands[1 + index], 8 * size)
-                for lane in np.flatnonzero(active):
-                    at = self._shared(int(addresses[lane]) + step, size)
-                    self.shared[at : at + size] = int(values[lane]).to_bytes(size, "little")
-                continue
-            found = np.zeros(LANES, np.uint64)
-            for lane in np.flatnonzero(active):
-                at = self._shared(int(addresses[lane]) + step, size)
-                found[lane] = int.from_bytes(self.shared[at : at + size], "little")
-            assert not is_pair, name
-            self.set_lanes(operands[0], found, 8 * size)
-
-    def _shared(self, address: int, size: int) -> int:
-        assert 0 <= address <= len(self.shared) - size, address
-        return address
-
-    def _vector(self, name: str, operands: list[str]) -> None:
-        stem, _, kind = name.removeprefix("v_").rpartition("_")
-        if stem.startswith("cmp_"):
-            self._compare(stem.removeprefix("cmp_"), kind, operands)
-        elif stem.startswith("cmpx_"):
-            self._compare(stem.removeprefix("cmpx_"), kind, ["exec", *operands])
-        elif stem.endswith("_co"):
-            self._with_carry(stem, operands)
-        elif stem.startswith("cvt_"):
-            self._convert(stem.removeprefix("cvt_"), kind, operands)
-        elif kind in FLOATS:
-            self._floating(stem, kind, operands)
+        if name == "ds_bpermute_b32":
+            offset = sum(map(int, re.findall(r"offset:(\d+)", modifiers)))
+            source = (self.words(operands[1]).astype(int) + offset >> 2) % self.lanes
+            data = self.words(operands[2])
         else:
-            self._integer(stem, kind, operands)
+            source, data = _swizzled(np.arange(LANES), modifiers), self.words(operands[1])
+        self.set_lanes(operands[0], np.where(active[source], data[source], 0))
 
-    def _compare(self, predicate: str, kind: str, operands: list[str]) -> None:
-        read: Callable[[str, Any], Vector]
-        if kind in FLOATS:
-            a, b = (self.floats(operand, kind) for operand in operands[1:])
-        else:
-            read = self.words if kind[0] == "u" else self.signed
-            a, b = (read(operand, int(kind[1:])) for operand in operands[1:])
-        self.set_mask(operands[0], _COMPARED[predicate](a, b))
-
-    def _with_carry(self, stem: str, operands: list[str]) -> None:
-        a, b = (self.words(operand).astype(np.int64) for operand in operands[2:4])
-        carry = self.mask_of(operands[4]).astype(np.int64) if len(operands) > 4 else 0
-        if stem.startswith("subrev"):
-            a, b = b, a
-        result = a + b + carry if stem.startswith("add") else a - b - carry
-        self.set_mask(operands[1], (result < 0) | (result > WORD))
-        self.set_lanes(operands[0], result & WORD)
-
-    def _convert(self, target: str, kind: str, operands: list[str]) -> None:
-        if kind not in FLOATS:
-            read = self.words if kind[0] == "u" else self.signed
-            self.set_floats(operands[0], read(operands[1], int(kind[1:])), target)
+    def _access_shared(self, name: str, operands: list[str], modifiers: str) -> None:
+        active = self.active_lanes()
+        steps = dict(re.findall(r"offset([01]?):(\d+)", modifiers))
+        if name == "ds_add_u32":
+            addresses = self.words(operands[0])[active] + np.uint64(int(steps.get("", 0)))
+            self._update(self.shared, "add", addresses, operands[1])
             return
-        value = self.floats(operands[1], kind)
-        if target in FLOATS:
-            self.set_floats(operands[0], value, target)
-            return
-        low, high = (0, WORD) if target[0] == "u" else (-(1 << 31), (1 << 31) - 1)
-        whole = np.clip(np.nan_to_num(np.trunc(value.astype(np.float64))), low, high)
-        self.set_lanes(operands[0], whole.astype(np.int64) & WORD)
-
-    def _floating(self, stem: str, kind: str, operands: list[str]) -> None:
-        if stem == "ldexp":
-            value, by = self.floats(operands[1], kind), self.signed(operands[2])
-            self.set_floats(operands[0], np.ldexp(value, by.astype(int)), kind)
-            return
-        values = [self.floats(operand, kind) for operand in operands[1:]]
-        if stem == "fmac":
-            values.append(self.floats(operands[0], kind))
-        if stem in {"fma", "fmac"}:
-            # Exact in long double for what occurs: whole numbers.
-            a, b, c = (value.astype(np.longdouble) for value in values)
-            result = (a * b + c).astype(FLOATS[kind])
-        else:
-            result = _ON_FLOATS[stem](*values)
-        self.set_floats(operands[0], result, kind)
-
-    def _integer(self, stem: str, kind: str, operands: list[str]) -> None:
-        bits = {"24": 32}.get(kind[1:]) or int(kind[1:])
-        target, *given = operands
-        match stem:
-            case "readlane" | "readfirstlane":
-                first = (self.exec & -self.exec).bit_length() - 1 if self.exec else 0
-                lane = self.scalar(given[1]) % self.lanes if stem == "readlane" else first
-                self.set_scalar(target, int(self.words(given[0])[lane]))
-            case "cndmask":
-                a, b = self.words(given[0]), self.words(given[1])
-                self.set_lanes(target, np.where(self.mask_of(given[2]), b, a))
-            case "mbcnt_lo_u32" | "mbcnt_hi_u32":
-                self._count_below(target, given, 32 if "hi" in stem else 0)
-            case "pk_mov":
-                low, high = self.words(given[0], LANES), self.words(given[1], LANES)
-                both = (low & np.uint64(WORD)) | (high >> np.uint64(32) << np.uint64(32))
-                self.set_lanes(target, both, LANES)
-            case "mad_u64":
-                product = self.words(given[1]) * self.words(given[2])
-                self.set_lanes(target, product + self.words(given[3], LANES), LANES)
-            case _:
-                self.set_lanes(target, self._on_integers(stem, kind, bits, given), bits)
-
-    def _on_integers(self, stem: str, kind: str, bits: int, given: list[str]) -> Vector:
-        read = self.signed if kind[0] == "i" else self.words
-        shifts = {"lshlrev", "lshrrev", "ashrrev"}
-        values = [
-            self.words(operand) if stem in shifts and not index else read(operand, bits)
-            for index, operand in enumerate(given)
+        match = _SHARED.fullmatch(name)
+        assert match is not None, name
+        size, is_read = int(match["bits"]) // 8, match["action"] == "read"
+        unit = size * (64 if match["far"] else 1) if match["pair"] else 1
+        addresses = self.words(operands[1 if is_read else 0])[active]
+        places = [
+            addresses + np.uint64(int(steps.get(key, 0)) * unit)
+            for key in (("0", "1") if match["pair"] else ("",))
         ]
-        if kind in {"i24", "u24"}:
-            # The factors have 24 bits, what is added has 32.
-            values[:2] = [read(operand, 24) for operand in given[:2]]
-        return cast("Vector", _ON_INTEGERS[stem](*values).astype(np.uint64) & ones(bits))
+        if is_read:
+            rows = np.hstack([self.shared.load(place, size) for place in places])
+            self.set_bytes(operands[0], rows)
+            return
+        for place, text in zip(places, operands[1:], strict=True):
+            self.shared.store(place, self.bytes_of(text, size))
 
-    def _count_below(self, target: str, given: list[str], shift: int) -> None:
-        bits, start = self.scalar(given[0]), self.words(given[1])
-        below = [
-            (bits & ((1 << min(max(lane - shift, 0), 32)) - 1)).bit_count() for lane in range(LANES)
-        ]
-        self.set_lanes(target, start + np.array(below, np.uint64))
+
+def _far(match: re.Match[str]) -> str:
+    return "st64" if match[1] else ""
 
 
 def _from_16(text: str) -> int:
@@ -400,21 +324,6 @@ def _swizzled(lanes: Vector, modifiers: str) -> Vector:
     return lanes ^ int(match[1])
 
 
-def _reversed_bits(value: Vector) -> Vector:
-    return np.array([int(f"{int(word):032b}"[::-1], 2) for word in value], np.uint64)
-
-
-_COMPARED: dict[str, Callable[[Any, Any], Any]] = {
-    "eq": lambda a, b: a == b,
-    "lg": lambda a, b: a != b,
-    "ne": lambda a, b: a != b,
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b,
-    "ge": lambda a, b: a >= b,
-    "u": lambda a, b: np.isnan(a) | np.isnan(b),
-    "o": lambda a, b: ~(np.isnan(a) | np.isnan(b)),
-}
 _KEEPING_SCC: dict[str, Callable[[int, int], int]] = {
     "mov": lambda a, _: a,
     "movk": lambda a, _: a,
@@ -431,46 +340,7 @@ _BITWISE: dict[str, Callable[[int, int, int, int], int]] = {
     "lshr": lambda a, b, _, last: a >> (b & last),
     "ashr": lambda _, b, signed, last: signed >> (b & last),
 }
-_ON_FLOATS: dict[str, Callable[..., Vector]] = {
-    "add": np.add,
-    "mul": np.multiply,
-    "min": np.fmin,
-    "max": np.fmax,
-    "floor": np.floor,
-    "trunc": np.trunc,
+_UPDATES: dict[str, Callable[[int, list[int]], int]] = {
+    "add": lambda old, given: old + given[0],
+    "cmpswap": lambda old, given: given[0] if old == given[1] else old,
 }
-_ON_INTEGERS: dict[str, Callable[..., Vector]] = {
-    "mov": lambda a: a,
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "subrev": lambda a, b: b - a,
-    "add3": lambda a, b, c: a + b + c,
-    "lshl_add": lambda a, b, c: (a << b) + c,
-    "mul_lo": lambda a, b: a * b,
-    "mul_hi": lambda a, b: a * b >> np.uint64(32),
-    "mul_u32": lambda a, b: a * b,
-    "mul_i32": lambda a, b: a * b,
-    "mad_u32": lambda a, b, c: a * b + c,
-    "mad_i32": lambda a, b, c: a * b + c,
-    "and": lambda a, b: a & b,
-    "or": lambda a, b: a | b,
-    "or3": lambda a, b, c: a | b | c,
-    "and_or": lambda a, b, c: (a & b) | c,
-    "lshl_or": lambda a, b, c: (a << b) | c,
-    "add_lshl": lambda a, b, c: (a + b) << c,
-    "not": lambda a: ~a,
-    "xor": lambda a, b: a ^ b,
-    "xor3": lambda a, b, c: a ^ b ^ c,
-    "min": np.minimum,
-    "max": np.maximum,
-    "lshlrev": lambda by, a: a << by,
-    "lshrrev": lambda by, a: a >> by,
-    "ashrrev": lambda by, a: a >> by.astype(np.int64),
-    "bfe": lambda a, offset, width: _field(a, int(offset[0]), int(width[0])),
-    "bfrev": _reversed_bits,
-}
-
-
-def _field(value: Vector, offset: int, width: int) -> Vector:
-    part = (value.astype(np.uint64) >> np.uint64(offset)) & np.uint64((1 << width) - 1)
-    return as_signed(part, width) if value.dtype == np.int64 else part

@@ -109,6 +109,26 @@ class Registers:
         bits = int(kind[1:])
         self.set_lanes(text, value.astype(FLOATS[kind]).view(f"u{bits // 8}"), bits)
 
+    def bytes_of(self, text: str, size: int) -> Vector:
+        """Return a row of bytes for each active lane, from as many registers as they need."""
+        match = REGISTERS.fullmatch(text)
+        assert match is not None, text
+        first = int(match[2] or match[5])
+        words = self.v[first : first + (size + 3) // 4, self.active_lanes()]
+        return np.ascontiguousarray(words.T).view(np.uint8)[:, :size]
+
+    def set_bytes(self, text: str, rows: Vector, *, keeps: bool = False) -> None:
+        """Write a row of bytes of each active lane; `keeps` is whether the rest of the register stays."""
+        match = REGISTERS.fullmatch(text)
+        assert match is not None, text
+        first, active = int(match[2] or match[5]), self.active_lanes()
+        count, size = (rows.shape[1] + 3) // 4, rows.shape[1]
+        filled = (
+            self.bytes_of(text, 4 * count) if keeps else np.zeros((len(rows), 4 * count), np.uint8)
+        )
+        filled[:, :size] = rows
+        self.v[first : first + count, active] = np.ascontiguousarray(filled).view("<u4").T
+
     def active_lanes(self) -> Vector:
         """Return which lanes are active."""
         return cast("Vector", (np.uint64(self.exec) & _LANE_BITS) != 0)

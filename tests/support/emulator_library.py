@@ -29,15 +29,16 @@ def emulator_library(
         digest.update(path.read_bytes())
     kept = _ROOT / ".pytest_cache" / "emulator"
     kept.mkdir(parents=True, exist_ok=True)
-    library = kept / f"{name}-{digest.hexdigest()[:16]}.so"
+    library = kept / f"{name}-{digest.hexdigest()[:16]}" / f"{name}.so"
     with (kept / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not library.exists():
             with tempfile.TemporaryDirectory(dir=kept) as folder:
                 made = _build(files, sources / header, Path(folder), name, flags, libraries)
-                for old in kept.glob(f"{name}-*.so"):
-                    old.unlink()
-                shutil.move(made, library)
+                for old in kept.glob(f"{name}-*"):
+                    shutil.rmtree(old)
+                library.parent.mkdir()
+                made.rename(library)
     return library
 
 

@@ -42,7 +42,7 @@ static int is_asked(int count, char **names, const char *name) {
 def write_batch(folder: Path, probes: Sequence[Probe], release: int) -> tuple[Path, Path]:
     """Write the kernels in MLIR and the program in C that calls them."""
     source, caller = folder / "probes.mlir", folder / "caller.c"
-    source.write_text("\n".join(text_of(probe, release) for probe in probes))
+    source.write_text(text_of(probes, release))
     caller.write_text(_caller_of(probes, release))
     return source, caller
 

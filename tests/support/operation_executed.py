@@ -49,9 +49,9 @@ def executed_uses(target: str, release: int) -> Uses:
     """
     if target == "spirv":
         return uses_in(_examples())
-    probes = (text_of(probe, release) for probe in probes_for(32))
     inputs = (HOST, *ADDED.get(target, ()))
-    return uses_in((*_examples(), *(path.read_text(encoding="utf-8") for path in inputs), *probes))
+    texts = (path.read_text(encoding="utf-8") for path in inputs)
+    return uses_in((*_examples(), *texts, text_of(probes_for(32), release)))
 
 
 def is_executed(row: Mapping[str, Any], target: str, releases: Iterable[int]) -> bool:

@@ -166,16 +166,23 @@ _INPUTS = """
 %nan_f32 = arith.select %is5, %nan, %v_f32 : f32
 """
 
-_LAUNCH = """func.func @{name}(%host: memref<?xi64>, %w: index, %h: index, %d: index) attributes {{llvm.emit_c_interface}} {{
+_HOST = """func.func @{name}(%host: memref<?xi64>, %w: index, %h: index, %d: index) attributes {{llvm.emit_c_interface}} {{
   %shared = arith.constant {dynamic} : i32
   %zero = arith.constant 0 : index
   %size = memref.dim %host, %zero : memref<?xi64>
   %out = gpu.alloc (%size) : memref<?xi64>
   gpu.memcpy %out, %host : memref<?xi64>, memref<?xi64>
 {sizes}
-  gpu.launch blocks(%bx, %by, %bz) in (%gx = %g0, %gy = %g1, %gz = %g2)
-             threads(%tx, %ty, %tz) in (%sx = %b0, %sy = %b1, %sz = %b2)
-             dynamic_shared_memory_size %shared {attributions} {{
+  gpu.launch_func @probes::@{name}_kernel blocks in (%g0, %g1, %g2) threads in (%b0, %b1, %b2)
+    dynamic_shared_memory_size %shared args(%out : memref<?xi64>)
+  gpu.memcpy %host, %out : memref<?xi64>, memref<?xi64>
+  gpu.dealloc %out : memref<?xi64>
+  return
+}}
+"""
+
+_KERNEL = """gpu.func @{name}_kernel(%out: memref<?xi64>) {attributions} kernel {attributes} {{
+{places}
     %z0 = arith.muli %tz, %sy : index
     %z1 = arith.addi %z0, %ty : index
     %z2 = arith.muli %z1, %sx : index
@@ -191,28 +198,49 @@ _LAUNCH = """func.func @{name}(%host: memref<?xi64>, %w: index, %h: index, %d: i
     %blocks = arith.constant {blocks} : index
     %total = arith.muli %threads, %blocks : index
 {body}
-    gpu.terminator
-  }}
-  gpu.memcpy %host, %out : memref<?xi64>, memref<?xi64>
-  gpu.dealloc %out : memref<?xi64>
-  return
+    gpu.return
 }}
 """
+_PLACES = "\n".join(
+    f"%{short}{axis} = gpu.{operation} {axis}"
+    for short, operation in (
+        ("t", "thread_id"),
+        ("b", "block_id"),
+        ("s", "block_dim"),
+        ("g", "grid_dim"),
+    )
+    for axis in "xyz"
+)
 
 
-def text_of(probe: Probe, release: int) -> str:
-    """Return the function that launches the kernel in blocks of a width, height and depth."""
+def text_of(probes: Sequence[Probe], release: int) -> str:
+    """Return a program: functions that launch in blocks of a width, height and depth, and one module of kernels.
+
+    Each module costs three tools their start.
+    """
+    kernels = "\n".join(_kernel_text(probe, release) for probe in probes)
+    hosts = "\n".join(_host_text(probe) for probe in probes)
+    return f"module attributes {{gpu.container_module}} {{\n{hosts}\ngpu.module @probes {{\n{kernels}\n}}\n}}\n"
+
+
+def _host_text(probe: Probe) -> str:
     sizes = [f"  %g{axis} = arith.constant {size} : index" for axis, size in enumerate(probe.grid)]
     for axis, (size, given_size) in enumerate(zip(probe.blocks[0], "whd", strict=True)):
         known = f"arith.constant {size} : index"
         given_at_run_time = f"arith.addi %{given_size}, %zero : index"
         sizes.append(f"  %b{axis} = {known if probe.knows_block else given_at_run_time}")
+    return _HOST.format(name=probe.name, sizes="\n".join(sizes), dynamic=probe.dynamic)
+
+
+def _kernel_text(probe: Probe, release: int) -> str:
     rows = [_row_text(row, number) for number, row in enumerate(probe.of(release))]
-    return _LAUNCH.format(
+    sizes = ", ".join(map(str, probe.blocks[0]))
+    known = f"attributes {{known_block_size = array<i32: {sizes}>}}"
+    return _KERNEL.format(
         name=probe.name,
-        sizes="\n".join(sizes),
-        dynamic=probe.dynamic,
         attributions=probe.attributions,
+        attributes=known if probe.knows_block else "",
+        places=_PLACES,
         blocks=prod(probe.grid),
         body="\n".join((_INPUTS, probe.head, *rows)),
     )

@@ -33,7 +33,8 @@ class Mma:
     groups: int = 1
 
 
-def _accumulator(g: int, t: int, i: int) -> Place:
+def accumulator(g: int, t: int, i: int) -> Place:
+    """Return where element `i` of c and d is, for 8 columns."""
     return (g + 8 * (i // 2), 2 * t + i % 2)
 
 
@@ -126,7 +127,7 @@ def _integer_forms() -> Iterator[Mma]:
 
 def _form(name: str, layout: str, elements: tuple[str, str, str, str]) -> Mma:
     m, n, k = (int(part) for part in layout.partition(".")[0].replace("m", "").replace("n", " ").replace("k", " ").split())  # fmt: skip
-    return Mma(name, (m, n, k), elements, (*_LAYOUTS[layout], _accumulator))
+    return Mma(name, (m, n, k), elements, (*_LAYOUTS[layout], accumulator))
 
 
 def _quartered_forms() -> Iterator[Mma]:
@@ -147,7 +148,7 @@ def _quartered(a: str, b: str) -> tuple[Layout, Layout, Layout]:
         high = 4 if lane >= 16 else 0
         return (lane % 4, i + high) if b == "row" else (i, lane % 4 + high)
 
-    return place_a, place_b, _accumulator  # the last depends on the type: see `places`
+    return place_a, place_b, accumulator  # the last depends on the type: see `places`
 
 
 FORMS = (*_forms(), *_quartered_forms())
@@ -172,6 +173,12 @@ def places(form: Mma, operand: int, lane: int) -> Iterator[tuple[int, Place]]:
         else:
             row = (lane & 1) + (i & 2) + high
             yield group, (row, (i & 4) + (lane & 2) + (i & 1))
+
+
+def matrix_place(lane: int, i: int, *, is_transposed: bool) -> Place:
+    """Return the row and column, in memory, of element `i` that ldmatrix gives a lane of a matrix."""
+    row, column = lane // 4, lane % 4 * 2 + i
+    return (column, row) if is_transposed else (row, column)
 
 
 def encoded(value: float, element: str) -> int:

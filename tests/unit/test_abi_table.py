@@ -75,7 +75,7 @@ def test_every_number_of_a_kind_has_one_name() -> None:
 
 def test_the_device_link_is_optimised_in_the_way_of_each_release() -> None:
     triple = "nvptx64-nvidia-cuda"
-    assert load_abi(16).device_opt_arguments(triple, 2) == ()
+    assert load_abi(16).device_opt_arguments(triple, 2) == ("-Wl,--opt-level=O2",)
     assert load_abi(19).device_opt_arguments(triple, 2) == ("-Wl,--opt-level=O2",)
     assert load_abi(22).device_opt_arguments(triple, 3) == (f"-Wl,--device-compiler={triple}=-O3",)
 

@@ -33,6 +33,7 @@ CALLS = {
     "check": ["--for-clang=22", "{k}.o"],
     "toolchains": [],
     "doctor": [],
+    "learn": [],
     "explain": [],
     "new": [],
     "trust": [],

@@ -24,6 +24,9 @@ from mlir_offload.toolchain.wish import Wish
 
 LOWER = ("mlir-opt", "mlir-translate")
 LINK = ("clang", "clang-linker-wrapper", "clang-nvlink-wrapper")
+ELSEWHERE = (
+    "; or link with another release (--for-clang=), or on another machine (mlir-offload bundle)"
+)
 
 
 @dataclass(frozen=True)
@@ -231,11 +234,43 @@ def test_a_broken_program_makes_its_installation_unusable_with_the_reason(
     assert choose(tools, SearchPlaces(root=tmp_path)).prefix == good
 
 
-def test_a_fork_is_not_taken_for_a_release(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Apple clang version 22.0.0 (clang-2200.0.1)",
+        "Intel(R) oneAPI DPC++/C++ Compiler version 2025.0.4 (2025.0.4.20241205)",
+    ],
+)
+def test_a_fork_with_numbers_of_its_own_is_not_taken_for_a_release(
+    tmp_path: Path, said: str
+) -> None:
     prefix = install(tmp_path / "usr" / "local")
-    tools = FakeTools(dict.fromkeys(says(prefix, ""), "AMD clang version 22.0.0git (https://x)\n"))
+    tools = FakeTools(dict.fromkeys(says(prefix, ""), f"{said}\n"))
     with pytest.raises(ToolchainError, match="fork"):
         choose(tools, SearchPlaces(root=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("said", "spelled", "is_measured"),
+    [
+        ("Debian clang version 22.1.8 (++20261001)", "22.1.8", True),
+        ("clang version 19.1.7 (Fedora 19.1.7-1.fc41)", "19.1.7", True),
+        ("clang version 24.0.0git (https://github.com/llvm/llvm-project 0123abcd)", "24.0.0git", False),
+        ("Ubuntu clang version 22.0.0 (++20251115082030+abc-1~exp1)", "22.0.0", False),
+        ("clang version 22.1.0-rc2", "22.1.0-rc2", False),
+        ("clang version 20.1.8", "20.1.8", False),
+        ("AMD clang version 19.0.0git (https://github.com/RadeonOpenCompute/llvm-project roc-6.4.1)", "19.0.0git", False),
+        ("AMD clang version 22.1.8 (CLANG: AOCC_6.0.0-Build#1)", "22.1.8", False),
+        ("Android (12345678, based on r522817) clang version 22.1.8", "22.1.8", False),
+    ],
+)  # fmt: skip
+def test_only_a_release_that_the_tables_hold_is_measured(
+    *, tmp_path: Path, said: str, spelled: str, is_measured: bool
+) -> None:
+    prefix = install(tmp_path / "usr" / "local")
+    tools = FakeTools(dict.fromkeys(says(prefix, ""), f"{said}\n"))
+    llvm = choose(tools, SearchPlaces(root=tmp_path))
+    assert (llvm.spelled, llvm.is_measured) == (spelled, is_measured)
 
 
 def test_programs_of_two_releases_in_one_folder_are_refused(tmp_path: Path) -> None:
@@ -359,3 +394,94 @@ def test_the_packages_of_a_release_are_named_once_each() -> None:
     assert load_llvm_table().libomptarget_package(22) == "liboffload-22"
     assert load_llvm_table().libomptarget_package(19) == "libomp-19-dev"
     assert load_llvm_table().libomptarget_package(15) == ""
+
+
+def _build_tree(folder: Path, projects: str, tools: Iterable[str]) -> Path:
+    prefix = install(folder / "llvm-project" / "build", tools)
+    cache = f"CMAKE_BUILD_TYPE:STRING=Release\nLLVM_ENABLE_PROJECTS:STRING={projects}\n"
+    (prefix / "CMakeCache.txt").write_text(cache, encoding="utf-8")
+    (prefix / "lib" / "clang" / "24").mkdir(parents=True)
+    return prefix
+
+
+def test_a_build_tree_is_an_installation(tmp_path: Path) -> None:
+    prefix = _build_tree(tmp_path, "mlir;clang;lld", (*LOWER, *LINK))
+    tools = FakeTools(says(prefix, "24.0.0git"))
+    wish = Wish(str(prefix), "--llvm")
+    chosen = choose(tools, SearchPlaces(llvm=wish, root=tmp_path))
+    assert (chosen.prefix, chosen.version.major, chosen.is_complete) == (prefix, 24, True)
+
+
+@pytest.mark.parametrize(
+    ("projects", "tools", "lacks", "hint"),
+    [
+        (
+            "mlir",
+            LOWER,
+            "has no clang and no clang-linker-wrapper",
+            'build it: cmake -DLLVM_ENABLE_PROJECTS="mlir;clang" {prefix}, and build again'
+            + ELSEWHERE,
+        ),
+        (
+            "clang;lld",
+            LINK,
+            "has no mlir-opt and no mlir-translate",
+            'build it: cmake -DLLVM_ENABLE_PROJECTS="clang;lld;mlir" {prefix}, and build again',
+        ),
+        (
+            "mlir;clang",
+            (*LOWER, "clang", "clang-nvlink-wrapper"),
+            "has no clang-linker-wrapper",
+            "build it: cmake --build {prefix} --target clang-linker-wrapper" + ELSEWHERE,
+        ),
+    ],
+    ids=["mlir only", "no mlir", "not built"],
+)
+def test_what_a_build_tree_lacks_is_named_with_the_option_that_builds_it(
+    tmp_path: Path, projects: str, tools: tuple[str, ...], lacks: str, hint: str
+) -> None:
+    prefix = _build_tree(tmp_path, projects, tools)
+    answers = FakeTools(
+        says(prefix, "24.0.0git", [name for name in ("clang", "mlir-opt") if name in tools])
+    )
+    with pytest.raises(ToolchainError, match=lacks) as caught:
+        choose(answers, SearchPlaces(llvm=Wish(str(prefix), "--llvm"), root=tmp_path))
+    assert caught.value.hint == hint.format(prefix=prefix)
+
+
+def test_a_prefix_without_clang_tells_how_to_build_it(tmp_path: Path) -> None:
+    prefix = install(tmp_path / "opt" / "mlir", LOWER)
+    tools = FakeTools(says(prefix, "22.1.8", ["mlir-opt"]))
+    with pytest.raises(ToolchainError, match="has no clang") as caught:
+        choose(tools, SearchPlaces(llvm=Wish(str(prefix), "--llvm"), root=tmp_path))
+    assert (
+        f'build LLVM 22 with -DLLVM_ENABLE_PROJECTS="clang", and install it into {prefix}'
+        in caught.value.hint
+    )
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "opt/homebrew/opt/llvm",
+        "home/linuxbrew/.linuxbrew/opt/llvm@22",
+        "usr/lib/llvm/22",
+        "usr/lib64/llvm22",
+    ],
+)
+def test_other_distributions_are_searched(tmp_path: Path, place: str) -> None:
+    prefix = install(tmp_path / place)
+    assert choose(FakeTools(says(prefix, "22.1.8")), SearchPlaces(root=tmp_path)).prefix == prefix
+
+
+def test_a_profile_brings_programs_of_several_packages_together(tmp_path: Path) -> None:
+    store = tmp_path / "nix" / "store"
+    mlir, clang = install(store / "a-mlir", LOWER), install(store / "b-clang", LINK)
+    profile = tmp_path / "profile" / "bin"
+    profile.mkdir(parents=True)
+    for prefix, names in ((mlir, LOWER), (clang, LINK)):
+        for name in names:
+            (profile / name).symlink_to(prefix / "bin" / name)
+    tools = FakeTools({**says(mlir, "22.1.8", ["mlir-opt"]), **says(clang, "22.1.8", ["clang"])})
+    chosen = choose(tools, SearchPlaces(path=(profile,), root=tmp_path / "empty"))
+    assert (chosen.prefix, chosen.is_complete) == (profile.parent, True)

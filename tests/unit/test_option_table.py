@@ -32,6 +32,7 @@ BY_CLICK = {
     "build": "project.verb:_command",
     "check": "check:check",
     "doctor": "doctor.verb:doctor",
+    "learn": "learn.verb:learn",
     "extract": "extract:extract",
     "inspect": "inspect.verb:inspect",
     "toolchains": "toolchains:toolchains",

@@ -271,3 +271,24 @@ def test_memory_stays_within_a_multiple_of_the_text() -> None:
 def test_many_parameters_are_all_read() -> None:
     kernel = only_kernel(".entry k(" + ",".join(f".param .u64 a{i}" for i in range(4000)) + ") { }")
     assert len(kernel.parameters or ()) == 4000
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "{ .shared .b8 a[8]; ret; }",
+        "{ // }\n .shared .b8 a[8]; ret;\n}",
+        "{ /* } */ .shared .b8 a[8]; /* { */ ret; }",
+        '{ .pragma "}"; .shared .b8 a[8]; ret; }',
+        '{ .pragma "nounroll"; { .shared .b8 a[8]; }\n{ ld.shared.b8 %r1, [a]; } ret; }',
+        "{ mov.b64 {%r1, %r2}, %rd1; { .shared .b8 a[8]; } ret; } .shared .b8 other[4];",
+    ],
+    ids=["plain", "comment", "long-comment", "string", "nested", "vector"],
+)
+def test_memory_of_a_block_is_found_whatever_stands_around_it(body: str) -> None:
+    assert only_kernel(f".entry k()\n{body}\n.func f() {{ ret; }}").shared_bytes == 8
+
+
+def test_data_after_a_kernel_may_hold_braces() -> None:
+    text = ".entry k() { ret; }\n.section .debug_str { .b8 1 // {\n}\n.global .b8 g[2] = {1, 2};\n.entry l() { ret; }"
+    assert [kernel.name for kernel in read_text(HEADER + text).kernels] == ["k", "l"]

@@ -8,7 +8,9 @@ what an abbreviation gives for nothing (literals, fields of no width) may not ou
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from copy import copy
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -25,7 +27,7 @@ from mlir_offload.toolchain.bitcode.bit_array import (
     vbr_at,
     vbr_numbers,
 )
-from mlir_offload.toolchain.byte_view import ByteView
+from mlir_offload.toolchain.byte_view import ByteView, memory_view
 from mlir_offload.toolchain.errors import VerificationError
 
 BLOCK_INFO = 0
@@ -35,6 +37,7 @@ _WORD_BYTES = 2 * VBR_BYTES
 _MIN_WIDTH, _MAX_WIDTH = 2, 32
 _MAX_FIELDS = 4096  # of all abbreviations of a block; LLVM's own blocks stay below 200
 _USUAL_CHUNK = 6
+_USUAL_INFO_BYTES = 1 << 12
 _SHORT = 64
 _ENTRY_BYTES, _FEW_ENTRIES = 4, 4096
 _CHARACTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._"
@@ -368,6 +371,26 @@ class _BlockInfoReader(BlockReader):
 
 
 def _read_block_info(stream: BitStream, block: Block) -> None:
+    """Take the abbreviations of a BLOCKINFO block; those of one writer are read once for many modules."""
+    content = stream.data[block.begin >> 3 : block.end >> 3]
+    if not stream.shared and len(content) <= _USUAL_INFO_BYTES:
+        with suppress(VerificationError):
+            known = _abbreviations_in(content, block.width)
+            stream.shared = {number: list(found) for number, found in known}
+            return
+    _define_for_others(stream, block)
+
+
+@lru_cache(maxsize=8)
+def _abbreviations_in(
+    content: bytes, width: int
+) -> tuple[tuple[int, tuple[Abbreviation, ...]], ...]:
+    stream = BitStream(memory_view(content))
+    _define_for_others(stream, Block(BLOCK_INFO, 0, stream.size, width))
+    return tuple((number, tuple(found)) for number, found in stream.shared.items())
+
+
+def _define_for_others(stream: BitStream, block: Block) -> None:
     reader = _BlockInfoReader(stream, block)
     for record in reader.records():
         if record.code == _SET_BLOCK:

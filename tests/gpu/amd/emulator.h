@@ -34,6 +34,7 @@ const Region *find_region(u64 address);
 /* Returns where the bytes are, NULL where they are not all of one region. */
 uint8_t *reach(u64 address, u64 size);
 void poison(uint8_t *data, u64 size);
+std::vector<Region> all_regions();
 
 /* --- decode.cpp: functions as the interpreter reads them ----------------------------------------- */
 
@@ -131,6 +132,19 @@ struct Launch {
   u64 arguments, implicit, packet; /* addresses in device memory */
 };
 void run_launch(const Launch &);
+
+/* --- record.cpp: what a launch found in memory, and what its first blocks left there ---------------- */
+
+class Recording {
+public:
+  explicit Recording(const Launch &);
+  ~Recording();
+  void count_block();
+
+private:
+  std::string name; /* empty: not asked for, or complete */
+  u64 left = 0;
+};
 
 struct Workgroup {
   const Launch *launch;

@@ -76,3 +76,9 @@ uint8_t *reach(u64 address, u64 size) {
   if (!region || region->size - (address - region->start) < size) return nullptr;
   return region->data + (address - region->start);
 }
+
+std::vector<Region> all_regions() {
+  std::vector<Region> found;
+  for (auto &[start, region] : regions) found.push_back(region);
+  return found;
+}

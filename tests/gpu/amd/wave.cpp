@@ -630,6 +630,7 @@ void run_launch(const Launch &launch) {
   for (u64 i = 0; i < count; ++i) order[i] = i;
   if (seed_of_order())
     for (u64 i = count; i > 1; --i) std::swap(order[i - 1], order[random_below(i)]);
+  Recording recording(launch);
   for (u64 number : order) {
     Workgroup group = {};
     group.launch = &launch;
@@ -643,5 +644,6 @@ void run_launch(const Launch &launch) {
       std::fill(group.is_variable.begin() + begin, group.is_variable.begin() + end, true);
     std::fill(group.is_variable.begin() + launch.module->workgroup_size, group.is_variable.end(), true);
     run_group(group);
+    recording.count_block();
   }
 }

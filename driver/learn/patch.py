@@ -1,0 +1,136 @@
+"""Learned rows as a patch to the tables, each with its source and its date."""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+from msgspec import Struct
+
+from mlir_offload.driver.tools.calibration import as_values, table_values
+from mlir_offload.toolchain.learned import LearnedRelease
+from mlir_offload.toolchain.learned_row import LearnedRow, MissingPassesRow, NvptxRow, list_of
+
+_FOLDERS = {"offload_abi": "offload", "nvptx_layout": "translate", "pipelines": "translate"}
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+class _Edit(Struct, frozen=True):
+    """Text that takes the place of the characters from one index to another."""
+
+    start: int
+    end: int
+    text: str
+
+
+def render_patch(release: LearnedRelease, environment: Mapping[str, str]) -> str:
+    """Return a unified diff of the tables: new rows, and the release as one that rows were checked with."""
+    tables: dict[str, list[LearnedRow]] = {}
+    for row in release.rows:
+        tables.setdefault(list_of(row).partition(".")[0], []).append(row)
+    return "".join(
+        line
+        for table, rows in sorted(tables.items())
+        for line in _diff(table, rows, release, _source(release, environment))
+    )
+
+
+def _source(release: LearnedRelease, environment: Mapping[str, str]) -> str:
+    epoch = environment.get("SOURCE_DATE_EPOCH", "")
+    moment = int(epoch) if epoch.isdecimal() else time.time()
+    date = time.strftime("%Y-%m-%d", time.gmtime(moment))
+    return f"mlir-offload learn, LLVM {release.version}, {date}"
+
+
+def _diff(
+    table: str, rows: Sequence[LearnedRow], release: LearnedRelease, source: str
+) -> Iterator[str]:
+    name = f"{_FOLDERS.get(table, 'toolchain')}/data/{table}.yaml"
+    old = (_ROOT / name).read_text(encoding="utf-8")
+    edits = [edit for row in rows for edit in _edits(old, row, release, source)]
+    if table == "offload_abi":
+        edits += _last_major(old, release.major)
+    lines = (old.splitlines(keepends=True), _edited(old, edits).splitlines(keepends=True))
+    return difflib.unified_diff(*lines, f"a/{name}", f"b/{name}")
+
+
+def _edited(text: str, edits: Iterable[_Edit]) -> str:
+    for edit in sorted(edits, key=lambda one: one.start, reverse=True):
+        text = text[: edit.start] + edit.text + text[edit.end :]
+    return text
+
+
+def _edits(text: str, row: LearnedRow, release: LearnedRelease, source: str) -> Iterator[_Edit]:
+    if isinstance(row, NvptxRow):
+        yield from _nvptx_edits(text, row, release.major)
+        return
+    keys = ["recipes"] if isinstance(row, MissingPassesRow) else list_of(row).split(".")[1:]
+    items = _items(text, keys)
+    before = [item for item in items if _value(item, "since") <= release.major]
+    if not before:
+        return
+    if as_values(row) == table_values(row, release.major):
+        yield from _checked(before[-1], release.major)
+    elif not isinstance(row, MissingPassesRow):
+        values = msgspec.json.decode(msgspec.json.encode(row))
+        del values["list"]
+        new = {"since": release.major, **values, "checked": [release.major], "source": source}
+        at = text.index("\n", before[-1].end_mark.index - 1) + 1
+        yield _Edit(at, at, " " * (before[0].start_mark.column - 2) + f"- {_flow(new)}\n")
+
+
+def _nvptx_edits(text: str, row: NvptxRow, major: int) -> Iterator[_Edit]:
+    known = table_values(row, major)
+    isa = [one for one in row.isa if one not in known["isa"]]
+    archs = [one for one in row.arch if one not in known["arch"]]
+    if isa or archs:
+        last = _items(text, ["llvm"])[-1]
+        at = text.index("\n", last.end_mark.index - 1) + 1
+        yield _Edit(at, at, f"  - {_flow({'release': major, 'isa': isa, 'arch': archs})}\n")
+    oldest = _node(text, ["oldest_isa"])
+    new = "".join(f"  {arch}: {isa}\n" for arch, isa in sorted(row.oldest_isa.items()))
+    if new:
+        at = oldest.end_mark.index
+        yield _Edit(at, at, new)
+
+
+def _checked(item: yaml.MappingNode, major: int) -> Iterator[_Edit]:
+    """Yield the edit that adds the release to those that a row was checked with."""
+    for key, value in item.value:
+        if key.value == "checked":
+            known = [int(one.value) for one in value.value]
+            if major not in known:
+                listed = ", ".join(map(str, sorted([*known, major])))
+                yield _Edit(value.start_mark.index, value.end_mark.index, f"[{listed}]")
+
+
+def _last_major(text: str, major: int) -> list[_Edit]:
+    node = _node(text, ["majors", "last"])
+    if int(node.value) >= major:
+        return []
+    return [_Edit(node.start_mark.index, node.end_mark.index, str(major))]
+
+
+def _items(text: str, keys: Sequence[str]) -> list[yaml.MappingNode]:
+    return list(_node(text, keys).value)
+
+
+def _node(text: str, keys: Sequence[str]) -> Any:
+    node: Any = yaml.compose(text)
+    for key in keys:
+        node = next(value for name, value in node.value if name.value == key)
+    return node
+
+
+def _value(item: yaml.MappingNode, key: str) -> int:
+    return next(int(value.value) for name, value in item.value if name.value == key)
+
+
+def _flow(row: Mapping[str, Any]) -> str:
+    """Return a row on one line, as the tables have it."""
+    return str(yaml.safe_dump(row, default_flow_style=True, sort_keys=False, width=1 << 20)).strip()

@@ -1,0 +1,58 @@
+"""Show what the tools of a build of LLVM tell, beside what the tables say of the nearest release."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+import msgspec
+
+from mlir_offload.driver.learn.patch import render_patch
+from mlir_offload.driver.learn.table import show_table
+from mlir_offload.driver.message.report import show_note
+from mlir_offload.driver.option.click_command import call, command
+from mlir_offload.driver.tools.calibration import Family, learn_toolchain
+from mlir_offload.driver.tools.choose import places_for
+from mlir_offload.toolchain.errors import CompatibilityError
+from mlir_offload.toolchain.learned import LearnedRelease
+from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
+from mlir_offload.toolchain.process import Runner
+from mlir_offload.toolchain.search import find_llvm
+
+
+@command("learn")
+@click.pass_obj
+def learn(runner: Runner, *, llvm: str, as_json: bool, patch: bool) -> int:
+    """Ask the tools of an LLVM for all that the tables hold of a release.
+
+    Exit status 4 where its tools do what this driver cannot follow, or contradict each other.
+    """
+    places = places_for(llvm)
+    chosen = choose_llvm(find_llvm(places), places.llvm, llvm_probe(runner), roles=())
+    release = learn_toolchain(chosen, _families(chosen), runner, is_fresh=True)
+    if as_json:
+        text = msgspec.json.format(release.text.encode(), indent=1).decode() + "\n"
+        sys.stdout.write(text)
+    elif patch:
+        sys.stdout.write(render_patch(release, os.environ))
+    else:
+        show_table(release, str(chosen.prefix))
+    if not chosen.has("clang"):
+        show_note(f"{chosen.prefix} has no clang: {chosen.hint_for('clang')}")
+    return _status(release)
+
+
+def run_learn(arguments: Sequence[str], runner: Runner) -> int:
+    """Run `mlir-offload learn`; return its exit status. Raises UsageError, ToolchainError."""
+    return int(call(learn, arguments, runner) or 0)
+
+
+def _families(llvm: LlvmToolchain) -> list[Family]:
+    device = [Family.ABI, Family.NVPTX, Family.AMDGPU] if llvm.has("clang") else []
+    return [*device, Family.RECIPE] if llvm.can_lower else device
+
+
+def _status(release: LearnedRelease) -> int:
+    return CompatibilityError.exit_status if release.refused else 0

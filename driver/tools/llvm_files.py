@@ -1,0 +1,38 @@
+"""The files of a release of LLVM that decide what comes of an input, by their content."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from mlir_offload.driver.system.file_identity import program_identities
+from mlir_offload.driver.system.memo import Memo, user_cache
+from mlir_offload.driver.system.tool_watch import FileIdentity
+from mlir_offload.toolchain.llvm import LlvmToolchain
+from mlir_offload.toolchain.llvm_tools import load_llvm_table
+
+
+@cache
+def llvm_files(llvm: LlvmToolchain) -> tuple[FileIdentity, ...]:
+    """Return the programs that any step depends on, and their libraries.
+
+    Raises ToolchainError where a library is not found.
+    """
+    rows = [row.name for row in load_llvm_table().tools if row.role is not None]
+    programs = [(name, llvm.tool(name)) for name in rows if llvm.has(name)]
+    if llvm.library is not None:
+        programs.append((llvm.library.name, llvm.library))
+    return identify_programs(programs)
+
+
+def identify_programs(programs: Iterable[tuple[str, Path]]) -> tuple[FileIdentity, ...]:
+    """Return what programs and their libraries are. Raises ToolchainError where a library is not found."""
+    places = [Path(place) for place in os.environ.get("LD_LIBRARY_PATH", "").split(":") if place]
+    return program_identities(programs, places, own_memo())
+
+
+def own_memo() -> Memo:
+    """Return where facts about tools are kept."""
+    return Memo(user_cache(os.environ) / "tools")

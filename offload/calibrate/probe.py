@@ -1,0 +1,81 @@
+"""Run the programs of one build of LLVM on small inputs, and count how many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from mlir_offload.toolchain.errors import MlirOffloadError
+from mlir_offload.toolchain.learned_row import LearnedRow
+from mlir_offload.toolchain.llvm import LlvmToolchain
+from mlir_offload.toolchain.process import Command, Completed, Runner
+from mlir_offload.toolchain.target import host_triple
+from mlir_offload.toolchain.tool import PROBE_LIMIT_S
+
+_CLANG = "clang"
+
+
+class CannotLearnError(MlirOffloadError):
+    """A program is not there, fails, or says nothing of what is asked: the nearest release counts."""
+
+
+class ContradictionError(MlirOffloadError):
+    """What a program writes or reads is known, and this driver does not write it: no release counts."""
+
+
+class Learned(Struct):
+    """What one family of probes found; `assumed` and `refused` name lists of rows, each with the reason."""
+
+    rows: list[LearnedRow] = field(default_factory=list)
+    assumed: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+
+
+class ProbeBench(Struct):
+    """The programs, a folder for what they read and write, and how many were run.
+
+    `base` is the release whose rows count where the tools do not tell.
+    """
+
+    runner: Runner
+    llvm: LlvmToolchain
+    folder: Path
+    base: int
+    count: int = 0
+
+    def run(self, name: str, arguments: Sequence[str | Path], text: str = "") -> Completed:
+        """Run a program of the build. Raises CannotLearnError where it is not installed or hangs."""
+        if not self.llvm.has(name):
+            msg = f"{name} is not installed"
+            raise CannotLearnError(msg)
+        argv = (str(self.llvm.tool(name)), *map(str, arguments))
+        self.count += 1
+        command = Command(argv, cwd=self.folder, limit_s=PROBE_LIMIT_S)
+        try:
+            return self.runner.run(command, input_text=text)
+        except CannotLearnError:
+            raise
+        except MlirOffloadError as error:
+            raise CannotLearnError(error.message) from error
+
+    def output(self, name: str, arguments: Sequence[str | Path], text: str = "") -> str:
+        """Return what a program prints. Raises CannotLearnError where it fails."""
+        completed = self.run(name, arguments, text)
+        if completed.returncode != 0:
+            reason = (completed.stderr.strip().splitlines() or ["no message"])[0]
+            msg = f"{name} ended with status {completed.returncode}: {reason}"
+            raise CannotLearnError(msg)
+        return completed.stdout
+
+    def compile(self, triple: str, arguments: Sequence[str | Path], text: str) -> str:
+        """Return what the frontend of clang prints for a source."""
+        # OpenMP wants a file, whose number it puts into the names of kernels.
+        (self.folder / "probe.c").write_text(text, encoding="utf-8")
+        return self.output(_CLANG, ("-cc1", "-triple", triple, *arguments, "probe.c", "-o", "-"))
+
+    @property
+    def host(self) -> str:
+        """Return the triple of the host, as LLVM's own tools spell it."""
+        return host_triple()

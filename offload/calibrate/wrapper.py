@@ -1,0 +1,214 @@
+"""What the linker wrapper of a build reads and starts: it prints the module that registers images.
+
+It is called as a link calls it, with an image of each kind in a container that this driver writes, but only
+prints what it would run (`--dry-run`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from msgspec.structs import replace
+
+from mlir_offload.offload.abi import OffloadAbi, load_abi
+from mlir_offload.offload.calibrate.probe import (
+    ContradictionError,
+    Learned,
+    ProbeBench,
+)
+from mlir_offload.offload.container.packager import ImageRecord, record_parts
+from mlir_offload.offload.image import ImageKind
+from mlir_offload.toolchain.byte_view import memory_view
+from mlir_offload.toolchain.learned_row import (
+    CudaPathRow,
+    DeviceFeatureRow,
+    DeviceOptRow,
+    EntriesRow,
+    EntryValuesRow,
+    FatbinaryRow,
+    HostBitcodeRow,
+    JobsRow,
+    LearnedRow,
+    OffloadKindsRow,
+)
+
+_HOST = "x86_64-unknown-linux-gnu"
+_DEVICES = {
+    "cuda": ("nvptx64-nvidia-cuda", "sm_70"),
+    "hip": ("amdgcn-amd-amdhsa", "gfx900"),
+    "openmp": (_HOST, "x86-64"),
+}
+_SECTION = re.compile(r"^@__start_(\w+) = ", re.MULTILINE)
+_STRUCT = re.compile(r"^%[\w.]*tgt_offload_entry = type \{ ([^}]*) \}", re.MULTILINE)
+# %type = and i32 %flags, 7 / %10 = and i32 %flags, 8 / %extern = lshr i32 %10, 3
+_MASK = re.compile(r"^ +%(\d+) = and i32 %flags, (\d+)\n +%(\w+) = lshr i32 %\1,", re.MULTILINE)
+_KIND = re.compile(r"icmp eq i16 %kind, (\d+)$", re.MULTILINE)
+_CALL = re.compile(r"^ +(?:%\d+ = )?call \w+ @__(cuda|hip)Register(\w+)\(", re.MULTILINE)
+_LIBRARY = "call void @__tgt_register_lib("
+_MODULE = "; ModuleID = "
+_FATBINARY = re.compile(r'"[^"\n]*\bfatbinary"[^\n]* --(image\d?)=')
+_CALLS = {
+    "Function": "kernel",
+    "Var": "global",
+    "ManagedVar": "managed",
+    "Surface": "surface",
+    "Texture": "texture",
+}
+_OPENMP = ("kernel", "global", "link")
+
+
+def learn_wrapper(bench: ProbeBench, written: Learned) -> Learned:
+    """Hold what clang and the packager write against what the wrapper reads; learn how it is driven.
+
+    Raises CannotLearnError where it cannot be asked, ContradictionError where they do not fit together.
+    """
+    near = load_abi(bench.base)
+    found = Learned()
+    found.rows.extend(_option_rows(bench))
+    codes = _codes(written, near)
+    parts = _printed(bench, near, codes)
+    rows = {type(row): row for row in written.rows}
+    entries, values = rows.get(EntriesRow), rows.get(EntryValuesRow)
+    if isinstance(entries, EntriesRow):
+        for kind, text in parts.items():
+            _check_entries(kind, text, entries, codes)
+        found.rows.append(_with_sycl(entries, codes))
+    if isinstance(values, EntryValuesRow):
+        found.rows.append(_registered(values, parts, codes))
+    option = _FATBINARY.search(parts["cuda"])
+    if option is not None:
+        found.rows.append(FatbinaryRow(option[1]))
+    return found
+
+
+def _option_rows(bench: ProbeBench) -> Iterator[LearnedRow]:
+    """Yield what the options of the wrapper tell of how a link drives it."""
+    text = bench.output("clang-linker-wrapper", ("--help",))
+    jobs = "--wrapper-jobs=" in text
+    yield JobsRow("-Wl,--wrapper-jobs={jobs}" if jobs else "", "jobserver" in text)
+    has_compiler = "--device-compiler=" in text
+    cuda: tuple[str, ...] = ("-Wl,--cuda-path={path}",)
+    device = "-Wl,--device-compiler="
+    if has_compiler:
+        cuda += (f"{device}nvptx64-nvidia-cuda=--cuda-path={{path}}",)
+    yield CudaPathRow(cuda)
+    level = (
+        "-Wl,--opt-level=O{level}" if "--opt-level=" in text else f"{device}{{triple}}=-O{{level}}"
+    )
+    yield DeviceOptRow(level)
+    feature, host = (
+        f"{device}{{triple}}=--cuda-feature={{feature}}",
+        f"{device}{{triple}}=-fuse-ld=lld",
+    )
+    yield DeviceFeatureRow(feature if has_compiler else "")
+    yield HostBitcodeRow(host if has_compiler else "")
+
+
+def _codes(written: Learned, near: OffloadAbi) -> Mapping[str, int]:
+    row = next((row for row in written.rows if isinstance(row, OffloadKindsRow)), None)
+    return row.codes if row is not None else dict(near.kind_codes)
+
+
+def _printed(bench: ProbeBench, near: OffloadAbi, codes: Mapping[str, int]) -> dict[str, str]:
+    """Return what the wrapper prints for each kind: commands, then the module that registers images.
+
+    Raises ContradictionError where an image of a kind is dropped.
+    """
+    binary = b"".join(_container(bench, near, kind, codes) for kind in _DEVICES)
+    (bench.folder / "images").write_bytes(binary)
+    (bench.folder / "host.c").write_text("int probe;\n", encoding="utf-8")
+    embed = ("-Xclang", "-fembed-offload-object=images")
+    target = f"--target={_HOST}"
+    bench.output("clang", (target, "-c", "host.c", *embed, "-o", "host.o"))
+    words = ("-Wl,--dry-run", "-Wl,--print-wrapped-module")
+    shared = ("-shared", "-nostdlib", "--offload-link")
+    completed = bench.run("clang", (target, *shared, *words, "host.o", "-o", "linked"))
+    text = completed.stdout + completed.stderr
+    if completed.returncode != 0:
+        reason = next((line for line in text.splitlines() if "error:" in line), "no message")
+        msg = f"its linker wrapper does not link images that this driver packages: {reason}"
+        raise ContradictionError(msg)
+    return dict(_parts(text))
+
+
+def _parts(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the part of the output that is about each kind."""
+    commands, *modules = text.split(_MODULE)
+    whole = {"cuda": "", "hip": "", "openmp": ""}
+    before = commands
+    for module in modules:
+        kind = _kind_of(module)
+        if kind:
+            whole[kind] += before + module
+        # Commands for the next kind stand behind the module of this one.
+        before = "\n".join(line for line in module.splitlines() if line.startswith(' "'))
+    for kind, part in whole.items():
+        if not part:
+            msg = f"its linker wrapper drops images of kind {kind}"
+            raise ContradictionError(msg)
+        yield kind, part
+
+
+def _kind_of(module: str) -> str:
+    if _LIBRARY in module:
+        return "openmp"
+    call = _CALL.search(module)
+    return call[1] if call else ""
+
+
+def _container(bench: ProbeBench, near: OffloadAbi, kind: str, codes: Mapping[str, int]) -> bytes:
+    triple, arch = _DEVICES[kind]
+    file = bench.folder / f"{kind}.bc"
+    arguments = ("-cc1", "-triple", triple, "-emit-llvm-bc", "-x", "c", "-", "-o", file)
+    bench.output("clang", arguments, "void probe(void) {}\n")
+    strings = ((b"triple", triple.encode()), (b"arch", arch.encode()))
+    code = codes.get(kind, dict(near.kind_codes)[kind])
+    record = ImageRecord(code, ImageKind.BITCODE, strings, memory_view(file.read_bytes()))
+    parts = record_parts(record)
+    return b"".join(part if isinstance(part, bytes) else part.whole() for part in parts)
+
+
+def _check_entries(kind: str, text: str, entries: EntriesRow, codes: Mapping[str, int]) -> None:
+    """Raise ContradictionError where the wrapper reads other entries than clang writes."""
+    sections = set(_SECTION.findall(text))
+    if entries.sections[kind] not in sections:
+        read = ", ".join(sorted(sections)) or "no section"
+        msg = f"clang puts entries of kind {kind} into {entries.sections[kind]}, and the linker wrapper reads {read}"
+        raise ContradictionError(msg)
+    struct = _STRUCT.search(text)
+    types = ", ".join(field.partition(":")[2] for field in entries.fields)
+    if struct is not None and struct[1].replace("i8*", "ptr") != types:
+        msg = f"clang writes entries of {types}, and the linker wrapper reads {struct[1]}"
+        raise ContradictionError(msg)
+    number = _KIND.search(text)
+    if number is not None and int(number[1]) != codes[kind]:
+        msg = f"the packager gives kind {kind} the number {codes[kind]}, and the linker wrapper reads {number[1]}"
+        raise ContradictionError(msg)
+
+
+def _with_sycl(entries: EntriesRow, codes: Mapping[str, int]) -> EntriesRow:
+    """Return the row with a section for kind sycl if the packager knows it and all kinds share one."""
+    sections = {kind: name for kind, name in entries.sections.items() if kind != "sycl"}
+    shared = set(sections.values())
+    if "sycl" in codes and len(shared) == 1:
+        sections["sycl"] = shared.pop()
+    return replace(entries, sections=sections)
+
+
+def _registered(
+    values: EntryValuesRow, parts: Mapping[str, str], codes: Mapping[str, int]
+) -> EntryValuesRow:
+    """Return the row with the entries that are registered, and flags as the wrapper reads them."""
+    masks = {name: int(bits) for text in parts.values() for _, bits, name in _MASK.findall(text)}
+    flags = {**values.flags}
+    if "extern" in masks:
+        flags["extern"] = masks["extern"]
+    else:
+        flags.pop("extern", None)
+    registered: dict[str, tuple[str, ...]] = {"openmp": _OPENMP}
+    for kind in ("cuda", "hip"):
+        calls = dict.fromkeys(name for own, name in _CALL.findall(parts[kind]) if own == kind)
+        registered[kind] = tuple(_CALLS[name] for name in calls if name in _CALLS)
+    registered |= {"sycl": ("kernel",)} if "sycl" in codes else {}
+    return replace(values, flags=flags, registered=registered)

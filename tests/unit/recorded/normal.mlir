@@ -1,0 +1,37 @@
+#loc10 = loc("scale.mlir":12:21)
+"builtin.module"() ({
+  "func.func"() <{function_type = () -> i32, sym_name = "main"}> ({
+    %3 = "arith.constant"() <{value = 1 : index}> : () -> index loc(#loc2)
+    %4 = "arith.constant"() <{value = 4 : index}> : () -> index loc(#loc3)
+    %5 = "arith.constant"() <{value = 0 : i32}> : () -> i32 loc(#loc4)
+    %6 = "gpu.alloc"() <{hostShared, operandSegmentSizes = array<i32: 0, 0, 0>}> : () -> memref<4xf32> loc(#loc5)
+    "gpu.launch_func"(%3, %3, %3, %4, %3, %3, %6) <{kernel = @kernels::@scale, operandSegmentSizes = array<i32: 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 1, 0>}> : (index, index, index, index, index, index, memref<4xf32>) -> () loc(#loc6)
+    "func.return"(%5) : (i32) -> () loc(#loc7)
+  }) : () -> () loc(#loc1)
+  "gpu.module"() <{sym_name = "kernels"}> ({
+    "gpu.func"() <{function_type = (memref<4xf32>) -> ()}> ({
+    ^bb0(%arg0: memref<4xf32> loc("scale.mlir":12:21)):
+      %0 = "gpu.thread_id"() <{dimension = #gpu<dim x>}> : () -> index loc(#loc11)
+      %1 = "memref.load"(%arg0, %0) : (memref<4xf32>, index) -> f32 loc(#loc12)
+      %2 = "math.exp"(%1) <{fastmath = #arith.fastmath<none>}> : (f32) -> f32 loc(#loc13)
+      "memref.store"(%2, %arg0, %0) : (f32, memref<4xf32>, index) -> () loc(#loc14)
+      "gpu.return"() : () -> () loc(#loc15)
+    }) {gpu.kernel, sym_name = "scale", workgroup_attributions = 0 : i64} : () -> () loc(#loc9)
+  }) : () -> () loc(#loc8)
+}) {gpu.container_module} : () -> () loc(#loc)
+#loc = loc("scale.mlir":1:1)
+#loc1 = loc("scale.mlir":2:3)
+#loc2 = loc("scale.mlir":3:11)
+#loc3 = loc("scale.mlir":4:11)
+#loc4 = loc("scale.mlir":5:13)
+#loc5 = loc("scale.mlir":6:15)
+#loc6 = loc("scale.mlir":7:5)
+#loc7 = loc("scale.mlir":9:5)
+#loc8 = loc("scale.mlir":11:3)
+#loc9 = loc("scale.mlir":12:5)
+#loc11 = loc("scale.mlir":13:12)
+#loc12 = loc("scale.mlir":14:12)
+#loc13 = loc("scale.mlir":15:12)
+#loc14 = loc("scale.mlir":16:7)
+#loc15 = loc("scale.mlir":17:7)
+
