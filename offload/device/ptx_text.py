@@ -70,6 +70,7 @@ class PtxScanner:
         Counting braces takes far less time than reading what is between them.
         """
         data, place, depth = self._data, self._place, 1
+        end = place
         while depth:
             end = data.find(b"}", place)
             if end < 0:
