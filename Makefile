@@ -26,6 +26,7 @@ bench:
 	.venv/bin/python tests/bench/cache.py
 	.venv/bin/python tests/bench/own_cost.py
 	.venv/bin/python tests/bench/inspection.py
+	.venv/bin/python tests/bench/reading.py
 	.venv/bin/python tests/bench/build.py
 	.venv/bin/python tests/bench/scale.py
 
@@ -35,3 +36,4 @@ foreign:
 	.venv/bin/python tests/foreign/run.py --llvm 19
 	.venv/bin/python tests/foreign/fragments.py
 	.venv/bin/python tests/foreign/roundtrip.py --llvm 22
+	.venv/bin/python tests/foreign/corpus.py

@@ -57,6 +57,11 @@ def runtime_digest() -> str:
     return found.hexdigest()
 
 
+def runtime_source() -> Path:
+    """Return the C file that is compiled: it includes the others."""
+    return _DIRECTORY / _ROOT_SOURCE
+
+
 def runtime_sources(kinds: Collection[Kind], *, standin: bool) -> tuple[Path, ...]:
     """Return the C files that make up the runtime for these kinds, the one to compile first.
 
@@ -90,11 +95,12 @@ def runtime_compile_command(  # noqa: PLR0913 (what it is compiled for)
         msg = "the runtime needs at least one offload kind"
         raise ValueError(msg)
     definitions = _definitions(RuntimePlan(kinds, libraries or {}, standin), archs)
-    source = runtime_sources(kinds, standin=standin)[0]
     # It is compiled at every link and makes nothing but calls: -O2 would take four times as long
     # and save some 40 ns per launch.
     flags = ("-std=c11", "-O0", "-fPIC", "-w", *extra)
-    return Command((str(clang), *flags, *definitions, "-c", str(source), "-o", str(output)))
+    return Command(
+        (str(clang), *flags, *definitions, "-c", str(runtime_source()), "-o", str(output))
+    )
 
 
 def embed_runtime_command(  # noqa: PLR0913 (what it is compiled for)

@@ -20,10 +20,19 @@ _FEATURE = re.compile(r"(-m(?:no-)?|[+-])(wavefrontsize(?:32|64)|xnack|sramecc)"
 
 
 class CodeObjects(Struct, frozen=True):
-    """The code object versions that a release writes, oldest first, and the module flag for them."""
+    """The code object versions that a release writes, oldest first, and the module flag for them.
+
+    `reads` are the flags that its back end obeys, with the versions that it makes then.
+    """
 
     versions: tuple[int, ...]
     flag: str
+    reads: Mapping[str, tuple[int, ...]]
+
+    def made(self, flag: str, wanted: int) -> int:
+        """Return the version that is made of a module whose flag asks for one."""
+        obeyed = self.reads.get(flag, ())
+        return wanted if wanted in obeyed else self.versions[-1]
 
 
 def is_target_id(name: str) -> bool:
@@ -112,7 +121,10 @@ def amdgpu_layout(llvm_major: int) -> str:
 def load_code_objects(llvm_major: int) -> CodeObjects:
     """Return the code object versions of a release of LLVM."""
     row = _newest(_table()["code_objects"], llvm_major)
-    return CodeObjects(tuple(row["versions"]), str(row["flag"]))
+    # A row that was learned from a release says what its clang makes.
+    obeyed = row.get("reads", {row["flag"]: row["versions"]})
+    reads = {str(flag): tuple(versions) for flag, versions in obeyed.items()}
+    return CodeObjects(tuple(row["versions"]), str(row["flag"]), reads)
 
 
 def _newest(rows: Sequence[Mapping[str, Any]], number: int) -> Mapping[str, Any]:

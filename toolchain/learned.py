@@ -21,6 +21,7 @@ T = TypeVar("T")
 
 SOURCE = "learned from its tools"
 _LARGEST = 1 << 16
+_FORMS = "offload_abi.linked_images.host"
 _NEWEST = 999
 
 
@@ -53,11 +54,10 @@ class LearnedRelease(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def assumption(self) -> str:
         """Return what was not learned but taken from the nearest release."""
-        parts = (
-            "which forms of images a device link takes",
-            "how it groups images and takes libraries",
-        )
-        return f"assumed of LLVM {self.version} as of LLVM {self.nearest}: {'; '.join((*parts, *self.assumed))}"
+        lists = [list_of(row) for row in self.rows]
+        forms = () if _FORMS in lists else ("which images a device link takes",)
+        parts = "; ".join((*forms, "how it groups images and searches libraries", *self.assumed))
+        return f"assumed of LLVM {self.version} as of LLVM {self.nearest}: {parts}"
 
     def rows_of(self, table: str) -> tuple[LearnedRow, ...]:
         """Return the rows of one table."""

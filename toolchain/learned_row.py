@@ -59,6 +59,18 @@ class HostLayoutRow(_Row, frozen=True, tag="offload_abi.host_layouts.x86_64"):
     layout: str
 
 
+class HostImagesRow(_Row, frozen=True, tag="offload_abi.linked_images.host"):
+    """The forms of images for the CPU that link, with the endings that they are packaged from."""
+
+    forms: dict[str, tuple[str, ...]]
+
+
+class AmdgpuImagesRow(_Row, frozen=True, tag="offload_abi.linked_images.amdgcn"):
+    """The forms of images for AMD GPUs that link, with the endings that they are packaged from."""
+
+    forms: dict[str, tuple[str, ...]]
+
+
 class CudaPathRow(_Row, frozen=True, tag="offload_abi.linker_wrapper.cuda_path"):
     """What hands a CUDA directory to the device link."""
 
@@ -136,6 +148,8 @@ LearnedRow = (
     | EntriesRow
     | EntryValuesRow
     | HostLayoutRow
+    | HostImagesRow
+    | AmdgpuImagesRow
     | CudaPathRow
     | DeviceOptRow
     | DeviceFeatureRow

@@ -24,11 +24,12 @@ from mlir_offload.translate.input_pipeline import (
     needed_scripts,
     render_pipeline,
 )
+from mlir_offload.translate.joint import joint_pipeline
 from mlir_offload.translate.kernel_parameter import WIDE
 from mlir_offload.translate.kind_lowering import CALLED_OPERATIONS, LOWERINGS, DeviceLowering
 from mlir_offload.translate.mlir.attribute import Attribute, quoted
 from mlir_offload.translate.mlir.location import Locations
-from mlir_offload.translate.mlir.module import parse_module
+from mlir_offload.translate.mlir.module import Module, parse_module
 from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.narrow_dimension import widen_dimensions
 from mlir_offload.translate.pipelines import load_printing, load_recipe
@@ -48,6 +49,7 @@ _PLACES = {
     AMDGPU_TRIPLE: "a kernel for AMD GPUs",
     SPIRV_TRIPLE: "a kernel for spirv64",
 }
+_PIPELINE = "--pass-pipeline="
 _CAST = "builtin.unrealized_conversion_cast"
 _EXTERNAL, _INTERNAL = (f"#llvm.linkage<{name}>" for name in ("external", "internal"))
 _TRIPLE = "llvm.target_triple"
@@ -125,10 +127,25 @@ def host_pipeline_command(
     return _mlir_opt(llvm, pipeline, source, output)
 
 
-def translate_command(llvm: LlvmToolchain, source: Path, output: Path) -> Command:
-    """Return the call that writes LLVM IR text from the LLVM dialect."""
-    translate = str(llvm.tool("mlir-translate"))
-    return Command((translate, "--mlir-to-llvmir", as_operand(str(source)), "-o", str(output)))
+def joint_pipeline_command(
+    llvm: LlvmToolchain, source: Path, output: Path, *, host: str, device: str
+) -> Command:
+    """Return the call that lowers a joined program, by the pipelines for its parts alone."""
+    return _mlir_opt(llvm, joint_pipeline(host, device), source, output)
+
+
+def pipeline_of(command: Command) -> str:
+    """Return the passes of a call of mlir-opt."""
+    return next(word.removeprefix(_PIPELINE) for word in command.argv if word.startswith(_PIPELINE))
+
+
+def translate_command(
+    llvm: LlvmToolchain, source: Path, output: Path, *, is_joint: bool = False
+) -> Command:
+    """Return the call that writes LLVM IR text from the LLVM dialect, of each part if it `is_joint`."""
+    parts = ("--split-input-file",) if is_joint else ()
+    translate = (str(llvm.tool("mlir-translate")), "--mlir-to-llvmir", *parts)
+    return Command((*translate, as_operand(str(source)), "-o", str(output)))
 
 
 def _mlir_opt(
@@ -142,7 +159,7 @@ def _mlir_opt(
     loaded = (
         f"--load-{what}-plugin={plugin}" for plugin in plugins for what in ("dialect", "pass")
     )
-    options = (*loaded, *arguments, *load_printing(), f"--pass-pipeline={pipeline}")
+    options = (*loaded, *arguments, *load_printing(), f"{_PIPELINE}{pipeline}")
     return Command(
         (str(llvm.tool("mlir-opt")), *options, as_operand(str(source)), "-o", str(output))
     )
@@ -164,6 +181,17 @@ def unwrap_device(
     operation's verifier asks for the data layout.) Raises SourceError for operations left over.
     """
     module = parse_module(text)
+    return unwrapped(module, triple, keeps_functions=keeps_functions, contraction=contraction)
+
+
+def unwrapped(
+    module: Module,
+    triple: str,
+    *,
+    keeps_functions: bool = False,
+    contraction: Contraction = Contraction.ON,
+) -> str:
+    """Return what `unwrap_device` does of a module that is read already."""
     locations = Locations(module.aliases)
     device = next((op for op in module.operations if op.name == "gpu.module"), None)
     if device is None:

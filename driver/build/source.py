@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.device import compile_device
 from mlir_offload.driver.compile.host_code import host_command
 from mlir_offload.driver.compile.image import DeviceModule, kernels_of
+from mlir_offload.driver.compile.joint import lower_jointly
 from mlir_offload.driver.compile.normalize import (
     normalized,
     runs_transform_scripts,
@@ -24,7 +26,7 @@ from mlir_offload.driver.option.command_line import GPU_CPP, MLIR_SUFFIXES, Mode
 from mlir_offload.driver.record.dependencies import clang_depfile_arguments
 from mlir_offload.driver.step.program import Split
 from mlir_offload.driver.step.split_file import ModuleFile, SplitFiles, load_split_files
-from mlir_offload.driver.system.parallel import beside, in_parallel
+from mlir_offload.driver.system.parallel import beside, in_parallel, pool
 from mlir_offload.offload.llvm_ir import assemble_command, is_written_in_process
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError, UsageError
 from mlir_offload.toolchain.process import Completed, tool_failed
@@ -78,14 +80,34 @@ def compile_mlir(context: BuildContext, source: Path, directory: Path, output: P
     """
     context.wait_for(normalized(directory))
     split = split_source(context, source, directory)
-    device, host = beside(
-        partial(make_images, context, source, split.modules),
-        partial(make_host_ir, context, source, split, directory),
-    )
+    with _joint(context, source, split, directory) as joint:
+        device, host = beside(
+            partial(make_images, joint, source, split.modules),
+            partial(make_host_ir, joint, source, split, directory),
+        )
     if context.options.is_host_only:
         # What the kernels look like is known, and none of them is embedded.
         device = tuple(replace(module, images=(), finished=()) for module in device)
     finish_object(context, source, split, device, host, output)
+
+
+@contextlib.contextmanager
+def _joint(
+    context: BuildContext, source: Path, split: SplitFiles, directory: Path
+) -> Iterator[BuildContext]:
+    """Have host and device code lowered together, unless a launcher is to keep the parts."""
+    if context.launched is not None or not split.modules:
+        yield context
+        return
+    modules = served_modules(context, source, split.modules)
+    work = partial(lower_jointly, context, source, split, modules, host_text(directory))
+    with pool() as threads:
+        yield replace(context, joint=threads.submit(work))
+
+
+def host_text(directory: Path) -> Path:
+    """Return where the LLVM IR of the host module is written."""
+    return directory / "host.ll"
 
 
 def finish_object(
@@ -232,7 +254,9 @@ def make_host_ir(context: BuildContext, source: Path, split: SplitFiles, directo
 def lower_host(context: BuildContext, source: Path, split: SplitFiles, directory: Path) -> Path:
     """Lower the host module to LLVM IR, in a file of the directory."""
     executor, llvm = context.executor, context.mlir
-    low, text = directory / "host.low.mlir", directory / "host.ll"
+    low, text = directory / "host.low.mlir", host_text(directory)
+    if context.is_lowered(text):
+        return text
     command = host_pipeline_command(
         llvm, split.host, low, uses_async=split.uses_async, debug=context.options.debug
     )

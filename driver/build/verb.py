@@ -47,6 +47,7 @@ from mlir_offload.driver.tools.choose import (
     places_of,
 )
 from mlir_offload.driver.tools.found import FoundTools
+from mlir_offload.driver.tools.known_version import knowing_versions
 from mlir_offload.driver.tools.learning import LEARNED, learn_of_objects
 from mlir_offload.driver.tools.releases import Releases, choose_releases
 from mlir_offload.offload.kind_format import check_targets
@@ -239,7 +240,7 @@ def _context(opened: Build) -> BuildContext:
     launcher = _launcher(options)
     contents = read_given(options)
     given = tuple(item for item in contents if item.is_relocatable)
-    finder = opened.runner if launcher is None else _remembering(opened.runner)
+    finder = knowing_versions(opened.runner) if launcher is None else _remembering(opened.runner)
     linked = tuple(item for item in contents if not item.is_relocatable)
     learn_of_objects((*given, *linked))
     tools = _find_tools(options, finder, given)

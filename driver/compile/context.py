@@ -50,6 +50,7 @@ class BuildContext(Struct, frozen=True):
     rocm: RocmInstallation | None = None
     dependencies: DependencyLog = field(default_factory=DependencyLog)
     libdevice: Path | None = None
+    joint: Task[frozenset[Path]] | None = None
 
     @property
     def llvm(self) -> LlvmToolchain:
@@ -89,3 +90,7 @@ class BuildContext(Struct, frozen=True):
         """Return when a file that was started early is there; raise what went wrong on the way."""
         if file in self.pending:
             self.pending[file].result()
+
+    def is_lowered(self, text: Path) -> bool:
+        """Say whether a module was lowered to this file together with others; wait for that."""
+        return self.joint is not None and text in self.joint.result()

@@ -14,8 +14,8 @@ from mlir_offload.driver.compile.served import targets_for
 from mlir_offload.driver.step.device import Unwrap
 from mlir_offload.driver.step.split_file import ModuleFile
 from mlir_offload.driver.system.parallel import beside, in_parallel
+from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import Target
-from mlir_offload.translate.contraction import Contraction
 from mlir_offload.translate.diagnostics import condense
 from mlir_offload.translate.kind_lowering import DeviceLowering, form_of, lowering_for
 from mlir_offload.translate.lower import device_pipeline_command, translate_command
@@ -73,6 +73,30 @@ def _compile_group(
     return lowered, images
 
 
+def lowered_text(module: ModuleFile, lowering: DeviceLowering) -> Path:
+    """Return where the LLVM IR of a module is written."""
+    return module.path.with_name(f"{module.path.stem}{lowering.suffix}.ll")
+
+
+def device_command(
+    context: BuildContext,
+    module: ModuleFile,
+    lowering: DeviceLowering,
+    target: Target,
+    output: Path,
+) -> Command:
+    """Return the call of mlir-opt that lowers a module."""
+    return device_pipeline_command(
+        context.mlir,
+        module.text_for(form_of(target)),
+        output,
+        module=module.module,
+        lowering=lowering,
+        debug=context.options.debug,
+        index_bits=context.options.device_flags.index_bits,
+    )
+
+
 def lower_module(
     context: BuildContext,
     source: Path,
@@ -82,27 +106,18 @@ def lower_module(
 ) -> Path:
     """Lower a module to LLVM IR with the intrinsics of the target's kind of device."""
     executor, llvm = context.executor, context.mlir
-    stem = f"{module.path.stem}{lowering.suffix}"
-    low, alone, text = (
-        module.path.with_name(stem + end) for end in (".low.mlir", ".alone.mlir", ".ll")
-    )
+    text = lowered_text(module, lowering)
+    if context.is_lowered(text):
+        return text
+    low, alone = text.with_suffix(".low.mlir"), text.with_suffix(".alone.mlir")
     diagnose = partial(condense, source=source)
-    command = device_pipeline_command(
-        llvm,
-        module.text_for(form_of(target)),
-        low,
-        module=module.module,
-        lowering=lowering,
-        debug=context.options.debug,
-        index_bits=context.options.device_flags.index_bits,
-    )
+    command = device_command(context, module, lowering, target, low)
     executor.tool(command, low, decides=True, diagnose=diagnose)
-    contraction = context.options.device_flags.contraction
     unwrap = Unwrap(
         source=low,
         triple=lowering.triple,
         rdc=bool(context.options.gpu_rdc),
-        fp_contract=None if contraction is Contraction.ON else contraction,
+        fp_contract=context.options.device_flags.fp_contract,
         output=alone,
     )
     executor.step(unwrap, decides=True)

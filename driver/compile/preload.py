@@ -12,6 +12,7 @@ from mlir_offload.toolchain.target import Kind, all_kinds
 # In the order in which a compilation comes to them.
 _ALWAYS = (
     "mlir_offload.driver.step.program",
+    "mlir_offload.driver.step.joint",
     "mlir_offload.translate.fixup.split",
     "mlir_offload.translate.host.module",
 )

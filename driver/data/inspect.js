@@ -8,6 +8,9 @@
   const boxes = [...map.querySelectorAll(".b")].map((node) => {
     const style = node.style;
     const value = (name) => Number(style.getPropertyValue(name));
+    if (!node.firstChild) node.append(document.createElement("span"));
+    const text = node.firstChild;
+    if (!text.textContent) text.textContent = node.title.split("\n")[0];
     const role = [...node.classList].find((name) => name in room);
     return { node, role, depth: Number(node.dataset.d), x: value("--x"), y: value("--y"), w: value("--w"), h: value("--h") };
   });
@@ -35,8 +38,8 @@
   }
 
   const holds = (outer, inner) =>
-    outer.x - 1e-4 <= inner.x && outer.y - 1e-4 <= inner.y &&
-    inner.x + inner.w <= outer.x + outer.w + 1e-4 && inner.y + inner.h <= outer.y + outer.h + 1e-4;
+    outer.x - 3e-4 <= inner.x && outer.y - 3e-4 <= inner.y &&
+    inner.x + inner.w <= outer.x + outer.w + 3e-4 && inner.y + inner.h <= outer.y + outer.h + 3e-4;
 
   map.addEventListener("click", (event) => {
     const leaf = boxes.find((box) => box.node === event.target.closest(".b"));

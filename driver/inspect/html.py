@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
 from string import Template
@@ -124,14 +124,15 @@ def _box(box: Box, colours: dict[str, int]) -> str:
     colour = f" h{colours[cell.colour] % _HUES}" if cell.colour in colours else ""
     place = f"--x:{_number(box.left)};--y:{_number(box.top)};--w:{_number(box.width)};--h:{_number(box.height)}"
     text = _safe(cell.label)
+    # The script writes the label of each box, which is the first line of its title.
     return (
         f'<div class="b {cell.role}{colour}" data-d={box.depth} style="{place}"'
-        f' title="{text}&#10;{_safe(cell.detail)}"><span>{text}</span></div>\n'
+        f' title="{text}&#10;{_safe(cell.detail)}"></div>\n'
     )
 
 
 def _number(value: float) -> str:
-    return f"{value * 100:.6f}".rstrip("0").rstrip(".")
+    return f"{value * 100:.4f}".rstrip("0").rstrip(".")
 
 
 def _colours(parts: Iterable[Part]) -> dict[str, int]:
@@ -149,11 +150,9 @@ def _legend(parts: Iterable[Part]) -> Iterator[str]:
 
 def _tables(parts: Sequence[Part]) -> Iterator[str]:
     images = [(part, image) for part in parts for image in nested_images(part.images)]
-    kernels = (
-        (kernel, image) for _, image in images if image.code for kernel in image.code.kernels
-    )
     yield _table("Images", _IMAGE_COLUMNS, [_image_row(part, image) for part, image in images])
-    yield _table("Kernels", _KERNEL_COLUMNS, [_kernel_row(*pair) for pair in kernels])
+    groups = _kernel_groups(image for _, image in images)
+    yield _table("Kernels", _KERNEL_COLUMNS, [_kernel_row(*pair) for pair in groups.items()])
     yield _table(
         "Entries",
         ("entry", "kind", "what", "size", "flags", "section", "read by LLVM", "file"),
@@ -177,7 +176,7 @@ _IMAGE_COLUMNS = (
     *("stored", "offset", "container", "made by", "kernels", "sha256"),
 )
 _KERNEL_COLUMNS = (
-    *("kernel", "arch", "image", "parameters", "threads"),
+    *("kernel", "parameters", "threads", "architectures", "images"),
     *("registers", "shared", "local", "code"),
 )
 
@@ -222,21 +221,48 @@ def _image_row(part: Part, image: Image) -> Row:
     )
 
 
-def _kernel_row(kernel: DeviceKernel, image: Image) -> Row:
-    threads = kernel.required_threads
-    limit = kernel.max_threads
-    shown_threads = TIMES.join(map(str, threads)) if threads else f"≤{limit}" if limit else ""
+_Group = tuple[str, str, str]
+"""What a host launches: the name of a kernel, its parameters, the threads of its blocks."""
+
+
+def _kernel_groups(images: Iterable[Image]) -> dict[_Group, list[tuple[DeviceKernel, Image]]]:
+    """Return the kernels with what they are in each image."""
+    groups: dict[_Group, list[tuple[DeviceKernel, Image]]] = {}
+    for image in images:
+        for kernel in image.code.kernels if image.code else ():
+            key = (kernel.name, parameter_list(kernel.parameters), _threads(kernel))
+            groups.setdefault(key, []).append((kernel, image))
+    return groups
+
+
+def _threads(kernel: DeviceKernel) -> str:
+    threads, limit = kernel.required_threads, kernel.max_threads
+    return TIMES.join(map(str, threads)) if threads else f"≤{limit}" if limit else ""
+
+
+def _kernel_row(group: _Group, found: Sequence[tuple[DeviceKernel, Image]]) -> Row:
+    name, parameters, threads = group
+    kernels = [kernel for kernel, _ in found]
     return (
-        _text(kernel.name),
-        _word(image.arch),
-        _count(image.index),
-        _text(parameter_list(kernel.parameters)),
-        (_safe(shown_threads), limit or 0),
-        _count(kernel.registers),
-        _size(kernel.shared_bytes),
-        _size(kernel.local_bytes),
-        _size(kernel.code_bytes),
+        _text(name),
+        _text(parameters),
+        (_safe(threads), kernels[0].max_threads or 0),
+        _text(", ".join(dict.fromkeys(image.arch for _, image in found if image.arch))),
+        _count(len(found)),
+        _range([kernel.registers for kernel in kernels], str),
+        _range([kernel.shared_bytes for kernel in kernels], size_text),
+        _range([kernel.local_bytes for kernel in kernels], size_text),
+        _range([kernel.code_bytes for kernel in kernels], size_text),
     )
+
+
+def _range(values: Iterable[int | None], spell: Callable[[int], str]) -> tuple[str, object]:
+    """Return the least and the most of what images say, sorted by the most."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return "", -1
+    least, most = min(known), max(known)
+    return (spell(most) if least == most else f"{spell(least)} to {spell(most)}"), most
 
 
 def _entry_row(entry: Entry, part: Part) -> Row:

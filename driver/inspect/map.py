@@ -14,9 +14,13 @@ from mlir_offload.driver.inspect.tree import kernel_facts, size_text
 from mlir_offload.offload.container.contents import Image, Part
 from mlir_offload.offload.device.kernel import DeviceKernel
 
-# Boxes beyond that number in one image are one box: nobody could tell them apart.
+# Boxes beyond that number, over all images of a file, are one box: nobody could tell them apart.
 _MOST_KERNELS = 2000
+_FEWEST_KERNELS = 20
+# What no device runs takes at most that share of what devices do.
+_MOST_HOST = 0.25
 _HOST = "host"
+_LONG, _SHORT_HEAD, _SHORT_TAIL = 90, 60, 20
 
 
 class Role(StrEnum):
@@ -54,16 +58,25 @@ class Box(Struct, frozen=True):
 
 
 def part_cell(part: Part) -> Cell:
-    """Return a file with its images, members and all else."""
-    inner = [_image_cell(image, _stored(image, part.images)) for image in part.images]
-    inner += [part_cell(member) for member in part.members if member.size_bytes]
-    rest = part.size_bytes - sum(cell.weight for cell in inner)
+    """Return a file with its images, members and all else, which is drawn no larger than a fifth."""
+    most = max(_FEWEST_KERNELS, _MOST_KERNELS // max(len(part.images), 1))
+    inner = [_image_cell(image, _stored(image, part.images), most) for image in part.images]
+    sizes = [cell.weight for cell in inner]
+    for member in part.members:
+        if member.size_bytes:
+            inner.append(part_cell(member))
+            sizes.append(member.size_bytes)
+    rest = part.size_bytes - sum(sizes)
+    drawn = sum(cell.weight for cell in inner)
     if inner and rest > 0:
         what = "other members and headers" if part.members else "host code, data, headers"
-        inner.append(Cell(Role.LEAF, what, size_text(int(rest)), rest))
+        shown = min(rest, drawn * _MOST_HOST)
+        inner.append(Cell(Role.LEAF, what, size_text(int(rest)), shown))
+        drawn += shown
     role = Role.FILE if inner else Role.LEAF
     detail = f"{part.form}, {size_text(part.size_bytes)}"
-    return Cell(role, part.name, detail, part.size_bytes, "", tuple(inner))
+    weight = drawn if inner else part.size_bytes
+    return Cell(role, part.name, detail, weight, "", tuple(inner))
 
 
 def layout(cells: Sequence[Cell], aspect: float) -> Iterator[Box]:
@@ -85,13 +98,13 @@ def _stored(image: Image, siblings: Sequence[Image]) -> float:
     return container.size_bytes * image.size_bytes / total if total else 0.0
 
 
-def _image_cell(image: Image, weight: float) -> Cell:
+def _image_cell(image: Image, weight: float, most: int) -> Cell:
     colour = image.arch or image.kind or _HOST
-    inner = [_image_cell(nested, _stored(nested, image.images)) for nested in image.images]
+    inner = [_image_cell(nested, _stored(nested, image.images), most) for nested in image.images]
     kernels = image.code.kernels if image.code is not None else ()
     code = sum(kernel.code_bytes or 0 for kernel in kernels)
     if code:
-        inner.append(_kernels_cell(kernels, code, colour))
+        inner.append(_kernels_cell(kernels, code, colour, most))
     used = sum(cell.weight for cell in inner)
     if inner and image.size_bytes > used:
         rest = image.size_bytes - used
@@ -104,20 +117,25 @@ def _image_cell(image: Image, weight: float) -> Cell:
     return Cell(role, label, detail, weight, colour, tuple(inner))
 
 
-def _kernels_cell(kernels: Sequence[DeviceKernel], code: int, colour: str) -> Cell:
+def _kernels_cell(kernels: Sequence[DeviceKernel], code: int, colour: str, most: int) -> Cell:
     ordered = sorted(kernels, key=lambda kernel: (-(kernel.code_bytes or 0), kernel.name))
     cells = [
-        Cell(Role.LEAF, kernel.name, kernel_facts(kernel), kernel.code_bytes or 0, colour)
-        for kernel in ordered[:_MOST_KERNELS]
+        Cell(Role.LEAF, _short(kernel.name), kernel_facts(kernel), kernel.code_bytes or 0, colour)
+        for kernel in ordered[:most]
         if kernel.code_bytes
     ]
-    if left_out := ordered[_MOST_KERNELS:]:
+    if left_out := ordered[most:]:
         rest = sum(kernel.code_bytes or 0 for kernel in left_out)
         cells.append(
             Cell(Role.LEAF, f"{len(left_out)} smaller kernels", size_text(rest), rest, colour)
         )
     count = "1 kernel" if len(kernels) == 1 else f"{len(kernels)} kernels"
     return Cell(Role.CODE, count, f"{size_text(code)} of instructions", code, colour, tuple(cells))
+
+
+def _short(name: str) -> str:
+    """Return the begin of a long name, and its end, where C++ has the types; tables have the whole."""
+    return f"{name[:_SHORT_HEAD]}…{name[-_SHORT_TAIL:]}" if len(name) > _LONG else name
 
 
 def _placed(

@@ -31,7 +31,7 @@ def learn(runner: Runner, *, llvm: str, as_json: bool, patch: bool) -> int:
     """
     places = places_for(llvm)
     chosen = choose_llvm(find_llvm(places), places.llvm, llvm_probe(runner), roles=())
-    release = learn_toolchain(chosen, _families(chosen), runner, is_fresh=True)
+    release = learn_toolchain(chosen, _families(chosen), runner, is_quiet=True)
     if as_json:
         text = msgspec.json.format(release.text.encode(), indent=1).decode() + "\n"
         sys.stdout.write(text)
@@ -50,7 +50,7 @@ def run_learn(arguments: Sequence[str], runner: Runner) -> int:
 
 
 def _families(llvm: LlvmToolchain) -> list[Family]:
-    device = [Family.ABI, Family.NVPTX, Family.AMDGPU] if llvm.has("clang") else []
+    device = [Family.ABI, Family.NVPTX, Family.AMDGPU, Family.FORMS] if llvm.has("clang") else []
     return [*device, Family.RECIPE] if llvm.can_lower else device
 
 

@@ -10,10 +10,12 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.kind_build import runtime_libraries
+from mlir_offload.driver.link.runtime_cache import cached_runtime, keep_runtime, take_runtime
 from mlir_offload.driver.option.command_line import Mode
 from mlir_offload.offload.link.objects import ObjectContents
 from mlir_offload.offload.memref_copy import MEMREF_COPY, memref_copy_compile_command
-from mlir_offload.offload.runtime import runtime_compile_command
+from mlir_offload.offload.runtime import runtime_compile_command, runtime_source
+from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import Kind, all_kinds
 
 
@@ -62,8 +64,22 @@ def _sanitizer_flags(context: BuildContext) -> tuple[str, ...]:
 
 
 def compile_runtime(context: BuildContext, runtime: HostRuntime) -> None:
-    """Compile the runtime by the consumer's clang: source has no skew between releases."""
-    command = runtime_compile_command(
+    """Compile the runtime by the consumer's clang, or take what that made of it before."""
+    executor = context.executor
+    command = _compile_command(context, runtime)
+    kept = None if executor.dry_run else cached_runtime(command, runtime_source(), runtime.object)
+    if kept is not None and take_runtime(kept, runtime.object):
+        executor.note(Command(("cp", str(kept), str(runtime.object))))
+        return
+    # Only the link waits for it: the steps before that one go first.
+    executor.tool(replace(command, in_background=True), runtime.object)
+    if kept is not None:
+        keep_runtime(runtime.object, kept)
+
+
+def _compile_command(context: BuildContext, runtime: HostRuntime) -> Command:
+    """Return the call of the consumer's clang: source has no skew between releases."""
+    return runtime_compile_command(
         context.llvm.tool("clang"),
         runtime.object,
         kinds=runtime.kinds,
@@ -73,5 +89,3 @@ def compile_runtime(context: BuildContext, runtime: HostRuntime) -> None:
         libraries=runtime_libraries(context, runtime.kinds),
         extra=_sanitizer_flags(context),
     )
-    # Only the link waits for it: the steps before that one go first.
-    context.executor.tool(replace(command, in_background=True), runtime.object)

@@ -47,6 +47,11 @@ class DeviceFlags(Struct, frozen=True):
     ptx: tuple[str, ...] | None = None
 
     @property
+    def fp_contract(self) -> Contraction | None:
+        """Return where products and sums are fused, unless it is where the program allows it."""
+        return None if self.contraction is Contraction.ON else self.contraction
+
+    @property
     def ptxas_arguments(self) -> tuple[str, ...]:
         """Return the arguments for ptxas, in the order in which it heeds them."""
         limit = (f"--maxrregcount={self.max_registers}",) if self.max_registers else ()

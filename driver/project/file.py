@@ -31,9 +31,8 @@ from mlir_offload.toolchain.target import parse_offload_arch
 
 T = TypeVar("T")
 _LARGEST_BYTES = 64 << 20
-_DIRECTORY = "build"
+_DIRECTORY, _DEFAULT_VARIANT = "build", "default"
 _DIRECTORY_LINE = re.compile(rb"^directory:[ \t]+([^\s'\"#]+)", re.MULTILINE)
-_DEFAULT_VARIANT = "default"
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-")
 _PATTERN_CHARACTERS = frozenset("*?[")
 _ARCHIVE_SUFFIX = ".a"

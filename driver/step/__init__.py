@@ -1,1 +1,1 @@
-"""The steps of a compilation: each a command, run here, in a process of its own or under a launcher."""
+"""The steps of a compilation: values with typed fields that run here, and whose command lines derive from them."""

@@ -70,6 +70,7 @@ STEP_OPTIONS: Mapping[str, Option] = {
     "nvlink": _value("--nvlink", "nvlink of CUDA"),
     "others": _value("--other", "what was read besides the sources"),
     "parameters": _value("--parameters", "how kernels take memrefs: whole, parts, needed", "FORM"),
+    "parts": _value("--part", "where a module goes, for each in their order"),
     "phony": _flag("--phony", "give each of these a rule of its own, as -MP"),
     "programs": _value("--from", "what the user wrote, for each input"),
     "prefix_maps": _value("--prefix-map", "NEW stands for OLD in locations", "OLD=NEW"),

@@ -28,6 +28,7 @@ S = TypeVar("S", bound=Step)
 _MODULES: Mapping[str, Sequence[str]] = {
     "program": ("split", "header"),
     "device": ("unwrap",),
+    "joint": ("join", "separate", "part"),
     "cuda": ("nvptx-ir", "ptx-time", "cuda-directory"),
     "hip": ("amdgpu-ir", "amdgpu-check", "hip-fat-binary"),
     "spirv": ("spirv-ir", "spirv-check"),

@@ -5,23 +5,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
 
-_PRIVATE = 0o700
-
-
-def user_cache(environment: Mapping[str, str]) -> Path:
-    """Return the directory of this user for what can be made again (XDG Base Directory)."""
-    given = environment.get("XDG_CACHE_HOME", "")
-    home = environment.get("HOME", "")
-    # Below a file nothing can be kept, and without a home nothing is.
-    place = Path(home, ".cache") if home.startswith("/") else Path(os.devnull)
-    return (Path(given) if given.startswith("/") else place) / "mlir-offload"
+from mlir_offload.driver.system.user_file import replace_file
 
 
 class Memo(Struct, frozen=True):
@@ -50,16 +38,3 @@ class Memo(Struct, frozen=True):
     def _file(self, subject: str) -> Path:
         name = hashlib.sha256(subject.encode("utf-8", "surrogateescape")).hexdigest()
         return self.directory / name[:32]
-
-
-def replace_file(file: Path, text: str) -> None:
-    """Write a file of this user in one rename, with the directories above it."""
-    file.parent.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
-    descriptor, beside = tempfile.mkstemp(dir=file.parent, prefix=".")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        Path(beside).replace(file)
-    except BaseException:
-        Path(beside).unlink(missing_ok=True)
-        raise

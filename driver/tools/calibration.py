@@ -15,11 +15,13 @@ import msgspec
 from msgspec.structs import replace
 
 from mlir_offload.driver.message.report import show_note
-from mlir_offload.driver.system.memo import Memo, user_cache
+from mlir_offload.driver.system.memo import Memo
+from mlir_offload.driver.system.user_file import user_cache
 from mlir_offload.driver.tools.llvm_files import llvm_files
 from mlir_offload.offload.abi import row_of
 from mlir_offload.offload.calibrate.device import learn_amdgpu, learn_nvptx
 from mlir_offload.offload.calibrate.entry import learn_entries
+from mlir_offload.offload.calibrate.form import learn_forms
 from mlir_offload.offload.calibrate.packager import learn_packager
 from mlir_offload.offload.calibrate.probe import (
     CannotLearnError,
@@ -28,7 +30,7 @@ from mlir_offload.offload.calibrate.probe import (
     ProbeBench,
 )
 from mlir_offload.offload.calibrate.wrapper import learn_wrapper
-from mlir_offload.toolchain.errors import MlirOffloadError, VerificationError
+from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError, VerificationError
 from mlir_offload.toolchain.learned import (
     LearnedRelease,
     known_release,
@@ -54,6 +56,7 @@ class Family(StrEnum):
     NVPTX = "NVIDIA GPUs"
     AMDGPU = "AMD GPUs"
     RECIPE = "passes"
+    FORMS = "images that link"
 
 
 def nearest_release(major: int) -> int:
@@ -76,15 +79,24 @@ def calibrate(
     device = {family for family, is_used in uses.items() if is_used}
     families = {Family.ABI, *device} if llvm.has("clang") else set[Family]()
     passes = {Family.RECIPE} if lowers and llvm.can_lower else set[Family]()
-    learn_toolchain(llvm, sorted(families | passes), runner)
+    chosen = sorted(families | passes)
+    # Too long for a build: `learn` asks for it, and what it found is used.
+    if _remembered(llvm, llvm_identity(llvm), Family.FORMS) is not None:
+        chosen.append(Family.FORMS)
+    learn_toolchain(llvm, chosen, runner)
 
 
 def learn_toolchain(
-    llvm: LlvmToolchain, families: Collection[Family], runner: Runner, *, is_fresh: bool = False
+    llvm: LlvmToolchain,
+    families: Collection[Family],
+    runner: Runner,
+    *,
+    is_fresh: bool = False,
+    is_quiet: bool = False,
 ) -> LearnedRelease:
     """Return what is known of an unmeasured build, asking its tools for what is not known yet.
 
-    `is_fresh`: they are asked in any case. What is learned holds in this process from then on.
+    `is_fresh`: they are asked in any case; `is_quiet`: no note says so. What is learned holds in this process from then on.
     """
     identity = llvm_identity(llvm)
     known = known_release(llvm.version.major)
@@ -98,10 +110,10 @@ def learn_toolchain(
             _memo().keep(_subject(llvm, family), _stamp(identity), part.text)
             asked = asked.with_more(part)
         found = found.with_more(part)
-    if asked.probes and not is_fresh:
+        # Later probes build on what earlier ones found.
+        learn_release(part)
+    if asked.probes and not is_quiet:
         show_note(learned_text(asked))
-    if families:
-        learn_release(found)
     return known_release(llvm.version.major) or found
 
 
@@ -176,7 +188,7 @@ def _ask(llvm: LlvmToolchain, identity: str, family: Family, runner: Runner) -> 
         for learn in _PROBES_OF[family](bench):
             try:
                 found = learn()
-            except CannotLearnError as error:
+            except (CannotLearnError, CompatibilityError) as error:
                 release = replace(
                     release, assumed=(*release.assumed, f"{family} ({error.message})")
                 )
@@ -218,17 +230,23 @@ def _recipe(bench: ProbeBench) -> Iterator[Callable[[], Learned]]:
     yield lambda: learn_recipe(bench)
 
 
+def _forms(bench: ProbeBench) -> Iterator[Callable[[], Learned]]:
+    yield lambda: learn_forms(bench)
+
+
 _PROBES_OF: Mapping[Family, Callable[[ProbeBench], Iterator[Callable[[], Learned]]]] = {
     Family.ABI: _abi,
     Family.NVPTX: _nvptx,
     Family.AMDGPU: _amdgpu,
     Family.RECIPE: _recipe,
+    Family.FORMS: _forms,
 }
 _LISTS = {
-    Family.ABI: "offload_abi.",
+    Family.ABI: "offload_abi.offload_kinds",
     Family.NVPTX: "nvptx",
     Family.AMDGPU: "amdgpu.",
     Family.RECIPE: "pipelines.",
+    Family.FORMS: "offload_abi.linked_images.",
 }
 
 

@@ -1,32 +1,37 @@
-"""Time whole builds: mlir-offload beside the same pipeline typed by hand, and beside nvcc.
+"""Compare builds by mlir-offload with the same pipeline typed by hand, and with nvcc: processor and wall time.
 
-Every figure is a ratio of medians measured in turn in one run, because the speed of a machine drifts.
+Builds take turns, and every figure is a ratio of the least of several runs: the speed of a machine drifts,
+and others may use it. With strace installed the programs are counted that a build starts.
 
-usage: python tests/bench/driver.py [--runs N] [--llvm PREFIX] [--cuda PATH]
+usage: python tests/bench/driver.py [--runs N] [--cores N] [--llvm PREFIX] [--cuda PATH]
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import resource
 import shlex
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from support.installed import ROOT, install
+
+EXAMPLES = ROOT / "docs" / "examples"
 PROGRAMS = ("saxpy", "matmul")
 ARCHS = ("sm_90", "sm_80", "sm_86", "sm_89")
-COUNTS = (1, 2, 4)
+COUNTS = (1, 4)
 # What MLIR's own documentation types for a program with gpu.launch, one target for each arch.
 PIPELINE = (
     "gpu-kernel-outlining,{targets},convert-vector-to-scf,lower-affine,arith-expand,"
@@ -48,79 +53,126 @@ class Setting:
     work: Path
 
 
-Build = Callable[[Setting, str, Sequence[str]], None]
+@dataclass(frozen=True)
+class Job:
+    """What is built: a program, linked or not, for some architectures."""
+
+    program: str
+    is_linked: bool
+    archs: Sequence[str]
+
+    @property
+    def title(self) -> str:
+        form = "compile and link" if self.is_linked else "-c"
+        return f"{self.program}, {form}, {len(self.archs)}"
 
 
-def run(*argv: str | Path) -> None:
-    subprocess.run([str(word) for word in argv], check=True, capture_output=True)
+Commands = Iterator[tuple[str | Path, ...]]
 
 
-def build_by_driver(setting: Setting, program: str, archs: Sequence[str]) -> None:
-    installed = Path(sys.executable).with_name("mlir-offload")
-    command = (
-        [str(installed)] if installed.exists() else [sys.executable, "-m", "mlir_offload.driver"]
-    )
+def by_driver(setting: Setting, job: Job) -> Commands:
     options = [
         f"--llvm={setting.llvm}",
         f"--cuda-path={setting.cuda}",
-        f"--offload-arch={','.join(archs)}",
+        f"--offload-arch={','.join(job.archs)}",
     ]
-    run(*command, *options, EXAMPLES / f"{program}.mlir", "-o", setting.work / f"{program}.driver")
+    form = () if job.is_linked else ("-c",)
+    source, output = EXAMPLES / f"{job.program}.mlir", setting.work / f"{job.program}.driver"
+    yield (setting.work / "mlir-offload", *options, *form, source, "-o", output)
 
 
-def build_by_hand(setting: Setting, program: str, archs: Sequence[str]) -> None:
+def by_hand(setting: Setting, job: Job) -> Commands:
     """The runtime is compiled once beforehand, as MLIR's own runtime library would be."""
     tools, work = setting.llvm / "bin", setting.work
-    targets = ",".join(f"nvvm-attach-target{{chip={arch} O=2}}" for arch in archs)
+    targets = ",".join(f"nvvm-attach-target{{chip={arch} O=2}}" for arch in job.archs)
     pipeline = f"builtin.module({PIPELINE.format(targets=targets, cuda=setting.cuda)})"
-    low, ir, host = (work / f"{program}.hand.{end}" for end in ("mlir", "ll", "o"))
-    run(tools / "mlir-opt", EXAMPLES / f"{program}.mlir", f"--pass-pipeline={pipeline}", "-o", low)
-    run(tools / "mlir-translate", "--mlir-to-llvmir", low, "-o", ir)
-    run(tools / "clang", "-O2", "-c", "-Wno-override-module", ir, "-o", host)
-    # The functions of MLIR's runtime stay open: Debian's MLIR ships no library that has them.
-    run(
-        tools / "clang", "-fuse-ld=lld", host, setting.cuda / "lib64" / "libcudart_static.a",
-        "-Wl,--unresolved-symbols=ignore-all", "-lm", "-ldl", "-lrt", "-lpthread",
-        "-o", work / f"{program}.hand",
-    )  # fmt: skip
+    low, ir, host = (work / f"{job.program}.hand.{end}" for end in ("mlir", "ll", "o"))
+    source = EXAMPLES / f"{job.program}.mlir"
+    yield tools / "mlir-opt", source, f"--pass-pipeline={pipeline}", "-o", low
+    yield tools / "mlir-translate", "--mlir-to-llvmir", low, "-o", ir
+    yield tools / "clang", "-O2", "-c", "-Wno-override-module", ir, "-o", host
+    if job.is_linked:
+        # The functions of MLIR's runtime stay open: Debian's MLIR ships no library that has them.
+        yield (
+            tools / "clang", "-fuse-ld=lld", host, setting.cuda / "lib64" / "libcudart_static.a",
+            "-Wl,--unresolved-symbols=ignore-all", "-lm", "-ldl", "-lrt", "-lpthread",
+            "-o", work / f"{job.program}.hand",
+        )  # fmt: skip
 
 
-def build_by_nvcc(setting: Setting, program: str, archs: Sequence[str]) -> None:
-    codes = [f"-gencode=arch=compute_{arch.removeprefix('sm_')},code={arch}" for arch in archs]
-    run(
-        setting.cuda / "bin" / "nvcc", "-O2", *codes, EXAMPLES / f"{program}.cu",
-        "-o", setting.work / f"{program}.nvcc",
-    )  # fmt: skip
+def by_nvcc(setting: Setting, job: Job) -> Commands:
+    numbers = [arch.removeprefix("sm_") for arch in job.archs]
+    codes = [f"-gencode=arch=compute_{number},code=sm_{number}" for number in numbers]
+    form = () if job.is_linked else ("-c",)
+    source, output = EXAMPLES / f"{job.program}.cu", setting.work / f"{job.program}.nvcc"
+    yield (setting.cuda / "bin" / "nvcc", "-O2", *codes, *form, source, "-o", output)
 
 
-BUILDS: dict[str, Build] = {
-    "mlir-offload": build_by_driver,
-    "by hand": build_by_hand,
-    "nvcc": build_by_nvcc,
-}
+Build = Callable[[Setting, Job], Commands]
+BUILDS: dict[str, Build] = {"mlir-offload": by_driver, "by hand": by_hand, "nvcc": by_nvcc}
 
 
-def measure(setting: Setting, program: str, archs: Sequence[str], runs: int) -> dict[str, float]:
-    """Return the median wall time in seconds of each build, run in turn after one warm-up."""
-    times: dict[str, list[float]] = {name: [] for name in BUILDS}
+@dataclass(frozen=True)
+class Cost:
+    """Processor time, of all programs, and wall time, in seconds."""
+
+    busy: float
+    wall: float
+
+
+def build(commands: Commands) -> Cost:
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    for command in commands:
+        subprocess.run([str(word) for word in command], check=True, capture_output=True)
+    after, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic() - start
+    busy = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Cost(busy, wall)
+
+
+def measure(setting: Setting, job: Job, runs: int) -> list[Cost]:
+    """Return the least time of each build, run in turn after one warm-up."""
+    costs: list[list[Cost]] = [[] for _ in BUILDS]
     for turn in range(runs + 1):
-        for name, build in BUILDS.items():
-            start = time.monotonic()
-            build(setting, program, archs)
+        for found, commands in zip(costs, BUILDS.values(), strict=True):
+            cost = build(commands(setting, job))
             if turn:
-                times[name].append(time.monotonic() - start)
-    return {name: statistics.median(values) for name, values in times.items()}
+                found.append(cost)
+    return [
+        Cost(min(cost.busy for cost in found), min(cost.wall for cost in found)) for found in costs
+    ]
+
+
+def programs(setting: Setting, job: Job) -> str:
+    """Return how many programs the driver starts, where strace can tell."""
+    strace = shutil.which("strace")
+    if strace is None:
+        return "-"
+    log = setting.work / "strace"
+    (command,) = by_driver(setting, job)
+    call = [strace, "-f", "-e", "trace=execve", "-o", log, *command]
+    subprocess.run([str(word) for word in call], check=True, capture_output=True)
+    return str(sum(line.endswith(" = 0") for line in log.read_text().splitlines()) - 1)
 
 
 def stages(setting: Setting, program: str) -> str:
     """Return the driver's own report of the time of each step."""
     command = [
-        sys.executable, "-m", "mlir_offload.driver", "-ftime-report", f"--llvm={setting.llvm}",
+        str(setting.work / "mlir-offload"), "-ftime-report", f"--llvm={setting.llvm}",
         f"--cuda-path={setting.cuda}", "--offload-arch=sm_90", str(EXAMPLES / f"{program}.mlir"),
         "-o", str(setting.work / "staged"),
     ]  # fmt: skip
     result = subprocess.run(command, check=True, capture_output=True, text=True)
-    return f"$ {shlex.join(command[2:6])} ...\n{result.stderr}"
+    return f"$ mlir-offload {shlex.join(command[1:5])} ...\n{result.stderr}"
+
+
+def row(setting: Setting, job: Job, runs: int) -> Iterator[str]:
+    own, hand, nvcc = measure(setting, job, runs)
+    yield job.title
+    yield f"{1000 * own.busy:.0f} ms"
+    for one, other in ((own, hand), (nvcc, own)):
+        yield f"{one.busy / other.busy:.2f}"
+        yield f"{one.wall / other.wall:.2f}"
+    yield programs(setting, job)
 
 
 def main() -> None:
@@ -128,30 +180,34 @@ def main() -> None:
     parser.add_argument(
         "--runs", type=int, default=5, help="counted runs of each build (default: 5)"
     )
+    parser.add_argument("--cores", type=int, help="how many processors to use (default: all)")
     parser.add_argument("--llvm", type=Path, default=Path("/usr/lib/llvm-22"))
     parser.add_argument("--cuda", type=Path, default=Path("/usr/local/cuda-13.0"))
     options = parser.parse_args()
-    # Users have compiled modules; a shell that forbids writing them would be measured instead.
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    os.environ.setdefault("PYTHONPATH", str(EXAMPLES.parents[1] / ".importroot"))
+    if options.cores:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.cores])
     work = Path(tempfile.mkdtemp(prefix="mlir-offload-bench-"))
+    os.environ["XDG_CACHE_HOME"] = str(work / "cache")
     setting = Setting(options.llvm, options.cuda, work)
-    table = Table(title=f"wall time of a build, median of {options.runs}")
-    for heading in ("program", "archs", "mlir-offload", "by hand", "nvcc", "/ by hand", "nvcc /"):
-        table.add_column(heading, justify="left" if heading == "program" else "right")
+    table = Table(title=f"builds, the least of {options.runs}")
+    headings = ("processor", "/ by hand", "wall", "nvcc / it", "wall", "programs")
+    table.add_column("build, architectures")
+    for heading in headings:
+        table.add_column(heading, justify="right")
     try:
-        for program in PROGRAMS:
-            for count in COUNTS:
-                times = measure(setting, program, ARCHS[:count], options.runs)
-                own, hand, nvcc = times.values()
-                seconds = (f"{value:.2f} s" for value in (own, hand, nvcc))
-                table.add_row(
-                    program, str(count), *seconds, f"{own / hand:.2f}", f"{nvcc / own:.1f}"
-                )
+        program = work / "mlir-offload"
+        program.write_text(f"#!{install(work)}\nfrom mlir_offload.driver.cli import main\nmain()\n")
+        program.chmod(0o755)
+        for name in PROGRAMS:
+            for is_linked in (False, True):
+                for count in COUNTS:
+                    job = Job(name, is_linked, ARCHS[:count])
+                    table.add_row(*row(setting, job, options.runs))
         console = Console()
         console.print(table)
-        for program in PROGRAMS:
-            console.print(stages(setting, program), markup=False, highlight=False)
+        for name in PROGRAMS:
+            console.print(stages(setting, name), markup=False, highlight=False)
+        console.print(f"$ {shlex.join(sys.argv)}", highlight=False)
     finally:
         shutil.rmtree(work)
 

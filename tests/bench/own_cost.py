@@ -18,10 +18,8 @@ import shutil
 import statistics
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
-import venv
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +27,10 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from support.installed import install
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "docs" / "examples" / "saxpy.mlir"
@@ -110,23 +112,6 @@ def observe(work: Path, words: Iterable[str]) -> Cost:
     return Cost(wall, wall - beside, own - busy_beside, own, children, len(ran))
 
 
-def install(work: Path) -> Path:
-    """Lay the packages as a wheel does and return Python: an editable install starts 15 ms later."""
-    environment = work / "environment"
-    venv.create(environment, symlinks=True)
-    own = {"base": str(environment), "platbase": str(environment)}
-    site = Path(sysconfig.get_path("purelib", vars=own))
-    for package in (ROOT / ".importroot" / "mlir_offload").iterdir():
-        copy = shutil.copytree if package.is_dir() else shutil.copy
-        copy(package, site / "mlir_offload" / package.name)
-    (site / "required.pth").write_text(sysconfig.get_path("purelib"))
-    python = environment / "bin" / "python"
-    program = work / "mlir-offload"
-    program.write_text(f"#!{python}\n{OBSERVED}")
-    program.chmod(0o755)
-    return python
-
-
 def observe_python(python: Path, code: str) -> Cost:
     """Return what Python takes for a line of code."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -184,6 +169,9 @@ def main() -> None:
         table.add_column(heading, justify="left" if heading == "call" else "right")
     try:
         python = install(work)
+        program = work / "mlir-offload"
+        program.write_text(f"#!{python}\n{OBSERVED}")
+        program.chmod(0o755)
         observed = {
             name: partial(observe_python, python, code) for name, code in PYTHON.items()
         } | {

@@ -169,13 +169,17 @@ optimization, debug information and summaries for ThinLTO.
 
 No table of ours decides what a reader does:
 
-* The reader reads the module and writes it again. If it stops, the pair is *rejected*.
-* The newest release prints what it read of both files. If an instruction, a constant, an attribute or a node of
+* The reader reads the module and writes it again, and so does the release that wrote it. If the reader stops, the pair
+  is *rejected*.
+* The newest release prints what it read of both results. If an instruction, a constant, an attribute or a node of
   metadata differs, the pair is *wrong*. If only promises to the optimizer are gone (`nuw`, `disjoint`), it is *less
   promised*, which is right.
 * The verifier of the reader lists which of the called intrinsics it knows. A pair with another one is *wrong*.
-* Device code is compiled by the back end of the reader. Kernels, parameters, launch bounds, barriers and the version
-  of the code object must be those of the newest release.
+* Device code is compiled by the back end of the reader, if that of the writer compiles it. Kernels, parameters, launch
+  bounds, barriers and the version of the code object must be those of the newest release.
+
+Host code is not compiled or executed, and data layouts are not compared: layouts of `i128` (BC018, BC024) and back ends
+for the host are measured by the [matrix](ir-compatibility.md).
 
 ## Figures
 

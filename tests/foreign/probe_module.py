@@ -112,6 +112,22 @@ def constant_module(code: int, operands: Sequence[int] = ()) -> bytes:
     return _module(fill)
 
 
+def wide_integer_module(bits: int, operand: int) -> bytes:
+    """Return a module with a global variable of a wide integer, whose value is in one operand."""
+
+    def fill(writer: BitWriter) -> None:
+        with writer.block(17, 4):
+            writer.record(1, (1,))
+            writer.record(7, (bits,))
+        # The type, constant with an explicit type, the initializer after the variable itself, external.
+        writer.record(7, (0, 3, 2, 0, 0, 0))
+        with writer.block(11, 4):
+            writer.record(1, (0,))
+            writer.record(4, (operand,))
+
+    return _module(fill)
+
+
 def cast_module(opcode: int) -> bytes:
     """Return a module with a constant conversion from a type that there is not."""
     return constant_module(11, (opcode, 99, 0))

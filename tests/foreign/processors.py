@@ -1,8 +1,9 @@
-"""Compare the tables of GPU architectures with what each release of LLVM lists; exit status 1 if they differ.
+"""Compare the tables of GPUs with what each release of LLVM lists and makes; exit status 1 if they differ.
 
 usage: python tests/foreign/processors.py [--releases=15,...,22] [--root=N=DIR]
 
-The tables are offload/data/amdgpu_mach.yaml and toolchain/data/nvptx.yaml.
+The tables are offload/data/amdgpu_mach.yaml, toolchain/data/nvptx.yaml, and `code_objects` of
+toolchain/data/amdgpu.yaml.
 """
 
 from __future__ import annotations
@@ -20,12 +21,20 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / ".importroot")]
 from foreign.reader import Reader, add_reader_options, chosen_readers  # noqa: E402
 
 from mlir_offload.offload.device.amdgpu_processor import known_processors  # noqa: E402
+from mlir_offload.toolchain.amdgpu import load_code_objects  # noqa: E402
 from mlir_offload.toolchain.ptx import load_nvptx_table, supported_archs  # noqa: E402
 
 _AMD = r"gfx(?:\d+(?:-\d+)*-generic|(?!000)\d[\da-f]+)"
 _NVIDIA = r"sm_\d+[af]?"
 # llc has lines `  gfx900 - Select the gfx900 processor.`, clang has all in one line, between commas.
 _LISTED = r"(?:^ +|[:,] )({pattern})(?= +- Select|,|$)"
+# AMD's code objects: the flag that asks for a version has had two names.
+_AMDGPU = "amdgcn-amd-amdhsa"
+_FLAGS = ("amdgpu_code_object_version", "amdhsa_code_object_version")
+_VERSIONS = (4, 5, 6)
+_MADE = re.compile(r"\.amdhsa_code_object_version (\d)|amdhsa\.version:\s+- 1\s+- (\d)")
+# The metadata of a release that has no directive counts from 0 for version 3.
+_FROM_METADATA = {"1": 4, "2": 5}
 
 
 def processors(reader: Reader, triple: str) -> frozenset[str]:
@@ -56,6 +65,40 @@ def mistakes(reader: Reader) -> Iterator[str]:
     yield from _differences(
         f"LLVM {release}, nvptx.yaml", nvidia, frozenset(supported_archs(release, None))
     )
+    yield from _code_object_mistakes(reader)
+
+
+def code_objects(reader: Reader) -> dict[str, tuple[int, ...]]:
+    """Return by the name of a flag which versions a release makes if it is asked for them."""
+    found = {}
+    for flag in _FLAGS:
+        made = {
+            version: _made(reader, f'!0 = !{{i32 1, !"{flag}", i32 {version}00}}')
+            for version in _VERSIONS
+        }
+        found[flag] = tuple(version for version, result in made.items() if result == version)
+    return found
+
+
+def _made(reader: Reader, node: str) -> int:
+    text = f'target triple = "{_AMDGPU}"\ndefine amdgpu_kernel void @k() {{\n ret void\n}}\n'
+    flags = f"!llvm.module.flags = !{{!0}}\n{node}\n" if node else ""
+    assembly = reader.compile((text + flags).encode(), _AMDGPU, "gfx90a").output.decode()
+    version = _MADE.search(assembly)
+    if version is None:
+        return 0
+    return int(version[1]) if version[1] else _FROM_METADATA[version[2]]
+
+
+def _code_object_mistakes(reader: Reader) -> Iterator[str]:
+    known, default = load_code_objects(reader.release), _made(reader, "")
+    if default != known.versions[-1]:
+        yield f"LLVM {reader.release}, amdgpu.yaml: without a flag it makes version {default}"
+    for flag, versions in code_objects(reader).items():
+        # A release that passes over the flag makes its own version for each.
+        expected = known.reads.get(flag, (default,))
+        if versions != expected:
+            yield f"LLVM {reader.release}, amdgpu.yaml: {flag} chooses among {versions}"
 
 
 def _differences(where: str, listed: frozenset[str], known: frozenset[str]) -> Iterator[str]:

@@ -176,7 +176,8 @@ def test_the_page_needs_nothing_but_itself() -> None:
 
 def test_four_thousand_kernels_are_shown_in_time(tmp_path: Path) -> None:
     text = page(2000)
-    assert len(text) < 8 << 20
+    assert len(text) < 1_100_000
     done = browse(text, tmp_path, "--dump-dom")
-    assert done.stdout.count("<tr>") > 4000
+    # A row for a kernel, whatever the number of images that have it.
+    assert 2000 < done.stdout.count("<tr>") < 2100
     assert console(done) == []

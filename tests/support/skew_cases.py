@@ -191,8 +191,9 @@ CASES: dict[str, Case] = {
     ),
     "code object version of old": Case(
         AMDGPU
-        + '!llvm.module.flags = !{!0}\n!0 = !{i32 1, !"amdhsa_code_object_version", i32 400}\n',
+        + '!llvm.module.flags = !{!0}\n!0 = !{i32 1, !"amdgpu_code_object_version", i32 400}\n',
         (),
         15,
+        writer=16,
     ),
 }

@@ -13,7 +13,11 @@ from mlir_offload.translate.device_form import (
     DeviceForm,
     parse_form,
 )
-from mlir_offload.translate.fixup.text import expand_device_operations
+from mlir_offload.translate.fixup.text import (
+    expand_device_operations,
+    load_member,
+    patterns_for,
+)
 from mlir_offload.translate.mlir.location import Locations
 from mlir_offload.translate.mlir.module import parse_operations
 
@@ -256,3 +260,10 @@ def test_a_block_whose_subgroups_a_device_forms_freely_is_reduced_without_them(
     text = "\n".join(expand(*body, form=parse_form(form)))
 
     assert (text.count('"gpu.shuffle"('), text.count('"gpu.barrier"(')) == (shuffles, barriers)
+
+
+@pytest.mark.parametrize("form", ["nvvm32", "rocdl64", "rocdl32", "spirv32"])
+@pytest.mark.parametrize("faults", [frozenset(), frozenset({"assert_outside_module"})], ids=len)
+def test_every_pattern_that_is_named_exists(form: str, faults: frozenset[str]) -> None:
+    for name in patterns_for(parse_form(form), faults).values():
+        assert callable(load_member(name)), name

@@ -59,13 +59,22 @@ def test_a_file_is_divided_into_its_images_and_these_into_their_kernels() -> Non
     assert sum(box.width * box.height for box in leaves(list(boxes.values()))) == pytest.approx(1)
 
 
+def test_host_code_leaves_the_map_to_device_code() -> None:
+    image = Image(0, "cubin", 1000, offset=100, kind="cuda", arch="sm_90")
+    part = Part("f", "ELF executable, x86-64", 1_000_000, images=(image,))
+    boxes = {box.cell.label: box for box in layout([part_cell(part)], 2.0)}
+    host = boxes["host code, data, headers"]
+    assert host.width * host.height == pytest.approx(0.2)
+    assert host.cell.detail == "975.6 KiB"
+
+
 def test_a_compressed_image_takes_what_it_takes_in_the_file() -> None:
     container = Container("offload bundle", 3, 0, 400, "zstd")
     packed = Image(0, "cubin", 9000, offset=50, stored_bytes=300, compression="lz4")
     inner = [Image(n, "cubin", size, container=container) for n, size in ((1, 3000), (2, 1000))]
     part = Part("f", "archive", 1000, images=(packed, *inner))
     cells = part_cell(part).below
-    assert [cell.weight for cell in cells] == [300, 300, 100, 300]
+    assert [cell.weight for cell in cells] == [300, 300, 100, 175]
 
 
 def test_thousands_of_kernels_do_not_make_thousands_of_boxes_without_end() -> None:

@@ -25,6 +25,7 @@ from mlir_offload.translate.kind_lowering import LOWERINGS
 # What is left: it only ever becomes less.
 MOST_KIND_TESTS = 5
 MOST_LOCAL_IMPORTS = 197
+MOST_PATTERNS = 280
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +72,10 @@ def test_imports_inside_functions_do_not_become_more(
     modules: dict[Path, ast.Module],
 ) -> None:
     assert len(count.local_imports(modules)) <= MOST_LOCAL_IMPORTS
+
+
+def test_regular_expressions_on_ir_do_not_become_more(modules: dict[Path, ast.Module]) -> None:
+    assert len(count.patterns(modules)) <= MOST_PATTERNS
 
 
 def test_folders_of_a_layer_form_a_chain(modules: dict[Path, ast.Module]) -> None:

@@ -6,6 +6,7 @@ writes the expected lines again.
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import os
@@ -376,3 +377,16 @@ def test_what_no_bundle_can_hold_is_refused(
 ) -> None:
     cli._guarded(("bundle", *words, f"--llvm={tools.root}/llvm-22"))
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("tools")
+def test_the_program_ends_with_the_status_of_its_call(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left: list[int] = []
+    monkeypatch.setattr(cli, "_leave", left.append)
+    cli.main(["--version"])
+    cli.main(["-c", "none.mlir"])
+    gc.enable()
+    assert left == [0, 7]
+    assert capsys.readouterr().out.startswith("mlir-offload ")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 import pytest
+from foreign.probe_module import wide_integer_module
 from support.bitcode_corpus import assemble, tool
 from support.skew_cases import AMDGPU, CASES, DEBUG, NVPTX, function
 
@@ -16,6 +18,7 @@ from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.rocm import RocmInstallation
 from mlir_offload.toolchain.skew.fact import Consumer, Skew
 from mlir_offload.toolchain.skew.identity import Severity
+from mlir_offload.toolchain.skew.limits import load_limits
 from mlir_offload.toolchain.skew.rule import load_rules
 from mlir_offload.toolchain.skew.text import check_text
 
@@ -219,6 +222,29 @@ def test_the_device_library_must_be_for_the_code_object_version_that_is_made(
     assert errors(skews(device_library(library, flag), consumer)) == rules
 
 
+@pytest.mark.llvm(16)
+@pytest.mark.llvm(22)
+@pytest.mark.parametrize(
+    ("flag", "version", "obeying"),
+    [
+        ("amdgpu_code_object_version", 4, range(15, 23)),
+        ("amdgpu_code_object_version", 5, range(17, 23)),
+        ("amdhsa_code_object_version", 4, (15, 16, 17, *range(19, 23))),
+        ("amdhsa_code_object_version", 6, range(19, 23)),
+    ],
+)
+def test_a_code_object_version_that_a_release_does_not_make_is_told(
+    flag: str, version: int, obeying: Sequence[int]
+) -> None:
+    text = AMDGPU + f'!llvm.module.flags = !{{!0}}\n!0 = !{{i32 1, !"{flag}", i32 {version}00}}\n'
+    # LLVM 19 and newer write the newer name for the older one.
+    writer = 16 if flag.startswith("amdgpu") else 22
+    for release in range(15, 23):
+        expected = set() if release in obeying else {"AM004"}
+        assert errors(skews(text, release, writer)) == expected
+        assert errors(list(check_text(text, Consumer(release)))) == expected
+
+
 @pytest.mark.llvm(22)
 def test_a_code_object_version_without_a_device_library_is_told() -> None:
     libraries = RocmInstallation(Path("rocm"), Path("rocm/bitcode"), (400, 500), None, "")
@@ -326,6 +352,39 @@ def test_what_an_older_back_end_stops_at_is_told(text: str, since: int) -> None:
         assert errors(list(check_text(indented, Consumer(release)))) == expected
 
 
+@pytest.mark.parametrize(
+    ("body", "parameters", "since"),
+    [
+        (" %p = alloca i8, i32 %n\n ret void", "i32 %n", 19),
+        (" %p = alloca [4 x i8], i32 4\n ret void", "i32 %n", 0),
+        (" %r = fadd fast bfloat %a, %a\n ret void", "bfloat %a", 17),
+        (" %r = fcmp oeq bfloat %a, %a\n ret void", "bfloat %a", 17),
+        (" store bfloat %a, ptr null\n ret void", "bfloat %a", 0),
+    ],
+    ids=["alloca", "fixed", "fadd", "fcmp", "store"],
+)
+def test_what_older_back_ends_of_nvptx_stop_at_is_told_of_text(
+    body: str, parameters: str, since: int
+) -> None:
+    text = NVPTX + function(body, parameters)
+    for release in range(15, 23):
+        expected = {"BC025"} if release < since else set()
+        assert errors(list(check_text(text, Consumer(release)))) == expected
+    assert errors(list(check_text(text.replace("nvptx64", "x86_64"), Consumer(15)))) == set()
+
+
+@pytest.mark.llvm(22)
+def test_an_intrinsic_with_another_result_is_told() -> None:
+    text = NVPTX + (
+        "declare ptr addrspace(7) @llvm.nvvm.mapa.shared.cluster(ptr addrspace(3), i32)\n"
+        "define ptr addrspace(7) @f(ptr addrspace(3) %p) {\n"
+        " %r = call ptr addrspace(7) @llvm.nvvm.mapa.shared.cluster(ptr addrspace(3) %p, i32 1)\n"
+        " ret ptr addrspace(7) %r\n}\n"
+    )
+    for release, expected in ((16, {"BC014"}), (20, {"BC023"}), (21, set()), (22, set())):
+        assert errors(skews(text, release)) - {"BC010"} == expected
+
+
 def splice(side: str) -> str:
     name = f"llvm.vector.splice.{side}.v4i32"
     return f"declare <4 x i32> @{name}(<4 x i32>, <4 x i32>, i32)\n" + function(
@@ -366,6 +425,28 @@ def test_debug_records_and_nodes_of_a_release_are_read_by_it_and_not_by_older_on
         assert errors(skews(text, 22)) == set()
         found = {skew.values.get("construct") for skew in skews(text, 20)}
         assert construct in found
+
+
+@pytest.mark.parametrize(
+    ("bits", "operand", "told"), [(80, 3, True), (80, 2, False), (64, 3, False)]
+)
+def test_a_wide_integer_that_newer_releases_extend_by_its_sign_is_told(
+    bits: int, operand: int, *, told: bool
+) -> None:
+    module = read_bitcode(memory_view(wide_integer_module(bits, operand)))
+    for release in range(15, 23):
+        expected = {"BC029"} if told and release >= 22 else set()
+        assert errors(list(check_module(module, Consumer(release)))) - {"BC022"} == expected
+
+
+@pytest.mark.llvm(22)
+def test_what_a_release_reads_of_a_wide_integer_in_64_bits_is_what_the_table_has() -> None:
+    since = load_limits().sign_extended_since
+    for release in (*INSTALLED, 22):
+        command = [tool(release, "llvm-dis"), "-o", "-"]
+        data = wide_integer_module(80, 3)
+        read = subprocess.run(command, input=data, check=True, capture_output=True).stdout
+        assert (b"i80 -1" if release >= since else b"i80 18446744073709551615") in read
 
 
 @pytest.mark.llvm(22)

@@ -100,7 +100,9 @@ def loaded_by(arguments: Sequence[str], directory: Path) -> Loaded:
     environment = {**os.environ, "LOADED": str(notes), "PYTHONPATH": path}
     call = [sys.executable, "-S", "-c", OBSERVED, *arguments]
     # The first of two calls reads the tables of YAML, and keeps them.
-    for _ in range(2):
+    for number in range(2):
+        # Programs are asked for their versions: they are the first to be started.
+        environment["XDG_CACHE_HOME"] = str(directory / f"cache{number}")
         subprocess.run(call, cwd=directory, env=environment, check=True, capture_output=True)
     first, last = json.loads(notes.read_text())
     return Loaded(frozenset(first), frozenset(last))

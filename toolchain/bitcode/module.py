@@ -103,6 +103,10 @@ class BitcodeModule(Struct, frozen=True):
         elements = self.types.function(function.type).elements
         return tuple(self.types.spell(element) for element in elements[1:])
 
+    def result_type(self, function: BitcodeFunction) -> str:
+        """Return the type of what a function returns, as LLVM's text spells it."""
+        return self.types.spell(self.types.function(function.type).elements[0])
+
 
 def read_bitcode(view: ByteView) -> BitcodeModule:
     """Return the module of a file. Raises VerificationError where it is malformed, or has several."""

@@ -7,7 +7,7 @@ from enum import IntEnum
 
 from msgspec import Struct, field
 
-from mlir_offload.toolchain.bitcode.bitstream import BitStream, Block, BlockReader, Record
+from mlir_offload.toolchain.bitcode.bitstream import Block, BlockReader, Record
 from mlir_offload.toolchain.bitcode.code import BlockId, ConstantCode
 from mlir_offload.toolchain.bitcode.module import BitcodeModule
 from mlir_offload.toolchain.skew.fact import ORDERED_ACCESS, Consumer, Skew
@@ -28,6 +28,9 @@ _OPERATIONS |= {13: "fmax", 14: "fmin", 15: "uinc_wrap", 16: "udec_wrap"}
 # A value that comes later is named by a negative number, in 32 bits, and its type.
 _FIRST_FORWARD = 1 << 31
 _DEEPEST = 8
+# How integers are stored: those of up to 64 bits with the sign lowest.
+_WORD_BITS = 64
+_SIGN = 1
 # Orderings of other accesses: acquire and above; below are unordered and monotonic.
 _ACQUIRE = 3
 
@@ -51,7 +54,7 @@ def check_records(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
     """Return what the consumer's reader does not know, each once, with a function where it is."""
     limits = load_limits()
     fence_since = limits.back_end_since(module.triple, "fence")
-    walk = _RecordWalk(module.content.stream, consumer, limits, fence_since)
+    walk = _RecordWalk(module, consumer, limits, fence_since)
     for block in module.content.constants:
         walk.enter(block, "")
     for block in module.content.metadata:
@@ -65,10 +68,12 @@ def check_records(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
 class _RecordWalk(Struct):
     """What has been found so far, by rule and construct."""
 
-    stream: BitStream
+    module: BitcodeModule
     consumer: Consumer
     limits: LimitsTable
     fence_since: int = 0
+    # The type of the constants that follow.
+    type: int = 0
     found: dict[tuple[str, str], Skew] = field(default_factory=dict)
 
     def enter(self, block: Block, function: str, depth: int = 0) -> None:
@@ -79,7 +84,7 @@ class _RecordWalk(Struct):
             BlockId.FUNCTION: self._instruction,
         }
         look = looks.get(block.number)
-        for entry in BlockReader(self.stream, block):
+        for entry in BlockReader(self.module.content.stream, block):
             if isinstance(entry, Block):
                 if depth < _DEEPEST:
                     self.enter(entry, function, depth + 1)
@@ -87,7 +92,11 @@ class _RecordWalk(Struct):
                 look(entry, function)
 
     def _constant(self, record: Record, function: str) -> None:
-        if record.code == ConstantCode.CAST:
+        if record.code == ConstantCode.SET_TYPE:
+            self.type = record.operand(0, "type")
+        elif record.code == ConstantCode.INTEGER:
+            self._integer(record, function)
+        elif record.code == ConstantCode.CAST:
             opcode = record.operand(0, "opcode")
             if opcode > self._newest("cast_opcodes"):
                 self._constant_found(_CONVERSIONS.get(opcode, "a conversion"), record, function)
@@ -95,6 +104,16 @@ class _RecordWalk(Struct):
             self._constant_found(
                 _CONSTANTS.get(record.code, "of a later release"), record, function
             )
+
+    def _integer(self, record: Record, function: str) -> None:
+        since = self.limits.sign_extended_since
+        bits = self.module.types[self.type].number
+        if (
+            bits > _WORD_BITS
+            and record.operand(0, "integer") & _SIGN
+            and self.consumer.llvm >= since
+        ):
+            self._add("BC029", "an integer", function, {"bits": bits, "before": since - 1})
 
     def _constant_found(self, construct: str, record: Record, function: str) -> None:
         self._add("BC012", construct, function, {"code": record.code})

@@ -13,6 +13,7 @@ from mlir_offload.toolchain.bitcode.memory_effect import lost_effects
 from mlir_offload.toolchain.bitcode.metadata import MetadataTable
 from mlir_offload.toolchain.bitcode.module import BitcodeModule
 from mlir_offload.toolchain.bitcode.record_skew import check_records
+from mlir_offload.toolchain.bitcode.type import BitcodeType
 from mlir_offload.toolchain.skew.fact import Consumer, Skew
 from mlir_offload.toolchain.skew.identity import parse_signature
 from mlir_offload.toolchain.skew.limits import code_object_of, load_limits
@@ -20,6 +21,8 @@ from mlir_offload.toolchain.skew.symbol import check_intrinsic, check_openmp
 
 _MEMORY = 86
 _WIDE_BITS = 128
+# In which x86-64 passes words of integers.
+_REGISTERS = 6
 _WIDE_LAYOUT = "i128:128"
 _X86 = ("x86_64", "i386", "i686")
 _STRUCTS = (TypeCode.STRUCT_ANONYMOUS, TypeCode.STRUCT_NAMED)
@@ -195,7 +198,8 @@ def _intrinsics(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
     for function in module.functions:
         if function.is_declaration and function.is_intrinsic:
             parameters = len(module.parameter_types(function))
-            skew = check_intrinsic(function.name, parameters, consumer, module.triple)
+            result = module.result_type(function)
+            skew = check_intrinsic(function.name, parameters, consumer, module.triple, result)
             if skew is not None:
                 yield skew
 
@@ -211,36 +215,58 @@ def _openmp(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
 
 
 def _wide_integers(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
+    """Report i128 where its alignment counts: in structures, and among arguments in memory."""
     since = load_limits().wide_integer_since
-    if (
-        consumer.llvm < since
-        and module.triple.startswith(_X86)
-        and _WIDE_LAYOUT in module.data_layout
-        and any(
-            one.code == TypeCode.INTEGER and one.number == _WIDE_BITS for one in module.types.types
-        )
-    ):
+    layout = module.data_layout
+    if consumer.llvm >= since or not module.triple.startswith(_X86) or _WIDE_LAYOUT not in layout:
+        return
+    older = "-".join(part for part in layout.split("-") if part != _WIDE_LAYOUT)
+    if _resized(module, layout, older) or _has_many_arguments(module):
         yield Skew("BC018", {"consumer": consumer.llvm, "since": since})
 
 
 def _narrow_integers(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
     """Report structures that grow when a newer release puts its layout in the place of the module's."""
-    since = load_limits().wide_integer_since
-    layout, table = module.data_layout, module.types
+    since, layout = load_limits().wide_integer_since, module.data_layout
     if consumer.llvm < since or not layout or _WIDE_LAYOUT in layout:
         return
-    has_wide = any(one.code == TypeCode.INTEGER and one.number == _WIDE_BITS for one in table.types)
-    if not module.triple.startswith(_X86) or not has_wide:
+    if not module.triple.startswith(_X86):
         return
-    was = TypeSizes(table, parse_data_layout(layout))
-    becomes = TypeSizes(table, parse_data_layout(f"{layout}-{_WIDE_LAYOUT}"))
+    sizes = _resized(module, layout, f"{layout}-{_WIDE_LAYOUT}")
+    if sizes:
+        before, after = sizes
+        values = {"consumer": consumer.llvm, "since": since, "before": before, "after": after}
+        yield Skew("BC024", values)
+
+
+def _has_many_arguments(module: BitcodeModule) -> bool:
+    """Return whether a function takes i128 and more than six words, so that arguments are in memory."""
+    types = module.types
+    for one in types.types:
+        if one.code == TypeCode.FUNCTION:
+            parameters = [types[element] for element in one.elements[1:]]
+            wide = sum(map(_is_wide, parameters))
+            if wide and len(parameters) + wide > _REGISTERS:
+                return True
+    return False
+
+
+def _is_wide(one: BitcodeType) -> bool:
+    return one.code == TypeCode.INTEGER and one.number == _WIDE_BITS
+
+
+def _resized(module: BitcodeModule, layout: str, other: str) -> tuple[int, int] | None:
+    """Return the sizes in two layouts of the first structure that has not the same in both."""
+    table = module.types
+    if not any(map(_is_wide, table.types)):
+        return None
+    was, becomes = (TypeSizes(table, parse_data_layout(one)) for one in (layout, other))
     for number, one in enumerate(table.types):
         if one.code in _STRUCTS:
             before, after = was(number), becomes(number)
             if before and after and before.size_bytes != after.size_bytes:
-                sizes = {"before": before.size_bytes, "after": after.size_bytes}
-                yield Skew("BC024", {"consumer": consumer.llvm, "since": since, **sizes})
-                return
+                return before.size_bytes, after.size_bytes
+    return None
 
 
 def _code_object(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
@@ -250,13 +276,15 @@ def _code_object(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
     made = code_object_of(consumer.llvm)
     constants = ConstantTable(module)
     metadata = MetadataTable(module, constants)
-    flags = [flag for flag in map(metadata.flag, _CODE_OBJECT_FLAGS) if isinstance(flag, int)]
-    version = made.version
-    if flags and made.reads_flag:
-        version = flags[0] // 100
-    elif flags and flags[0] // 100 != version:
-        values = {"wanted": flags[0] // 100, "consumer": consumer.llvm, "default": version}
-        yield Skew("AM004", values)
+    version = made.versions[-1]
+    for name in _CODE_OBJECT_FLAGS:
+        flag = metadata.flag(name)
+        if isinstance(flag, int):
+            version = made.made(name, flag // 100)
+            if version != flag // 100:
+                values = {"wanted": flag // 100, "consumer": consumer.llvm, "default": version}
+                yield Skew("AM004", values)
+            break
     for variable in module.variables:
         if variable.name == _DEVICE_LIBRARY_ABI and variable.initializer is not None:
             abi = constants.integer(variable.initializer)

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from mlir_offload.toolchain.amdgpu import load_code_objects
+from mlir_offload.toolchain.amdgpu import CodeObjects, load_code_objects
 from mlir_offload.toolchain.tables import load_table
 
 _NEWEST = frozenset(
@@ -73,13 +73,6 @@ class ConventionRow(Struct, frozen=True):
     since: int
 
 
-class CodeObjectMade(Struct, frozen=True):
-    """What a release makes of AMD code objects: the version without a flag; whether it reads one."""
-
-    version: int
-    reads_flag: bool
-
-
 class LimitsTable(Struct, frozen=True):
     """All of it. `newest` are the highest numbers that a bitcode reader knows, by list.
 
@@ -95,6 +88,7 @@ class LimitsTable(Struct, frozen=True):
     instruction_flags: Mapping[str, int]
     memory: tuple[tuple[int, tuple[str, ...]], ...]
     intrinsic_parameters: Mapping[str, Steps]
+    intrinsic_results: Mapping[str, tuple[int, str]]
     launch_since: int
     launch_annotations: Mapping[str, str]
     wide_integer_since: int
@@ -102,6 +96,7 @@ class LimitsTable(Struct, frozen=True):
     openmp_parameters: Mapping[str, Steps]
     openmp_first: Mapping[str, int]
     taken_rightly: tuple[str, ...]
+    sign_extended_since: int
 
     def back_end_since(self, triple: str, construct: str) -> int:
         """Return the first release whose back end for a target takes a construct; 0 where all do."""
@@ -113,10 +108,9 @@ class LimitsTable(Struct, frozen=True):
         return known[-1] if known else ()
 
 
-def code_object_of(release: int) -> CodeObjectMade:
-    """Return what a release makes of AMD code objects; that which writes one version reads no flag."""
-    versions = load_code_objects(max(release, _OLDEST_CODE_OBJECTS)).versions
-    return CodeObjectMade(versions[-1], len(versions) > 1)
+def code_object_of(release: int) -> CodeObjects:
+    """Return what a release makes of AMD code objects."""
+    return load_code_objects(max(release, _OLDEST_CODE_OBJECTS))
 
 
 @cache
@@ -151,6 +145,10 @@ def parse_limits(table: Mapping[str, Any]) -> LimitsTable:
             str(row["name"]): _counts(row["name"], row["rows"])
             for row in table["intrinsic_parameters"]
         },
+        intrinsic_results={
+            str(row["name"]): (int(row["since"]), str(row["before"]))
+            for row in table["intrinsic_results"]
+        },
         launch_since=int(launch["since"]),
         launch_annotations={str(name): str(of) for name, of in launch["annotations"].items()},
         wide_integer_since=int(table["wide_integer_since"]),
@@ -166,6 +164,7 @@ def parse_limits(table: Mapping[str, Any]) -> LimitsTable:
             str(name): int(since) for name, since in table["openmp_runtime"]["first"].items()
         },
         taken_rightly=tuple(table["taken_rightly"]),
+        sign_extended_since=int(table["sign_extended_since"]),
     )
 
 

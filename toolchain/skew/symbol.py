@@ -21,9 +21,12 @@ def check_openmp(name: str, parameters: int, consumer: Consumer) -> Skew | None:
 
 
 def check_intrinsic(
-    name: str, parameters: int, consumer: Consumer, triple: str = ""
+    name: str, parameters: int, consumer: Consumer, triple: str = "", result: str = ""
 ) -> Skew | None:
-    """Return what the consumer makes of a declared intrinsic, None where it knows it as it is."""
+    """Return what the consumer makes of a declared intrinsic, None where it knows it as it is.
+
+    `result` is the type that it returns; empty if that is not known.
+    """
     if name.startswith(_MINIMUM):
         since = load_limits().back_end_since(triple, "minimum")
         if consumer.llvm < since:
@@ -38,6 +41,11 @@ def check_intrinsic(
             return Skew("BC014", values)
         if not name.startswith(load_limits().taken_rightly):
             return Skew("BC028", values | {"taken": taken})
+    changed = load_limits().intrinsic_results.get(name)
+    if changed is not None and consumer.llvm < changed[0] and result not in {"", changed[1]}:
+        values = {"name": name, "parameters": f"{result} as result and {parameters}"}
+        values |= {"expected": f"{changed[1]} as result"}
+        return Skew("BC023", values | {"consumer": consumer.llvm})
     for known, steps in load_limits().intrinsic_parameters.items():
         if name == known or name.startswith(f"{known}."):
             expected = steps.at(consumer.llvm)

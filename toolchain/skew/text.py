@@ -27,13 +27,24 @@ _ANNOTATION = re.compile(
 )
 _ANNOTATED = re.compile(r'!"(\w+)"')
 _USED_GROUP = re.compile(r"#(\d+)")
-_CODE_OBJECT = re.compile(r'!"amd(?:hsa|gpu)_code_object_version", i32 (\d{1,6})\b')
+_CODE_OBJECT = re.compile(r'!"(amd(?:hsa|gpu)_code_object_version)", i32 (\d{1,6})\b')
 _WIDE_INTEGER = re.compile(r"(?<![\w.%@])i128\b(?!:)")
 _TARGET_CPU = re.compile(r'"target-cpu"="([^"\n]*)"')
 _KERNEL = re.compile(r"^define [^@\n]*\bptx_kernel\b")
 _ORDERED = re.compile(
     r"^ +(?:%[^\n=]* = )?(?:fence|(?:load|store) atomic)\b[^\n]* (?:acquire|release|acq_rel|seq_cst)\b",
     re.MULTILINE,
+)
+_DYNAMIC_ALLOCA = re.compile(r"^ +%[^\n=]* = alloca [^\n]*, i\d+ %", re.MULTILINE)
+_BFLOAT = re.compile(
+    r"^ +%[^\n=]* = (?:f(?:add|sub|mul|div|rem|neg|cmp)|atomicrmw f\w+)\b[^\n]* bfloat\b",
+    re.MULTILINE,
+)
+# What a back end for NVPTX stops at, by its name in the table, and how to call it.
+_STOPS = (
+    ("fence", _ORDERED, ORDERED_ACCESS),
+    ("alloca", _DYNAMIC_ALLOCA, "an alloca whose size is not a constant"),
+    ("bfloat", _BFLOAT, "arithmetic of bfloat"),
 )
 _X86 = ("x86_64", "i386", "i686")
 _STRUCT = re.compile(r"\{ ([^{}\n]*\bi128\b[^{}\n]*) \}")
@@ -98,7 +109,7 @@ def check_text(text: str, consumer: Consumer) -> Iterator[Skew]:
             yield _at(skew, text, match.start())
     if triple.startswith("nvptx"):
         yield from _launch_bounds(text, groups, consumer)
-        yield from _ordered_accesses(text, triple, consumer)
+        yield from _back_end_stops(text, triple, consumer)
     elif triple.startswith("amdgcn"):
         yield from _code_object(text, consumer)
     elif triple.startswith(_X86):
@@ -168,21 +179,24 @@ def _launch_bounds(text: str, groups: Mapping[str, str], consumer: Consumer) -> 
             yield _at(skew, text, match.start())
 
 
-def _ordered_accesses(text: str, triple: str, consumer: Consumer) -> Iterator[Skew]:
-    since = load_limits().back_end_since(triple, "fence")
-    match = _ORDERED.search(text) if consumer.llvm < since else None
-    if match:
-        values = {"construct": ORDERED_ACCESS, "needed": since, "consumer": consumer.llvm}
-        yield _at(Skew("BC025", values), text, match.start())
+def _back_end_stops(text: str, triple: str, consumer: Consumer) -> Iterator[Skew]:
+    for name, pattern, construct in _STOPS:
+        since = load_limits().back_end_since(triple, name)
+        match = pattern.search(text) if consumer.llvm < since else None
+        if match:
+            values = {"construct": construct, "needed": since, "consumer": consumer.llvm}
+            yield _at(Skew("BC025", values), text, match.start())
 
 
 def _code_object(text: str, consumer: Consumer) -> Iterator[Skew]:
-    made = code_object_of(consumer.llvm)
     match = _CODE_OBJECT.search(text)
-    if match and not made.reads_flag and int(match[1]) // 100 != made.version:
-        values = {"wanted": int(match[1]) // 100, "consumer": consumer.llvm}
-        skew = Skew("AM004", values | {"default": made.version})
-        yield _at(skew, text, match.start())
+    if match is None:
+        return
+    wanted = int(match[2]) // 100
+    version = code_object_of(consumer.llvm).made(match[1], wanted)
+    if version != wanted:
+        values = {"wanted": wanted, "consumer": consumer.llvm, "default": version}
+        yield _at(Skew("AM004", values), text, match.start())
 
 
 def _wide_integers(text: str, consumer: Consumer) -> Iterator[Skew]:

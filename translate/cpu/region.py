@@ -110,14 +110,19 @@ def split_at_barriers(function: Function) -> RegionKernel | None:
     )
     traffic = RegionTraffic(blocks, frozenset(slots))
     body = RegionBody(blocks, slots, kernel, traffic).lines((*(private or ()), *hoisted))
-    parameters = (
+    parameters = _parameters(function, passed.types, len(conditions.types))
+    return replace(kernel, function=replace(function.with_parameters(parameters), body=body))
+
+
+def _parameters(function: Function, passed: Sequence[str], conditions: int) -> tuple[str, ...]:
+    """Return the parameters of the kernel, with where to go on and what all work-items share."""
+    return (
         *(function.parameters[0], "i32 %mo.entrance"),
         *function.parameters[1:],
-        *(f"{type_} {argument_name(number)}" for number, type_ in enumerate(passed.types)),
+        *(f"{type_} {argument_name(number)}" for number, type_ in enumerate(passed)),
         "i1 %mo.choice",
-        *(f"i1 %mo.known{n}, i1 %mo.holds{n}" for n in range(len(conditions.types))),
+        *(f"i1 %mo.known{number}, i1 %mo.holds{number}" for number in range(conditions)),
     )
-    return replace(kernel, function=replace(function.with_parameters(parameters), body=body))
 
 
 def _conditions(entrances: tuple[Entrance, ...], blocks: Sequence[Block]) -> SharedParameters[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlir_offload.translate.fixup.arith import negated, when
+from mlir_offload.translate.fixup.arith import convert, negated, when
 from mlir_offload.translate.fixup.rewriter import POINTER, DeviceRewriter
 from mlir_offload.translate.mlir.attribute import quoted
 from mlir_offload.translate.mlir.operation import Operation, Value
@@ -10,6 +10,7 @@ from mlir_offload.translate.mlir.operation import Operation, Value
 FAILURE_MARK = "mo.assertion_failed"
 """The function that device code for SPIR-V calls after a failed assertion; its translation removes it."""
 
+_NARROW = {"i1": "extui", "i8": "extsi", "i16": "extsi"}
 _ASSERTFAIL = "__assertfail"
 _ASSERTFAIL_TYPES = f"{POINTER}, {POINTER}, i32, {POINTER}, i64"
 
@@ -63,9 +64,22 @@ def _constant(rewriter: DeviceRewriter, value: int, kind: str) -> Value:
 def _print(rewriter: DeviceRewriter, message: str) -> None:
     """Print what CUDA prints of a failed assertion."""
     file, line = rewriter.file_and_line()
-    values = (*rewriter.dimensions("block_id"), *rewriter.dimensions("thread_id"))
+    ids = (*rewriter.dimensions("block_id"), *rewriter.dimensions("thread_id"))
+    values = [_printed(rewriter, value) for value in ids]
     head = f"{file}:{line}: {rewriter.function_name()}".replace("%", "%%")
     shown = message.replace("%", "%%")
-    ids = "[%lld,%lld,%lld]"
-    text = f"{head}: block: {ids}, thread: {ids} Assertion `{shown}` failed.\n"
+    place = "[%lld,%lld,%lld]"
+    text = f"{head}: block: {place}, thread: {place} Assertion `{shown}` failed.\n"
     rewriter.create("gpu.printf", values, (), {"format": quoted(text)})
+
+
+def printf(rewriter: DeviceRewriter, operation: Operation) -> None:
+    """Widen integers to the 32 bits that printf takes for them at least, as C does, and index to 64."""
+    operation.operands = [_printed(rewriter, value) for value in operation.operands]
+    rewriter.insert(operation)
+
+
+def _printed(rewriter: DeviceRewriter, value: Value) -> Value:
+    if value.type == "index":
+        return convert(rewriter, "index_cast", value, "i64")
+    return convert(rewriter, _NARROW[value.type], value, "i32") if value.type in _NARROW else value

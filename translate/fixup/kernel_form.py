@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from msgspec import Struct, field
 
 from mlir_offload.translate.fixup.parameter import ParameterRewriter, check_narrow
+from mlir_offload.translate.fixup.unroll import unroll_loops
 from mlir_offload.translate.gpu_module import KernelKey, is_kernel
 from mlir_offload.translate.host.argument import distinct_arguments
 from mlir_offload.translate.kernel_parameter import (
@@ -30,6 +31,7 @@ class KernelForms(Struct, frozen=True):
     own: Collection[KernelKey] = ()
     distinct: Mapping[KernelKey, Collection[int]] = field(default_factory=dict)
     index_bits: int = WIDE
+    unrolls: bool = False
 
     @property
     def launches(self) -> dict[KernelKey, KernelParameters]:
@@ -42,7 +44,10 @@ class KernelForms(Struct, frozen=True):
         return self.kernels.keys() if self.index_bits != WIDE else ()
 
     def rewrite_module(self, module: Operation, locations: Locations) -> None:
-        """Rewrite the kernels of a `gpu.module`. Raises SourceError for what 32 bits would change."""
+        """Rewrite the kernels and loops of a `gpu.module`.
+
+        Raises SourceError for what 32 bits would change.
+        """
         for function in module.operations:
             key = (module.symbol, function.symbol)
             if function.name != "gpu.func" or key not in self.kernels:
@@ -52,6 +57,8 @@ class KernelForms(Struct, frozen=True):
                 check_narrow(function, plan, locations)
             distinct = self.distinct.get(key, ()) if key in self.own else ()
             ParameterRewriter(function, self.index_bits).apply(plan, distinct)
+        if self.unrolls:
+            unroll_loops(module, is_narrow=self.index_bits != WIDE)
 
 
 def choose_kernel_forms(
@@ -78,4 +85,5 @@ def choose_kernel_forms(
         if one.name == "gpu.func" and is_kernel(one) and not one.is_declaration
     }
     distinct = distinct_arguments(host) if own else {}
-    return KernelForms(kernels, own & kernels.keys(), distinct, index_bits)
+    unrolls = form is not ParameterForm.WHOLE
+    return KernelForms(kernels, own & kernels.keys(), distinct, index_bits, unrolls)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from mlir_offload.translate.device_form import DeviceForm
 from mlir_offload.translate.fixup.arith import binary, compare, constant, convert, select
-from mlir_offload.translate.fixup.rewriter import DevicePattern, DeviceRewriter
+from mlir_offload.translate.fixup.rewriter import DeviceRewriter
 from mlir_offload.translate.mlir.operation import Operation, Value
 from mlir_offload.translate.mlir.type import integer_width
 
@@ -18,16 +15,6 @@ _EXPONENTS = {
     "f64": (0x7FF0000000000000, 64),
 }
 _BFLOAT = "bf16"
-
-
-def math_patterns(form: DeviceForm) -> Mapping[str, DevicePattern]:
-    """Return what stands for the operations that a form does not have."""
-    found: dict[str, DevicePattern] = {"math.isnormal": _is_normal, "math.ipowi": _integer_power}
-    if form.is_amdgpu:
-        found["math.isinf"] = _is_infinite
-    else:
-        found["math.clampf"] = _clamp
-    return found
 
 
 def widened_bfloat(rewriter: DeviceRewriter, operation: Operation) -> None:
@@ -44,13 +31,7 @@ def widened_bfloat(rewriter: DeviceRewriter, operation: Operation) -> None:
     rewriter.replace(operation, (result,))
 
 
-def is_on_bfloat(operation: Operation) -> bool:
-    """Say whether it is an operation of the math dialect on numbers of type bf16."""
-    is_math = operation.name.startswith("math.")
-    return is_math and _BFLOAT in operation.operand_types and len(operation.result_types) == 1
-
-
-def _is_normal(rewriter: DeviceRewriter, operation: Operation) -> None:
+def is_normal(rewriter: DeviceRewriter, operation: Operation) -> None:
     """Compare the exponent with those of zero and subnormal numbers, and of infinity and NaN."""
     (value,) = operation.operands
     if value.type not in _EXPONENTS:
@@ -66,7 +47,8 @@ def _is_normal(rewriter: DeviceRewriter, operation: Operation) -> None:
     rewriter.replace(operation, (binary(rewriter, "andi", some, less),))
 
 
-def _is_infinite(rewriter: DeviceRewriter, operation: Operation) -> None:
+def is_infinite(rewriter: DeviceRewriter, operation: Operation) -> None:
+    """Compare the magnitude with that of infinity."""
     (value,) = operation.operands
     if value.type not in _EXPONENTS:
         rewriter.insert(operation)
@@ -80,13 +62,14 @@ def _is_infinite(rewriter: DeviceRewriter, operation: Operation) -> None:
     rewriter.replace(operation, (compare(rewriter, "eq", magnitude, infinity),))
 
 
-def _clamp(rewriter: DeviceRewriter, operation: Operation) -> None:
+def clamp(rewriter: DeviceRewriter, operation: Operation) -> None:
+    """Take the greater of value and lower bound, and the lesser of that and the upper bound."""
     value, low, high = operation.operands
     raised = binary(rewriter, "maximumf", value, low)
     rewriter.replace(operation, (binary(rewriter, "minimumf", raised, high),))
 
 
-def _integer_power(rewriter: DeviceRewriter, operation: Operation) -> None:
+def integer_power(rewriter: DeviceRewriter, operation: Operation) -> None:
     """Square and multiply; a negative exponent leaves 1 and -1, and 0 of other bases."""
     base, exponent = operation.operands
     if not integer_width(base.type):

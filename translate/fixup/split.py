@@ -7,10 +7,9 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.toolchain.target import Target
+from mlir_offload.toolchain.target import Kind, Target
 from mlir_offload.toolchain.workgroup_memory import WorkgroupLimit, find_workgroup_limit
 from mlir_offload.translate.declared import (
     DeclaredKernel,
@@ -34,7 +33,6 @@ from mlir_offload.translate.fixup.limit import (
 )
 from mlir_offload.translate.fixup.lowered_kernel import mark_lowered_kernels
 from mlir_offload.translate.fixup.text import expand_device_operations
-from mlir_offload.translate.fixup.unroll import unroll_loops
 from mlir_offload.translate.gpu_module import (
     GpuModule,
     Kernel,
@@ -147,11 +145,6 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
         variants=variants,
     )
     used = _workgroup_memory(device)
-    chosen = [
-        name
-        for name, operation in device.items()
-        if kernels[name] or (keeps_functions and _has_functions(operation))
-    ]
     kernel_forms = choose_kernel_forms(
         device.values(),
         host,
@@ -162,30 +155,20 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
     )
     faults = load_faults(llvm_major)
     rules = _DeviceRules(
-        module,
-        locations,
-        faults,
-        tuple(forms),
-        symbols,
-        kernel_forms,
-        parameters is not ParameterForm.WHOLE,
+        module, locations, faults, tuple(forms), symbols, tuple(targets), kernel_forms
     )
     leaves = kinds_left(variants, attached)
     modules = tuple(
-        replace(
-            _gpu_module(device[name], attached[name], rules, targets),
-            leaves=leaves.get(name, frozenset()),
-        )
-        for name in chosen
+        _gpu_module(operation, attached[name], leaves.get(name, frozenset()), rules)
+        for name, operation in device.items()
+        if kernels[name] or (keeps_functions and _has_functions(operation))
     )
     _check_host(host, declared, binaries, locations)
     if is_program:
         check_main(module.operations, locations)
     launches = LaunchCheck(locations, _limits(targets), used)
     launches.check(host)
-    has_gpu = not all(target.is_cpu for target in targets)
-    is_warned = has_gpu and not describes_memory
-    warnings = tuple(launches.unreachable(host)) if is_warned else ()
+    is_warned = any(not target.is_cpu for target in targets) and not describes_memory
     interface = _interface(module, source_text) if _C_INTERFACE in text else ""
     uses_runtime = any(_uses_runtime(one) for one in host if one.name != "gpu.binary")
     arguments = ArgumentRewriter(kernel_forms.launches, kernel_forms.narrow)
@@ -198,7 +181,7 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
         uses_runtime=uses_runtime,
         interface=interface,
         binaries=tuple(binaries.values()),
-        warnings=warnings,
+        warnings=tuple(launches.unreachable(host)) if is_warned else (),
     )
 
 
@@ -276,8 +259,8 @@ class _DeviceRules(Struct, frozen=True):
     faults: frozenset[str]
     forms: tuple[DeviceForm, ...]
     symbols: Mapping[KernelKey, str]
+    targets: tuple[Target, ...]
     kernels: KernelForms
-    unrolls: bool
 
     def check(self, operation: Operation, limits: Sequence[WorkgroupLimit]) -> None:
         """Raise SourceError for what no device takes, or not the way it is written."""
@@ -299,16 +282,14 @@ class _DeviceRules(Struct, frozen=True):
 def _gpu_module(
     operation: Operation,
     attached: tuple[TargetAttribute, ...],
+    leaves: frozenset[Kind],
     rules: _DeviceRules,
-    targets: Iterable[Target],
 ) -> GpuModule:
     name = operation.symbol
     own = {kernel: rules.symbols[name, kernel] for kernel in kernel_names(operation)}
     use_documented_forms(operation)
-    rules.check(operation, _limits(served_targets(attached, targets)))
+    rules.check(operation, _limits(served_targets(attached, rules.targets)))
     rules.kernels.rewrite_module(operation, rules.locations)
-    if rules.unrolls:
-        unroll_loops(operation, is_narrow=rules.kernels.index_bits != WIDE)
     rename_kernels(operation, own)
     expanded = {form.name: rules.expanded(operation, form) for form in rules.forms}
     is_fast = _is_fast(name, attached, rules.locations.of(operation))
@@ -321,6 +302,7 @@ def _gpu_module(
         needs=frozenset().union(*map(_needs, expanded.values())),
         texts=tuple(others),
         targets=attached,
+        leaves=leaves,
     )
 
 

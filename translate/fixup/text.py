@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from mlir_offload.translate.device_form import NVVM_FORM, SPIRV_FORM, DeviceForm
-from mlir_offload.translate.fixup.arith import binary, convert
-from mlir_offload.translate.fixup.assertion import called_assertion, printed_assertion
-from mlir_offload.translate.fixup.block_reduction import all_reduce
-from mlir_offload.translate.fixup.float8 import extended, truncated
-from mlir_offload.translate.fixup.lane_zero import execute_on_lane_zero
-from mlir_offload.translate.fixup.math import is_on_bfloat, math_patterns, widened_bfloat
-from mlir_offload.translate.fixup.matrix import elementwise
-from mlir_offload.translate.fixup.reduction import is_redux, subgroup_reduce, subgroup_redux
-from mlir_offload.translate.fixup.rewriter import DevicePattern, DeviceRewriter
-from mlir_offload.translate.fixup.subgroup import broadcast_lane, rotate_lanes, shuffle_lanes
-from mlir_offload.translate.fixup.thread import linear_thread_id, threads_of_block
 from mlir_offload.translate.mlir.location import Locations
-from mlir_offload.translate.mlir.operation import Operation, Value
+from mlir_offload.translate.mlir.operation import Operation
 
-_NARROW = {"i1": "extui", "i8": "extsi", "i16": "extsi"}
+if TYPE_CHECKING:
+    from mlir_offload.translate.fixup.rewriter import DevicePattern, DeviceRewriter
+
+_PACKAGE = "mlir_offload.translate.fixup"
+# Which pattern of which module rewrites an operation. Most kernels have none of them: then no
+# pattern is loaded.
+_PATTERNS = {
+    "arith.extf": "float8.extended",
+    "arith.truncf": "float8.truncated",
+    "gpu.all_reduce": "block_reduction.all_reduce",
+    "gpu.global_id": "identifier.global_id",
+    "gpu.num_subgroups": "identifier.num_subgroups",
+    "gpu.printf": "assertion.printf",
+    "gpu.rotate": "subgroup.rotate_lanes",
+    "gpu.shuffle": "subgroup.shuffle_lanes",
+    "gpu.subgroup_id": "identifier.subgroup_id",
+    "gpu.subgroup_reduce": "reduction.subgroup_reduce",
+    "gpu.subgroup_size": "identifier.subgroup_size",
+    "gpu.warp_execute_on_lane_0": "lane_zero.execute_on_lane_zero",
+    "math.ipowi": "math.integer_power",
+    "math.isnormal": "math.is_normal",
+}
+_NOT_AMDGPU = {
+    "gpu.subgroup_broadcast": "subgroup.broadcast_lane",
+    "gpu.subgroup_mma_elementwise": "matrix.elementwise",
+    "math.clampf": "math.clamp",
+}
+_REDUCTION = "gpu.subgroup_reduce"
+_MATH, _BFLOAT = "math.", "bf16"
 
 
 def expand_device_operations(
@@ -34,88 +54,55 @@ def expand_device_operations(
     Subgroups are numbered along x, then y, then z, as PTX numbers them. For NVIDIA `cf.assert` is
     expanded where the release lowers it wrongly (`assert_outside_module`).
     """
-    patterns = _patterns(module, form, faults)
-    DeviceRewriter(locations, form).rewrite_module(module, _finder(patterns, form))
+    patterns = patterns_for(form, faults)
+    found = [one for one in module.walk_inside() if _rewritten_by(one, patterns, form)]
+    if not found:
+        return
+    reductions = [one for one in found if one.name == _REDUCTION]
+    if (
+        reductions
+        and form.has_assertions
+        and all(map(load_member("reduction.is_redux"), reductions))
+    ):
+        patterns[_REDUCTION] = "reduction.subgroup_redux"
+    rewriter: DeviceRewriter = load_member("rewriter.DeviceRewriter")(locations, form)
+
+    def find(operation: Operation) -> DevicePattern | None:
+        name = _rewritten_by(operation, patterns, form)
+        return load_member(name) if name else None
+
+    rewriter.rewrite_module(module, find)
 
 
-def _finder(
-    patterns: Mapping[str, DevicePattern], form: DeviceForm
-) -> Callable[[Operation], DevicePattern | None]:
-    if form.name != SPIRV_FORM.name:
-        return lambda operation: patterns.get(operation.name)
-    return lambda operation: (
-        widened_bfloat if is_on_bfloat(operation) else patterns.get(operation.name)
-    )
-
-
-def _patterns(
-    module: Operation, form: DeviceForm, faults: frozenset[str]
-) -> Mapping[str, DevicePattern]:
-    patterns = {**_PATTERNS, **math_patterns(form)}
-    if not form.has_assertions:
-        patterns["cf.assert"] = printed_assertion
+def patterns_for(form: DeviceForm, faults: frozenset[str]) -> dict[str, str]:
+    """Return the patterns for a form, by the names of operations."""
     if form.is_amdgpu:
-        return patterns
-    patterns["gpu.subgroup_broadcast"] = broadcast_lane
-    patterns["gpu.subgroup_mma_elementwise"] = elementwise
+        found = {**_PATTERNS, "math.isinf": "math.is_infinite"}
+    else:
+        found = {**_PATTERNS, **_NOT_AMDGPU}
     if not form.has_assertions:
-        return patterns
-    if "assert_outside_module" in faults:
-        patterns["cf.assert"] = called_assertion
-    reductions = (one for one in module.walk_inside() if one.name == "gpu.subgroup_reduce")
-    if all(map(is_redux, reductions)):
-        patterns["gpu.subgroup_reduce"] = subgroup_redux
-    return patterns
+        found["cf.assert"] = "assertion.printed_assertion"
+    elif not form.is_amdgpu:
+        found["gpu.cluster_dim_blocks"] = "identifier.cluster_dim_blocks"
+        if "assert_outside_module" in faults:
+            found["cf.assert"] = "assertion.called_assertion"
+    return found
 
 
-def _subgroup_size(rewriter: DeviceRewriter, operation: Operation) -> None:
-    rewriter.replace(operation, (rewriter.index(rewriter.form.subgroup_size),))
+def _rewritten_by(operation: Operation, patterns: Mapping[str, str], form: DeviceForm) -> str:
+    """Return the pattern for an operation; none is empty."""
+    if form.name == SPIRV_FORM.name and _is_on_bfloat(operation):
+        return "math.widened_bfloat"
+    return patterns.get(operation.name, "")
 
 
-def _subgroup_id(rewriter: DeviceRewriter, operation: Operation) -> None:
-    linear = linear_thread_id(rewriter)
-    size = rewriter.index(rewriter.form.subgroup_size)
-    rewriter.replace(operation, (binary(rewriter, "divui", linear, size),))
+def _is_on_bfloat(operation: Operation) -> bool:
+    is_math = operation.name.startswith(_MATH)
+    return is_math and _BFLOAT in operation.operand_types and len(operation.result_types) == 1
 
 
-def _num_subgroups(rewriter: DeviceRewriter, operation: Operation) -> None:
-    threads = threads_of_block(rewriter)
-    size = rewriter.index(rewriter.form.subgroup_size)
-    rewriter.replace(operation, (binary(rewriter, "ceildivui", threads, size),))
-
-
-def _global_id(rewriter: DeviceRewriter, operation: Operation) -> None:
-    dimension = operation.attribute("dimension").enumerator
-    block, extent, thread = (
-        rewriter.identifier(kind, dimension) for kind in ("block_id", "block_dim", "thread_id")
-    )
-    start = binary(rewriter, "muli", block, extent)
-    rewriter.replace(operation, (binary(rewriter, "addi", start, thread),))
-
-
-def _printf(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Widen integers to the 32 bits that printf takes for them at least, as C does, and index to 64."""
-    operation.operands = [_printed(rewriter, value) for value in operation.operands]
-    rewriter.insert(operation)
-
-
-def _printed(rewriter: DeviceRewriter, value: Value) -> Value:
-    if value.type == "index":
-        return convert(rewriter, "index_cast", value, "i64")
-    return convert(rewriter, _NARROW[value.type], value, "i32") if value.type in _NARROW else value
-
-
-_PATTERNS: dict[str, DevicePattern] = {
-    "arith.extf": extended,
-    "arith.truncf": truncated,
-    "gpu.all_reduce": all_reduce,
-    "gpu.global_id": _global_id,
-    "gpu.num_subgroups": _num_subgroups,
-    "gpu.printf": _printf,
-    "gpu.rotate": rotate_lanes,
-    "gpu.shuffle": shuffle_lanes,
-    "gpu.subgroup_id": _subgroup_id,
-    "gpu.subgroup_reduce": subgroup_reduce,
-    "gpu.subgroup_size": _subgroup_size,
-    "gpu.warp_execute_on_lane_0": execute_on_lane_zero,
-}
+@cache
+def load_member(name: str) -> Any:
+    """Return what a module of this package defines."""
+    module, _, member = name.partition(".")
+    return getattr(import_module(f"{_PACKAGE}.{module}"), member)

@@ -24,6 +24,10 @@ _WRAPPER, _MAIN = "_mlir_ciface_", "main"
 _VOID_MAIN = re.compile(r"\bvoid (?=@main\()")
 _VOID_MAIN_BODY = re.compile(r"^define [^@\n]*\bvoid @main\(.*?^}$", re.MULTILINE | re.DOTALL)
 _RETURN = re.compile(r"^  ret void\b", re.MULTILINE)
+# The size of so many elements, of which LLVM 20 and newer do not read the product.
+_SIZE = re.compile(
+    r"\bmul \(i64 ptrtoint \(ptr getelementptr \(([^()]+), ptr null, i32 1\) to i64\), i64 (\d+)\)"
+)
 _DEBUG_SUFFIX = re.compile(r", !dbg !\d+$")
 _INTRINSICS = {
     "@llvm.stacksave.p0(": "declare ptr @llvm.stacksave.p0()",
@@ -48,9 +52,10 @@ def fix_host_ir(text: str) -> str:
     mlir-translate puts the argument arrays of a launch on the stack where the launch stands, which
     overflows it in a loop: they are given back after each launch. Streams that the lowering makes
     for a token and never destroys are destroyed behind their last use; work in them goes on. A `main`
-    without a result returns 0.
+    without a result returns 0. Sizes are written as every release reads them.
     """
     text = _with_exit_status(_SMALL_RESULT.sub(_extended, concealed(text)))
+    text = _SIZE.sub(r"ptrtoint (ptr getelementptr (\1, ptr null, i64 \2) to i64)", text)
     return revealed(_fix_launches(text) if "@mgpu" in text else text)
 
 

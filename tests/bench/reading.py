@@ -1,0 +1,165 @@
+"""Compare how long device code takes to read, in `inspect` and in a link, with the vendors' tools.
+
+The files are those of tests/foreign/wheels.yaml, downloaded by pip, and 300 objects made here. Each
+figure is the processor time of whole processes, the least of several runs, and the most memory.
+
+usage: python tests/bench/reading.py [--runs N] [--llvm PREFIX] [--cache DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / ".importroot"), str(ROOT / "tests")]
+
+from foreign.source_package import default_cache  # noqa: E402
+from foreign.wheel import find_member  # noqa: E402
+from msgspec import Struct  # noqa: E402
+from support.link_inputs import LinkInputs, target_of  # noqa: E402
+
+from mlir_offload.offload.image import DeviceImage, image_kind_of  # noqa: E402
+from mlir_offload.toolchain.target import Kind  # noqa: E402
+
+OBJECTS = 300
+OURS = (sys.executable, "-m", "mlir_offload.driver")
+DEVICE_IR = """\
+target triple = "nvptx64-nvidia-cuda"
+target datalayout = "{layout}"
+define ptx_kernel void @k_n{number}(ptr addrspace(1) %p) #0 {{
+  store i32 {number}, ptr addrspace(1) %p
+  ret void
+}}
+attributes #0 = {{ "target-cpu"="sm_80" }}
+"""
+_LAYOUT = 'target datalayout = "'
+
+
+class Cost(Struct, frozen=True):
+    """Processor time of a command and the programs that it runs, and the memory of the largest."""
+
+    seconds: float
+    peak_bytes: int
+
+
+class Row(Struct, frozen=True):
+    """A command of ours, and one to compare it with; `start` is what starting ours takes."""
+
+    name: str
+    ours: Sequence[str | Path]
+    theirs: Sequence[str | Path]
+    their_name: str
+    start: Sequence[str | Path] = ()
+
+
+def measure(argv: Sequence[str | Path], runs: int) -> Cost:
+    """Return the least time and the most memory of a command, after one run to warm up."""
+    costs = [run_once([str(word) for word in argv]) for _ in range(runs + 1)][1:]
+    return Cost(min(one.seconds for one in costs), max(one.peak_bytes for one in costs))
+
+
+def run_once(argv: Sequence[str]) -> Cost:
+    """Run a command, which must succeed."""
+    child = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(child.pid, 0)
+    if status:
+        sys.exit(f"{shlex.join(argv)[:200]} ended with {status}")
+    return Cost(usage.ru_utime + usage.ru_stime, usage.ru_maxrss << 10)
+
+
+def reading_rows(cache: Path, llvm: Path, small: Path) -> list[Row]:
+    """Return the comparisons of `inspect` with the tools that read one format."""
+    module, library = find_member("libnccl_device.bc", cache), find_member("libxgboost.so", cache)
+    inspect = (*OURS, "inspect")
+    return [
+        Row(
+            f"inspect, bitcode of {_mebibytes(module)}",
+            *((*inspect, module), (llvm / "bin/llvm-nm", module), "llvm-nm", (*inspect, small)),
+        ),
+        Row(
+            f"inspect, library of {_mebibytes(library)}",
+            *((*inspect, library), (find_member("cuobjdump", cache), "-res-usage", library)),
+            "cuobjdump -res-usage",
+        ),
+    ]
+
+
+def link_row(folder: Path, major: int) -> Row:
+    """Return the comparison of a link with the call of clang that it makes itself."""
+    inputs = LinkInputs(major, folder)
+    objects = [_object(inputs, number) for number in range(OBJECTS)]
+    calls = "".join(f"void use_n{n}(void);\n" for n in range(OBJECTS))
+    body = "".join(f"use_n{n}();" for n in range(OBJECTS))
+    main = inputs.c_object("main", f"{calls}int main(void) {{ {body} return 0; }}\n")
+    options = (f"--for-clang={major}", "-o", folder / "ours")
+    ours: list[str | Path] = [*OURS, main, *objects, *options]
+    temps = folder / "temps"
+    done = subprocess.run(
+        [*map(str, ours), "-v", f"-save-temps={temps}"], capture_output=True, text=True, check=True
+    )
+    (link,) = (line for line in done.stderr.splitlines() if " --offload-link " in line)
+    return Row(f"link of {OBJECTS} objects", ours, ("sh", "-c", link), "clang --offload-link")
+
+
+def _object(inputs: LinkInputs, number: int) -> Path:
+    """Return an object with a kernel in bitcode, as `-c` makes it."""
+    text = DEVICE_IR.format(number=number, layout=_layout(inputs.major))
+    argv = [f"/usr/lib/llvm-{inputs.major}/bin/llvm-as"]
+    data = subprocess.run(argv, input=text.encode(), stdout=subprocess.PIPE, check=True).stdout
+    image = DeviceImage(target_of(Kind.CUDA), data, image_kind_of(data))
+    return inputs.host_object(f"n{number}", [Kind.CUDA], [f"k_n{number}"], [image])
+
+
+def _layout(major: int) -> str:
+    clang = (f"/usr/lib/llvm-{major}/bin/clang", "--target=nvptx64-nvidia-cuda", "-march=sm_80")
+    flags = ("-nogpulib", "-Wno-unknown-cuda-version", "-S", "-emit-llvm", "-x", "c", os.devnull)
+    done = subprocess.run([*clang, *flags, "-o", "-"], capture_output=True, text=True, check=True)
+    return done.stdout.partition(_LAYOUT)[2].partition('"')[0]
+
+
+def _mebibytes(path: Path) -> str:
+    return f"{path.stat().st_size / (1 << 20):.1f} MiB"
+
+
+def show(row: Row, measured: Callable[[Sequence[str | Path]], Cost]) -> None:
+    """Print a row of the table."""
+    ours, theirs = measured(row.ours), measured(row.theirs)
+    start = measured(row.start).seconds if row.start else 0.0
+    time_ratio = (ours.seconds - start) / theirs.seconds
+    what = f"{row.their_name}, without start-up" if row.start else row.their_name
+    memory = ours.peak_bytes / theirs.peak_bytes
+    cells = (row.name, f"{ours.seconds:.2f} s", what, f"{time_ratio:.1f}", f"{memory:.2f}")
+    sys.stdout.write(f"| {' | '.join(cells)} |\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--llvm", type=Path, default=Path("/usr/lib/llvm-22"))
+    parser.add_argument("--cache", type=Path, default=default_cache() / "wheels")
+    options = parser.parse_args()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPATH"] = str(ROOT / ".importroot")
+    date, machine = time.strftime("%Y-%m-%d"), f"{os.cpu_count()} x {platform.machine()}"
+    sys.stdout.write(f"{machine}, {date}\n\n| command | CPU | compared with | CPU | memory |\n")
+    sys.stdout.write("|---|---|---|---|---|\n")
+    with tempfile.TemporaryDirectory(prefix="mlir-offload-bench-") as folder:
+        work = Path(folder)
+        link = link_row(work, int(options.llvm.name.rpartition("-")[2]))
+        rows = [*reading_rows(options.cache, options.llvm, work / "n0.o"), link]
+        for row in rows:
+            show(row, lambda argv: measure(argv, options.runs))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""Objects of the runtime that are kept between links, and programs that are not asked twice."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from mlir_offload.driver.link.runtime_cache import cached_runtime, keep_runtime, take_runtime
+from mlir_offload.driver.system import program_stamp as stamps
+from mlir_offload.driver.system.program_stamp import program_stamp
+from mlir_offload.driver.tools.known_version import knowing_versions
+from mlir_offload.toolchain.process import Command, ProcessRunner
+
+SOURCE = Path("/elsewhere/runtime.c")
+
+
+@pytest.fixture(autouse=True)
+def _settled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep facts in a directory of the test; what it writes counts as settled."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(stamps, "_SETTLED_NS", -1)
+
+
+def program(folder: Path) -> Path:
+    made = folder / "bin" / "clang"
+    made.parent.mkdir(exist_ok=True)
+    made.write_bytes(Path(sys.executable).read_bytes())
+    made.chmod(0o755)
+    return made
+
+
+def command(clang: Path, *words: str, output: str = "out.o") -> Command:
+    return Command((str(clang), *words, "-c", str(SOURCE), "-o", output))
+
+
+def place(clang: Path, *words: str, output: str = "out.o") -> Path | None:
+    return cached_runtime(command(clang, *words, output=output), SOURCE, Path(output))
+
+
+def test_an_object_is_kept_for_clang_and_options_and_not_for_a_place(tmp_path: Path) -> None:
+    clang = program(tmp_path)
+
+    first = place(clang, "-DA")
+    assert first is not None
+    assert place(clang, "-DA", output="elsewhere.o") == first
+    assert place(clang, "-DB") != first
+
+
+def test_another_clang_of_the_same_name_gives_another_object(tmp_path: Path) -> None:
+    clang = program(tmp_path)
+    first = place(clang)
+    clang.unlink()
+    assert place(program(tmp_path)) != first
+
+
+def test_headers_that_the_environment_names_give_another_object(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clang = program(tmp_path)
+    first = place(clang)
+    monkeypatch.setenv("CPATH", "/opt/include")
+    assert place(clang) != first
+
+
+def test_a_kept_object_is_taken_as_it_was(tmp_path: Path) -> None:
+    made, kept, taken = tmp_path / "made.o", tmp_path / "cache" / "a.o", tmp_path / "taken.o"
+    made.write_bytes(b"\x7fELF object")
+
+    assert not take_runtime(kept, taken)
+    keep_runtime(made, kept)
+    assert take_runtime(kept, taken)
+    assert taken.read_bytes() == made.read_bytes()
+
+
+def test_the_oldest_objects_are_removed(tmp_path: Path) -> None:
+    made, folder = tmp_path / "made.o", tmp_path / "cache"
+    made.write_bytes(b"object")
+    for number in range(70):
+        keep_runtime(made, folder / f"{number}.o")
+        os.utime(folder / f"{number}.o", (number, number))
+    keep_runtime(made, folder / "last.o")
+
+    names = {path.stem for path in folder.iterdir()}
+    assert len(names) == 64
+    assert {"69", "last"} <= names
+    assert "0" not in names
+
+
+def test_a_cache_that_cannot_be_written_keeps_nothing(tmp_path: Path) -> None:
+    made = tmp_path / "made.o"
+    made.write_bytes(b"object")
+    keep_runtime(made, made / "below" / "a.o")
+    assert not take_runtime(made / "below" / "a.o", tmp_path / "taken.o")
+
+
+def test_a_script_is_asked_for_its_version_each_time(tmp_path: Path) -> None:
+    script, log = tmp_path / "tool", tmp_path / "log"
+    script.write_text(f"#!/bin/sh\necho asked >> {log}\necho version 1\n")
+    script.chmod(0o755)
+    runner = knowing_versions(ProcessRunner())
+
+    for _ in range(2):
+        runner.run(Command((str(script), "--version")))
+    assert log.read_text().count("asked") == 2
+    assert not program_stamp(script)
+
+
+def test_a_program_is_asked_for_its_version_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[Command] = []
+    run = ProcessRunner.run
+
+    def noting(self: ProcessRunner, command: Command, **named: str | None) -> object:
+        started.append(command)
+        return run(self, command, **named)
+
+    monkeypatch.setattr(ProcessRunner, "run", noting)
+    tool = program(tmp_path)
+    runner = knowing_versions(ProcessRunner())
+    asked = Command((str(tool), "--version"))
+
+    answers = {runner.run(asked).stdout for _ in range(3)}
+    assert len(answers) == 1
+    assert len(started) == 1
+    runner.run(Command((str(tool), "-c", "pass")))
+    assert len(started) == 2
