@@ -21,6 +21,7 @@ bench:
 	sh toolchain/setup.sh test
 	.venv/bin/python tests/bench/driver.py
 	.venv/bin/python tests/bench/cpu_kernels.py
+	.venv/bin/python tests/bench/gpu_code.py
 	.venv/bin/python tests/bench/package.py
 	.venv/bin/python tests/bench/cache.py
 	.venv/bin/python tests/bench/own_cost.py

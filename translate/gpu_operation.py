@@ -17,6 +17,7 @@ _NAMES = frozenset(
 _PREFIXES = ("gpu.create_", "gpu.destroy_", "gpu.sp", "gpu.sddmm")
 # The segments of gpu.launch_func: dependencies, grid, block, cluster, dynamic shared memory,
 # arguments, stream.
+_GRID_SEGMENT, _BLOCK_SEGMENT = 1, 4
 _ARGUMENT_SEGMENT, _STREAM_SEGMENT = 11, 12
 
 
@@ -54,9 +55,29 @@ def segment(operation: Operation, index: int, count: int = 1) -> tuple[Value, ..
     return operation.operands[start : start + sum(sizes[index : index + count])]
 
 
+def grid_and_block(launch: Operation) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+    """Return how many blocks a `gpu.launch_func` starts in each dimension, and their threads."""
+    return segment(launch, _GRID_SEGMENT, 3), segment(launch, _BLOCK_SEGMENT, 3)
+
+
+def arguments_of(launch: Operation) -> tuple[Value, ...]:
+    """Return the arguments of a `gpu.launch_func`."""
+    return segment(launch, _ARGUMENT_SEGMENT)
+
+
 def argument_types(launch: Operation) -> list[str]:
     """Return the types of the arguments of a `gpu.launch_func`."""
-    return [value.type for value in segment(launch, _ARGUMENT_SEGMENT)]
+    return [value.type for value in arguments_of(launch)]
+
+
+def replace_arguments(launch: Operation, values: Sequence[Value]) -> None:
+    """Give a `gpu.launch_func` other arguments."""
+    sizes = launch.attribute(_SEGMENTS).integers
+    start = sum(sizes[:_ARGUMENT_SEGMENT])
+    stop = start + sizes[_ARGUMENT_SEGMENT]
+    given = launch.operands
+    launch.operands = (*given[:start], *values, *given[stop:])
+    resize_segment(launch, _ARGUMENT_SEGMENT, len(values))
 
 
 def resize_segment(operation: Operation, index: int, count: int) -> None:

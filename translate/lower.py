@@ -15,6 +15,8 @@ from mlir_offload.toolchain.target import (
     SPIRV_TRIPLE,
     kind_of_triple,
 )
+from mlir_offload.translate.contraction import Contraction
+from mlir_offload.translate.fused import set_contraction
 from mlir_offload.translate.input_pipeline import (
     InputPipeline,
     has_tensors,
@@ -23,11 +25,13 @@ from mlir_offload.translate.input_pipeline import (
     render_pipeline,
 )
 from mlir_offload.translate.joint import joint_pipeline
+from mlir_offload.translate.kernel_parameter import WIDE
 from mlir_offload.translate.kind_lowering import CALLED_OPERATIONS, LOWERINGS, DeviceLowering
 from mlir_offload.translate.mlir.attribute import Attribute, quoted
 from mlir_offload.translate.mlir.location import Locations
 from mlir_offload.translate.mlir.module import Module, parse_module
 from mlir_offload.translate.mlir.operation import Operation
+from mlir_offload.translate.narrow_dimension import widen_dimensions
 from mlir_offload.translate.pipelines import load_printing, load_recipe
 
 if TYPE_CHECKING:
@@ -82,7 +86,7 @@ def normalize_command(
 _PLAIN = DeviceLowering()
 
 
-def device_pipeline_command(
+def device_pipeline_command(  # noqa: PLR0913 (what decides the passes)
     llvm: LlvmToolchain,
     source: Path,
     output: Path,
@@ -90,14 +94,21 @@ def device_pipeline_command(
     module: GpuModule,
     lowering: DeviceLowering = _PLAIN,
     debug: bool = False,
+    index_bits: int = WIDE,
 ) -> Command:
     """Return the call that lowers the text of a device module to the LLVM dialect and a GPU's own."""
     recipe, needs = load_recipe(llvm.version.major), module.needs
     if lowering.chip:
-        pipeline = recipe.amdgpu_pipeline(needs=needs, chip=lowering.chip, debug=debug)
+        pipeline = recipe.amdgpu_pipeline(
+            needs=needs, chip=lowering.chip, debug=debug, index_bits=index_bits
+        )
     else:
         pipeline = recipe.device_pipeline(
-            needs=needs, redux=lowering.redux, debug=debug, has_bf16=not lowering.spirv
+            needs=needs,
+            redux=lowering.redux,
+            debug=debug,
+            has_bf16=not lowering.spirv,
+            index_bits=index_bits,
         )
     return _mlir_opt(llvm, pipeline, source, output)
 
@@ -154,18 +165,32 @@ def _mlir_opt(
     )
 
 
-def unwrap_device(text: str, triple: str, *, keeps_functions: bool = False) -> str:
+def unwrap_device(
+    text: str,
+    triple: str,
+    *,
+    keeps_functions: bool = False,
+    contraction: Contraction = Contraction.ON,
+) -> str:
     """Return the lowered device module as a top-level module that mlir-translate takes.
 
     Only kernels keep external linkage, so that helper functions of equal names in two modules link;
-    with `keeps_functions` public ones do too, for other files to call.
+    with `keeps_functions` public ones do too, for other files to call. `contraction` says where products
+    and sums may be fused.
     (`mlir-translate --no-implicit-module` on a lone gpu.module crashes LLVM 19 and 22 where an
     operation's verifier asks for the data layout.) Raises SourceError for operations left over.
     """
-    return unwrapped(parse_module(text), triple, keeps_functions=keeps_functions)
+    module = parse_module(text)
+    return unwrapped(module, triple, keeps_functions=keeps_functions, contraction=contraction)
 
 
-def unwrapped(module: Module, triple: str, *, keeps_functions: bool = False) -> str:
+def unwrapped(
+    module: Module,
+    triple: str,
+    *,
+    keeps_functions: bool = False,
+    contraction: Contraction = Contraction.ON,
+) -> str:
     """Return what `unwrap_device` does of a module that is read already."""
     locations = Locations(module.aliases)
     device = next((op for op in module.operations if op.name == "gpu.module"), None)
@@ -181,6 +206,9 @@ def unwrapped(module: Module, triple: str, *, keeps_functions: bool = False) -> 
     for operation in body:
         if not (keeps_functions and _is_public(operation)):
             _internalize(operation)
+    set_contraction(body, contraction)
+    if triple == AMDGPU_TRIPLE:
+        widen_dimensions(body)
     if triple == NVPTX_TRIPLE:
         # mlir-translate 22 would verify for others that no alloca lies where memref.alloca puts it.
         signature = module.operation.signature

@@ -16,6 +16,7 @@ from mlir_offload.toolchain.learned_row import MissingPassesRow
 from mlir_offload.toolchain.tables import load_table
 from mlir_offload.translate.mlir.operation import Operation
 
+_HOST_BITS = 64
 # Options, or a name that is no place in a nest, as in func.func(...), and no $placeholder.
 _PASS = re.compile(r"\{[^}]*\}|(?<![\w$.-])([a-z][a-z0-9-]*)(?![\w.(-])")
 
@@ -43,11 +44,17 @@ class Recipe(Struct, frozen=True):
         return tuple(_filled(self.common, {"$nvgpu": self.nvgpu if uses_nvgpu else ""}))
 
     def device_pipeline(
-        self, *, needs: frozenset[str], redux: bool, debug: bool, has_bf16: bool = True
+        self,
+        *,
+        needs: frozenset[str],
+        redux: bool,
+        debug: bool,
+        has_bf16: bool = True,
+        index_bits: int = _HOST_BITS,
     ) -> str:
         """Return the pipeline for a module that holds one `gpu.module` with these needs.
 
-        `has_bf16`: the device computes with numbers of that type.
+        `has_bf16`: the device computes with numbers of that type. `index_bits`: the width of index.
         """
         values = {
             "$division": self.division if "division" in needs else "",
@@ -56,12 +63,16 @@ class Recipe(Struct, frozen=True):
             "$nvgpu": self._nvgpu(needs),
         }
         before = (self.subgroup_reduce,) if "subgroup_reduce" in needs and not redux else ()
-        return self._device_pipeline(before, _filled(self.device, values), debug=debug)
+        passes = (before, _filled(self.device, values))
+        return self._device_pipeline(*passes, debug=debug, index_bits=index_bits)
 
-    def amdgpu_pipeline(self, *, needs: frozenset[str], chip: str, debug: bool) -> str:
+    def amdgpu_pipeline(
+        self, *, needs: frozenset[str], chip: str, debug: bool, index_bits: int = _HOST_BITS
+    ) -> str:
         """Return the pipeline for a module that holds one `gpu.module`, for an AMD GPU."""
         values = {"$division": self.division if "division" in needs else "", "$chip": chip}
-        return self._device_pipeline((), _filled(self.device_amdgpu, values), debug=debug)
+        passes = _filled(self.device_amdgpu, values)
+        return self._device_pipeline((), passes, debug=debug, index_bits=index_bits)
 
     def _nvgpu(self, needs: frozenset[str]) -> str:
         if "nvgpu" not in needs:
@@ -69,10 +80,13 @@ class Recipe(Struct, frozen=True):
         return self.nvgpu_branches if "matrix" in needs else self.nvgpu
 
     def _device_pipeline(
-        self, before: tuple[str, ...], passes: Sequence[str], *, debug: bool
+        self, before: tuple[str, ...], passes: Sequence[str], *, debug: bool, index_bits: int
     ) -> str:
         behind = (*self.device_module, *((self.debug,) if debug else ()))
-        return _on_module((*before, f"gpu.module({','.join(passes)})", *behind))
+        whole = (*before, f"gpu.module({','.join(passes)})", *behind)
+        option = "" if index_bits == _HOST_BITS else f"index-bitwidth={index_bits}"
+        bits = {"$bits": option and f"{{{option}}}", "$more_bits": option and f" {option}"}
+        return _on_module(_filled(whole, bits))
 
     def host_pipeline(self, *, uses_async: bool, debug: bool) -> str:
         """Return the pipeline for the host; `uses_async`: it has operations of the async dialect."""

@@ -34,6 +34,7 @@ from mlir_offload.toolchain.target import host_triple
 from mlir_offload.translate.device_form import NVVM_FORM, DeviceForm
 from mlir_offload.translate.diagnostics import condense
 from mlir_offload.translate.host.module import check_host
+from mlir_offload.translate.kernel_parameter import WIDE, ParameterForm
 from mlir_offload.translate.kind_lowering import forms_of
 from mlir_offload.translate.lower import (
     host_pipeline_command,
@@ -190,6 +191,7 @@ def split_source(
     Without forms those are in the forms for the targets, and for NVVM where there is none.
     """
     options = context.options
+    describes_memory = works_on_host_memory(context, source)
     step = Split(
         source=normalized(directory),
         made_from=source,
@@ -199,7 +201,9 @@ def split_source(
         forms=tuple(forms or forms_of(context.targets)) or (NVVM_FORM,),
         targets=context.targets,
         fast_math=options.device_flags.fast_math,
-        describe_memory=works_on_host_memory(context, source),
+        parameters=_parameter_form(context, describes_memory=describes_memory),
+        index_bits=_narrow_bits(context),
+        describe_memory=describes_memory,
         transformed=runs_transform_scripts(context),
         rdc=bool(options.gpu_rdc),
         is_program=options.makes_program,
@@ -207,6 +211,23 @@ def split_source(
     )
     context.executor.step(step, decides=True)
     return load_split_files(step.output)
+
+
+def _parameter_form(context: BuildContext, *, describes_memory: bool) -> ParameterForm | None:
+    """Return how kernels take their memrefs: without optimisation as the program says.
+
+    Device code that is made alone may have other launches than those of the program, and the runtime
+    reads the parts of a memref that it is told of.
+    """
+    if not context.options.opt_level:
+        return None
+    keeps_all = describes_memory or context.options.mode is Mode.DEVICE
+    return ParameterForm.PARTS if keeps_all else ParameterForm.NEEDED
+
+
+def _narrow_bits(context: BuildContext) -> int | None:
+    bits = context.options.device_flags.index_bits
+    return None if bits == WIDE else bits
 
 
 def make_host_ir(context: BuildContext, source: Path, split: SplitFiles, directory: Path) -> Path:

@@ -108,6 +108,7 @@ def device_command(
         module=module.module,
         lowering=lowering,
         debug=context.options.debug,
+        index_bits=context.options.device_flags.index_bits,
     )
 
 
@@ -127,8 +128,13 @@ def lower_module(
     diagnose = partial(condense, source=source)
     command = device_command(context, module, lowering, target, low)
     executor.tool(command, low, decides=True, diagnose=diagnose)
-    rdc = bool(context.options.gpu_rdc)
-    unwrap = Unwrap(source=low, triple=lowering.triple, rdc=rdc, output=alone)
+    unwrap = Unwrap(
+        source=low,
+        triple=lowering.triple,
+        rdc=bool(context.options.gpu_rdc),
+        fp_contract=context.options.device_flags.fp_contract,
+        output=alone,
+    )
     executor.step(unwrap, decides=True)
     executor.tool(translate_command(llvm, alone, text), text, decides=True, diagnose=diagnose)
     return text

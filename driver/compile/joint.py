@@ -89,8 +89,14 @@ def _lower(
         llvm, joined, low, host=pipeline_of(of_host), device=units[0].pipeline
     )
     executor.tool(command, low, decides=True, diagnose=diagnose)
-    triple, rdc = units[0].lowering.triple, context.options.gpu_rdc
-    executor.step(Separate(source=low, triple=triple, rdc=bool(rdc), output=alone), decides=True)
+    separate = Separate(
+        source=low,
+        triple=units[0].lowering.triple,
+        rdc=bool(context.options.gpu_rdc),
+        fp_contract=context.options.device_flags.fp_contract,
+        output=alone,
+    )
+    executor.step(separate, decides=True)
     command = translate_command(llvm, alone, text, is_joint=True)
     executor.tool(command, text, decides=True, diagnose=diagnose)
     parts = (host, *(unit.lowered for unit in units))

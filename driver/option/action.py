@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from mlir_offload.driver.option.compile_options import ANY_CLANG, CompileOptions, DeviceCode
-from mlir_offload.driver.option.device_flags import DeviceFlags
+from mlir_offload.driver.option.device_flags import DeviceFlags, with_contraction
 from mlir_offload.driver.system.depfile import quote_for_make
 from mlir_offload.toolchain.errors import UsageError
 
@@ -212,6 +212,12 @@ def fast_math(options: CompileOptions, value: str) -> CompileOptions:
     flags = replace(options.device_flags, fast_math=True)
     arguments = (*options.compiler_arguments, "-ffast-math")
     return replace(options, device_flags=flags, compiler_arguments=arguments)
+
+
+def contraction(options: CompileOptions, value: str) -> CompileOptions:
+    """Choose where products and sums are fused; clang has the option for host code."""
+    flags = with_contraction(options.device_flags, value)
+    return replace(code_argument("-ffp-contract=")(options, value), device_flags=flags)
 
 
 def pipeline(options: CompileOptions, value: str) -> CompileOptions:

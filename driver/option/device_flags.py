@@ -10,7 +10,9 @@ from msgspec.structs import replace
 
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.target import Target, all_kinds, parse_offload_arch, uses_cuda
+from mlir_offload.translate.contraction import Contraction
 
+_HOST_BITS, _NARROW_BITS = 64, 32
 ALL_PTX, NO_PTX = "all", "none"
 _CODE_OBJECT = "-mcode-object-version="
 
@@ -34,6 +36,8 @@ class DeviceFlags(Struct, frozen=True):
     """
 
     fast_math: bool = False
+    contraction: Contraction = Contraction.ON
+    index_bits: int = _HOST_BITS
     ftz: bool = False
     max_registers: int = 0
     ptxas: tuple[str, ...] = ()
@@ -41,6 +45,11 @@ class DeviceFlags(Struct, frozen=True):
     arch_opt: tuple[tuple[str, str], ...] = ()
     libraries: tuple[DeviceLibrary, ...] = ()
     ptx: tuple[str, ...] | None = None
+
+    @property
+    def fp_contract(self) -> Contraction | None:
+        """Return where products and sums are fused, unless it is where the program allows it."""
+        return None if self.contraction is Contraction.ON else self.contraction
 
     @property
     def ptxas_arguments(self) -> tuple[str, ...]:
@@ -71,6 +80,10 @@ class DeviceFlags(Struct, frozen=True):
     def _arguments(self) -> Iterator[str]:
         if self.fast_math:
             yield "-ffast-math"
+        if self.contraction is not Contraction.ON:
+            yield f"-ffp-contract={self.contraction}"
+        if self.index_bits != _HOST_BITS:
+            yield f"--index-bits={self.index_bits}"
         if self.ftz:
             yield "--ftz"
         if self.max_registers:
@@ -143,3 +156,20 @@ def with_ftz(flags: DeviceFlags, value: str) -> DeviceFlags:
         msg = f"--ftz={value}: not true or false"
         raise UsageError(msg, hint="write --ftz=true: subnormal numbers of 32 bits become zero")
     return replace(flags, ftz=value == "true")
+
+
+def with_contraction(flags: DeviceFlags, value: str) -> DeviceFlags:
+    """Return the flags with `-ffp-contract=`, as clang has it. Raises UsageError for another value."""
+    word = value.removesuffix("-honor-pragmas")
+    if word not in set(Contraction):
+        msg = f"-ffp-contract={value}: not off, on or fast"
+        raise UsageError(msg, hint="'on' fuses where operations have the flag 'contract'")
+    return replace(flags, contraction=Contraction(word))
+
+
+def with_index_bits(flags: DeviceFlags, value: str) -> DeviceFlags:
+    """Return the flags with `--index-bits=`. Raises UsageError for another width."""
+    if value not in {str(_HOST_BITS), str(_NARROW_BITS)}:
+        msg = f"--index-bits={value}: not 32 or 64"
+        raise UsageError(msg, hint="use 32 if no memref has 2147483648 elements or more")
+    return replace(flags, index_bits=int(value))

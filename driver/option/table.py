@@ -13,6 +13,7 @@ from mlir_offload.driver.option import action, nvcc
 from mlir_offload.driver.option.compile_options import Mode
 from mlir_offload.driver.option.device_flags import (
     with_ftz,
+    with_index_bits,
     with_library,
     with_max_registers,
     with_ptx,
@@ -75,6 +76,8 @@ DEVICES = Group("devices", (
     Option(("--cuda-include-ptx=",), "PTX kept in final objects: sm_NN, all, none", value="ARCH", does=action.device(with_ptx), doc="PTX kept in final objects, for newer GPUs: `sm_NN`, `all`, `none`; the newest by default"),
     Option(("--device-lib=",), "bitcode that kernels may call, of a kind or ARCH", value="[ARCH=]FILE", values="files", path="keyed", does=action.device(with_library), doc="bitcode that kernels may call; for `cuda`, `host` or an architecture, or for all"),
     Option(("-ffast-math",), "inexact floating point on host and device", does=action.fast_math),
+    Option(("-ffp-contract=",), "fuse products and sums: off, on, fast", value="WHERE", values=("off", "on", "fast"), does=action.contraction, setting=Setting("fp-contract", str, "on"), doc="where a product and a sum become one fused operation: `off`: nowhere; `on` (the default): where the program allows it, by the flag `contract` of both operations; `fast`: everywhere, as clang and nvcc do in CUDA C++ ([code generation](device-code.md#code-generation))"),
+    Option(("--index-bits=",), "the width of index in kernels: 32 or 64", value="N", values=("32", "64"), does=action.device(with_index_bits), setting=Setting("index-bits", str, "64"), doc="the width of `index` in kernels, `64` (the default) or `32`, which needs fewer instructions and registers, and memrefs of fewer than 2147483648 elements ([code generation](device-code.md#code-generation))"),
     Option(("--ftz",), f"subnormal numbers are zero, {NVIDIA}", does=action.device(action.flush_subnormals), doc="subnormal numbers of 32 bits are zero on NVIDIA GPUs"),
     Option(("--ftz=",), "the same, as nvcc spells it", value="BOOL", values=("true", "false"), does=action.device(with_ftz)),
     Option(("--maxrregcount=",), f"registers per thread, {NVIDIA}", value="N", does=action.device(with_max_registers)),

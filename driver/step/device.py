@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mlir_offload.driver.step.step import TextStep
+from mlir_offload.translate.contraction import Contraction
 from mlir_offload.translate.lower import unwrap_device
 
 
@@ -11,6 +12,8 @@ class Unwrap(TextStep, frozen=True, kw_only=True, tag="unwrap"):
 
     triple: str
     rdc: bool = False
+    fp_contract: Contraction | None = None
 
     def _rewritten(self, text: str) -> str:
-        return unwrap_device(text, self.triple, keeps_functions=self.rdc)
+        contraction = self.fp_contract or Contraction.ON
+        return unwrap_device(text, self.triple, keeps_functions=self.rdc, contraction=contraction)

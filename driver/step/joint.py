@@ -6,6 +6,7 @@ from pathlib import Path
 
 from mlir_offload.driver.step.step import Step, TextStep, read_text, write_text
 from mlir_offload.toolchain.errors import ToolFailedError
+from mlir_offload.translate.contraction import Contraction
 from mlir_offload.translate.joint import bordered, ir_modules, join_program, separate_program
 from mlir_offload.translate.lower import unwrapped
 
@@ -28,10 +29,15 @@ class Separate(TextStep, frozen=True, kw_only=True, tag="separate"):
 
     triple: str
     rdc: bool = False
+    fp_contract: Contraction | None = None
 
     def _rewritten(self, text: str) -> str:
         host, devices = separate_program(text)
-        texts = [unwrapped(device, self.triple, keeps_functions=self.rdc) for device in devices]
+        contraction = self.fp_contract or Contraction.ON
+        texts = [
+            unwrapped(device, self.triple, keeps_functions=self.rdc, contraction=contraction)
+            for device in devices
+        ]
         return bordered([host.render_part(host.operations), *texts])
 
 

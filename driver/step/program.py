@@ -11,6 +11,7 @@ from mlir_offload.toolchain.target import Target
 from mlir_offload.translate.device_form import NVVM_FORM, DeviceForm
 from mlir_offload.translate.fixup.fast_math import with_fast_math
 from mlir_offload.translate.fixup.split import split_program
+from mlir_offload.translate.kernel_parameter import WIDE, ParameterForm
 from mlir_offload.translate.prefix_map import PrefixMap, map_locations
 
 
@@ -25,6 +26,8 @@ class Split(Step, frozen=True, kw_only=True, tag="split"):
     forms: tuple[DeviceForm, ...] = (NVVM_FORM,)
     targets: tuple[Target, ...] = ()
     fast_math: bool = False
+    parameters: ParameterForm | None = None
+    index_bits: int | None = None
     describe_memory: bool = False
     transformed: bool = False
     rdc: bool = False
@@ -45,6 +48,8 @@ class Split(Step, frozen=True, kw_only=True, tag="split"):
             is_program=self.is_program,
             is_transformed=self.transformed,
             targets=self.targets,
+            parameters=self.parameters or ParameterForm.WHOLE,
+            index_bits=self.index_bits or WIDE,
         )
         for warning in split.warnings:
             show_warning(warning.message, warning.location)

@@ -28,6 +28,7 @@ from mlir_offload.translate.cpu.module import (
     finish_cpu_ir,
 )
 from mlir_offload.translate.fixup.split import split_program
+from mlir_offload.translate.kernel_parameter import ParameterForm
 from mlir_offload.translate.lower import (
     device_pipeline_command,
     normalize_command,
@@ -73,6 +74,7 @@ def lowered(llvm: LlvmToolchain, work: Path) -> str:
         generic.read_text(),
         source_text=source.read_text(),
         unit_id="b",
+        parameters=ParameterForm.PARTS,
         llvm_major=llvm.version.major,
     )
     (module,) = program.modules

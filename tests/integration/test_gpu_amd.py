@@ -71,6 +71,14 @@ def _check_machine_code(program: Path, probes: list[Probe], release: int, arch: 
         assert wrong_threads(probe, release, block, cut) == {}, (probe.name, block)
 
 
+@pytest.mark.llvm(22)
+def test_a_loop_over_the_grid_with_narrow_indices_is_right(amd: AmdGpu, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    amd.build(22, "gfx1100", program, INPUTS / "grid_loop.mlir", "--index-bits=32")
+    ran = amd.run(program, seed=1, arch="gfx1100")
+    assert (ran.returncode, ran.stderr) == (0, b"")
+
+
 @pytest.fixture(scope="module")
 def hosted(amd: AmdGpu, tmp_path_factory: pytest.TempPathFactory) -> Path:
     caller = tmp_path_factory.mktemp("hosted") / "caller.c"

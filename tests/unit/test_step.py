@@ -27,7 +27,9 @@ from mlir_offload.offload.host.entry import EntryType
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.target import Kind, Target, all_kinds, parse_offload_arch
 from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.translate.contraction import Contraction
 from mlir_offload.translate.device_form import FORM_NAMES, DeviceForm, parse_form
+from mlir_offload.translate.kernel_parameter import ParameterForm
 from mlir_offload.translate.prefix_map import PrefixMap
 from mlir_offload.translate.sanitizer import Sanitizer
 
@@ -48,6 +50,8 @@ VALUES: dict[Any, st.SearchStrategy[Any]] = {
     Path: TEXT.map(Path),
     PurePath: TEXT.map(PurePath),
     Kind: st.sampled_from(all_kinds()),
+    Contraction: st.sampled_from(Contraction),
+    ParameterForm: st.sampled_from(ParameterForm),
     EntryType: st.sampled_from(EntryType),
     Sanitizer: st.sampled_from(Sanitizer),
     Target: st.sampled_from(["sm_90", "gfx90a:xnack+", "host", "spirv64"]).map(parse_offload_arch),

@@ -64,18 +64,22 @@ def _constant(rewriter: DeviceRewriter, value: int, kind: str) -> Value:
 def _print(rewriter: DeviceRewriter, message: str) -> None:
     """Print what CUDA prints of a failed assertion."""
     file, line = rewriter.file_and_line()
-    values = (*rewriter.dimensions("block_id"), *rewriter.dimensions("thread_id"))
+    ids = (*rewriter.dimensions("block_id"), *rewriter.dimensions("thread_id"))
+    values = [_printed(rewriter, value) for value in ids]
     head = f"{file}:{line}: {rewriter.function_name()}".replace("%", "%%")
     shown = message.replace("%", "%%")
-    ids = "[%lld,%lld,%lld]"
-    text = f"{head}: block: {ids}, thread: {ids} Assertion `{shown}` failed.\n"
+    place = "[%lld,%lld,%lld]"
+    text = f"{head}: block: {place}, thread: {place} Assertion `{shown}` failed.\n"
     rewriter.create("gpu.printf", values, (), {"format": quoted(text)})
 
 
 def printf(rewriter: DeviceRewriter, operation: Operation) -> None:
-    """Widen integers to the 32 bits that printf takes for them at least, as C does."""
-    operation.operands = [
-        convert(rewriter, _NARROW[value.type], value, "i32") if value.type in _NARROW else value
-        for value in operation.operands
-    ]
+    """Widen integers to the 32 bits that printf takes for them at least, as C does, and index to 64."""
+    operation.operands = [_printed(rewriter, value) for value in operation.operands]
     rewriter.insert(operation)
+
+
+def _printed(rewriter: DeviceRewriter, value: Value) -> Value:
+    if value.type == "index":
+        return convert(rewriter, "index_cast", value, "i64")
+    return convert(rewriter, _NARROW[value.type], value, "i32") if value.type in _NARROW else value

@@ -25,6 +25,7 @@ from mlir_offload.translate.fixup.hazard import (
     check_operations,
     check_top_level,
 )
+from mlir_offload.translate.fixup.kernel_form import KernelForms, choose_kernel_forms
 from mlir_offload.translate.fixup.limit import (
     check_printed,
     check_workgroup_memory,
@@ -44,11 +45,13 @@ from mlir_offload.translate.gpu_module import (
     rename_kernels,
     rename_launches,
 )
+from mlir_offload.translate.host.argument import ArgumentRewriter
 from mlir_offload.translate.host.async_chain import AsyncRewriter
 from mlir_offload.translate.host.launch_check import LaunchCheck, SourceWarning
 from mlir_offload.translate.host.main_function import check_main
 from mlir_offload.translate.host.memory import describe_launches
 from mlir_offload.translate.host.transfer import TransferRewriter
+from mlir_offload.translate.kernel_parameter import WIDE, ParameterForm
 from mlir_offload.translate.mlir.location import Locations
 from mlir_offload.translate.mlir.module import Module, parse_module
 from mlir_offload.translate.mlir.operation import CustomOperation, Operation
@@ -108,6 +111,8 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
     is_program: bool = False,
     is_transformed: bool = False,
     targets: Sequence[Target] = (),
+    parameters: ParameterForm = ParameterForm.WHOLE,
+    index_bits: int = WIDE,
 ) -> SplitProgram:
     """Cut the normalised program in two.
 
@@ -116,7 +121,8 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
     first of the forms gives each device module its text. A module without kernels counts where it
     `keeps_functions` for other files. Launches tell of host memory where the program
     `describes_memory`; if it `is_program`, its `main` must be one; if it `is_transformed`, its transform
-    scripts have been run. What exceeds the limits of the `targets` is rejected. Raises SourceError for
+    scripts have been run. Kernels take their memrefs in the
+    form of `parameters`, and compute with `index_bits`. What exceeds the limits of the `targets` is rejected. Raises SourceError for
     what the lowering would drop or get wrong.
     """
     module = parse_module(text)
@@ -139,8 +145,18 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
         variants=variants,
     )
     used = _workgroup_memory(device)
+    kernel_forms = choose_kernel_forms(
+        device.values(),
+        host,
+        # Of variants of a kernel one may read what another does not.
+        renamed={key for key in symbols if symbols[key] != key[1] and key[0] not in variants},
+        form=parameters,
+        index_bits=index_bits,
+    )
     faults = load_faults(llvm_major)
-    rules = _DeviceRules(module, locations, faults, tuple(forms), symbols, tuple(targets))
+    rules = _DeviceRules(
+        module, locations, faults, tuple(forms), symbols, tuple(targets), kernel_forms
+    )
     leaves = kinds_left(variants, attached)
     modules = tuple(
         _gpu_module(operation, attached[name], leaves.get(name, frozenset()), rules)
@@ -157,7 +173,8 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
     warnings = tuple(launches.unreachable(host)) if has_gpu and not describes_memory else ()
     interface = _interface(module, source_text) if _C_INTERFACE in text else ""
     uses_runtime = any(_uses_runtime(one) for one in host if one.name != "gpu.binary")
-    host_text = _host(module, symbols, locations, describes_memory=describes_memory)
+    arguments = ArgumentRewriter(kernel_forms.launches, kernel_forms.narrow)
+    host_text = _host(module, symbols, locations, arguments, describes_memory=describes_memory)
     return SplitProgram(
         host_text=host_text,
         modules=modules,
@@ -245,6 +262,7 @@ class _DeviceRules(Struct, frozen=True):
     forms: tuple[DeviceForm, ...]
     symbols: Mapping[KernelKey, str]
     targets: tuple[Target, ...]
+    kernels: KernelForms
 
     def check(self, operation: Operation, limits: Sequence[WorkgroupLimit]) -> None:
         """Raise SourceError for what no device takes, or not the way it is written."""
@@ -273,6 +291,7 @@ def _gpu_module(
     own = {kernel: rules.symbols[name, kernel] for kernel in kernel_names(operation)}
     use_documented_forms(operation)
     rules.check(operation, _limits(served_targets(attached, rules.targets)))
+    rules.kernels.rewrite_module(operation, rules.locations)
     rename_kernels(operation, own)
     expanded = {form.name: rules.expanded(operation, form) for form in rules.forms}
     is_fast = _is_fast(name, attached, rules.locations.of(operation))
@@ -325,6 +344,7 @@ def _host(
     module: Module,
     symbols: Mapping[KernelKey, str],
     locations: Locations,
+    arguments: ArgumentRewriter,
     *,
     describes_memory: bool,
 ) -> str:
@@ -342,6 +362,7 @@ def _host(
         use_default_space(operation)
         chains.rewrite_function(operation)
         transfers.rewrite_function(operation)
+        arguments.rewrite_function(operation)
         rename_launches(operation, launched, symbols)
         body.append(operation)
     if describes_memory:

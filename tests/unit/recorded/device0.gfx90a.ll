@@ -1,7 +1,7 @@
 ; ModuleID = 'LLVMDialectModule'
 source_filename = "LLVMDialectModule"
 
-define amdgpu_kernel void @scale(ptr %0, ptr %1, i64 %2, i64 %3, i64 %4) #0 {
+define amdgpu_kernel void @scale(ptr %0, ptr align 4 %1, i64 %2, i64 %3, i64 %4) #0 {
   %6 = call i32 @llvm.amdgcn.workitem.id.x()
   %7 = sext i32 %6 to i64
   %8 = getelementptr inbounds nuw float, ptr %1, i64 %7

@@ -4,7 +4,7 @@ target triple = "nvptx64-nvidia-cuda"
 
 declare float @__nv_expf(float)
 
-define ptx_kernel void @scale(ptr %0, ptr %1, i64 %2, i64 %3, i64 %4) {
+define ptx_kernel void @scale(ptr %0, ptr align 4 %1, i64 %2, i64 %3, i64 %4) {
   %6 = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
   %7 = sext i32 %6 to i64
   %8 = getelementptr inbounds nuw float, ptr %1, i64 %7

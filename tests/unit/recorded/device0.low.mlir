@@ -3,7 +3,7 @@
   "gpu.module"() <{sym_name = "kernels"}> ({
     "llvm.func"() <{CConv = #llvm.cconv<ccc>, function_type = !llvm.func<f32 (f32)>, linkage = #llvm.linkage<external>, sym_name = "__nv_expf", visibility_ = 0 : i64}> ({
     }) : () -> () loc(#loc2)
-    "llvm.func"() <{CConv = #llvm.cconv<ccc>, function_type = !llvm.func<void (ptr, ptr, i64, i64, i64)>, linkage = #llvm.linkage<external>, sym_name = "scale", visibility_ = 0 : i64}> ({
+    "llvm.func"() <{CConv = #llvm.cconv<ccc>, arg_attrs = [{}, {llvm.align = 4 : i64}, {}, {}, {}], function_type = !llvm.func<void (ptr, ptr, i64, i64, i64)>, linkage = #llvm.linkage<external>, sym_name = "scale", visibility_ = 0 : i64}> ({
     ^bb0(%arg0: !llvm.ptr loc("scale.mlir":12:21), %arg1: !llvm.ptr loc("scale.mlir":12:21), %arg2: i64 loc("scale.mlir":12:21), %arg3: i64 loc("scale.mlir":12:21), %arg4: i64 loc("scale.mlir":12:21)):
       %0 = "nvvm.read.ptx.sreg.tid.x"() : () -> i32 loc(#loc5)
       %1 = "llvm.sext"(%0) : (i32) -> i64 loc(#loc5)

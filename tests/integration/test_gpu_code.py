@@ -1,0 +1,83 @@
+"""GPU code has no more instructions in its loops than clang's of the same kernels in C++."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.cuda_emulator import CudaEmulator, run_program
+from support.cuda_tools import cuda_tool
+from support.gpu_comparison import LOOPS, Case, Tools, nvdisasm
+
+GRID_LOOP = Path(__file__).parent / "inputs" / "grid_loop.mlir"
+# An instruction or two of fifty: LLVM's choice differs where it knows the size of a block.
+TOLERANCE = 1.04
+
+
+@pytest.fixture(scope="module")
+def tools(mlir_offload: list[str]) -> Tools:
+    disassembler = nvdisasm() or pytest.skip("no nvdisasm: it is a wheel of the extra 'dev'")
+    return Tools(
+        (*mlir_offload, "--llvm=22"),
+        Path("/usr/lib/llvm-22/bin/clang++"),
+        Path(cuda_tool("ptxas")),
+        Path(cuda_tool("libdevice")),
+        disassembler,
+    )
+
+
+@pytest.mark.parametrize(
+    "case",
+    [Case("sm_90"), Case("gfx1100"), Case("sm_90", "off", 32)],
+    ids=["NVIDIA", "AMD", "narrow indices"],
+)
+@pytest.mark.llvm(22)
+def test_loops_have_no_more_instructions_than_by_clang(
+    tools: Tools, case: Case, tmp_path: Path
+) -> None:
+    own, clang = (tools.read(make(case, tmp_path)) for make in (tools.own, tools.by_clang))
+    counts = {
+        name: [loop.per_element(kernels, case.vendor) for kernels in (own, clang)]
+        for name, loop in LOOPS.items()
+    }
+    assert {name: pair for name, pair in counts.items() if pair[0] > pair[1] * TOLERANCE} == {}
+
+
+@pytest.mark.llvm(22)
+def test_products_are_fused_as_asked(tools: Tools, tmp_path: Path) -> None:
+    matmul = LOOPS["matmul"]
+    fused = {}
+    for contraction in ("on", "fast"):
+        case = Case("gfx1100", contraction)
+        body = matmul.find(tools.read(tools.own(case, tmp_path)), case.vendor)
+        fused[contraction] = len(body.operations(case.vendor.fused))
+    assert fused == {"on": 0, "fast": 16}
+
+
+@pytest.mark.llvm(22)
+def test_a_loop_over_the_grid_with_narrow_indices_runs_as_ptx(
+    mlir_offload: list[str], cuda_emulator: CudaEmulator, tmp_path: Path
+) -> None:
+    program = tmp_path / "program"
+    options = ("--llvm=22", "--offload-arch=sm_90", *cuda_emulator.options(is_kept=False))
+    flags = ("--index-bits=32", "-o", str(program))
+    subprocess.run([*mlir_offload, *options, *flags, str(GRID_LOOP)], check=True)
+    result = run_program(program, seed=1)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("release", "options"),
+    [
+        pytest.param(19, ["-ffp-contract=fast"], marks=pytest.mark.llvm(19), id="19"),
+        pytest.param(22, ["--index-bits=32"], marks=pytest.mark.llvm(22), id="22"),
+    ],
+)
+def test_a_loop_over_the_grid_runs_on_the_cpu(
+    mlir_offload: list[str], tmp_path: Path, release: int, options: list[str]
+) -> None:
+    program = tmp_path / "program"
+    flags = (f"--llvm={release}", "--offload-arch=host", "-o", str(program))
+    subprocess.run([*mlir_offload, *flags, *options, str(GRID_LOOP)], check=True)
+    assert subprocess.run([program], check=False).returncode == 0

@@ -1,0 +1,164 @@
+"""Loops over a grid: several steps at a time, as nvcc makes of them, and the rest one by one.
+
+LLVM unrolls a loop whose step is not a constant only if it may divide to know how often it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from mlir_offload.translate.mlir.attribute import Attribute
+from mlir_offload.translate.mlir.operation import Block, Operation, Region, Value
+from mlir_offload.translate.mlir.rewriter import Rewriter
+
+# As a power of two. For addresses of several memrefs loop strength reduction makes an induction variable
+# and an addition each, so that more steps at a time cost more instructions.
+_SHIFT_OF_ONE_MEMREF, _SHIFT_OF_SEVERAL = 2, 1
+_LARGEST_BODY = 24
+_SHORT = 16
+_UNROLLED = Attribute("#llvm.loop_annotation<unroll = <full = true>>")
+_LESS_OR_EQUAL = 3  # arith::CmpIPredicate: sle
+_TYPES = frozenset({"index", "i32", "i64"})
+_SIMPLE = frozenset({"arith", "index", "math"})
+_ACCESSES = {"memref.load": 0, "memref.store": 1, "vector.load": 0, "vector.store": 1}
+_CONSTANTS = frozenset({"arith.constant", "index.constant", "llvm.mlir.constant"})
+
+
+def unroll_loops(module: Operation, *, is_narrow: bool) -> None:
+    """Unroll innermost loops of a `gpu.module`, whose index is narrower than the host's if it `is_narrow`."""
+    unroll_strided_loops(module)
+    if is_narrow:
+        unroll_short_loops(module)
+
+
+def unroll_strided_loops(module: Operation) -> None:
+    """Unroll the innermost loops of a `gpu.module` whose step is known at run time only."""
+    for function in module.operations:
+        inside = function.walk_inside()
+        # A name that is a constant in one region may be another value beside it.
+        constants = {name for one in inside if one.name in _CONSTANTS for name in one.result_names}
+        chosen = {id(one) for one in inside if _is_fit(one, constants)}
+        if chosen:
+            rewriter = Rewriter("%mo_unrolled_")
+            for region in function.regions:
+                rewriter.rewrite(region, lambda one: _unroll if id(one) in chosen else None)  # noqa: B023 (used at once)
+
+
+def unroll_short_loops(module: Operation) -> None:
+    """Have LLVM unroll the innermost loops of a `gpu.module` that run a known, small number of times.
+
+    It does so by itself with indices of 64 bits; with narrow ones each address looks more expensive to it.
+    """
+    for function in module.operations:
+        inside = function.walk_inside()
+        constants = _numbers(inside)
+        for loop in inside:
+            if loop.name != "scf.for" or loop.attributes:
+                continue
+            first, end, step = (constants.get(name) for name in loop.operand_names[:3])
+            body = loop.regions[0].blocks[0].operations
+            if first is None or end is None or not step or len(body) > _LARGEST_BODY:
+                continue
+            if len(range(first, end, step)) <= _SHORT and all(map(_is_simple, body)):
+                loop.set_attribute("loop_annotation", _UNROLLED)
+
+
+def _numbers(operations: Iterable[Operation]) -> dict[str, int | None]:
+    """Return the constants; None for a name that is a constant in one region and another value beside it."""
+    found: dict[str, int | None] = {}
+    for operation in operations:
+        for name in operation.result_names:
+            is_constant = operation.name == "arith.constant" and name not in found
+            found[name] = operation.attribute("value").integer if is_constant else None
+    return found
+
+
+def _is_fit(loop: Operation, constants: set[str]) -> bool:
+    if loop.name != "scf.for" or loop.has("unsignedCmp") or loop.attributes:
+        return False
+    body = loop.regions[0].blocks[0].operations
+    return (
+        loop.operand_names[2] not in constants
+        and loop.operand_types[0] in _TYPES
+        and len(body) <= _LARGEST_BODY
+        and all(map(_is_simple, body))
+        and bool(_memrefs(body))
+    )
+
+
+def _is_simple(operation: Operation) -> bool:
+    name = operation.name
+    is_known = name.partition(".")[0] in _SIMPLE or name in _ACCESSES or name == "scf.yield"
+    return is_known and not operation.regions
+
+
+def _memrefs(body: Iterable[Operation]) -> set[str]:
+    return {one.operand_names[_ACCESSES[one.name]] for one in body if one.name in _ACCESSES}
+
+
+def _unroll(rewriter: Rewriter, loop: Operation) -> None:
+    first, end, step, *given = loop.operands
+    has_one = len(_memrefs(loop.regions[0].blocks[0].operations)) == 1
+    shift = _SHIFT_OF_ONE_MEMREF if has_one else _SHIFT_OF_SEVERAL
+    limit, stride = _limit_and_stride(rewriter, loop, shift)
+    types = [first.type, *(one.type for one in given)]
+    block = _body(rewriter, loop, stride, 1 << shift)
+    operands = (first, limit, stride, first, *given)
+    main = rewriter.create("scf.for", operands, types, regions=[Region([block])])
+    start, *carried = main.results
+    loop.operands = (start, end, step, *carried)
+    rewriter.insert(loop)
+
+
+def _limit_and_stride(rewriter: Rewriter, loop: Operation, shift: int) -> tuple[Value, Value]:
+    """Return where to stop so that all steps of a round are before the end, and the way of a round.
+
+    If a round is more than the whole way, that is where the loop begins: nothing overflows.
+    """
+    first, end, step = loop.operands[:3]
+    kind, factor = first.type, 1 << shift
+
+    def constant(value: int) -> Value:
+        return rewriter.value("arith.constant", (), kind, {"value": f"{value} : {kind}"})
+
+    span = rewriter.value("arith.subi", (end, first), kind)
+    most = rewriter.value("arith.shrsi", (span, constant(shift)), kind)
+    predicate = {"predicate": f"{_LESS_OR_EQUAL} : i64"}
+    fits = rewriter.value("arith.cmpi", (step, most), "i1", predicate)
+    before = rewriter.value("arith.muli", (step, constant(factor - 1)), kind)
+    last = rewriter.value("arith.subi", (end, before), kind)
+    limit = rewriter.value("arith.select", (fits, last, first), kind)
+    return limit, rewriter.value("arith.muli", (step, constant(factor)), kind)
+
+
+def _body(rewriter: Rewriter, loop: Operation, stride: Value, factor: int) -> Block:
+    given, step = loop.regions[0].blocks[0], loop.operands[2]
+    index, *carried = (Value(one.name, one.type) for one in given.arguments)
+    arguments = [Value(rewriter.fresh_name(), one.type) for one in (index, index, *carried)]
+    block = Block.with_arguments(arguments)
+    place, _, *values = arguments
+    with rewriter.insertion_point(block.operations):
+        for copy in range(factor):
+            if copy:
+                place = rewriter.value("arith.addi", (place, step), index.type)
+            values = _copy(rewriter, given, place, values)
+        following = rewriter.value("arith.addi", (arguments[0], stride), index.type)
+        rewriter.create("scf.yield", (following, *values))
+    return block
+
+
+def _copy(rewriter: Rewriter, block: Block, place: Value, values: Sequence[Value]) -> list[Value]:
+    """Insert the operations of a block for one step; return what it yields."""
+    taken = (one.name for one in block.arguments)
+    names = dict(zip(taken, (place.name, *(one.name for one in values)), strict=True))
+    for operation in block.operations:
+        made = operation.clone()
+        made.rename_operands(names)
+        if operation.name == "scf.yield":
+            return list(made.operands)
+        if operation.result_text:
+            fresh, count = rewriter.fresh_name(), len(operation.result_names)
+            made.result_text = f"{fresh}:{count}" if count > 1 else fresh
+            names |= dict(zip(operation.result_names, made.result_names, strict=True))
+        rewriter.insert(made)
+    return list(values)
