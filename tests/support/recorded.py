@@ -104,7 +104,7 @@ def record(into: Path) -> None:
         argv = (*driver, *words, f"-save-temps={folder}")
         subprocess.run(argv, check=True, cwd=PROGRAM.parent)
         made = Path(folder, "0")
-        for name in ("normal.mlir", "host.ll", "joint.low.mlir", "joint.ll"):
+        for name in ("normal.mlir", "host.ll"):
             shutil.copy(made / name, into)
         for file in (made / "split").iterdir():
             kind = "".join(file.suffixes)

@@ -1,6 +1,5 @@
 ; ModuleID = 'LLVMDialectModule'
 source_filename = "LLVMDialectModule"
-target triple = "nvptx64-nvidia-cuda"
 
 declare float @__nv_expf(float)
 
