@@ -6,10 +6,9 @@ import re
 
 from msgspec import Struct
 
-from mlir_offload.translate.mlir.syntax import MLIR
+from mlir_offload.translate.mlir.syntax import MLIR, parse_symbol, tokens
 
 _FUNCTION = re.compile(r"^[ \t]*(?:func|gpu|llvm)\.func\b", re.MULTILINE)
-_NAME = re.compile(r"@([\w$.-]+)")
 _DEFINITION = re.compile(r"\.(?:func|global)\b[^\n@]*$")
 
 
@@ -40,7 +39,8 @@ class FunctionText(Struct, frozen=True):
 
     def removed_from(self, text: str) -> str:
         """Return the text, each other character at its place, without the function."""
-        blank = re.sub(r"[^\n]", " ", text[self.start : self.end])
+        lines = text[self.start : self.end].split("\n")
+        blank = "\n".join(" " * len(line) for line in lines)
         return text[: self.start] + blank + text[self.end :]
 
 
@@ -50,11 +50,12 @@ def find_function(text: str, line: int, column: int) -> FunctionText | None:
     code = MLIR.blanked(text)
     heads = [match for match in _FUNCTION.finditer(code) if match.start() <= position]
     brace = code.find("{", heads[-1].end()) if heads else -1
-    name = _NAME.search(code, heads[-1].end()) if heads else None
-    if brace < 0 or name is None:
+    at = code.find("@", heads[-1].end()) if heads else -1
+    if brace < 0 or at < 0:
         return None
     try:
         end = MLIR.closing(text, brace) + 1
     except ValueError:
         return None
-    return FunctionText(name[1], heads[-1].start(), end) if position < end else None
+    name = parse_symbol(tokens(code[at : code.find("\n", at)])[0])
+    return FunctionText(name, heads[-1].start(), end) if position < end else None
