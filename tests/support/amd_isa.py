@@ -44,7 +44,7 @@ _SPELLINGS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] =
     (re.compile(r"^v_(add|sub)_co_ci_"), lambda match: f"v_{match[1]}c_co_"),
 )
 _WAITS = re.compile(
-    r"s_waitcnt\w*|s_nop|s_clause|s_delay_alu|s_sendmsg|buffer_(?:gl\d_inv|wbl2|invl2|wbinvl1_vol)"
+    r"s_waitcnt\w*|s_nop|s_clause|s_delay_alu|s_set_inst_prefetch_distance|s_sendmsg|buffer_(?:gl\d_inv|wbl2|invl2|wbinvl1_vol)"
 )
 _DATA = re.compile(
     r"(?:global|flat)_(?P<action>load|store)_(?:dword(?:x(?P<count>\d))?|(?P<short>ubyte|ushort|short_d16))"

@@ -24,7 +24,9 @@ _AMD = (
 # Two operations in one instruction of gfx11.
 _SECOND = re.compile(r":: (\w+)")
 # They do nothing but wait.
-_WAITS = frozenset({"NOP", "s_nop", "s_delay_alu", "s_waitcnt", "s_clause"})
+_WAITS = frozenset(
+    {"NOP", "s_nop", "s_delay_alu", "s_set_inst_prefetch_distance", "s_waitcnt", "s_clause"}
+)
 _WIDTH = re.compile(r"\.(?P<bits>64|128)\b|(?:dword|_b)(?:x(?P<words>\d)|(?P<size>64|96|128))$")
 _WORD = 32
 
