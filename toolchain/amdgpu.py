@@ -121,8 +121,7 @@ def amdgpu_layout(llvm_major: int) -> str:
 def load_code_objects(llvm_major: int) -> CodeObjects:
     """Return the code object versions of a release of LLVM."""
     row = _newest(_table()["code_objects"], llvm_major)
-    # A row that was learned from a release says what its clang makes.
-    obeyed = row.get("reads", {row["flag"]: row["versions"]})
+    obeyed = _newest(_table()["code_object_flags"], llvm_major)["reads"]
     reads = {str(flag): tuple(versions) for flag, versions in obeyed.items()}
     return CodeObjects(tuple(row["versions"]), str(row["flag"]), reads)
 

@@ -173,13 +173,22 @@ def test_a_tool_that_claims_success_without_a_result_is_caught(
     assert "mlir-translate exited with status 0 but wrote no" in error
 
 
-def test_a_missing_tool_names_the_package(sandbox: Sandbox, tmp_path: Path) -> None:
-    prefix = _prefix_with(tmp_path / "llvm", **{"clang-linker-wrapper": ""})
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        pytest.param("llvm-22", "apt install clang-tools-22", id="of a distribution"),
+        pytest.param("own", 'build LLVM 22 with -DLLVM_ENABLE_PROJECTS="clang"', id="of one's own"),
+    ],
+)
+def test_a_missing_tool_names_the_package_or_what_builds_it(
+    sandbox: Sandbox, tmp_path: Path, name: str, hint: str
+) -> None:
+    prefix = _prefix_with(tmp_path / name, **{"clang-linker-wrapper": ""})
     (prefix / "bin" / "clang-linker-wrapper").unlink()
     (sandbox.work / "p.mlir").write_bytes((EXAMPLES / "saxpy.mlir").read_bytes())
     error = sandbox.fails(f"--llvm={prefix}", "--offload-arch=host", "p.mlir", status=3)
     assert "has no clang-linker-wrapper" in error
-    assert "apt install clang" in error
+    assert hint in error
 
 
 def _prefix_with(prefix: Path, **scripts: str) -> Path:

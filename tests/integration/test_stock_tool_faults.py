@@ -97,10 +97,10 @@ def test_an_intrinsic_with_a_type_in_its_name_is_unknown_to_older_readers(name: 
 
 @pytest.mark.parametrize("release", [20, 21])
 def test_an_intrinsic_that_an_older_reader_takes_for_another_is_reported(release: int) -> None:
-    for side in ("left", "right"):
+    # Taken for llvm.vector.splice, `left` does the same.
+    for side, rule in (("left", ""), ("right", "BC028")):
         skew = check_intrinsic(f"llvm.vector.splice.{side}.nxv4i32", 3, Consumer(release))
-        assert skew is not None
-        assert skew.rule == "BC014"
+        assert (skew.rule if skew else "") == rule
 
 
 def test_spirv_is_never_made_of_code_that_keeps_pointers_in_structs() -> None:
