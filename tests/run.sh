@@ -12,5 +12,4 @@ cd "$root"
 "$venv/bin/ruff" format --check --quiet .
 "$venv/bin/ruff" check --quiet .
 "$venv/bin/mypy" --no-error-summary
-# One process more than CI has cores: some tests wait for servers, workers and signals.
-exec "$venv/bin/python" -m pytest --require-tools -n 3 "$@"
+exec "$venv/bin/python" -m pytest --require-tools -n 2 "$@"

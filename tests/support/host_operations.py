@@ -7,6 +7,8 @@ from pathlib import Path
 HOST = Path(__file__).resolve().parents[1] / "integration" / "inputs" / "host_operations.mlir"
 STOPPED = ("asserted", "absent_device", "clusters", "too_many")
 LEFT = {
+    # Memory of the block, declared and sized at the launch, and memory of the thread.
+    "attributions": [303, 212, 121, 30],
     # Bytes set and copied, in a chain of tokens too, memory shared with the host, and registered memory.
     "copies": [0x12345678, -2, 11, 12],
     "strided_copy": [1, 0, 5, 0, 9],

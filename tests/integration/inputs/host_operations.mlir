@@ -75,6 +75,44 @@ func.func @copies(%out: memref<?xi64>) attributes {llvm.emit_c_interface} {
 }
 
 // A part of a memref to another: no one copy of bytes, so that memrefCopy is called.
+func.func @attributions(%out: memref<?xi64>) attributes {llvm.emit_c_interface} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %c4 = arith.constant 4 : index
+  %bytes = arith.constant 32 : i32
+  %device = gpu.alloc (%c4) : memref<?xi64>
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %c4, %sy = %c1, %sz = %c1)
+             dynamic_shared_memory_size %bytes
+             workgroup(%own : memref<4xi64, #gpu.address_space<workgroup>>)
+             private(%alone : memref<1xi64, #gpu.address_space<private>>) {
+    %dynamic = gpu.dynamic_shared_memory : memref<?xi8, #gpu.address_space<workgroup>>
+    %more = memref.view %dynamic[%c0][] : memref<?xi8, #gpu.address_space<workgroup>> to memref<4xi64, #gpu.address_space<workgroup>>
+    %ten = arith.constant 10 : i64
+    %hundred = arith.constant 100 : i64
+    %i = arith.index_cast %tx : index to i64
+    %tens = arith.muli %i, %ten : i64
+    %hundreds = arith.muli %i, %hundred : i64
+    memref.store %i, %own[%tx] : memref<4xi64, #gpu.address_space<workgroup>>
+    memref.store %hundreds, %more[%tx] : memref<4xi64, #gpu.address_space<workgroup>>
+    memref.store %tens, %alone[%c0] : memref<1xi64, #gpu.address_space<private>>
+    gpu.barrier
+    %other = arith.subi %c3, %tx : index
+    %a = memref.load %own[%other] : memref<4xi64, #gpu.address_space<workgroup>>
+    %b = memref.load %more[%other] : memref<4xi64, #gpu.address_space<workgroup>>
+    %c = memref.load %alone[%c0] : memref<1xi64, #gpu.address_space<private>>
+    %ab = arith.addi %a, %b : i64
+    %abc = arith.addi %ab, %c : i64
+    memref.store %abc, %device[%tx] : memref<?xi64>
+    gpu.terminator
+  }
+  %part = memref.subview %out[0] [%c4] [1] : memref<?xi64> to memref<?xi64, strided<[1]>>
+  gpu.memcpy %part, %device : memref<?xi64, strided<[1]>>, memref<?xi64>
+  gpu.dealloc %device : memref<?xi64>
+  return
+}
+
 func.func @strided_copy(%out: memref<?xi64>) attributes {llvm.emit_c_interface} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
