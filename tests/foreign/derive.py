@@ -1,6 +1,6 @@
 """Derive all tables that the releases of LLVM determine, and compare the others with what these releases do.
 
-usage: python tests/foreign/derive.py --releases=14,15,...,23 --root=23=/opt/sid [--write]
+usage: python tests/foreign/derive.py --releases=14,15,...,23 --root=23=DIR [--write]
 
 It writes toolchain/data/reader_limits.yaml and intrinsics.yaml, and compares the tables of GPUs and of text.
 Exit status 1 if a table that it compares differs. docs/howto/new-llvm.md tells what is left to do.

@@ -1,7 +1,7 @@
 """The readers of LLVM's releases: programs that read LLVM IR and print or write what they read.
 
 A release that is installed is asked by its `opt`, one that Debian 12 lacks by the clang in a `ziglang` wheel,
-which is downloaded, or by the `opt` in the root of a newer Debian (`--root=23=/opt/sid`), which runs with that
+which is downloaded, or by the `opt` in the root of a newer Debian (`--root=23=DIR`), which runs with that
 root's own libraries.
 """
 
