@@ -1,4 +1,4 @@
-"""PTX that is kept beside the finished code for NVIDIA GPUs, for GPUs to come."""
+"""PTX kept in addition to the finished code for NVIDIA GPUs, for later GPUs."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The verb `learn`: rows of a build of LLVM, beside the nearest release, and as a patch to the tables."""
+"""The subcommand `learn`: print the rows of a build of LLVM next to the nearest release, and as a patch."""

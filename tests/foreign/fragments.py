@@ -9,7 +9,6 @@ usage: python tests/foreign/fragments.py
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -20,6 +19,7 @@ sys.path[:0] = [str(ROOT / ".importroot"), str(ROOT / "tests")]
 
 from foreign.cute import Layout, read_aliases, read_traits  # noqa: E402
 from foreign.source_package import default_cache  # noqa: E402
+from foreign.wheel import download_wheel  # noqa: E402
 from support.tensor_fragments import FORMS, Mma, accumulator, matrix_place, places  # noqa: E402
 
 _PACKAGE = "nvidia-cutlass==3.5.1.0"
@@ -49,17 +49,7 @@ def _fetch_headers(cache: Path) -> Mapping[str, str]:
     """Return the headers with layouts by name."""
     folder = cache / "cutlass"
     if not list(folder.glob("*.whl")):
-        pip = (
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "--quiet",
-            "--no-deps",
-            "--dest",
-            str(folder),
-        )
-        subprocess.run((*pip, _PACKAGE), check=True)
+        download_wheel(_PACKAGE, folder)
     (wheel,) = folder.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         return {

@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / ".importroot")]
 
 from foreign.source_package import default_cache  # noqa: E402
+from foreign.wheel import download_wheel  # noqa: E402
 
 from mlir_offload.toolchain.ptx import PtxSupport, load_nvptx_table  # noqa: E402
 
@@ -53,17 +54,7 @@ def find_ptxas(release: str) -> Path:
     program = default_cache() / "ptxas" / release
     if not program.exists():
         with tempfile.TemporaryDirectory() as folder:
-            pip = (
-                sys.executable,
-                "-m",
-                "pip",
-                "download",
-                "--quiet",
-                "--no-deps",
-                "--dest",
-                folder,
-            )
-            subprocess.run((*pip, _WHEELS[release]), check=True)
+            download_wheel(_WHEELS[release], Path(folder))
             wheel = zipfile.ZipFile(next(Path(folder).iterdir()))
             name = next(one for one in wheel.namelist() if one.endswith("bin/ptxas"))
             program.parent.mkdir(parents=True, exist_ok=True)

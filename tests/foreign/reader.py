@@ -21,6 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from foreign.source_package import default_cache
+from foreign.wheel import download_wheel
 
 # The wheel of ziglang whose clang is of a release that Debian 12 lacks.
 _WHEELS = {17: "0.12.1", 18: "0.13.0.post1", 20: "0.15.2", 21: "0.16.0"}
@@ -204,8 +205,7 @@ def _fetch(release: int, version: str) -> Path:
         partial = folder.with_name(f"{folder.name}.partial")
         shutil.rmtree(partial, ignore_errors=True)
         wheels = partial / "wheel"
-        pip = (sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest")
-        subprocess.run((*pip, str(wheels), f"ziglang=={version}"), check=True)
+        download_wheel(f"ziglang=={version}", wheels)
         for wheel in wheels.iterdir():
             zipfile.ZipFile(wheel).extractall(partial)
         shutil.rmtree(wheels)

@@ -48,11 +48,15 @@ def find_member(name: str, cache: Path) -> Path:
     return next(path for path in fetch_members(wheel, cache) if path.name == name)
 
 
+def download_wheel(requirement: str, folder: Path) -> None:
+    """Download the wheel of one requirement, without those that it needs, into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    options = ("--quiet", "--no-deps", "--only-binary=:all:", "--dest", str(folder))
+    subprocess.run([sys.executable, "-m", "pip", "download", *options, requirement], check=True)
+
+
 def _download(wheel: Wheel, cache: Path) -> Path:
-    cache.mkdir(parents=True, exist_ok=True)
-    wanted = f"{wheel.package}=={wheel.version}"
-    options = ("--quiet", "--no-deps", "--only-binary=:all:", "--dest", str(cache))
-    subprocess.run([sys.executable, "-m", "pip", "download", *options, wanted], check=True)
+    download_wheel(f"{wheel.package}=={wheel.version}", cache)
     stem = f"{wheel.package.replace('-', '_')}-{wheel.version}"
     (found,) = cache.glob(f"{stem}-*.whl")
     return found

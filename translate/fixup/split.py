@@ -121,9 +121,9 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
     first of the forms gives each device module its text. A module without kernels counts where it
     `keeps_functions` for other files. Launches tell of host memory where the program
     `describes_memory`; if it `is_program`, its `main` must be one; if it `is_transformed`, its transform
-    scripts have been run. Kernels take their memrefs in the
-    form of `parameters`, and compute with `index_bits`. What exceeds the limits of the `targets` is rejected. Raises SourceError for
-    what the lowering would drop or get wrong.
+    scripts have been run. Kernels take their memrefs in the form of `parameters`, and compute with
+    `index_bits`. Raises SourceError for code that exceeds the limits of the `targets`, and for code
+    that the lowering would drop or get wrong.
     """
     module = parse_module(text)
     locations = Locations(module.aliases)
@@ -144,6 +144,7 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
         declared=(*declared, *_given_kernels(binaries)),
         variants=variants,
     )
+    # Before device code is rewritten below.
     used = _workgroup_memory(device)
     kernel_forms = choose_kernel_forms(
         device.values(),
@@ -167,10 +168,8 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
     if is_program:
         check_main(module.operations, locations)
     launches = LaunchCheck(locations, _limits(targets), used)
-    launches.check(host)
-    has_gpu = any(not target.is_cpu for target in targets)
-    # Said of the host code as it was written: it is changed below.
-    warnings = tuple(launches.unreachable(host)) if has_gpu and not describes_memory else ()
+    # Before host code is rewritten below: warnings refer to the code as written.
+    warnings = _check_launches(launches, host, targets, describes_memory=describes_memory)
     interface = _interface(module, source_text) if _C_INTERFACE in text else ""
     uses_runtime = any(_uses_runtime(one) for one in host if one.name != "gpu.binary")
     arguments = ArgumentRewriter(kernel_forms.launches, kernel_forms.narrow)
@@ -185,6 +184,19 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
         binaries=tuple(binaries.values()),
         warnings=warnings,
     )
+
+
+def _check_launches(
+    launches: LaunchCheck,
+    host: Sequence[Operation],
+    targets: Iterable[Target],
+    *,
+    describes_memory: bool,
+) -> tuple[SourceWarning, ...]:
+    """Return the warnings about launches in host code. Raises SourceError for one that cannot run."""
+    launches.check(host)
+    has_gpu = any(not target.is_cpu for target in targets)
+    return tuple(launches.unreachable(host)) if has_gpu and not describes_memory else ()
 
 
 def _limits(targets: Iterable[Target]) -> tuple[WorkgroupLimit, ...]:
