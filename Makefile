@@ -38,3 +38,4 @@ foreign:
 	.venv/bin/python tests/foreign/roundtrip.py --llvm 22
 	.venv/bin/python tests/foreign/corpus.py
 	.venv/bin/python tests/foreign/links.py
+	.venv/bin/python tests/foreign/plugin.py

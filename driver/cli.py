@@ -13,17 +13,24 @@ from pathlib import Path
 from typing import NoReturn
 
 from mlir_offload import toolchain
+from mlir_offload.driver.build import verb as build_verb
 from mlir_offload.driver.message.options import MessageOptions
 from mlir_offload.driver.message.report import report, show, show_error
+from mlir_offload.driver.option import completion, response_file, suggest
+from mlir_offload.driver.option import help as option_help
 from mlir_offload.driver.option.configured import configured, joined_config, subcommand_first
 from mlir_offload.driver.option.file_use import check_message_outputs, configuration_files
 from mlir_offload.driver.option.message_words import take_message_options
 from mlir_offload.driver.option.subcommand import SUBCOMMANDS
 from mlir_offload.driver.option.table import COMPILER
+from mlir_offload.driver.record import reproduce
+from mlir_offload.driver.step import parse
 from mlir_offload.driver.system.interrupt import interruptible
+from mlir_offload.driver.tools import cache_key, choose, learning, toolchain_id, version
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, UsageError
 from mlir_offload.toolchain.limit import limit_error, limit_in_text
 from mlir_offload.toolchain.process import ProcessRunner
+from mlir_offload.translate import tool_message
 
 _INTERRUPTED = 130
 _HELP = frozenset({"--help", "-help", "-h"})
@@ -128,17 +135,15 @@ def _is_to_be_packed(error: MlirOffloadError) -> bool:
     options, failure = report().options, report().journal.failure_of(error)
     if options.reproduce is not None or failure is None or not options.reproduces_crashes:
         return options.reproduce is not None
-    from mlir_offload.translate.tool_message import has_crashed
 
-    return has_crashed(failure.run.completed)
+    return tool_message.has_crashed(failure.run.completed)
 
 
 def _pack(
     arguments: tuple[str, ...], runner: ProcessRunner, error: MlirOffloadError | None = None
 ) -> None:
-    from mlir_offload.driver.record.reproduce import pack_call
 
-    pack_call(arguments, runner, error)
+    reproduce.pack_call(arguments, runner, error)
 
 
 def _finish(status: int) -> int:
@@ -150,9 +155,8 @@ def _expanded(arguments: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Path, 
     """Return the arguments with those of response files, and these files."""
     if arguments[:1] == ("step",) or not any(word.startswith("@") for word in arguments):
         return arguments, ()
-    from mlir_offload.driver.option.response_file import expand_arguments
 
-    return expand_arguments(arguments)
+    return response_file.expand_arguments(arguments)
 
 
 def _of_the_system(error: Exception) -> InputOutputError | None:
@@ -186,18 +190,16 @@ def _dispatch(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
         return next(do for word, do in _PRINTING.items() if asked.startswith(word))(
             arguments, runner
         )
-    from mlir_offload.driver.build.verb import build
 
-    build(arguments, runner)
+    build_verb.build(arguments, runner)
     return 0
 
 
 def _print_of_clang(arguments: Sequence[str], runner: ProcessRunner) -> int:
-    from mlir_offload.driver.tools.choose import print_of_clang
 
     asked = [word for word in arguments if word.startswith(_OF_CLANG)]
     others = [word for word in arguments if not word.startswith(_OF_CLANG)]
-    return print_of_clang(asked, others, runner)
+    return choose.print_of_clang(asked, others, runner)
 
 
 def _asks_for_help(first: str, others: tuple[str, ...]) -> bool:
@@ -207,9 +209,8 @@ def _asks_for_help(first: str, others: tuple[str, ...]) -> bool:
 
 
 def _help(verb: str) -> int:
-    from mlir_offload.driver.option.help import render_help
 
-    sys.stdout.write(render_help(SUBCOMMANDS.get(verb, COMPILER)))
+    sys.stdout.write(option_help.render_help(SUBCOMMANDS.get(verb, COMPILER)))
     return 0
 
 
@@ -217,24 +218,20 @@ def _help_of(names: Sequence[str], _: ProcessRunner) -> int:
     """Show the help of a subcommand, as `help NAME` asks for. Raises UsageError where there is none."""
     name = names[0] if names else ""
     if name and name not in SUBCOMMANDS:
-        from mlir_offload.driver.option.suggest import value_hint
-
         msg = f"help {name}: no such subcommand"
-        raise UsageError(msg, hint=value_hint(name, SUBCOMMANDS))
+        raise UsageError(msg, hint=suggest.value_hint(name, SUBCOMMANDS))
     return _help(name)
 
 
 def _version(_: Sequence[str], runner: ProcessRunner) -> int:
-    from mlir_offload.driver.tools.version import render_version
 
-    sys.stdout.write(render_version(runner))
+    sys.stdout.write(version.render_version(runner))
     return 0
 
 
 def _completion(shell: str) -> int:
-    from mlir_offload.driver.option.completion import render_completion
 
-    sys.stdout.write(render_completion(shell))
+    sys.stdout.write(completion.render_completion(shell))
     return 0
 
 
@@ -247,38 +244,31 @@ def _subcommand(name: str, arguments: Sequence[str], runner: ProcessRunner) -> i
 
 
 def _step(arguments: Sequence[str], _: ProcessRunner) -> int:
-    from mlir_offload.driver.step.parse import described_step, parse_step, render_steps
-    from mlir_offload.driver.tools.learning import learn_given
 
     if not arguments or arguments[0] in _HELP:
-        sys.stdout.write(render_steps())
+        sys.stdout.write(parse.render_steps())
     elif _HELP.isdisjoint(arguments):
-        learn_given(os.environ)
-        parse_step(arguments).run()
+        learning.learn_given(os.environ)
+        parse.parse_step(arguments).run()
     else:
-        from mlir_offload.driver.option.help import render_help
-
-        sys.stdout.write(render_help(described_step(arguments[0])))
+        sys.stdout.write(option_help.render_help(parse.described_step(arguments[0])))
     return 0
 
 
 def _compiler_step(name: str, arguments: Sequence[str], runner: ProcessRunner) -> int:
-    from mlir_offload.driver.step.parse import parse_compiler_step
 
-    parse_compiler_step((name, *arguments)).run(runner)
+    parse.parse_compiler_step((name, *arguments)).run(runner)
     return 0
 
 
 def _toolchain_id(arguments: Sequence[str], runner: ProcessRunner) -> int:
-    from mlir_offload.driver.tools.toolchain_id import show_toolchain_id
 
-    return show_toolchain_id(arguments, runner)
+    return toolchain_id.show_toolchain_id(arguments, runner)
 
 
 def _cache_key(arguments: Sequence[str], runner: ProcessRunner) -> int:
-    from mlir_offload.driver.tools.cache_key import show_cache_key
 
-    return show_cache_key(arguments, runner)
+    return cache_key.show_cache_key(arguments, runner)
 
 
 def _print_directory(name: str, _: Sequence[str], __: ProcessRunner) -> int:

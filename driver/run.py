@@ -39,7 +39,7 @@ def _check_operands(options: CompileOptions) -> None:
     first, *others = options.inputs
     strange = next((path for path in others if not path.suffix and not path.exists()), None)
     if strange is not None and first.exists():
-        msg = f"'{strange}' is no input of the compiler"
+        msg = f"'{strange}' is not an input of the compiler"
         hint = f"write -- before the arguments of the program: run {first} -- {strange}"
         raise UsageError(msg, hint=hint)
 

@@ -40,6 +40,7 @@ _ROW_LISTS = (
     ("linker_wrapper", "host_device_libraries"),
     ("linker_wrapper", "host_bitcode"),
     ("linker_wrapper", "archives"),
+    ("host_archs",),
     ("host_layouts", "x86_64"),
     ("linker_wrapper", "target_groups"),
     ("linker_wrapper", "jobs"),
@@ -112,11 +113,13 @@ class TargetGroups(Struct, frozen=True):
     """Which device images of different targets a release links together.
 
     An image with the arch `wildcard` is linked with those of every arch; with target IDs, AMD GPUs of
-    one processor go together unless a feature is on in one of them and off in the other.
+    one processor go together unless a feature is on in one of them and off in the other. `into_specific`:
+    an image goes only with those whose target has its features, and is not linked for its own target then.
     """
 
     wildcard: str | None
     has_target_ids: bool
+    into_specific: bool = False
 
 
 class OffloadAbi(Struct, frozen=True):
@@ -138,6 +141,7 @@ class OffloadAbi(Struct, frozen=True):
     takes_jobserver: bool
     reads_line_in_order: bool
     target_groups: TargetGroups
+    host_arch: str
     jobs_argument: str
     has_relocatable_link: bool
     relocatable_link_without: tuple[str, ...]
@@ -217,6 +221,7 @@ def load_abi(major: int) -> OffloadAbi:
         jobs_argument=row_of(wrapper["jobs"], major)["argument"],
         reads_line_in_order=row_of(wrapper["archives"], major)["in_order"],
         target_groups=_target_groups(row_of(wrapper["target_groups"], major)),
+        host_arch=row_of(table["host_archs"], major)["arch"],
         has_relocatable_link=row_of(wrapper["relocatable_link"], major)["links"],
         relocatable_link_without=tuple(row_of(wrapper["relocatable_link"], major)["without"]),
     )
@@ -283,6 +288,12 @@ def kind_names() -> tuple[tuple[int, str], ...]:
         for name, code in row["codes"].items()
     }
     return tuple(sorted(codes.items()))
+
+
+@table_cache
+def kind_name(code: int) -> str:
+    """Return the name of an offload kind's number; one that says it for a number that no release has."""
+    return dict(kind_names()).get(code, f"kind-{code}")
 
 
 def host_layout(triple: str, major: int) -> str:
@@ -360,7 +371,7 @@ def check_rows(name: str, rows: Sequence[Mapping[str, Any]], first: int) -> None
 
 
 def _target_groups(row: Mapping[str, Any]) -> TargetGroups:
-    return TargetGroups(row["wildcard"], has_target_ids=row["target_ids"])
+    return TargetGroups(row["wildcard"], row["target_ids"], row["into_specific"])
 
 
 def entry_layout(row: Mapping[str, Any]) -> EntryLayout:

@@ -197,12 +197,13 @@ class ElfFile(Struct):
     def symbols_of(self, section: ElfSection) -> Iterator[ElfSymbol]:
         """Return the symbols of a symbol table, in their order."""
         names = self.strings(section.link)
-        view = self.content(section)
-        rows = view.table(_SYMBOL, 0, view.size // _SYMBOL.size, f"section {section.name}")
-        for name, info, other, index, value, size in rows:
-            place = index if index < _SPECIAL_SECTIONS else -1
+        for name, info, other, index, value, size in self._symbol_rows(section):
             text = names.text_at(name) if names is not None else ""
-            yield ElfSymbol(text, info, other, place, value, size)
+            yield ElfSymbol(text, info, other, _place(index), value, size)
+
+    def _symbol_rows(self, section: ElfSection) -> Iterator[tuple[int, ...]]:
+        view = self.content(section)
+        return view.table(_SYMBOL, 0, view.size // _SYMBOL.size, f"section {section.name}")
 
     def strings(self, index: int) -> StringTable | None:
         """Return the string table in a section, or None where there is no such section."""
@@ -246,7 +247,7 @@ class ElfFile(Struct):
         self, table: ElfSection, section: ElfSection
     ) -> Iterator[tuple[int, tuple[int, int]]]:
         has_symbols = 0 < table.link < len(self.sections)
-        symbols = list(self.symbols_of(self.sections[table.link])) if has_symbols else []
+        symbols = list(self._symbol_rows(self.sections[table.link])) if has_symbols else []
         base = 0 if self.is_relocatable else section.address
         view = self.content(table)
         rows = view.table(_RELOCATION, 0, view.size // _RELOCATION.size, f"section {table.name}")
@@ -258,9 +259,9 @@ class ElfFile(Struct):
             if not number:
                 yield offset, (-1, addend)
             elif number < len(symbols):
-                symbol = symbols[number]
-                index = symbol.section if self.is_relocatable else -1
-                yield offset, (index, symbol.value + addend)
+                _, _, _, symbol_index, value, _ = symbols[number]
+                index = _place(symbol_index) if self.is_relocatable else -1
+                yield offset, (index, value + addend)
 
 
 def read_elf(view: ByteView) -> ElfFile:
@@ -286,6 +287,11 @@ def read_elf(view: ByteView) -> ElfFile:
     rows = list(view.table(_SECTION, table, count, "section headers"))
     sections = _named_sections(view, rows, names)
     return ElfFile(view, kind, machine, flags, os_abi, abi_version, sections)
+
+
+def _place(index: int) -> int:
+    """Return the section of a symbol; -1 where it has none."""
+    return index if index < _SPECIAL_SECTIONS else -1
 
 
 def _named_sections(

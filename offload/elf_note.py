@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from mlir_offload.offload.elf import ElfFile, SectionType
 from mlir_offload.toolchain.byte_view import ByteView
-from mlir_offload.toolchain.version import parse_version
 
 _HEADER = struct.Struct("<III")
 _ALIGNMENT = 4
@@ -17,6 +16,7 @@ _LONGEST_OWNER = 256
 _LONGEST_COMMENT = 1 << 16
 _LINKER = "Linker: "
 _LLVM_LINKER = re.compile(r"^Linker: .*\bLLD\b")
+_RELEASE = re.compile(r"(?<![\w.])\d{1,4}(?!\w)")
 _LLVM_COMPILER = re.compile(r"\bclang version\b|\bLLVM\b")
 
 
@@ -67,9 +67,9 @@ def _releases(names: list[str], pattern: re.Pattern[str]) -> Iterator[tuple[str,
     """Return the names that fit a pattern and a version follows, with their releases."""
     for name in names:
         found = pattern.search(name)
-        version = parse_version(name[found.end() :]) if found else None
-        if version is not None:
-            yield name, version.major
+        release = _RELEASE.search(name, found.end()) if found else None
+        if release is not None:
+            yield name, int(release[0])
 
 
 def _comments(elf: ElfFile) -> list[str]:

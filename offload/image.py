@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.target import device_kind
 
 if TYPE_CHECKING:
@@ -22,9 +23,9 @@ _ELF_BIG_ENDIAN = 2
 _ELF_MACHINE_CUDA = 190
 _ELF_MACHINE_AMDGPU = 224
 _ELF_TYPES = {1: "relocatable", 2: "executable", 3: "shared"}
-_PTX = re.compile(rb"(?:\s|//[^\n]*\n|/\*.*?\*/)*+\.version\s", re.DOTALL)
+_PTX = pattern(rb"(?:\s|//[^\n]*\n|/\*.*?\*/)*+\.version\s", re.DOTALL)
 
-AMDGPU_KERNEL = re.compile(rb"^[ \t]*\.amdhsa_kernel ([^\s;]+)", re.MULTILINE)
+AMDGPU_KERNEL = pattern(rb"^[ \t]*\.amdhsa_kernel ([^\s;]+)", re.MULTILINE)
 """The directive that begins the descriptor of a kernel in assembly for AMD GPUs."""
 
 

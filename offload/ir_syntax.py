@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 
+from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.syntax import Syntax
 
 LLVM_IR = Syntax(r'"[^"\n]*"|;[^\n]*')
 
 _PREFIX = "moq."
-_BARE_NAME = re.compile(r"[-A-Za-z$._][-\w$.]*", re.ASCII)
+_BARE_NAME = pattern(r"[-A-Za-z$._][-\w$.]*", re.ASCII)
 # What rewrites look for: keys and values of attributes, names of metadata, a file without blanks.
-_PLAIN_STRING = re.compile(r"(?!moq\.)[-\w.,+=/]*", re.ASCII)
-_OPAQUE = re.compile(
+_PLAIN_STRING = pattern(r"(?!moq\.)[-\w.,+=/]*", re.ASCII)
+_OPAQUE = pattern(
     r"""(?P<sigil>[@%$])(?:"(?P<name>[^"\n]*)"|(?P<taken>moq\.[-\w$.]*))
     |^"(?P<label>[^"\n]*)"(?=:)
     |(?P<bytes>\bc)?"(?P<string>[^"\n]*)"
@@ -24,8 +25,27 @@ _OPAQUE = re.compile(
     re.VERBOSE,
 )
 # Pairs of digits, but a group for each pair takes seconds where a constant has megabytes.
-_CONCEALED = re.compile(rf'([@%$"]|;|^){re.escape(_PREFIX)}([0-9a-f]*)(?![-\w$.])')
-_ESCAPE = re.compile(rb"\\([0-9A-Fa-f]{2})")
+_CONCEALED = pattern(rf'([@%$"]|;|^){re.escape(_PREFIX)}([0-9a-f]*)(?![-\w$.])')
+_LINKAGE = frozenset(
+    [
+        "private",
+        "internal",
+        "external",
+        "linkonce_odr",
+        "linkonce",
+        "weak_odr",
+        "weak",
+        "common",
+        "available_externally",
+        "extern_weak",
+        "dso_local",
+        "dso_preemptable",
+        "default",
+        "hidden",
+        "protected",
+    ]
+)
+_ESCAPE = pattern(rb"\\([0-9A-Fa-f]{2}|\\)")
 _PLAIN_BYTES = frozenset(range(0x20, 0x7F)) - frozenset(b'"\\')
 
 
@@ -48,8 +68,13 @@ def revealed(text: str) -> str:
 
 def reference(name: str) -> str:
     """Return the name of a global or local value as concealed text writes it, without `@`."""
-    is_bare = _BARE_NAME.fullmatch(name) and not name.startswith(_PREFIX)
+    is_bare = is_bare_name(name) and not name.startswith(_PREFIX)
     return name if is_bare else _hidden(encoded(name))
+
+
+def is_bare_name(name: str) -> bool:
+    """Say whether LLVM IR spells a name without quotes."""
+    return _BARE_NAME.fullmatch(name) is not None
 
 
 def name_of(spelling: str) -> str:
@@ -64,6 +89,18 @@ def string_of(content: str) -> str:
     return bytes.fromhex(match[2]).decode(errors="surrogateescape") if match else content
 
 
+def without_linkage(words: str) -> str:
+    """Return the words before a type or a name without linkage, `dso_local` and visibility."""
+    while (word := words.split(" ", 1)[0]) in _LINKAGE:
+        words = words[len(word) :].lstrip(" ")
+    return words
+
+
+def is_local(words: str) -> bool:
+    """Say whether the words of a definition make it invisible to other modules."""
+    return words.startswith(("internal ", "private "))
+
+
 def encoded(text: str) -> bytes:
     """Return the bytes of a name or string."""
     return text.encode(errors="surrogateescape")
@@ -76,7 +113,14 @@ def escape_bytes(data: bytes) -> str:
 
 def unescape_bytes(text: str) -> bytes:
     r"""Return what the inside of an LLVM string means (`\0A` is a newline)."""
-    return _ESCAPE.sub(lambda match: bytes.fromhex(match[1].decode()), encoded(text))
+    return unescape(encoded(text))
+
+
+def unescape(text: bytes) -> bytes:
+    r"""Return what the bytes inside of an LLVM string mean."""
+    return _ESCAPE.sub(
+        lambda match: b"\\" if match[1] == b"\\" else bytes.fromhex(match[1].decode()), text
+    )
 
 
 def _conceal(match: re.Match[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlir_offload.offload.elf import ElfFile
+from mlir_offload.offload import elf as offload_elf
 from mlir_offload.toolchain.errors import VerificationError
 from mlir_offload.toolchain.learned import LearnedRelease, parse_learned
 
@@ -10,7 +10,7 @@ LEARNED_SECTION = ".mlir_offload.learned"
 _LARGEST = 1 << 20
 
 
-def read_learned(elf: ElfFile, location: str) -> tuple[LearnedRelease, ...]:
+def read_learned(elf: offload_elf.ElfFile, location: str) -> tuple[LearnedRelease, ...]:
     """Return the rows in an object, those of each object that was linked into it once.
 
     Raises VerificationError where they are damaged.

@@ -23,9 +23,25 @@ KINDS = frozenset({"CUDA", "HIP", "OPENMP", "SYCL"})
 # The modules that know a device kind each.
 DEVICE_FOLDER = "kind"
 # Who reads LLVM IR and MLIR, by whatever means.
-READERS = ("translate/ir_tokens.py", "translate/mlir/", "offload/ir_syntax.py")
+READERS = (
+    *("toolchain/ir_pattern.py", "offload/ir_syntax.py", "translate/ir_tokens.py", "translate/mlir/"),
+    # Its rows in ir_text.yaml are patterns, tried outside of strings and comments.
+    "toolchain/skew/text.py",
+)  # fmt: skip
 # Whose modules deal with the text of LLVM IR and MLIR.
 TEXT_FOLDERS = ("translate", "offload/host")
+# Those of them that match other languages.
+OTHER_LANGUAGES = (
+    *("translate/diagnostics.py", "translate/tool_message.py"),  # messages of tools
+    *("translate/fixup/limit.py", "translate/spirv/printf.py"),  # formats of printf
+    *("translate/pipelines.py", "translate/input_pipeline.py"),  # lists of passes, what sources contain
+    "offload/host/mangling.py",  # names of C++
+)  # fmt: skip
+# What patterns elsewhere contain that are for LLVM IR.
+IR_MARKS = (
+    *("define ", "declare ", "target triple", "datalayout", "addrspace", "= alloca", "icmp ", "^!", "!\\{"),
+    *("= type", "i32 ", "ptr ", "attributes #", "constant ", "@mgpu", "@(mgpu", "= and ", "call "),
+)  # fmt: skip
 _COMPILE = """\
 import sys
 from mlir_offload.driver import cli
@@ -94,23 +110,32 @@ def local_imports(modules: Mapping[Path, ast.Module]) -> list[str]:
 
 
 def patterns(modules: Mapping[Path, ast.Module]) -> list[str]:
-    """Return the calls of `re` in modules that deal with LLVM IR and MLIR, but for their readers."""
+    """Return the calls of `re` on LLVM IR and MLIR, but for those of their readers."""
     return [
         f"{path}:{node.lineno}"
         for path, module in modules.items()
-        if str(path).startswith(TEXT_FOLDERS) and not str(path).startswith(READERS)
+        if not str(path).startswith((*READERS, *OTHER_LANGUAGES))
         for node in ast.walk(module)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and isinstance(node.func.value, ast.Name)
         and node.func.value.id == "re"
+        and (str(path).startswith(TEXT_FOLDERS) or _is_for_ir(node))
     ]
+
+
+def _is_for_ir(call: ast.Call) -> bool:
+    """Say whether a call gives a pattern in which something of LLVM IR is."""
+    constants = (node.value for node in ast.walk(call) if isinstance(node, ast.Constant))
+    texts = (text.decode() if isinstance(text, bytes) else text for text in constants)
+    return any(isinstance(text, str) and mark in text for text in texts for mark in IR_MARKS)
 
 
 def _imported(module: ast.Module) -> Iterator[str]:
     for node in ast.walk(module):
         if isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
 

@@ -12,4 +12,4 @@ cd "$root"
 "$venv/bin/ruff" format --check --quiet .
 "$venv/bin/ruff" check --quiet .
 "$venv/bin/mypy" --no-error-summary
-exec "$venv/bin/python" -m pytest --require-tools -n 2 "$@"
+exec "$venv/bin/python" -m pytest --require-tools -n 3 "$@"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,13 +9,14 @@ from msgspec import Struct
 
 from mlir_offload.toolchain.errors import CompatibilityError, UsageError
 from mlir_offload.toolchain.learned import table_cache, with_learned
+from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.tables import load_table
 
-TARGET_ID = re.compile(r"(gfx(?:\d+(?:-\d+)*-generic|\d{1,2}[0-9a-f]{2}))((?::[a-z0-9]+[+-])*)")
+TARGET_ID = pattern(r"(gfx(?:\d+(?:-\d+)*-generic|\d{1,2}[0-9a-f]{2}))((?::[a-z0-9]+[+-])*)")
 """The form of an AMD GPU with features: `gfx90a:sramecc+:xnack-`."""
-_GENERATION = re.compile(r"gfx(\d+)(?:-[\d-]*generic|[0-9a-f]{2})")
+_GENERATION = pattern(r"gfx(\d+)(?:-[\d-]*generic|[0-9a-f]{2})")
 # A feature as LLVM spells it, or as clang's own option.
-_FEATURE = re.compile(r"(-m(?:no-)?|[+-])(wavefrontsize(?:32|64)|xnack|sramecc)")
+_FEATURE = pattern(r"(-m(?:no-)?|[+-])(wavefrontsize(?:32|64)|xnack|sramecc)")
 
 
 class CodeObjects(Struct, frozen=True):
@@ -33,11 +33,6 @@ class CodeObjects(Struct, frozen=True):
         """Return the version that is made of a module whose flag asks for one."""
         obeyed = self.reads.get(flag, ())
         return wanted if wanted in obeyed else self.versions[-1]
-
-
-def is_target_id(name: str) -> bool:
-    """Return whether a word has the form of an AMD GPU with features: `gfx90a:sramecc+:xnack-`."""
-    return TARGET_ID.fullmatch(name) is not None
 
 
 def normalize_target_id(name: str) -> str:

@@ -221,7 +221,7 @@ def _open(path: Path) -> tuple[int, tuple[int, ...]]:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
-        msg = f"cannot read {path}: it is no regular file"
+        msg = f"cannot read {path}: it is not a regular file"
         raise InputOutputError(msg, hint="name a file")
     return descriptor, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -11,14 +10,15 @@ from typing import Any
 from msgspec import Struct
 
 from mlir_offload.toolchain.errors import ToolchainError
+from mlir_offload.toolchain.pattern import pattern as lazy_pattern
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.tables import load_table
 from mlir_offload.toolchain.tool import is_program, probe_version
 from mlir_offload.toolchain.version import ToolVersion
 from mlir_offload.toolchain.wish import Wish
 
-_VERSION = re.compile(r"\brelease [\d.]+, V")
-_NUMBER = re.compile(r"\d+")
+_VERSION = lazy_pattern(r"\brelease [\d.]+, V")
+_NUMBER = lazy_pattern(r"\d+")
 _PART_NAMES = frozenset({"ptxas", "nvlink", "fatbinary", "libdevice", "cudart_static", "cudart"})
 _EXTRA = "pip install 'mlir-offload[cuda]'"
 

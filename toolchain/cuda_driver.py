@@ -28,7 +28,7 @@ class DriverTable(Struct, frozen=True):
         """
         version = _parsed(driver)
         if version is None:
-            msg = f"'{driver}' is no version of a driver"
+            msg = f"'{driver}' is not a version of a driver"
             raise UsageError(msg, hint="write it as nvidia-smi prints it: 570.86.15")
         known = [cuda for first, cuda in self.branches if first <= version]
         return known[-1] if known else None

@@ -21,7 +21,8 @@ class MlirOffloadError(Exception):
     `location` is `file`, `file:line` or `file:line:column` as compilers print it; `rule` the rule
     of skew that it breaks, which `mlir-offload explain` tells more of. `notes` name other places of
     the program, `fix` is what replaces the word at the location. `printed` is the text of a compiler
-    that a person reads in place of all this. `others` are further errors of the same call.
+    that a person reads in place of all this. `tool_location` is where a tool found it, if `location` is
+    more exact; further errors there are its consequences. `others` are further errors of the same call.
     """
 
     exit_status: ClassVar[int] = 1
@@ -36,6 +37,7 @@ class MlirOffloadError(Exception):
         self.notes: tuple[Note, ...] = ()
         self.fix = ""
         self.printed = ""
+        self.tool_location = ""
         self.others: tuple[MlirOffloadError, ...] = ()
         # A traceback of Python shows them.
         self.__notes__ = [f"hint: {hint}"] if hint else []
@@ -49,6 +51,7 @@ class MlirOffloadError(Exception):
         """Change the locations of all errors and notes."""
         for error in self.every:
             error.location = change(error.location)
+            error.tool_location = change(error.tool_location)
             error.notes = tuple(Note(note.text, change(note.location)) for note in error.notes)
 
 
@@ -115,8 +118,9 @@ def joined(errors: Sequence[MlirOffloadError]) -> MlirOffloadError:
     """
     distinct: dict[tuple[str, str], MlirOffloadError] = {}
     for error in (one for several in errors for one in several.every):
-        is_exact = error.location.count(":") > 1
-        key = (error.location, "" if is_exact else error.message)
+        place = error.tool_location or error.location
+        is_exact = place.count(":") > 1
+        key = (place, "" if is_exact else error.message)
         distinct.setdefault(key, error)
     first, *others = distinct.values()
     first.others = tuple(one for one in others if not isinstance(one, ToolFailedError))

@@ -21,7 +21,16 @@ T = TypeVar("T")
 
 SOURCE = "learned from its tools"
 _LARGEST = 1 << 16
-_FORMS = "offload_abi.linked_images.host"
+_NOT_ALWAYS = {
+    "offload_abi.linked_images.host": "which images a device link takes for the CPU",
+    "offload_abi.linked_images.amdgcn": "for AMD GPUs",
+    "offload_abi.linked_images.nvptx": "for NVIDIA GPUs",
+    "offload_abi.linked_images.spirv": "as SPIR-V",
+    "offload_abi.linker_wrapper.target_groups": "how it groups images",
+    "offload_abi.linker_wrapper.archives": "how it searches libraries",
+    "offload_abi.linker_wrapper.host_device_libraries": "the libraries for the CPU",
+    "offload_abi.linker_wrapper.relocatable_link": "what -r links",
+}
 _NEWEST = 999
 
 
@@ -54,10 +63,10 @@ class LearnedRelease(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def assumption(self) -> str:
         """Return what was not learned but taken from the nearest release."""
-        lists = [list_of(row) for row in self.rows]
-        forms = () if _FORMS in lists else ("which images a device link takes",)
-        parts = "; ".join((*forms, "how it groups images and searches libraries", *self.assumed))
-        return f"assumed of LLVM {self.version} as of LLVM {self.nearest}: {parts}"
+        lists = {list_of(row) for row in self.rows}
+        missing = (text for name, text in _NOT_ALWAYS.items() if name not in lists)
+        parts = "; ".join((*missing, *self.assumed))
+        return f"assumed of LLVM {self.version} as of LLVM {self.nearest}: {parts}" if parts else ""
 
     def rows_of(self, table: str) -> tuple[LearnedRow, ...]:
         """Return the rows of one table."""

@@ -71,6 +71,18 @@ class AmdgpuImagesRow(_Row, frozen=True, tag="offload_abi.linked_images.amdgcn")
     forms: dict[str, tuple[str, ...]]
 
 
+class NvptxImagesRow(_Row, frozen=True, tag="offload_abi.linked_images.nvptx"):
+    """The forms of images for NVIDIA GPUs that link, with the endings that they are packaged from."""
+
+    forms: dict[str, tuple[str, ...]]
+
+
+class SpirvImagesRow(_Row, frozen=True, tag="offload_abi.linked_images.spirv"):
+    """The forms of SPIR-V images that link, with the endings that they are packaged from."""
+
+    forms: dict[str, tuple[str, ...]]
+
+
 class CudaPathRow(_Row, frozen=True, tag="offload_abi.linker_wrapper.cuda_path"):
     """What hands a CUDA directory to the device link."""
 
@@ -93,6 +105,32 @@ class HostBitcodeRow(_Row, frozen=True, tag="offload_abi.linker_wrapper.host_bit
     """What has lld link images of bitcode for the host."""
 
     argument: str
+
+
+class HostLibrariesRow(_Row, frozen=True, tag="offload_abi.linker_wrapper.host_device_libraries"):
+    """The libraries that images for the host are linked with."""
+
+    libraries: tuple[str, ...]
+
+
+class ArchivesRow(_Row, frozen=True, tag="offload_abi.linker_wrapper.archives"):
+    """Whether a static library is searched only for what objects before it need."""
+
+    in_order: bool
+
+
+class TargetGroupsRow(_Row, frozen=True, tag="offload_abi.linker_wrapper.target_groups"):
+    """Which images of different targets are linked together."""
+
+    wildcard: str | None
+    target_ids: bool
+    into_specific: bool = False
+
+
+class HostArchRow(_Row, frozen=True, tag="offload_abi.host_archs"):
+    """The arch of images for the CPU."""
+
+    arch: str
 
 
 class JobsRow(_Row, frozen=True, tag="offload_abi.linker_wrapper.jobs"):
@@ -150,6 +188,12 @@ LearnedRow = (
     | HostLayoutRow
     | HostImagesRow
     | AmdgpuImagesRow
+    | NvptxImagesRow
+    | SpirvImagesRow
+    | HostLibrariesRow
+    | ArchivesRow
+    | TargetGroupsRow
+    | HostArchRow
     | CudaPathRow
     | DeviceOptRow
     | DeviceFeatureRow

@@ -8,6 +8,7 @@ import resource
 import signal
 
 from mlir_offload.toolchain.errors import InputOutputError
+from mlir_offload.toolchain.pattern import pattern
 
 # How the dynamic loader, the C++ library, LLVM and Python report that they got no more.
 _SAID = {
@@ -32,7 +33,7 @@ _WORDS = {
     errno.ENOMEM: "out of memory",
 }
 # Without memory for its stack a thread fails as beyond the limit of threads.
-_NO_THREAD = re.compile(r"can't start new thread|pthread_create failed")
+_NO_THREAD = pattern(r"can't start new thread|pthread_create failed")
 # What a program that gets no memory dies of, if it does not report it.
 _ENDS_WITHOUT_MEMORY = frozenset({-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS})
 

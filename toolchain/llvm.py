@@ -13,20 +13,21 @@ from msgspec import Struct
 
 from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
 from mlir_offload.toolchain.llvm_tools import LlvmTable, Role, load_llvm_table
+from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.tool import ProbedVersion, is_program, probe_version
 from mlir_offload.toolchain.version import ToolVersion
 from mlir_offload.toolchain.wish import Wish
 
-LLVM_VERSION = re.compile(r"\bversion |\bLLD ")
+LLVM_VERSION = pattern(r"\bversion |\bLLD ")
 """What stands before the version in what a program of LLVM prints."""
-_SPELLED = re.compile(r"(?:\bversion |\bLLD )(\d[\w.+-]*)")
-_RELEASE = re.compile(r"\d+(?:\.\d+)+")
+_SPELLED = pattern(r"(?:\bversion |\bLLD )(\d[\w.+-]*)")
+_RELEASE = pattern(r"\d+(?:\.\d+)+")
 # From 18 on a release begins with N.1.0, and what calls itself N.0.0 is on the way there.
 _FIRST_WITHOUT_ZERO = 18
-_ENABLED = re.compile(r"^LLVM_ENABLE_PROJECTS:\w+=(.*)$", re.MULTILINE)
-_PREFIX_MAJOR = re.compile(r"llvm-?(\d+)")
-_OMP_MAJOR = re.compile(r"libomptarget\.so\.(\d+)")
+_ENABLED = pattern(r"^LLVM_ENABLE_PROJECTS:\w+=(.*)$", re.MULTILINE)
+_PREFIX_MAJOR = pattern(r"llvm-?(\d+)")
+_OMP_MAJOR = pattern(r"libomptarget\.so\.(\d+)")
 _BUILD_ROLES = (Role.LOWER, Role.LINK)
 
 

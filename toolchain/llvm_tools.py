@@ -156,7 +156,7 @@ def _tool_row(row: Mapping[str, Any]) -> ToolRow:
 def _check(table: LlvmTable) -> None:
     names = [row.name for row in table.tools]
     problems = [f"tool {name!r} twice" for name in set(names) if names.count(name) > 1]
-    problems += [f"anchor {name!r} is no tool" for name in table.anchors if name not in names]
+    problems += [f"anchor {name!r} is not a tool" for name in table.anchors if name not in names]
     problems += [f"project of {name!r}: no tool" for name, _ in table.projects if name not in names]
     problems += [f"role {role} has no row" for role in Role if role not in dict(table.oldest)]
     problems += [

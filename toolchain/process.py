@@ -16,6 +16,7 @@ from msgspec import Struct, field
 
 from mlir_offload.toolchain.errors import ToolchainError, ToolFailedError
 from mlir_offload.toolchain.limit import limit_error, limit_of_program
+from mlir_offload.toolchain.pattern import pattern
 
 _BACKGROUND_NICENESS = 15
 # How long a program that takes too long has to unwind before it is killed.
@@ -262,7 +263,7 @@ def _end(child: subprocess.Popen[str]) -> None:
 
 
 # What a linker says of a symbol holds no word "error"; what a driver says of its linker says nothing.
-_COMPLAINT = re.compile(
+_COMPLAINT = pattern(
     r"^(?!.*linker command failed).*(?:error|undefined (?:reference|symbol))", re.IGNORECASE
 )
 

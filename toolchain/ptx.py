@@ -142,7 +142,7 @@ def support_of(rows: Sequence[PtxSupport], release: _Release, name: str) -> PtxS
 def _unknown_to_llvm(
     table: NvptxTable, arch: str, major: int, llvm: PtxSupport
 ) -> CompatibilityError:
-    msg = f"LLVM {major} does not know {arch}; it knows {_names(llvm.archs)}"
+    msg = f"LLVM {major} does not know {arch}"
     releases = [row.release for row in table.llvm if arch in row.archs]
     if releases:
         return CompatibilityError(
@@ -156,7 +156,7 @@ def _unknown_to_ptxas(
 ) -> CompatibilityError:
     release = _release_name((cuda.version.major, cuda.version.minor))
     where = cuda.ptxas or cuda.root
-    msg = f"the ptxas of CUDA {release} ({where}) does not know {arch}; it knows {_names(ptxas.archs)}"
+    msg = f"the ptxas of CUDA {release} ({where}) does not know {arch}"
     hints = []
     releases = [row.release for row in table.cuda if arch in row.archs]
     if releases:
@@ -182,7 +182,7 @@ def _other_arch_hint(arch: str, archs: Iterable[str]) -> str:
         for a in archs
         if sm_number(a) <= number and a[-1].isdigit() and sm_number(a) // 10 == number // 10
     ]
-    return f"use {max(below, key=sm_number)}" if below else "use one of those"
+    return f"use {max(below, key=sm_number)}" if below else f"use one of {_names(archs)}"
 
 
 def _newer_hint(table: NvptxTable, arch: str) -> str:

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
+from mlir_offload.toolchain import cuda as toolchain_cuda
+from mlir_offload.toolchain import rocm as toolchain_rocm
 from mlir_offload.toolchain.llvm import LlvmInstallation, inspect_llvm
 from mlir_offload.toolchain.llvm_tools import load_llvm_table
+from mlir_offload.toolchain.pattern import pattern as lazy_pattern
 from mlir_offload.toolchain.tool import is_program
 from mlir_offload.toolchain.wish import Wish, first_wish
 
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from mlir_offload.toolchain.cuda import CudaInstallation
     from mlir_offload.toolchain.rocm import RocmInstallation
 
-_DIGITS = re.compile(r"\d+")
+_DIGITS = lazy_pattern(r"\d+")
 _PATH = "PATH"
 _VARIABLES = ("MLIR_OFFLOAD_LLVM", "MLIR_OFFLOAD_FOR_CLANG", "CUDA_PATH", "CUDA_HOME", "ROCM_PATH")
 
@@ -158,10 +161,8 @@ def find_cuda(places: SearchPlaces) -> tuple[CudaInstallation, ...]:
     Where one was asked for, that one only. Order: PATH, the usual places, the nvidia wheels. What
     lies on PATH without libdevice is a script or a link that calls a toolkit elsewhere.
     """
-    from mlir_offload.toolchain.cuda import inspect_cuda
-
     found = _inspect_each(
-        _cuda_roots(places), lambda root, source: inspect_cuda(root, source=source)
+        _cuda_roots(places), lambda root, source: toolchain_cuda.inspect_cuda(root, source=source)
     )
     return tuple(cuda for cuda in found if cuda.source != _PATH or cuda.path("libdevice"))
 
@@ -171,9 +172,8 @@ def _cuda_roots(places: SearchPlaces) -> Iterator[tuple[Path, str]]:
         path = places.cuda.path
         yield (path.parent if path.name == "bin" else path), places.cuda.source
         return
-    from mlir_offload.toolchain.cuda import load_cuda_table
 
-    table = load_cuda_table()
+    table = toolchain_cuda.load_cuda_table()
     for folder in places.path:
         if is_program(folder / "ptxas"):
             yield (folder / "ptxas").resolve().parent.parent, _PATH
@@ -187,13 +187,16 @@ def _cuda_roots(places: SearchPlaces) -> Iterator[tuple[Path, str]]:
 
 def find_rocm(places: SearchPlaces) -> tuple[RocmInstallation, ...]:
     """Return the ROCm device libraries, best first; where a folder was asked for, that one only."""
-    from mlir_offload.toolchain.rocm import inspect_rocm, load_rocm_table
-
     if places.rocm is not None:
         roots = iter([(places.rocm.path, places.rocm.source)])
     else:
-        roots = ((root, str(root)) for root in expand(places.root, load_rocm_table().places))
-    return _inspect_each(roots, lambda root, source: inspect_rocm(root, source=source))
+        roots = (
+            (root, str(root))
+            for root in expand(places.root, toolchain_rocm.load_rocm_table().places)
+        )
+    return _inspect_each(
+        roots, lambda root, source: toolchain_rocm.inspect_rocm(root, source=source)
+    )
 
 
 def _inspect_each(

@@ -23,7 +23,7 @@ test)
             clang-15 clang-tools-15 lld-15 llvm-15
             libclang-rt-22-dev rocm-device-libs libamdhip64-dev spirv-tools chromium gdb
             cmake ninja-build make g++ pkg-config
-            zsh fish man-db groff ccache redis-tools nginx
+            zsh fish man-db groff ccache sccache redis-tools nginx
             slurmctld slurmd slurm-client munge
             postgresql bubblewrap openssl"
   extras="[cuda,dev]"

@@ -11,6 +11,7 @@ from typing import ClassVar, Generic, TypeVar, cast
 from msgspec import Struct
 
 from mlir_offload.toolchain.errors import UsageError
+from mlir_offload.toolchain.pattern import pattern
 
 T = TypeVar("T")
 
@@ -21,7 +22,7 @@ HOST = "host"
 """The word of `--offload-arch=` for the CPU."""
 SPIRV = "spirv64"
 """The word of `--offload-arch=` for what takes SPIR-V, as Intel GPUs do."""
-SM = re.compile(r"sm_(\d{2,3})([af]?)")
+SM = pattern(r"sm_(\d{2,3})([af]?)")
 """The form of an NVIDIA architecture."""
 
 
@@ -223,8 +224,24 @@ def parse_offload_arch(name: str) -> Target:
         if target is not None:
             return target
     msg = f"unknown offload architecture '{name}'"
+    meant = _meant(name)
+    if meant:
+        raise UsageError(msg, hint=f"did you mean '{meant}'?")
     hints = (kind.arch_hint for kind in sorted(DEVICE_KINDS, key=lambda kind: kind.is_cpu))
     raise UsageError(msg, hint=f"use {', '.join(hints)}, or 'native'")
+
+
+# Other names of what --offload-arch= has one for.
+_OTHER_NAMES = {"cpu": HOST, "x86_64": HOST, "x86-64": HOST, "spirv": SPIRV, "opencl": SPIRV}
+
+
+def _meant(name: str) -> str:
+    """Return the architecture whose name is written in another way; empty if there is none."""
+    plain = name.lower().replace("_", "").replace("-", "").replace("compute", "sm")
+    for word in (_OTHER_NAMES.get(name.lower(), ""), plain, plain.replace("sm", "sm_", 1)):
+        if word and word != name and any(kind.parse(word) for kind in DEVICE_KINDS):
+            return word
+    return ""
 
 
 def sm_number(arch: str) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from functools import total_ordering
 
 from msgspec import Struct
 
-_NUMBER = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
+from mlir_offload.toolchain.pattern import pattern
+
+_NUMBER = pattern(r"(\d+)\.(\d+)(?:\.(\d+))?")
 
 
 @total_ordering

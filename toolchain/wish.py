@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from msgspec import Struct
 
+from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.version import ToolVersion
 
-_RELEASE = re.compile(r"\d+(\.\d+){0,2}")
+_RELEASE = pattern(r"\d+(\.\d+){0,2}")
 
 
 class Wish(Struct, frozen=True):

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from mlir_offload.offload.host.module import next_metadata_number
 from mlir_offload.offload.ir_syntax import LLVM_IR, concealed, revealed
 from mlir_offload.toolchain.amdgpu import amdgpu_layout, load_code_objects
+from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import AMDGPU_TRIPLE
 from mlir_offload.translate.device_ir import (
@@ -25,18 +27,14 @@ if TYPE_CHECKING:
 
     from mlir_offload.toolchain.llvm import LlvmToolchain
 
-_LIBRARY_CALL = re.compile(r"@__(?:ocml|ockl|oclc)_\w")
+_LIBRARY_CALL = ir_pattern("@__`ocml|ockl|oclc`_`word`")
 # convert-gpu-to-rocdl lets blocks have 256 threads where the kernel does not say how many.
-_DEFAULT_BLOCK = re.compile(r'"amdgpu-flat-work-group-size"="1,256"')
+_DEFAULT_BLOCK = '"amdgpu-flat-work-group-size"="1,256"'
 _LARGEST_BLOCK = '"amdgpu-flat-work-group-size"="1,1024"'
 _STACK = "addrspace(5)"
-_ALLOCA = re.compile(
-    r"^(?P<indent> +)%(?P<name>[-\w$.]+) = alloca (?P<what>(?:(?!addrspace\(5\))[^\n!])*)"
-    r"(?P<metadata>, ![^\n]*)?$",
-    re.MULTILINE,
-)
-_FLAGS = re.compile(r"^!llvm\.module\.flags = !\{(?P<flags>[^}\n]*)\}$", re.MULTILINE)
-_NODE = re.compile(r"^!(\d+) = ", re.MULTILINE)
+_ALLOCA = ir_line("  %`name:bare` = alloca `what:some``metadata:metadata``end`")
+_COMPILERS = "!llvm.ident"
+_FLAGS = ir_line("!llvm.module.flags = !{`flags:members`}`end`")
 
 
 class AmdgpuCodegen(Struct, frozen=True):
@@ -73,10 +71,11 @@ def amdgpu_device_ir(
         text = with_flushing_functions(text)
     text = with_target(text, AMDGPU_TRIPLE, amdgpu_layout(llvm_major))
     text = with_dynamic_shared(text)
-    text = _DEFAULT_BLOCK.sub(_LARGEST_BLOCK, text)
+    text = text.replace(_DEFAULT_BLOCK, _LARGEST_BLOCK)
     text = _ALLOCA.sub(_on_the_stack, text)
     text = internalized(text, kernels, convention="amdgpu_kernel", keeps_functions=keeps_functions)
-    return revealed(_with_module_flag(text, load_code_objects(llvm_major).flag, 100 * code_object))
+    text = _with_module_flag(text, load_code_objects(llvm_major).flag, 100 * code_object)
+    return revealed(_with_compiler(text, llvm_major))
 
 
 def needs_device_libraries(ll_text: str) -> bool:
@@ -108,21 +107,31 @@ def amdgpu_image_command(
 
 
 def _on_the_stack(match: re.Match[str]) -> str:
-    indent, name, what = match.group("indent", "name", "what")
-    metadata = match.group("metadata") or ""
+    name, what, metadata = match.group("name", "what", "metadata")
+    if _STACK in what:
+        return match[0]
     raw = f"%mo.stack.{name}"
     return (
-        f"{indent}{raw} = alloca {what.rstrip()}, {_STACK}{metadata}\n"
-        f"{indent}%{name} = addrspacecast ptr {_STACK} {raw} to ptr"
+        f"  {raw} = alloca {what.rstrip()}, {_STACK}{metadata}\n"
+        f"  %{name} = addrspacecast ptr {_STACK} {raw} to ptr"
     )
 
 
+def _with_compiler(text: str, llvm_major: int) -> str:
+    """Name the compiler in the module: else an object names only those of the libraries linked to it."""
+    if _COMPILERS in text:
+        return text
+    number = next_metadata_number(text)
+    return f'{text}\n{_COMPILERS} = !{{!{number}}}\n!{number} = !{{!"mlir-offload for LLVM {llvm_major}"}}\n'
+
+
 def _with_module_flag(text: str, name: str, value: int) -> str:
-    given = re.search(rf'^(!\d+ = !{{i32 \d+, !"{name}", i32 )\d+', text, re.MULTILINE)
+    flag = ir_line(f'!`number` = !{{i32 `number`, !"{name}", i32 `value:number`')
+    given = flag.search(text)
     if given is not None:
         # Bitcode of a gpu.binary has it already.
-        return f"{text[: given.end(1)]}{value}{text[given.end() :]}"
-    number = max((int(match) for match in _NODE.findall(text)), default=-1) + 1
+        return f"{text[: given.start('value')]}{value}{text[given.end() :]}"
+    number = next_metadata_number(text)
     node = f'!{number} = !{{i32 1, !"{name}", i32 {value}}}\n'
     flags = _FLAGS.search(text)
     if flags is None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from mlir_offload.toolchain.errors import Note, SourceError
+from mlir_offload.translate import tool_message
 from mlir_offload.translate.mlir.syntax import MLIR, tokens
-from mlir_offload.translate.tool_message import ToolMessage
 
 # The parser of mlir-opt expects an operation where a closing brace is missing or one is too many.
 _NO_OPERATION = "expected operation name in quotes"
@@ -14,7 +14,7 @@ _NO_OPERATION = "expected operation name in quotes"
 _BARE_RETURN = "not found for custom op 'return'"
 
 
-def brace_error(diagnostic: ToolMessage, source: Path) -> SourceError | None:
+def brace_error(diagnostic: tool_message.ToolMessage, source: Path) -> SourceError | None:
     """Return the error for braces that do not match, None for any other cause."""
     is_return = _BARE_RETURN in diagnostic.text
     if not (is_return or _NO_OPERATION in diagnostic.text) or diagnostic.file != str(source):

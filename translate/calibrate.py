@@ -1,10 +1,16 @@
-"""Which passes of a recipe the mlir-opt of an unknown build has."""
+"""Which passes of a recipe, and which of their options, the mlir-opt of an unknown build has."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from mlir_offload.offload.calibrate.probe import CannotLearnError, Learned, ProbeBench
 from mlir_offload.toolchain.learned_row import MissingPassesRow
-from mlir_offload.translate.pipelines import recipe_passes
+from mlir_offload.toolchain.pattern import pattern
+from mlir_offload.translate.pipelines import recipe_options, recipe_passes
+
+_LISTED = pattern(r"(?m)^( +)--([\w-]+)")
+_PASS_INDENT = 6
 
 
 def learn_recipe(bench: ProbeBench) -> Learned:
@@ -15,4 +21,25 @@ def learn_recipe(bench: ProbeBench) -> Learned:
         msg = "mlir-opt does not list its passes"
         raise CannotLearnError(msg)
     missing = (name for name in recipe_passes(bench.base) if f"--{name}" not in there)
-    return Learned([MissingPassesRow(tuple(missing))])
+    return Learned([MissingPassesRow(tuple(missing))], list(_gone_options(text, bench.base)))
+
+
+def _gone_options(text: str, base: int) -> Iterator[str]:
+    """Yield the options of the recipe that a pass does not have any more: mlir-opt refuses them where they are used."""
+    known = _options(text)
+    for name, option in recipe_options(base):
+        if option not in known.get(name, {option}):
+            listed = ", ".join(sorted(known[name])) or "none"
+            yield f"option {option} of the pass {name}, which has other options: {listed}"
+
+
+def _options(text: str) -> dict[str, set[str]]:
+    """Return the options of each pass: in the help they stand below it, further to the right."""
+    found: dict[str, set[str]] = {}
+    own: set[str] = set()
+    for indent, name in _LISTED.findall(text):
+        if len(indent) == _PASS_INDENT:
+            own = found[name] = set()
+        elif len(indent) > _PASS_INDENT:
+            own.add(name)
+    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -10,6 +9,7 @@ from msgspec import Struct
 from mlir_offload.offload.host.module import next_metadata_number
 from mlir_offload.offload.ir_syntax import LLVM_IR, concealed, revealed
 from mlir_offload.toolchain.errors import ToolchainError
+from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
 from mlir_offload.toolchain.learned import table_cache, with_learned
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.tables import load_table
@@ -30,11 +30,10 @@ if TYPE_CHECKING:
     from mlir_offload.toolchain.cuda import CudaToolkit
     from mlir_offload.toolchain.llvm import LlvmToolchain
 
-_LIBDEVICE_CALL = re.compile(r"@__nv_\w")
-_EMISSION_KIND = re.compile(
-    r"^(!\d+ = distinct !DICompileUnit\(.*\bemissionKind: )\w+", re.MULTILINE
+_LIBDEVICE_CALL = ir_pattern("@__nv_`word`")
+_EMISSION_KIND = ir_line(
+    "!`number:number` = distinct !DICompileUnit(`fields:some` emissionKind: `word`"
 )
-_PTX_FILE = re.compile(r'^[ \t]*\.file[ \t]+\d+[ \t]+"(?:[^"\\\n]|\\.)*"(?=[ \t]*$)', re.MULTILINE)
 
 
 class DeviceCodegen(Struct, frozen=True):
@@ -78,7 +77,9 @@ def nvptx_device_ir(
     text = with_dynamic_shared(text, has_bulk_copies=copies)
     text = with_alignment(text, has_bulk_copies=copies)
     # Any other kind makes `.target debug`, which ptxas refuses to optimise; lines are all there is.
-    text = _EMISSION_KIND.sub(r"\g<1>DebugDirectivesOnly", text)
+    text = _EMISSION_KIND.sub(
+        r"!\g<number> = distinct !DICompileUnit(\g<fields> emissionKind: DebugDirectivesOnly", text
+    )
     text = internalized(text, kernels, convention="ptx_kernel", keeps_functions=keeps_functions)
     return revealed(text)
 
@@ -97,7 +98,12 @@ def with_file_times(ptx: str, seconds: int) -> str:
     Where they do not, ptxas -lineinfo looks for the files, and what it finds goes into the code. A
     size or time of 0 counts as not given (CUDA 13.0).
     """
-    return _PTX_FILE.sub(rf"\g<0>, {max(seconds, 1)}, 1", ptx)
+    mark = f", {max(seconds, 1)}, 1"
+    lines = ptx.split("\n")
+    for number, line in enumerate(lines):
+        if line.lstrip().startswith(".file") and line.rstrip().endswith('"'):
+            lines[number] = f"{line.rstrip()}{mark}"
+    return "\n".join(lines)
 
 
 def needs_libdevice(ll_text: str) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from mlir_offload.offload.ir_syntax import name_of
+from mlir_offload.offload.host.module import symbol_of
+from mlir_offload.offload.ir_syntax import is_local, name_of, without_linkage
+from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -13,41 +15,35 @@ if TYPE_CHECKING:
 LINK_LIBRARY = "-mlink-builtin-bitcode"
 """The option of `clang -cc1` that links what is called of a library, and makes it internal."""
 
-_TARGET_LINE = re.compile(r"^target (?:datalayout|triple) = .*\n", re.MULTILINE)
-_SOURCE_LINE = re.compile(r"^source_filename = .*\n", re.MULTILINE)
-_LINKAGE = (
-    "(?:private|internal|external|linkonce_odr|linkonce|weak_odr|weak|common|available_externally)"
+_TARGET_LINE = ir_line("target `datalayout|triple` = `rest`\n")
+_SOURCE_LINE = ir_line("source_filename = `rest`\n")
+_DEFINE = ir_line("define `before:head`@`name:bare`")
+_VARIABLE = ir_line("`name:global` = `words:words``kind:global|constant` ")
+_DEFINITION = ir_line(
+    "`name:global` = `words:words``global|constant` `value:some``tail:metadata``end`"
 )
-_VISIBILITY = "(?:default|hidden|protected)"
-_PREFIX = rf"(?:{_LINKAGE} +)?(?:dso_local +|dso_preemptable +)?(?:{_VISIBILITY} +)?"
-_DEFINE = re.compile(rf"^define {_PREFIX}(?P<rest>[^@\n]*)@(?P<name>[-\w$.]+)", re.MULTILINE)
-# A declared variable says `external` (or `extern_weak`) and is left alone.
-_VARIABLE = re.compile(
-    rf"^(?P<name>@(?!llvm\.)[-\w$.]+) = (?!extern(?:al|_weak)\b){_PREFIX}"
-    r"(?P<rest>(?:[a-z_]+(?:\([^)\n]*\))? +)*(?:global|constant) )",
-    re.MULTILINE,
-)
-_DEFINITION = re.compile(
-    r"^(?P<head>@(?!llvm\.)[^\n=]+ = (?!extern(?:al|_weak)\b)[^\n]*?\b(?:global|constant) [<{\[%][^\n]*?)"
-    r"(?P<tail>(?:, ![\w.]+ !\d+)*)$",
-    re.MULTILINE,
-)
-_ALIGNED = re.compile(r", align \d+$")
-_VECTOR = re.compile(r"<(\d+) x ([a-z]+)(\d*)>")
+_ALIGNED = ir_pattern("`align``end`")
+_VECTOR = ir_pattern("<`count:number` x `type:letters``bits:number?`>")
 _BITS = {"half": 16, "bfloat": 16, "float": 32, "ptr": 64, "double": 64}
-_DEFINE_END = re.compile(r"^(define [^\n]*?\)[^\n)]*?)((?: ![\w.]+ ![\d]+)* \{)$", re.MULTILINE)
+_DEFINE_END = ir_line("define `head:some``tail:attachments` {`end`")
 _FLUSHING = '"denormal-fp-math-f32"="preserve-sign,preserve-sign"'
-_OF_OTHERS = re.compile(
-    r'^(?:declare [^\n@]*@(?!"?llvm\.)|@[^\n=]+ = (?:[a-z_()0-9]+ )*(?:external|extern_weak) )',
-    re.MULTILINE,
+_DECLARED_FUNCTION = ir_line("declare `head`@`name:name`")
+_DECLARED_VARIABLE = ir_line("`global` = `words``external|extern_weak` ")
+_DYNAMIC_SHARED = ir_line(
+    "`name:global` = `internal|private` addrspace(3) global [0 x `type:word`] undef`align:align?`"
 )
-_LOCAL = re.compile(r"define +(?:private|internal)\b")
-_DYNAMIC_SHARED = re.compile(
-    r"^(?P<head>@[-\w$.]+ = )(?:internal|private) (?P<body>addrspace\(3\) global \[0 x \w+\]) undef"
-    r"(?P<align>, align \d+)?",
-    re.MULTILINE,
-)
-_BULK_COPY = re.compile(r"\bcp\.async\.bulk\b")
+_BULK_COPY = "cp.async.bulk"
+
+
+def _internal_variable(match: re.Match[str]) -> str:
+    if _is_foreign(match["name"], match["words"]):
+        return match[0]
+    return f"{match['name']} = internal {without_linkage(match['words'])}{match['kind']} "
+
+
+def _is_foreign(name: str, words: str) -> bool:
+    """Say whether a variable belongs to LLVM or is defined elsewhere."""
+    return name.startswith("@llvm.") or words.startswith(("external ", "extern_weak "))
 
 
 def with_target(text: str, triple: str, layout: str) -> str:
@@ -61,12 +57,16 @@ def with_target(text: str, triple: str, layout: str) -> str:
 
 def calls_others(text: str) -> bool:
     """Return whether a module uses a function or a variable that it does not define."""
-    return _OF_OTHERS.search(text) is not None
+    functions = map(symbol_of, _DECLARED_FUNCTION.findall(text))
+    return (
+        any(not name.startswith("llvm.") for name in functions)
+        or _DECLARED_VARIABLE.search(text) is not None
+    )
 
 
 def has_bulk_copies(text: str) -> bool:
     """Return whether a device module copies in bulk, by an intrinsic or by inline PTX."""
-    return _BULK_COPY.search(text) is not None
+    return _BULK_COPY in text
 
 
 def with_dynamic_shared(text: str, *, has_bulk_copies: bool = False) -> str:
@@ -78,7 +78,8 @@ def with_dynamic_shared(text: str, *, has_bulk_copies: bool = False) -> str:
     cannot ask for.
     """
     align = ", align 1024" if has_bulk_copies else r"\g<align>"
-    return _DYNAMIC_SHARED.sub(rf"\g<head>external \g<body>{align}", text)
+    made = rf"\g<name> = external addrspace(3) global [0 x \g<type>]{align}"
+    return _DYNAMIC_SHARED.sub(made, text)
 
 
 def with_alignment(text: str, *, has_bulk_copies: bool = False) -> str:
@@ -90,8 +91,10 @@ def with_alignment(text: str, *, has_bulk_copies: bool = False) -> str:
     """
 
     def aligned(match: re.Match[str]) -> str:
-        head, tail = match.group("head", "tail")
-        if _ALIGNED.search(head):
+        tail = match["tail"]
+        head = match[0].removesuffix(tail)
+        is_single = not match["value"].startswith(("<", "{", "[", "%"))
+        if is_single or _is_foreign(match["name"], match["words"]) or _ALIGNED.search(head):
             return match[0]
         least = 128 if has_bulk_copies and "addrspace(3)" in head else 16
         return f"{head}, align {max(least, _vector_alignment(head))}{tail}"
@@ -109,7 +112,7 @@ def _vector_alignment(variable: str) -> int:
 
 def with_flushing_functions(text: str) -> str:
     """Return the module with functions that take subnormal 32-bit numbers for zero."""
-    return _DEFINE_END.sub(rf"\1 {_FLUSHING}\2", text)
+    return _DEFINE_END.sub(rf"define \g<head> {_FLUSHING}\g<tail> {{", text)
 
 
 def internalized(
@@ -120,13 +123,13 @@ def internalized(
     Equal names in two modules never meet then. With `keeps_functions` what is external stays so,
     for files that call it.
     """
-    text = _VARIABLE.sub(r"\g<name> = internal \g<rest>", text)
+    text = _VARIABLE.sub(_internal_variable, text)
     wanted = frozenset(kernels)
 
     def relinked(match: re.Match[str]) -> str:
-        name, rest = match.group("name"), match.group("rest")
+        name, rest = match["name"], without_linkage(match["before"])
         if name_of(name) not in wanted:
-            if keeps_functions and not _LOCAL.match(match[0]):
+            if keeps_functions and not is_local(match["before"]):
                 return match[0]
             return f"define internal {rest}@{name}"
         marked = rest if convention in rest.split() else f"{convention} {rest}"

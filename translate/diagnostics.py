@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -20,32 +20,28 @@ from mlir_offload.toolchain.errors import (
     ToolFailedError,
     joined,
 )
+from mlir_offload.toolchain.pattern import pattern as lazy_pattern
 from mlir_offload.toolchain.process import Completed, describe_status, tool_failed
 from mlir_offload.toolchain.tables import load_table
-from mlir_offload.translate.brace import brace_error
-from mlir_offload.translate.tool_message import Severity, ToolMessage, parse_messages
+from mlir_offload.translate import brace, source_place, tool_message
+from mlir_offload.translate.mlir.location import location_of_line
 
-BYTECODE_MAGIC = b"ML\xefR"
-_UNKNOWN_PLACE = re.compile(r"^(?:<\w+>|-):\d+:\d+: error: ", re.MULTILINE)
-_UNKNOWN_PASS = re.compile(r"'([\w-]+)' does not refer to a registered pass")
-_UNKNOWN_OPTION = re.compile(r"no such option (\S+)|Unknown command line argument '([^']+)'")
-_PRODUCER = re.compile(r"produced by: (\S+)")
+_UNKNOWN_PLACE = lazy_pattern(r"^(?:<\w+>|-):\d+:\d+: error: ", re.MULTILINE)
+_UNKNOWN_PASS = lazy_pattern(r"'([\w-]+)' does not refer to a registered pass")
+_UNKNOWN_OPTION = lazy_pattern(r"no such option (\S+)|Unknown command line argument '([^']+)'")
+_REFUSED_PLUGIN = lazy_pattern(r"Failed to load (?:passes|dialect plugin) from '([^']*)'")
+# The parser names the token after the literal.
+_WRONG_LITERAL = "not valid for specified type"
+_UNREGISTERED = "unregistered dialect"
+_PRODUCER = lazy_pattern(r"produced by: (\S+)")
 # What mlir-opt adds to an error: the operation in generic form, which is not what the user wrote, and a
 # list of all that it has.
 _USELESS_NOTES = ("see current operation", "Available dialects: ")
-_GENERIC = re.compile(r'"(?P<op>[a-z_]\w*\.[\w.]+)"\(.*', re.DOTALL)
+_GENERIC = lazy_pattern(r'"(?P<op>[a-z_]\w*\.[\w.]+)"\(.*', re.DOTALL)
 _CRASH_TEXT = "PLEASE submit a bug report"
 _CRASH_STATUS = range(128, 256)
-_BINARY = re.compile(rb"[\x00-\x08\x0e-\x1f]")
-_LOOK_AT_BYTES = 65536
 # How much a misspelled name has to be like the right one.
 _LIKE = 0.7
-_MAGIC = (
-    (b"\x7fELF", "an ELF object"),
-    (b"BC\xc0\xde", "LLVM bitcode"),
-    (b"!<arch>\n", "an archive"),
-    (b"\x1f\x8b", "a compressed file"),
-)
 
 
 class _Rule(Struct, frozen=True):
@@ -55,35 +51,7 @@ class _Rule(Struct, frozen=True):
     hint: str
     fix: str
     suggests: bool
-
-
-def check_source(path: Path) -> bytes:
-    """Return the content of a program, MLIR text or bytecode.
-
-    Raises InputOutputError where it cannot be read, SourceError where it is empty or something else.
-    """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        msg = f"cannot read {path}: {error.strerror}"
-        hint = (
-            "name a .mlir file, not a directory"
-            if path.is_dir()
-            else "check the name and the permissions"
-        )
-        raise InputOutputError(msg, hint=hint, location=str(path)) from error
-    if not content.strip():
-        msg = "the file is empty"
-        raise SourceError(
-            msg, hint="there is nothing to compile: write a program into it", location=str(path)
-        )
-    if content.startswith(BYTECODE_MAGIC):
-        return content
-    kind = next((name for magic, name in _MAGIC if content.startswith(magic)), "")
-    if kind or _BINARY.search(content, 0, _LOOK_AT_BYTES):
-        msg = f"not an MLIR program but {kind or 'a binary file'}"
-        raise SourceError(msg, hint="give MLIR text or MLIR bytecode", location=str(path))
-    return content
+    shows_captured: bool
 
 
 def condense(completed: Completed, *, source: Path) -> MlirOffloadError:
@@ -94,10 +62,10 @@ def condense(completed: Completed, *, source: Path) -> MlirOffloadError:
     has_unknown_place = _UNKNOWN_PLACE.search(completed.stderr) is not None
     said = [
         message
-        for message in parse_messages(completed.command.program, completed.stderr)
+        for message in tool_message.parse_messages(completed.command.program, completed.stderr)
         if message.file or message.line or has_unknown_place
     ]
-    diagnostic = next((one for one in said if one.severity is Severity.ERROR), None)
+    diagnostic = next((one for one in said if one.severity is tool_message.Severity.ERROR), None)
     if _crashed(completed):
         return _crash(completed, diagnostic)
     stopped = _tool_error(completed)
@@ -117,22 +85,22 @@ def condense(completed: Completed, *, source: Path) -> MlirOffloadError:
 
 
 def _source_errors(
-    completed: Completed, said: Sequence[ToolMessage], source: Path
+    completed: Completed, said: Sequence[tool_message.ToolMessage], source: Path
 ) -> Iterator[SourceError]:
     """Yield the error of each message that is one, with the notes after it."""
     error = None
     for message in said:
-        if message.severity is Severity.ERROR:
+        if message.severity is tool_message.Severity.ERROR:
             if error is not None:
                 yield error
             error = _source_error(completed, message, source)
-        elif error is not None and message.severity is Severity.NOTE:
+        elif error is not None and message.severity is tool_message.Severity.NOTE:
             error.notes += _notes(message)
     if error is not None:
         yield error
 
 
-def _notes(message: ToolMessage) -> tuple[Note, ...]:
+def _notes(message: tool_message.ToolMessage) -> tuple[Note, ...]:
     if message.text.startswith(_USELESS_NOTES) or not message.location:
         return ()
     return (Note(_without_ir(message.text), message.location),)
@@ -148,7 +116,7 @@ def _crashed(completed: Completed) -> bool:
     return status < 0 or status in _CRASH_STATUS or _CRASH_TEXT in completed.stderr
 
 
-def _crash(completed: Completed, diagnostic: ToolMessage | None) -> ToolFailedError:
+def _crash(completed: Completed, diagnostic: tool_message.ToolMessage | None) -> ToolFailedError:
     program = completed.command.program
     return ToolFailedError(
         f"internal crash of {program} ({describe_status(completed.returncode)})",
@@ -170,12 +138,17 @@ def _tool_error(completed: Completed) -> MlirOffloadError | None:
     """Return the error of a tool that stopped before it came to the program."""
     stderr = completed.stderr
     tool = completed.command.argv[0]
+    refused = _REFUSED_PLUGIN.search(stderr)
+    if refused:
+        msg = f"{tool} cannot load the plugin {refused[1]}"
+        hint = (
+            "build it against the release that lowers (--llvm=MAJOR), with -shared -fPIC -fno-rtti"
+        )
+        return ToolchainError(msg, hint=hint)
     unknown = _UNKNOWN_PASS.search(stderr)
     if unknown:
         msg = f"{tool} has no pass '{unknown[1]}'"
-        hint = (
-            "install the mlir-tools package of an LLVM release, or choose another with --llvm=MAJOR"
-        )
+        hint = f"'{tool} --help' lists the passes; --load-pass-plugin=FILE adds some, --llvm=MAJOR chooses another release"
         return ToolchainError(msg, hint=hint)
     option = _UNKNOWN_OPTION.search(stderr)
     if option:
@@ -194,8 +167,14 @@ def _tool_error(completed: Completed) -> MlirOffloadError | None:
     return None
 
 
-def _misread(completed: Completed, diagnostic: ToolMessage) -> ToolFailedError:
-    """Return the error for an intermediate text that the next tool does not read: a fault of ours."""
+def _misread(completed: Completed, diagnostic: tool_message.ToolMessage) -> MlirOffloadError:
+    """Return the error for an intermediate text that the next tool does not read.
+
+    This is a fault of ours, unless a plugin's dialect is left, which only the reading mlir-opt loads.
+    """
+    left = _left_operation(diagnostic) if _UNREGISTERED in diagnostic.text else None
+    if left is not None:
+        return left
     return ToolFailedError(
         f"{completed.command.program} cannot read an intermediate file: {diagnostic.text}",
         location=diagnostic.location,
@@ -205,18 +184,37 @@ def _misread(completed: Completed, diagnostic: ToolMessage) -> ToolFailedError:
     )
 
 
+def _left_operation(diagnostic: tool_message.ToolMessage) -> SourceError | None:
+    snippet = next(iter(diagnostic.details), "")
+    text = Path(diagnostic.file).read_text(encoding="utf-8", errors="replace")
+    location = location_of_line(text, diagnostic.line)
+    if not location:
+        return None
+    operation = _quoted_operation(snippet, diagnostic.column)
+    msg = f"no pass has lowered the operation '{operation}' of a dialect plugin"
+    hint = "name the passes that lower it: --load-pass-plugin=FILE --pipeline=PASS"
+    return SourceError(msg, hint=hint, location=location)
+
+
 def _foreign_bytecode(completed: Completed, source: Path, producer: str) -> CompatibilityError:
     msg = f"{completed.command.argv[0]} cannot read this bytecode: it was written by {producer}"
     hint = "choose that release with --llvm=MAJOR, or give the program as text"
     return CompatibilityError(msg, hint=hint, location=str(source))
 
 
-def _source_error(completed: Completed, diagnostic: ToolMessage, source: Path) -> SourceError:
+def _source_error(
+    completed: Completed, diagnostic: tool_message.ToolMessage, source: Path
+) -> SourceError:
     location = diagnostic.location or str(source)
     snippet = next(iter(diagnostic.details), "")
+    if diagnostic.text.endswith(_WRONG_LITERAL):
+        location = (
+            source_place.literal_place(source, diagnostic.line, diagnostic.column) or location
+        )
     rule, match = _rule_of(diagnostic.text, snippet)
-    if rule is None or match is None:
-        wrong_brace = brace_error(diagnostic, source)
+    # In a region of another operation, a `return` without dialect is one that a missing brace put there.
+    if rule is None or match is None or match.groupdict().get("op") == "return":
+        wrong_brace = brace.brace_error(diagnostic, source)
         if wrong_brace is not None:
             return wrong_brace
     if rule is None or match is None:
@@ -224,20 +222,40 @@ def _source_error(completed: Completed, diagnostic: ToolMessage, source: Path) -
     names = {
         "place": _place(completed),
         "quoted": _quoted_operation(snippet, diagnostic.column),
+        "value": source_place.word_at(snippet, diagnostic.column),
         **match.groupdict(default=""),
     }
     message = rule.message.format(**names) if rule.message else _without_ir(diagnostic.text)
-    near = _nearest_operation(names.get("op", "")) if rule.suggests else ""
+    near = _nearest(names, source, diagnostic.line) if rule.suggests else ""
+    if rule.shows_captured:
+        location = source_place.captured_tensor(source, diagnostic.line) or location
     hint = f"did you mean '{near}'?" if near else rule.hint.format(**names)
     error = SourceError(message, hint=hint, location=location)
+    error.tool_location = diagnostic.location
     error.fix = near or rule.fix.format(**names)
     return error
 
 
+def _nearest(names: Mapping[str, str], source: Path, line: int) -> str:
+    """Return the operation, or without one the value, that a misspelled name may mean."""
+    if "op" in names:
+        return _nearest_operation(names["op"])
+    near = difflib.get_close_matches(
+        names["value"], source_place.values_before(source, line), 1, _LIKE
+    )
+    return near[0] if near else ""
+
+
 def _nearest_operation(name: str) -> str:
-    """Return the operation of the same dialect that has almost this name, empty without one."""
-    dialect, _, word = name.partition(".")
-    known = load_table("mlir_offload.translate", "operations")["dialects"].get(dialect, ())
+    """Return the operation of the same dialect that has almost this name, empty without one.
+
+    A name without dialect may be that of any.
+    """
+    dialect, dot, word = name.partition(".")
+    dialects = load_table("mlir_offload.translate", "operations")["dialects"]
+    if not dot:
+        return next((f"{one}.{name}" for one, words in dialects.items() if name in words), "")
+    known = dialects.get(dialect, ())
     near = difflib.get_close_matches(word, known, n=1, cutoff=_LIKE)
     return f"{dialect}.{near[0]}" if near else ""
 
@@ -266,6 +284,7 @@ def _load_rules() -> tuple[_Rule, ...]:
             hint=str(row.get("hint", "")),
             fix=str(row.get("fix", "")),
             suggests=bool(row.get("suggests")),
+            shows_captured=bool(row.get("shows_captured")),
         )
         for row in table["rules"]
     )

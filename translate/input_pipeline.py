@@ -10,7 +10,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from mlir_offload.toolchain.errors import CompatibilityError, UsageError
+from mlir_offload.toolchain.errors import (
+    CompatibilityError,
+    InputOutputError,
+    SourceError,
+    UsageError,
+)
+from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.tables import load_table
 from mlir_offload.translate.mlir.syntax import MLIR
 from mlir_offload.translate.transform_script import INTERPRETER
@@ -18,13 +24,23 @@ from mlir_offload.translate.transform_script import INTERPRETER
 DEFAULT_PIPELINE = "gpu"
 _SCRIPTS = Path(__file__).parent / "data" / "scripts.mlir"
 TENSOR_PIPELINE = "linalg"
-_ON_MODULE = re.compile(r"(?:builtin\.)?module\((?P<passes>.*)\)", re.DOTALL)
-_PASS = re.compile(r"[A-Za-z][\w.:-]*(?:[({].*[)}])?", re.DOTALL)
+_ON_MODULE = pattern(r"(?:builtin\.)?module\((?P<passes>.*)\)", re.DOTALL)
+_PASS = pattern(r"[A-Za-z][\w.:-]*(?:[({].*[)}])?", re.DOTALL)
 _BRACKETS = {")": "(", "}": "{"}
-_COMMENT = re.compile(rb"//[^\n]*")
-_GPU_CODE = re.compile(rb"\bgpu\.(?:launch|module|binary|container_module)")
-_TENSOR = re.compile(rb"\btensor<")
-_PARALLEL = re.compile(rb"\b(?:scf\.parallel|affine\.parallel|linalg\.\w+)")
+_COMMENT = pattern(rb"//[^\n]*")
+_GPU_CODE = pattern(rb"\bgpu\.(?:launch|module|binary|container_module)")
+_TENSOR = pattern(rb"\btensor<")
+_PARALLEL = pattern(rb"\b(?:scf\.parallel|affine\.parallel|linalg\.\w+)")
+
+BYTECODE_MAGIC = b"ML\xefR"
+_BINARY = pattern(rb"[\x00-\x08\x0e-\x1f]")
+_LOOK_AT_BYTES = 65536
+_MAGIC = (
+    (b"\x7fELF", "an ELF object"),
+    (b"BC\xc0\xde", "LLVM bitcode"),
+    (b"!<arch>\n", "an archive"),
+    (b"\x1f\x8b", "a compressed file"),
+)
 
 
 class InputPipeline(Struct, frozen=True):
@@ -100,7 +116,7 @@ def parse_pipeline(text: str) -> InputPipeline:
     base = passes.pop() if passes and passes[-1] in pipeline_names() else DEFAULT_PIPELINE
     check_passes(passes, f"--pipeline={text}")
     if not text.strip():
-        msg = "--pipeline= names no pass"
+        msg = "--pipeline= expects a pass"
         raise UsageError(msg, hint=f"use {', '.join(pipeline_names())}, a .yaml file or passes")
     return InputPipeline(base, tuple(passes))
 
@@ -122,7 +138,7 @@ def check_passes(passes: Iterable[str], what: str) -> None:
             msg = f"{what}: '{name}' is not the last of the list"
             raise UsageError(msg, hint="passes come first, then the name of what follows them")
         if not _PASS.fullmatch(name) or not _is_balanced(name):
-            msg = f"{what}: '{name}' is no pass"
+            msg = f"{what}: '{name}' is not a pass"
             hint = "write passes as for mlir-opt: canonicalize,func.func(affine-loop-tile{tile-size=8})"
             raise UsageError(msg, hint=hint)
 
@@ -212,3 +228,32 @@ def _rows() -> Sequence[dict[str, Any]]:
 @functools.cache
 def _table() -> dict[str, Any]:
     return load_table("mlir_offload.translate", "input_pipelines")
+
+
+def check_source(path: Path) -> bytes:
+    """Return the content of a program, MLIR text or bytecode.
+
+    Raises InputOutputError where it cannot be read, SourceError where it is empty or something else.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        msg = f"cannot read {path}: {error.strerror}"
+        hint = (
+            "name a .mlir file, not a directory"
+            if path.is_dir()
+            else "check the name and the permissions"
+        )
+        raise InputOutputError(msg, hint=hint, location=str(path)) from error
+    if not content.strip():
+        msg = "the file is empty"
+        raise SourceError(
+            msg, hint="there is nothing to compile: write a program into it", location=str(path)
+        )
+    if content.startswith(BYTECODE_MAGIC):
+        return content
+    kind = next((name for magic, name in _MAGIC if content.startswith(magic)), "")
+    if kind or _BINARY.search(content, 0, _LOOK_AT_BYTES):
+        msg = f"not an MLIR program but {kind or 'a binary file'}"
+        raise SourceError(msg, hint="give MLIR text or MLIR bytecode", location=str(path))
+    return content

@@ -15,6 +15,7 @@ from mlir_offload.toolchain.target import (
     SPIRV_TRIPLE,
     kind_of_triple,
 )
+from mlir_offload.translate import gpu_module
 from mlir_offload.translate.contraction import Contraction
 from mlir_offload.translate.fused import set_contraction
 from mlir_offload.translate.input_pipeline import (
@@ -222,10 +223,9 @@ def _is_public(operation: Operation) -> bool:
 
 
 def _internalize(operation: Operation) -> None:
-    from mlir_offload.translate.gpu_module import is_kernel
 
     is_external = operation.attribute("linkage") == _EXTERNAL
-    if is_external and _is_definition(operation) and not is_kernel(operation):
+    if is_external and _is_definition(operation) and not gpu_module.is_kernel(operation):
         operation.set_attribute("linkage", Attribute(_INTERNAL))
 
 

@@ -13,12 +13,16 @@ from msgspec import Struct, convert
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.learned import known_release, table_cache
 from mlir_offload.toolchain.learned_row import MissingPassesRow
+from mlir_offload.toolchain.pattern import pattern as lazy_pattern
 from mlir_offload.toolchain.tables import load_table
 from mlir_offload.translate.mlir.operation import Operation
 
 _HOST_BITS = 64
 # Options, or a name that is no place in a nest, as in func.func(...), and no $placeholder.
-_PASS = re.compile(r"\{[^}]*\}|(?<![\w$.-])([a-z][a-z0-9-]*)(?![\w.(-])")
+_PASS = lazy_pattern(r"\{[^}]*\}|(?<![\w$.-])([a-z][a-z0-9-]*)(?![\w.(-])")
+
+_GIVEN = lazy_pattern(r"([a-z][a-z0-9-]*)\{([^}]*)\}")
+_OPTION = lazy_pattern(r"([a-z][\w-]*)=")
 
 Side = Literal["host", "device"]
 
@@ -213,16 +217,32 @@ def pass_names(text: str) -> tuple[str, ...]:
     return tuple(filter(None, _PASS.findall(text)))
 
 
+def recipe_options(llvm_major: int) -> tuple[tuple[str, str], ...]:
+    """Return each option that the recipe of a release gives to a pass: the pass, the option."""
+    return tuple(
+        dict.fromkeys(
+            (name, option)
+            for text in _recipe_texts(llvm_major)
+            for name, options in _GIVEN.findall(text)
+            for option in _OPTION.findall(options)
+        )
+    )
+
+
 def recipe_passes(llvm_major: int) -> tuple[str, ...]:
     """Return every pass that the recipe of a release may run, each once."""
+    texts = _recipe_texts(llvm_major)
+    return tuple(dict.fromkeys(name for text in texts for name in pass_names(text)))
+
+
+def _recipe_texts(llvm_major: int) -> list[str]:
     rows = [row for row in _table()["recipes"] if int(row["since"]) <= llvm_major]
-    texts = [
+    return [
         step
         for key, value in (rows or _table()["recipes"])[-1].items()
         if key not in {"since", "checked"}
         for step in ([value] if isinstance(value, str) else value)
     ]
-    return tuple(dict.fromkeys(name for text in texts for name in pass_names(text)))
 
 
 @functools.cache

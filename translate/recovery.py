@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError, joined
 from mlir_offload.toolchain.process import Command, Completed
-from mlir_offload.translate.diagnostics import condense
-from mlir_offload.translate.mlir.symbol import FunctionText, find_function
+from mlir_offload.translate import diagnostics
+from mlir_offload.translate.mlir import symbol as mlir_symbol
 
 _MOST_ERRORS = 20
 _LARGEST_BYTES = 1 << 22
@@ -25,7 +25,7 @@ def condense_all(
     mlir-opt reads the program again without the functions that are wrong, from a file in the
     directory. What it says of them being missing is not said.
     """
-    error = condense(completed, source=source)
+    error = diagnostics.condense(completed, source=source)
     text = _text(source) if isinstance(error, SourceError) else ""
     found, removed, last = [error], [], error
     while text and len(found) < _MOST_ERRORS:
@@ -34,7 +34,9 @@ def condense_all(
             break
         removed.append(function.name)
         text = function.removed_from(text)
-        again = condense(_parsed(text, completed, source, directory, run), source=source)
+        again = diagnostics.condense(
+            _parsed(text, completed, source, directory, run), source=source
+        )
         fresh = [one for one in again.every if not _is_of(one, removed)]
         if not isinstance(again, SourceError) or not fresh:
             break
@@ -70,11 +72,11 @@ def _text(source: Path) -> str:
     return content.decode("utf-8", "surrogateescape") if is_text else ""
 
 
-def _function_at(text: str, location: str, source: Path) -> FunctionText | None:
+def _function_at(text: str, location: str, source: Path) -> mlir_symbol.FunctionText | None:
     numbers = location.removeprefix(str(source)).split(":")[1:]
     if len(numbers) != len(("line", "column")) or not all(map(str.isdigit, numbers)):
         return None
-    return find_function(text, *map(int, numbers))
+    return mlir_symbol.find_function(text, *map(int, numbers))
 
 
 def _is_of(error: MlirOffloadError, removed: list[str]) -> bool:

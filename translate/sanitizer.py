@@ -2,15 +2,49 @@
 
 from __future__ import annotations
 
-import re
 from enum import StrEnum
 
+from mlir_offload.offload.ir_syntax import LLVM_IR
 from mlir_offload.toolchain.errors import UsageError
+from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
 
-_DEFINE = re.compile(r'^define [^\n]*?@(?:"[^"]*"|[-\w$.]+)(?=\()', re.MULTILINE)
+_DEFINE = ir_line("define `head`@`name`(")
 # What may stand between the parameters and the attributes (LLVM LangRef, "Functions").
-_BEFORE_ATTRIBUTES = re.compile(r"(?: (?:local_)?unnamed_addr)?(?: addrspace\(\d+\))?")
-_QUOTED_OR_BRACKET = re.compile(r'"[^"]*"|[()]')
+_BEFORE_ATTRIBUTES = ir_pattern("` local_unnamed_addr| unnamed_addr?``addrspace?`")
+# Checks of clang's front end: code without them, such as kernels, links with code that has them.
+_HOST_CHECKS = frozenset(
+    [
+        "alignment",
+        "array-bounds",
+        "bool",
+        "bounds",
+        "builtin",
+        "enum",
+        "float-cast-overflow",
+        "float-divide-by-zero",
+        "function",
+        "implicit-conversion",
+        "integer",
+        "integer-divide-by-zero",
+        "local-bounds",
+        "nonnull-attribute",
+        "null",
+        "nullability",
+        "object-size",
+        "pointer-overflow",
+        "return",
+        "returns-nonnull-attribute",
+        "shift",
+        "shift-base",
+        "shift-exponent",
+        "signed-integer-overflow",
+        "undefined",
+        "unreachable",
+        "unsigned-integer-overflow",
+        "vla-bound",
+        "vptr",
+    ]
+)
 
 
 class Sanitizer(StrEnum):
@@ -51,32 +85,30 @@ class Sanitizer(StrEnum):
         return self is Sanitizer.THREAD
 
 
-def parse_sanitizer(name: str) -> Sanitizer:
-    """Return the sanitizer of a name. Raises UsageError for one that finds nothing in kernels."""
-    try:
-        return Sanitizer(name)
-    except ValueError as error:
-        msg = f"-fsanitize={name}: not a sanitizer for kernels"
-        names = " or ".join(Sanitizer)
-        raise UsageError(msg, hint=f"use {names}, one at a time") from error
+def parse_sanitizers(names: str) -> tuple[Sanitizer | None, tuple[str, ...]]:
+    """Return the sanitizer among names with commas, and the names of checks for C and C++ alone.
+
+    Raises UsageError for two sanitizers, and for one whose programs must be instrumented as a whole.
+    """
+    words = list(filter(None, names.split(",")))
+    checks = tuple(word for word in words if word in _HOST_CHECKS)
+    others = [word for word in words if word not in _HOST_CHECKS]
+    if not others:
+        return None, checks
+    if len(set(others)) > 1 or others[0] not in set(Sanitizer):
+        msg = f"-fsanitize={names} is not supported for programs with kernels"
+        known = " or ".join(Sanitizer)
+        raise UsageError(msg, hint=f"use {known}; undefined may be added to either")
+    return Sanitizer(others[0]), checks
 
 
 def instrumented(text: str, sanitizer: Sanitizer) -> str:
     """Return LLVM IR with every function that it defines marked for the sanitizer."""
     parts, position = [], 0
     for match in _DEFINE.finditer(text):
-        end = _after_brackets(text, match.end())
+        end = LLVM_IR.closing(text, match.end() - 1) + 1
         between = _BEFORE_ATTRIBUTES.match(text, end)
         end = between.end() if between else end
         parts += [text[position:end], f" {sanitizer.attribute}"]
         position = end
     return "".join((*parts, text[position:]))
-
-
-def _after_brackets(text: str, start: int) -> int:
-    depth = 0
-    for match in _QUOTED_OR_BRACKET.finditer(text, start):
-        depth += {"(": 1, ")": -1}.get(match.group(), 0)
-        if depth == 0:
-            return match.end()
-    return start

@@ -104,7 +104,7 @@ def _check_heeded(target: TargetAttribute, location: str) -> None:
         )
         raise SourceError(msg, hint="leave the triple out", location=location)
     if target.abi and not _is_abi(target.abi):
-        msg = f"abi {target.abi} of a target attribute is no version of a code object"
+        msg = f"abi {target.abi} of a target attribute is not a version of a code object"
         raise SourceError(msg, hint="write 500 for version 5, or leave it out", location=location)
 
 

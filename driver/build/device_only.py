@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,9 +11,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.driver.build.source import split_source
+from mlir_offload.driver.compile import gpu_cpp
 from mlir_offload.driver.compile.clang_error import clang_error
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.device import compile_device
+from mlir_offload.driver.compile.image import ImageFile
+from mlir_offload.driver.compile.kept_ptx import assembly_file
 from mlir_offload.driver.compile.kind_build import build_of
 from mlir_offload.driver.compile.normalize import normalized
 from mlir_offload.driver.option.command_line import GPU_CPP, MLIR_SUFFIXES
@@ -21,18 +25,20 @@ from mlir_offload.driver.option.inputs import STANDARD_OUTPUT
 from mlir_offload.driver.system.parallel import in_parallel
 from mlir_offload.driver.system.workspace import check_output
 from mlir_offload.toolchain.errors import UsageError
-from mlir_offload.toolchain.target import Target
+from mlir_offload.toolchain.target import Kind, Target
 
 _ASSEMBLY, _TEXT = ".s", ".ll"
+_FAT_BINARY_OPTION = "-fatbin"
 
 
 class DeviceFile(Struct, frozen=True):
-    """The code of a device module, or of a file of C++, for one target."""
+    """The code of a device module, or of a file of C++, for one target; PTX that a fat binary keeps."""
 
     source: Path
     module: str
     target: Target
     path: Path
+    ptx: Path | None = None
 
 
 def compile_device_only(context: BuildContext) -> None:
@@ -43,6 +49,8 @@ def compile_device_only(context: BuildContext) -> None:
     _check_inputs(context)
     tasks = [partial(_compile, _for_text(context), *pair) for pair in context.compiled.items()]
     made = [file for files in in_parallel(tasks) for file in files]
+    if context.options.makes_fat_binary:
+        made = _fat_binaries(context, made)
     outputs = _outputs(context, made)
     check_files(context.options.inputs, [OutputFile(path, "-o") for path in outputs])
     for file, output in zip(made, outputs, strict=True):
@@ -82,6 +90,7 @@ def _compile(context: BuildContext, source: Path, output: Path) -> list[DeviceFi
             made.module.path.stem,
             image.target,
             build_of(image.target.kind).code_alone(context, image),
+            _ptx_of(context, image),
         )
         for made in modules
         for image in (*made.images, *made.finished)
@@ -89,25 +98,56 @@ def _compile(context: BuildContext, source: Path, output: Path) -> list[DeviceFi
 
 
 def _compile_gpu_cpp(context: BuildContext, source: Path, output: Path) -> Iterator[DeviceFile]:
-    from mlir_offload.driver.compile.gpu_cpp import gpu_cpp_command
 
     context.executor.make_directory(output.parent)
     for target in context.targets_of(GPU_CPP[source.suffix]):
         alone = replace(context, targets=(target,))
         made = output.with_suffix(f".{target.arch.replace(':', '.')}{_ending(context, target)}")
-        context.executor.tool(gpu_cpp_command(alone, source, made), made, diagnose=clang_error)
+        context.executor.tool(
+            gpu_cpp.gpu_cpp_command(alone, source, made), made, diagnose=clang_error
+        )
         yield DeviceFile(source, "", target, made)
+
+
+def _ptx_of(context: BuildContext, image: ImageFile) -> Path | None:
+    """Return the PTX of an image, if a fat binary is to hold it for later GPUs."""
+    is_kept = context.options.device_flags.keeps_ptx(image.target, context.targets)
+    return assembly_file(image) if is_kept else None
+
+
+def _fat_binaries(context: BuildContext, made: Sequence[DeviceFile]) -> list[DeviceFile]:
+    """Pack the files of each module and kind into one. Raises UsageError for a kind that has no container."""
+    groups: dict[tuple[Path, str, Kind], list[DeviceFile]] = {}
+    for file in made:
+        groups.setdefault((file.source, file.module, file.target.kind), []).append(file)
+    return [_fat_binary(context, files) for files in groups.values()]
+
+
+def _fat_binary(context: BuildContext, files: Sequence[DeviceFile]) -> DeviceFile:
+    first = files[0]
+    kind = build_of(first.target.kind)
+    if not kind.fat_binary_ending:
+        msg = f"{_FAT_BINARY_OPTION}: there are no fat binaries for {first.target.arch}"
+        hint = "name architectures of NVIDIA or AMD GPUs, or use --offload-device-only"
+        raise UsageError(msg, hint=hint)
+    output = first.path.with_suffix(kind.fat_binary_ending)
+    code = [(file.target, file.path) for file in files]
+    ptx = [(file.target, file.ptx) for file in files if file.ptx is not None]
+    kind.pack(context, first.source, code, output, ptx=ptx)
+    return replace(first, path=output)
 
 
 def _ending(context: BuildContext, target: Target) -> str:
     options = context.options
+    if options.makes_fat_binary:
+        return build_of(target.kind).fat_binary_ending
     if options.emit_llvm:
         return _TEXT if options.assembly else ".bc"
     return _ASSEMBLY if options.assembly else build_of(target.kind).code_ending
 
 
 def _outputs(context: BuildContext, made: Sequence[DeviceFile]) -> list[Path]:
-    """Return where the files go. Clang names them after the source, the kind, the triple and the arch."""
+    """Return where the files go. Raises UsageError if -o names one file for several."""
     named = context.options.output
     if named is not None and len(made) > 1 and named != STANDARD_OUTPUT:
         msg = f"-o names one file, but there are {len(made)} files of device code"
@@ -115,18 +155,17 @@ def _outputs(context: BuildContext, made: Sequence[DeviceFile]) -> list[Path]:
     if named is not None:
         return [named] * len(made)
     several = len({file.module for file in made if file.module}) > 1
-    return [
-        Path(
-            "-".join(
-                (
-                    file.source.stem,
-                    *((file.module,) if several else ()),
-                    str(file.target.kind),
-                    file.target.triple,
-                    file.target.arch.replace(":", "."),
-                )
-            )
-            + _ending(context, file.target)
-        )
-        for file in made
-    ]
+    counts = Counter(file.source for file in made)
+    return [_output(context, file, counts[file.source], has_module=several) for file in made]
+
+
+def _output(context: BuildContext, file: DeviceFile, count: int, *, has_module: bool) -> Path:
+    """Return the name of a file: as nvcc's if its option asked for it, else as clang's."""
+    options = context.options
+    words = [file.source.stem, *((file.module,) if has_module else ())]
+    if options.makes_fat_binary:
+        return Path("-".join(words) + _ending(context, file.target))
+    if options.device_ending and count == 1:
+        return Path(file.source.stem + options.device_ending)
+    words += [str(file.target.kind), file.target.triple, file.target.arch.replace(":", ".")]
+    return Path("-".join(words) + _ending(context, file.target))

@@ -12,10 +12,13 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mlir_offload.driver.build import source as build_source
 from mlir_offload.driver.build.open import Build, open_build
+from mlir_offload.driver.compile import device, host_code
 from mlir_offload.driver.compile.byproduct import check_outputs, withdrawn_on_failure
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.option.command_line import parse_arguments
+from mlir_offload.driver.step import image_container, split_file
 from mlir_offload.driver.step.compiler_step import HermeticStep, HostStep, ImageStep
 from mlir_offload.driver.step.library_identity import check_libraries
 from mlir_offload.driver.system.depfile import quote_for_make, render_rule
@@ -24,8 +27,11 @@ from mlir_offload.driver.system.tool_watch import ToolWatch
 from mlir_offload.driver.system.workspace import publish
 from mlir_offload.driver.tools.found import check_step_tools, find_step_tools
 from mlir_offload.driver.tools.toolchain_id import RememberingRunner, identify_for
+from mlir_offload.offload.host import module as host_module
+from mlir_offload.toolchain import byte_view
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
 from mlir_offload.toolchain.process import Runner
+from mlir_offload.translate import gpu_module
 
 
 class _Work(Struct, frozen=True):
@@ -96,12 +102,6 @@ def _context(opened: Build, step: HermeticStep, tools: ToolWatch) -> BuildContex
 
 # Each step loads what it needs only: a miss pays for it.
 def _image(work: _Work, step: ImageStep, output: Path) -> None:
-    from mlir_offload.driver.compile.device import compile_device
-    from mlir_offload.driver.step.image_container import StepImage, write_image
-    from mlir_offload.driver.step.split_file import ModuleFile
-    from mlir_offload.offload.host.module import kernel_signatures, render_kernel_heads
-    from mlir_offload.toolchain.byte_view import open_view
-    from mlir_offload.translate.gpu_module import GpuModule, Kernel
 
     context = work.context
     if len(context.targets) != 1:
@@ -110,34 +110,33 @@ def _image(work: _Work, step: ImageStep, output: Path) -> None:
     libraries = context.options.device_flags.libraries
     check_libraries(step.library_id, libraries, context.targets[0])
     text = work.source.read_text(encoding="utf-8", errors="surrogateescape")
-    kernels = tuple(Kernel(name, name) for name in step.kernels)
-    module = ModuleFile(work.source, GpuModule("", kernels, text, frozenset(step.needs)))
-    made = compile_device(context, work.source, [module])[0]
-    signatures = kernel_signatures(made.ir.read_text(encoding="utf-8"))
+    kernels = tuple(gpu_module.Kernel(name, name) for name in step.kernels)
+    module = split_file.ModuleFile(
+        work.source, gpu_module.GpuModule("", kernels, text, frozenset(step.needs))
+    )
+    made = device.compile_device(context, work.source, [module])[0]
+    signatures = host_module.kernel_signatures(made.ir.read_text(encoding="utf-8"))
     missing = sorted(set(step.kernels) - signatures.keys())
     if missing:
         msg = f"the input defines no kernel {missing[0]}"
         raise UsageError(msg, hint="--kernel= names the kernels of the module")
-    heads = render_kernel_heads({name: signatures[name] for name in step.kernels})
+    heads = host_module.render_kernel_heads({name: signatures[name] for name in step.kernels})
     image = made.images[0]
-    with open_view(image.path) as view:
+    with byte_view.open_view(image.path) as view:
         names = tuple(read.path.name for read in context.dependencies.of(work.source))
-        contained = StepImage(view, heads, names)
-        write_image(contained, context.targets[0], context.consumer, output)
+        contained = image_container.StepImage(view, heads, names)
+        image_container.write_image(contained, context.targets[0], context.consumer, output)
 
 
 def _host(work: _Work, step: HostStep, output: Path) -> None:
-    from mlir_offload.driver.build.source import lower_host
-    from mlir_offload.driver.step.split_file import SplitFiles
 
-    context, split = work.context, SplitFiles(work.source, step.uses_async, ())
-    lower_host(context, work.source, split, context.workspace).replace(output)
+    context, split = work.context, split_file.SplitFiles(work.source, step.uses_async, ())
+    build_source.lower_host(context, work.source, split, context.workspace).replace(output)
 
 
 def _object(work: _Work, output: Path) -> None:
-    from mlir_offload.driver.compile.host_code import host_command
 
     annotated = work.source.rename(work.source.with_suffix(".ll"))
     made = work.context.workspace / "host.o"
-    work.context.executor.tool(host_command(work.context, annotated, made), made)
+    work.context.executor.tool(host_code.host_command(work.context, annotated, made), made)
     made.replace(output)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.message.report import show
 from mlir_offload.driver.option.compile_options import CompileOptions
+from mlir_offload.driver.step import launcher as step_launcher
 from mlir_offload.driver.step.execute import Executor
 from mlir_offload.driver.system.jobserver import JobSlots
 from mlir_offload.driver.system.workspace import open_workspace
@@ -67,10 +68,11 @@ class Build(Struct, frozen=True):
         )
         if launcher is None:
             return context
-        from mlir_offload.driver.step.launcher import LaunchedSteps, step_program
 
-        program = step_program(launcher, self.workspace)
-        launched = LaunchedSteps(launcher, program, tools.releases, tools.cuda, tools.rocm)
+        program = step_launcher.step_program(launcher, self.workspace)
+        launched = step_launcher.LaunchedSteps(
+            launcher, program, tools.releases, tools.cuda, tools.rocm
+        )
         return replace(context, launched=launched)
 
 

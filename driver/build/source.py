@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.compile.clang_error import clang_error
+from mlir_offload.driver.compile import clang_error, embed, gpu_cpp, launched, older
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.device import compile_device, lower_device
 from mlir_offload.driver.compile.host_code import host_command
@@ -20,19 +20,20 @@ from mlir_offload.driver.compile.normalize import (
     runs_transform_scripts,
     works_on_host_memory,
 )
-from mlir_offload.driver.compile.older import not_taken, older_text
 from mlir_offload.driver.compile.served import served_modules
+from mlir_offload.driver.link import final_object
 from mlir_offload.driver.option.command_line import GPU_CPP, MLIR_SUFFIXES, Mode
 from mlir_offload.driver.record.dependencies import clang_depfile_arguments
+from mlir_offload.driver.step import annotate, image_file
 from mlir_offload.driver.step.program import Split
 from mlir_offload.driver.step.split_file import ModuleFile, SplitFiles, load_split_files
 from mlir_offload.driver.system.parallel import beside, in_parallel, pool
-from mlir_offload.offload.llvm_ir import assemble_command, is_written_in_process
+from mlir_offload.offload import llvm_ir
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
 from mlir_offload.toolchain.process import Completed
 from mlir_offload.toolchain.target import host_triple
+from mlir_offload.translate import diagnostics
 from mlir_offload.translate.device_form import NVVM_FORM, DeviceForm
-from mlir_offload.translate.diagnostics import condense
 from mlir_offload.translate.host.module import check_host
 from mlir_offload.translate.kernel_parameter import WIDE, ParameterForm
 from mlir_offload.translate.kind_lowering import forms_of
@@ -53,13 +54,11 @@ def _compile(context: BuildContext, source: Path, output: Path) -> None:
         return
     context.executor.make_directory(output.parent)
     if source.suffix in GPU_CPP:
-        from mlir_offload.driver.compile.gpu_cpp import compile_gpu_cpp
-
-        compile_gpu_cpp(context, source, output)
+        gpu_cpp.compile_gpu_cpp(context, source, output)
         return
     noted = clang_depfile_arguments(context.options, source, output)
     command = host_command(context, source, output, *noted)
-    context.executor.tool(command, output, diagnose=clang_error)
+    context.executor.tool(command, output, diagnose=_clang_error)
 
 
 def compile_mlir(context: BuildContext, source: Path, directory: Path, output: Path) -> None:
@@ -112,25 +111,23 @@ def finish_object(
     mode = context.options.mode
     has_two = context.host_reader < context.mlir.version.major
     embeds = context.options.embed_runtime and not context.options.makes_final_objects
-    in_process = mode is Mode.LLVM_BITCODE and is_written_in_process(context.consumer)
+    in_process = mode is Mode.LLVM_BITCODE and llvm_ir.is_written_in_process(context.consumer)
     if (mode is Mode.LLVM_TEXT or in_process) and not has_two and not embeds:
         _annotate(context, source, split, device, host, output)
         return
     # clang reads the text as fast as bitcode, and writing bitcode first would cost more.
     annotated = host.with_name("host.annotated.ll")
     _annotate(context, source, split, device, host, annotated)
-    annotated = older_text(context, annotated, context.host_reader, str(source))
+    annotated = older.older_text(context, annotated, context.host_reader, str(source))
     if embeds:
-        from mlir_offload.driver.compile.embed import embed_runtime
-
         whole = host.with_name("host.whole.ll")
-        embed_runtime(context, annotated, whole)
+        embed.embed_runtime(context, annotated, whole)
         annotated = whole
     if mode is Mode.LLVM_TEXT:
         context.executor.place(annotated, output)
     elif mode is Mode.LLVM_BITCODE:
-        command = assemble_command(context.llvm, annotated, output)
-        context.executor.tool(command, output, diagnose=partial(not_taken, context))
+        command = llvm_ir.assemble_command(context.llvm, annotated, output)
+        context.executor.tool(command, output, diagnose=lambda done: older.not_taken(context, done))
     else:
         _make_linkable(context, source, annotated, device, output)
 
@@ -145,14 +142,13 @@ def _make_linkable(
     if not context.options.makes_final_objects or context.options.mode is Mode.ASSEMBLY:
         _make_object(context, annotated, output)
         return
-    from mlir_offload.driver.link.final_object import add_memref_copy, make_final
 
     made = annotated.with_name("host.o")
     _make_object(context, annotated, made)
     if device:
-        make_final(context, source, made, device, output)
+        final_object.make_final(context, source, made, device, output)
     elif context.options.mode is Mode.OBJECT:
-        add_memref_copy(context, made, output)
+        final_object.add_memref_copy(context, made, output)
     else:
         context.executor.place(made, output)
 
@@ -166,21 +162,22 @@ def make_images(
         return lower_device(context, source, served)
     if context.launched is None:
         return compile_device(context, source, served)
-    from mlir_offload.driver.compile.launched import launch_device
 
-    return launch_device(context, context.launched, source, served)
+    return launched.launch_device(context, context.launched, source, served)
 
 
 def _make_object(context: BuildContext, annotated: Path, output: Path) -> None:
     command = host_command(context, annotated, output)
-    diagnose = partial(not_taken, context)
+
+    def diagnose(failed: Completed) -> MlirOffloadError:
+        return older.not_taken(context, failed)
+
     compile_here = partial(context.executor.tool, command, output, diagnose=diagnose)
     if context.launched is None or context.options.mode is Mode.ASSEMBLY:
         compile_here()
         return
-    from mlir_offload.driver.compile.launched import launch_object
 
-    launch_object(context, context.launched, annotated, output, compile_here)
+    launched.launch_object(context, context.launched, annotated, output, compile_here)
 
 
 def split_source(
@@ -217,7 +214,7 @@ def _parameter_form(context: BuildContext, *, describes_memory: bool) -> Paramet
     """Return how kernels take their memrefs: without optimisation as the program says.
 
     Device code that is made alone may have other launches than those of the program, and the runtime
-    reads the parts of a memref that it is told of.
+    reads the named fields of a memref.
     """
     if not context.options.opt_level:
         return None
@@ -235,9 +232,10 @@ def make_host_ir(context: BuildContext, source: Path, split: SplitFiles, directo
     lower_here = partial(lower_host, context, source, split, directory)
     if context.launched is None:
         return lower_here()
-    from mlir_offload.driver.compile.launched import launch_host_lowering
 
-    return launch_host_lowering(context, context.launched, split, directory / "host.ll", lower_here)
+    return launched.launch_host_lowering(
+        context, context.launched, split, directory / "host.ll", lower_here
+    )
 
 
 def lower_host(context: BuildContext, source: Path, split: SplitFiles, directory: Path) -> Path:
@@ -249,11 +247,15 @@ def lower_host(context: BuildContext, source: Path, split: SplitFiles, directory
     command = host_pipeline_command(
         llvm, split.host, low, uses_async=split.uses_async, debug=context.options.debug
     )
-    executor.tool(command, low, diagnose=partial(condense, source=source))
+    executor.tool(command, low, diagnose=lambda done: diagnostics.condense(done, source=source))
     executor.tool(
         translate_command(llvm, low, text), text, diagnose=partial(_not_lowered, low, source)
     )
     return text
+
+
+def _clang_error(failed: Completed) -> MlirOffloadError:
+    return clang_error.clang_error(failed)
 
 
 def _not_lowered(low: Path, source: Path, completed: Completed) -> MlirOffloadError:
@@ -262,7 +264,7 @@ def _not_lowered(low: Path, source: Path, completed: Completed) -> MlirOffloadEr
         check_host(low.read_text(encoding="utf-8", errors="surrogateescape"))
     except SourceError as error:
         return error
-    return condense(completed, source=source)
+    return diagnostics.condense(completed, source=source)
 
 
 def _annotate(
@@ -275,22 +277,20 @@ def _annotate(
 ) -> None:
     """Package the images and write the host module that carries them."""
     # Needed when host and devices have been lowered, and loaded by then.
-    from mlir_offload.driver.step.annotate import Annotate, FinishedFile
-    from mlir_offload.driver.step.image_file import Package
 
     executor, release = context.executor, context.for_clang
     images = tuple(image.packaged for module in device for image in module.images)
     binary = host.with_name("images.offload") if images else None
     if binary is not None:
-        executor.step(Package(images=images, for_clang=release, output=binary))
+        executor.step(image_file.Package(images=images, for_clang=release, output=binary))
     kernels = {module: kernels_of(module.module) for module in device}
-    step = Annotate(
+    step = annotate.Annotate(
         source=host,
         binary=binary,
         kinds=tuple(dict.fromkeys(target.kind for target in context.targets)),
         devices=tuple(module.ir for module in device),
         finished=tuple(
-            FinishedFile(image.target.kind, image.path, names)
+            annotate.FinishedFile(image.target.kind, image.path, names)
             for module, names in kernels.items()
             for image in module.finished
         ),

@@ -10,12 +10,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from mlir_offload.driver.message.report import report
 from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions, as_operand
 from mlir_offload.driver.option.inputs import STANDARD_INPUT
 from mlir_offload.driver.system.workspace import open_workspace
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, UsageError
 
-_MLIR = ".mlir"
+_MLIR, _STDIN = ".mlir", "<stdin>"
 
 
 @contextlib.contextmanager
@@ -36,7 +37,7 @@ def staged_inputs(options: CompileOptions) -> Iterator[CompileOptions]:
             yield _renamed(options, names)
         except MlirOffloadError as error:
             for path, name in names.items():
-                shown = "<stdin>" if path == STANDARD_INPUT else str(path)
+                shown = _STDIN if path == STANDARD_INPUT else str(path)
                 _rename(error, str(name), shown)
             raise
 
@@ -57,7 +58,9 @@ def _staged(path: Path, ending: str, directory: Path) -> Path:
     directory.mkdir()
     name = directory / f"{path.stem}{ending}"
     if path == STANDARD_INPUT:
-        name.write_bytes(sys.stdin.buffer.read())
+        content = sys.stdin.buffer.read()
+        name.write_bytes(content)
+        report().contents[_STDIN] = content
     elif not path.is_file():
         msg = f"{path}: no such file"
         raise InputOutputError(msg, hint="check the name and the current directory")

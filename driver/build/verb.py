@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from mlir_offload.driver.build import device_only, manifest, staged, why
+from mlir_offload.driver.build import preprocess as build_preprocess
+from mlir_offload.driver.build import source as build_source
 from mlir_offload.driver.build.open import Build, open_build
+from mlir_offload.driver.compile import embed
+from mlir_offload.driver.compile import header as compile_header
+from mlir_offload.driver.compile import normalize as compile_normalize
+from mlir_offload.driver.compile import preload as compile_preload
 from mlir_offload.driver.compile.byproduct import (
     check_outputs,
     withdrawn_on_failure,
@@ -21,7 +28,10 @@ from mlir_offload.driver.compile.byproduct import (
 )
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.guard import guard_inputs
+from mlir_offload.driver.link import program
+from mlir_offload.driver.link import runtime as link_runtime
 from mlir_offload.driver.message.report import render_times, show, show_note
+from mlir_offload.driver.option import unused
 from mlir_offload.driver.option.command_line import (
     MLIR_SUFFIXES,
     CompileOptions,
@@ -38,8 +48,10 @@ from mlir_offload.driver.option.inputs import (
     has_device_code,
     read_given,
 )
+from mlir_offload.driver.step import launcher as step_launcher
 from mlir_offload.driver.system.parallel import Threads, beside, pool
 from mlir_offload.driver.system.tool_watch import ToolWatch, tool_files
+from mlir_offload.driver.tools import cache_key, toolchain_id
 from mlir_offload.driver.tools.choose import (
     choose_rocm_for,
     choose_targets,
@@ -55,6 +67,7 @@ from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError, Ver
 from mlir_offload.toolchain.learned import known_release
 from mlir_offload.toolchain.process import Command, Runner
 from mlir_offload.toolchain.target import HOST, Target, uses_cuda, uses_rocm
+from mlir_offload.translate import prefix_map
 
 if TYPE_CHECKING:
     from mlir_offload.driver.step.launcher import Launcher
@@ -71,12 +84,11 @@ def build(arguments: Sequence[str], runner: Runner) -> None:
     """Do what the command line asks for. Raises MlirOffloadError; no output is written then."""
     options = parse_arguments(arguments)
     if options.spelled:
-        _warn_of_unused(options)
+        # Most calls name a device and an output only, and load nothing for this.
+        unused.warn_of_unused(options)
     if "CCACHE_DISABLE" in os.environ:
         # Only ccache sets it for us; no other call loads this.
-        from mlir_offload.driver.tools.cache_key import check_cache_key
-
-        check_cache_key(options, os.environ, runner)
+        cache_key.check_cache_key(options, os.environ, runner)
     with _named_inputs(options) as named, open_build(named, runner) as opened:
         context = build_opened(opened)
         if (context.launched is not None or options.why_rebuilt) and not options.dry_run:
@@ -87,16 +99,8 @@ def _named_inputs(options: CompileOptions) -> contextlib.AbstractContextManager[
     """Return the options with inputs whose names say their language."""
     if not options.languages and STANDARD_INPUT not in options.inputs:
         return contextlib.nullcontext(options)
-    from mlir_offload.driver.build.staged import staged_inputs
 
-    return staged_inputs(options)
-
-
-def _warn_of_unused(options: CompileOptions) -> None:
-    """Most calls name a device and an output only, and load nothing for this."""
-    from mlir_offload.driver.option.unused import warn_of_unused
-
-    warn_of_unused(options)
+    return staged.staged_inputs(options)
 
 
 def build_opened(opened: Build) -> BuildContext:
@@ -112,10 +116,10 @@ def _named_as_given(options: CompileOptions) -> Iterator[None]:
         yield
     except MlirOffloadError as error:
         if options.prefix_maps:
-            from mlir_offload.translate.prefix_map import unmap_location
-
             names = [str(path) for path in options.inputs]
-            error.relocate(lambda place: unmap_location(place, names, options.prefix_maps))
+            error.relocate(
+                lambda place: prefix_map.unmap_location(place, names, options.prefix_maps)
+            )
         raise
 
 
@@ -139,9 +143,7 @@ def build_with(opened: Build) -> BuildContext:
         for made, output in zip(finished, final_outputs(options), strict=True):
             context.executor.place(made, output)
         if options.manifest is not None:
-            from mlir_offload.driver.build.manifest import write_manifest
-
-            write_manifest(context)
+            manifest.write_manifest(context)
     if options.time_report:
         show(render_times(context.executor.times))
     return context
@@ -161,9 +163,7 @@ def _assumptions(context: BuildContext) -> Iterator[None]:
 
 def _explain(context: BuildContext) -> None:
     """Record what the outputs were made of; say what changed where the user wants to know."""
-    from mlir_offload.driver.build.why import explain_builds
-
-    for line in explain_builds(context, final_outputs(context.options)):
+    for line in why.explain_builds(context, final_outputs(context.options)):
         if context.options.why_rebuilt:
             show_note(line)
 
@@ -171,66 +171,54 @@ def _explain(context: BuildContext) -> None:
 def _make(context: BuildContext) -> list[Path]:
     """Return the finished files in the workspace, one for each output."""
     with pool() as threads:
+        # These tools run while the rest of the compiler is being loaded.
         _start_early(context, threads)
-        # Those tools run while the rest of the compiler is being loaded.
-        from mlir_offload.driver.build.source import compile_inputs
-        from mlir_offload.driver.compile.preload import preload
-
         if context.options.mode in _EARLY:
             return _stop_early(context)
         if context.options.header is not None:
-            from mlir_offload.driver.compile.header import make_header
-
-            header = make_header(context)
+            header = compile_header.make_header(context)
             if context.options.mode is Mode.HEADER:
                 return [header]
             # C and C++ of the same call may include it.
             context.executor.place(header, context.options.header)
         kinds = frozenset(target.kind for target in context.targets)
         links = context.options.mode is Mode.LINK
-        preload(kinds, launched=context.launched is not None, links=links)
-        compile_inputs(context)
+        compile_preload.preload(kinds, launched=context.launched is not None, links=links)
+        build_source.compile_inputs(context)
         if links:
-            from mlir_offload.driver.link.program import link
-
-            return [link(context)]
+            return [program.link(context)]
         return list(context.compiled.values())
 
 
 def _stop_early(context: BuildContext) -> list[Path]:
     """Do what needs no compilation, or no host code; return what is put to its place by name."""
     if context.options.mode is Mode.DEVICE:
-        from mlir_offload.driver.build.device_only import compile_device_only
-
-        compile_device_only(context)
+        device_only.compile_device_only(context)
         return []
-    from mlir_offload.driver.build.preprocess import check_syntax, preprocess
 
     if context.options.mode is Mode.SYNTAX:
-        check_syntax(context)
+        build_preprocess.check_syntax(context)
         return []
-    return preprocess(context)
+    return build_preprocess.preprocess(context)
 
 
 def _start_early(context: BuildContext, threads: Threads) -> None:
     """Start what depends on nothing else: the first step of each `.mlir` file, and the runtime."""
-    from mlir_offload.driver.compile.normalize import normalize, normalized
-
     for source, made in context.compiled.items():
         if source.suffix in MLIR_SUFFIXES and context.options.mode not in _TEXT_ONLY:
-            task = threads.submit(partial(normalize, context, source, made.parent))
-            context.pending[normalized(made.parent)] = task
+            task = threads.submit(
+                partial(compile_normalize.normalize, context, source, made.parent)
+            )
+            context.pending[compile_normalize.normalized(made.parent)] = task
     if context.launched is not None:
         threads.submit(partial(context.launched.prepare, context.targets))
     makes_final = context.options.mode is Mode.OBJECT and context.options.makes_final_objects
     makes_program = context.options.mode is Mode.LINK and not context.options.links_to_object
     if makes_program or makes_final:
-        from mlir_offload.driver.link.runtime import compile_runtime, host_runtime
-
-        runtime = host_runtime(context)
+        runtime = link_runtime.host_runtime(context)
         if runtime.kinds:
             context.pending[runtime.object] = threads.submit(
-                partial(compile_runtime, context, runtime)
+                partial(link_runtime.compile_runtime, context, runtime)
             )
 
 
@@ -245,9 +233,7 @@ def _context(opened: Build) -> BuildContext:
     learn_of_objects((*given, *linked))
     tools = _find_tools(options, finder, given)
     if options.embed_runtime:
-        from mlir_offload.driver.compile.embed import check_embedding
-
-        check_embedding(options, tools.releases)
+        embed.check_embedding(options, tools.releases)
     check_flags(options, tools.targets, given)
     _note_consumer(tools.releases)
     compiled = compiled_files(options, opened.workspace)
@@ -306,12 +292,10 @@ def _launcher(options: CompileOptions) -> Launcher | None:
     names = {"MLIR_OFFLOAD_LAUNCHER", "MLIR_OFFLOAD_CACHE"}
     if options.launcher is None and options.cache is None and names.isdisjoint(os.environ):
         return None
-    from mlir_offload.driver.step.launcher import choose_launcher
 
-    return choose_launcher(options, os.environ)
+    return step_launcher.choose_launcher(options, os.environ)
 
 
 def _remembering(runner: Runner) -> Runner:
-    from mlir_offload.driver.tools.toolchain_id import RememberingRunner
 
-    return RememberingRunner(runner)
+    return toolchain_id.RememberingRunner(runner)

@@ -1,1 +1,5 @@
 """The verbs `bundle` and `link`: lowered here, linked on another machine."""
+
+from mlir_offload.toolchain.lazy import load_on_use
+
+load_on_use(__name__)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from mlir_offload.driver.compile import gpu_cpp, host_code
 from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.option import line
 from mlir_offload.driver.option.command_line import (
     GPU_CPP,
     MLIR_SUFFIXES,
     CompileOptions,
     Mode,
 )
+from mlir_offload.driver.option.compile_options import DepfileRequest
 from mlir_offload.driver.option.file_use import OutputFile, check_files, check_kept
 from mlir_offload.driver.option.inputs import (
     STANDARD_OUTPUT,
@@ -23,18 +25,15 @@ from mlir_offload.driver.option.inputs import (
     final_outputs,
     read_besides,
 )
+from mlir_offload.driver.record import compile_commands
 from mlir_offload.driver.record.dependencies import (
     STANDARD_STREAM,
     compiled_objects,
     depfile_step,
     plan_depfiles,
 )
-from mlir_offload.driver.system.depfile import DepfileRequest
 from mlir_offload.driver.system.workspace import check_output, publish
 from mlir_offload.toolchain.errors import MlirOffloadError
-
-if TYPE_CHECKING:
-    from mlir_offload.driver.record.compile_commands import CompileEntry
 
 
 def check_outputs(options: CompileOptions, others: Sequence[Path] = ()) -> None:
@@ -57,10 +56,8 @@ def _inputs(options: CompileOptions) -> Iterator[Path]:
     yield from options.inputs
     yield from read_besides(options)
     if options.mode is Mode.LINK:
-        from mlir_offload.driver.option.line import linker_outputs, parse_link_line
-
-        written = set(linker_outputs(options.link_items))
-        paths = (item.path for item in parse_link_line(options.link_items))
+        written = set(line.linker_outputs(options.link_items))
+        paths = (item.path for item in line.parse_link_line(options.link_items))
         yield from (path for path in paths if path and path not in written)
 
 
@@ -79,9 +76,7 @@ def _outputs(options: CompileOptions) -> Iterator[OutputFile]:
     if options.manifest is not None:
         yield OutputFile(options.manifest, "--manifest=")
     if options.mode is Mode.LINK:
-        from mlir_offload.driver.option.line import linker_outputs
-
-        for path in linker_outputs(options.link_items):
+        for path in line.linker_outputs(options.link_items):
             yield OutputFile(path, "-Wl,")
 
 
@@ -115,29 +110,30 @@ def write_compile_commands(context: BuildContext) -> None:
     options = context.options
     if options.compile_commands is None or options.dry_run:
         return
-    from mlir_offload.driver.record.compile_commands import render_entries
 
     alone = replace(context, options=replace(options, depfile=DepfileRequest()))
     entries = [
         _compile_entry(alone, source, output) for output, source in compiled_objects(options)
     ]
     made = context.workspace / "compile_commands.json"
-    made.write_text(render_entries(entries, Path.cwd()), encoding="utf-8")
+    made.write_text(compile_commands.render_entries(entries, Path.cwd()), encoding="utf-8")
     publish(made, options.compile_commands)
 
 
-def _compile_entry(context: BuildContext, source: Path, output: Path) -> CompileEntry:
-    from mlir_offload.driver.record.compile_commands import CompileEntry, mlir_entry
+def _compile_entry(
+    context: BuildContext, source: Path, output: Path
+) -> compile_commands.CompileEntry:
 
     if source.suffix in MLIR_SUFFIXES:
-        return mlir_entry(context.options, source, output)
+        return compile_commands.mlir_entry(context.options, source, output)
     if source.suffix in GPU_CPP:
-        from mlir_offload.driver.compile.gpu_cpp import gpu_cpp_command
+        return compile_commands.CompileEntry(
+            str(source), str(output), gpu_cpp.gpu_cpp_command(context, source, output).argv
+        )
 
-        return CompileEntry(str(source), str(output), gpu_cpp_command(context, source, output).argv)
-    from mlir_offload.driver.compile.host_code import host_command
-
-    return CompileEntry(str(source), str(output), host_command(context, source, output).argv)
+    return compile_commands.CompileEntry(
+        str(source), str(output), host_code.host_command(context, source, output).argv
+    )
 
 
 def write_depfiles(context: BuildContext) -> None:

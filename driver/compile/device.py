@@ -7,16 +7,18 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
+from mlir_offload.driver.compile import given_image
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.image import DeviceModule, ImageFile
 from mlir_offload.driver.compile.kind_build import build_of, builds_of
 from mlir_offload.driver.compile.served import targets_for
-from mlir_offload.driver.step.device import Unwrap
+from mlir_offload.driver.step import device
 from mlir_offload.driver.step.split_file import ModuleFile
 from mlir_offload.driver.system.parallel import beside, in_parallel
-from mlir_offload.toolchain.process import Command
+from mlir_offload.toolchain.errors import MlirOffloadError
+from mlir_offload.toolchain.process import Command, Completed
 from mlir_offload.toolchain.target import Target
-from mlir_offload.translate.diagnostics import condense
+from mlir_offload.translate import diagnostics
 from mlir_offload.translate.kind_lowering import DeviceLowering, form_of, lowering_for
 from mlir_offload.translate.lower import device_pipeline_command, translate_command
 
@@ -47,9 +49,9 @@ def _lower_only(context: BuildContext, source: Path, module: ModuleFile) -> Devi
 def _compile_module(context: BuildContext, source: Path, module: ModuleFile) -> DeviceModule:
     """Lower the module once for all targets that share the text, then make the images."""
     if module.objects:
-        from mlir_offload.driver.compile.given_image import make_given_images
-
-        return DeviceModule(module, module.path, *make_given_images(context, source, module))
+        return DeviceModule(
+            module, module.path, *given_image.make_given_images(context, source, module)
+        )
     groups = groupby(
         ordered_targets(context, module), key=partial(lowering_for, module.module.needs)
     )
@@ -99,15 +101,17 @@ def device_command(
     lowering: DeviceLowering,
     target: Target,
     output: Path,
+    *,
+    has_lines: bool = False,
 ) -> Command:
-    """Return the call of mlir-opt that lowers a module."""
+    """Return the call of mlir-opt that lowers a module, with its lines if they are asked for."""
     return device_pipeline_command(
         context.mlir,
         module.text_for(form_of(target)),
         output,
         module=module.module,
         lowering=lowering,
-        debug=context.options.debug,
+        debug=context.options.debug or has_lines,
         index_bits=context.options.device_flags.index_bits,
     )
 
@@ -120,15 +124,41 @@ def lower_module(
     target: Target,
 ) -> Path:
     """Lower a module to LLVM IR with the intrinsics of the target's kind of device."""
-    executor, llvm = context.executor, context.mlir
     text = lowered_text(module, lowering)
-    if context.is_lowered(text):
-        return text
-    low, alone = text.with_suffix(".low.mlir"), text.with_suffix(".alone.mlir")
-    diagnose = partial(condense, source=source)
-    command = device_command(context, module, lowering, target, low)
+    if not context.is_lowered(text):
+        low = text.with_suffix(".low.mlir")
+        command = device_command(context, module, lowering, target, low)
+        _run_lowering(context, source, command, low, lowering, text)
+    return text
+
+
+def lower_with_lines(
+    context: BuildContext, source: Path, module: ModuleFile, target: Target
+) -> Path:
+    """Lower a module again, as with -g, to find the line of an error that has none."""
+    lowering = lowering_for(module.module.needs, target)
+    text = lowered_text(module, lowering).with_suffix(".lines.ll")
+    low = text.with_suffix(".low.mlir")
+    command = device_command(context, module, lowering, target, low, has_lines=True)
+    _run_lowering(context, source, command, low, lowering, text)
+    return text
+
+
+def _run_lowering(
+    context: BuildContext,
+    source: Path,
+    command: Command,
+    low: Path,
+    lowering: DeviceLowering,
+    text: Path,
+) -> None:
+    executor, alone = context.executor, text.with_suffix(".alone.mlir")
+
+    def diagnose(failed: Completed) -> MlirOffloadError:
+        return diagnostics.condense(failed, source=source)
+
     executor.tool(command, low, decides=True, diagnose=diagnose)
-    unwrap = Unwrap(
+    unwrap = device.Unwrap(
         source=low,
         triple=lowering.triple,
         rdc=bool(context.options.gpu_rdc),
@@ -136,8 +166,8 @@ def lower_module(
         output=alone,
     )
     executor.step(unwrap, decides=True)
-    executor.tool(translate_command(llvm, alone, text), text, decides=True, diagnose=diagnose)
-    return text
+    translate = translate_command(context.mlir, alone, text)
+    executor.tool(translate, text, decides=True, diagnose=diagnose)
 
 
 def _prepare(context: BuildContext, targets: Sequence[Target]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from pathlib import Path
 
@@ -15,9 +14,10 @@ from mlir_offload.offload.llvm_ir import assemble_command
 from mlir_offload.offload.runtime import embed_runtime_command
 from mlir_offload.offload.sparse_runtime import sparse_embed_command, sparse_parts
 from mlir_offload.toolchain.errors import CompatibilityError
+from mlir_offload.toolchain.ir_pattern import ir_pattern
 from mlir_offload.toolchain.target import Kind
 
-_CALLED = re.compile(r"@(mgpu\w+)\(")
+_CALLED = ir_pattern("@`name:(`mgpu`word``)`(")
 
 
 def check_embedding(options: CompileOptions, releases: Releases) -> None:

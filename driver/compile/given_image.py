@@ -99,7 +99,7 @@ def _check_vendor(text: Path, source: Path, module: ModuleFile, given: ObjectFil
     other = LOWERINGS[given.image.kind].other_vendor
     found = other.mark.search(text.read_text(encoding="utf-8")) if other else None
     if other is not None and found is not None:
-        msg = f"{module.title} holds code for {given.image.made_for} that was lowered for {other.name}: {found[1]}"
+        msg = f"{module.title} holds code for {given.image.made_for} that was lowered for {other.name}: {found['mark'].strip()}"
         hint = f"lower the gpu.module by {other.own_pass} before gpu-module-to-binary, or leave the gpu.module to mlir-offload"
         raise SourceError(msg, hint=hint, location=str(source))
 
@@ -126,5 +126,6 @@ def _fat_binary(
         )
         raise SourceError(msg, hint=hint, location=str(source))
     output = module.path.with_name(f"{module.path.stem}.{kind}.fatbin")
-    build_of(kind).pack(context, source, chosen, output)
+    files = [(target, one.path) for target, one in chosen]
+    build_of(kind).pack(context, source, files, output)
     return ImageFile(output, target)

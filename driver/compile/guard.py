@@ -6,10 +6,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlir_offload.driver.compile import reread
+from mlir_offload.driver.message import skew
 from mlir_offload.driver.message.report import report
 from mlir_offload.driver.option.command_line import Mode
 from mlir_offload.driver.option.inputs import IR_SUFFIXES
+from mlir_offload.offload.skew import check
 from mlir_offload.toolchain.errors import CompatibilityError
+from mlir_offload.toolchain.skew import fact
 
 if TYPE_CHECKING:
     from mlir_offload.driver.compile.context import BuildContext
@@ -32,11 +36,9 @@ def guard_inputs(context: BuildContext) -> None:
     if not paths and not objects:
         return
     if context.releases.is_consumer_here and not context.llvm.is_measured:
-        from mlir_offload.driver.compile.reread import is_same_build, reread_inputs
-
-        objects = [item for item in objects if not is_same_build(context, item)]
+        objects = [item for item in objects if not reread.is_same_build(context, item)]
         if not context.executor.dry_run:
-            reread_inputs(context, paths, objects)
+            reread.reread_inputs(context, paths, objects)
     _say(_findings(context, paths, objects))
 
 
@@ -59,25 +61,21 @@ def _is_bitcode(path: Path) -> bool:
 def _findings(
     context: BuildContext, paths: Iterable[Path], objects: Iterable[ObjectContents]
 ) -> Iterator[SkewFinding]:
-    from mlir_offload.offload.skew.check import check_file, check_objects
-    from mlir_offload.toolchain.skew.fact import Consumer
 
-    consumer = Consumer(context.consumer, context.cuda)
+    consumer = fact.Consumer(context.consumer, context.cuda)
     for path in paths:
-        yield from check_file(path, consumer)
-    yield from check_objects(objects, consumer)
+        yield from check.check_file(path, consumer)
+    yield from check.check_objects(objects, consumer)
 
 
 def _say(findings: Iterable[SkewFinding]) -> None:
     """Say all that was found; the last error ends the call."""
-    from mlir_offload.driver.message.skew import counted, is_error, is_note, message_of
-
     options = report().options
-    counting = [one for one in counted(findings, options) if one.rule not in _CURED]
-    errors = [one for one in counting if is_error(one)]
+    counting = [one for one in skew.counted(findings, options) if one.rule not in _CURED]
+    errors = [one for one in counting if skew.is_error(one)]
     for one in counting:
-        if one not in errors[-1:] and (options.verbose or not is_note(one)):
-            report().add(message_of(one))
+        if one not in errors[-1:] and (options.verbose or not skew.is_note(one)):
+            report().add(skew.message_of(one))
     if errors:
         last = errors[-1]
         raise CompatibilityError(last.text, hint=last.hint, location=last.location, rule=last.rule)

@@ -10,6 +10,7 @@ from msgspec import Struct
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.step.packaged_image import PackagedImage
 from mlir_offload.driver.step.split_file import ModuleFile
+from mlir_offload.offload.device import library
 from mlir_offload.toolchain.errors import InputOutputError
 from mlir_offload.toolchain.target import Target, device_kind
 from mlir_offload.translate.device_ir import calls_others
@@ -77,9 +78,8 @@ def user_libraries(
             raise InputOutputError(msg, hint="check the name of the device library")
     if not chosen or not calls_others(lowered.read_text(encoding="utf-8")):
         return ()
-    from mlir_offload.offload.device.library import check_library
 
     for path in chosen:
-        check_library(path, target, context.consumer)
+        library.check_library(path, target, context.consumer)
         context.dependencies.add(source, path, target=str(target))
     return tuple(chosen)

@@ -14,7 +14,8 @@ from mlir_offload.driver.compile.device import device_command, lowered_text, ord
 from mlir_offload.driver.step.joint import Join, Part, Separate
 from mlir_offload.driver.step.split_file import ModuleFile, SplitFiles
 from mlir_offload.toolchain.errors import MlirOffloadError
-from mlir_offload.translate.diagnostics import condense
+from mlir_offload.toolchain.process import Completed
+from mlir_offload.translate import diagnostics
 from mlir_offload.translate.kind_lowering import DeviceLowering, form_of, lowering_for
 from mlir_offload.translate.lower import (
     host_pipeline_command,
@@ -79,7 +80,10 @@ def _lower(
     executor, llvm = context.executor, context.mlir
     names = (".mlir", ".low.mlir", ".alone.mlir", ".ll")
     joined, low, alone, text = (host.with_name(f"joint{end}") for end in names)
-    diagnose = partial(condense, source=source)
+
+    def diagnose(failed: Completed) -> MlirOffloadError:
+        return diagnostics.condense(failed, source=source)
+
     devices = tuple(unit.text for unit in units)
     executor.step(Join(source=split.host, devices=devices, output=joined), decides=True)
     of_host = host_pipeline_command(

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from mlir_offload.driver.compile import older
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.image import DeviceModule, ImageFile, kernels_of
-from mlir_offload.driver.compile.older import older_text
 from mlir_offload.driver.step.split_file import ModuleFile, ObjectFile
 from mlir_offload.driver.step.step import Step
 from mlir_offload.toolchain.target import Kind, Registry, Target, all_kinds, device_kind
@@ -82,6 +82,7 @@ class KindBuild:
     cpp: CppLanguage | None = None
     """The C++ whose kernels are of the kind."""
     code_ending = ".o"
+    fat_binary_ending = ""
     """What files of its code alone end in, as a driver or a linker takes them."""
 
     def image_file(self, context: BuildContext, beside: Path, target: Target, /) -> ImageFile:
@@ -124,11 +125,12 @@ class KindBuild:
         self,
         context: BuildContext,
         source: Path,
-        chosen: Sequence[tuple[Target, ObjectFile]],
+        chosen: Sequence[tuple[Target, Path]],
         output: Path,
         /,
+        ptx: Sequence[tuple[Target, Path]] = (),
     ) -> None:
-        """Put linked objects that a program brings along into what the runtime loads."""
+        """Put linked objects into the container that the runtime loads, PTX too where it may hold any."""
         raise NotImplementedError
 
     def cpp_arguments(self, _context: BuildContext, /) -> tuple[str, ...]:
@@ -165,7 +167,7 @@ class KindBuild:
         self, context: BuildContext, source: Path, module: ModuleFile, lowered: Path
     ) -> Path:
         """Return the LLVM IR that a bundle holds of a lowered module: with its target, its kernels marked."""
-        text = older_text(context, lowered, context.consumer, str(source))
+        text = older.older_text(context, lowered, context.consumer, str(source))
         path = lowered.with_suffix(f".{self.bundle_ending}.ll")
         step = self.bundled_ir(context.consumer, text, kernels_of(module), path)
         context.executor.step(step)

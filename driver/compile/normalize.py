@@ -10,18 +10,18 @@ from msgspec.structs import replace
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.pipeline_file import read_pipeline
-from mlir_offload.toolchain.errors import MlirOffloadError
+from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError
 from mlir_offload.toolchain.process import Completed
-from mlir_offload.translate.diagnostics import check_source
+from mlir_offload.translate import recovery
 from mlir_offload.translate.input_pipeline import (
     TENSOR_PIPELINE,
     InputPipeline,
+    check_source,
     detect_pipeline,
     load_pipeline,
     offloadable,
 )
 from mlir_offload.translate.lower import normalize_command
-from mlir_offload.translate.recovery import condense_all
 from mlir_offload.translate.transform_script import INTERPRETER
 
 
@@ -53,7 +53,7 @@ def _all_errors(
     context: BuildContext, source: Path, directory: Path, completed: Completed
 ) -> MlirOffloadError:
     run = context.executor.runner.run
-    return condense_all(completed, source=source, directory=directory, run=run)
+    return recovery.condense_all(completed, source=source, directory=directory, run=run)
 
 
 def works_on_host_memory(context: BuildContext, source: Path) -> bool:
@@ -87,5 +87,9 @@ def choose_pipeline(context: BuildContext, source: Path, content: bytes) -> Inpu
 def _with_plugins(context: BuildContext, pipeline: InputPipeline) -> InputPipeline:
     """Return a pipeline with what the command line loads into mlir-opt."""
     arguments = context.options.mlir_arguments
-    files = (Path(word.partition("=")[2]) for word in arguments)
+    files = [Path(word.partition("=")[2]) for word in arguments]
+    for path in files:
+        if not path.is_file():
+            msg = f"cannot read the plugin {path}: no such file"
+            raise InputOutputError(msg, hint="name the shared library of the dialect or passes")
     return replace(pipeline, arguments=arguments, files=(*pipeline.files, *files))

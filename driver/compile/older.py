@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.step import older
+from mlir_offload.toolchain import ptx
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError
+from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.process import Completed, tool_failed
+from mlir_offload.translate import device
 
 if TYPE_CHECKING:
     from mlir_offload.toolchain.llvm import LlvmToolchain
     from mlir_offload.translate.device import DeviceCodegen
 
-_NOT_SELECTED = re.compile(r"Cannot select: intrinsic %(llvm\.[\w.]+)")
-_ARCH = re.compile(r"-m(?:arch|cpu)=")
+_NOT_SELECTED = pattern(r"Cannot select: intrinsic %(llvm\.[\w.]+)")
+_ARCH = pattern(r"-m(?:arch|cpu)=")
 
 
 def older_text(
@@ -30,9 +33,8 @@ def older_text(
     if reader >= context.mlir.version.major:
         return text
     output = text.with_name(f"{text.stem}.for{reader}.ll")
-    from mlir_offload.driver.step.older import Downgrade
 
-    step = Downgrade(source=text, reader=reader, location=location, output=output)
+    step = older.Downgrade(source=text, reader=reader, location=location, output=output)
     return context.executor.once(output, partial(context.executor.step, step, decides=decides))
 
 
@@ -40,12 +42,10 @@ def with_libraries(
     context: BuildContext, llvm: LlvmToolchain, source: Path, libraries: Sequence[Path]
 ) -> tuple[Path, tuple[Path, ...]]:
     """Return what clang compiles and what it links in: nothing where that was done before."""
-    from mlir_offload.translate.device import library_link_command, links_library_into_ir
-
-    if not libraries or links_library_into_ir(llvm.version.major):
+    if not libraries or device.links_library_into_ir(llvm.version.major):
         return source, tuple(libraries)
     linked = source.with_suffix(".linked.bc")
-    command = library_link_command(llvm, source, linked, libraries)
+    command = device.library_link_command(llvm, source, linked, libraries)
     context.executor.tool(command, linked, diagnose=partial(not_taken, context))
     return linked, ()
 
@@ -58,19 +58,15 @@ def check_older_bitcode(
     ptxas is asked too, where it is there: inline assembly may want a newer PTX than the release writes.
     Raises CompatibilityError where it cannot, and where a kernel or a bound of its launches got lost.
     """
-    from mlir_offload.driver.step.older import SameKernels
-    from mlir_offload.toolchain.ptx import knows_arch
-    from mlir_offload.translate.device import cubin_command, nvptx_assembly_command
-
     assembly = image.with_suffix(".check.s")
-    command = nvptx_assembly_command(context.llvm, image, assembly, codegen, None)
+    command = device.nvptx_assembly_command(context.llvm, image, assembly, codegen, None)
     context.executor.tool(command, assembly, diagnose=partial(not_taken, context))
-    context.executor.step(SameKernels(source=lowered, assembly=assembly))
+    context.executor.step(older.SameKernels(source=lowered, assembly=assembly))
 
     cuda = context.cuda
-    if cuda is not None and cuda.ptxas is not None and knows_arch(cuda, codegen.arch):
+    if cuda is not None and cuda.ptxas is not None and ptx.knows_arch(cuda, codegen.arch):
         cubin = assembly.with_suffix(".o")
-        assemble = cubin_command(cuda, assembly, cubin, codegen, ())
+        assemble = device.cubin_command(cuda, assembly, cubin, codegen, ())
         context.executor.tool(assemble, cubin, diagnose=partial(not_taken, context))
 
 

@@ -1,1 +1,5 @@
 """The verb `doctor`: what is installed, tried for real."""
+
+from mlir_offload.toolchain.lazy import load_on_use
+
+load_on_use(__name__)

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import click
 
+from mlir_offload.driver.doctor import html as doctor_html
+from mlir_offload.driver.doctor import json as doctor_json
+from mlir_offload.driver.doctor import report as doctor_report
 from mlir_offload.driver.doctor.examination import Examination
 from mlir_offload.driver.doctor.plan import known_kinds
 from mlir_offload.driver.option.click_command import call, command
@@ -44,26 +47,18 @@ def doctor(  # noqa: PLR0913 (one parameter for each option)
     Exit status 0 where the default combination works; where not, what the build of it gave.
     """
     if print_schema:
-        from mlir_offload.driver.doctor.json import schema_text
-
-        sys.stdout.write(schema_text())
+        sys.stdout.write(doctor_json.schema_text())
         return 0
     chosen = _chosen_kinds(kinds)
     check_files((), [OutputFile(html, "--html")] if html is not None else [])
     inventory = take_inventory(runner, places_for(llvm, cuda_path, rocm_path))
     report = Examination(runner, inventory, jobs, timeout, is_quick=quick).report(chosen)
     if html is not None:
-        from mlir_offload.driver.doctor.html import write_html
-
-        write_html(report, html)
+        doctor_html.write_html(report, html)
     if as_json:
-        from mlir_offload.driver.doctor.json import render_json
-
-        sys.stdout.write(render_json(report))
+        sys.stdout.write(doctor_json.render_json(report))
     elif html is None:
-        from mlir_offload.driver.doctor.report import show_report
-
-        show_report(report, verbose=is_verbose)
+        doctor_report.show_report(report, verbose=is_verbose)
     return report.exit_status
 
 

@@ -1,1 +1,5 @@
 """The verb `inspect`: what files hold of offloading."""
+
+from mlir_offload.toolchain.lazy import load_on_use
+
+load_on_use(__name__)

@@ -13,9 +13,10 @@ from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.llvm_tools import Role
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.search import find_llvm
-from mlir_offload.translate.diagnostics import check_source, condense
+from mlir_offload.translate.diagnostics import condense
 from mlir_offload.translate.fixup.split import split_program
 from mlir_offload.translate.gpu_module import GpuModule
+from mlir_offload.translate.input_pipeline import check_source
 from mlir_offload.translate.lower import normalize_command
 from mlir_offload.translate.mlir.module import parse_module
 from mlir_offload.translate.mlir.operation import Operation

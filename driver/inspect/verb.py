@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import Struct
 
+from mlir_offload.driver.inspect import html as inspect_html
+from mlir_offload.driver.inspect import json as inspect_json
+from mlir_offload.driver.inspect import mlir, tree
 from mlir_offload.driver.message.report import show_error
 from mlir_offload.driver.option.click_command import PATH, call, command
 from mlir_offload.driver.option.file_use import OutputFile, check_files
@@ -45,24 +49,20 @@ def inspect(  # noqa: PLR0913 (one parameter for each option)
     in a file, 7 where a file cannot be read.
     """
     if print_schema:
-        from mlir_offload.driver.inspect.json import schema_text
-
-        _write(schema_text())
+        _write(inspect_json.schema_text())
         return 0
     if not files:
         msg = "inspect needs a file"
         raise UsageError(msg, hint="name objects, libraries, programs, or device images")
     check_files(files, [OutputFile(html, "--html")] if html is not None else [])
-    read = [_read(path, llvm, runner, code_hashes=code_hashes) for path in files]
+    # To hash all of a large library takes longer than to read it.
+    hashes = _Hashes(of_images=as_json or html is not None or code_hashes, of_code=code_hashes)
+    read = [_read(path, llvm, runner, hashes) for path in files]
     parts = [part for part, _ in read]
     if html is not None:
-        from mlir_offload.driver.inspect.html import write_html
-
-        write_html(parts, html)
+        inspect_html.write_html(parts, html)
     if as_json:
-        from mlir_offload.driver.inspect.json import render_json
-
-        _write(render_json(parts))
+        _write(inspect_json.render_json(parts))
     elif html is None:
         _show_trees(parts)
     return next((status for _, status in read if status), 0) or _status(parts)
@@ -78,15 +78,22 @@ def run_inspect(arguments: Sequence[str], runner: Runner) -> int:
         return 0
 
 
-def _read(path: Path, llvm: str, runner: Runner, *, code_hashes: bool) -> tuple[Part, int]:
+class _Hashes(Struct, frozen=True):
+    """Which hashes are shown."""
+
+    of_images: bool
+    of_code: bool
+
+
+def _read(path: Path, llvm: str, runner: Runner, hashes: _Hashes) -> tuple[Part, int]:
     """Return what a file holds, and the exit status where it cannot be read at all."""
     try:
-        contents = read_contents(path, with_hashes=True, with_code_hashes=code_hashes)
+        contents = read_contents(
+            path, with_hashes=hashes.of_images, with_code_hashes=hashes.of_code
+        )
         part = diagnosed(contents)
         if part.form in (FileForm.MLIR, FileForm.MLIR_BYTECODE):
-            from mlir_offload.driver.inspect.mlir import with_modules
-
-            part = with_modules(part, path, llvm, runner)
+            part = mlir.with_modules(part, path, llvm, runner)
     except MlirOffloadError as error:
         show_error(error)
         problem = Problem(ProblemKind.UNREADABLE, error.message, error.hint)
@@ -100,11 +107,10 @@ def _status(parts: Iterable[Part]) -> int:
 
 
 def _show_trees(parts: Iterable[Part]) -> None:
-    from mlir_offload.driver.inspect.tree import tree_lines
 
     # What cannot be read has had its error.
     readable = (part for part in parts if part.form != _UNREADABLE)
-    lines = [line for part in readable for line in tree_lines(part)]
+    lines = [line for part in readable for line in tree.tree_lines(part)]
     if sys.stdout.isatty():
         _print_coloured(lines)
     else:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from mlir_offload.driver.compile import device as device_code
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.image import (
     ImageFile,
@@ -17,6 +18,7 @@ from mlir_offload.driver.compile.image import (
 )
 from mlir_offload.driver.compile.kind_build import KindBuild, Sdk
 from mlir_offload.driver.compile.older import not_taken, older_text, with_libraries
+from mlir_offload.driver.compile.runtime_cache import compile_runtime_source
 from mlir_offload.driver.link.sanitizer import sanitizer_library
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.step.cpu import CpuInline, CpuIr, CpuSplit
@@ -28,6 +30,7 @@ from mlir_offload.offload.llvm_ir import is_written_in_process
 from mlir_offload.offload.runtime import runtime_include_directory
 from mlir_offload.toolchain.llvm_tools import load_llvm_table
 from mlir_offload.toolchain.target import HOST, Kind, Target, device_kind
+from mlir_offload.translate.cpu import rewrite
 from mlir_offload.translate.cpu.launch import runs_fibers
 from mlir_offload.translate.cpu.module import (
     cpu_collapse_command,
@@ -89,7 +92,8 @@ def _compile_device_runtime(context: BuildContext) -> None:
     command = cpu_runtime_command(
         context.llvm, output, opt_level=options.opt_level, march=options.march, extra=extra
     )
-    executor.once(output, partial(executor.tool, command, output))
+    source = runtime_include_directory() / "cpu_device.c"
+    executor.once(output, partial(compile_runtime_source, executor, command, source, output))
 
 
 def _cpu_ir(
@@ -117,11 +121,33 @@ def _cpu_ir(
         value_names=module.path if is_for_debugger else None,
         output=lowered.with_suffix(".host.ll"),
     )
-    executor.step(step, decides=True)
+    try:
+        executor.step(step, decides=True)
+    except rewrite.NotOnCpuError as error:
+        raise _with_line(context, source, module, step, error) from None
     if step.unsplit.exists():
         _finish(context, source, module, step)
     _note_missing_library(context, step.output)
     return step.output
+
+
+def _with_line(
+    context: BuildContext,
+    source: Path,
+    module: ModuleFile,
+    step: CpuIr,
+    error: rewrite.NotOnCpuError,
+) -> rewrite.NotOnCpuError:
+    """Return the error with its line, which only a module that is lowered with lines has."""
+    if context.options.debug:
+        return error
+    target = next(one for one in device_code.ordered_targets(context, module) if one.is_cpu)
+    text = device_code.lower_with_lines(context, source, module, target)
+    try:
+        context.executor.step(replace(step, source=text, output=text.with_suffix(".host.ll")))
+    except rewrite.NotOnCpuError as located:
+        return located
+    return error
 
 
 def _finish(context: BuildContext, source: Path, module: ModuleFile, step: CpuIr) -> None:

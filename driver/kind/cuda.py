@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from mlir_offload.driver.compile import kept_ptx as compile_kept_ptx
+from mlir_offload.driver.compile import older as compile_older
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.image import (
     DeviceModule,
     ImageFile,
 )
-from mlir_offload.driver.compile.kept_ptx import assembly_file, kept_ptx
 from mlir_offload.driver.compile.kind_build import CppLanguage, KindBuild, LinkTools, Sdk, SdkChoice
 from mlir_offload.driver.compile.nvptx_code import CUDA_HINT, NvptxCode
-from mlir_offload.driver.compile.older import (
-    check_older_bitcode,
-    not_taken,
-    older_text,
-)
+from mlir_offload.driver.doctor import cuda_choice
 from mlir_offload.driver.message.report import show_note
-from mlir_offload.driver.option.compile_options import DeviceCode, Mode
+from mlir_offload.driver.option.compile_options import FAT_BINARY, DeviceCode, Mode
 from mlir_offload.driver.step.cuda import CudaDirectory, KeptPtx, NvptxIr, PtxTime
 from mlir_offload.driver.step.split_file import ModuleFile, ObjectFile
 from mlir_offload.offload.abi import fatbinary_without_image, known_majors, load_abi
+from mlir_offload.offload.link import fatbinary_adapter, finding
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError, ToolchainError
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.ptx import ptx_isa_for
@@ -42,7 +39,6 @@ from mlir_offload.translate.device import (
 
 if TYPE_CHECKING:
     from mlir_offload.offload.container.mob_manifest import MobDevice, MobManifest
-    from mlir_offload.offload.link.finding import Finding
     from mlir_offload.toolchain.cuda import CudaToolkit
     from mlir_offload.toolchain.inventory import Inventory
     from mlir_offload.toolchain.llvm import LlvmToolchain
@@ -73,15 +69,19 @@ def _make_bitcode(
 ) -> ImageFile:
     """Make bitcode by the clang of the release that links."""
     # Whether it can be is known then, in a dry run too.
-    older = older_text(context, lowered, context.consumer, str(source), decides=True)
+    older = compile_older.older_text(context, lowered, context.consumer, str(source), decides=True)
     image = _image_file(context, lowered, target)
     is_assembled = context.options.needs_ptxas
     code = NvptxCode(context, source, module, older, image, context.llvm, is_assembled)
     ready, codegen, libdevice = code.prepare()
     command = nvptx_bitcode_command(context.llvm, ready, image.path, codegen, libdevice)
-    context.executor.tool(command, image.path, diagnose=partial(not_taken, context))
+    context.executor.tool(
+        command, image.path, diagnose=lambda done: compile_older.not_taken(context, done)
+    )
     if older != lowered:
-        check_older_bitcode(context, lowered, image.path, replace(codegen, libraries=()))
+        compile_older.check_older_bitcode(
+            context, lowered, image.path, replace(codegen, libraries=())
+        )
     return image
 
 
@@ -91,12 +91,12 @@ def _make_cubin(
     """Make a cubin, by the clang of the release that lowers where there is one."""
     executor, cuda = context.executor, context.cuda
     llvm = context.mlir if context.mlir.has("clang") else context.llvm
-    text = older_text(context, lowered, llvm.version.major, str(source))
+    text = compile_older.older_text(context, lowered, llvm.version.major, str(source))
     image = ImageFile(lowered.with_suffix(f".{target.arch}.o"), target)
     ready, codegen, libdevice = NvptxCode(context, source, module, text, image, llvm).prepare()
-    assembly = assembly_file(image)
+    assembly = compile_kept_ptx.assembly_file(image)
     command = nvptx_assembly_command(llvm, ready, assembly, codegen, libdevice)
-    executor.tool(command, assembly, diagnose=partial(not_taken, context))
+    executor.tool(command, assembly, diagnose=lambda done: compile_older.not_taken(context, done))
     if context.options.debug:
         timed = assembly.with_suffix(".timed.s")
         executor.step(PtxTime(source=assembly, time=context.source_time, output=timed))
@@ -184,7 +184,6 @@ def _plain_limit(manifest: MobManifest) -> tuple[int, tuple[int, int]] | None:
 class _Cuda(KindBuild):
     name = Kind.CUDA
     modules = (
-        "mlir_offload.driver.step.device",
         "mlir_offload.driver.step.cuda",
         "mlir_offload.translate.device",
         "mlir_offload.toolchain.ptx",
@@ -202,12 +201,13 @@ class _Cuda(KindBuild):
     image_file = staticmethod(_image_file)
     make_image = staticmethod(_make_image)
     code_ending = ".cubin"
+    fat_binary_ending = FAT_BINARY
 
     def code_alone(self, context: BuildContext, image: ImageFile, /) -> Path:
         """Return the cubin, or the PTX that it is assembled from."""
         options = context.options
         wants_text = options.assembly and not options.emit_llvm
-        return assembly_file(image) if wants_text else image.path
+        return compile_kept_ptx.assembly_file(image) if wants_text else image.path
 
     def step_arguments(self, context: BuildContext, /) -> tuple[str, ...]:
         """Return the form of the code."""
@@ -235,15 +235,20 @@ class _Cuda(KindBuild):
         self,
         context: BuildContext,
         source: Path,
-        chosen: Sequence[tuple[Target, ObjectFile]],
+        chosen: Sequence[tuple[Target, Path]],
         output: Path,
         /,
+        ptx: Sequence[tuple[Target, Path]] = (),
     ) -> None:
-        """Make a fat binary of cubins."""
-        from mlir_offload.offload.link.fatbinary_adapter import cubin_argument
-
+        """Make a fat binary of cubins and PTX."""
         cuda = _toolkit_for_given(context, source)
-        images = [cubin_argument(cuda.version, target.arch, one.path) for target, one in chosen]
+        images = [
+            fatbinary_adapter.cubin_argument(cuda.version, target.arch, path)
+            for target, path in chosen
+        ]
+        images += [
+            fatbinary_adapter.ptx_argument(cuda.version, target.arch, path) for target, path in ptx
+        ]
         words = (str(cuda.fatbinary), "-64", f"--create={output}", *images)
         context.executor.tool(Command(words), output)
 
@@ -265,7 +270,7 @@ class _Cuda(KindBuild):
         device: Sequence[DeviceModule] = (),
     ) -> None:
         """Make a directory with the tools of CUDA, wherever they lie."""
-        kept = kept_ptx(context, source, device) if source is not None else ()
+        kept = compile_kept_ptx.kept_ptx(context, source, device) if source is not None else ()
         _make_directory(context, directory, kept)
 
     def link_arguments(
@@ -336,10 +341,8 @@ class _Cuda(KindBuild):
 
     def bundle_findings(
         self, path: Path, manifest: MobManifest, tools: LinkTools, /
-    ) -> Iterator[Finding]:
+    ) -> Iterator[finding.Finding]:
         """Yield what LLVM and CUDA do not know, and libdevice where it is called and not here."""
-        from mlir_offload.offload.link.finding import Finding
-
         llvm, cuda = tools.llvm, tools.cuda
         if llvm is None:
             return
@@ -347,20 +350,18 @@ class _Cuda(KindBuild):
             try:
                 ptx_isa_for(arch, llvm.version.major, cuda)
             except MlirOffloadError as error:
-                yield Finding(error.message, str(path), error.hint, type(error))
+                yield finding.Finding(error.message, str(path), error.hint, type(error))
         if manifest.needs_libdevice and (cuda is None or cuda.libdevice is None):
             where = f"CUDA in {cuda.root} does not have it" if cuda else "there is no CUDA here"
             message = f"kernels call libdevice, and {where}"
             hint = "install the nvvm component of CUDA, or bundle again with --with-device-libs"
-            yield Finding(message, str(path), hint, ToolchainError)
+            yield finding.Finding(message, str(path), hint, ToolchainError)
 
     def doctor_choices(
         self, inventory: Inventory, releases: Sequence[LlvmToolchain], /
     ) -> Iterator[SdkChoice]:
         """Yield the complete toolkits."""
-        from mlir_offload.driver.doctor.cuda_choice import cuda_choices
-
-        return cuda_choices(inventory, releases)
+        return cuda_choice.cuda_choices(inventory, releases)
 
     def plain_link_arguments(self, major: int, sdk: Sdk | None, /) -> tuple[str, ...]:
         """Return where the toolkit is."""

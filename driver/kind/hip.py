@@ -20,7 +20,10 @@ from mlir_offload.driver.option.compile_options import DeviceCode
 from mlir_offload.driver.step.hip import AmdgpuCheck, AmdgpuIr, HipFatBinary
 from mlir_offload.driver.step.split_file import ObjectFile
 from mlir_offload.offload.abi import load_abi
+from mlir_offload.offload.device import amdgpu_processor
+from mlir_offload.offload.device import library as device_library
 from mlir_offload.offload.kind.hip import loads_hip
+from mlir_offload.offload.link import finding
 from mlir_offload.toolchain.amdgpu import check_features, lowering_chip
 from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError, ToolchainError
 from mlir_offload.toolchain.process import Command
@@ -47,7 +50,6 @@ if TYPE_CHECKING:
     from mlir_offload.driver.option.device_flags import DeviceFlags
     from mlir_offload.driver.step.split_file import ModuleFile
     from mlir_offload.offload.container.mob_manifest import MobDevice, MobManifest
-    from mlir_offload.offload.link.finding import Finding
     from mlir_offload.toolchain.inventory import Inventory
     from mlir_offload.toolchain.llvm import LlvmToolchain
     from mlir_offload.toolchain.target import Target
@@ -165,15 +167,13 @@ def _rocm_libraries(
     context: BuildContext, source: Path, target: Target, version: int, math: DeviceMath
 ) -> tuple[Path, ...]:
     """Return ROCm's device libraries, once it is known that this LLVM reads them."""
-    from mlir_offload.offload.device.library import check_library
-
     if context.rocm is None or context.rocm.bitcode is None:
         msg = "a kernel calls functions of ROCm's device libraries, which were not found"
         hint = f"apt install {load_rocm_table().package}, or name a ROCm folder with --rocm-path="
         raise ToolchainError(msg, hint=hint, location=str(source))
     libraries = device_libraries(context.rocm, target.arch, version, math)
     for library in libraries:
-        check_library(library, target, context.consumer)
+        device_library.check_library(library, target, context.consumer)
     return libraries
 
 
@@ -202,6 +202,7 @@ class _Hip(KindBuild):
     image_file = staticmethod(_image_file)
     make_image = staticmethod(_make_image)
     code_ending = ".hsaco"
+    fat_binary_ending = ".hipfb"
 
     def code_alone(self, context: BuildContext, image: ImageFile, /) -> Path:
         """Return a linked code object, as the HIP runtime loads it; text and LLVM IR as they are."""
@@ -236,12 +237,14 @@ class _Hip(KindBuild):
         self,
         context: BuildContext,
         _source: Path,
-        chosen: Sequence[tuple[Target, ObjectFile]],
+        chosen: Sequence[tuple[Target, Path]],
         output: Path,
         /,
+        ptx: Sequence[tuple[Target, Path]] = (),
     ) -> None:
         """Make a bundle of code objects."""
-        images = tuple(ImageFile(one.path, target).packaged for target, one in chosen)
+        del ptx
+        images = tuple(ImageFile(path, target).packaged for target, path in chosen)
         step = HipFatBinary(images=images, for_clang=context.consumer, output=output)
         context.executor.step(step)
 
@@ -317,26 +320,23 @@ class _Hip(KindBuild):
 
     def bundle_findings(
         self, path: Path, manifest: MobManifest, tools: LinkTools, /
-    ) -> Iterator[Finding]:
+    ) -> Iterator[finding.Finding]:
         """Yield what LLVM and ROCm do not know, and device libraries that are called and not here."""
-        from mlir_offload.offload.device.amdgpu_processor import check_processor
-        from mlir_offload.offload.link.finding import Finding
-
         llvm, rocm = tools.llvm, tools.rocm
         for arch in manifest.archs(self.name):
             if llvm is None:
                 break
             try:
-                check_processor(arch, llvm.version.major)
+                amdgpu_processor.check_processor(arch, llvm.version.major)
                 choose_code_object(llvm.version.major, rocm, arch)
             except MlirOffloadError as error:
-                yield Finding(error.message, str(path), error.hint, type(error))
+                yield finding.Finding(error.message, str(path), error.hint, type(error))
         if manifest.calls_library(self.name) and (rocm is None or rocm.bitcode is None):
             message = "kernels call ROCm's device libraries, which are not here"
             hint = (
                 f"apt install {load_rocm_table().package}, or name a ROCm folder with --rocm-path="
             )
-            yield Finding(message, str(path), hint, ToolchainError)
+            yield finding.Finding(message, str(path), hint, ToolchainError)
 
     def doctor_choices(
         self, inventory: Inventory, _releases: Sequence[LlvmToolchain], /

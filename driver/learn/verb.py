@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 import msgspec
@@ -14,12 +16,12 @@ from mlir_offload.driver.learn.table import show_table
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.click_command import call, command
 from mlir_offload.driver.tools.calibration import Family, learn_toolchain
-from mlir_offload.driver.tools.choose import places_for
-from mlir_offload.toolchain.errors import CompatibilityError
+from mlir_offload.driver.tools.choose import choose_toolkit, places_for
+from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
 from mlir_offload.toolchain.learned import LearnedRelease
 from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.process import Runner
-from mlir_offload.toolchain.search import find_llvm
+from mlir_offload.toolchain.search import SearchPlaces, find_llvm
 
 
 @command("learn")
@@ -31,7 +33,8 @@ def learn(runner: Runner, *, llvm: str, as_json: bool, patch: bool) -> int:
     """
     places = places_for(llvm)
     chosen = choose_llvm(find_llvm(places), places.llvm, llvm_probe(runner), roles=())
-    release = learn_toolchain(chosen, _families(chosen), runner, is_quiet=True)
+    families, cuda = _families(chosen), _cuda(places, runner)
+    release = learn_toolchain(chosen, families, runner, is_quiet=True, cuda=cuda)
     if as_json:
         text = msgspec.json.format(release.text.encode(), indent=1).decode() + "\n"
         sys.stdout.write(text)
@@ -50,8 +53,17 @@ def run_learn(arguments: Sequence[str], runner: Runner) -> int:
 
 
 def _families(llvm: LlvmToolchain) -> list[Family]:
-    device = [Family.ABI, Family.NVPTX, Family.AMDGPU, Family.FORMS] if llvm.has("clang") else []
+    device = [Family.ABI, Family.NVPTX, Family.AMDGPU] if llvm.has("clang") else []
+    device += [Family.LINKS, Family.FORMS] if llvm.has("clang-linker-wrapper") else []
     return [*device, Family.RECIPE] if llvm.can_lower else device
+
+
+def _cuda(places: SearchPlaces, runner: Runner) -> Path | None:
+    """Return the root of the CUDA toolkit that would be chosen, if there is one."""
+    with contextlib.suppress(ToolchainError):
+        toolkit = choose_toolkit(places, runner)
+        return toolkit.root
+    return None
 
 
 def _status(release: LearnedRelease) -> int:

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from mlir_offload.driver.link.undefined import explain_undefined
 from mlir_offload.driver.message.journal import ToolRun
 from mlir_offload.driver.message.tool_error import tool_error
 from mlir_offload.offload.link.objects import ObjectContents
-from mlir_offload.toolchain.errors import MlirOffloadError
+from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError
 
 _NO_STUB = re.compile(r"undefined (?:reference|symbol).*__device_stub__")
 _OTHER_CODE_OBJECT = "incompatible ABI version"
+# GCC's mark of an object that contains its own IR only, without machine code (gcc/lto-streamer.h).
+_SLIM = b"__gnu_lto_slim"
+_SLIM_HINT = (
+    "compile it with -ffat-lto-objects, by clang, or without -flto (CMake: "
+    "INTERPROCEDURAL_OPTIMIZATION)"
+)
 _UNDEFINED = re.compile(r"undefined", re.IGNORECASE)
 
 
@@ -21,6 +28,10 @@ def diagnose_link(
 ) -> MlirOffloadError:
     """Return the error for a link that failed; `apart` are objects whose device code is not in it."""
     failed, error = run.completed, tool_error(run)
+    slim = _slim_object(failed.command.argv) if _UNDEFINED.search(failed.stderr) else ""
+    if slim:
+        msg = f"{slim} contains only the intermediate code of GCC (-flto), which clang cannot link"
+        return CompatibilityError(msg, hint=_SLIM_HINT)
     if _UNDEFINED.search(failed.stderr):
         explain_undefined(error, contents, failed.stderr)
     if _NO_STUB.search(failed.stderr):
@@ -41,3 +52,13 @@ def diagnose_link(
             "or launch its kernels from CUDA C++"
         )
     return error
+
+
+def _slim_object(words: Sequence[str]) -> str:
+    """Return an object or archive of a link that GCC left without machine code; empty if none is."""
+    for word in words:
+        if word.endswith((".o", ".a")) and Path(word).is_file():
+            content = Path(word).read_bytes()
+            if _SLIM in content:
+                return word
+    return ""

@@ -12,12 +12,14 @@ from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.host_code import host_command
 from mlir_offload.driver.compile.image import ImageFile
 from mlir_offload.driver.compile.kind_build import build_of, builds_of, runtime_libraries
+from mlir_offload.driver.link import error as link_error
+from mlir_offload.driver.link import refused
 from mlir_offload.driver.link.device_link import device_link, link_directory
 from mlir_offload.driver.link.finish import FinishedInputs, finish_collisions
 from mlir_offload.driver.link.read_files import note_read_files, noting_arguments
 from mlir_offload.driver.link.runner_library import explain_missing, runner_library_arguments
 from mlir_offload.driver.link.runtime import HostRuntime, host_runtime, memref_copy_objects
-from mlir_offload.driver.link.sanitizer import sanitizer_arguments
+from mlir_offload.driver.link.sanitizer import check_arguments, sanitizer_arguments
 from mlir_offload.driver.link.to_object import link_to_object
 from mlir_offload.driver.link.whole_archive import without_whole_archives
 from mlir_offload.driver.message.journal import ToolRun
@@ -118,12 +120,9 @@ def _diagnose(
     completed: Completed,
 ) -> MlirOffloadError:
     """Return the error for a link that failed; only then all that is known of releases is loaded."""
-    from mlir_offload.driver.link.error import diagnose_link
-    from mlir_offload.driver.link.refused import diagnose_refused
-
-    failed = partial(diagnose_link, finished.apart, finished.remaining)
+    failed = partial(link_error.diagnose_link, finished.apart, finished.remaining)
     run = ToolRun(completed, context.workspace, context.executor.sources)
-    error = diagnose_refused(context, contents, failed, run)
+    error = refused.diagnose_refused(context, contents, failed, run)
     explain_missing(error, completed.stderr, context.mlir.version.major)
     return error
 
@@ -191,6 +190,7 @@ def _link_command(
         *(("--offload-link",) if has_device else ()),
         *(("-shared",) if options.shared else ()),
         *(sanitizer_arguments(context, options.sanitizer) if options.sanitizer else ()),
+        *check_arguments(context),
         *((f"-fuse-ld={_LINKER}",) if context.llvm.has(f"ld.{_LINKER}") else ()),
         *items,
         *noting_arguments(context),

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.kind_build import runtime_libraries
-from mlir_offload.driver.link.runtime_cache import cached_runtime, keep_runtime, take_runtime
+from mlir_offload.driver.compile.runtime_cache import compile_runtime_source
 from mlir_offload.driver.option.command_line import Mode
 from mlir_offload.offload.link.objects import ObjectContents
 from mlir_offload.offload.memref_copy import MEMREF_COPY, memref_copy_compile_command
@@ -65,16 +65,9 @@ def _sanitizer_flags(context: BuildContext) -> tuple[str, ...]:
 
 def compile_runtime(context: BuildContext, runtime: HostRuntime) -> None:
     """Compile the runtime by the consumer's clang, or take what that made of it before."""
-    executor = context.executor
-    command = _compile_command(context, runtime)
-    kept = None if executor.dry_run else cached_runtime(command, runtime_source(), runtime.object)
-    if kept is not None and take_runtime(kept, runtime.object):
-        executor.note(Command(("cp", str(kept), str(runtime.object))))
-        return
     # Only the link waits for it: the steps before that one go first.
-    executor.tool(replace(command, in_background=True), runtime.object)
-    if kept is not None:
-        keep_runtime(runtime.object, kept)
+    command = replace(_compile_command(context, runtime), in_background=True)
+    compile_runtime_source(context.executor, command, runtime_source(), runtime.object)
 
 
 def _compile_command(context: BuildContext, runtime: HostRuntime) -> Command:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 
-_COMMAND = re.compile(r"^(?P<indent>\s*):(?=:)|#(?=#(?:\[|vso\[|teamcity\[))")
+from mlir_offload.toolchain.pattern import pattern
+
+_COMMAND = pattern(r"^(?P<indent>\s*):(?=:)|#(?=#(?:\[|vso\[|teamcity\[))")
 # Select Graphic Rendition, and "erase to the end of the line", which GCC and clang print with it.
-_COLORS = re.compile("(\033\\[[0-9;]*[mK])")
+_COLORS = pattern("(\033\\[[0-9;]*[mK])")
 _ANY_NUMBER_SIGN = "##"
 # Bytes of a name that are not UTF-8, as Python has them.
 _BYTES = frozenset(map(chr, range(0xDC80, 0xDD00)))

@@ -17,9 +17,13 @@ _BEFORE = 60
 _ELLIPSIS = "..."
 
 
-def with_range(place: Place) -> Place:
-    """Return the place with the end of the word that begins there."""
-    line = _source_line(place) if place.line and place.column and not place.end_column else None
+def with_range(place: Place, content: bytes | None = None) -> Place:
+    """Return the place with the end of the word that begins there, in the file or in what was read of it."""
+    line = (
+        _source_line(place, content)
+        if place.line and place.column and not place.end_column
+        else None
+    )
     if line is None:
         return place
     text = line[place.column - 1 :].decode("utf-8", "replace")
@@ -28,9 +32,9 @@ def with_range(place: Place) -> Place:
     return replace(place, end_column=place.column + length)
 
 
-def excerpt(place: Place, fix: str = "") -> tuple[str, ...]:
+def excerpt(place: Place, fix: str = "", content: bytes | None = None) -> tuple[str, ...]:
     """Return the line of a place, a caret and its range, and what to write there instead."""
-    line = _source_line(place) if place.line else None
+    line = _source_line(place, content) if place.line else None
     if line is None or not line.strip():
         return ()
     gutter = " " * max(5, len(str(place.line)))
@@ -60,16 +64,19 @@ def _plain(line: bytes) -> str:
     return line.decode("utf-8", "surrogateescape").replace("\t", " ").rstrip("\r\n")
 
 
-def _source_line(place: Place) -> bytes | None:
-    """Return the line, None where there is no such line or the file is no text."""
-    path = Path(place.file)
-    try:
-        if not path.is_file() or path.stat().st_size > _LARGEST_BYTES:
-            return None
-        content = path.read_bytes()
-    except (OSError, ValueError):
-        return None
+def _source_line(place: Place, content: bytes | None) -> bytes | None:
+    """Return the line, None if there is no such line or the file is not text."""
+    if content is None:
+        content = _content(Path(place.file))
     lines = content.split(b"\n")
     if b"\0" in content or place.line > len(lines):
         return None
     return lines[place.line - 1]
+
+
+def _content(path: Path) -> bytes:
+    try:
+        is_small = path.is_file() and path.stat().st_size <= _LARGEST_BYTES
+        return path.read_bytes() if is_small else b""
+    except (OSError, ValueError):
+        return b""

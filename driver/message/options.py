@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.toolchain.errors import UsageError
+from mlir_offload.toolchain.skew import rule
 
 
 class MessageFormat(StrEnum):
@@ -90,9 +91,8 @@ def raise_rule(options: MessageOptions, value: str) -> MessageOptions:
 
 
 def _rule(option: str, name: str) -> str:
-    from mlir_offload.toolchain.skew.rule import load_rules
 
-    if name in load_rules():
+    if name in rule.load_rules():
         return name
     msg = f"{option}{name}: there is no such rule"
     raise UsageError(msg, hint="'mlir-offload explain' lists them")
@@ -100,7 +100,7 @@ def _rule(option: str, name: str) -> str:
 
 def _named(option: str, value: str) -> Path:
     if not value:
-        msg = f"{option} names no file"
+        msg = f"{option} expects a file name"
         raise UsageError(msg, hint=f"write {option}FILE")
     return Path(value)
 

@@ -6,7 +6,9 @@ import re
 
 from msgspec import Struct
 
-_PLACE = re.compile(r"(?P<file>.+?)(?::(?P<line>\d+))?(?::(?P<column>\d+))?", re.DOTALL)
+from mlir_offload.toolchain.pattern import pattern
+
+_PLACE = pattern(r"(?P<file>.+?)(?::(?P<line>\d+))?(?::(?P<column>\d+))?", re.DOTALL)
 
 
 class Place(Struct, frozen=True):

@@ -13,12 +13,17 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from mlir_offload.driver.message import excerpt as message_excerpt
+from mlir_offload.driver.message import form as message_form
+from mlir_offload.driver.message import github, sarif
+from mlir_offload.driver.message import json as message_json
 from mlir_offload.driver.message.escape import shown, shown_colors, shown_lines, shown_message
-from mlir_offload.driver.message.excerpt import excerpt, with_range
 from mlir_offload.driver.message.journal import Journal, StepTime, ToolRun
 from mlir_offload.driver.message.options import Color, MessageFormat, MessageOptions
 from mlir_offload.driver.message.place import parse_place
+from mlir_offload.driver.system import workspace
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError
+from mlir_offload.translate import tool_message
 
 if TYPE_CHECKING:
     from mlir_offload.driver.message.form import Message
@@ -39,13 +44,15 @@ class Report(Struct):
     """What one call has to say, and how.
 
     `sources` are the files that its command line was read from: response files, configuration;
-    `words` is the command line: of a file that it names, messages show lines.
+    `words` is the command line: of a file that it names, messages show lines. `contents` is what was
+    read from standard input.
     """
 
     options: MessageOptions = field(default_factory=MessageOptions)
     journal: Journal = field(default_factory=Journal)
     sources: tuple[Path, ...] = ()
     words: frozenset[str] = frozenset()
+    contents: dict[str, bytes] = field(default_factory=dict)
     has_color: bool = False
     _messages: list[Message] = field(default_factory=list)
     _seen: set[Message] = field(default_factory=set)
@@ -108,25 +115,25 @@ class Report(Struct):
     def _with_excerpt(self, message: Message) -> Message:
         """Return the message with the source line that it is about, if it shows none itself."""
         place = message.place
-        if place is None or not place.line or message.details or place.file not in self.words:
+        if place is None or not place.line or message.details:
             return message
-        place = with_range(place)
-        return replace(message, place=place, details=excerpt(place, message.fix))
+        content = self.contents.get(place.file)
+        if place.file not in self.words and content is None:
+            return message
+        place = message_excerpt.with_range(place, content)
+        details = message_excerpt.excerpt(place, message.fix, content)
+        return replace(message, place=place, details=details)
 
     def finish(self, status: int) -> None:
         """Write what is written at the end of a call: a document, or the file of messages."""
         form, file = self.options.format, self.options.file
         if form is MessageFormat.SARIF:
-            from mlir_offload.driver.message.sarif import render_sarif
-
-            text = render_sarif(self._messages, status)
+            text = sarif.render_sarif(self._messages, status)
         else:
             rendered = (_render(message, form, has_color=False) for message in self._messages)
             text = "\n".join(filter(None, rendered))
         if file is not None:
-            from mlir_offload.driver.system.workspace import open_output
-
-            with open_output(file) as descriptor:
+            with workspace.open_output(file) as descriptor:
                 os.write(descriptor, f"{text}\n".encode() if text else b"")
         elif form is MessageFormat.SARIF:
             _print(text)
@@ -170,13 +177,9 @@ def _headline(place: str, severity: str, text: str, *, has_color: bool) -> str:
 def _render(message: Message, form: MessageFormat, *, has_color: bool) -> str:
     """Return a message in a form; nothing in one that makes a document of all."""
     if form is MessageFormat.JSON:
-        from mlir_offload.driver.message.json import render_json
-
-        return render_json(message)
+        return message_json.render_json(message)
     if form is MessageFormat.GITHUB:
-        from mlir_offload.driver.message.github import render_github
-
-        return render_github(message)
+        return github.render_github(message)
     if form is MessageFormat.SARIF:
         return ""
     return render_text(message, has_color=has_color)
@@ -226,12 +229,11 @@ def show_step_messages(text: str) -> None:
     if speaks_to_people():
         show(text)
         return
-    from mlir_offload.driver.message.json import parse_message, parse_output
 
     for line in text.splitlines():
-        message = parse_message(line)
+        message = message_json.parse_message(line)
         if message is None:
-            show(parse_output(line))
+            show(message_json.parse_output(line))
         else:
             report().add(message)
 
@@ -243,11 +245,10 @@ def show_error(error: MlirOffloadError) -> None:
 
 
 def _show_one_error(error: MlirOffloadError) -> None:
-    from mlir_offload.driver.message.form import failure_messages
 
     current = report()
     failure = current.journal.failure_of(error)
-    messages = failure_messages(error, failure.run if failure else None)
+    messages = message_form.failure_messages(error, failure.run if failure else None)
     if current.stream_format is not MessageFormat.TEXT:
         for message in messages:
             current.add(message)
@@ -264,17 +265,15 @@ def _show_one_error(error: MlirOffloadError) -> None:
 
 def show_tool_messages(run: ToolRun) -> None:
     """Show what a tool that succeeded has to say of the user's files, or of itself."""
-    from mlir_offload.driver.message.form import concerns_user, is_text_of_clang, tool_messages
-
     current = report()
-    messages = tool_messages(run)
-    if current.stream_format is MessageFormat.TEXT and is_text_of_clang(messages, run):
+    messages = message_form.tool_messages(run)
+    if current.stream_format is MessageFormat.TEXT and message_form.is_text_of_clang(messages, run):
         current.keep(messages)
         if not current.options.quiet and not current.options.verbose:
             current.print_once(shown_colors(run.printed.rstrip("\n")))
         return
     for message in messages:
-        is_for_machines = not concerns_user(message, run) or current.options.verbose
+        is_for_machines = not message_form.concerns_user(message, run) or current.options.verbose
         if current.stream_format is MessageFormat.TEXT and is_for_machines:
             # The user did not write that file; -v has printed all anyway.
             current.keep((message,))
@@ -293,19 +292,15 @@ def show_warning(text: str, location: str) -> None:
 
 
 def _show_own(severity: str, text: str, location: str = "") -> None:
-    from mlir_offload.driver.message.form import Message
-    from mlir_offload.translate.tool_message import Severity
 
-    report().add(Message(Severity(severity), text, parse_place(location)))
+    report().add(message_form.Message(tool_message.Severity(severity), text, parse_place(location)))
 
 
 def show(text: str) -> None:
     """Print on stderr what is no message: steps, times, lists."""
     form = report().stream_format
     if form is MessageFormat.JSON:
-        from mlir_offload.driver.message.json import render_output
-
-        _print(render_output(text))
+        _print(message_json.render_output(text))
     elif form is not MessageFormat.SARIF:
         _print(shown_lines(text))
 

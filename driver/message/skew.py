@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.message.form import Message
+from mlir_offload.driver.message import form
 from mlir_offload.driver.message.options import MessageOptions
 from mlir_offload.driver.message.place import parse_place
 from mlir_offload.offload.skew.check import SkewFinding
 from mlir_offload.toolchain.skew.identity import Severity as RuleSeverity
-from mlir_offload.translate.tool_message import Severity
+from mlir_offload.translate import tool_message
 
 
 def counted(findings: Iterable[SkewFinding], options: MessageOptions) -> tuple[SkewFinding, ...]:
@@ -33,10 +33,10 @@ def is_note(finding: SkewFinding) -> bool:
     return finding.severity is RuleSeverity.NOTE
 
 
-def message_of(finding: SkewFinding) -> Message:
+def message_of(finding: SkewFinding) -> form.Message:
     """Return the message of a finding."""
-    return Message(
-        Severity(finding.severity),
+    return form.Message(
+        tool_message.Severity(finding.severity),
         finding.text,
         parse_place(finding.location),
         hint=finding.hint,

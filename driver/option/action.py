@@ -8,10 +8,18 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.option.compile_options import ANY_CLANG, CompileOptions, DeviceCode
+from mlir_offload.driver.option import pipeline_file, suggest
+from mlir_offload.driver.option.compile_options import (
+    ANY_CLANG,
+    MLIR_SUFFIXES,
+    CompileOptions,
+    DeviceCode,
+)
 from mlir_offload.driver.option.device_flags import DeviceFlags, with_contraction
-from mlir_offload.driver.system.depfile import quote_for_make
+from mlir_offload.driver.system import depfile as system_depfile
 from mlir_offload.toolchain.errors import UsageError
+from mlir_offload.translate import prefix_map as translate_prefix_map
+from mlir_offload.translate import sanitizer as translate_sanitizer
 
 TEMPS, BESIDE_OUTPUT = Path("mlir-offload-temps"), Path("obj", "mlir-offload-temps")
 LANGUAGES = {
@@ -79,8 +87,12 @@ def compiler_and_linker(prefix: str) -> Apply:
 def offload_arch(options: CompileOptions, value: str) -> CompileOptions:
     """Add architectures."""
     names = tuple(filter(None, (name.strip() for name in value.split(","))))
+    file = next((name for name in names if Path(name).suffix in MLIR_SUFFIXES), None)
+    if file is not None:
+        msg = f"--offload-arch={file}: this is a file, not an architecture"
+        raise UsageError(msg, hint=f"write --offload-arch=ARCH {file}, as in --offload-arch=host")
     if not names:
-        msg = "--offload-arch= names no architecture"
+        msg = "--offload-arch= expects an architecture"
         raise UsageError(msg, hint="use sm_NN, 'host' or 'native', several with commas")
     return replace(options, offload_archs=tuple(dict.fromkeys((*options.offload_archs, *names))))
 
@@ -222,17 +234,16 @@ def contraction(options: CompileOptions, value: str) -> CompileOptions:
 
 def pipeline(options: CompileOptions, value: str) -> CompileOptions:
     """Choose the pipeline, which is read to find mistakes."""
-    from mlir_offload.driver.option.pipeline_file import read_pipeline
-
-    read_pipeline(value)
+    pipeline_file.read_pipeline(value)
     return replace(options, pipeline=value)
 
 
 def sanitizer(options: CompileOptions, value: str) -> CompileOptions:
-    """Choose a sanitizer; a report names the places in the source, for which it needs the line tables."""
-    from mlir_offload.translate.sanitizer import parse_sanitizer
-
-    return replace(options, sanitizer=parse_sanitizer(value), debug=True)
+    """Choose a sanitizer, whose report needs line tables; checks of C and C++ alone are for clang."""
+    found, checks = translate_sanitizer.parse_sanitizers(value)
+    if checks:
+        options = compiler_argument("-fsanitize=")(options, ",".join(checks))
+    return replace(options, sanitizer=found, debug=True) if found else options
 
 
 def jobs(options: CompileOptions, value: str) -> CompileOptions:
@@ -247,9 +258,8 @@ def prefix_map(option: str) -> Apply:
     """Map the beginning of file names, those in C and C++ by clang."""
 
     def apply(options: CompileOptions, value: str) -> CompileOptions:
-        from mlir_offload.translate.prefix_map import parse_prefix_map
 
-        maps = (*options.prefix_maps, parse_prefix_map(value, option))
+        maps = (*options.prefix_maps, translate_prefix_map.parse_prefix_map(value, option))
         arguments = (*options.compiler_arguments, f"{option}={value}")
         return replace(options, prefix_maps=maps, compiler_arguments=arguments)
 
@@ -284,14 +294,12 @@ def depfile_target(options: CompileOptions, value: str) -> CompileOptions:
 
 def quoted_depfile_target(options: CompileOptions, value: str) -> CompileOptions:
     """Name the target of the rule, quoted for Make."""
-    return depfile_target(options, quote_for_make(value))
+    return depfile_target(options, system_depfile.quote_for_make(value))
 
 
 def language(options: CompileOptions, value: str) -> CompileOptions:
     """Set the language of the inputs that follow; `cpp-output` makes ccache wrap a whole call."""
     if value not in LANGUAGES:
-        from mlir_offload.driver.option.suggest import value_hint
-
         msg = f"-x {value}: unknown language"
-        raise UsageError(msg, hint=value_hint(value, LANGUAGES))
+        raise UsageError(msg, hint=suggest.value_hint(value, LANGUAGES))
     return replace(options, language=LANGUAGES[value])

@@ -61,7 +61,7 @@ def consistent(options: CompileOptions) -> CompileOptions:
 
 def _check_gpu_cpp(options: CompileOptions) -> None:
     """Refuse what needs one module: C++ with kernels has one for the host and one for each device."""
-    if options.mode not in {Mode.LINK, Mode.OBJECT}:
+    if options.mode not in {Mode.LINK, Mode.OBJECT, Mode.DEVICE}:
         msg = f"{options.mode.value} does not go with CUDA C++ and HIP C++, which make several modules of a file"
         raise UsageError(msg, hint="compile it with -c, or link")
 

@@ -114,8 +114,10 @@ def take(options: CompileOptions, argument: str, rest: list[str]) -> CompileOpti
     words = _words(found, argument, rest)
     verdict = judge(found.label if found else argument)
     if verdict.verdict == REJECTED:
-        msg = f"option '{argument}' of clang is not supported: {verdict.reason}"
-        raise UsageError(msg, hint="leave it out")
+        instead = verdict.reason if verdict.reason.startswith(("use ", "show ")) else ""
+        reason = "" if instead else f": {verdict.reason}"
+        msg = f"option '{argument}' of clang is not supported{reason}"
+        raise UsageError(msg, hint=instead or "leave it out")
     # A separate value is spelled so that both are one word.
     taken = replace(options, spelled=(*options.spelled, (" ".join(words), "")))
     if verdict.verdict == IGNORED:

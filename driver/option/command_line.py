@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from mlir_offload.driver.option import clang_option
 from mlir_offload.driver.option.action import BESIDE_OUTPUT, TEMPS
 from mlir_offload.driver.option.checks import consistent
 from mlir_offload.driver.option.compile_options import (
@@ -94,9 +95,7 @@ def option_words(argument: str, rest: list[str]) -> tuple[str, ...]:
 
 def _clang_option(options: CompileOptions, argument: str, rest: list[str]) -> CompileOptions:
     """Take an option of clang that has no row: most command lines have none, and load no table for it."""
-    from mlir_offload.driver.option.clang_option import take
-
-    taken = take(options, argument, rest)
+    taken = clang_option.take(options, argument, rest)
     if taken is None:
         raise unknown_option(COMPILER, argument)
     return taken

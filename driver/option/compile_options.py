@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from mlir_offload.driver.option.device_flags import DeviceFlags
-from mlir_offload.driver.system.depfile import DepfileRequest
 from mlir_offload.toolchain.target import DEVICE_KINDS
 
 if TYPE_CHECKING:
@@ -41,6 +40,7 @@ class DeviceCode(Enum):
 
 
 ANY_CLANG = "any"
+FAT_BINARY = ".fatbin"
 MLIR_SUFFIXES = frozenset({".mlir", ".mlirbc"})
 GPU_CPP = {kind.cpp_suffix: kind.name for kind in DEVICE_KINDS if kind.cpp_suffix}
 """C++ with kernels: the kind that they are for, by the ending of the file."""
@@ -60,11 +60,26 @@ _STAGES = {
 RELOCATABLE_OPTIONS = frozenset({"-r", "-Wl,-r", "-Wl,--relocatable"})
 
 
+class DepfileRequest(Struct, frozen=True):
+    """What the `-M` options ask for.
+
+    `targets` stand as they are written in the rule; `file` is empty where the name of the output
+    gives that of the dependency file.
+    """
+
+    is_wanted: bool = False
+    has_system_files: bool = True
+    file: str = ""
+    targets: tuple[str, ...] = ()
+    has_phony_targets: bool = False
+
+
 class CompileOptions(Struct, frozen=True):
     """What one call of the compiler asks for.
 
     `compiler_arguments` are for C and C++, `code_arguments` for the host code of MLIR too; `unused` are
-    those that nothing takes; `taken_for` the words that the last option stands for, still to be read. `link_items` holds inputs and linker options in the order of the command line, because a linker
+    those that nothing takes; `taken_for` the words that the last option stands for, still to be read.
+    `device_ending` is the ending by which nvcc names device code, where one of its options asks for it. `link_items` holds inputs and linker options in the order of the command line, because a linker
     reads archives in that order; `arguments` is the whole command line, `spelled` its options,
     each with its value.
     """
@@ -107,6 +122,7 @@ class CompileOptions(Struct, frozen=True):
     language: str = ""
     last_step: Mode | None = None
     is_host_only: bool = False
+    device_ending: str = ""
     opt_spelled: str = ""
     debug_spelled: str = "-g"
     mlir_opt: str = ""
@@ -143,6 +159,11 @@ class CompileOptions(Struct, frozen=True):
         links_at_once = self.mode is Mode.LINK and not self.has_gpu_cpp and not self.gpu_rdc
         is_final = links_at_once or self.is_for_any_clang or self.makes_final_objects
         return DeviceCode.OBJECT if is_final else DeviceCode.BITCODE
+
+    @property
+    def makes_fat_binary(self) -> bool:
+        """Return whether device code alone is packed into a file for all architectures."""
+        return self.device_ending == FAT_BINARY
 
     @property
     def needs_ptxas(self) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mlir_offload.driver.option import trusted
 from mlir_offload.driver.option.row import Setting, Value
 from mlir_offload.driver.option.table import SETTINGS
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
@@ -48,11 +49,11 @@ class ConfigFile(Struct, frozen=True):
 
     def programs(self) -> tuple[str, ...]:
         """Return the keys whose values name programs."""
-        from mlir_offload.driver.option.trusted import program_flags
-
         known = {setting.key: setting for setting in SETTINGS}
         return tuple(
-            key for key, value in self.values.items() if program_flags(known[key].arguments(value))
+            key
+            for key, value in self.values.items()
+            if trusted.program_flags(known[key].arguments(value))
         )
 
     def without(self, keys: Collection[str]) -> ConfigFile:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from mlir_offload.driver.option import trusted
 from mlir_offload.driver.option.config import (
     ConfigFile,
     Origin,
@@ -68,13 +69,11 @@ def check_settings(
     """Raise UsageError if a project's file chooses a program by a flag that is added, and is not trusted."""
     for file in files:
         if file.is_project and file.programs():
-            from mlir_offload.driver.option.trusted import check_trusted
-
             chosen = {
                 word for one in origins if one.place == str(file.path) for word in one.arguments
             }
             flags = [word for word in added if word in chosen]
-            check_trusted(file.path, file.content, flags, environment)
+            trusted.check_trusted(file.path, file.content, flags, environment)
 
 
 def joined_config(arguments: tuple[str, ...]) -> tuple[str, ...]:

@@ -117,7 +117,7 @@ def with_library(flags: DeviceFlags, value: str) -> DeviceFlags:
     head, equals, tail = value.partition("=")
     selector, name = (head, tail) if equals and _is_selector(head) else ("", value)
     if not name:
-        msg = f"--device-lib={value} names no file"
+        msg = f"--device-lib={value} expects a file name"
         raise UsageError(msg, hint="write --device-lib=FILE, or sm_90=FILE, cuda=FILE, host=FILE")
     library = DeviceLibrary(selector, Path(name))
     return replace(flags, libraries=(*flags.libraries, library))

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mlir_offload.driver.message.report import show_note, show_warning
+from mlir_offload.driver.option import unused
 from mlir_offload.driver.option.compile_options import CompileOptions
 from mlir_offload.driver.option.device_flags import ALL_PTX
-from mlir_offload.driver.option.unused import UNUSED
 from mlir_offload.toolchain.errors import UsageError
-from mlir_offload.toolchain.target import DEVICE_KINDS, Target, kind_of_image, uses_cuda
+from mlir_offload.toolchain.target import DEVICE_KINDS, Kind, Target, kind_of_image, uses_cuda
 
 if TYPE_CHECKING:
     from mlir_offload.offload.link.objects import ObjectContents
@@ -29,9 +29,24 @@ def check_flags(
     for known in DEVICE_KINDS:
         known.check_archs([arch for kind, arch in used if kind is known.name])
     kinds = {kind for kind, _ in used if kind is not None}
-    if options.device_flags.ptxas_arguments and kinds and not uses_cuda(kinds):
-        names = " ".join(options.device_flags.ptxas_arguments)
-        show_warning(f"arguments for ptxas unused during compilation: '{names}' {UNUSED}", "")
+    _check_ptxas(options, kinds)
+
+
+def _check_ptxas(options: CompileOptions, kinds: set[Kind]) -> None:
+    """Warn of arguments for ptxas if no device or no step of this call uses them."""
+    arguments = options.device_flags.ptxas_arguments
+    if not arguments or not kinds:
+        return
+    if not uses_cuda(kinds):
+        names = " ".join(arguments)
+        show_warning(
+            f"arguments for ptxas unused during compilation: '{names}' {unused.UNUSED}", ""
+        )
+    elif not options.needs_ptxas:
+        show_note(
+            f"-Xptxas {arguments[0]} is unused: the object contains bitcode, which the link compiles;"
+            " with --device-code=object, -c runs ptxas"
+        )
 
 
 def _check_ptx(options: CompileOptions, targets: Sequence[Target]) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from mlir_offload.driver.message.report import show_note
+from mlir_offload.driver.option import line, pipeline_file, subcommand, suggest
 from mlir_offload.driver.option.command_line import (
     COMPILED_SUFFIXES,
     GPU_CPP,
@@ -16,12 +21,15 @@ from mlir_offload.driver.option.command_line import (
     CompileOptions,
     Mode,
 )
+from mlir_offload.offload.link import objects as link_objects
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
+from mlir_offload.translate import target_attribute
 
 if TYPE_CHECKING:
     from mlir_offload.offload.link.objects import ObjectContents
 
 # What is written in C++, and needs its library.
+_MOST_NAMES = 1000
 STANDARD_INPUT = STANDARD_OUTPUT = Path("-")
 CPP_SUFFIXES = frozenset({".cc", ".cpp", ".cxx", *GPU_CPP})
 IR_SUFFIXES = frozenset({".ll", ".bc"})
@@ -53,22 +61,31 @@ def check_input(path: Path) -> None:
         raise InputOutputError(msg, hint="write what it gives to a file first")
     if path.suffix not in MLIR_SUFFIXES | COMPILED_SUFFIXES and not _is_linked(path):
         msg = f"{path}: unknown kind of file"
-        raise UsageError(
-            msg, hint="inputs end in .mlir, .o, .a, .so, .c, .cpp, .cu, .hip, .ll or .bc"
-        )
+        endings = ".mlir, .o, .a, .so, .c, .cpp, .cu, .hip, .ll or .bc"
+        hint = f"inputs end in {endings}; -x mlir before a file reads it as MLIR"
+        raise UsageError(msg, hint=hint)
 
 
 def _missing_hint(path: Path) -> str:
     """Return what may have been meant by a file that is not there: a subcommand, perhaps."""
-    from mlir_offload.driver.option.subcommand import SUBCOMMANDS
-    from mlir_offload.driver.option.suggest import nearest
-
-    near = "" if path.suffix else nearest(str(path), SUBCOMMANDS)
+    near = "" if path.suffix else suggest.nearest(str(path), subcommand.SUBCOMMANDS)
     if near:
         return f"did you mean the subcommand '{near}'?"
+    similar = suggest.nearest(path.name, _names_beside(path))
+    if similar:
+        return f"did you mean '{path.with_name(similar)}'?"
     if not path.suffix:
         return "check the name; a value is attached to its option, as in -Ofast or -g2"
     return "check the name and the current directory"
+
+
+def _names_beside(path: Path) -> Iterator[str]:
+    """Yield the sources in the directory of a file that is not there, shortly."""
+    known = MLIR_SUFFIXES | COMPILED_SUFFIXES
+    with contextlib.suppress(OSError), os.scandir(path.parent) as found:
+        for entry in itertools.islice(found, _MOST_NAMES):
+            if Path(entry.name).suffix in known:
+                yield entry.name
 
 
 def has_device_code(options: CompileOptions) -> bool:
@@ -78,12 +95,10 @@ def has_device_code(options: CompileOptions) -> bool:
 
 def attached_archs(options: CompileOptions) -> tuple[str, ...]:
     """Return the GPUs that programs, as text, attach to their modules; the command line names none."""
-    from mlir_offload.translate.target_attribute import chips_in_source
-
     archs: dict[str, None] = {}
     for path in options.inputs:
         if path.suffix in MLIR_SUFFIXES:
-            archs |= dict.fromkeys(chips_in_source(path.read_bytes()))
+            archs |= dict.fromkeys(target_attribute.chips_in_source(path.read_bytes()))
     if archs:
         show_note(f"compiling for what is attached: --offload-arch={','.join(archs)}")
     return tuple(archs)
@@ -127,11 +142,9 @@ def final_outputs(options: CompileOptions) -> tuple[Path, ...]:
 
 def read_besides(options: CompileOptions) -> tuple[Path, ...]:
     """Return the files that options name to be read for every `.mlir` input: pipeline, plugins, libraries."""
-    from mlir_offload.driver.option.pipeline_file import pipeline_paths
-
     plugins = (Path(word.partition("=")[2]) for word in options.mlir_arguments)
     libraries = (library.path for library in options.device_flags.libraries)
-    return (*libraries, *pipeline_paths(options.pipeline), *plugins)
+    return (*libraries, *pipeline_file.pipeline_paths(options.pipeline), *plugins)
 
 
 def compiled_files(options: CompileOptions, workspace: Path) -> dict[Path, Path]:
@@ -150,10 +163,9 @@ def read_given(options: CompileOptions) -> tuple[ObjectContents, ...]:
     """
     if options.mode is not Mode.LINK:
         return ()
-    from mlir_offload.driver.option.line import parse_link_line
 
     wholes: dict[Path, bool] = {}
-    for item in parse_link_line(options.link_items):
+    for item in line.parse_link_line(options.link_items):
         if item.path is not None:
             wholes[item.path] = wholes.get(item.path, False) or item.is_whole
     compiled = frozenset(sources(options))
@@ -161,14 +173,16 @@ def read_given(options: CompileOptions) -> tuple[ObjectContents, ...]:
     modules = [path for path in compiled if path.suffix in IR_SUFFIXES]
     if not paths and not modules:
         return ()
-    from mlir_offload.offload.link.objects import read_module, read_objects
 
     objects = (
         replace(contents, is_whole=wholes[path] and bool(contents.member))
         for path in paths
-        for contents in read_objects(path)
+        for contents in link_objects.read_objects(path)
     )
-    return (*objects, *(contents for path in modules for contents in read_module(path)))
+    return (
+        *objects,
+        *(contents for path in modules for contents in link_objects.read_module(path)),
+    )
 
 
 def _is_linked(path: Path) -> bool:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from mlir_offload.driver.message.options import MessageOptions
 from mlir_offload.driver.option.table import COMPILER
+from mlir_offload.toolchain.pattern import pattern
 
 # What follows is a rule here only if it is spelled as one is; else it is an option of clang.
-_RULE = re.compile(r"(-Wno-|-Werror=)([A-Z]{2,4}\d{3})")
+_RULE = pattern(r"(-Wno-|-Werror=)([A-Z]{2,4}\d{3})")
 _VERBOSE = frozenset(COMPILER.named("-v").names)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from msgspec.structs import replace
@@ -10,8 +9,10 @@ from msgspec.structs import replace
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.compile_options import CompileOptions, Mode
 from mlir_offload.toolchain.errors import UsageError
+from mlir_offload.toolchain.pattern import pattern
 
-_ARCH = re.compile(r"(?:sm|compute)_(\d+[af]?)")
+_ARCH = pattern(r"(?:sm|compute)_(\d+[af]?)")
+_LIST_MARKS = str.maketrans("", "", "[]\"'")
 _READ = Callable[[CompileOptions, str], CompileOptions]
 
 
@@ -19,9 +20,14 @@ def translated(option: str, ours: str) -> _READ:
     """Return what takes an option of nvcc for options of ours, which `{}` in them gives the value."""
 
     def apply(options: CompileOptions, value: str) -> CompileOptions:
-        return _read(options, f"{option}{value}", ours.format(value))
+        return _read(options, _as_given(option, value), ours.format(value))
 
     return apply
+
+
+def _as_given(option: str, value: str) -> str:
+    """Return an option of nvcc with its value, which is the next word unless a `=` joins it."""
+    return f"{option}{value}" if option.endswith("=") or not value else f"{option} {value}"
 
 
 def _read(options: CompileOptions, given: str, ours: str) -> CompileOptions:
@@ -34,8 +40,9 @@ def architecture(option: str) -> _READ:
     """Return what reads the architecture of nvcc's `-arch`."""
 
     def apply(options: CompileOptions, value: str) -> CompileOptions:
-        names = [_arch_of(f"{option}{value}", word) for word in value.split(",")]
-        return _read(options, f"{option}{value}", f"--offload-arch={','.join(names)}")
+        given = _as_given(option, value)
+        names = [_arch_of(given, word) for word in value.split(",")]
+        return _read(options, given, f"--offload-arch={','.join(names)}")
 
     return apply
 
@@ -54,7 +61,8 @@ def generated_code(option: str) -> _READ:
     """Return what reads nvcc's `-gencode arch=compute_90,code=sm_90`."""
 
     def apply(options: CompileOptions, value: str) -> CompileOptions:
-        parts = value.replace("[", "").replace("]", "").split(",")
+        # A list is in quotes or brackets, which reach us if the shell leaves them.
+        parts = value.translate(_LIST_MARKS).split(",")
         codes = [part.rpartition("=")[2] for part in parts if not part.startswith("arch=")]
         codes = codes or [parts[0].rpartition("=")[2]]
         names = [_arch_of(f"{option} {value}", code) for code in codes]
@@ -75,7 +83,7 @@ def relocatable(option: str) -> _READ:
 
     def apply(options: CompileOptions, value: str) -> CompileOptions:
         ours = "-fgpu-rdc" if value == "true" else "-fno-gpu-rdc"
-        return _read(options, f"{option}{value}", ours)
+        return _read(options, _as_given(option, value), ours)
 
     return apply
 
@@ -95,14 +103,20 @@ def no_effect(option: str, reason: str) -> _READ:
     return apply
 
 
-def device_form(option: str, ours: str) -> _READ:
-    """Return what reads `-ptx` and `-cubin`."""
+def device_form(option: str, ours: str, ending: str) -> _READ:
+    """Return what reads `-ptx`, `-cubin` and `-fatbin`; one file of device code has nvcc's ending."""
 
     def apply(options: CompileOptions, value: str) -> CompileOptions:
         del value
-        show_note(f"{option} is taken for --offload-device-only {ours}")
+        if ours:
+            show_note(f"{option} is taken for --offload-device-only {ours}")
         return replace(
-            options, last_step=Mode.DEVICE, assembly=ours == "-S", stop_after_compile=True
+            options,
+            last_step=Mode.DEVICE,
+            is_host_only=False,
+            assembly=ours == "-S",
+            stop_after_compile=True,
+            device_ending=ending,
         )
 
     return apply

@@ -40,7 +40,7 @@ def read_pipeline(text: str) -> InputPipeline:
     check_passes(passes, str(path))
     then = content.get("then", DEFAULT_PIPELINE)
     if not isinstance(then, str) or then not in pipeline_names():
-        msg = f"then: {str(then)[:80] if isinstance(then, str) else 'this'} is no pipeline"
+        msg = f"then: {str(then)[:80] if isinstance(then, str) else 'this'} is not a pipeline"
         raise UsageError(msg, hint=f"use {', '.join(pipeline_names())}", location=str(path))
     return InputPipeline(then, passes, plugins, (path, *plugins))
 
@@ -68,7 +68,7 @@ def _read(path: Path) -> dict[str, Any]:
         place = getattr(error, "problem_mark", None)
         line = f":{place.line + 1}:{place.column + 1}" if place else ""
         reason = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        msg = f"no YAML: {reason}"
+        msg = f"invalid YAML: {reason}"
         raise UsageError(msg, hint=_FORM, location=f"{path}{line}") from error
     if not isinstance(content, dict):
         msg = "no mapping"
@@ -83,6 +83,6 @@ def _read(path: Path) -> dict[str, Any]:
 def _texts(content: dict[str, Any], key: str, path: Path) -> tuple[str, ...]:
     given = content.get(key) or []
     if not isinstance(given, list) or not all(isinstance(item, str) for item in given):
-        msg = f"{key}: is no list of texts"
+        msg = f"{key}: is not a list of texts"
         raise UsageError(msg, hint=_FORM, location=str(path))
     return tuple(given)

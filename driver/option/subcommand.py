@@ -103,7 +103,7 @@ _LINK = (
     *_taken("-ftime-report"),
 )
 _INSPECT = (
-    Option(("--code-hashes",), "show a hash of each kernel's code", to="code_hashes"),
+    Option(("--code-hashes",), "show hashes of images and of each kernel's code", to="code_hashes"),
     _JSON,
     _HTML,
     _SCHEMA,
@@ -217,7 +217,7 @@ _ALL = (
     Subcommand(
         "check",
         "check:run_check",
-        "find what another release would refuse or misread",
+        "find what another LLVM would reject or misread",
         "Say what a release of LLVM, CUDA or a driver would refuse or misread in files.",
         ("[options] FILE...",),
         _with(Group("what reads the files", _CHECK)),
@@ -257,7 +257,7 @@ _ALL = (
     Subcommand(
         "learn",
         "learn.verb:run_learn",
-        "ask an LLVM what the tables do not know of it",
+        "probe an LLVM that the tables do not cover",
         "Show what the tools of an LLVM tell of its release, beside the nearest release that is known.",
         ("[options]",),
         _with(Group("learn", _LEARN)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mlir_offload.driver.option import suggest
 from mlir_offload.driver.option.row import Option, Subcommand
 from mlir_offload.toolchain.errors import UsageError
 
@@ -23,10 +24,8 @@ def read_option(table: Subcommand, word: str, rest: list[str]) -> tuple[Option, 
     if table.takes_next(word):
         value = _next(word, row, rest)
     if row.is_closed and value not in row.values:
-        from mlir_offload.driver.option.suggest import value_hint
-
         msg = f"{name}{value}: unknown value"
-        raise UsageError(msg, hint=value_hint(value, row.values))
+        raise UsageError(msg, hint=suggest.value_hint(value, row.values))
     return row, name, value
 
 
@@ -39,6 +38,4 @@ def _next(word: str, row: Option, rest: list[str]) -> str:
 
 def unknown_option(table: Subcommand, word: str) -> UsageError:
     """Return the error for an option that the table does not have."""
-    from mlir_offload.driver.option.suggest import option_hint
-
-    return UsageError(f"unknown option '{word}'", hint=option_hint(word, table))
+    return UsageError(f"unknown option '{word}'", hint=suggest.option_hint(word, table))

@@ -100,7 +100,7 @@ def _image(options: PackageOptions, value: str) -> PackageOptions:
 
 def _consumer(options: PackageOptions, value: str) -> PackageOptions:
     if value != ANY_CONSUMER and not (value.isascii() and value.isdecimal()):
-        msg = f"--for-clang={value} is no release of LLVM"
+        msg = f"--for-clang={value} is not a release of LLVM"
         raise UsageError(msg, hint="write the number alone, as --for-clang=22")
     return replace(options, consumer=value)
 

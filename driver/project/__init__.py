@@ -1,1 +1,5 @@
 """The verb `build`: projects, from their manifest to the steps that run."""
+
+from mlir_offload.toolchain.lazy import load_on_use
+
+load_on_use(__name__)

@@ -181,7 +181,7 @@ class _Reader(Struct):
         known = dict.fromkeys(("directory", "archs", "flags", "variants", "modules", "targets"))
         parts = self.yaml.mapping(node, "the manifest", known)
         if "modules" not in parts:
-            self.yaml.fail(node, "the manifest names no modules", "add 'modules: [a.mlir]'")
+            self.yaml.fail(node, "the manifest has no modules", "add 'modules: [a.mlir]'")
         variants = self._variants(parts.get("variants"))
         names = tuple(variant.name for variant in variants)
         modules = tuple(self._modules(parts["modules"], names))
@@ -227,11 +227,11 @@ class _Reader(Struct):
             self._flag_options[flags] = self._checked(node, lambda: read_arguments(flags))
         options, default = self._flag_options[flags], CompileOptions()
         if options.inputs:
-            self.yaml.fail(node, f"'{options.inputs[0]}' is no flag", "name it in 'inputs'")
+            self.yaml.fail(node, f"'{options.inputs[0]}' is not a flag", "name it in 'inputs'")
         for name, spelling in _OWN_OPTIONS:
             if getattr(options, name) != getattr(default, name):
                 hint = "use archs:" if name == "offload_archs" else "leave it out"
-                self.yaml.fail(node, f"{spelling} is no flag of a project", hint)
+                self.yaml.fail(node, f"{spelling} is not a flag of a project", hint)
         for library in options.device_flags.libraries:
             self._check_there(node, PurePosixPath(library.path))
         self._checked(node, lambda: self._check_trusted(options))
@@ -261,7 +261,9 @@ class _Reader(Struct):
         known = dict.fromkeys(("archs", "flags"))
         for name, value in self.yaml.mapping(node, "variants").items():
             if not self._is_name(name):
-                self.yaml.fail(value, f"'{name}' is no name of a variant", "use letters and digits")
+                self.yaml.fail(
+                    value, f"'{name}' is not a name of a variant", "use letters and digits"
+                )
             is_empty = isinstance(value, YamlScalar) and value.is_null
             parts = {} if is_empty else self.yaml.mapping(value, f"variant {name}", known)
             found.append(Variant(name, self._setting(parts)))
@@ -289,12 +291,12 @@ class _Reader(Struct):
             if isinstance(item, YamlMapping):
                 parts = self.yaml.mapping(item, "a module", known)
             if "file" not in parts:
-                self.yaml.fail(item, "the module names no file", "add 'file: a.mlir'")
+                self.yaml.fail(item, "the module has no file", "add 'file: a.mlir'")
             setting = self._setting(parts)
             names = self._variant_names(parts.get("variants"), variants)
             for path in self._files(parts["file"]):
                 if path.suffix not in MLIR_SUFFIXES:
-                    self.yaml.fail(parts["file"], f"{path} is no .mlir file")
+                    self.yaml.fail(parts["file"], f"{path} is not a .mlir file")
                 if path in seen:
                     self.yaml.fail(parts["file"], f"{path} stands there twice")
                 seen.add(path)
@@ -316,7 +318,7 @@ class _Reader(Struct):
         }
         for name, value in nodes.items():
             if not self._is_name(name):
-                self.yaml.fail(value, f"'{name}' is no name of a file", "use letters and digits")
+                self.yaml.fail(value, f"'{name}' is not a name of a file", "use letters and digits")
             if "inputs" not in parts[name]:
                 self.yaml.fail(value, f"target {name} has no inputs", "add 'inputs: [a.mlir]'")
             inputs: dict[PurePosixPath, tuple[str, ...]] = {}
@@ -345,7 +347,7 @@ class _Reader(Struct):
             return item, ()
         parts = self.yaml.mapping(item, "an input", dict.fromkeys(("file", "flags")))
         if "file" not in parts:
-            self.yaml.fail(item, "the input names no file", "add 'file: a.c'")
+            self.yaml.fail(item, "the input has no file", "add 'file: a.c'")
         suffix = PurePosixPath(self.yaml.text(parts["file"], "a file")).suffix
         if suffix not in COMPILED_SUFFIXES:
             hint = "flags of an .mlir file are given in 'modules'"
@@ -361,7 +363,7 @@ class _Reader(Struct):
         libraries: set[PurePosixPath],
     ) -> PurePosixPath:
         if path.suffix in MLIR_SUFFIXES and path not in modules:
-            self.yaml.fail(node, f"{path} is no module of this manifest", "add it to 'modules'")
+            self.yaml.fail(node, f"{path} is not a module of this manifest", "add it to 'modules'")
         is_known = path.suffix in MLIR_SUFFIXES | COMPILED_SUFFIXES | LINKED_SUFFIXES
         if not is_known and path not in libraries:
             hint = "compile it by other means, and name the object"
@@ -392,9 +394,6 @@ class _Reader(Struct):
     def _path(self, node: YamlNode, what: str) -> PurePosixPath:
         path = PurePosixPath(self.yaml.text(node, what))
         if path.is_absolute() or ".." in path.parts or not path.parts:
-            self.yaml.fail(
-                node,
-                f"'{path}' does not lie below the directory of the manifest",
-                "put the manifest above all that it names",
-            )
+            msg = f"'{path}' does not lie below the directory of the manifest"
+            self.yaml.fail(node, msg, "put the manifest above all that it names")
         return path

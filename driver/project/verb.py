@@ -17,6 +17,10 @@ from mlir_offload.driver.message.report import report, show
 from mlir_offload.driver.option.click_command import PATH, call, command
 from mlir_offload.driver.option.config import find_files
 from mlir_offload.driver.option.file_use import OutputFile, check_files
+from mlir_offload.driver.project import clean as project_clean
+from mlir_offload.driver.project import emit as project_emit
+from mlir_offload.driver.project import page, remote_engine
+from mlir_offload.driver.project import store as project_store
 from mlir_offload.driver.project.engine import LocalEngine
 from mlir_offload.driver.project.file import Project, read_project
 from mlir_offload.driver.project.graph import ProjectGraph, plan_project
@@ -37,6 +41,7 @@ from mlir_offload.driver.project.run import (
 from mlir_offload.driver.project.snapshot import Asked, count_current, write_snapshot
 from mlir_offload.driver.project.state import ProjectState, open_state
 from mlir_offload.driver.project.tools import ToolFinder
+from mlir_offload.driver.remote import address
 from mlir_offload.driver.step.launcher import CACHE_VARIABLE, LAUNCHER_VARIABLE
 from mlir_offload.driver.system.jobserver import Announcement, JobSlots, find_jobserver
 from mlir_offload.toolchain.errors import UsageError
@@ -126,9 +131,7 @@ def _build(
     graph = plan_project(project, tools, options.variants)
     check_files(_files_read(graph), _files_written(options, graph))
     if options.emit:
-        from mlir_offload.driver.project.emit import emit_project
-
-        emit_project(graph, options.emit, options.output)
+        project_emit.emit_project(graph, options.emit, options.output)
         return 0
     own_jobs = options.jobs or os.cpu_count() or 1
     # A jobserver that was announced and cannot be reached leaves us the one slot that we have.
@@ -188,17 +191,15 @@ def _hand_on(options: BuildOptions) -> None:
 
 def _without_steps(options: BuildOptions, graph: ProjectGraph, state: ProjectState) -> int:
     """Remove files, or show what would run; return the exit status."""
-    from mlir_offload.driver.project.clean import clean_project, prune_project
-
     if options.dry_run:
         for step in stale_steps(graph, state):
             words = ("mlir-offload", *step.action.arguments)
             show(shlex.join(words) if options.is_verbose else step.label)
         return 0
     if options.clean:
-        count = clean_project(graph.project, state, options.variants)
+        count = project_clean.clean_project(graph.project, state, options.variants)
     else:
-        count = prune_project(graph, state)
+        count = project_clean.prune_project(graph, state)
     if not report().options.quiet:
         show(f"mlir-offload: {count} files removed")
     return 0
@@ -232,20 +233,21 @@ def _chosen(
         if options.store is not None:
             msg = "--store= and --remote= exclude each other"
             raise UsageError(msg, hint="leave --store= out: the server keeps results")
-        from mlir_offload.driver.project.remote_engine import LANES, open_engine
-        from mlir_offload.driver.remote.address import RemoteOptions
 
         keys = (options.remote_ca, options.remote_cert, options.remote_key, options.remote_token)
-        remote = RemoteOptions(options.remote, *keys, options.remote_platform)
-        with contextlib.closing(open_engine(remote, options.jobs or LANES, local, graph)) as engine:
+        remote = address.RemoteOptions(options.remote, *keys, options.remote_platform)
+        with contextlib.closing(
+            remote_engine.open_engine(remote, options.jobs or remote_engine.LANES, local, graph)
+        ) as engine:
             yield engine
         return
     if options.store is None:
         yield local
         return
-    from mlir_offload.driver.project.store import ResultStore, StoringEngine
 
-    yield StoringEngine(local, ResultStore(options.store), tools.watch.check)
+    yield project_store.StoringEngine(
+        local, project_store.ResultStore(options.store), tools.watch.check
+    )
 
 
 def _run(
@@ -272,9 +274,7 @@ def _conclude(options: BuildOptions, record: BuildRecord) -> int:
     if options.trace:
         write_trace(record, options.trace)
     if options.timeline:
-        from mlir_offload.driver.project.page import write_page
-
-        write_page(record, options.timeline)
+        page.write_page(record, options.timeline)
     counts = count_outcomes(record.results)
     if not report().options.quiet:
         show(f"mlir-offload: {_summary(counts)} in {record.duration_s:.1f} s")

@@ -56,10 +56,10 @@ def compose(text: bytes, file: Path) -> YamlNode:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-        msg = f"no YAML: {error.problem or error.context}"
+        msg = f"invalid YAML: {error.problem or error.context}"
         raise UsageError(msg, location=f"{file}{place}") from error
     except (yaml.YAMLError, ValueError) as error:
-        msg = f"no YAML: {str(error).splitlines()[0]}"
+        msg = f"invalid YAML: {str(error).splitlines()[0]}"
         raise UsageError(msg, location=str(file)) from error
     if not nodes:
         msg = "the manifest is empty"

@@ -11,10 +11,9 @@ from msgspec import Struct, field
 from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions, Mode
 from mlir_offload.driver.option.compile_options import PREPROCESSED_SUFFIXES
 from mlir_offload.driver.option.inputs import final_outputs, sources
-from mlir_offload.driver.step.rule import Depfile
-from mlir_offload.driver.system.depfile import quote_for_make, read_prerequisites
+from mlir_offload.driver.step import rule as step_rule
+from mlir_offload.driver.system import depfile
 
-"""What clang preprocesses, and writes a dependency file for."""
 STANDARD_STREAM = "-"
 
 
@@ -96,7 +95,9 @@ def _planned(
     # What includes the header depends on it: a rule that makes both would be a circle.
     if options.header is not None and all(path.suffix in MLIR_SUFFIXES for path in of):
         made.append(options.header)
-    named = options.depfile.targets or tuple(map(quote_for_make, dict.fromkeys(map(str, made))))
+    named = options.depfile.targets or tuple(
+        map(depfile.quote_for_make, dict.fromkeys(map(str, made)))
+    )
     return PlannedDepfile(file, named, of)
 
 
@@ -124,7 +125,7 @@ def read_dependencies(source: Path, output: Path, log: DependencyLog) -> tuple[P
     rule = clang_depfile(output)
     if source.suffix in PREPROCESSED_SUFFIXES and rule.exists():
         text = rule.read_text(encoding="utf-8", errors="surrogateescape")
-        noted += map(Path, read_prerequisites(text))
+        noted += map(Path, depfile.read_prerequisites(text))
     return tuple(path for path in noted if path != source)
 
 
@@ -134,7 +135,7 @@ def depfile_step(
     log: DependencyLog,
     compiled: Mapping[Path, Path],
     output: Path,
-) -> Depfile:
+) -> step_rule.Depfile:
     """Return the step that writes the rule."""
     linked = final_outputs(options) if options.mode is Mode.LINK else ()
     noted = (item for read_for in (*planned.sources, *linked) for item in log.of(read_for))
@@ -148,7 +149,7 @@ def depfile_step(
         for source in planned.sources
         if source.suffix in PREPROCESSED_SUFFIXES
     )
-    return Depfile(
+    return step_rule.Depfile(
         sources=tuple(map(str, planned.sources)),
         made=planned.targets,
         others=tuple(dict.fromkeys(others)),

@@ -1,1 +1,5 @@
 """Steps of a project on other machines, by the Remote Execution API."""
+
+from mlir_offload.toolchain.lazy import load_on_use
+
+load_on_use(__name__)

@@ -49,7 +49,7 @@ def parse_address(url: str) -> RemoteAddress:
     if parts.scheme not in {_SECURE, _PLAIN}:
         raise _wrong(url, "it begins neither with grpcs:// nor with grpc://")
     if not parts.hostname or port is None:
-        raise _wrong(url, "it names no host and port")
+        raise _wrong(url, "it has no host and port")
     if parts.query or parts.fragment or parts.username is not None:
         raise _wrong(url, "a host, a port and an instance are all that it may name")
     is_secure = parts.scheme == _SECURE
@@ -61,7 +61,7 @@ def parse_address(url: str) -> RemoteAddress:
 
 
 def _wrong(url: str, reason: str) -> UsageError:
-    return UsageError(f"--remote={url} is no address of a server: {reason}", hint=_HINT)
+    return UsageError(f"--remote={url} is not an address of a server: {reason}", hint=_HINT)
 
 
 def _is_loopback(parts: SplitResult) -> bool:
@@ -79,7 +79,7 @@ def parse_platform(words: Sequence[str]) -> tuple[tuple[str, str], ...]:
     for word in (part for listed in words for part in listed.split(",")):
         name, equals, value = word.partition("=")
         if not name or not equals:
-            msg = f"--remote-platform={word} is no property"
+            msg = f"--remote-platform={word} is not a property"
             raise UsageError(msg, hint="write NAME=VALUE, as in container-image=docker://host/name")
         pairs.append((name, value))
     return tuple(sorted(pairs))

@@ -6,17 +6,18 @@ from pathlib import Path
 
 from mlir_offload.driver.step.keyed import Keyed
 from mlir_offload.driver.step.step import Step, read_text, write_text
+from mlir_offload.offload import llvm_ir
 from mlir_offload.offload.abi import host_layout, load_abis
+from mlir_offload.offload.host import finished_code, learned, source_line
+from mlir_offload.offload.host import interface as host_interface
 from mlir_offload.offload.host.annotate import annotate_host
 from mlir_offload.offload.host.entry import EntryType, OffloadEntry
-from mlir_offload.offload.host.finished_code import FinishedCode
-from mlir_offload.offload.host.learned import embed_learned
 from mlir_offload.offload.host.module import kernel_signatures, with_target
 from mlir_offload.offload.host.stub import HostKernel
 from mlir_offload.toolchain.learned import known_release
 from mlir_offload.toolchain.target import Kind, uses_processor
+from mlir_offload.translate import sanitizer as translate_sanitizer
 from mlir_offload.translate.host.module import fix_host_ir
-from mlir_offload.translate.sanitizer import Sanitizer, instrumented
 
 
 class FinishedFile(Keyed, frozen=True):
@@ -70,7 +71,7 @@ class Annotate(Step, frozen=True, kw_only=True, tag="annotate"):
     declared: tuple[str, ...] = ()
     variables: tuple[DeviceGlobal, ...] = ()
     interface: Path | None = None
-    sanitizer: Sanitizer | None = None
+    sanitizer: translate_sanitizer.Sanitizer | None = None
     triple: str = ""
     location: str = ""
     for_clang: str
@@ -80,21 +81,15 @@ class Annotate(Step, frozen=True, kw_only=True, tag="annotate"):
         devices = [read_text(device) for device in self.devices]
         text = self._annotated(devices)
         if uses_processor(self.kinds):
-            from mlir_offload.offload.host.source_line import with_kernel_lines
-
-            text = with_kernel_lines(text, devices)
+            text = source_line.with_kernel_lines(text, devices)
         if self.interface is not None:
-            from mlir_offload.offload.host.interface import embed_interface
-
-            text = embed_interface(text, read_text(self.interface))
+            text = host_interface.embed_interface(text, read_text(self.interface))
         for release in filter(
             None, (known_release(abi.major) for abi in load_abis(self.for_clang))
         ):
-            text = embed_learned(text, release)
+            text = learned.embed_learned(text, release)
         if self.output.suffix == ".bc":
-            from mlir_offload.offload.llvm_ir import write_bitcode_in_process
-
-            self.output.write_bytes(write_bitcode_in_process(text))
+            self.output.write_bytes(llvm_ir.write_bitcode_in_process(text))
         else:
             write_text(self.output, text)
 
@@ -111,7 +106,8 @@ class Annotate(Step, frozen=True, kw_only=True, tag="annotate"):
             variables=[variable.entry for variable in self.variables],
             declared=self.declared,
             finished=[
-                FinishedCode(one.kind, one.file.read_bytes(), one.kernel) for one in self.finished
+                finished_code.FinishedCode(one.kind, one.file.read_bytes(), one.kernel)
+                for one in self.finished
             ],
             location=self.location,
         )
@@ -122,4 +118,4 @@ class Annotate(Step, frozen=True, kw_only=True, tag="annotate"):
         if self.triple:
             layout = host_layout(self.triple, load_abis(self.for_clang)[0].major)
             host = with_target(host, self.triple, layout)
-        return instrumented(host, self.sanitizer) if self.sanitizer else host
+        return translate_sanitizer.instrumented(host, self.sanitizer) if self.sanitizer else host

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mlir_offload.driver.step.step import TextStep, read_text, write_text
+from mlir_offload.offload import llvm_ir
+from mlir_offload.offload.device import library
+from mlir_offload.translate.cpu import variables
 from mlir_offload.translate.cpu.module import CpuDeviceSource, cpu_device_ir, finish_cpu_ir
 from mlir_offload.translate.sanitizer import Sanitizer
 
@@ -54,9 +57,7 @@ class CpuIr(_CpuStep, frozen=True, kw_only=True, tag="cpu-ir"):
         )
         text = made.text
         if self.value_names is not None:
-            from mlir_offload.translate.cpu.variables import steppable
-
-            text = steppable(text)
+            text = variables.steppable(text)
         if not made.needs_prepare:
             # Of an earlier program in a directory that -save-temps names.
             self.unsplit.unlink(missing_ok=True)
@@ -77,18 +78,18 @@ class CpuIr(_CpuStep, frozen=True, kw_only=True, tag="cpu-ir"):
         text, source = read_text(self.source), Path(self.location)
         if self.value_names is None or not source.is_file():
             return text
-        from mlir_offload.translate.cpu.variables import with_variables
 
-        return with_variables(text, read_text(self.value_names), read_text(source), source.name)
+        return variables.with_variables(
+            text, read_text(self.value_names), read_text(source), source.name
+        )
 
 
 class CpuInline(TextStep, frozen=True, kw_only=True, tag="cpu-inline"):
     """Do in process what opt does between cpu-ir and cpu-split."""
 
     def _rewritten(self, text: str) -> str:
-        from mlir_offload.offload.llvm_ir import inline_in_process
 
-        return inline_in_process(text, location=str(self.source))
+        return llvm_ir.inline_in_process(text, location=str(self.source))
 
 
 class CpuSplit(_CpuStep, frozen=True, kw_only=True, tag="cpu-split"):
@@ -104,6 +105,5 @@ def _defined(libraries: Sequence[Path]) -> frozenset[str]:
     """Return the functions that bitcode libraries define."""
     if not libraries:
         return frozenset()
-    from mlir_offload.offload.device.library import defined_functions
 
-    return frozenset(name for path in libraries for name in defined_functions(path))
+    return frozenset(name for path in libraries for name in library.defined_functions(path))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from mlir_offload.driver.step.keyed import Keyed
 from mlir_offload.driver.step.step import DeviceIrStep, Step, TextStep
+from mlir_offload.offload.link import fatbinary_adapter
 from mlir_offload.toolchain.version import ToolVersion
 from mlir_offload.translate.device import nvptx_device_ir, with_file_times
 
@@ -55,9 +56,8 @@ class CudaDirectory(Step, frozen=True, kw_only=True, tag="cuda-directory"):
     output: Path
 
     def _do(self) -> None:
-        from mlir_offload.offload.link.fatbinary_adapter import CudaTools, write_cuda_directory
 
-        tools = CudaTools(
+        tools = fatbinary_adapter.CudaTools(
             self.cuda_version,
             self.ptxas,
             self.nvlink,
@@ -66,4 +66,4 @@ class CudaDirectory(Step, frozen=True, kw_only=True, tag="cuda-directory"):
             ptxas_arguments=self.ptxas_arguments,
             ptx=tuple((kept.arch, kept.file) for kept in self.ptx),
         )
-        write_cuda_directory(self.output, tools, self.for_clang)
+        fatbinary_adapter.write_cuda_directory(self.output, tools, self.for_clang)

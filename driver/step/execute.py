@@ -14,10 +14,12 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from mlir_offload.driver.message import tool_error
 from mlir_offload.driver.message.escape import shown, without_colors
 from mlir_offload.driver.message.journal import Step as NotedStep
 from mlir_offload.driver.message.journal import StepTime, ToolRun
 from mlir_offload.driver.message.report import report, show_tool_messages
+from mlir_offload.driver.option import response_file
 from mlir_offload.driver.step.step import Step
 from mlir_offload.driver.system.jobserver import JobSlots
 from mlir_offload.driver.system.workspace import make_directory, publish
@@ -121,9 +123,7 @@ class Executor(Struct):
         journal = report().journal
         journal.note_tool(run)
         if completed.returncode != 0:
-            from mlir_offload.driver.message.tool_error import explained_error
-
-            error = _disk_problem(completed) or explained_error(diagnose(completed), run)
+            error = _disk_problem(completed) or tool_error.explained_error(diagnose(completed), run)
             error.printed = printed if error.printed else ""
             journal.note_failure(error, run)
             raise error
@@ -134,12 +134,11 @@ class Executor(Struct):
         """Return the command so that the system takes it; of our tools clang gets long lines."""
         if not command.program.startswith("clang") or sum(map(len, command.argv)) < _SHORT:
             return command
-        from mlir_offload.driver.option.response_file import fit
 
         with self._lock:
             self._fitted_commands += 1
             number = self._fitted_commands
-        return fit(command, self.temporary / f"arguments{number}.rsp")
+        return response_file.fit(command, self.temporary / f"arguments{number}.rsp")
 
     def _slot(self, command: Command) -> contextlib.AbstractContextManager[None]:
         """Return the slot for a program; in the background it takes none, if there are several."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from mlir_offload.driver.package import fat_binary
 from mlir_offload.driver.step.packaged_image import PackagedImage
 from mlir_offload.driver.step.step import DeviceIrStep, Step
 from mlir_offload.offload.device.amdgpu_image import check_resolved
@@ -49,7 +50,6 @@ class HipFatBinary(Step, frozen=True, kw_only=True, tag="hip-fat-binary"):
     output: Path
 
     def _do(self) -> None:
-        from mlir_offload.driver.package.fat_binary import write_fat_binary
 
         files = [(image.argument, str(image.file)) for image in self.images]
-        write_fat_binary(files, self.for_clang, self.output, method="")
+        fat_binary.write_fat_binary(files, self.for_clang, self.output, method="")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mlir_offload.driver.package.file import write_package
-from mlir_offload.driver.step.image_container import unpack_image
+from mlir_offload.driver.step import image_container
 from mlir_offload.driver.step.packaged_image import PackagedImage
 from mlir_offload.driver.step.step import Step
 from mlir_offload.offload.abi import load_abis
@@ -31,4 +31,4 @@ class Unpack(Step, frozen=True, kw_only=True, tag="unpack"):
     output: Path
 
     def _do(self) -> None:
-        unpack_image(self.source, self.output, self.kernel_heads)
+        image_container.unpack_image(self.source, self.output, self.kernel_heads)

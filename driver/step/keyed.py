@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Self, get_type_hints
 
 from msgspec import Struct
 from msgspec.structs import fields
 
+from mlir_offload.toolchain.pattern import pattern
+
 # A comma ends a part; two stand for one that does not.
-_PARTS = re.compile(r"(?:[^,]|,,)+")
+_PARTS = pattern(r"(?:[^,]|,,)+")
 
 
 class Keyed(Struct, frozen=True):

@@ -22,7 +22,7 @@ from mlir_offload.toolchain.target import Target, parse_offload_arch
 from mlir_offload.toolchain.version import ToolVersion, parse_version
 from mlir_offload.translate.device_form import DeviceForm, parse_form
 from mlir_offload.translate.prefix_map import PrefixMap, parse_prefix_map
-from mlir_offload.translate.sanitizer import Sanitizer, parse_sanitizer
+from mlir_offload.translate.sanitizer import Sanitizer
 
 S = TypeVar("S", bound=Step)
 _MODULES: Mapping[str, Sequence[str]] = {
@@ -199,7 +199,7 @@ def _version(text: str) -> ToolVersion:
 _READERS: Mapping[type, Callable[[str], object]] = {
     Target: parse_offload_arch,
     DeviceForm: parse_form,
-    Sanitizer: parse_sanitizer,
+    Sanitizer: Sanitizer,
     PrefixMap: partial(parse_prefix_map, option="--prefix-map"),
     ToolVersion: _version,
 }

@@ -8,11 +8,12 @@ from mlir_offload.driver.message.report import show_warning
 from mlir_offload.driver.step.split_file import write_split
 from mlir_offload.driver.step.step import Step, read_text, write_text
 from mlir_offload.toolchain.target import Target
+from mlir_offload.translate import prefix_map
 from mlir_offload.translate.device_form import NVVM_FORM, DeviceForm
-from mlir_offload.translate.fixup.fast_math import with_fast_math
+from mlir_offload.translate.fixup import fast_math as fixup_fast_math
 from mlir_offload.translate.fixup.split import split_program
+from mlir_offload.translate.host import interface
 from mlir_offload.translate.kernel_parameter import WIDE, ParameterForm
-from mlir_offload.translate.prefix_map import PrefixMap, map_locations
 
 
 class Split(Step, frozen=True, kw_only=True, tag="split"):
@@ -22,7 +23,7 @@ class Split(Step, frozen=True, kw_only=True, tag="split"):
     made_from: Path
     unit_id: str
     llvm: int
-    prefix_maps: tuple[PrefixMap, ...] = ()
+    prefix_maps: tuple[prefix_map.PrefixMap, ...] = ()
     forms: tuple[DeviceForm, ...] = (NVVM_FORM,)
     targets: tuple[Target, ...] = ()
     fast_math: bool = False
@@ -36,9 +37,9 @@ class Split(Step, frozen=True, kw_only=True, tag="split"):
 
     def _do(self) -> None:
         text = read_text(self.source)
-        text = map_locations(text, self.prefix_maps) if self.prefix_maps else text
+        text = prefix_map.map_locations(text, self.prefix_maps) if self.prefix_maps else text
         split = split_program(
-            with_fast_math(text) if self.fast_math else text,
+            fixup_fast_math.with_fast_math(text) if self.fast_math else text,
             source_text=_bytes_as_text(self.made_from),
             unit_id=self.unit_id,
             llvm_major=self.llvm,
@@ -64,14 +65,15 @@ class Header(Step, frozen=True, kw_only=True, tag="header"):
     output: Path
 
     def _do(self) -> None:
-        from mlir_offload.translate.host.interface import render_header_of
 
         texts = [
             (read_text(source), _bytes_as_text(program))
             for source, program in zip(self.sources, self.programs, strict=True)
         ]
         location = str(self.programs[0])
-        write_text(self.output, render_header_of(texts, self.output.name, location=location))
+        write_text(
+            self.output, interface.render_header_of(texts, self.output.name, location=location)
+        )
 
 
 def _bytes_as_text(path: Path) -> str:

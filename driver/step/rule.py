@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mlir_offload.driver.step.step import Step, read_text, write_text
-from mlir_offload.driver.system.depfile import read_prerequisites, render_rule
+from mlir_offload.driver.system import depfile
 
 
 class Depfile(Step, frozen=True, kw_only=True, tag="depfile"):
@@ -19,6 +19,10 @@ class Depfile(Step, frozen=True, kw_only=True, tag="depfile"):
     output: Path
 
     def _do(self) -> None:
-        included = [name for rule in self.rules for name in read_prerequisites(read_text(rule))]
-        rule = render_rule(self.made, self.sources, (*self.others, *included), phony=self.phony)
+        included = [
+            name for rule in self.rules for name in depfile.read_prerequisites(read_text(rule))
+        ]
+        rule = depfile.render_rule(
+            self.made, self.sources, (*self.others, *included), phony=self.phony
+        )
         write_text(self.output, rule)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from mlir_offload.offload.container import given_image
 from mlir_offload.offload.host.module import render_kernel_heads
 from mlir_offload.offload.image import ImageForm
 from mlir_offload.toolchain.errors import SourceError
@@ -149,12 +150,11 @@ def _write_binary(binary: GivenBinary, number: int, directory: Path) -> dict[str
 
 
 def _read_binary(row: dict[str, Any], directory: Path) -> ModuleFile:
-    from mlir_offload.offload.container.given_image import GivenImage
 
     objects = tuple(
         ObjectFile(
             directory / one["file"],
-            GivenImage(
+            given_image.GivenImage(
                 Kind(one["kind"]),
                 ImageForm(one["form"]),
                 tuple(one["archs"]),

@@ -11,7 +11,7 @@ from msgspec import Struct
 from mlir_offload.driver.step.keyed import Keyed
 from mlir_offload.driver.step.option import STEP_OPTIONS
 from mlir_offload.toolchain.errors import MlirOffloadError
-from mlir_offload.translate.mlir.symbol import find_symbol
+from mlir_offload.translate.mlir import symbol as mlir_symbol
 
 _WRITTEN = frozenset(("output", "kernel_heads", "weak"))
 
@@ -78,7 +78,7 @@ def _place_of_symbol(message: str, file: str) -> str:
     if name is None or not Path(file).is_file():
         return file
     text = Path(file).read_text(encoding="utf-8", errors="surrogateescape")
-    place = find_symbol(text, name[1], is_definition=False)
+    place = mlir_symbol.find_symbol(text, name[1], is_definition=False)
     return f"{file}:{place[0]}:{place[1]}" if place else file
 
 

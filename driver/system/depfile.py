@@ -5,30 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from msgspec import Struct
-
 from mlir_offload.toolchain.errors import InputOutputError
+from mlir_offload.toolchain.pattern import pattern
 
 # clang's own: what reads its rules has seen lines of this length.
 _MAX_COLUMNS = 75
-_NEEDS_BACKSLASH = re.compile(r"(\\*)( )|#")
+_NEEDS_BACKSLASH = pattern(r"(\\*)( )|#")
 # A word ends at white space that no backslash escapes; a backslash before a newline is white space.
-_WORD = re.compile(r"(?:\\[ #\\]|\$\$|[^ \t\n\\]|\\(?!\n))+")
-_ESCAPED = re.compile(r"(\\+)(?= )|\\(?=#)|\$(\$)")
-
-
-class DepfileRequest(Struct, frozen=True):
-    """What the `-M` options ask for.
-
-    `targets` stand as they are written in the rule; `file` is empty where the name of the output
-    gives that of the dependency file.
-    """
-
-    is_wanted: bool = False
-    has_system_files: bool = True
-    file: str = ""
-    targets: tuple[str, ...] = ()
-    has_phony_targets: bool = False
+_WORD = pattern(r"(?:\\[ #\\]|\$\$|[^ \t\n\\]|\\(?!\n))+")
+_ESCAPED = pattern(r"(\\+)(?= )|\\(?=#)|\$(\$)")
 
 
 def quote_for_make(name: str) -> str:

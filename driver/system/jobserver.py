@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import select
 import shlex
 import stat
@@ -17,8 +16,10 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-_ANNOUNCED = re.compile(r"--jobserver-(?:auth|fds)=(.+)")
-_PIPE = re.compile(r"(\d+),(\d+)")
+from mlir_offload.toolchain.pattern import pattern
+
+_ANNOUNCED = pattern(r"--jobserver-(?:auth|fds)=(.+)")
+_PIPE = pattern(r"(\d+),(\d+)")
 _FIFO = "fifo:"
 # No server writes this as a token: it marks a cell that holds none.
 _NO_TOKEN = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -26,6 +25,9 @@ def replace_file(file: Path, text: str) -> None:
 
 def replace_bytes(file: Path, content: bytes) -> None:
     """Write a file of this user in one rename, with the directories above it."""
+    # Loading it takes longer than most calls spend here, which only read.
+    import tempfile
+
     file.parent.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
     descriptor, beside = tempfile.mkstemp(dir=file.parent, prefix=".")
     try:

@@ -7,7 +7,6 @@ import os
 import shutil
 import stat
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,13 +31,28 @@ def open_workspace(save_to: Path | None = None, *, parent: Path | None = None) -
         return
     with contextlib.ExitStack() as stack:
         try:
-            path = stack.enter_context(claimed_directory(parent or Path(tempfile.gettempdir())))
+            path = stack.enter_context(claimed_directory(parent or temporary_directory()))
         except OSError as error:
             msg = f"cannot make a temporary directory: {error.strerror or error}"
             raise InputOutputError(
                 msg, hint="free some space, or set TMPDIR to a writable directory"
             ) from error
         yield path
+
+
+def temporary_directory() -> Path:
+    """Return where TMPDIR says that temporary files lie, or where Python finds a place for them."""
+    named = next(filter(None, map(os.environ.get, ("TMPDIR", "TEMP", "TMP"))), "/tmp")  # noqa: S108
+    if (
+        named.startswith("/")
+        and Path(named).is_dir()
+        and os.access(named, os.R_OK | os.W_OK | os.X_OK)
+    ):
+        return Path(named)
+    # Loads more than all else of this module, and looks at places that most machines need not.
+    import tempfile
+
+    return Path(tempfile.gettempdir())
 
 
 def make_directory(path: Path) -> None:

@@ -22,6 +22,7 @@ from mlir_offload.offload.abi import row_of
 from mlir_offload.offload.calibrate.device import learn_amdgpu, learn_nvptx
 from mlir_offload.offload.calibrate.entry import learn_entries
 from mlir_offload.offload.calibrate.form import learn_forms
+from mlir_offload.offload.calibrate.link import learn_links
 from mlir_offload.offload.calibrate.packager import learn_packager
 from mlir_offload.offload.calibrate.probe import (
     CannotLearnError,
@@ -56,6 +57,7 @@ class Family(StrEnum):
     NVPTX = "NVIDIA GPUs"
     AMDGPU = "AMD GPUs"
     RECIPE = "passes"
+    LINKS = "groups and libraries of a link"
     FORMS = "images that link"
 
 
@@ -74,12 +76,14 @@ def base_release(major: int) -> int:
 def calibrate(
     llvm: LlvmToolchain, kinds: Collection[Kind], runner: Runner, *, lowers: bool
 ) -> None:
-    """Learn what links and lowers for the kinds, as far as the programs for it are there."""
+    """Learn what compiles, lowers and links for the kinds, as far as the programs for it are there."""
     uses = {Family.NVPTX: uses_cuda(kinds), Family.AMDGPU: uses_rocm(kinds)}
     device = {family for family, is_used in uses.items() if is_used}
     families = {Family.ABI, *device} if llvm.has("clang") else set[Family]()
     passes = {Family.RECIPE} if lowers and llvm.can_lower else set[Family]()
-    chosen = sorted(families | passes)
+    # Behind what is written: its images are packaged so. Objects take the answers to where they are linked.
+    links = [Family.LINKS] if families and llvm.has("clang-linker-wrapper") else []
+    chosen = [*sorted(families | passes), *links]
     # Too long for a build: `learn` asks for it, and what it found is used.
     if _remembered(llvm, llvm_identity(llvm), Family.FORMS) is not None:
         chosen.append(Family.FORMS)
@@ -93,8 +97,11 @@ def learn_toolchain(
     *,
     is_fresh: bool = False,
     is_quiet: bool = False,
+    cuda: Path | None = None,
 ) -> LearnedRelease:
     """Return what is known of an unmeasured build, asking its tools for what is not known yet.
+
+    `cuda` is the root of a CUDA toolkit, for links for NVIDIA GPUs.
 
     `is_fresh`: they are asked in any case; `is_quiet`: no note says so. What is learned holds in this process from then on.
     """
@@ -106,7 +113,7 @@ def learn_toolchain(
     for family in families:
         part = None if is_fresh else _remembered(llvm, identity, family)
         if part is None:
-            part = _ask(llvm, identity, family, runner)
+            part = _ask(llvm, identity, family, runner, cuda)
             _memo().keep(_subject(llvm, family), _stamp(identity), part.text)
             asked = asked.with_more(part)
         found = found.with_more(part)
@@ -180,10 +187,12 @@ def _sm_order(arch: str) -> tuple[int, str]:
     return sm_number(arch), arch
 
 
-def _ask(llvm: LlvmToolchain, identity: str, family: Family, runner: Runner) -> LearnedRelease:
-
+def _ask(
+    llvm: LlvmToolchain, identity: str, family: Family, runner: Runner, cuda: Path | None
+) -> LearnedRelease:
     with tempfile.TemporaryDirectory(prefix="mlir-offload-") as folder:
-        bench = ProbeBench(runner, llvm, Path(folder), base_release(llvm.version.major))
+        base, path = base_release(llvm.version.major), os.environ.get("PATH", "")
+        bench = ProbeBench(runner, llvm, Path(folder), base, cuda=cuda, search_path=path)
         release = _empty(llvm, identity)
         for learn in _PROBES_OF[family](bench):
             try:
@@ -230,8 +239,12 @@ def _recipe(bench: ProbeBench) -> Iterator[Callable[[], Learned]]:
     yield lambda: learn_recipe(bench)
 
 
+def _links(bench: ProbeBench) -> Iterator[Callable[[], Learned]]:
+    yield lambda: learn_links(bench)
+
+
 def _forms(bench: ProbeBench) -> Iterator[Callable[[], Learned]]:
-    yield lambda: learn_forms(bench)
+    yield from learn_forms(bench)
 
 
 _PROBES_OF: Mapping[Family, Callable[[ProbeBench], Iterator[Callable[[], Learned]]]] = {
@@ -239,6 +252,7 @@ _PROBES_OF: Mapping[Family, Callable[[ProbeBench], Iterator[Callable[[], Learned
     Family.NVPTX: _nvptx,
     Family.AMDGPU: _amdgpu,
     Family.RECIPE: _recipe,
+    Family.LINKS: _links,
     Family.FORMS: _forms,
 }
 _LISTS = {
@@ -246,6 +260,7 @@ _LISTS = {
     Family.NVPTX: "nvptx",
     Family.AMDGPU: "amdgpu.",
     Family.RECIPE: "pipelines.",
+    Family.LINKS: "offload_abi.linker_wrapper.archives",
     Family.FORMS: "offload_abi.linked_images.",
 }
 

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mlir_offload.driver.message.report import show_note
+from mlir_offload.driver.option import command_line
 from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions
 from mlir_offload.driver.system.jobserver import JobSlots, find_jobserver
 from mlir_offload.driver.tools.learning import LEARNED, kinds_of, learn_given, learn_llvm
+from mlir_offload.toolchain import cuda, gpu, rocm, search
 from mlir_offload.toolchain.errors import ToolchainError, UsageError
 from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.llvm_tools import Role
@@ -111,10 +113,8 @@ def choose_release(options: CompileOptions, places: SearchPlaces, runner: Runner
 
 def choose_toolkit(places: SearchPlaces, runner: Runner) -> CudaToolkit:
     """Return the CUDA toolkit. Raises ToolchainError naming what is missing and its hint."""
-    from mlir_offload.toolchain.cuda import choose_cuda, cuda_probe
-
     try:
-        return choose_cuda(find_cuda(places), places.cuda, cuda_probe(runner))
+        return cuda.choose_cuda(find_cuda(places), places.cuda, cuda.cuda_probe(runner))
     except ToolchainError as error:
         error.hint += "; or compile for the CPU with --offload-arch=host"
         raise
@@ -147,11 +147,9 @@ def choose_rocm_for(places: SearchPlaces, *, needed: bool) -> RocmInstallation |
     """
     if not needed:
         return None
-    from mlir_offload.toolchain.rocm import choose_rocm
-    from mlir_offload.toolchain.search import find_rocm
 
-    found = find_rocm(places)
-    return choose_rocm(found, places.rocm) if found or places.rocm else None
+    found = search.find_rocm(places)
+    return rocm.choose_rocm(found, places.rocm) if found or places.rocm else None
 
 
 def choose_targets(names: Sequence[str]) -> tuple[Target, ...]:
@@ -180,16 +178,14 @@ def _default_archs() -> tuple[str, ...]:
 
 
 def _gpus() -> tuple[str, ...]:
-    from mlir_offload.toolchain.gpu import probe_amd_gpus, probe_gpus
 
-    amd = probe_amd_gpus()
-    return tuple(dict.fromkeys((*probe_gpus(), *(amd.archs if amd.is_open else ()))))
+    amd = gpu.probe_amd_gpus()
+    return tuple(dict.fromkeys((*gpu.probe_gpus(), *(amd.archs if amd.is_open else ()))))
 
 
 def _closed_amd_gpus() -> str:
-    from mlir_offload.toolchain.gpu import probe_amd_gpus
 
-    amd = probe_amd_gpus()
+    amd = gpu.probe_amd_gpus()
     return "" if amd.is_open else ", ".join(dict.fromkeys(amd.archs))
 
 
@@ -208,8 +204,6 @@ def _native_archs() -> tuple[str, ...]:
 
 def print_of_clang(asked: Sequence[str], others: Sequence[str], runner: ProcessRunner) -> int:
     """Have the clang that would compile print what it is asked for; return its exit status."""
-    from mlir_offload.driver.option.command_line import read_arguments
-
-    options = read_arguments(others)
+    options = command_line.read_arguments(others)
     llvm = choose_release(options, places_of(options), runner)
     return runner.run_attached(Command((str(llvm.tool("clang")), *asked)))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from mlir_offload.driver.tools import calibration
 from mlir_offload.offload.abi import known_majors
 from mlir_offload.toolchain.errors import CompatibilityError, InputOutputError, ToolchainError
 from mlir_offload.toolchain.learned import learn_release, parse_learned
@@ -65,9 +66,7 @@ def learn_llvm(
 ) -> None:
     """Learn what no table knows of a build, as far as the device kinds need it."""
     if not llvm.is_measured:
-        from mlir_offload.driver.tools.calibration import calibrate
-
-        calibrate(llvm, kinds, runner, lowers=lowers)
+        calibration.calibrate(llvm, kinds, runner, lowers=lowers)
 
 
 def kinds_of(archs: Iterable[str]) -> frozenset[Kind]:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions, DeviceCode, Mode
 from mlir_offload.driver.tools.learning import LEARNED, kinds_of, learn_given, learn_llvm
+from mlir_offload.offload import unmeasured
 from mlir_offload.offload.kind_format import CodeMakers
 from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
 from mlir_offload.toolchain.learned import known_release
@@ -185,9 +187,9 @@ def _check_without_consumer(options: CompileOptions, major: int, missing: Toolch
 
     Objects it links whoever compiled them, and LLVM IR in text needs no compiler.
     """
-    from mlir_offload.offload.abi import load_abi
-
-    load_abi(major)
+    note = unmeasured.unmeasured_note(major)
+    if note and known_release(major) is None:
+        show_note(note)
     what = ""
     if options.wanted_device_code is DeviceCode.BITCODE:
         what = "device bitcode"

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.option.command_line import CompileOptions, read_arguments
 from mlir_offload.driver.system.file_identity import content_identity
+from mlir_offload.driver.system.processor import processor_identity
 from mlir_offload.driver.system.tool_watch import FileIdentity
 from mlir_offload.driver.tools.choose import choose_rocm_for, choose_toolkit, places_of
 from mlir_offload.driver.tools.llvm_files import identify_programs, llvm_files, own_memo
@@ -35,8 +36,6 @@ _BITCODE = "o[cl]*.bc"
 _PACKAGES = ("driver", "offload", "toolchain", "translate")
 _SOURCES = (".py", ".yaml", ".c", ".h")
 _CLANG_VARIABLES = ("CCC_OVERRIDE_OPTIONS", "CPATH", "C_INCLUDE_PATH")
-_CPU_INFO = Path("/proc/cpuinfo")
-_CPU_FIELDS = ("vendor_id", "cpu family", "model", "stepping", "flags")
 # Architectures whose code depends on the processor of the machine that compiles.
 _OF_THIS_MACHINE = frozenset({"host", NATIVE})
 
@@ -164,20 +163,6 @@ def own_sources(root: str) -> Iterator[str]:
             folders[:] = sorted(name for name in folders if name != "__pycache__")
             folder = os.path.relpath(place, root)
             yield from (f"{folder}/{name}" for name in sorted(names) if name.endswith(_SOURCES))
-
-
-@cache
-def processor_identity() -> str:
-    """Return what the processor is, as far as `-march=native` looks at it."""
-    try:
-        first, _, _ = _CPU_INFO.read_text(encoding="utf-8", errors="replace").partition("\n\n")
-    except OSError as error:
-        msg = f"cannot tell the processor: {_CPU_INFO}: {error.strerror}"
-        raise ToolchainError(msg, hint="build without a cache") from error
-    rows = dict(line.split(":", 1) for line in first.splitlines() if ":" in line)
-    known = {name.strip(): value.strip() for name, value in rows.items()}
-    text = "\n".join(f"{name}={known.get(name, '')}" for name in _CPU_FIELDS)
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 class RememberingRunner(Struct, frozen=True):

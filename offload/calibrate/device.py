@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from mlir_offload.offload.calibrate.probe import CannotLearnError, Learned, ProbeBench
 from mlir_offload.toolchain.amdgpu import load_code_objects
+from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
 from mlir_offload.toolchain.learned_row import (
     AmdgpuLayoutRow,
     CodeObjectsRow,
@@ -17,8 +18,8 @@ from mlir_offload.toolchain.ptx import load_nvptx_table
 from mlir_offload.toolchain.target import SM
 
 _NVPTX, _AMDGPU = "nvptx64-nvidia-cuda", "amdgcn-amd-amdhsa"
-_LAYOUT = re.compile(r'^target datalayout = "([^"]+)"$', re.MULTILINE)
-_CODE_OBJECT = re.compile(r'!"(\w+_code_object_version)", i32 (\d+)00\}')
+_LAYOUT = ir_line('target datalayout = "`layout:string`"')
+_CODE_OBJECT = ir_pattern('!"`flag:(``word`_code_object_version`)`", i32 `version:number`00}')
 _UNKNOWN_FEATURE = re.compile(r"'\+ptx(\d+)' is not a recognized feature")
 _VERSION = re.compile(r"^\s*\.version (\d+)\.(\d+)", re.MULTILINE)
 # No release has had more versions than this between two of its own.

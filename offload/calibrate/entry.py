@@ -15,20 +15,19 @@ from mlir_offload.offload.calibrate.probe import (
     Learned,
     ProbeBench,
 )
+from mlir_offload.toolchain.ir_pattern import ir_line
 from mlir_offload.toolchain.learned_row import EntriesRow, EntryValuesRow, HostLayoutRow
 
-_ENTRY = re.compile(
-    r'^@"?(?P<symbol>[^"\n ]*?)"? = weak (?:hidden )?constant (?P<struct>%[\w.]+) '
-    r'\{ (?P<members>.*) \}, section "(?P<section>[^"]+)", align (?P<align>\d+)$',
-    re.MULTILINE,
+_ENTRY = ir_line(
+    "@`symbol:name` = weak `hidden ?`constant `struct:local` { `members:rest` }"
+    ', section "`section:string`", align `align:number``end`'
 )
-_STRUCT = re.compile(r"^(%[\w.]+) = type \{ ([^}]*) \}$", re.MULTILINE)
-_NAME = re.compile(
-    r'^@"?([^"\n ]*?)"? = internal unnamed_addr constant \[\d+ x i8\] c"mo_global\\00"'
-    r'(?:, section "([^"]+)")?',
-    re.MULTILINE,
+_STRUCT = ir_line("`name:local` = type { `members:members` }`end`")
+_NAME = ir_line(
+    "@`symbol:name` = internal unnamed_addr constant [`number` x i8]"
+    ' c"mo_global\\00"`(`, section "`section:string`"`)?`'
 )
-_LAYOUT = re.compile(r'^target datalayout = "([^"]+)"$', re.MULTILINE)
+_LAYOUT = ir_line('target datalayout = "`layout:string`"')
 _SYMBOLS = "!llvm.offloading.symbols = "
 _FIELD_TYPES = frozenset(("i16", "i32", "i64", "ptr"))
 _SIZES = {"mo_kernel": 0, "mo_global": 11, "mo_constant": 13}
@@ -124,7 +123,7 @@ def _entries(text: str) -> dict[str, _Entry]:
     """Return the entries of a module by the variable or kernel that they are for."""
     found = {}
     for match in _ENTRY.finditer(text):
-        symbol = match["symbol"]
+        symbol = match["symbol"].strip('"')
         name = symbol[symbol.find("mo_") :] if "mo_" in symbol else ""
         if name:
             members = tuple(_member(member) for member in match["members"].split(", "))
@@ -228,7 +227,7 @@ def _entries_row(
             f"{name}:{type_name}" for name, type_name in zip(columns.names, types, strict=True)
         ),
         symbol_prefix=entry.prefix,
-        name_symbol=re.sub(r"\.\d+$", "", name[1]),
+        name_symbol=re.sub(r"\.\d+$", "", name[1].strip('"')),
         name_section=name[2] or "",
         sections={**sections, **sycl},
         align=entry.align,

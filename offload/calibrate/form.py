@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
@@ -11,22 +11,28 @@ from mlir_offload.offload.calibrate.probe import CannotLearnError, Learned, Prob
 from mlir_offload.offload.container.packager import ImageRecord, record_parts
 from mlir_offload.offload.image import ImageForm, ImageKind
 from mlir_offload.toolchain.byte_view import memory_view
-from mlir_offload.toolchain.learned_row import AmdgpuImagesRow, HostImagesRow
+from mlir_offload.toolchain.learned_row import (
+    AmdgpuImagesRow,
+    HostImagesRow,
+    NvptxImagesRow,
+    SpirvImagesRow,
+)
 
 _KERNEL = b"mo_kernel\0"
 _OTHER = "other"
 _ENDINGS = ("o", "bc", "cubin", "fatbin", "s", "spv")
 _BITCODE = "bc"
+_EMIT_BITCODE = "-emit-llvm-bc"
 
 
 class _Device(Struct, frozen=True):
-    """A device that can be linked for without a vendor's tools, and a kernel for it in C."""
+    """A device to link for, a kernel for it, and how clang makes each form of it; `triple` is that of the image."""
 
     kind: str
     triple: str
     arch: str
     source: str
-    object_form: ImageForm
+    forms: tuple[tuple[ImageForm, str], ...]
     flags: tuple[str, ...] = ()
 
 
@@ -35,33 +41,62 @@ _AMDGPU = _Device(
     "amdgcn-amd-amdhsa",
     "gfx900",
     "__attribute__((amdgpu_kernel)) void mo_kernel(void) {}\n",
-    ImageForm.AMDGPU_OBJECT,
+    ((ImageForm.BITCODE, _EMIT_BITCODE), (ImageForm.AMDGPU_OBJECT, "-emit-obj")),
     ("-target-cpu", "gfx900", "-mcode-object-version=4"),
+)
+# Of kind openmp: a link of kind cuda calls fatbinary, which does not tell forms apart. Every CUDA here has sm_75.
+_NVPTX = _Device(
+    "openmp",
+    "nvptx64-nvidia-cuda",
+    "sm_75",
+    'extern "C" __attribute__((global)) void mo_kernel() {}\n',
+    (
+        (ImageForm.BITCODE, _EMIT_BITCODE),
+        (ImageForm.RELOCATABLE_CUBIN, ""),
+        (ImageForm.EXECUTABLE_CUBIN, ""),
+        (ImageForm.PTX, "-S"),
+    ),
+    ("-target-cpu", "sm_75", "-target-feature", "+ptx63", "-x", "cuda", "-fcuda-is-device"),
 )
 
 
 def _host(triple: str) -> _Device:
     flags = ("-pic-level", "2", "-mrelocation-model", "pic")
-    return _Device("openmp", triple, "", "void mo_kernel(void) {}\n", ImageForm.OBJECT, flags)
+    forms = ((ImageForm.BITCODE, _EMIT_BITCODE), (ImageForm.OBJECT, "-emit-obj"))
+    return _Device("openmp", triple, "", "void mo_kernel(void) {}\n", forms, flags)
 
 
-def learn_forms(bench: ProbeBench) -> Learned:
-    """Link every form of image for the CPU and for an AMD GPU; raise CannotLearnError where none links."""
+def _spirv(abi: OffloadAbi) -> _Device:
+    kind = "sycl" if "sycl" in dict(abi.kind_codes) else "openmp"
+    source, flags = "kernel void mo_kernel() {}\n", ("-x", "cl", "-cl-std=CL2.0")
+    triple = "spirv64-unknown-unknown"
+    return _Device(kind, triple, "", source, ((ImageForm.BITCODE, _EMIT_BITCODE),), flags)
+
+
+def learn_forms(bench: ProbeBench) -> Iterator[Callable[[], Learned]]:
+    """Yield what links every form of image for one device; each raises CannotLearnError where none links."""
     abi = load_abi(bench.llvm.version.major)
-    return Learned(
-        [
-            HostImagesRow(_linked(bench, _host(bench.host), abi)),
-            AmdgpuImagesRow(_linked(bench, _AMDGPU, abi)),
-        ]
-    )
+    yield lambda: Learned([HostImagesRow(_linked(bench, _host(bench.host), abi))])
+    yield lambda: Learned([AmdgpuImagesRow(_linked(bench, _AMDGPU, abi))])
+    yield lambda: Learned([SpirvImagesRow(_linked(bench, _spirv(abi), abi, may_be_none=True))])
+    yield lambda: Learned([NvptxImagesRow(_linked(_with_cuda(bench), _NVPTX, abi))])
 
 
-def _linked(bench: ProbeBench, device: _Device, abi: OffloadAbi) -> dict[str, tuple[str, ...]]:
+def _with_cuda(bench: ProbeBench) -> ProbeBench:
+    if bench.cuda is None:
+        msg = "no CUDA toolkit was found: images for NVIDIA GPUs cannot be linked"
+        raise CannotLearnError(msg)
+    return bench
+
+
+def _linked(
+    bench: ProbeBench, device: _Device, abi: OffloadAbi, *, may_be_none: bool = False
+) -> dict[str, tuple[str, ...]]:
     """Return the endings of the files from which each form links."""
     codes = dict(abi.image_kinds_by_ending)
     forms: dict[str, tuple[str, ...]] = {}
-    for form, flag in ((ImageForm.BITCODE, "-emit-llvm-bc"), (device.object_form, "-emit-obj")):
-        content = _content(bench, device, flag)
+    for form, flag in device.forms:
+        content = _cubin(bench, device, form) if not flag else _content(bench, device, flag)
         if form is ImageForm.BITCODE:
             kinds = {_BITCODE: int(ImageKind.BITCODE)}
         else:
@@ -71,7 +106,7 @@ def _linked(bench: ProbeBench, device: _Device, abi: OffloadAbi) -> dict[str, tu
         taken = tuple(ending for ending, kind in kinds.items() if links[kind])
         if taken:
             forms[form.value] = taken
-    if not forms:
+    if not forms and not may_be_none:
         msg = f"no image for {device.triple} links"
         raise CannotLearnError(msg)
     return forms
@@ -82,6 +117,14 @@ def _content(bench: ProbeBench, device: _Device, form: str) -> bytes:
     arguments = ("-cc1", "-triple", device.triple, *device.flags, form, "device.c", "-o", "device")
     bench.output("clang", arguments)
     return (bench.folder / "device").read_bytes()
+
+
+def _cubin(bench: ProbeBench, device: _Device, form: ImageForm) -> bytes:
+    (bench.folder / "device.ptx").write_bytes(_content(bench, device, "-S"))
+    options = ("-c",) if form is ImageForm.RELOCATABLE_CUBIN else ()
+    arguments = (*options, f"-arch={device.arch}", "device.ptx", "-o", "device.cubin")
+    bench.assemble(arguments)
+    return (bench.folder / "device.cubin").read_bytes()
 
 
 def _links(
@@ -95,7 +138,11 @@ def _links(
     (bench.folder / "host.c").write_text("int probe;\n", encoding="utf-8")
     embed = ("-Xclang", "-fembed-offload-object=image")
     bench.output("clang", ("-fPIC", "-c", "host.c", *embed, "-o", "host.o"))
-    needed = abi.host_bitcode_arguments(device.triple) if device.kind == "openmp" else ()
+    needed: tuple[str, ...] = ()
+    if device.triple == bench.host:
+        needed = abi.host_bitcode_arguments(device.triple)
+    elif device is _NVPTX and bench.cuda is not None:
+        needed = (f"--cuda-path={bench.cuda}", *abi.cuda_path_arguments(bench.cuda))
     linked = bench.folder / "linked"
     linked.unlink(missing_ok=True)
     words = ("-shared", "-nostdlib", "--offload-link", *needed, "host.o", "-o", "linked")

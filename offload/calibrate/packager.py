@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlir_offload.offload.abi import offload_table
+from mlir_offload.offload.abi import load_abi, offload_table
 from mlir_offload.offload.calibrate.probe import CannotLearnError, Learned, ProbeBench
 from mlir_offload.offload.container.binary import PackagedImage, read_binary
 from mlir_offload.offload.string_order import written_order
@@ -39,7 +39,7 @@ def learn_packager(bench: ProbeBench) -> Learned:
         if image.image_kind
     }
     found.rows.append(ImageKindsRow(kinds))
-    _learn_order(found, images)
+    _learn_order(found, images, bench.base)
     return found
 
 
@@ -64,14 +64,16 @@ def _packaged(bench: ProbeBench) -> tuple[PackagedImage, ...]:
     return images
 
 
-def _learn_order(found: Learned, images: tuple[PackagedImage, ...]) -> None:
+def _learn_order(found: Learned, images: tuple[PackagedImage, ...], base: int) -> None:
     given = tuple(key.encode() for key in ("file", *_KEYS))
     written = tuple(key.encode() for key, _ in images[0].strings)
+    reads = tuple(range(1, images[0].version + 1))
     rows = offload_table()["container"]["rows"]
     for containers in dict.fromkeys(tuple(row["containers"]) for row in reversed(rows)):
         if written_order(given, containers) == written:
-            reads = tuple(range(1, images[0].version + 1))
             found.rows.append(ContainerRow(reads, containers))
             return
+    # No reader minds it.
+    found.rows.append(ContainerRow(reads, load_abi(base).string_containers))
     order = ", ".join(key.decode() for key in written)
-    found.assumed.append(f"offload_abi.container.rows: no known order of strings: {order}")
+    found.assumed.append(f"order of strings in offload binaries (this one is not known: {order})")

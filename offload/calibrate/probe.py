@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,7 +37,8 @@ class Learned(Struct):
 class ProbeBench(Struct):
     """The programs, a folder for what they read and write, and how many were run.
 
-    `base` is the release whose rows count where the tools do not tell.
+    `base` is the release whose rows count where the tools do not tell; `cuda` the root of a CUDA toolkit,
+    `search_path` is PATH, before which a link has the folder of the tools, as ours do.
     """
 
     runner: Runner
@@ -44,15 +46,31 @@ class ProbeBench(Struct):
     folder: Path
     base: int
     count: int = 0
+    cuda: Path | None = None
+    search_path: str = ""
 
     def run(self, name: str, arguments: Sequence[str | Path], text: str = "") -> Completed:
         """Run a program of the build. Raises CannotLearnError where it is not installed or hangs."""
         if not self.llvm.has(name):
             msg = f"{name} is not installed"
             raise CannotLearnError(msg)
-        argv = (str(self.llvm.tool(name)), *map(str, arguments))
+        return self._start(self.llvm.tool(name), arguments, text)
+
+    def assemble(self, arguments: Sequence[str]) -> None:
+        """Run ptxas of the CUDA toolkit. Raises CannotLearnError where it fails."""
+        ptxas = Path("bin") / "ptxas"
+        completed = self._start((self.cuda or Path()) / ptxas, arguments)
+        if completed.returncode != 0:
+            msg = f"ptxas ended with status {completed.returncode}"
+            raise CannotLearnError(msg)
+
+    def _start(self, program: Path, arguments: Sequence[str | Path], text: str = "") -> Completed:
+        argv = (str(program), *map(str, arguments))
         self.count += 1
-        command = Command(argv, cwd=self.folder, limit_s=PROBE_LIMIT_S)
+        path = f"{self.llvm.prefix / 'bin'}{os.pathsep}{self.search_path}"
+        # A dry run leaves the files that its commands would read.
+        environment = (("PATH", path), ("TMPDIR", str(self.folder)))
+        command = Command(argv, environment, cwd=self.folder, limit_s=PROBE_LIMIT_S)
         try:
             return self.runner.run(command, input_text=text)
         except CannotLearnError:

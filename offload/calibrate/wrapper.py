@@ -20,6 +20,7 @@ from mlir_offload.offload.calibrate.probe import (
 from mlir_offload.offload.container.packager import ImageRecord, record_parts
 from mlir_offload.offload.image import ImageKind
 from mlir_offload.toolchain.byte_view import memory_view
+from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
 from mlir_offload.toolchain.learned_row import (
     CudaPathRow,
     DeviceFeatureRow,
@@ -28,6 +29,7 @@ from mlir_offload.toolchain.learned_row import (
     EntryValuesRow,
     FatbinaryRow,
     HostBitcodeRow,
+    HostLibrariesRow,
     JobsRow,
     LearnedRow,
     OffloadKindsRow,
@@ -39,15 +41,19 @@ _DEVICES = {
     "hip": ("amdgcn-amd-amdhsa", "gfx900"),
     "openmp": (_HOST, "x86-64"),
 }
-_SECTION = re.compile(r"^@__start_(\w+) = ", re.MULTILINE)
-_STRUCT = re.compile(r"^%[\w.]*tgt_offload_entry = type \{ ([^}]*) \}", re.MULTILINE)
-# %type = and i32 %flags, 7 / %10 = and i32 %flags, 8 / %extern = lshr i32 %10, 3
-_MASK = re.compile(r"^ +%(\d+) = and i32 %flags, (\d+)\n +%(\w+) = lshr i32 %\1,", re.MULTILINE)
-_KIND = re.compile(r"icmp eq i16 %kind, (\d+)$", re.MULTILINE)
-_CALL = re.compile(r"^ +(?:%\d+ = )?call \w+ @__(cuda|hip)Register(\w+)\(", re.MULTILINE)
+_SECTION = ir_line("@__start_`section:word` = ")
+_STRUCT = ir_line("%`dotted?`tgt_offload_entry = type { `members:members` }")
+_MASK = ir_line(
+    "`indent``masked:local` = and i32 %flags, `mask:number`\n`indent`%`name:word` = lshr i32 `shifted:local`,"
+)
+_KIND = ir_pattern("icmp eq i16 %kind, `code:number``end`")
+_CALL = ir_line("`indent``result`call `word` @__`kind:cuda|hip`Register`what:word`(")
 _LIBRARY = "call void @__tgt_register_lib("
 _MODULE = "; ModuleID = "
 _FATBINARY = re.compile(r'"[^"\n]*\bfatbinary"[^\n]* --(image\d?)=')
+# The object that a device link for the host gets, and what stands in the link of the host as well.
+_IMAGE = re.compile(rf"\S*[.-]{_HOST}[.-]\S*\.o")
+_ARGUMENTS_OF_LINK = (" -L ", " -lm")
 _CALLS = {
     "Function": "kernel",
     "Var": "global",
@@ -56,6 +62,7 @@ _CALLS = {
     "Texture": "texture",
 }
 _OPENMP = ("kernel", "global", "link")
+_LIBM = "-lm"
 
 
 def learn_wrapper(bench: ProbeBench, written: Learned) -> Learned:
@@ -76,6 +83,9 @@ def learn_wrapper(bench: ProbeBench, written: Learned) -> Learned:
         found.rows.append(_with_sycl(entries, codes))
     if isinstance(values, EntryValuesRow):
         found.rows.append(_registered(values, parts, codes))
+    libraries = _host_libraries("\n".join(parts.values()))
+    if libraries:
+        found.rows.append(HostLibrariesRow(libraries))
     option = _FATBINARY.search(parts["cuda"])
     if option is not None:
         found.rows.append(FatbinaryRow(option[1]))
@@ -122,7 +132,7 @@ def _printed(bench: ProbeBench, near: OffloadAbi, codes: Mapping[str, int]) -> d
     target = f"--target={_HOST}"
     bench.output("clang", (target, "-c", "host.c", *embed, "-o", "host.o"))
     words = ("-Wl,--dry-run", "-Wl,--print-wrapped-module")
-    shared = ("-shared", "-nostdlib", "--offload-link")
+    shared = ("-shared", "-nostdlib", "--offload-link", _LIBM)
     completed = bench.run("clang", (target, *shared, *words, "host.o", "-o", "linked"))
     text = completed.stdout + completed.stderr
     if completed.returncode != 0:
@@ -200,7 +210,12 @@ def _registered(
     values: EntryValuesRow, parts: Mapping[str, str], codes: Mapping[str, int]
 ) -> EntryValuesRow:
     """Return the row with the entries that are registered, and flags as the wrapper reads them."""
-    masks = {name: int(bits) for text in parts.values() for _, bits, name in _MASK.findall(text)}
+    masks = {
+        name: int(bits)
+        for text in parts.values()
+        for masked, bits, name, shifted in _MASK.findall(text)
+        if masked == shifted
+    }
     flags = {**values.flags}
     if "extern" in masks:
         flags["extern"] = masks["extern"]
@@ -212,3 +227,16 @@ def _registered(
         registered[kind] = tuple(_CALLS[name] for name in calls if name in _CALLS)
     registered |= {"sycl": ("kernel",)} if "sycl" in codes else {}
     return replace(values, flags=flags, registered=registered)
+
+
+def _host_libraries(text: str) -> tuple[str, ...]:
+    """Return what a device link for the CPU with -lm needs, by where the wrapper puts the arguments of the link.
+
+    Behind the image -lm brings libmvec; before it nothing asks for libmvec yet.
+    """
+    for line in text.splitlines():
+        places = [line.find(word) for word in _ARGUMENTS_OF_LINK if word in line]
+        image = _IMAGE.search(line)
+        if places and image is not None:
+            return (_LIBM,) if image.start() < min(places) else (_LIBM, "-lmvec")
+    return ()

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mlir_offload.offload.abi import kind_names
+from mlir_offload.offload.abi import kind_name
+from mlir_offload.offload.container import compression
 from mlir_offload.offload.container.binary_layout import (
     ALIGNMENT,
     ENTRY,
@@ -22,7 +23,6 @@ from mlir_offload.offload.container.binary_layout import (
     STRING_ENTRY_V1,
     aligned,
 )
-from mlir_offload.offload.container.compression import inflate_zlib, inflate_zstd
 from mlir_offload.toolchain.byte_view import ByteView, memory_view
 
 _FORM = "offload binary"
@@ -199,7 +199,7 @@ def _read_header(view: ByteView) -> _Header:
         (inflated_size,) = view.unpack(INFLATED_SIZE, HEADER.size, "inflated size")
         least += INFLATED_SIZE.size
     if not least <= size <= view.size or (not inflated_size and size % ALIGNMENT):
-        raise view.malformed(8, "size", f"{size} is no size of a container here")
+        raise view.malformed(8, "size", f"{size} is not a size of a container here")
     if version == 1:
         if last != ENTRY.size:
             raise view.malformed(24, "entry size", f"found {last}, expected {ENTRY.size}")
@@ -217,7 +217,7 @@ def _inflated(view: ByteView, header: _Header) -> ByteView:
         reason = f"{header.inflated_size} is less than the header"
         raise view.malformed(HEADER.size, "inflated size", reason)
     body = view.read(header.entries_at, stored, "compressed content")
-    inflate = inflate_zstd if body[:4] == _ZSTD_MAGIC else inflate_zlib
+    inflate = compression.inflate_zstd if body[:4] == _ZSTD_MAGIC else compression.inflate_zlib
     try:
         inflated = inflate(body, size)
     except ValueError as error:
@@ -233,7 +233,7 @@ def _read_image(container: _Container, fields: tuple[int, ...], entry_at: int) -
         raise container.view.malformed(entry_at + _STRING_COUNT_AT, "string count", reason)
     container.string_entries_left -= count
     return PackagedImage(
-        kind=dict(kind_names()).get(kind, f"kind-{kind}" if kind else "none"),
+        kind=kind_name(kind) if kind else "none",
         image_kind=image_kind,
         flags=flags,
         strings=tuple(_strings(container, strings_at, count)),

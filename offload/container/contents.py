@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from mlir_offload.offload.device.kernel import DeviceCode
-from mlir_offload.offload.interface.function import InterfaceFunction
+
+if TYPE_CHECKING:
+    from mlir_offload.offload.interface.function import InterfaceFunction
 
 
 class ProblemKind(StrEnum):

@@ -14,6 +14,7 @@ from mlir_offload.offload.container.mob_archive import is_tar
 from mlir_offload.offload.elf import ELF_MAGIC, Machine
 from mlir_offload.offload.foreign_object import is_coff, is_mach_o, is_pe, is_universal
 from mlir_offload.toolchain.byte_view import ByteView
+from mlir_offload.toolchain.ir_pattern import ir_line_bytes
 
 _HEAD_BYTES = 1 << 16
 _LONGEST_CHARACTER = 4
@@ -25,10 +26,12 @@ _BITCODE_MAGICS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 _MLIR_MAGIC = b"ML\xefR"
 _LTO_IR_MAGIC = b"\xedCN\x7f"
 _PTX = re.compile(rb"^\s*\.version\s+\d", re.MULTILINE)
-_LLVM_IR = re.compile(
-    rb"^(?:; ModuleID = |source_filename = |target (?:triple|datalayout) = "
-    rb"|define [^\n]*@|declare [^\n]*@|@[^\n]* = [^\n]*(?:global|constant|alias) |!llvm\.[a-z])",
-    re.MULTILINE,
+_LLVM_IR = (
+    ir_line_bytes(
+        "`; ModuleID = |source_filename = |target triple = |target datalayout = |!llvm.`"
+    ),
+    ir_line_bytes("`define|declare` `head`@"),
+    ir_line_bytes("`global` = `words``global|constant|alias` "),
 )
 _MLIR = re.compile(
     rb'^\s*(?:module\b|"?builtin\.module|"?gpu\.(?:module|container_module)|func\.func\b|"func\.func"'
@@ -121,7 +124,7 @@ def _text_form(head: bytes) -> FileForm:
         return FileForm.UNKNOWN
     if _PTX.search(_COMMENT.sub(b"", head)):
         return FileForm.PTX
-    if _LLVM_IR.search(head):
+    if any(pattern.search(head) for pattern in _LLVM_IR):
         return FileForm.LLVM_IR
     if _MLIR.search(_COMMENT.sub(b"", head)):
         return FileForm.MLIR

@@ -80,7 +80,7 @@ def read_archive(view: ByteView) -> dict[str, ByteView]:
     """
     view = replace(view, form=_FORM)
     if not is_tar(view):
-        raise view.malformed(0, "header", "this is no tar archive")
+        raise view.malformed(0, "header", "this is not a tar archive")
     found: dict[str, ByteView] = {}
     top = ""
     for at, path, content in _members(view):
@@ -127,7 +127,7 @@ def _check_checksum(view: ByteView, at: int, header: bytes) -> None:
 def _number(view: ByteView, at: int, field: bytes, name: str) -> int:
     match = _OCTAL.fullmatch(field)
     if match is None:
-        raise view.malformed(at, name, f"{field!r} is no octal number")
+        raise view.malformed(at, name, f"{field!r} is not an octal number")
     return int(match[1], 8)
 
 
@@ -139,7 +139,7 @@ def _path(view: ByteView, at: int, header: bytes) -> str:
     plain = path.removesuffix("/") if header[_TYPE] == _DIRECTORY else path
     if plain and _PLAIN_NAME.fullmatch(plain) is None:
         raise view.malformed(
-            at, "name", f"{path!r} could lead out of the bundle, or is no plain name"
+            at, "name", f"{path!r} could lead out of the bundle, or is not a plain name"
         )
     if not plain and header[_TYPE] != _DIRECTORY:
         raise view.malformed(at, "name", "it is empty")

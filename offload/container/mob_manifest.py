@@ -252,7 +252,7 @@ def _load(members: Mapping[str, ByteView], location: str) -> JsonField:
     try:
         value = json.loads(content.whole().decode())
     except (ValueError, RecursionError) as error:
-        raise _damaged(location, f"{MANIFEST} is no JSON: {error}") from error
+        raise _damaged(location, f"{MANIFEST} is not JSON: {error}") from error
     root = JsonField(value, _FORM, "", location)
     if root["format"].text() != FORMAT:
         root["format"].fail(f"not '{FORMAT}'")

@@ -22,6 +22,8 @@ from mlir_offload.toolchain.byte_view import ByteView, memory_view
 # Every reader up to LLVM 24 takes it.
 _VERSION = 1
 _FLAGS = 0
+_ARCH = b"arch"
+_OTHER_DEVICES = ("nvptx", "amdgcn", "spirv")
 
 
 class ImageArgument(Struct, frozen=True):
@@ -42,6 +44,9 @@ class ImageArgument(Struct, frozen=True):
     def strings(self, abi: OffloadAbi) -> tuple[tuple[bytes, bytes], ...]:
         """Return what the image stores, in the order in which the packager of a release writes it."""
         values = dict(self.pairs)
+        is_for_cpu = not self.value("triple").startswith(_OTHER_DEVICES)
+        if is_for_cpu and values.get(_ARCH) == b"":
+            values[_ARCH] = abi.host_arch.encode()
         order = written_order(tuple(values), abi.string_containers)
         return tuple((key, values[key]) for key in order)
 

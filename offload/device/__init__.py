@@ -1,1 +1,5 @@
 """Device code of every format: its kernels, their parameters, what it was compiled for."""
+
+from mlir_offload.toolchain.lazy import load_on_use
+
+load_on_use(__name__)

@@ -34,7 +34,6 @@ def check_processor(target_id: str, llvm_major: int) -> None:
         import difflib
 
         near = difflib.get_close_matches(processor, known, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        hint += f"LLVM {llvm_major} knows {', '.join(sorted(known))}"
-    msg = f"--offload-arch={target_id}: LLVM {llvm_major} knows no {processor}"
+        hint = f"did you mean {near[0]}?" if near else f"use one of {', '.join(sorted(known))}"
+    msg = f"--offload-arch={target_id}: LLVM {llvm_major} does not know {processor}"
     raise CompatibilityError(msg, hint=hint)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 
 from msgspec import Struct
 
+from mlir_offload.offload.device import bitcode, code_object, cubin, host_image, ptx_image, spirv
 from mlir_offload.offload.device.kernel import DeviceCode
 from mlir_offload.offload.elf import ELF_MAGIC, Machine
 from mlir_offload.offload.image import is_bitcode
@@ -68,20 +69,14 @@ def _format_of(view: ByteView) -> _Format | None:
 
 def _elf_format(machine: int) -> _Format | None:
     if machine == Machine.CUDA:
-        from mlir_offload.offload.device import cubin
-
         return _Format(cubin.read_cubin, cubin.cubin_kernel_names, cubin.hash_cubin_kernels)
     if machine == Machine.AMDGPU:
-        from mlir_offload.offload.device import code_object
-
         return _Format(
             code_object.read_code_object,
             code_object.code_object_kernel_names,
             code_object.hash_code_object_kernels,
         )
     if machine in {Machine.X86_64, Machine.AARCH64}:
-        from mlir_offload.offload.device import host_image
-
         return _Format(
             host_image.read_host_image,
             host_image.host_image_kernel_names,
@@ -91,28 +86,24 @@ def _elf_format(machine: int) -> _Format | None:
 
 
 def _bitcode_format() -> _Format:
-    from mlir_offload.offload.device.bitcode import read_device_bitcode
 
     def names(view: ByteView) -> tuple[str, ...]:
-        return tuple(kernel.name for kernel in read_device_bitcode(view).kernels)
+        return tuple(kernel.name for kernel in bitcode.read_device_bitcode(view).kernels)
 
     def hashes(view: ByteView, names: Collection[str]) -> dict[str, str]:
-        kernels = read_device_bitcode(view, with_hashes=True).kernels
+        kernels = bitcode.read_device_bitcode(view, with_hashes=True).kernels
         return {
             kernel.name: kernel.code_sha256
             for kernel in kernels
             if kernel.name in names and kernel.code_sha256
         }
 
-    return _Format(read_device_bitcode, names, hashes)
+    return _Format(bitcode.read_device_bitcode, names, hashes)
 
 
 def _text_format(view: ByteView) -> _Format | None:
     """Return how PTX or SPIR-V is read, which have no hash of their own."""
-    from mlir_offload.offload.device import ptx_image
-
     if ptx_image.is_ptx(view):
         return _Format(ptx_image.read_ptx, ptx_image.ptx_kernel_names)
-    from mlir_offload.offload.device import spirv
 
     return _Format(spirv.read_spirv, spirv.spirv_kernel_names) if spirv.is_spirv(view) else None

@@ -62,7 +62,9 @@ def hash_host_image_kernels(view: ByteView, names: Collection[str]) -> dict[str,
 def _open(view: ByteView) -> ElfFile:
     elf = read_elf(view)
     if elf.machine not in _ARCHS:
-        raise elf.view.malformed(18, "machine", f"found {elf.machine}, which is no host processor")
+        raise elf.view.malformed(
+            18, "machine", f"found {elf.machine}, which is not a host processor"
+        )
     return elf
 
 

@@ -46,7 +46,7 @@ def _read_library(path: Path) -> _Library:
     with open_view(path) as view:
         form = image_form_of(view.head(FORM_BYTES))
         if form is not ImageForm.BITCODE:
-            msg = f"{path} is no LLVM bitcode: it is {_article(form)}"
+            msg = f"{path} is not LLVM bitcode: it is {_article(form)}"
             hint = "compile it with clang -c -emit-llvm for the device"
             raise CompatibilityError(msg, hint=hint, location=str(path))
         module = read_bitcode(view)

@@ -112,13 +112,13 @@ class PtxScanner:
         """Return the value of an integer constant (PTX ISA, "Integer Constants")."""
         found = _NUMBER.fullmatch(word)
         if found is None:
-            raise self.malformed(field=field, reason=f"'{word[:40]}' is no number")
+            raise self.malformed(field=field, reason=f"'{word[:40]}' is not a number")
         digits = found[1]
         is_octal = digits.startswith("0") and digits.isdigit() and len(digits) > 1
         try:
             return int(digits, 8 if is_octal else 0)
         except ValueError as error:
-            raise self.malformed(field=field, reason=f"'{digits}' is no number") from error
+            raise self.malformed(field=field, reason=f"'{digits}' is not a number") from error
 
     def dimensions(self, field: str) -> tuple[int, int, int]:
         """Return up to three numbers that come next; what is left out is 1."""

@@ -15,6 +15,7 @@ from threading import Thread
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from mlir_offload.offload.container import mob_archive, mob_manifest
 from mlir_offload.offload.container.archive import ArchiveMember, iterate_members
 from mlir_offload.offload.container.compression import inflation_limit
 from mlir_offload.offload.container.contents import Image, Part, Problem, ProblemKind, Section
@@ -201,11 +202,8 @@ class _Reader(Struct):
 
     def _mob(self, part: Part, view: ByteView, _: Problems, depth: int) -> Part:
         """Return what a bundle for another machine holds, where it is what its manifest says."""
-        from mlir_offload.offload.container.mob_archive import read_archive
-        from mlir_offload.offload.container.mob_manifest import read_manifest
-
-        members = read_archive(view)
-        manifest = read_manifest(members, view.location)
+        members = mob_archive.read_archive(view)
+        manifest = mob_manifest.read_manifest(members, view.location)
         names = [name for unit in manifest.units for name in unit.files] if depth < _DEEPEST else []
         parts = (self.part(members[name], f"{part.name}({name})", depth + 1) for name in names)
         made = tuple(f"{name} {version}" for name, version in manifest.producers)

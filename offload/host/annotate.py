@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mlir_offload.offload.host import finished_code
 from mlir_offload.offload.host.entry import OffloadEntry
 from mlir_offload.offload.host.launch import resolve_launches
 from mlir_offload.offload.host.module import (
@@ -78,9 +79,7 @@ def annotate_host(  # noqa: PLR0913 (the parts of one module)
     if entries or variables:
         text = register_entries(text, (*entries, *variables), abis)
     if finished:
-        from mlir_offload.offload.host.finished_code import register_finished
-
-        text = register_finished(text, finished, addresses, abis[0])
+        text = finished_code.register_finished(text, finished, addresses, abis[0])
     return embed_binary(text, binary) if binary else text
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -13,7 +12,7 @@ from mlir_offload.toolchain.bitcode.module import BitcodeModule
 
 _IMAGE_SECTION = ".llvm.offloading"
 # On Windows a suffix orders the pieces of a section.
-_ENTRY_SECTION = re.compile(r"(?:\w+_offloading_entries|llvm_offload_entries)(?:\$O[A-Z])?")
+_ENTRY_SECTIONS = ("_offloading_entries", "llvm_offload_entries")
 _MAX_FIELDS = 16
 
 
@@ -68,7 +67,8 @@ def offload_entries(module: BitcodeModule, constants: ConstantTable) -> tuple[Bi
     return tuple(
         BitcodeEntry(variable.name, variable.section, reader.members(variable.initializer))
         for variable in module.variables
-        if _ENTRY_SECTION.fullmatch(variable.section) and variable.initializer is not None
+        if variable.section.partition("$O")[0].endswith(_ENTRY_SECTIONS)
+        and variable.initializer is not None
     )
 
 

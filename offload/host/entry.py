@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -17,8 +16,9 @@ if TYPE_CHECKING:
     from mlir_offload.offload.abi import OffloadAbi
 
 _ENTRY_VERSION = 1
-_MACHO = re.compile(r"-(?:apple|darwin|macos|ios|tvos|watchos|visionos|driverkit)|-macho$")
-_COFF = re.compile(r"-(?:windows|win32|cygwin|uefi)(?!.*-elf$)")
+# What parts of triples begin with.
+_APPLE = ("apple", "darwin", "macos", "ios", "tvos", "watchos", "visionos", "driverkit")
+_WINDOWS = ("windows", "win32", "cygwin", "uefi")
 
 
 class EntryType(StrEnum):
@@ -74,10 +74,11 @@ def entry_section(kind: Kind, abi: OffloadAbi, triple: str = "") -> str:
     if section is None:
         msg = f"LLVM {abi.major} has no entries of kind {kind}"
         raise CompatibilityError(msg, hint="link with a newer release of LLVM")
-    if _MACHO.search(triple):
+    _, *parts = triple.split("-")
+    if triple.endswith("-macho") or any(part.startswith(_APPLE) for part in parts):
         msg = f"LLVM cannot register device code on {triple}: Mach-O has no section named {section}"
         raise CompatibilityError(msg, hint="compile for a host with ELF or COFF objects")
-    if not _COFF.search(triple):
+    if triple.endswith("-elf") or not any(part.startswith(_WINDOWS) for part in parts):
         return section
     suffix = abi.entry_values.coff_suffix
     if suffix is None:

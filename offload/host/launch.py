@@ -13,35 +13,33 @@ from typing import TYPE_CHECKING
 from mlir_offload.offload.host.module import global_name, string_constants, symbol_of, unescape
 from mlir_offload.offload.ir_syntax import concealed, reference, revealed
 from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-_NAME = r"@[-\w$.]+"
-_GET_FUNCTION = re.compile(
-    r"call ptr @mgpuModuleGetFunction\(ptr [^,()\n]*, ptr (?:[a-z_]+ )*([^,()\s]+)\)"
+_GET_FUNCTION = ir_pattern(
+    "call ptr @mgpuModuleGetFunction(ptr `words``operand`, ptr `words``name:operand`)"
 )
-_GET_FUNCTION_USE = re.compile(r"@mgpuModuleGetFunction\b")
-_DECLARATION = re.compile(
-    r"^declare [^@\n]*@mgpuModule(?:Load|Unload|GetFunction)\([^\n]*\n", re.MULTILINE
-)
-_UNLOAD = re.compile(r"^ *call void @mgpuModuleUnload\([^\n]*\n", re.MULTILINE)
-_LOAD = re.compile(rf"call ptr @mgpuModuleLoad\(ptr ({_NAME}), i64 \d+\)")
-_LOADED = re.compile(rf"load ptr, ptr ({_NAME}), align \d+")
-_STUB = re.compile(rf"(%\d+) = bitcast ptr ({_NAME}|@\"[^\"\n]*\") to ptr")
-_LAUNCH = re.compile(r"(call void @mgpuLaunch\w+\(ptr )(%\d+)(?=,)")
-_REFERENCE = re.compile(rf"{_NAME}|@\"[^\"\n]*\"")
-_VARIABLE = re.compile(rf"^({_REFERENCE.pattern}) = [^\n]*\n", re.MULTILINE)
+_GET_FUNCTION_USE = ir_pattern("@mgpuModuleGetFunction")
+_DECLARATION = ir_line("declare `head`@mgpuModule`Load|Unload|GetFunction`(`rest`\n")
+_UNLOAD = ir_line("  call void @mgpuModuleUnload(`rest`\n")
+_LOAD = ir_pattern("call ptr @mgpuModuleLoad(ptr `binary:global`, i64 `number`)")
+_LOADED = ir_pattern("load ptr, ptr `handle:global`, align `number`")
+_STUB = ir_pattern("`value:local` = bitcast ptr `stub:global` to ptr")
+_LAUNCH = ir_pattern("`call:call void @mgpuLaunch``verb:word`(ptr `function:local`,")
+_REFERENCE = ir_pattern("`global`")
+_VARIABLE = ir_line("`name:global` = `rest`\n")
 _FUNCTION_END = "\n}\n"
-_STARTUP = re.compile(
-    rf'^define internal void ({_NAME})\(\) section "\.text\.startup"[^\n]*\{{\n([^}}]*)^\}}\n',
-    re.MULTILINE,
+_STARTUP = ir_line(
+    'define internal void `name:global`() section ".text.startup"`rest`{\n`body:lines`}\n'
 )
-_STORED = re.compile(rf"store ptr %\d+, ptr ({_NAME}),")
-_LISTED = re.compile(
-    r"^(@llvm\.global_[cd]tors = appending global) \[\d+ x [^\]]*\] \[(.*)\]\n", re.MULTILINE
+_STORED = ir_pattern("store ptr `local`, ptr `handle:global`,")
+_LISTED = ir_line(
+    "`name:@llvm.global_ctors|@llvm.global_dtors` = appending global"
+    " [`number` x { i32, ptr, ptr }] [`listed:rest`]\n"
 )
-_STRUCTOR = re.compile(rf"\{{ i32, ptr, ptr \}} \{{ i32 \d+, ptr ({_NAME}), ptr [^}}]* \}}")
+_STRUCTOR = ir_pattern("{ i32, ptr, ptr } { i32 `number`, ptr `function:global`, ptr `operand` }")
 
 
 def resolve_launches(text: str, addresses: Mapping[str, str], location: str = "") -> str:
@@ -71,7 +69,9 @@ def resolve_launches(text: str, addresses: Mapping[str, str], location: str = ""
 
 def _without_loading(text: str, spelled: set[str]) -> str:
     """Return the module without what loads binaries; `spelled` are the strings that named kernels."""
-    startup = {match[1]: match[2] for match in _STARTUP.finditer(text) if "@mgpuModule" in match[2]}
+    startup = {
+        match[1]: match[2] for match in _STARTUP.finditer(text) if "@mgpuModule" in match["body"]
+    }
     handles = {name for body in startup.values() for name in _STORED.findall(body)}
     unused = spelled | handles | set(_LOAD.findall(text))
     text = _STARTUP.sub(lambda match: "" if match[1] in startup else match[0], text)
@@ -87,14 +87,18 @@ def _without_loading(text: str, spelled: set[str]) -> str:
 def _naming_stubs(function: str) -> str:
     """Return a function whose launches name stubs themselves, as the host code of CUDA C++ does."""
     stubs = dict(_STUB.findall(function))
-    return _LAUNCH.sub(lambda match: f"{match[1]}{stubs.get(match[2], match[2])}", function)
+    return _LAUNCH.sub(
+        lambda match: f"{match[1]}{match[2]}(ptr {stubs.get(match[3], match[3])},", function
+    )
 
 
 def _unlisted(match: re.Match[str], functions: Iterable[str]) -> str:
     kept = [item[0] for item in _STRUCTOR.finditer(match[2]) if item[1] not in functions]
     if not kept:
         return ""
-    return f"{match[1]} [{len(kept)} x {{ i32, ptr, ptr }}] [{', '.join(kept)}]\n"
+    return (
+        f"{match[1]} = appending global [{len(kept)} x {{ i32, ptr, ptr }}] [{', '.join(kept)}]\n"
+    )
 
 
 def _without_variables(text: str, names: set[str]) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from mlir_offload.offload import learned_section
 from mlir_offload.offload.host.module import extend_used_list, next_metadata_number
 from mlir_offload.offload.ir_syntax import escape_bytes
-from mlir_offload.offload.learned_section import LEARNED_SECTION
 from mlir_offload.toolchain.learned import LearnedRelease
 
 _GLOBAL = "mlir_offload.learned"
@@ -16,7 +16,7 @@ def embed_learned(ll_text: str, release: LearnedRelease) -> str:
     number = next_metadata_number(ll_text)
     definition = (
         f'@{_GLOBAL} = private constant [{len(content)} x i8] c"{escape_bytes(content)}", '
-        f'section "{LEARNED_SECTION}", align 1, !exclude !{number}\n!{number} = !{{}}\n'
+        f'section "{learned_section.LEARNED_SECTION}", align 1, !exclude !{number}\n!{number} = !{{}}\n'
     )
     text = ll_text if ll_text.endswith("\n") else f"{ll_text}\n"
     return extend_used_list(text, "llvm.compiler.used", (_GLOBAL,)) + definition

@@ -6,17 +6,17 @@ A C++ name carries the prefix inside: `_ZN2ns5scaleEPf` is launched by `_ZN2ns20
 
 from __future__ import annotations
 
-import re
+from mlir_offload.toolchain.pattern import pattern
 
 _PREFIX = "__device_stub__"
 _MANGLED = "_Z"
-_LENGTH = re.compile(r"[1-9]\d*")
-_SUBSTITUTION = re.compile(r"S(?:[absiod]|[0-9A-Z]*_)")
-_PARAMETER = re.compile(r"T[0-9A-Z]*_")
-_BUILTIN = re.compile(r"[a-tv-z]|D(?:[acdefhinsu]|F\d+[b_x]?)")
-_QUALIFIED = re.compile(r"[rVKPROCG]|Dp|A\d*_|Dv\d+_")
-_VALUE = re.compile(r"n?[0-9a-f]*E")
-_NESTED = re.compile(r"N[rVK]*[RO]?")
+_LENGTH = pattern(r"[1-9]\d*")
+_SUBSTITUTION = pattern(r"S(?:[absiod]|[0-9A-Z]*_)")
+_PARAMETER = pattern(r"T[0-9A-Z]*_")
+_BUILTIN = pattern(r"[a-tv-z]|D(?:[acdefhinsu]|F\d+[b_x]?)")
+_QUALIFIED = pattern(r"[rVKPROCG]|Dp|A\d*_|Dv\d+_")
+_VALUE = pattern(r"n?[0-9a-f]*E")
+_NESTED = pattern(r"N[rVK]*[RO]?")
 _INTERNAL = "L"
 
 

@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-from mlir_offload.offload.ir_syntax import LLVM_IR, escape_bytes, unescape_bytes
+from mlir_offload.offload.ir_syntax import LLVM_IR, escape_bytes, is_bare_name, unescape_bytes
+from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_PLAIN_NAME = re.compile(r"[-a-zA-Z$._][-a-zA-Z$._0-9]*")
-_METADATA_NODE = re.compile(r"^!(\d+) = ", re.MULTILINE)
-_KERNEL_ANNOTATION = re.compile(r'!\{ptr @("[^"]*"|[-\w$.]+), !"kernel", i32 1\}')
+_METADATA_NODE = ir_line("!`number:number` = ")
+_KERNEL_ANNOTATION = ir_pattern('!{ptr @`name:name`, !"kernel", i32 1}')
 _CONVENTIONS = frozenset(("ptx_kernel", "amdgpu_kernel"))
-_DEFINE = re.compile(r'^define ([^@\n]*)@("[^"]*"|[-\w$.]+)\(', re.MULTILINE)
-_GLOBAL = re.compile(
-    r'^(?:@("[^"]*"|[-\w$.]+) = |(?:define|declare) [^@\n]*@("[^"]*"|[-\w$.]+)\()', re.MULTILINE
+_DEFINE = ir_line("define `before:head`@`name:name`(")
+_VARIABLE = ir_line("@`name:name` = ")
+_FUNCTION = ir_line("`define|declare` `head`@`name:name`(")
+_NAMED_TYPE = ir_pattern("`local`")
+_TYPE_DEFINITION = ir_line("`name:local` = type `body:rest`")
+_BYVAL = ir_pattern("byval(")
+_ALIGN = ir_pattern("align `bytes:number`")
+_ADDRESS_SPACE = ir_pattern(" addrspace(`number`)")
+_WORD = ir_pattern("`dotted`")
+_USED_LIST = ir_line(
+    '@`name:name` = appending global [`number` x ptr] [`members:rest`], section "llvm.metadata"\n'
 )
-_NAMED_TYPE = re.compile(r'%(?:"[^"]*"|[-\w$.]+)')
-_TYPE_DEFINITION = re.compile(r'^(%(?:"[^"]*"|[-\w$.]+)) = type (.*)$', re.MULTILINE)
-_BYVAL = re.compile(r"\bbyval\(")
-_ALIGN = re.compile(r"\balign (\d+)")
-_ADDRESS_SPACE = re.compile(r"\s+addrspace\(\d+\)")
-_WORD = re.compile(r"[\w.]+")
-_USED_LIST = r"^@{name} = appending global \[\d+ x ptr\] \[(.*)\], section \"llvm\.metadata\"\n?"
-_TRIPLE = re.compile(r'^target triple = "([^"]*)"', re.MULTILINE)
-_STRING_CONSTANT = re.compile(
-    r'^(@(?:"[^"]*"|[-\w$.]+)) = [^\n]*? constant \[\d+ x i8\] c"([^"]*)\\00"', re.MULTILINE
+_TRIPLE = ir_line('target triple = "`triple:string`"')
+_STRING_CONSTANT = ir_line(
+    '`name:global` = `some` constant [`number` x i8] c"`content:string`\\00"'
 )
 
 
 def global_name(symbol: str) -> str:
     """Return a symbol as LLVM IR spells a reference to it, quoted where it must be."""
-    if _PLAIN_NAME.fullmatch(symbol):
+    if is_bare_name(symbol):
         return f"@{symbol}"
     return f'@"{escape_bytes(symbol.encode(errors="surrogateescape"))}"'
 
@@ -52,7 +52,7 @@ def unescape(text: str) -> str:
 
 def global_symbols(text: str) -> frozenset[str]:
     """Return the symbols that the module defines or declares."""
-    return frozenset(symbol_of(one or other) for one, other in _GLOBAL.findall(text))
+    return frozenset(map(symbol_of, (*_VARIABLE.findall(text), *_FUNCTION.findall(text))))
 
 
 def escape_blob(data: bytes) -> str:
@@ -81,11 +81,10 @@ def target_triple(text: str) -> str:
 def extend_used_list(text: str, name: str, symbols: Sequence[str]) -> str:
     """Return the module with symbols added to `llvm.used` or `llvm.compiler.used`."""
     members = [f"ptr {global_name(symbol)}" for symbol in symbols]
-    pattern = re.compile(_USED_LIST.format(name=re.escape(name)), re.MULTILINE)
-    present = pattern.search(text)
+    present = next((found for found in _USED_LIST.finditer(text) if found["name"] == name), None)
     if present is not None:
         text = text[: present.start()] + text[present.end() :]
-        members = [present.group(1), *members]
+        members = [present["members"], *members]
     listed = ", ".join(members)
     count = len(LLVM_IR.split_list(listed))
     return f'{text}@{name} = appending global [{count} x ptr] [{listed}], section "llvm.metadata"\n'

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -12,21 +11,22 @@ from mlir_offload.offload.container.offload_section import read_section
 from mlir_offload.offload.host.bitcode import embedded_objects
 from mlir_offload.offload.host.module_bitcode import HostBitcode
 from mlir_offload.offload.host.object_entry import HostEntry
-from mlir_offload.offload.ir_syntax import unescape_bytes
+from mlir_offload.offload.ir_syntax import unescape
 from mlir_offload.toolchain.bitcode.constant import ConstantTable
 from mlir_offload.toolchain.bitcode.module import read_bitcode_modules
 from mlir_offload.toolchain.byte_view import ByteView, memory_view
+from mlir_offload.toolchain.ir_pattern import ir_line_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # Names in the string table of a module: without one of them it has nothing of offloading.
 _MARKS = (b"llvm.embedded.object", b"offloading.entry", b"mgpu", b"mlir_offload_", b"memrefCopy")
-_EMBEDDED = re.compile(
-    rb'^@[^\n]* constant \[\d+ x i8\] c"([^"\n]*)", section "\.llvm\.offloading"', re.MULTILINE
+_EMBEDDED = ir_line_bytes(
+    '`global` = `words`constant [`number` x i8] c"`content:string`", section ".llvm.offloading"'
 )
-_DECLARED = re.compile(rb"^declare [^@\n]*@([\w.]+)\(", re.MULTILINE)
-_DEFINED_WEAK = re.compile(rb"^define weak hidden [^@\n]*@([\w.]+)\(", re.MULTILINE)
+_DECLARED = ir_line_bytes("declare `head`@`name:bare`(")
+_DEFINED_WEAK = ir_line_bytes("define weak hidden `head`@`name:bare`(")
 
 
 class ModuleObject(Struct, frozen=True):
@@ -74,8 +74,4 @@ def read_text_object(text: bytes, location: str) -> ModuleObject:
 
 def _text_images(text: bytes, location: str) -> Iterator[PackagedImage]:
     for match in _EMBEDDED.finditer(text):
-        yield from read_section(
-            memory_view(
-                unescape_bytes(match[1].decode(errors="surrogateescape")), location=location
-            )
-        )
+        yield from read_section(memory_view(unescape(match[1]), location=location))

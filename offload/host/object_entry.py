@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct, to_builtins
 
-from mlir_offload.offload.abi import EntryLayout, entry_layout, entry_layouts, kind_names
+from mlir_offload.offload.abi import EntryLayout, entry_layout, entry_layouts, kind_name
 from mlir_offload.offload.elf import ElfFile, ElfSection, SectionType
 from mlir_offload.offload.learned_section import read_learned
 from mlir_offload.toolchain.byte_view import ByteView
@@ -41,10 +41,11 @@ def read_entries(elf: ElfFile) -> tuple[HostEntry, ...]:
     Raises VerificationError where an array is damaged.
     """
     known = (*learned_layouts(elf), *entry_layouts())
+    names = tuple({base for layout in known for _, base in layout.sections})
     return tuple(
         entry
         for section in elf.sections
-        if section.type == SectionType.PROGBITS and section.size
+        if section.name.startswith(names) and section.type == SectionType.PROGBITS and section.size
         for kind, layouts in _arrays_named(section.name, known)
         for entry in _read_array(elf, section, kind, layouts)
     )
@@ -96,7 +97,7 @@ def _read_array(
         if not name:
             continue
         yield HostEntry(
-            kind=kind or _kind_name(_number(raw, layout, "kind")),
+            kind=kind or kind_name(_number(raw, layout, "kind")),
             name=name,
             size_bytes=_number(raw, layout, "size"),
             flags=_number(raw, layout, "flags"),
@@ -112,7 +113,3 @@ def _number(raw: ByteView, layout: EntryLayout, name: str) -> int:
     if member is None:
         return 0
     return int.from_bytes(raw.read(member.offset, member.size_bytes, name), "little")
-
-
-def _kind_name(code: int) -> str:
-    return dict(kind_names()).get(code, f"kind-{code}")

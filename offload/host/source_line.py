@@ -6,16 +6,16 @@ a breakpoint in a kernel would stop in a host function further down.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from mlir_offload.offload.host.module import extend_used_list, next_metadata_number
+from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
 
 _FUNCTION = "__mo_lines"
-_NODE = re.compile(r"^!(\d+) = (?:distinct )?(.*)$", re.MULTILINE)
-_UNIT = re.compile(r"^!(\d+) = distinct !DICompileUnit\(.*?\bfile: !(\d+)", re.MULTILINE)
-_PLACE = re.compile(r"^!DILocation\(line: (\d+),.*\bscope: !(\d+)")
-_FILE = re.compile(r"\bfile: !(\d+)")
+_NODE = ir_line("!`number:number` = `distinct ?``node:rest`")
+_UNIT = ir_line("!`number:number` = distinct !DICompileUnit(`some` file: !`file:number`")
+_PLACE = ir_line("!DILocation(line: `line:number`,`some` scope: !`scope:number`")
+_FILE = ir_pattern("file: !`file:number`")
 
 
 def with_kernel_lines(host: str, devices: Sequence[str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 
 from msgspec import Struct
@@ -18,7 +17,7 @@ LOCAL_STUB_PREFIX = "__mo_stub__"
 LOCAL_HANDLE_PREFIX = "__mo_handle__"
 # C++ passes every other type another way than LLVM passes the type of that name: float4, __half and
 # other classes in registers of their own, or in memory.
-_PASSED_ALIKE = re.compile(r"ptr|i(?:1|8|16|32|64)|float|double")
+_PASSED_ALIKE = frozenset(("ptr", "i1", "i8", "i16", "i32", "i64", "float", "double"))
 
 
 class HostKernel(Struct, frozen=True):
@@ -53,7 +52,7 @@ class HostKernel(Struct, frozen=True):
         """
         if self.symbol.startswith(_OUTLINED_PREFIX):
             return None
-        if not all(map(_PASSED_ALIKE.fullmatch, self.parameters)):
+        if not _PASSED_ALIKE.issuperset(self.parameters):
             return None
         return find_stub_symbol(self.symbol)
 

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from mlir_offload.offload.abi import EntryLayout
 from mlir_offload.offload.container.scan import FoundImage, Report, scan_binaries
 from mlir_offload.offload.host.entry_members import elf_name_of, entry_of, layout_of
 from mlir_offload.offload.host.object_entry import HostEntry
+from mlir_offload.offload.ir_syntax import unescape
 from mlir_offload.toolchain.byte_view import ByteView, memory_view
+from mlir_offload.toolchain.ir_pattern import ir_line_bytes, ir_pattern
 
-_TRIPLE = re.compile(rb'^target triple = "([^"\n]*)"', re.MULTILINE)
-_IDENTIFICATION = re.compile(rb'^!\d+ = !\{!"([^"\n]* version [^"\n]*)"\}', re.MULTILINE)
-_STRING = re.compile(rb'^@([^\s=]+) = [^\n"]*constant \[\d+ x i8\] c"([^"\n]*)"', re.MULTILINE)
-_SECTION = re.compile(rb'", section "\.llvm\.offloading"')
-_ENTRY = re.compile(
-    rb'^@[^\n=]+ = [^\n{]*constant (?:%[\w.]+|\{[^{}\n]*\}) \{ ([^{}\n]*) \}, section "([^"\n]+)"',
-    re.MULTILINE,
+_TRIPLE = ir_line_bytes('target triple = "`triple:string`"')
+_IDENTIFICATION = ir_line_bytes('!`number` = !{!"`program:string`"}')
+_STRING = ir_line_bytes('@`name:name` = `words`constant [`number` x i8] c"`content:string`"')
+_SECTION = b'", section ".llvm.offloading"'
+_ENTRY = ir_line_bytes(
+    '`global` = `words`constant `struct` { `members:members` }, section "`section:string`"'
 )
-_NUMBER = re.compile(r"i\d+ (-?\d+)")
-_NAME = re.compile(r'@("[^"]*"|[\w.$-]+)')
-_ESCAPE = re.compile(rb"\\([0-9A-Fa-f]{2}|\\)")
+_NUMBER = ir_pattern("i`number` `value:integer`")
+_NAME = ir_pattern("@`name:name`")
 
 
 class HostText:
@@ -42,13 +41,13 @@ class HostText:
     def producers(self) -> tuple[str, ...]:
         """Return what `llvm.ident` says, each program once."""
         found = (_decoded(match[1]) for match in _IDENTIFICATION.finditer(self._text))
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(name for name in found if " version " in name))
 
     def images(self, report: Report) -> Iterator[FoundImage]:
         """Return the images of the embedded objects."""
         for match in _STRING.finditer(self._text):
-            if _SECTION.match(self._text, match.end() - 1):
-                data = _unescaped(match[2])
+            if self._text.startswith(_SECTION, match.end() - 1):
+                data = unescape(match[2])
                 yield from scan_binaries(memory_view(data, location=self._view.location), report)
 
     def entries(self) -> Iterator[HostEntry]:
@@ -69,18 +68,12 @@ def _members(
     for field, text in zip(layout.fields, stored, strict=True):
         symbol = _NAME.search(text)
         string = names.get(symbol[1], b"") if symbol else b""
-        yield field.name, _number(text), _decoded(_unescaped(string).rstrip(b"\0"))
+        yield field.name, _number(text), _decoded(unescape(string).rstrip(b"\0"))
 
 
 def _number(text: str) -> int:
     found = _NUMBER.search(text)
     return int(found[1]) if found else 0
-
-
-def _unescaped(text: bytes) -> bytes:
-    return _ESCAPE.sub(
-        lambda match: b"\\" if match[1] == b"\\" else bytes.fromhex(match[1].decode()), text
-    )
 
 
 def _decoded(text: bytes) -> str:

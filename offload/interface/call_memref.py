@@ -93,7 +93,9 @@ def _checked_array(memref: MemrefType | UnrankedType, value: object, where: str)
         raise ArgumentValueError(msg, hint="pass a copy")
     alignment = memref.element.align_bytes
     if array.address % alignment:
-        msg = f"{wanted}: the array begins at an address that is no multiple of its element's size"
+        msg = (
+            f"{wanted}: the array begins at an address that is not a multiple of its element's size"
+        )
         hint = f"pass memory that begins at a multiple of {alignment} bytes, such as a copy"
         raise ArgumentValueError(msg, hint=hint)
     return array

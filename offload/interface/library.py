@@ -203,7 +203,7 @@ def interface_of(file: Path) -> tuple[InterfaceFunction, ...]:
 
 def _check_loadable(elf: ElfFile, file: Path) -> None:
     if elf.type != ElfType.SHARED:
-        msg = f"{file}: it is no shared library"
+        msg = f"{file}: it is not a shared library"
         raise CompatibilityError(msg, hint=f"mlir-offload -shared -fPIC {file.name} -o lib.so")
 
 

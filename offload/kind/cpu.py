@@ -19,8 +19,9 @@ class CpuFormat(KindFormat):
     is_registered_first = True
 
     def own_runtime_files(self, plan: RuntimePlan, /) -> tuple[str, ...]:
-        """Return the files, with the stand-in or what calls libomptarget."""
-        return (*self.runtime_files, "standin.c" if plan.standin else "registration.c")
+        """Return the files, with the stand-in, and what calls libomptarget unless that one is not used."""
+        caller = () if plan.standin else ("registration.c",)
+        return (*self.runtime_files, "standin.c", *caller)
 
     def runtime_definitions(self, plan: RuntimePlan, /) -> tuple[str, ...]:
         """Return whether there is the stand-in."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from mlir_offload.offload.container import fatbin as container_fatbin
 from mlir_offload.offload.image import ImageForm
 from mlir_offload.offload.kind_format import (
     CodeMakers,
@@ -14,6 +15,7 @@ from mlir_offload.offload.kind_format import (
     VendorContainers,
     library_arguments,
 )
+from mlir_offload.toolchain import ptx
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.target import Kind
 
@@ -52,10 +54,8 @@ class _Cuda(KindFormat):
 
     def check_arch(self, target: Target, makers: CodeMakers, /) -> None:
         """Raise CompatibilityError for an architecture that LLVM or ptxas does not know."""
-        from mlir_offload.toolchain.ptx import ptx_isa_for
-
         for major in {makers.lowering, makers.linking}:
-            ptx_isa_for(target.arch, major, makers.cuda, is_assembled=makers.is_assembled)
+            ptx.ptx_isa_for(target.arch, major, makers.cuda, is_assembled=makers.is_assembled)
 
     def link_arguments(self, plan: RuntimePlan, /) -> tuple[str, ...]:
         """Return libcudart_static.a, or libcudart.so."""
@@ -70,10 +70,8 @@ class _Cuda(KindFormat):
 
     def linked_images(self, file: VendorContainers, /) -> Iterator[tuple[str, ByteView | None]]:
         """Yield the images of fat binaries."""
-        from mlir_offload.offload.container.fatbin import read_fatbins
-
         for fatbin in file.fatbins:
-            for image in read_fatbins(fatbin):
+            for image in container_fatbin.read_fatbins(fatbin):
                 # What NVIDIA keeps to itself raises an error when it is read.
                 is_scrambled = image.compression == "scrambled"
                 yield image.arch, None if is_scrambled else image.content

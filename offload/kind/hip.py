@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlir_offload.offload.container import bundle
+from mlir_offload.offload.device import amdgpu_processor
 from mlir_offload.offload.image import AMDGPU_KERNEL, ImageForm
 from mlir_offload.offload.kind_format import (
     CodeMakers,
@@ -56,9 +58,7 @@ class _Hip(KindFormat):
 
     def check_arch(self, target: Target, makers: CodeMakers, /) -> None:
         """Raise CompatibilityError for a processor that the release that links does not know."""
-        from mlir_offload.offload.device.amdgpu_processor import check_processor
-
-        check_processor(target.arch, makers.linking)
+        amdgpu_processor.check_processor(target.arch, makers.linking)
 
     def own_runtime_files(self, plan: RuntimePlan, /) -> tuple[str, ...]:
         """Return the files, with what looks for libamdhip64 where the program does."""
@@ -83,10 +83,8 @@ class _Hip(KindFormat):
 
     def linked_images(self, file: VendorContainers, /) -> Iterator[tuple[str, ByteView | None]]:
         """Yield the code objects of bundles."""
-        from mlir_offload.offload.container.bundle import hip_images
-
         for section in file.hip_fatbins:
-            for image in hip_images(section):
+            for image in bundle.hip_images(section):
                 yield image.arch, image.content
 
     def text_form(self, content: bytes, /) -> ImageForm:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mlir_offload.offload.kind_format import CodeMakers, KindFormat
+from mlir_offload.offload.link import image_loss
 from mlir_offload.toolchain.target import Kind, Target
 
 
@@ -26,9 +27,7 @@ class _Spirv(KindFormat):
 
     def check_arch(self, target: Target, makers: CodeMakers, /) -> None:
         """Raise CompatibilityError where the release that links has no device link for SPIR-V."""
-        from mlir_offload.offload.link.image_loss import check_device_link
-
-        check_device_link(target, makers.linking)
+        image_loss.check_device_link(target, makers.linking)
 
 
 KIND = _Spirv()

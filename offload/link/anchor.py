@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _HOST_ARCH = "host"
 # How clang takes the architecture for a GPU; SPIR-V has none.
+_FLAGGED = ("nvptx64", "amdgcn")
 _GPU_OPTION = {"nvptx64": "-march=", "amdgcn": "-mcpu=", "spirv64": ""}
 
 
@@ -47,13 +48,19 @@ def empty_image_command(
     itself, or one that is too old for the architecture.
     """
     flags: tuple[str, ...] = ("-fPIC",)
+    language = "c"
     if is_bitcode_target(target):
         option = _GPU_OPTION[target.triple.partition("-")[0]]
         arch = (f"{option}{target.arch}",) if option else ()
         flags = ("-emit-llvm", *arch, "-nogpulib", "-Wno-unknown-cuda-version")
         flags += (f"--cuda-feature={feature}",) if feature else ()
+    if target.triple.startswith(_FLAGGED):
+        # Of C clang makes module flags, such as AMD's code object version, that the images of the
+        # libraries may contradict.
+        language = "ir"
+        flags += ("-Wno-override-module",)
     head = (str(llvm.tool("clang")), f"--target={target.triple}", *flags)
-    return Command((*head, "-x", "c", "-c", os.devnull, "-o", str(output)))
+    return Command((*head, "-x", language, "-c", os.devnull, "-o", str(output)))
 
 
 def is_bitcode_target(target: Target) -> bool:

@@ -249,7 +249,10 @@ def _for_other_archs(lack: _Shortage, pairs: Sequence[KernelImage]) -> Finding:
     hint = compile_too(lack.item, sorted(own), lacking)
     if own.issuperset(lacking):
         archs = sorted({image.arch for image in lack.item.images if image.kind == lack.kind})
-        hint = f"compile all objects with the same -march=; the image here is for {listed(archs)}"
+        hint = (
+            "compile all objects with the same -march= and --for-clang=;"
+            f" the image here is for {listed([arch or 'any processor' for arch in archs])}"
+        )
     return Finding(
         f"other objects are made for {listed([arch_name(arch) for arch in lacking])},"
         f" for which nothing has its kernels: {listed(pairs)}",

@@ -12,6 +12,7 @@ from mlir_offload.offload.host.mangling import stub_symbol
 from mlir_offload.offload.host.stub import LOCAL_HANDLE_PREFIX, LOCAL_STUB_PREFIX
 from mlir_offload.offload.image import is_bitcode
 from mlir_offload.offload.kind_format import format_of
+from mlir_offload.toolchain.bitcode import module as bitcode_module
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import VerificationError
 
@@ -195,9 +196,8 @@ def _elf_symbols(view: ByteView) -> Iterator[tuple[str, bool, bool]]:
 
 
 def _module_symbols(view: ByteView) -> Iterator[tuple[str, bool, bool]]:
-    from mlir_offload.toolchain.bitcode.module import read_bitcode_modules
 
-    for module in read_bitcode_modules(view):
+    for module in bitcode_module.read_bitcode_modules(view):
         for symbol in module.symbols:
             is_global = symbol.linkage not in {"internal", "private"}
             is_open = getattr(symbol, "is_declaration", False) or (

@@ -69,6 +69,14 @@ def cubin_argument(cuda: ToolVersion, arch: str, file: Path) -> str:
     return f"--image=profile={arch},file={file}"
 
 
+def ptx_argument(cuda: ToolVersion, arch: str, file: Path) -> str:
+    """Return the argument that passes PTX to `fatbinary` of a CUDA release."""
+    number = arch.removeprefix("sm_")
+    if fatbinary_lost_image_option((cuda.major, cuda.minor)):
+        return f"--image3=kind=ptx,sm={number},file={file}"
+    return f"--image=profile=compute_{number},file={file}"
+
+
 def needs_adapter(llvm_major: int, cuda: ToolVersion) -> bool:
     """Return whether the wrapper of that LLVM release cannot call the `fatbinary` of that CUDA."""
     old = load_abi(llvm_major).fatbinary_option == _OLD_OPTION

@@ -34,7 +34,7 @@ def raise_findings(findings: Iterable[Finding]) -> None:
         raise first.error(first.message, hint=first.hint, location=first.location)
     shown = "".join(_render(finding) for finding in found[:_SHOWN])
     more = f"\n  and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    msg = f"{len(found)} faults in what is linked:{shown}{more}"
+    msg = f"{len(found)} errors in the link inputs:{shown}{more}"
     raise first.error(msg)
 
 

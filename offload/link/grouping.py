@@ -23,7 +23,7 @@ _MODES = "+-"
 
 
 def are_compatible(one: tuple[str, str], other: tuple[str, str], rules: TargetGroups) -> bool:
-    """Return whether the images of one target join the group of another (triple, arch)."""
+    """Return whether an image of one target joins the group of another (triple, arch)."""
     (triple, arch), (other_triple, other_arch) = one, other
     if triple != other_triple:
         return False
@@ -33,24 +33,40 @@ def are_compatible(one: tuple[str, str], other: tuple[str, str], rules: TargetGr
         return False
     processor, *features = arch.split(":")
     other_processor, *others = other_arch.split(":")
+    if rules.into_specific:
+        return processor == other_processor and set(features) <= set(others)
     modes = {feature[:-1]: feature[-1] for feature in features if feature[-1:] in _MODES}
     return processor == other_processor and all(
         modes.get(feature[:-1], feature[-1]) == feature[-1] for feature in others
     )
 
 
+def group_targets(
+    targets: Iterable[tuple[str, str]], rules: TargetGroups
+) -> dict[tuple[str, str], list[int]]:
+    """Return the numbers of the images in each group, groups in the order in which they are opened."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    numbered = list(enumerate(targets))
+    if rules.into_specific:
+        # The wrapper looks at the most specific ones first.
+        numbered.sort(key=lambda one: -one[1][1].count(":"))
+    for number, target in numbered:
+        joined = [other for other in groups if are_compatible(target, other, rules)]
+        if target not in groups and not (rules.into_specific and joined):
+            groups[target] = []
+            joined.append(target)
+        for other in joined:
+            groups[other].append(number)
+    return groups
+
+
 def group_images(
     images: Iterable[PackagedImage], rules: TargetGroups
 ) -> dict[tuple[str, str], list[PackagedImage]]:
     """Return the groups by target, in the order in which the images of a link line open them."""
-    groups: dict[tuple[str, str], list[PackagedImage]] = {}
-    for image in images:
-        target = (image.triple, image.arch)
-        groups.setdefault(target, [])
-        for other, members in groups.items():
-            if are_compatible(target, other, rules):
-                members.append(image)
-    return groups
+    given = list(images)
+    groups = group_targets(((image.triple, image.arch) for image in given), rules)
+    return {target: [given[number] for number in members] for target, members in groups.items()}
 
 
 class LinkedImages:

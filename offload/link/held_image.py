@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
+from mlir_offload.offload.device import code as device_code
+from mlir_offload.offload.device import ptx_image, spirv
 from mlir_offload.offload.elf import ELF_MAGIC
 from mlir_offload.offload.image import is_bitcode
 from mlir_offload.offload.kind_format import FORMATS
@@ -94,22 +96,17 @@ def told_kernels(view: ByteView) -> frozenset[str] | None:
     Raises VerificationError where the image is damaged, unless it is bitcode: of that there may be
     more than this reader knows, and the device link reads it yet.
     """
-    from mlir_offload.offload.device.code import image_kernels
-
     head = view.head(_MAGIC_BYTES)
     if is_bitcode(head):
         with contextlib.suppress(VerificationError):
-            return image_kernels(view)
+            return device_code.image_kernels(view)
         return None
-    return image_kernels(view) if head == ELF_MAGIC or _is_text(view) else None
+    return device_code.image_kernels(view) if head == ELF_MAGIC or _is_text(view) else None
 
 
 def _is_text(view: ByteView) -> bool:
     """Return whether it is PTX or SPIR-V."""
-    from mlir_offload.offload.device.ptx_image import is_ptx
-    from mlir_offload.offload.device.spirv import is_spirv
-
-    return is_ptx(view) or is_spirv(view)
+    return ptx_image.is_ptx(view) or spirv.is_spirv(view)
 
 
 def is_equal(one: ByteView, other: ByteView) -> bool:

@@ -65,7 +65,7 @@ def check_image_argument(argument: ImageArgument, abi: OffloadAbi) -> None:
     The packager writes such images without a word.
     """
     if not argument.files:
-        raise _usage(argument, "names no file", "write file=FILE")
+        raise _usage(argument, "has no file", "write file=FILE")
     for key in _GIVEN_ONCE:
         if "," in argument.value(key):
             reason = f"gives {key} more than one value: {argument.value(key)}"
@@ -73,7 +73,7 @@ def check_image_argument(argument: ImageArgument, abi: OffloadAbi) -> None:
     _check_kind(argument, abi)
     if not argument.value("triple"):
         hint = "name the target of the image, for example triple=nvptx64-nvidia-cuda"
-        raise _usage(argument, "names no triple", hint)
+        raise _usage(argument, "has no triple", hint)
     _check_device(argument)
 
 
@@ -113,7 +113,7 @@ def find_loss(image: PackagedImage, abi: OffloadAbi) -> str:
     if device not in _table()["kinds"].get(image.kind, ()):
         return f"kind {image.kind} has no device link for {image.triple or 'no triple'}"
     if device in _table()["need_arch"] and not image.arch:
-        return "it names no architecture"
+        return "it has no architecture"
     return _form_loss(image, _linked_endings(device, abi.major), abi)
 
 
@@ -139,7 +139,7 @@ def _check_kind(argument: ImageArgument, abi: OffloadAbi) -> None:
         return
     known = ", ".join(name for name, _ in abi.kind_codes)
     if not kind:
-        raise _usage(argument, "names no offload kind", f"add kind=, one of {known}")
+        raise _usage(argument, "has no offload kind", f"add kind=, one of {known}")
     if kind not in _table()["kinds"]:
         raise _usage(argument, f"names an unknown offload kind '{kind}'", f"use one of {known}")
     msg = f"{_spelled(argument)}: LLVM {abi.major} has no offload kind '{kind}'; the image would be dropped"
@@ -157,7 +157,7 @@ def _check_device(argument: ImageArgument) -> None:
         )
         raise CompatibilityError(msg, hint=hint)
     if device in _table()["need_arch"] and not argument.value("arch"):
-        raise _usage(argument, "names no arch", "add the GPU, as arch=sm_90 or arch=gfx90a")
+        raise _usage(argument, "has no arch", "add the GPU, as arch=sm_90 or arch=gfx90a")
 
 
 def _device_of(triple: str) -> str:

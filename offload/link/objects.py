@@ -12,6 +12,7 @@ from mlir_offload.offload.container.archive import ArchiveMember, is_archive, it
 from mlir_offload.offload.container.binary import PackagedImage
 from mlir_offload.offload.container.offload_section import read_section
 from mlir_offload.offload.elf import ELF_MAGIC, ElfFile, SectionType, read_elf
+from mlir_offload.offload.host import module_objects
 from mlir_offload.offload.host.object_entry import HostEntry, read_entries
 from mlir_offload.offload.learned_section import read_learned
 from mlir_offload.offload.memref_copy import MEMREF_COPY
@@ -127,9 +128,10 @@ def read_module(path: Path) -> tuple[ObjectContents, ...]:
         if view.head(4) in _BITCODE_MAGICS:
             return tuple(_contents(view, path, ""))
         # Few links have LLVM IR among their inputs: what reads it is loaded for those.
-        from mlir_offload.offload.host.module_objects import read_text_object
 
-        return tuple(_module_contents(read_text_object(view.whole(), str(path)), path, ""))
+        return tuple(
+            _module_contents(module_objects.read_text_object(view.whole(), str(path)), path, "")
+        )
 
 
 def read_member(member: ArchiveMember, path: Path) -> tuple[ObjectContents, ...]:
@@ -153,9 +155,7 @@ def _contents(view: ByteView, path: Path, name: str) -> Iterator[ObjectContents]
         if contents.has_offloading:
             yield contents
     elif head in _BITCODE_MAGICS:
-        from mlir_offload.offload.host.module_objects import read_bitcode_object
-
-        yield from _module_contents(read_bitcode_object(view), path, name)
+        yield from _module_contents(module_objects.read_bitcode_object(view), path, name)
 
 
 def _module_contents(

@@ -38,7 +38,8 @@ class RunnerTable(Struct, frozen=True):
     def any_function(self) -> re.Pattern[bytes]:
         """Return a pattern that finds a function of any library in a string table."""
         names = "|".join(one.functions.pattern for one in self.libraries)
-        return re.compile(rf"\0(?:{names})\0".encode())
+        # Objects are full of zeros: most are passed over at a glance.
+        return re.compile(rf"\0(?!\0)(?:{names})\0".encode())
 
 
 @cache

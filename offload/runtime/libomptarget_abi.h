@@ -49,13 +49,14 @@ MO_INTERNAL
 int __tgt_target_kernel(void *location, int64_t device, int32_t teams, int32_t threads,
                         void *entry, kernel_arguments *arguments);
 
-/* The stand-in: an embedded runtime uses it if the program has no libomptarget. */
-#if defined MLIR_OFFLOAD_STANDIN || defined MLIR_OFFLOAD_EMBEDDED
+/* Launches a kernel of ours: by libomptarget or, where that one does not, by the stand-in. */
+MO_INTERNAL int mo_start_kernel(int64_t device, void *stub, kernel_arguments *arguments);
+
+/* The stand-in, for programs without libomptarget and for those whose libomptarget calls kernels otherwise. */
 MO_INTERNAL int mo_standin_count_devices(void);
 MO_INTERNAL bool mo_standin_has_images(void);
 MO_INTERNAL void mo_standin_register(image_descriptor *descriptor);
 MO_INTERNAL void mo_standin_unregister(image_descriptor *descriptor);
 MO_INTERNAL int mo_standin_launch(void *entry, kernel_arguments *arguments);
-#endif
 
 #endif

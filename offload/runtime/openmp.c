@@ -158,7 +158,7 @@ static void host_launch(const void *stub, const mo_shape *shape, void *stream, v
   mo_begin_uncaught();
   mo_begin_launch();
   mo_watch_begin(&watched);
-  int status = __tgt_target_kernel(NULL, mo_host_device, 1, 1, (void *)stub, &arguments);
+  int status = mo_start_kernel(mo_host_device, (void *)stub, &arguments);
   mo_watch_end(&watched);
   mo_end_launch();
   mo_end_uncaught();

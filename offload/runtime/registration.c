@@ -53,8 +53,8 @@ static void *address_of_registration(void) {
   return found;
 }
 
-/* Looks in libomptarget itself: libgomp defines omp_get_num_devices, too. */
-static libomptarget_function function_of_libomptarget(const char *name) {
+/* Looks in libomptarget itself: libgomp defines omp_get_num_devices, too. The address is NULL where it has none. */
+static libomptarget_function find_in_libomptarget(const char *name) {
   Dl_info known;
   libomptarget_function found = {NULL};
   void *registration = address_of_registration(), *library = NULL;
@@ -64,6 +64,11 @@ static libomptarget_function function_of_libomptarget(const char *name) {
     found.address = dlsym(library, name);
     dlclose(library); /* what keeps it loaded may be unloaded: it stays */
   }
+  return found;
+}
+
+static libomptarget_function function_of_libomptarget(const char *name) {
+  libomptarget_function found = find_in_libomptarget(name);
   if (!found.address) {
     mo_error("dlsym failed: %s is not in libomptarget", name);
     mo_hint("install the libomptarget that the program was linked with, or link it again");
@@ -151,41 +156,46 @@ static bool has_libomptarget(void) {
     answer = address_of_registration() ? PRESENT : ABSENT;
   return answer == PRESENT;
 }
-
-int mo_count_host_devices(void) {
-  return has_libomptarget() ? count_devices_of_libomptarget() : mo_standin_count_devices();
-}
-
-bool mo_has_host_images(void) { return mo_is_registered || mo_standin_has_images(); }
-
-void __tgt_register_lib(image_descriptor *descriptor) {
-  (has_libomptarget() ? register_with_libomptarget : mo_standin_register)(descriptor);
-}
-
-void __tgt_unregister_lib(image_descriptor *descriptor) {
-  (has_libomptarget() ? unregister_from_libomptarget : mo_standin_unregister)(descriptor);
-}
-
 #else
 static bool has_libomptarget(void) { return true; }
-static int mo_standin_launch(void *entry, kernel_arguments *arguments) {
-  return (void)entry, (void)arguments, -1;
-}
 
 /* Keeps libomptarget among the libraries that are loaded with this one. */
 void __tgt_target_data_begin_mapper(void);
 __attribute__((used)) static void (*const mo_libomptarget)(void) = __tgt_target_data_begin_mapper;
+#endif
 
-int mo_count_host_devices(void) { return count_devices_of_libomptarget(); }
+/* Up to LLVM 22 libomptarget calls a kernel for the CPU with its arguments; from 23 on (#186261) with a pointer to
+ * them, which ours do not take. A function that came with 23 tells. */
+static bool calls_our_kernels(void) {
+  enum { UNKNOWN, NO, YES };
+  static _Atomic int answer;
+  if (answer == UNKNOWN)
+    answer = find_in_libomptarget("__tgt_register_rpc_callback").address ? NO : YES;
+  return answer == YES;
+}
 
-bool mo_has_host_images(void) { return mo_is_registered; }
+static bool uses_standin(void) { return !has_libomptarget() || !calls_our_kernels(); }
 
-void __tgt_register_lib(image_descriptor *descriptor) { register_with_libomptarget(descriptor); }
+int mo_count_host_devices(void) {
+  return uses_standin() ? mo_standin_count_devices() : count_devices_of_libomptarget();
+}
+
+bool mo_has_host_images(void) { return mo_is_registered || mo_standin_has_images(); }
+
+/* Target regions of clang's OpenMP objects are libomptarget's in any case. */
+void __tgt_register_lib(image_descriptor *descriptor) {
+  if (has_libomptarget())
+    register_with_libomptarget(descriptor);
+  if (uses_standin())
+    mo_standin_register(descriptor);
+}
 
 void __tgt_unregister_lib(image_descriptor *descriptor) {
-  unregister_from_libomptarget(descriptor);
+  if (uses_standin())
+    mo_standin_unregister(descriptor);
+  if (has_libomptarget())
+    unregister_from_libomptarget(descriptor);
 }
-#endif
 
 /* The host code of clang's OpenMP objects in the same program calls this function, too. */
 int __tgt_target_kernel(void *location, int64_t device, int32_t teams, int32_t threads, void *entry,
@@ -196,4 +206,9 @@ int __tgt_target_kernel(void *location, int64_t device, int32_t teams, int32_t t
   if (!launch)
     launch = function_of_libomptarget("__tgt_target_kernel").launch;
   return launch(location, device, teams, threads, entry, arguments);
+}
+
+int mo_start_kernel(int64_t device, void *stub, kernel_arguments *arguments) {
+  return uses_standin() ? mo_standin_launch(stub, arguments)
+                        : __tgt_target_kernel(NULL, device, 1, 1, stub, arguments);
 }

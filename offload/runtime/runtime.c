@@ -57,9 +57,7 @@
 #include "openmp.c"
 #include "pool.c"
 #include "watch.c"
-#if defined MLIR_OFFLOAD_STANDIN || defined MLIR_OFFLOAD_EMBEDDED
 #include "standin.c"
-#endif
 #ifndef MLIR_OFFLOAD_STANDIN
 #include "registration.c"
 #endif

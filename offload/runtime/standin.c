@@ -277,7 +277,7 @@ int mo_standin_launch(void *entry, kernel_arguments *arguments) {
   return 0;
 }
 
-#ifndef MLIR_OFFLOAD_EMBEDDED
+#ifdef MLIR_OFFLOAD_STANDIN
 int mo_count_host_devices(void) { return mo_standin_count_devices(); }
 
 bool mo_has_host_images(void) { return mo_standin_has_images(); }
@@ -290,5 +290,10 @@ int __tgt_target_kernel(void *location, int64_t device, int32_t teams, int32_t t
                         kernel_arguments *arguments) {
   (void)location, (void)device, (void)teams, (void)threads;
   return mo_standin_launch(entry, arguments);
+}
+
+int mo_start_kernel(int64_t device, void *stub, kernel_arguments *arguments) {
+  (void)device;
+  return mo_standin_launch(stub, arguments);
 }
 #endif

@@ -1,6 +1,8 @@
 /* The device images of the program, as clang-linker-wrapper registers them for kind sycl
- * (llvm/lib/Frontend/Offloading/OffloadWrapper.cpp). */
+ * (llvm/lib/Frontend/Offloading/OffloadWrapper.cpp): LLVM 22 a descriptor, LLVM 23 the file of clang-offload-packager
+ * (llvm/include/llvm/Object/OffloadBinary.h). */
 #include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +10,7 @@
 #include "sycl.h"
 
 enum { DESCRIPTOR_VERSION = 1, IMAGE_VERSION = 3 };
+enum { BINARY_MAGIC = 0xAD10FF10, BINARY_VERSION = 2 };
 enum { SPIRV_MAGIC = 0x07230203 };
 
 typedef struct sycl_image {
@@ -25,8 +28,33 @@ typedef struct sycl_descriptor {
   const void *host_entries_begin, *host_entries_end;
 } sycl_descriptor;
 
+/* Offsets count from the header, which may lie at any address. */
+typedef struct __attribute__((packed)) binary_header {
+  uint32_t magic, version;
+  uint64_t size, entries_offset, entry_count;
+} binary_header;
+
+typedef struct __attribute__((packed)) binary_entry {
+  uint16_t image_kind, offload_kind;
+  uint32_t flags;
+  uint64_t strings_offset, string_count, image_offset, image_size;
+} binary_entry;
+
+typedef struct __attribute__((packed)) binary_string {
+  uint64_t key_offset, value_offset, value_size;
+} binary_string;
+
+/* The value of "symbols"; offsets count from its begin. */
+typedef struct binary_symbols {
+  uint32_t count;
+  struct {
+    uint32_t offset, size;
+  } symbols[];
+} binary_symbols;
+
 typedef struct registered_images {
-  const sycl_descriptor *descriptor;
+  const void *start; /* a sycl_descriptor, or binaries of `size` bytes in all */
+  size_t size;
   struct registered_images *next;
 } registered_images;
 
@@ -34,25 +62,26 @@ static pthread_mutex_t mo_images_lock = PTHREAD_MUTEX_INITIALIZER;
 static registered_images *mo_images;
 
 /* Hidden: each program and library with device code finds its own kernels only. */
-MO_INTERNAL void __sycl_register_lib(const sycl_descriptor *descriptor);
-MO_INTERNAL void __sycl_unregister_lib(const sycl_descriptor *descriptor);
+MO_INTERNAL void __sycl_register_lib(const void *start, size_t size);
+MO_INTERNAL void __sycl_unregister_lib(const void *start);
 
-void __sycl_register_lib(const sycl_descriptor *descriptor) {
+/* LLVM 22 passes the descriptor alone: its size is not read. */
+void __sycl_register_lib(const void *start, size_t size) {
   registered_images *added = malloc(sizeof *added);
   if (!added) {
     mo_error("out of host memory while registering device code");
     mo_hint("free host memory");
   }
   pthread_mutex_lock(&mo_images_lock);
-  *added = (registered_images){descriptor, mo_images};
+  *added = (registered_images){start, size, mo_images};
   mo_images = added;
   pthread_mutex_unlock(&mo_images_lock);
 }
 
-void __sycl_unregister_lib(const sycl_descriptor *descriptor) {
+void __sycl_unregister_lib(const void *start) {
   pthread_mutex_lock(&mo_images_lock);
   registered_images **link = &mo_images;
-  while (*link && (*link)->descriptor != descriptor)
+  while (*link && (*link)->start != start)
     link = &(*link)->next;
   registered_images *removed = *link;
   if (removed)
@@ -61,9 +90,15 @@ void __sycl_unregister_lib(const sycl_descriptor *descriptor) {
   free(removed);
 }
 
+typedef struct sycl_module_image {
+  const char *triple, *compile_options;
+  const void *begin;
+  size_t size;
+} sycl_module_image;
+
 typedef struct image_search {
   const char *name;
-  const sycl_image *image;
+  sycl_module_image image;
   unsigned count;
   bool is_here, is_foreign; /* made by a linker wrapper that is not known */
 } image_search;
@@ -88,10 +123,67 @@ static void search_descriptor(image_search *search, const sycl_descriptor *descr
     search->is_here = false;
     mo_each_entry(image->entries_begin, image->entries_end, compare_name, search);
     if (search->is_here) {
-      search->image = image;
+      size_t size = (size_t)((const char *)image->end - (const char *)image->begin);
+      search->image =
+          (sycl_module_image){image->triple, image->compile_options, image->begin, size};
       ++search->count;
     }
   }
+}
+
+static const void *binary_value(const char *binary, const binary_entry *entry, const char *key) {
+  const binary_string *strings = (const binary_string *)(binary + entry->strings_offset);
+  for (uint64_t i = 0; i < entry->string_count; ++i)
+    if (!strcmp(binary + strings[i].key_offset, key))
+      return binary + strings[i].value_offset;
+  return NULL;
+}
+
+/* Values lie at any offset: what they hold is copied. */
+static bool has_symbol(const char *symbols, const char *name) {
+  uint32_t count = 0;
+  memcpy(&count, symbols + offsetof(binary_symbols, count), sizeof count);
+  for (uint32_t i = 0; i < count; ++i) {
+    uint32_t place[2]; /* offset and size */
+    memcpy(place, symbols + offsetof(binary_symbols, symbols) + i * sizeof place, sizeof place);
+    if (place[1] == strlen(name) && !memcmp(symbols + place[0], name, place[1]))
+      return true;
+  }
+  return false;
+}
+
+static void search_binary(image_search *search, const char *binary, const binary_header *header) {
+  const binary_entry *entries = (const binary_entry *)(binary + header->entries_offset);
+  for (uint64_t i = 0; i < header->entry_count; ++i) {
+    const char *symbols = binary_value(binary, &entries[i], "symbols");
+    const char *triple = binary_value(binary, &entries[i], "triple");
+    if (!symbols || !has_symbol(symbols, search->name))
+      continue;
+    search->image = (sycl_module_image){triple ? triple : "", "", binary + entries[i].image_offset,
+                                        entries[i].image_size};
+    ++search->count;
+  }
+}
+
+static void search_binaries(image_search *search, const char *start, size_t size) {
+  for (const char *at = start; at < start + size;) {
+    const binary_header *header = (const binary_header *)at;
+    if (header->magic != BINARY_MAGIC || header->version != BINARY_VERSION) {
+      search->is_foreign = true;
+      return;
+    }
+    search_binary(search, at, header);
+    at += header->size;
+  }
+}
+
+static void search_registered(image_search *search, const registered_images *registered) {
+  uint32_t magic = 0;
+  memcpy(&magic, registered->start, sizeof magic);
+  if (magic == BINARY_MAGIC)
+    search_binaries(search, registered->start, registered->size);
+  else
+    search_descriptor(search, registered->start);
 }
 
 MO_NORETURN static void refuse_kernel(const void *stub, const mo_shape *shape, const char *hint) {
@@ -99,11 +191,11 @@ MO_NORETURN static void refuse_kernel(const void *stub, const mo_shape *shape, c
   mo_hint("%s", hint);
 }
 
-static const sycl_image *find_image(const void *stub, const mo_shape *shape, const char *name) {
+static sycl_module_image find_image(const void *stub, const mo_shape *shape, const char *name) {
   image_search search = {.name = name};
   pthread_mutex_lock(&mo_images_lock);
   for (const registered_images *at = mo_images; at; at = at->next)
-    search_descriptor(&search, at->descriptor);
+    search_registered(&search, at);
   pthread_mutex_unlock(&mo_images_lock);
   if (search.count == 1)
     return search.image;
@@ -124,15 +216,14 @@ mo_sycl_module mo_sycl_find_module(const void *stub, const mo_shape *shape, cons
     mo_error("the kernel was not compiled for kind sycl");
     refuse_kernel(stub, shape, "compile the file that launches it with --offload-arch=spirv64");
   }
-  const sycl_image *image = find_image(stub, shape, *name);
-  size_t size = (size_t)((const char *)image->end - (const char *)image->begin);
+  sycl_module_image image = find_image(stub, shape, *name);
   uint32_t magic = 0;
-  if (size >= sizeof magic)
-    memcpy(&magic, image->begin, sizeof magic);
-  if (magic != SPIRV_MAGIC || size % sizeof(uint32_t) || strncmp(image->triple, "spirv64", 7)) {
-    mo_error("the device image with the kernel %s is no SPIR-V of 64 bits (it is for %s)", *name,
-             image->triple);
+  if (image.size >= sizeof magic)
+    memcpy(&magic, image.begin, sizeof magic);
+  if (magic != SPIRV_MAGIC || image.size % sizeof(uint32_t) || strncmp(image.triple, "spirv64", 7)) {
+    mo_error("the device image with the kernel %s is not 64-bit SPIR-V (its target is %s)", *name,
+             image.triple);
     refuse_kernel(stub, shape, "link the program again with mlir-offload --offload-arch=spirv64");
   }
-  return (mo_sycl_module){image->compile_options, image->begin, size / sizeof(uint32_t)};
+  return (mo_sycl_module){image.compile_options, image.begin, image.size / sizeof(uint32_t)};
 }

@@ -1,1 +1,5 @@
 """Releases that do not fit: files against their readers, tools against what they say they are."""
+
+from mlir_offload.toolchain.lazy import load_on_use
+
+load_on_use(__name__)

@@ -11,18 +11,18 @@ from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container.contents import Image, Part, all_problems
 from mlir_offload.offload.container.file_form import FileForm, file_form
 from mlir_offload.offload.container.scan import packaged
-from mlir_offload.offload.file.contents_reader import is_device_triple, visit_contents
-from mlir_offload.offload.link.check import layout_findings, loss_findings
+from mlir_offload.offload.file import contents_reader
+from mlir_offload.offload.link import check as link_check
 from mlir_offload.offload.link.objects import ObjectContents, read_objects
 from mlir_offload.offload.skew.image import check_device_module, check_image
 from mlir_offload.toolchain.bitcode.module import read_bitcode_modules
 from mlir_offload.toolchain.bitcode.skew import check_module
 from mlir_offload.toolchain.byte_view import ByteView, open_view
 from mlir_offload.toolchain.errors import VerificationError
+from mlir_offload.toolchain.skew import text as ir_text
 from mlir_offload.toolchain.skew.fact import Consumer, Skew
 from mlir_offload.toolchain.skew.identity import Severity
 from mlir_offload.toolchain.skew.rule import load_rules
-from mlir_offload.toolchain.skew.text import check_text, text_triple
 
 __all__ = ["Consumer", "SkewFinding", "check_file", "check_view"]
 
@@ -75,7 +75,7 @@ def check_view(view: ByteView, consumer: Consumer) -> tuple[SkewFinding, ...]:
         return (_finding(Skew("BC005", {"reason": "it is empty"}), view.location, ""),)
     if file_form(view) is FileForm.BITCODE and check.bitcode(view):
         return tuple(dict.fromkeys(check.found))
-    part = visit_contents(view, view.location, check.image, check.part)
+    part = contents_reader.visit_contents(view, view.location, check.image, check.part)
     return tuple(dict.fromkeys((*check.found, *_entries(part, consumer), *_damages(part))))
 
 
@@ -109,7 +109,7 @@ class _Check(Struct):
             if any(_OFFLOADING in section for section in sections):
                 return False
             for module in modules:
-                is_device = is_device_triple(module.triple)
+                is_device = contents_reader.is_device_triple(module.triple)
                 check = check_device_module if is_device else check_module
                 self._add(check(module, self.consumer), view.location, "")
         except VerificationError:
@@ -121,12 +121,12 @@ class _Check(Struct):
         if form is FileForm.BITCODE:
             for module in read_bitcode_modules(view):
                 # One for a device is visited as the image that it is.
-                if not is_device_triple(module.triple):
+                if not contents_reader.is_device_triple(module.triple):
                     self._add(check_module(module, self.consumer), view.location, "")
         elif form is FileForm.LLVM_IR:
             text = view.whole().decode(errors="replace")
-            if not is_device_triple(text_triple(text)):
-                self._add(check_text(text, self.consumer), view.location, "")
+            if not contents_reader.is_device_triple(ir_text.text_triple(text)):
+                self._add(ir_text.check_text(text, self.consumer), view.location, "")
 
     def image(self, image: Image, content: ByteView) -> None:
         """Check a device image."""
@@ -148,8 +148,8 @@ def _object_findings(path: Path, consumer: Consumer) -> Iterator[SkewFinding]:
         return  # which is a problem of the file, and said already
     for item in objects:
         for rule, findings in (
-            ("OF002", layout_findings(item, abi)),
-            ("OF008", loss_findings(item, abi)),
+            ("OF002", link_check.layout_findings(item, abi)),
+            ("OF008", link_check.loss_findings(item, abi)),
         ):
             for one in findings:
                 yield _finding(Skew(rule, {"what": one.message}), one.location, "")

@@ -9,18 +9,17 @@ from functools import cache
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container.contents import Image
 from mlir_offload.offload.container.file_form import FileForm
-from mlir_offload.offload.device.amdgpu_processor import known_processors
-from mlir_offload.offload.device.code import read_device_code
-from mlir_offload.offload.device.code_object import load_processors
-from mlir_offload.offload.link.fatbinary_adapter import needs_adapter
-from mlir_offload.offload.skew.ptx import check_made_by, check_ptx
+from mlir_offload.offload.device import amdgpu_processor, code_object
+from mlir_offload.offload.device import code as device_code
+from mlir_offload.offload.link import fatbinary_adapter
+from mlir_offload.offload.skew import ptx as image_ptx
 from mlir_offload.toolchain.bitcode.attribute import FUNCTION_PLACE
 from mlir_offload.toolchain.bitcode.module import BitcodeModule, read_bitcode_modules
 from mlir_offload.toolchain.bitcode.skew import check_module
 from mlir_offload.toolchain.byte_view import ByteView
 from mlir_offload.toolchain.ptx import load_nvptx_table, supported_archs
+from mlir_offload.toolchain.skew import text as ir_text
 from mlir_offload.toolchain.skew.fact import Consumer, Skew
-from mlir_offload.toolchain.skew.text import check_text, text_target_cpus
 from mlir_offload.toolchain.target import sm_number
 
 _BINARY = "offload binary"
@@ -46,14 +45,14 @@ def check_image(
         if is_packaged:
             yield Skew("BC007", {})
         text = content.whole().decode(errors="replace")
-        yield from check_text(text, consumer)
-        yield from _archs([image.arch, *text_target_cpus(text)], image.triple, consumer)
+        yield from ir_text.check_text(text, consumer)
+        yield from _archs([image.arch, *ir_text.text_target_cpus(text)], image.triple, consumer)
     elif form is FileForm.PTX:
-        yield from check_ptx(content, consumer)
+        yield from image_ptx.check_ptx(content, consumer)
     elif form is FileForm.DEVICE_ELF:
-        code = read_device_code(content)
+        code = device_code.read_device_code(content)
         if code is not None and code.triple.startswith(_NVIDIA):
-            yield from check_made_by(code, consumer)
+            yield from image_ptx.check_made_by(code, consumer)
 
 
 def check_device_module(
@@ -74,7 +73,7 @@ def _container(image: Image, consumer: Consumer) -> Iterator[Skew]:
         yield Skew("OF001", values | {"known": ", ".join(map(str, known))})
     if image.triple.startswith(_NVIDIA) and consumer.cuda is not None:
         cuda = consumer.cuda.version
-        if needs_adapter(consumer.llvm, cuda):
+        if fatbinary_adapter.needs_adapter(consumer.llvm, cuda):
             release = f"{cuda.major}.{cuda.minor}"
             yield Skew("NV007", {"consumer": consumer.llvm, "cuda": release})
 
@@ -110,6 +109,7 @@ def _archs(archs: Iterable[str], triple: str, consumer: Consumer) -> Iterator[Sk
             yield Skew("AM006", values)
 
 
+@cache
 def _knows_sm(arch: str, release: int) -> bool:
     table = load_nvptx_table()
     known = dict(table.oldest_isa)
@@ -122,13 +122,14 @@ def _knows_sm(arch: str, release: int) -> bool:
     return is_named and sm_number(arch) < min(map(sm_number, known))
 
 
+@cache
 def _knows_processor(arch: str, release: int) -> bool:
     """Return whether a release has an AMD processor; one that no release has is newer than the table."""
-    is_known = arch in known_processors(release)
+    is_known = arch in amdgpu_processor.known_processors(release)
     return is_known or arch not in _named_processors() or release < _OLDEST_ABI
 
 
 @cache
 def _named_processors() -> frozenset[str]:
     """Return the AMD processors that some release has."""
-    return frozenset(load_processors().values())
+    return frozenset(code_object.load_processors().values())

@@ -26,6 +26,8 @@ from rich.table import Table
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "docs" / "examples" / "saxpy.mlir"
 ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90")
+# ccache takes an input of a name that it does not know for C++.
+WHOLE = ("-x", "cpp-output")
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Setting:
 
 
 def whole(setting: Setting) -> None:
-    setting.compile("-x", "cpp-output", front=("ccache",))
+    setting.compile(*WHOLE, front=("ccache",))
 
 
 def cached(setting: Setting) -> None:
@@ -106,10 +108,10 @@ def make_setting(work: Path, llvm: Path, cuda: Path) -> Setting:
     # Users have compiled modules; a shell that forbids writing them would be measured instead.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     setting = Setting(work, str(compiler), environment)
-    identity = setting.run(str(compiler), "--toolchain-id")
-    return Setting(
-        work, str(compiler), {**environment, "CCACHE_COMPILERCHECK": f"string:{identity}"}
+    key = setting.run(
+        str(compiler), "--print-cache-key", *WHOLE, f"--offload-arch={','.join(ARCHS)}"
     )
+    return Setting(work, str(compiler), {**environment, "CCACHE_COMPILERCHECK": f"string:{key}"})
 
 
 def main() -> None:

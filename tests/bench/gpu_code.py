@@ -1,10 +1,11 @@
 """Count the instructions of GPU kernels beside those that clang and nvcc make of the same kernels in C++.
 
-For each loop: instructions for one element; fused multiply-adds, loads of more than 32 bits and operations
-on 64-bit indices in the loop; registers of the kernel, and its parameters. A row is red if the loop has more
-instructions than by clang, or by nvcc more than two or a tenth, whatever is more.
+For each loop, by mlir-offload, clang and nvcc: instructions for one element; of these fused multiply-adds,
+loads of more than 32 bits and operations on 64-bit indices; registers and parameters of the kernel, and its
+instructions. A row is red if the loop has more instructions than by clang, or by nvcc more than two or a
+tenth, whatever is more.
 
-usage: python tests/bench/gpu_code.py [--arch NAME]... [--contraction fast|off] [--bits 64|32]
+usage: python tests/bench/gpu_code.py [--arch NAME]... [--contraction fast|off] [--bits 64|32] [--markdown]
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import argparse
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -24,10 +25,15 @@ from support.gpu_code import Code
 from support.gpu_comparison import LOOPS, Case, Loop, Tools, nvdisasm
 
 from mlir_offload.driver.tools.choose import choose_toolkit, places_for
+from mlir_offload.offload.device.kernel import DeviceKernel
 from mlir_offload.toolchain.llvm import choose_llvm, llvm_probe
 from mlir_offload.toolchain.process import ProcessRunner
 from mlir_offload.toolchain.search import find_llvm
 
+COLUMNS = (
+    *("arch", "loop", "instructions", "fused", "wide loads", "64-bit", "registers", "parameters"),
+    "kernel",
+)
 ARCHS = ("sm_80", "sm_90", "sm_100", "gfx90a", "gfx1100")
 # More instructions by this factor, or by this number, than nvcc makes are too many.
 MOST_FACTOR, MOST_MORE = 1.1, 2.0
@@ -38,6 +44,7 @@ def main() -> None:
     parser.add_argument("--arch", action="append", default=[])
     parser.add_argument("--contraction", default="fast", choices=("off", "fast"))
     parser.add_argument("--bits", type=int, default=64, choices=(32, 64))
+    parser.add_argument("--markdown", action="store_true", help="the table of docs/performance.md")
     chosen = parser.parse_args()
     places, runner = places_for(), ProcessRunner()
     llvm = choose_llvm(find_llvm(places), places.llvm, llvm_probe(runner))
@@ -55,53 +62,74 @@ def main() -> None:
         title=f"LLVM {llvm.version}, CUDA {cuda.version}, -ffp-contract={chosen.contraction}, "
         f"indices of {chosen.bits} bits"
     )
-    for heading in ("arch", "loop", "ours", "clang", "nvcc", "fused", "wide", "64-bit", "all"):
+    for heading in COLUMNS:
         table.add_column(heading, justify="left" if heading in {"arch", "loop"} else "right")
-    for arch in chosen.arch or ARCHS:
-        add_rows(table, tools, Case(arch, chosen.contraction, chosen.bits))
-    Console().print(table)
+    found = {
+        arch: add_rows(table, tools, Case(arch, chosen.contraction, chosen.bits))
+        for arch in chosen.arch or ARCHS
+    }
+    if chosen.markdown:
+        print_markdown(found)
+    else:
+        Console(width=150).print(table)
 
 
-def add_rows(table: Table, tools: Tools, case: Case) -> None:
+def add_rows(table: Table, tools: Tools, case: Case) -> dict[str, str]:
+    """Add a row for each loop; return its instructions, by us, clang and nvcc, for the docs."""
+    makers = [tools.own, tools.by_clang]
+    if case.is_nvidia and tools.nvcc is not None:
+        makers.append(tools.by_nvcc)
     with tempfile.TemporaryDirectory() as name:
-        directory = Path(name)
-        own = tools.read(tools.own(case, directory))
-        clang = tools.read(tools.by_clang(case, directory))
-        has_nvcc = case.is_nvidia and tools.nvcc is not None
-        nvcc = tools.read(tools.by_nvcc(case, directory)) if has_nvcc else {}
+        made = [make(case, Path(name)) for make in makers]
+        codes = [tools.read(path) for path in made]
+        resources = [tools.resources(case, path) for path in made]
+    found = {}
     for title, loop in LOOPS.items():
-        ours, theirs = (loop.per_element(one, case.vendor) for one in (own, clang))
-        best = loop.per_element(nvcc, case.vendor) if nvcc else None
-        is_more = ours > theirs or (
-            best is not None and ours > max(best * MOST_FACTOR, best + MOST_MORE)
-        )
-        shown = (f"{ours:.2f}", f"{theirs:.2f}", "" if best is None else f"{best:.2f}")
+        counts = [loop.per_element(one, case.vendor) for one in codes]
+        kernels = [one[loop.kernel] for one in resources]
         table.add_row(
             case.arch,
             title,
-            *shown,
-            *(counted(loop, own, clang, nvcc, case, kind) for kind in KINDS),
-            " ".join(str(one[loop.kernel].size) for one in (own, clang, nvcc) if one),
-            style="red" if is_more else "",
+            " ".join(f"{count:.2f}" for count in counts),
+            *(counted(loop, codes, case, kind) for kind in KINDS),
+            " ".join(str(kernel.registers) for kernel in kernels),
+            " ".join(str(visible_parameters(kernel)) for kernel in kernels),
+            " ".join(str(one[loop.kernel].size) for one in codes),
+            style="red" if is_more(*counts) else "",
         )
+        found[title] = " / ".join(f"{count:.2g}" for count in counts)
+    return found
 
 
 KINDS = ("fused", "wide_load", "wide_index")
 
 
-def counted(
-    loop: Loop,
-    own: Mapping[str, Code],
-    clang: Mapping[str, Code],
-    nvcc: Mapping[str, Code],
-    case: Case,
-    kind: str,
-) -> str:
+def is_more(ours: float, clang: float, nvcc: float | None = None) -> bool:
+    """Say whether a loop has more instructions than it may have."""
+    return ours > clang or (nvcc is not None and ours > max(nvcc * MOST_FACTOR, nvcc + MOST_MORE))
+
+
+def visible_parameters(kernel: DeviceKernel) -> int:
+    """Return how many parameters a kernel takes from its caller."""
+    return sum(not parameter.is_hidden for parameter in kernel.parameters or ())
+
+
+def counted(loop: Loop, codes: Sequence[Mapping[str, Code]], case: Case, kind: str) -> str:
     """Return how many operations of a kind each of them has in the loop for one element."""
     unit = getattr(case.vendor, loop.unit)
-    bodies = [loop.find(one, case.vendor) for one in (own, clang, nvcc) if one]
+    bodies = [loop.find(one, case.vendor) for one in codes]
     pattern = getattr(case.vendor, kind)
     return " ".join(f"{len(body.operations(pattern)) / body.elements(unit):.3g}" for body in bodies)
+
+
+def print_markdown(found: Mapping[str, Mapping[str, str]]) -> None:
+    """Print the table of docs/performance.md."""
+    rows = [
+        ("loop", *found),
+        ("---",) * (len(found) + 1),
+        *((title, *(counts[title] for counts in found.values())) for title in LOOPS),
+    ]
+    sys.stdout.writelines(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 if __name__ == "__main__":

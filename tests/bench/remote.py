@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -124,16 +124,17 @@ def show(name: str, taken: tuple[float, float, int], counted: tuple[int, int]) -
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def run_bench(text: str | None, measure_it: Callable[[Path, int, int], None]) -> None:
+    """Measure what the command line chooses, in a directory of its own: the modules and the workers."""
+    parser = argparse.ArgumentParser(description=text)
     parser.add_argument("--modules", type=int, default=60)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--directory", type=Path)
     given = parser.parse_args()
     os.environ["PYTHONPATH"] = str(ROOT / ".importroot")
     with tempfile.TemporaryDirectory(dir=given.directory) as place:
-        measure(Path(place), given.modules, given.workers)
+        measure_it(Path(place), given.modules, given.workers)
 
 
 if __name__ == "__main__":
-    main()
+    run_bench(__doc__, measure)

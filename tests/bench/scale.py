@@ -25,6 +25,7 @@ from rich.table import Table
 
 PATH = os.environ.get("PYTHONPATH", str(Path(__file__).resolve().parents[2] / ".importroot"))
 BAR = 1.15
+MOST_RUNS, ENOUGH_S = 3, 12
 SHARED = "memref<64xf32, #gpu.address_space<workgroup>>"
 MEMORY = "memref<?xf32>"
 # The driver as it is, that tells at its end what it used itself, and what its tools did.
@@ -100,7 +101,7 @@ def _arguments(count: int) -> str:
 
 KINDS: Mapping[str, tuple[Callable[[int], str], tuple[int, int, int]]] = {
     "kernels": (lambda count: _program([_lines(3)] * count), (125, 500, 2000)),
-    "lines": (lambda count: _program([_lines(count)]), (1500, 3000, 6000)),
+    "lines": (lambda count: _program([_lines(count)]), (3000, 6000, 12500)),
     "barriers": (lambda count: _program([_barriers(count)]), (40, 80, 160)),
     "arguments": (_arguments, (50, 100, 200)),
 }
@@ -115,9 +116,9 @@ def main() -> int:
     table = Table("", "size", "own s", "tools s", "IR KiB")
     is_above = False
     for kind, (make, sizes) in KINDS.items():
-        least = measure(make(1), given.arch)
+        least = least_cost(make(1), given.arch)
         chosen = [size // 4 if given.small else size for size in sizes]
-        costs = [measure(make(size), given.arch) for size in chosen]
+        costs = [least_cost(make(size), given.arch) for size in chosen]
         for size, cost in zip(chosen, costs, strict=True):
             texts = (f"{cost.own_s:.2f}", f"{cost.tools_s:.2f}", str(cost.ir_bytes >> 10))
             table.add_row(kind, str(size), *texts)
@@ -130,6 +131,18 @@ def main() -> int:
         is_above = is_above or max(fits[0], fits[2]) > BAR
     Console().print(table)
     return int(is_above)
+
+
+def least_cost(program: str, arch: str) -> Cost:
+    """Return the least cost of some compilations: fewer of a program whose compilation takes long."""
+    costs: list[Cost] = []
+    while len(costs) < MOST_RUNS and sum(cost.own_s + cost.tools_s for cost in costs) < ENOUGH_S:
+        costs.append(measure(program, arch))
+    return Cost(
+        min(cost.own_s for cost in costs),
+        min(cost.tools_s for cost in costs),
+        costs[0].ir_bytes,
+    )
 
 
 def measure(program: str, arch: str) -> Cost:

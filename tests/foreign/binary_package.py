@@ -25,6 +25,14 @@ def find_filecheck(major: int, cache: Path) -> Path:
     return _find_file(f"llvm-{major}-tools", major, "bin/FileCheck", cache)
 
 
+def find_headers(major: int, cache: Path) -> tuple[Path, ...]:
+    """Return the folders with the headers of LLVM and MLIR of a release, fetched if need be."""
+    mlir = _find_file(f"libmlir-{major}-dev", major, "include/mlir", cache).parent
+    folder = f"../../include/llvm-{major}/llvm"
+    llvm = _find_file(f"llvm-{major}-dev", major, folder, cache).resolve().parent
+    return mlir, llvm, llvm.with_name(f"llvm-c-{major}")
+
+
 def _find_file(package: str, major: int, pattern: str, cache: Path) -> Path:
     own = cache / package
     folder = f"usr/lib/llvm-{major}"

@@ -77,6 +77,13 @@ define void @f(ptr %p, <2 x half> %v) {
 declare preserve_nonecc void @f()
 ;--- sanitize_numerical_stability
 declare void @f() sanitize_numerical_stability
+;--- weights of branches that are expected
+define void @f(i1 %c) {
+ br i1 %c, label %a, label %a, !prof !0
+a:
+ ret void
+}
+!0 = !{!"branch_weights", !"expected", i32 1, i32 2}
 ;--- #dbg_value
 define void @f(i32 %x) !dbg !3 {
   #dbg_value(i32 %x, !6, !DIExpression(), !7)
@@ -163,12 +170,34 @@ define void @f(i32 %x) !dbg !3 {
 !6 = !DILocalVariable(name: "x", arg: 1, scope: !3, file: !1, line: 1, type: !8)
 !7 = !DILocation(line: 1, scope: !3)
 !8 = !DIBasicType(name: "int", size: 32, encoding: DW_ATE_signed)
+;--- !DILabel(column:)
+!named = !{!0}
+!0 = !DILabel(scope: !1, name: "a", file: !3, line: 1, column: 2)
+!1 = distinct !DISubprogram(name: "f", scope: !3, file: !3, line: 1, type: !4, unit: !2, spFlags: DISPFlagDefinition)
+!2 = distinct !DICompileUnit(language: DW_LANG_C, file: !3, emissionKind: FullDebug)
+!3 = !DIFile(filename: "a", directory: "b")
+!4 = !DISubroutineType(types: !5)
+!5 = !{}
+!llvm.dbg.cu = !{!2}
+!llvm.module.flags = !{!6}
+!6 = !{i32 2, !"Debug Info Version", i32 3}
 ;--- nocreateundeforpoison
 declare void @f() nocreateundeforpoison
 ;--- sanitize_alloc_token
 declare void @f() sanitize_alloc_token
 ;--- memory(target_mem0:)
 declare void @f() memory(target_mem0: read)
+;--- memory(target_mem:)
+declare void @f() memory(target_mem: read)
+;--- f0x
+@g = global double f0x41E0000000000001
+;--- +inf or +qnan
+@g = global float +inf
+;--- fast-math flags of sitofp and uitofp
+define float @f(i32 %a) {
+ %r = sitofp contract i32 %a to float
+ ret float %r
+}
 ;--- ptrtoaddr
 define void @f(ptr %p) {
  %r = ptrtoaddr ptr %p to i64
@@ -220,3 +249,10 @@ declare void @f(x86_mmx)
 ;--- a mul of constants
 @a = global i32 0
 @g = global i64 mul (i64 ptrtoint (i32* @a to i64), i64 2)
+;--- !noundef of a call
+declare i32 @g()
+define i32 @f() {
+ %r = call i32 @g(), !noundef !0
+ ret i32 %r
+}
+!0 = !{}

@@ -1,14 +1,17 @@
 """Derive all tables that the releases of LLVM determine, and compare the others with what these releases do.
 
-usage: python tests/foreign/derive.py --releases=14,15,...,23 --root=23=DIR [--write]
+usage: python tests/foreign/derive.py --releases=14,15,...,23 --root=23=DIR [--write | --compare]
 
-It writes toolchain/data/reader_limits.yaml and intrinsics.yaml, and compares the tables of GPUs and of text.
-Exit status 1 if a table that it compares differs. docs/howto/new-llvm.md tells what is left to do.
+It writes reader_limits.yaml, intrinsics.yaml and intrinsic_signatures.yaml of toolchain/data, and compares the tables of
+GPUs and of text. --compare shows how the first ones differ from what is derived: no program reads the table that it
+writes, so that equal tables prove that all rows come from the readers. Exit status 1 if a table that is compared
+differs. docs/howto/new-llvm.md tells what is left to do.
 """
 
 from __future__ import annotations
 
 import argparse
+import difflib
 import subprocess
 import sys
 import time
@@ -19,8 +22,15 @@ sys.path[:0] = [str(ROOT / "tests")]
 
 from foreign.reader import add_reader_options  # noqa: E402
 
-# Each program, and whether it writes a table.
-_PROGRAMS = {"limits": True, "intrinsics": True, "processors": False, "constructs": False}
+TABLES = ROOT / "toolchain" / "data"
+# Each program, and the table that it writes; empty for one that compares.
+_PROGRAMS = {
+    "limits": "reader_limits.yaml",
+    "intrinsics": "intrinsics.yaml",
+    "signatures": "intrinsic_signatures.yaml",
+    "processors": "",
+    "constructs": "",
+}
 
 
 def main() -> int:
@@ -30,20 +40,29 @@ def main() -> int:
     )
     add_reader_options(parser)
     parser.add_argument("--write", action="store_true", help="replace the tables of the package")
+    parser.add_argument("--compare", action="store_true", help="show how the tables differ")
     options = parser.parse_args()
     readers = [f"--releases={options.releases}", *(f"--root={root}" for root in options.root)]
     status = 0
-    for name, is_written in _PROGRAMS.items():
+    for name, table in _PROGRAMS.items():
         begin = time.monotonic()
-        write = ["--write"] if is_written and options.write else []
-        program = str(Path(__file__).with_name(f"{name}.py"))
-        output = subprocess.DEVNULL if is_written else None
+        command = [sys.executable, str(Path(__file__).with_name(f"{name}.py")), *readers]
+        command += ["--write"] if table and options.write else []
         done = subprocess.run(
-            [sys.executable, program, *readers, *write], stdout=output, check=False
+            command, stdout=subprocess.PIPE if table else None, text=True, check=False
         )
+        differs = bool(table) and options.compare and _shows_difference(TABLES / table, done.stdout)
         print(f"{name}: exit status {done.returncode}, {time.monotonic() - begin:.0f} s")  # noqa: T201
-        status = status or done.returncode
+        status = status or done.returncode or int(differs)
     return status
+
+
+def _shows_difference(table: Path, derived: str) -> bool:
+    """Print how a table differs from what is derived; return whether it does."""
+    kept = table.read_text(encoding="utf-8")
+    lines = difflib.unified_diff(kept.splitlines(), derived.splitlines(), "kept", "derived", n=0)
+    print("\n".join(lines) or f"{table.name}: as derived")  # noqa: T201
+    return kept != derived
 
 
 if __name__ == "__main__":

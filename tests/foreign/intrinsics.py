@@ -11,7 +11,6 @@ It writes toolchain/data/intrinsics.yaml. Releases that are not installed are fe
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 import textwrap
@@ -22,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests")]
 
-from foreign.reader import Reader, add_reader_options, chosen_readers  # noqa: E402
+from foreign.reader import Reader, put_table, table_arguments  # noqa: E402
 
 TABLE = ROOT / "toolchain" / "data" / "intrinsics.yaml"
 # What the verifier lists: the function (`ptr @llvm.abs`; LLVM 14 has typed pointers), or its call.
@@ -169,18 +168,9 @@ _HEADER = """\
 
 def main() -> int:
     """Ask the readers; print the table or write it."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    add_reader_options(parser)
-    parser.add_argument("--write", action="store_true", help="replace the table of the package")
-    arguments = parser.parse_args()
-    readers = chosen_readers(arguments)
+    readers, table = table_arguments(__doc__, TABLE)
     text = render(derive(readers), readers)
-    if arguments.write:
-        TABLE.write_text(text)
-    else:
-        sys.stdout.write(text)
+    put_table(text, table)
     return 0
 
 

@@ -7,7 +7,6 @@ It writes toolchain/data/reader_limits.yaml. Releases that are not installed are
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -18,7 +17,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / ".importroot")]
 
 from foreign import probe_module as probe  # noqa: E402
 from foreign.limit_table import Limits, render  # noqa: E402
-from foreign.reader import Reader, add_reader_options, chosen_readers  # noqa: E402
+from foreign.reader import Reader, put_table, table_arguments  # noqa: E402
 
 TABLE = ROOT / "toolchain" / "data" / "reader_limits.yaml"
 # What readers print of a number that they do not know; of one that they do know they want operands.
@@ -186,13 +185,7 @@ def measure(reader: Reader, most: Mapping[int, int]) -> Limits:
 
 def main() -> int:
     """Ask the readers; print the table or write it."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    add_reader_options(parser)
-    parser.add_argument("--write", action="store_true", help="replace the table of the package")
-    arguments = parser.parse_args()
-    readers = chosen_readers(arguments)
+    readers, table = table_arguments(__doc__, TABLE)
     found: dict[int, Limits] = {}
     for reader in reversed(readers):
         newer = found[min(found)].operands if found else {}
@@ -201,10 +194,7 @@ def main() -> int:
     newest = found[readers[-1].release].attributes
     names = {kind: attribute_name(readers[-1], kind, forms[0]) for kind, forms in newest.items()}
     text = render(dict(sorted(found.items())), names)
-    if arguments.write:
-        TABLE.write_text(text, encoding="utf-8")
-    else:
-        sys.stdout.write(text)
+    put_table(text, table)
     return 0
 
 

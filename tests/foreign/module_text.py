@@ -21,10 +21,11 @@ _PROMISES = frozenset(
 )
 # So do properties, weights of branches, and what the newest release alone tells apart from other memory.
 _PROPERTIES = re.compile(
-    r', code_model "\w+"|inrange\([^)]*\) |, !prof !\d+|, target_mem\d: \w+|; Function Attrs:.*'
+    r', code_model "\w+"|inrange\([^)]*\) |, !prof !\d+|, target_mem\d?: \w+|; Function Attrs:.*'
 )
 _GROUP = re.compile(r"^attributes #(\d+) = \{ ?(.*?) ?\}$")
-_NODE = re.compile(r"^!(\d+) = (.*)$")
+# A type with an identifier is the same in all modules of a program, whether it is distinct or not.
+_NODE = re.compile(r"^!(\d+) = (?:distinct (?=!DICompositeType\(.*, identifier: ))?(.*)$")
 _REFERENCE = re.compile(r"!(\d+)\b")
 _GROUP_USE = re.compile(r" #(\d+)(?=[ ,]|$)")
 _ATTRIBUTE = re.compile(r'"[^"]*"(?:="[^"]*")?|[\w]+(?:\([^()]*(?:\([^()]*\)[^()]*)*\))?(?:=\w+)?')

@@ -12,10 +12,9 @@ import tarfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import cycle
 from pathlib import Path
 
-from foreign.reader import find_readers
+from foreign.reader import Reader
 from foreign.source_package import default_cache, fetch_source
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,13 +33,15 @@ SOURCES = {
     "zlib": ("adler32.c", "crc32.c", "inffast.c", "inflate.c", "trees.c"),
     "tinyxml2": ("tinyxml2.cpp", "xmltest.cpp"),
 }
-# Each file is compiled by each clang with one of these, in turn.
+# Each clang compiles a file with one of these, in turn.
 _OPTIONS = (("-O2",), ("-O0",), ("-O2", "-g"), ("-O1", "-flto=thin"), ("-O3", "-march=haswell"))
 _EXAMPLES = ("saxpy", "reduction", "histogram", "stencil", "matmul", "printf", "dynamic_shared")
 _ARCHS = {"sm_80": "nvptx64-nvidia-cuda", "gfx90a": "amdgcn-amd-amdhsa"}
 _DEVICE_SOURCES = ("tests/integration/skew/device.cu", "tests/integration/inputs/cuda_caller.cu")
 _CRATES = ("itoa", "ryu", "hex", "fnv", "adler", "cfg-if", "memchr", "smallvec", "percent-encoding")
 _ZIG_SOURCES = ("compiler_rt.zig", "std/ascii.zig", "std/base64.zig", "std/sort.zig")
+_SYSTEM = ("-isystem", "/usr/include", "-isystem", "/usr/include/x86_64-linux-gnu")
+_OLDEST_WRITER = 15
 _SECONDS = 120
 _HOST = "x86_64-pc-linux-gnu"
 
@@ -58,10 +59,13 @@ class Job:
     output: Path
 
 
-def make_corpus(folder: Path) -> list[Job]:
-    """Return the modules that their writers make, in a fixed order; those of the folder are kept."""
+def make_corpus(folder: Path, readers: Sequence[Reader]) -> list[Job]:
+    """Return the modules that writers of these releases make, in a fixed order; those of the folder are kept."""
     folder.mkdir(parents=True, exist_ok=True)
-    jobs = [*_clang_jobs(folder), *_device_jobs(folder), *_mlir_jobs(folder), *_other_jobs(folder)]
+    host, device = _clang_jobs(folder, readers), _device_jobs(folder, readers)
+    own = {reader.release for reader in readers}
+    every = [*host, *device, *_mlir_jobs(folder), *_other_jobs(folder, readers)]
+    jobs = [job for job in every if job.release in own]
     with ThreadPoolExecutor(2) as pool:
         made = pool.map(_make, jobs)
         return [job for job, is_made in zip(jobs, made, strict=True) if is_made]
@@ -81,35 +85,32 @@ def _make(job: Job) -> bool:
     return job.output.stat().st_size > 0
 
 
-def _clang(release: int) -> tuple[str, ...]:
-    """Return how the clang of a release is called; that of a wheel has its own headers."""
-    own = Path(f"/usr/lib/llvm-{release}/bin/clang")
-    if own.exists():
-        return (str(own),)
-    reader = find_readers((release,))[0]
-    headers = reader.program.parent / "lib" / "include"
-    return (str(reader.program), "clang", "-target", _HOST, "-nostdlibinc", f"-I{headers}")
+def _clang(reader: Reader) -> tuple[str, ...]:
+    """Return how the clang of a release is called; that of a wheel or of another root has its own headers."""
+    if reader.is_clang:
+        headers = reader.program.parent / "lib" / "include"
+        own = (str(reader.program), "clang", "-target", _HOST, "-nostdlibinc", f"-I{headers}")
+        return (*own, *_SYSTEM)
+    headers = reader.program.parents[1] / "lib" / "clang" / str(reader.release)
+    resources = (f"-resource-dir={headers}",) if reader.loader else ()
+    return (*reader.tool("clang"), *resources)
 
 
-_SYSTEM = ("-isystem", "/usr/include", "-isystem", "/usr/include/x86_64-linux-gnu")
-
-
-def _clang_jobs(folder: Path) -> Iterator[Job]:
-    options = cycle(_OPTIONS)
-    for package, names in SOURCES.items():
-        root = _unpacked(package)
-        for name in names:
-            for release in range(15, 23):
-                chosen = next(options)
-                label = f"{package}-{Path(name).stem}{''.join(chosen)}"
-                output = folder / f"{label}.clang{release}.bc"
-                clang = _clang(release)
-                system = _SYSTEM if len(clang) > 1 else ()
-                command = (*clang, *system, "-w", *chosen, "-emit-llvm", "-c", str(root / name))
-                include = (f"-I{(root / name).parent}", "-o", "%o")
-                yield Job(label, "clang", release, _HOST, "", (*command, *include), output)
-            # The same options are not given to the same release for each file.
-            next(options)
+def _clang_jobs(folder: Path, readers: Sequence[Reader]) -> Iterator[Job]:
+    files = [(package, name) for package, names in SOURCES.items() for name in names]
+    for number, (package, name) in enumerate(files):
+        source = _unpacked(package) / name
+        for reader in readers:
+            release = reader.release
+            if release < _OLDEST_WRITER:
+                continue
+            # A release compiles each file with other options than the file before.
+            chosen = _OPTIONS[(release - number) % len(_OPTIONS)]
+            label = f"{package}-{Path(name).stem}{''.join(chosen)}"
+            output = folder / f"{label}.clang{release}.bc"
+            command = (*_clang(reader), "-w", *chosen, "-emit-llvm", "-c", str(source))
+            include = (f"-I{source.parent}", "-o", "%o")
+            yield Job(label, "clang", release, _HOST, "", (*command, *include), output)
 
 
 def _unpacked(package: str) -> Path:
@@ -125,22 +126,32 @@ def _unpacked(package: str) -> Path:
     return inside[0] if len(inside) == 1 else folder
 
 
-def _device_jobs(folder: Path) -> Iterator[Job]:
+def _device_jobs(folder: Path, readers: Sequence[Reader]) -> Iterator[Job]:
     cuda = ("-x", "cuda", "--cuda-device-only", "--cuda-gpu-arch=sm_80", "-nocudalib", "-nocudainc")
     hip = ("-x", "hip", "--cuda-device-only", "--offload-arch=gfx90a", "-nogpulib", "-nogpuinc")
+    # The headers of CUDA and HIP come with an installed clang, not with that of a wheel.
+    own = [one for one in readers if not one.is_clang and one.release >= _OLDEST_WRITER]
     for source in (*_DEVICE_SOURCES, *_kernels(folder)):
         for kind, arch in ((cuda, "sm_80"), (hip, "gfx90a")):
-            for release in (15, 16, 19, 22):
+            for reader in own:
                 for level in ("-O0", "-O2"):
                     label = f"{Path(source).stem}-{arch}{level}"
-                    output = folder / f"{label}.clang{release}.bc"
-                    clang = f"/usr/lib/llvm-{release}/bin/clang"
+                    output = folder / f"{label}.clang{reader.release}.bc"
                     path = "--cuda-path=/nonexistent" if arch == "sm_80" else "-w"
                     ptx = ("-Xclang", "-target-feature", "-Xclang", "+ptx70")
                     feature = ptx if arch == "sm_80" else ()
-                    command = (clang, *kind, path, *feature, "-w", level, "-emit-llvm", "-c")
+                    command = (
+                        *_clang(reader),
+                        *kind,
+                        path,
+                        *feature,
+                        "-w",
+                        level,
+                        "-emit-llvm",
+                        "-c",
+                    )
                     words = (*command, str(ROOT / source), "-o", "%o")
-                    yield Job(label, "clang", release, _ARCHS[arch], arch, words, output)
+                    yield Job(label, "clang", reader.release, _ARCHS[arch], arch, words, output)
 
 
 def _kernels(folder: Path) -> list[str]:
@@ -165,7 +176,7 @@ def _mlir_jobs(folder: Path) -> Iterator[Job]:
                 yield Job(label, "mlir", release, triple, arch, command, output)
 
 
-def _other_jobs(folder: Path) -> Iterator[Job]:
+def _other_jobs(folder: Path, readers: Sequence[Reader]) -> Iterator[Job]:
     """Return the jobs of rustc and of Zig, whose writers are their own."""
     for crate in _CRATES:
         source = _crate(crate)
@@ -179,12 +190,14 @@ def _other_jobs(folder: Path) -> Iterator[Job]:
                 yield Job(
                     label, "rustc", 22, _HOST, "", (*command, str(source), "-o", "%o"), output
                 )
-    yield from _zig_jobs(folder)
+    yield from _zig_jobs(folder, readers)
 
 
-def _zig_jobs(folder: Path) -> Iterator[Job]:
+def _zig_jobs(folder: Path, readers: Sequence[Reader]) -> Iterator[Job]:
     options = ("-fno-emit-bin", "-fllvm", "-OReleaseSmall", "-target", "x86_64-linux-gnu")
-    for reader in find_readers((17, 18, 20, 21)):
+    for reader in readers:
+        if not reader.is_clang:
+            continue
         zig = str(reader.program)
         for name in _ZIG_SOURCES:
             source = str(reader.program.parent / "lib" / name)

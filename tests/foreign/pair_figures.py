@@ -95,6 +95,8 @@ def read_pairs(path: Path) -> list[Pair]:
 def render_page(pairs: Sequence[Pair]) -> str:
     """Return the page."""
     return _TEXT.format(
+        oldest=min(pair.read_by for pair in pairs),
+        newest=max(pair.read_by for pair in pairs),
         modules=len({(pair.name, pair.writer, pair.written_by) for pair in pairs}),
         pairs=len(pairs),
         checker="\n".join(_checker(pairs)),
@@ -149,19 +151,20 @@ def _exceptions(pairs: Sequence[Pair]) -> Iterator[str]:
 _TEXT = """\
 # Pairs of real code
 
-This page compares what `mlir-offload check` reports with what the readers of LLVM 14 to 22 do, on {pairs} pairs of
+This page compares what `mlir-offload check` reports with what the readers of LLVM {oldest} to {newest} do, on {pairs} pairs of
 a module and a reader. `tests/foreign/pairs.py` writes this page; do not edit it.
 
-    python tests/foreign/pairs.py --write
+    python tests/foreign/pairs.py --releases=14,15,16,17,18,19,20,21,22,23 --root=23=DIR --write
 
-The command fetches the sources and the readers that are not installed, and takes about an hour of one processor.
+The command fetches the sources and the readers that are not installed (but LLVM 23, which must be in DIR), and takes
+about half an hour. These figures are of one run.
 It is not part of the test suite. `--only=REGEX` selects modules, `--checker` reruns only our checker, `--show` prints
 every pair that is missed or rejected wrongly.
 
 ## Modules
 
 The {modules} modules are real code: the sources of bzip2, cJSON, LZ4, Lua, zlib and TinyXML-2 compiled by clang 15 to
-22, crates compiled by rustc, files of Zig's library written by Zig's own bitcode writer, CUDA and HIP kernels compiled
+23, crates compiled by rustc, files of Zig's library written by Zig's own bitcode writer, CUDA and HIP kernels compiled
 by clang, and our examples lowered by MLIR 19 and 22 for NVIDIA, AMD and the host. They are compiled with and without
 optimization, debug information and summaries for ThinLTO.
 
@@ -176,7 +179,7 @@ No table of ours decides what a reader does:
   promised*, which is right.
 * The verifier of the reader lists which of the called intrinsics it knows. A pair with another one is *wrong*.
 * Device code is compiled by the back end of the reader, if that of the writer compiles it. Kernels, parameters, launch
-  bounds, barriers and the version of the code object must be those of the newest release.
+  bounds, barriers and the version of the code object must be those of the newest release, or of the one that wrote it.
 
 Host code is not compiled or executed, and data layouts are not compared: layouts of `i128` (BC018, BC024) and back ends
 for the host are measured by the [matrix](ir-compatibility.md).

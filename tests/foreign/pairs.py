@@ -1,8 +1,8 @@
 """Give real code that each release wrote to each reader, and compare what they make of it with our checker.
 
-usage: python tests/foreign/pairs.py [--only=REGEX] [--readers=14,...,22] [--show] [--write]
+usage: python tests/foreign/pairs.py [--releases=14,...,22] [--root=N=DIR] [--only=REGEX] [--show] [--write]
 
-It takes about an hour of one processor, and fetches sources and readers. The table goes to
+It takes about half an hour, and fetches sources and readers. The table goes to
 tests/golden/skew/pairs.csv, the figures to docs/design/foreign-pairs.md. Exit status 1 if the checker misses
 a pair that is wrong, misses more than 1 % of those that are rejected, or rejects one that is right.
 """
@@ -30,7 +30,7 @@ from foreign.pair_figures import (  # noqa: E402
     write_pairs,
 )
 from foreign.pair_verdict import Subject, judge, subject_of, unknown_intrinsics  # noqa: E402
-from foreign.reader import Reader, find_readers  # noqa: E402
+from foreign.reader import Reader, add_reader_options, chosen_readers  # noqa: E402
 from foreign.source_package import default_cache  # noqa: E402
 
 from mlir_offload.offload.skew.check import check_file  # noqa: E402
@@ -48,8 +48,7 @@ def main() -> int:
     if options.checker:
         pairs = [_checked_again(pair) for pair in read_pairs(GOLDEN)]
     else:
-        releases = [int(word) for word in options.readers.split(",")]
-        pairs = list(measure(releases, options.only))
+        pairs = list(measure(chosen_readers(options), options.only))
     say(f"{len(pairs)} pairs in {time.monotonic() - begin:.0f} s")
     for pair in pairs:
         if options.show and pair.standing in {Standing.MISSED, Standing.FALSE_ALARM}:
@@ -60,17 +59,17 @@ def main() -> int:
     return 0 if is_within_bounds(pairs) else 1
 
 
-def measure(releases: Sequence[int], only: str) -> Iterator[Pair]:
-    """Return all pairs of the corpus and the readers, in order."""
-    readers = find_readers(releases)
-    newest = find_readers([22])[0]
+def measure(readers: Sequence[Reader], only: str) -> Iterator[Pair]:
+    """Return all pairs of the corpus and the readers, in order; the newest reader compares the texts."""
+    newest = readers[-1]
+    own = {reader.release: reader for reader in readers}
     jobs = [
         job
-        for job in make_corpus(_corpus())
+        for job in make_corpus(_corpus(), readers)
         if re.search(only, f"{job.name} {job.output.suffixes}")
     ]
     with ThreadPoolExecutor(2) as pool:
-        subjects = list(pool.map(lambda job: subject_of(job, newest), jobs))
+        subjects = list(pool.map(lambda job: subject_of(job, own[job.release], newest), jobs))
         unknown = unknown_intrinsics(readers, subjects)
 
         def measured(pair: tuple[Subject, Reader]) -> Pair:
@@ -110,8 +109,8 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
+    add_reader_options(parser)
     parser.add_argument("--only", default="", metavar="REGEX", help="only modules that match")
-    parser.add_argument("--readers", default="14,15,16,17,18,19,20,21,22")
     parser.add_argument("--checker", action="store_true", help="keep what the readers did")
     parser.add_argument(
         "--show", action="store_true", help="print what is missed or rejected wrongly"

@@ -39,14 +39,9 @@ _FROM_METADATA = {"1": 4, "2": 5}
 
 def processors(reader: Reader, triple: str) -> frozenset[str]:
     """Return what a release lists as processors of a target."""
-    clang = (str(reader.program), "clang", "-cc1", "-triple", triple, "-target-cpu", "help")
-    llc = (*reader.tool("llc"), f"-mtriple={triple}", "-mcpu=help", "/dev/null")
-    done = subprocess.run(
-        (*clang, "-x", "ir", "/dev/null") if reader.is_clang else llc,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    clang = (str(reader.program), "clang") if reader.is_clang else reader.tool("clang")
+    command = (*clang, "-cc1", "-triple", triple, "-target-cpu", "help", "-x", "ir", "/dev/null")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     pattern = _AMD if triple.startswith("amd") else _NVIDIA
     listed = re.compile(_LISTED.format(pattern=pattern), re.MULTILINE)
     return frozenset(listed.findall(done.stderr + done.stdout))
@@ -60,11 +55,12 @@ def mistakes(reader: Reader) -> Iterator[str]:
     yield from _differences(f"LLVM {release}, amdgpu_mach.yaml", amd, known)
     oldest = dict(load_nvptx_table().oldest_isa)
     listed = {name for name in processors(reader, "nvptx64-nvidia-cuda") if name in oldest}
-    # llc knows the family-specific names as well; clang, which the link runs, does not.
-    nvidia = frozenset(name for name in listed if not name.endswith("f"))
-    yield from _differences(
-        f"LLVM {release}, nvptx.yaml", nvidia, frozenset(supported_archs(release, None))
+    # llc knows the family-specific names before clang, which the link runs.
+    nvidia, known = (
+        frozenset(name for name in names if not name.endswith("f"))
+        for names in (listed, supported_archs(release, None))
     )
+    yield from _differences(f"LLVM {release}, nvptx.yaml", nvidia, known)
     yield from _code_object_mistakes(reader)
 
 
@@ -90,8 +86,13 @@ def _made(reader: Reader, node: str) -> int:
     return int(version[1]) if version[1] else _FROM_METADATA[version[2]]
 
 
+def default_code_object(reader: Reader) -> int:
+    """Return the version of code objects that a release makes without a flag."""
+    return _made(reader, "")
+
+
 def _code_object_mistakes(reader: Reader) -> Iterator[str]:
-    known, default = load_code_objects(reader.release), _made(reader, "")
+    known, default = load_code_objects(reader.release), default_code_object(reader)
     if default != known.versions[-1]:
         yield f"LLVM {reader.release}, amdgpu.yaml: without a flag it makes version {default}"
     for flag, versions in code_objects(reader).items():

@@ -157,6 +157,25 @@ def chosen_readers(options: argparse.Namespace) -> tuple[Reader, ...]:
     return find_readers(releases, {int(release): Path(root) for release, root in roots.items()})
 
 
+def table_arguments(text: str | None, table: Path) -> tuple[tuple[Reader, ...], Path | None]:
+    """Return the readers that the command line chooses, and the table if it is to be written."""
+    parser = argparse.ArgumentParser(
+        description=text, formatter_class=argparse.RawTextHelpFormatter
+    )
+    add_reader_options(parser)
+    parser.add_argument("--write", action="store_true", help="replace the table of the package")
+    arguments = parser.parse_args()
+    return chosen_readers(arguments), table if arguments.write else None
+
+
+def put_table(text: str, table: Path | None) -> None:
+    """Write a table to its file, or print it."""
+    if table:
+        table.write_text(text, encoding="utf-8")
+    else:
+        sys.stdout.write(text)
+
+
 def find_readers(
     releases: Iterable[int], roots: Mapping[int, Path] = MappingProxyType({})
 ) -> tuple[Reader, ...]:

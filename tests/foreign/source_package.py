@@ -23,8 +23,8 @@ _FOLDERS = ("Integration", "Conversion", "Dialect/SparseTensor/GPU")
 def fetch_tests(llvm_version: str, cache: Path, *, with_all: bool = False) -> Path:
     """Return the folder mlir/test of a release such as 22.1.8, fetched if need be.
 
-    Without `with_all` it has the folders of programs. Raises RuntimeError if no suite has the source package
-    of that release.
+    Without `with_all` it has the folders of programs. Where no suite has the sources of that release, they are
+    those of another point release. Raises RuntimeError if no suite has any.
     """
     folders = (".",) if with_all else _FOLDERS
     folder = cache / f"llvm-{llvm_version}{'-all' if with_all else ''}"
@@ -70,10 +70,11 @@ def _fetch_archive(llvm_version: str, cache: Path) -> Path:
         command = ("apt-get", *options, "source", "-qq", "--download-only", "--tar-only")
         # A mirror may have the list of a suite without all of its files: the next suite may.
         done = subprocess.run((*command, f"{package}={version}"), cwd=cache, check=False)
-        found = sorted(cache.glob(f"{package}_{llvm_version}*.orig.tar.xz"))
+        found = sorted(cache.glob(f"{package}_*.orig.tar.xz"))
         if done.returncode == 0 and found:
+            print(f"the tests are those of {version}", file=sys.stderr, flush=True)  # noqa: T201
             return found[0]
-    msg = f"no suite of Debian has the sources of {package} {llvm_version}; give them by --source"
+    msg = f"no suite of Debian has the sources of {package}; give them by --source"
     raise RuntimeError(msg)
 
 
@@ -90,6 +91,8 @@ def _apt_options(cache: Path) -> tuple[str, ...]:
         "Dir::State::Lists": lists,
         "Dir::Cache": cache / "apt",
         "APT::Sandbox::User": "root",
+        # A release is asked for by its version: a mirror that is no longer updated has it as well.
+        "Acquire::Check-Valid-Until": "false",
     }
     return tuple(f"-o{name}={value}" for name, value in settings.items())
 
@@ -112,13 +115,13 @@ def _suites() -> Iterator[str]:
     yield from (f"{archive} {suite}" for archive in archives for suite in _NEWER_SUITES)
 
 
-def _versions(package: str, llvm_version: str, options: Sequence[str]) -> Iterator[str]:
+def _versions(package: str, llvm_version: str, options: Sequence[str]) -> list[str]:
+    """Return the versions of a source package: that of the release, then other point releases."""
     command = ("apt-cache", *options, "showsrc", package)
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    for line in listed.splitlines():
-        key, _, version = line.partition(": ")
-        if key == "Version" and llvm_version in version:
-            yield version
+    fields = (line.partition(": ") for line in listed.splitlines())
+    found = dict.fromkeys(version for key, _, version in fields if key == "Version")
+    return sorted(found, key=lambda version: (llvm_version in version, version), reverse=True)
 
 
 def _unpack(archive: Path, folder: Path, tests: Sequence[str]) -> None:

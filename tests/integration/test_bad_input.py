@@ -127,7 +127,7 @@ def test_a_binary_file_is_named_as_what_it_is(sandbox: Sandbox) -> None:
     [
         (["--offload-arch=sm_999", "p.mlir"], 4, "does not know sm_999", "hint:"),
         (["--offload-arch=sm_50", "p.mlir"], 4, "does not know sm_50", "CUDA 11.8 to 12.9"),
-        (["--offload-arch=gfx999", "p.mlir"], 4, "knows no gfx999", "hint:"),
+        (["--offload-arch=gfx999", "p.mlir"], 4, "does not know gfx999", "hint:"),
         (["--offload-arch=volta", "p.mlir"], 2, "unknown offload architecture 'volta'", "sm_NN"),
         (["--llvm=18", "p.mlir"], 3, "LLVM 18 is not installed", "apt install mlir-18-tools"),
         (["--llvm=/nowhere", "p.mlir"], 3, "no LLVM installation there", "apt install"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from support import cache_servers
 from support.cuda_tools import cuda_tool
+from support.loopback import free_port, running, wait_for_port
 
 from mlir_offload.driver.tools.choose import choose_toolkit, places_for
 from mlir_offload.toolchain.cuda import CudaToolkit
@@ -303,6 +305,24 @@ def test_any_launcher_runs_the_steps(checkout: Checkout) -> None:
 
     assert build.steps == ("host", *KERNELS, "object")
     assert checkout.object.read_bytes() == cached
+
+
+def test_sccache_runs_the_steps_and_keeps_none_of_them(checkout: Checkout, tmp_path: Path) -> None:
+    checkout.cached()
+    cached = checkout.object.read_bytes()
+    port = free_port()
+    place = {"SCCACHE_DIR": str(tmp_path / "kept"), "SCCACHE_SERVER_PORT": str(port)}
+    serves = {"SCCACHE_START_SERVER": "1", "SCCACHE_NO_DAEMON": "1"}
+    with running(("sccache",), place | serves) as server:
+        wait_for_port(port, server)
+        checkout.build("--offload-arch=sm_80", "--launcher=sccache", environment=place)
+        words = ("sccache", "--show-stats", "--stats-format=json")
+        shown = subprocess.run(words, env=os.environ | place, capture_output=True, check=True)
+    stats = json.loads(shown.stdout)["stats"]
+
+    assert checkout.object.read_bytes() == cached
+    counts = ("compile_requests", "requests_not_cacheable", "requests_executed")
+    assert [stats[name] for name in counts] == [4, 4, 0]
 
 
 def test_a_launcher_that_fails_by_itself_is_named(checkout: Checkout) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -18,6 +19,20 @@ pytestmark = pytest.mark.llvm(22)
 CUDA = Path("/usr/local/cuda-13.0")
 SAXPY = Path(__file__).resolve().parents[2] / "docs" / "examples" / "saxpy.mlir"
 HOST = "--offload-arch=host"
+CALLS_ADD = """
+func.func private @add(%a: i32) -> i32
+func.func @main() -> i32 {
+  %one = arith.constant 1 : i32
+  %c1 = arith.constant 1 : index
+  gpu.launch blocks(%a, %b, %c) in (%d = %c1, %e = %c1, %f = %c1)
+             threads(%g, %h, %i) in (%j = %c1, %k = %c1, %l = %c1) {
+    gpu.terminator
+  }
+  %sum = func.call @add(%one) : (i32) -> i32
+  %zero = arith.constant 0 : i32
+  return %zero : i32
+}
+"""
 UNUSED = "argument unused during compilation: '{}'"
 
 
@@ -57,7 +72,7 @@ def run(words: str | list[str], monkeypatch: pytest.MonkeyPatch) -> int:
         "-c m.c -march=x86-64-v2 -mtune=generic -mavx2",
         "-c m.c -fno-exceptions -fstack-protector-strong -fno-strict-aliasing",
         "-c m.c -ffunction-sections -fdata-sections -fvisibility=hidden",
-        "-c m.c -Wall -Wextra -Werror=return-type -pedantic -w",
+        "-c m.c -pipe -Wall -Wextra -Werror=return-type -pedantic -w --param ssp-buffer-size=4",
         "-c m.c -isystem . -iquote . -idirafter . -include h.h -U NOT -D X=1",
         "-c m.c -Xclang -fno-builtin -mllvm -stats=0 -Xpreprocessor -DX",
         "-c m.cc -std=c++20 -stdlib=libstdc++ -fno-rtti -Wa,--noexecstack",
@@ -103,7 +118,7 @@ def test_a_command_line_of_clang_works(
         ("-c m.c -L.", UNUSED.format("-L.")),
         ("-c m.c -Wl,-x", "-Wl,-x: 'linker' input unused"),
         ("-c m.c -pie", UNUSED.format("-pie")),
-        ("-c m.c -pipe", UNUSED.format("-pipe")),
+        ("-c m.c -s", UNUSED.format("-s")),
         ("-E k.mlir", "k.mlir: previously preprocessed input"),
     ],
 )
@@ -165,6 +180,34 @@ def test_device_code_alone_is_a_file_for_each_device(
     monkeypatch.setenv("CUDA_PATH", str(CUDA))
     assert run(f"--offload-device-only {form} k.mlir", monkeypatch) == 0
     assert content in (here / f"k-{ending}").read_bytes()
+
+
+@pytest.mark.skipif(not CUDA.exists(), reason="no CUDA toolkit")
+def test_a_fat_binary_has_cubins_and_ptx_and_is_named_as_nvcc_names_it(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CUDA_PATH", str(CUDA))
+    assert run("-fatbin --offload-arch=sm_80,sm_90,gfx90a k.mlir", monkeypatch) == 0
+    capfd.readouterr()
+    assert run("inspect --json k.fatbin k.hipfb", monkeypatch) == 0
+    files = json.loads(capfd.readouterr().out)["files"]
+    forms = [[(one["arch"], one["format"]) for one in file["images"]] for file in files]
+    assert forms == [
+        [("sm_80", "cubin"), ("sm_90", "cubin"), ("sm_90", "PTX")],
+        [("gfx90a", "AMDGPU code object")],
+    ]
+    assert run(f"-fatbin {HOST} k.mlir", monkeypatch) == 2
+    del here
+
+
+def test_checks_of_undefined_behaviour_work_beside_kernels_for_the_cpu(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "m.cc").write_text('extern "C" int add(int a) { return a + 2147483647; }\n')
+    (here / "m.mlir").write_text(CALLS_ADD)
+    assert run(f"-fsanitize=undefined {HOST} m.mlir m.cc -o m", monkeypatch) == 0
+    done = subprocess.run([here / "m"], capture_output=True, text=True, check=False)
+    assert "signed integer overflow" in done.stderr
 
 
 def test_host_code_alone_has_no_device_code(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,7 +294,7 @@ def test_an_mlir_opt_of_the_user_is_used_and_named_by_the_identity_of_the_tools(
     [
         ("inspct k.mlir", "inspct: no such file", "did you mean the subcommand 'inspect'?"),
         ("help inspct", "no such subcommand", "did you mean 'inspect'?"),
-        ("run k.mlir 100", "'100' is no input", "run k.mlir -- 100"),
+        ("run k.mlir 100", "'100' is not an input", "run k.mlir -- 100"),
         ("--pipeline=linlag k.mlir", "unknown pipeline", "did you mean 'linalg'?"),
         ("--device-code=objekt k.mlir", "unknown value", "did you mean 'object'?"),
         ("-x cudaa k.mlir", "unknown language", "did you mean 'cuda'?"),

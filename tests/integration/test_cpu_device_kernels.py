@@ -274,6 +274,25 @@ def test_strips_of_any_width_compute_the_same(build: Build, split: Program, lane
         assert results[0] == results[1] != values
 
 
+def test_tiles_and_histograms_are_right_in_blocks_of_any_width(build: Build) -> None:
+    program = build.program(build.input("cpu_tiles.mlir"), stem="tiles", collapses=True)
+    assert set(program.modes.values()) == {KernelMode.STRIPS}
+    values = [i * 7 % 31 for i in range(256)]
+    for width, height in ((16, 16), (32, 8), (8, 32), (64, 4)):
+        made = ints([0] * 256)
+        program.launch("tile", (1, 1, 1), (width, height, 1), [ints(values), made])
+        assert list(made) == [
+            sum(values[y % 16 * 16 + k] * values[k * 16 + x % 16] for k in range(16))
+            for y in range(height)
+            for x in range(width)
+        ]
+    for width in (24, 32, 64, 96):
+        keys = [i * i % 256 for i in range(4 * width)]
+        counts = ints([0] * 256)
+        program.launch("histogram", (1, 1, 1), (width, 1, 1), [ints(keys), counts])
+        assert list(counts) == [keys.count(key) for key in range(256)]
+
+
 @pytest.mark.parametrize("size", [1, 7, 32, 100, 1024])
 def test_scan_with_barriers_in_a_loop(program: Program, size: int) -> None:
     values = [(i * 7) % 11 - 3 for i in range(3 * size)]

@@ -122,6 +122,8 @@ def test_where_cpp_launches_a_kernel_of_such_a_file_the_cure_is_named(
     said = run(*compiler, f"-I{INPUTS}", *sources, "-o", tmp_path / "app", status=1)
     assert "k.mlir was linked apart, because other objects have kernels of the same names" in said
     assert "rename these" in said
+    sources[0].write_text(OWN_SCALE.replace("@other", "@shift").replace("@scale", "@own"))
+    run(*compiler, f"-I{INPUTS}", *sources, "-o", tmp_path / "app")
 
 
 @pytest.mark.llvm(22)

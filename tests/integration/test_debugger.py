@@ -13,6 +13,7 @@ pytestmark = [pytest.mark.llvm(22), pytest.mark.llvm(19)]
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 MATMUL, SAXPY = EXAMPLES / "matmul.mlir", EXAMPLES / "saxpy.mlir"
+REDUCTION = EXAMPLES / "reduction.mlir"
 # Operations that leave no instruction of their own: constants and the ends of regions.
 NO_CODE = re.compile(r"arith\.constant|scf\.yield|^\s*(?://.*|[})].*)?$")
 
@@ -100,3 +101,21 @@ def test_optimised_gdb_stops_in_the_kernel_first_whatever_loops_the_compiler_mad
     breaks = [f"tbreak matmul.mlir:{line}" for line in lines]
     output = debugged(program, *breaks, "run", "continue")
     assert stops(output, "matmul.mlir") == [("matmul", line) for line in lines], output
+
+
+@pytest.mark.parametrize(("level", "release"), [("-O1", 22), ("-O2", 19)])
+def test_optimised_gdb_stops_at_the_lines_of_a_kernel_that_is_collapsed(
+    mlir_offload: list[str], tmp_path: Path, level: str, release: int
+) -> None:
+    program = built(mlir_offload, tmp_path, REDUCTION, level, f"--llvm={release}")
+    rows = REDUCTION.read_text().splitlines()
+    first = line_of(REDUCTION, "gpu.func @shuffles")
+    shuffle = next(n for n, row in enumerate(rows, 1) if n > first and "gpu.shuffle" in row)
+    inlined = line_of(REDUCTION, "%value = memref.load")
+    breaks = [f"tbreak reduction.mlir:{shuffle}", f"break reduction.mlir:{inlined}"]
+    output = debugged(
+        program, breaks[0], "run", "backtrace 1", breaks[1], "continue", "backtrace 2"
+    )
+    assert stops(output, "reduction.mlir")[0] == ("shuffles", shuffle), output
+    frame = rf"#0 +own_share \(.*\) at reduction.mlir:{inlined}\n#1 .*(?:shuffles|tree|blocks) "
+    assert re.search(frame, output), output

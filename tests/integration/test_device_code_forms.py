@@ -164,7 +164,7 @@ def test_a_library_is_linked_for_each_device_and_runs_on_the_cpu(
         ("sm_100", "gpu.bc", "gpu.bc is made for sm_100: kernels for sm_90 cannot call it"),
         ("", "gpu.bc", "gpu.bc is bitcode for x86_64"),
         ("sm_80", "absent.bc", "absent.bc"),
-        ("sm_80", "kernel.mlir", "is no LLVM bitcode"),
+        ("sm_80", "kernel.mlir", "is not LLVM bitcode"),
     ],
 )
 @pytest.mark.llvm(22)

@@ -21,7 +21,7 @@ EXAMPLES = [
 RELEASES = [
     pytest.param(major, marks=pytest.mark.llvm(major), id=f"llvm{major}") for major in (19, 22)
 ]
-ARCHS = {19: ("sm_80", "sm_90"), 22: ("sm_80", "sm_90", "spirv64")}
+ARCHS = {19: ("sm_80",), 22: ("sm_90", "spirv64")}
 # These are called from C, or hold nothing for a GPU.
 WITH_MAIN_IN_C = {"square": "main.c"}
 WITHOUT_KERNELS = {"plain"}

@@ -11,8 +11,8 @@ from support.cuda_tools import cuda_tool
 from support.gpu_comparison import LOOPS, Case, Tools, nvdisasm
 
 GRID_LOOP = Path(__file__).parent / "inputs" / "grid_loop.mlir"
-# An instruction or two of fifty: LLVM's choice differs where it knows the size of a block.
-TOLERANCE = 1.04
+# LLVM's choice differs by some instructions where it knows the size of a block, and ptxas's by release.
+TOLERANCE = 1.1
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +42,7 @@ def test_loops_have_no_more_instructions_than_by_clang(
         for name, loop in LOOPS.items()
     }
     assert {name: pair for name, pair in counts.items() if pair[0] > pair[1] * TOLERANCE} == {}
+    assert sum(pair[0] for pair in counts.values()) <= sum(pair[1] for pair in counts.values())
 
 
 @pytest.mark.llvm(22)

@@ -24,6 +24,20 @@ RELEASES = [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (19,
 # A pointer, a float and an integer of 64 bits.
 ARGUMENTS = {"RECORD_ARGUMENTS": "scale=848"}
 
+SINE = """
+module attributes {gpu.container_module} {
+  gpu.module @m {
+    gpu.func @sine(%a: memref<?xf32>) kernel {
+      %i = gpu.thread_id x
+      %v = memref.load %a[%i] : memref<?xf32>
+      %w = math.sin %v : f32
+      memref.store %w, %a[%i] : memref<?xf32>
+      gpu.return
+    }
+  }
+}
+"""
+
 
 def run(*argv: object, **environment: str) -> subprocess.CompletedProcess[str]:
     words = [str(word) for word in argv]
@@ -248,7 +262,7 @@ def test_each_chip_gets_code_of_its_own(
 @pytest.mark.parametrize(
     ("arch", "major", "said"),
     [
-        ("gfx999", 22, "LLVM 22 knows no gfx999"),
+        ("gfx999", 22, "LLVM 22 does not know gfx999"),
         pytest.param("gfx1250", 19, "LLVM 21 and newer know it", marks=pytest.mark.llvm(19)),
         ("gfx9-generic", 22, "needs code object version 6"),
         ("gfx90", 22, "unknown offload architecture 'gfx90'"),
@@ -310,13 +324,29 @@ EXAMPLE_NAMES = sorted(
 )
 
 
-@pytest.mark.parametrize("major", RELEASES)
-def test_the_examples_compile_for_an_amd_gpu(
-    major: int, mlir_offload: list[str], rocm_recorder: Path, tmp_path: Path
+# What LLVM 22 makes of them is executed: test_gpu_examples.
+@pytest.mark.llvm(19)
+def test_the_examples_compile_for_an_amd_gpu_by_the_older_release(
+    mlir_offload: list[str], rocm_recorder: Path, tmp_path: Path
 ) -> None:
-    compiler = [*mlir_offload, f"--llvm={major}", f"--rocm-path={rocm_recorder}"]
+    compiler = [*mlir_offload, "--llvm=19", f"--rocm-path={rocm_recorder}"]
     sources = [str(EXAMPLES / name) for name in EXAMPLE_NAMES]
     options = ["--offload-arch=gfx90a", "-O0", "-c", *sources]
     subprocess.run([*compiler, *options], cwd=tmp_path, check=True)
     made = sorted(path.stem for path in tmp_path.glob("*.o"))
     assert made == [name.removesuffix(".mlir") for name in EXAMPLE_NAMES]
+
+
+@pytest.mark.llvm(22)
+def test_an_object_for_the_device_names_its_compiler_and_not_that_of_a_library_in_it(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    source, made = tmp_path / "k.mlir", tmp_path / "k.o"
+    source.write_text(SINE, encoding="utf-8")
+    words = (*mlir_offload, "-c", "--offload-arch=gfx90a", "--device-code=object", source)
+    done = run(*words, "-o", made)
+    assert done.returncode == 0, done.stderr
+    (image,) = (image for item in read_objects(made) for image in item.images)
+    code = read_device_code(image.content)
+    assert code is not None
+    assert (code.producer, code.llvm_major) == ("mlir-offload for LLVM 22", 22)

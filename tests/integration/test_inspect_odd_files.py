@@ -27,6 +27,16 @@ def test_what_holds_no_device_code_is_said_and_no_error(
     assert said.out.endswith("holds no device code\n")
 
 
+def test_text_has_the_hashes_of_images_only_if_they_are_asked_for(
+    mlir_offload: list[str],
+) -> None:
+    assert "sha256" not in inspect(mlir_offload, FATBIN).out
+    said = inspect(mlir_offload, "--code-hashes", FATBIN)
+    # What is stored scrambled has none.
+    (digest,) = (image["sha256"] for image in documents(mlir_offload, FATBIN)[0]["images"][1:])
+    assert f"sha256 {digest}\n" in said.out
+
+
 def test_a_32_bit_object_is_said_to_be_out_of_reach(
     mlir_offload: list[str], tmp_path: Path
 ) -> None:

@@ -250,6 +250,7 @@ def test_a_declared_kernel_that_no_file_defines_is_named_with_the_cure(
     stderr = compiler(HOST, "caller.mlir", "lone.c", "-o", "x", status=1)
     assert "__device_stub__k" in stderr
     assert "hint: name the object that defines the kernel on the link line" in stderr
+    compiler(HOST, "caller.mlir", "lone.c", "add.o", "-o", "x")
 
 
 @pytest.mark.llvm(22)
@@ -266,6 +267,10 @@ def test_an_object_that_cannot_be_linked_apart_is_named_with_the_reason(
     )
     assert "helper" in stderr
     assert "hint: rename one of the kernels, or define in this file all that" in stderr
+    body = "llvm.func @helper(%x: i32) -> i32 { llvm.return %x : i32 }"
+    text = NEEDY.replace("llvm.func @helper(i32) -> i32", body)
+    (compiler.directory / "needy.mlir").write_text(text)
+    compiler("add.mlir", "needy.mlir", *options)
 
 
 @pytest.mark.llvm(22)

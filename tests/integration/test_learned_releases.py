@@ -85,11 +85,13 @@ def test_what_is_learned_of_a_measured_release_is_what_the_tables_say(
     other = {15: 16, 16: 15, 19: 16, 22: 19}[major]
     monkeypatch.setattr(calibration, "base_release", lambda _: other)
     llvm = toolchain_in(Path(f"/usr/lib/llvm-{major}"))
-    families = [*DEVICE, Family.RECIPE] if llvm.can_lower else [*DEVICE]
-    # Sixteen links: of the newest release only.
+    families = [*DEVICE, Family.LINKS, *((Family.RECIPE,) if llvm.can_lower else ())]
+    # Seventeen links: of the newest release only; those for NVIDIA GPUs in tests/foreign/learned.py.
     families += [Family.FORMS] if major == 22 else []
     release = learn_toolchain(llvm, families, ProcessRunner(), is_fresh=True, is_quiet=True)
-    assert (release.assumed, release.refused) == ((), ())
+    without = "no CUDA toolkit was found: images for NVIDIA GPUs cannot be linked"
+    assert release.assumed == ((f"images that link ({without})",) if major == 22 else ())
+    assert release.refused == ()
     rows = {list_of(row): row for row in release.rows if not isinstance(row, MissingPassesRow)}
     assert len(rows) >= 15  # clang 15 tells no code object version
     for name, row in rows.items():
@@ -113,7 +115,7 @@ def test_an_unknown_build_compiles_links_and_runs_what_the_release_does_that_it_
         tmp_path,
     )
     assert (
-        "LLVM 24.0.0git: not in the tables; learned from its tools (16 probes, as LLVM 22)"
+        "LLVM 24.0.0git: not in the tables; learned from its tools (25 probes, as LLVM 22)"
         in compiled.stderr
     )
     linked = _run([*release, "a.o", "-o", "prog"], tmp_path)

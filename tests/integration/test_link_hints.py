@@ -153,3 +153,22 @@ def test_a_shared_library_is_linked_again(
     _call(tmp_path, *programs[program], *options, "square.o", "-o", "libsquare.so")
     _call(tmp_path, *mlir_offload, MAIN, "libsquare.so", "-Wl,-rpath,.", "-o", "app")
     assert _call(tmp_path, "./app").stdout == "square: ok, 1000 elements\n"
+
+
+def test_an_object_of_gccs_lto_is_compiled_with_machine_code(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "half.c").write_text("int half(int x) { return x / 2; }\n", encoding="utf-8")
+    main = "int half(int);\nint main(void) { return half(2) - 1; }\n"
+    (tmp_path / "main.c").write_text(main, encoding="utf-8")
+    compile_half = ("gcc", "-flto", "-c", "half.c", "-o", "half.o")
+    _call(tmp_path, *compile_half)
+    words = (*mlir_offload, "main.c", "half.o", "-o", "app")
+    done = _call(tmp_path, *words, expect=None)
+
+    found = re.search(r"hint: compile it with (-\S+), ", done.stderr)
+
+    assert found, done.stderr
+    _call(tmp_path, *compile_half, found[1])
+    _call(tmp_path, *words)
+    _call(tmp_path, "./app")

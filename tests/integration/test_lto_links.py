@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from mlir_offload.offload.abi import host_layout
+from mlir_offload.offload.link.held_image import loaded_images
+from mlir_offload.offload.link.objects import read_objects
 from mlir_offload.toolchain.target import host_triple
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
@@ -75,6 +77,11 @@ def _link(mlir_offload: Sequence[str], folder: Path, *words: object) -> str:
     (folder / "main.c").write_text(MAIN, encoding="utf-8")
     _run(*mlir_offload, folder / "main.c", *words, "-o", folder / "app")
     return _run(folder / "app")
+
+
+def _linked_kernels(program: Path) -> list[str]:
+    images = (image for item in read_objects(program) for image in loaded_images(item))
+    return sorted(kernel for image in images for kernel in image.kernels or ())
 
 
 @pytest.mark.parametrize("major", TWO)
@@ -148,6 +155,60 @@ def test_a_linked_object_for_spirv_is_refused(mlir_offload: list[str], tmp_path:
 
     assert "-r: LLVM 22 cannot link code for spirv64 object by object" in done.stderr
     assert not (tmp_path / "r.o").exists()
+    assert "leave spirv64 out of --offload-arch" in done.stderr
+    host = [word.replace("spirv64", "host") for word in map(str, words)]
+    _run(*host, "-o", tmp_path / "r.o")
+
+
+@pytest.mark.llvm(16)
+def test_an_older_release_links_objects_to_one_but_no_library(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    driver = (*mlir_offload, "--for-clang=16")
+    (path, _) = _compile_both(driver, tmp_path, "-c")
+    library = tmp_path / "libk.a"
+    _run("/usr/lib/llvm-16/bin/llvm-ar", "rcs", library, path)
+    words = [*map(str, (*driver, "-r", library)), "-o", str(tmp_path / "r.o")]
+
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+
+    hint = "name the objects that the library is made of, or link with LLVM 19 or newer"
+    assert f"hint: {hint}" in done.stderr
+    _run(*driver, "-r", path, "-o", tmp_path / "r.o")
+
+
+@pytest.mark.parametrize(
+    ("major", "arch", "options"),
+    [
+        pytest.param(19, "gfx90a", ("-flto=thin", "-fopenmp"), marks=pytest.mark.llvm(19)),
+        pytest.param(22, "gfx90a", ("-flto",), marks=pytest.mark.llvm(22)),
+        pytest.param(22, "spirv64", ("-flto=thin",), marks=pytest.mark.llvm(22)),
+    ],
+)
+def test_objects_for_gpus_are_linked_with_lto_and_openmp_and_named_once(
+    major: int, arch: str, options: Sequence[str], mlir_offload: list[str], tmp_path: Path
+) -> None:
+    # Two kernels of one name cannot be kept apart for spirv64.
+    names = ("same", "same") if arch != "spirv64" else ("one", "two")
+    driver, objects = (*mlir_offload, f"--for-clang={major}"), []
+    for value, name in enumerate(names, 1):
+        source, output = tmp_path / f"k{value}.mlir", tmp_path / f"k{value}.o"
+        source.write_text(SAME.format(value=value).replace("same", name), encoding="utf-8")
+        _run(*driver, "-c", f"--offload-arch={arch}", source, "-o", output)
+        objects.append(output)
+    (tmp_path / "main.c").write_text(MAIN, encoding="utf-8")
+    line = (*driver, *options, tmp_path / "main.c", *objects)
+
+    _run(*line, "-o", tmp_path / "app")
+
+    assert _linked_kernels(tmp_path / "app") == sorted(names)
+    words = [*map(str, (*line, objects[0])), "-o", str(tmp_path / "other")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert f"hint: name {objects[0]} once" in done.stderr
+    if arch != "spirv64" and major > 19:
+        _run(*driver, "-r", *objects, "-o", tmp_path / "both.o")
+        _run(*driver, tmp_path / "main.c", tmp_path / "both.o", "-o", tmp_path / "app")
+        assert _linked_kernels(tmp_path / "app") == sorted(names)
 
 
 @pytest.mark.llvm(19)

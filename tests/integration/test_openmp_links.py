@@ -96,8 +96,13 @@ def test_clangs_openmp_object_may_be_in_a_static_library(
     assert run_checked(tmp_path / "app", OMP_TARGET_OFFLOAD="mandatory") == "2 8 21\n"
 
 
-@pytest.mark.parametrize("order", ["{0} -lgomp {1}", "-lgomp {0} {1}"], ids=["last", "first"])
-@pytest.mark.parametrize("major", TWO)
+@pytest.mark.parametrize(
+    ("major", "order"),
+    [
+        pytest.param(19, "{0} -lgomp {1}", marks=pytest.mark.llvm(19), id="19-last"),
+        pytest.param(22, "-lgomp {0} {1}", marks=pytest.mark.llvm(22), id="22-first"),
+    ],
+)
 def test_libgomp_does_not_answer_for_libomptarget(
     major: int, order: str, mlir_offload: list[str], tmp_path: Path
 ) -> None:
@@ -115,3 +120,22 @@ def test_libgomp_does_not_answer_for_libomptarget(
     run_checked(*mlir_offload, f"--for-clang={major}", "--offload-arch=host", *words)
 
     assert run_checked(tmp_path / "app") == "2 8 3\n"
+
+
+@pytest.mark.llvm(22)
+def test_programs_that_other_compilers_link_with_libgomp_run_kernels(
+    mlir_offload: list[str], tmp_path: Path
+) -> None:
+    source, theirs = written(tmp_path / "other.c", PARALLEL), tmp_path / "other.o"
+    run_checked("gcc", "-fopenmp", "-c", source, "-o", theirs)
+    ours, main = written(tmp_path / "k.mlir", TWICE), written(tmp_path / "main.c", MAIN)
+    final = tmp_path / "k.o"
+    run_checked(
+        *mlir_offload, "-c", "-fPIC", "-fno-gpu-rdc", "--offload-arch=host", ours, "-o", final
+    )
+    libraries = ("-ldl", "-lpthread", "-lm")
+    for compiler in ("g++", "/usr/lib/llvm-22/bin/clang++"):
+        for inputs in ((theirs, "-lgomp", final), (final, theirs, "-lgomp")):
+            words = ("-Wl,--no-as-needed", "-x", "c", main, "-x", "none", *inputs, *libraries)
+            run_checked(compiler, "-Wno-deprecated", *words, "-o", tmp_path / "app")
+            assert run_checked(tmp_path / "app") == "2 8 3\n"

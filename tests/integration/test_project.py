@@ -142,7 +142,7 @@ def test_a_device_step_that_fails_is_told_with_its_place(
     done = run_in(folder, [*mlir_offload, "build"])
     assert done.returncode == 1, done.stderr
     assert "module m0.mlir [default] failed" in done.stderr
-    assert "\nm0.mlir: error: llvm.nvvm.suld.1d.i32.trap is not supported" in done.stderr
+    assert "\nm0.mlir:9:14: error: llvm.nvvm.suld.1d.i32.trap is not supported" in done.stderr
 
 
 def test_each_compile_command_makes_the_object_of_the_build(

@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +29,8 @@ DOES_NOTHING = "#!/bin/sh\nexit 0\n"
 IS_NO_PROGRAM = "#!/not/there\n"
 # In bytes; a message has four million.
 LARGE = 5_000_000
+# Much longer than a process needs to end, and much less than it would sleep.
+LONGEST_S = 120
 ENDINGS = (".o", ".host", ".device", ".images", "app")
 
 
@@ -77,6 +80,21 @@ def wait_until(server: Server, text: str) -> None:
             return
 
 
+def wait_for_sandbox(file: Path, *, there: bool) -> None:
+    """Return when a sandbox with this file runs, or none does; what has ended has no command line."""
+    deadline = time.monotonic() + LONGEST_S
+    sandbox = os.fsencode(f"--bind-mount={file}:")
+    while there != any(sandbox in line for line in command_lines()):
+        assert time.monotonic() < deadline, f"a sandbox with {file}: {not there}"
+        time.sleep(0.02)
+
+
+def command_lines() -> Iterator[bytes]:
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            yield (folder / "cmdline").read_bytes()
+
+
 @contextlib.contextmanager
 def building(folder: Path, words: list[str]) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(words, cwd=folder, stderr=subprocess.PIPE, text=True) as build:
@@ -123,6 +141,8 @@ def test_a_killed_worker_and_a_restarted_server_cost_time_alone(
             words = [*mlir_offload, "build", *options(grid, "lives")]
             build = stack.enter_context(building(project, words))
             wait_until(worker, "runs ")
+            wait_for_sandbox(hangs, there=True)
+        wait_for_sandbox(hangs, there=False)
         grid.stop()
         grid.start()
         with grid.worker("good", command, of("lives")):
@@ -131,7 +151,7 @@ def test_a_killed_worker_and_a_restarted_server_cost_time_alone(
     assert (project / "build/default/m0.mlir.o").is_file()
 
 
-def test_files_too_large_for_a_message_travel_and_are_made_again_where_the_server_lost_them(
+def test_whole_modules_with_files_too_large_for_a_message_are_made_again_where_the_server_lost_them(
     tmp_path: Path, grid: BuildGrid, command: Path, mlir_offload: list[str]
 ) -> None:
     project = write_project(tmp_path / "project", MANIFEST, 1)
@@ -142,9 +162,10 @@ def test_files_too_large_for_a_message_travel_and_are_made_again_where_the_serve
     words = [*mlir_offload, "build"]
     assert run_in(here, words).returncode == 0
     made = digests(here / "build", *ENDINGS)
-    words = [*words, *options(grid, "large")]
+    # With as many modules as lanes a worker does all steps of a module at once.
+    words = [*words, "-j1", *options(grid, "large")]
     with grid.worker("one", command, of("large")) as worker:
-        for place, actions in ((project, 3), (again, 6)):
+        for place, actions in ((project, 1), (again, 2)):
             done = run_in(place, words)
             assert done.returncode == 0, done.stderr + worker.said()
             assert digests(place / "build", *ENDINGS) == made

@@ -156,9 +156,7 @@ def both(places: tuple[Place, Place], command: Sequence[str]) -> list[bytes]:
 def cases() -> list[object]:
     """Return every build with line tables of the newest release, and a choice of the others."""
     chosen = [(22, "-g", name) for name in BUILDS]
-    chosen += [(22, "-g0", name) for name in ("object.o", "bitcode")]
-    chosen += [(19, "-g", name) for name in ("object.ll", "bitcode", "object")]
-    chosen += [(19, "-g0", "bitcode")]
+    chosen += [(22, "-g0", "bitcode"), (19, "-g", "object.ll"), (19, "-g0", "bitcode")]
     return [
         pytest.param(*case, marks=pytest.mark.llvm(case[0]), id="-".join(map(str, case)))
         for case in chosen

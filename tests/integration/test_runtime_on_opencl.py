@@ -6,6 +6,8 @@ against a library that records the calls: it proves the calls and the messages, 
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,6 +110,54 @@ def binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def built(tmp_path_factory: pytest.TempPathFactory, binary: Path) -> Built:
     directory = tmp_path_factory.mktemp("program")
     return Built(_link(directory, binary, (Kind.SYCL,)), _record(directory))
+
+
+def _binary_of_llvm_23(spirv: bytes, kernels: Sequence[str]) -> bytes:
+    """Return the packager's file, version 2 (llvm/include/llvm/Object/OffloadBinary.h of LLVM 23)."""
+    names = [name.encode() for name in kernels]
+    starts = [
+        4 + 8 * len(names) + sum(len(name) + 1 for name in names[:i]) for i in range(len(names))
+    ]
+    symbols = struct.pack("<I", len(names))
+    symbols += b"".join(
+        struct.pack("<II", start, len(name)) for start, name in zip(starts, names, strict=True)
+    )
+    symbols += b"".join(name + b"\0" for name in names)
+    values = {b"symbols": symbols, b"arch": b"", b"triple": TRIPLE.encode()}
+    strings_at, image_kind, sycl = 32 + 40, 6, 8
+    table, places = b"\0", b""
+    for key, value in values.items():
+        key_at = strings_at + 24 * len(values) + len(table)
+        table += key + b"\0"
+        value_at = strings_at + 24 * len(values) + len(table)
+        table += value + b"\0"
+        places += struct.pack("<QQQ", key_at, value_at, len(value))
+    image_at = -(-(strings_at + len(places) + len(table)) // 8) * 8
+    size = image_at + len(spirv)
+    header = struct.pack("<IIQQQ", 0xAD10FF10, 2, size, 32, 1)
+    numbers = (strings_at, len(values), image_at, len(spirv))
+    entry = struct.pack("<HHIQQQQ", image_kind, sycl, 0, *numbers)
+    return (header + entry + places + table).ljust(image_at, b"\0") + spirv
+
+
+def test_images_that_llvm_23_registers_are_found(binary: Path, tmp_path: Path) -> None:
+    spirv, images, host, runtime = (
+        tmp_path / name for name in ("kernels.spv", "images.offload", "host.o", "runtime.o")
+    )
+    llc = (TOOLS / "llc", f"-mtriple={TRIPLE}", "-O1", "-filetype=obj")
+    _run(*llc, binary.with_name("kernels.bc"), "-o", spirv)
+    kernels = ("saxpy", "turn", "types", "shape", "eight", "follow")
+    images.write_bytes(_binary_of_llvm_23(spirv.read_bytes(), kernels))
+    run_checked(
+        RUNNER, runtime_compile_command(CLANG, runtime, kinds=(Kind.SYCL,), archs={}, standin=True)
+    )
+    source = INPUTS / "sycl_program.c"
+    _run(CLANG, f"-DLLVM_MAJOR={MAJOR}", INCLUDE, "-c", source, "-o", host)
+    registration = (f'-DIMAGES="{images}"', INPUTS / "sycl_registration_23.c")
+    libraries = runtime_link_arguments((Kind.SYCL,), {})
+    _run(CLANG, *registration, host, runtime, *libraries, "-o", tmp_path / "program")
+    completed = _start_on_the_cpu(tmp_path / "program", "all")
+    assert (completed.returncode, completed.stdout) == (0, "ended\n"), completed.stderr
 
 
 def _start_on_the_cpu(program: Path, part: str) -> Completed:

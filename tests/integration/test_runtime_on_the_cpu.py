@@ -166,6 +166,21 @@ def test_an_error_names_what_failed_and_ends_the_program(
     assert f"mlir-offload: error: {said}" in _error(build("cpu_program.c", "program"), part)
 
 
+@pytest.mark.parametrize("consumer", REAL[-1:], scope="module")
+@pytest.mark.parametrize("is_newer", [True, False], ids=["newer", "as old"])
+def test_a_libomptarget_that_calls_kernels_otherwise_launches_none_of_ours(
+    build: Build, consumer: Consumer, tmp_path: Path, *, is_newer: bool
+) -> None:
+    program, library = build("cpu_program.c", "program"), tmp_path / "newer.so"
+    flags = ("-shared", "-fPIC", *(("-DNEWER",) if is_newer else ()))
+    _run(consumer.bin / "clang", *flags, INPUTS / "newer_libomptarget.c", "-o", library)
+    done = _start(program, environment={"LD_PRELOAD": str(library)})
+    if is_newer:
+        assert (done.returncode, done.stdout) == (0, "started\nended\n"), done.stderr
+    else:
+        assert "__tgt_target_kernel failed: the kernel was not launched" in done.stderr
+
+
 @every_consumer
 def test_the_files_of_images_are_gone_when_the_program_has_ended(
     build: Build, consumer: Consumer

@@ -1,4 +1,12 @@
-"""Faults of LLVM's tools and libraries that programs must not show; others have tests where they are avoided."""
+"""Faults of LLVM's tools and libraries that programs must not show; others have tests where they are avoided.
+
+* `omp_get_num_devices` is that of libgomp if both libraries are linked: here, two OpenMP libraries.
+* No reader takes attribute kind 95: tests/unit/test_reader_limits.py, unread attributes.
+* Launch bounds are attributes since LLVM 21, which older ones drop: BC015 in tests/unit/test_skew_check.py, and
+  "launch bounds" in tests/support/skew_cases.py, read by each release in tests/unit/test_skew_bitcode.py.
+* lld keeps a metadata note for each AMD object: tests/unit/test_code_object.py, all objects that lld has linked.
+* sccache takes the driver for clang and caches none of its steps: tests/integration/test_cache.py.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +99,7 @@ def test_parallel_loops_with_steps_do_what_is_written(
 
 @pytest.mark.parametrize("name", ["llvm.va_start.p0", "llvm.va_end.p0", "llvm.va_copy.p0"])
 def test_an_intrinsic_with_a_type_in_its_name_is_unknown_to_older_readers(name: str) -> None:
-    found = [check_intrinsic(name, 1, Consumer(release)) for release in (16, 18, 19, 22)]
+    found = [check_intrinsic(name, "", Consumer(release)) for release in (16, 18, 19, 22)]
     assert [skew.rule if skew else "" for skew in found] == ["BC014", "BC014", "", ""]
 
 
@@ -99,7 +107,7 @@ def test_an_intrinsic_with_a_type_in_its_name_is_unknown_to_older_readers(name: 
 def test_an_intrinsic_that_an_older_reader_takes_for_another_is_reported(release: int) -> None:
     # Taken for llvm.vector.splice, `left` does the same.
     for side, rule in (("left", ""), ("right", "BC028")):
-        skew = check_intrinsic(f"llvm.vector.splice.{side}.nxv4i32", 3, Consumer(release))
+        skew = check_intrinsic(f"llvm.vector.splice.{side}.nxv4i32", "", Consumer(release))
         assert (skew.rule if skew else "") == rule
 
 

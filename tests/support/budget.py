@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
-# Seconds of one process on two quiet cores; with two processes the suite takes half of the sum.
+# Seconds of one process on two quiet cores, of which two run the suite in half of the sum. A third uses the time in
+# which tests wait, and makes each of them slower: what is printed then is up to 1.5 times as much.
 BUDGET_S: Mapping[str, int] = {
     "tests": 20,
     "tests/fuzz": 5,

@@ -25,7 +25,7 @@ def emulator_library(
     """
     files = sorted(sources.glob("*.cpp"))
     digest = hashlib.sha256(repr((flags, libraries)).encode())
-    for path in (*files, *sorted(sources.glob("*.h"))):
+    for path in (*files, *sorted(sources.glob("*.h")), *sorted(sources.parent.glob("*.h"))):
         digest.update(path.read_bytes())
     kept = _ROOT / ".pytest_cache" / "emulator"
     kept.mkdir(parents=True, exist_ok=True)

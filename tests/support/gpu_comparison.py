@@ -11,6 +11,9 @@ from pathlib import Path
 from msgspec import Struct
 from support.gpu_code import Code, read_amd, read_sass
 
+from mlir_offload.offload.device.code import read_device_code
+from mlir_offload.offload.device.kernel import DeviceKernel
+from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.process import Command, ProcessRunner, run_checked
 
 SOURCES = Path(__file__).resolve().parents[1] / "bench" / "gpu"
@@ -171,6 +174,17 @@ class Tools(Struct, frozen=True):
         head = (self.nvcc, "-O2", f"-arch={case.arch}", f"-fmad={fused}", "-cubin")
         run(*head, index, CPP, "-o", output)
         return output
+
+    def resources(self, case: Case, path: Path) -> dict[str, DeviceKernel]:
+        """Return the registers and parameters of the kernels in a cubin, or in assembly for AMD."""
+        image = path
+        if not case.is_nvidia:
+            image = path.with_suffix(".o")
+            target = ("--target=amdgcn-amd-amdhsa", f"-mcpu={case.arch}", "-nogpulib")
+            run(self.clang, *target, "-c", path, "-o", image)
+        code = read_device_code(memory_view(image.read_bytes()))
+        assert code is not None, image
+        return {kernel.name: kernel for kernel in code.kernels}
 
     def read(self, path: Path) -> dict[str, Code]:
         """Return the kernels in a cubin, or in assembly for AMD."""

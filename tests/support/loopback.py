@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import tempfile
@@ -45,7 +46,7 @@ class Server:
 def running(
     words: Sequence[str | Path], environment: Mapping[str, str] | None = None
 ) -> Iterator[Server]:
-    """Run a server; kill it in the end, also where it was stopped."""
+    """Run a server; in the end kill it with all that it has started, also where it was stopped."""
     # A file, not a pipe: that might fill, or be held open by what the server has started.
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
@@ -54,11 +55,13 @@ def running(
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
         try:
             yield Server(process, log)
         finally:
-            process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
 

@@ -54,6 +54,10 @@ class RecordedTools:
     root: Path
     commands: list[Command] = field(default_factory=list)
     fails: Callable[[Command], bool] = lambda _: False
+    said: str = "error: it does not like this"
+    """What a tool that fails prints."""
+    outputs: dict[str, bytes] = field(default_factory=dict)
+    """What the tools write into files of these names."""
 
     def install(self, *majors: int) -> None:
         """Put the tools there, for releases of LLVM and one of CUDA."""
@@ -77,16 +81,16 @@ class RecordedTools:
             said = _SAYS.get(program.name, "LLVM version {major}.1.0").format(major=major)
             return Completed(command, 0, f"{said}\n", "")
         if self.fails(command):
-            return Completed(command, 1, "", "error: it does not like this")
+            return Completed(command, 1, "", self.said)
         named = "qcs" if program.name == "llvm-ar" else "-o"
         if named in command.argv:
-            output = Path(command.argv[command.argv.index(named) + 1])
+            output = Path(command.cwd or "", command.argv[command.argv.index(named) + 1])
             # A step that a cache keeps names its input alike whatever it is.
             recorded = RECORDED / output.name.replace("input.", "device0.")
-            is_known = recorded.is_file()
-            output.write_bytes(
-                recorded.read_bytes() if is_known else _HEADS.get(output.suffix, b"text")
-            )
+            given = self.outputs.get(output.name)
+            if given is None and recorded.is_file():
+                given = recorded.read_bytes()
+            output.write_bytes(given or _HEADS.get(output.suffix, b"text"))
         return Completed(command, 0, "", "")
 
     def interrupt(self) -> None:

@@ -174,7 +174,11 @@ class BuildGrid:
         program = Path(__file__).with_name("remote_worker.py")
         target = f"127.0.0.1:{self.tls_port}"
         words: list[str | Path] = [sys.executable, program, target, INSTANCE, name, self.place]
-        with running([*words, command, *properties]) as server:
+        # What a killed worker leaves of its sandboxes is removed with the folder.
+        with (
+            tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary,
+            running([*words, command, *properties], {"TMPDIR": temporary}) as server,
+        ):
             yield server
 
 

@@ -10,6 +10,7 @@ Of this machine the sandbox has what a container image would have: the system, a
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -21,7 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-from buildgrid._protos.build.bazel.remote.execution.v2.remote_execution_pb2 import ActionResult
+from buildgrid._protos.build.bazel.remote.execution.v2 import remote_execution_pb2 as reapi
+from buildgrid._protos.build.bazel.remote.execution.v2.remote_execution_pb2_grpc import (
+    ContentAddressableStorageStub,
+)
 from buildgrid._protos.google.devtools.remoteworkers.v1test2 import bots_pb2, worker_pb2
 from buildgrid._protos.google.devtools.remoteworkers.v1test2.bots_pb2_grpc import BotsStub
 
@@ -34,7 +38,8 @@ def main(target: str, instance: str, name: str, keys: str, command: str, *proper
     key, certificate, token = (Path(keys, file) for file in ("key.pem", "certificate.pem", "token"))
     own = certificate.read_bytes()
     credentials = grpc.ssl_channel_credentials(own, key.read_bytes(), own)
-    bots = BotsStub(grpc.secure_channel(target, credentials))
+    channel = grpc.secure_channel(target, credentials)
+    bots = BotsStub(channel)
     metadata = (("authorization", f"Bearer {token.read_text().strip()}"),)
     call = {"timeout": _IDLE_S, "wait_for_ready": True, "metadata": metadata}
     pairs = (word.split("=", 1) for word in properties)
@@ -51,7 +56,7 @@ def main(target: str, instance: str, name: str, keys: str, command: str, *proper
         *(f"--remote=https://{target}", f"--instance={instance}", f"--access-token={token}"),
         *(f"--server-cert={certificate}", f"--client-cert={certificate}", f"--client-key={key}"),
     )
-    run = _Runner(server, name, command)
+    run = _Runner(server, name, command, _Storage(channel, instance, call))
     while True:
         run.note_cancelled({lease.id for lease in session.leases})
         for lease in session.leases:
@@ -60,13 +65,48 @@ def main(target: str, instance: str, name: str, keys: str, command: str, *proper
         session = bots.UpdateBotSession(request, **call)
 
 
+class _Storage:
+    """The files of the server."""
+
+    def __init__(self, channel: grpc.Channel, instance: str, call: dict[str, Any]) -> None:
+        self.stub = ContentAddressableStorageStub(channel)
+        self.instance, self.call = instance, call
+
+    def with_output_paths(self, action: bytes) -> bytes:
+        """Return an action with the outputs by the name of version 2.1, the only one of buildbox-run.
+
+        Clients of version 2.0, as Bazel 4, name files.
+        """
+        message = reapi.Action.FromString(action)
+        command = reapi.Command.FromString(self._read(message.command_digest))
+        if command.output_paths or not command.output_files:
+            return action
+        command.output_paths.extend(command.output_files)
+        message.command_digest.CopyFrom(self._write(command.SerializeToString()))
+        changed: bytes = message.SerializeToString()
+        self._write(changed)
+        return changed
+
+    def _read(self, digest: Any) -> bytes:
+        request = reapi.BatchReadBlobsRequest(instance_name=self.instance, digests=[digest])
+        data: bytes = self.stub.BatchReadBlobs(request, **self.call).responses[0].data
+        return data
+
+    def _write(self, data: bytes) -> Any:
+        digest = reapi.Digest(hash=hashlib.sha256(data).hexdigest(), size_bytes=len(data))
+        request = reapi.BatchUpdateBlobsRequest(instance_name=self.instance)
+        request.requests.add(digest=digest, data=data)
+        self.stub.BatchUpdateBlobs(request, **self.call)
+        return digest
+
+
 class _Runner:
     """Runs the actions of leases, each in a thread of its own."""
 
-    def __init__(self, server: tuple[str, ...], name: str, command: str) -> None:
-        self.server, self.name, self.command = server, name, command
+    def __init__(self, server: tuple[str, ...], name: str, command: str, storage: _Storage) -> None:
+        self.server, self.name, self.command, self.storage = server, name, command, storage
         self.running: dict[str, threading.Thread] = {}
-        self.results: dict[str, ActionResult | None] = {}
+        self.results: dict[str, reapi.ActionResult | None] = {}
         self.cancelled: set[str] = set()
 
     def note_cancelled(self, leases: set[str]) -> None:
@@ -97,11 +137,11 @@ class _Runner:
     def _run(self, lease: str, action: bytes) -> None:
         with tempfile.TemporaryDirectory() as folder:
             wanted, made = Path(folder, "action"), Path(folder, "result")
-            wanted.write_bytes(action)
+            wanted.write_bytes(self.storage.with_output_paths(action))
             subprocess.run(
                 [*self._sandbox(), f"--action={wanted}", f"--action-result={made}"], check=False
             )
-            result = ActionResult()
+            result = reapi.ActionResult()
             if made.exists():
                 result.ParseFromString(made.read_bytes())
             self.results[lease] = result if made.exists() else None

@@ -125,6 +125,8 @@ def quick_part(rows: Sequence[Row]) -> list[tuple[str, int]]:
 def _features(row: Row) -> Iterator[tuple[object, ...]]:
     for cell in row.cells:
         direction = (cell.consumer > row.producer) - (cell.consumer < row.producer)
-        yield "result", row.module.partition("-")[0], row.target, cell.outcome, direction
+        yield "result", row.target, cell.outcome
+        yield "direction", cell.outcome, direction
+        yield "writer", row.module.partition("-")[0], row.target
         for rule in cell.rules:
-            yield "rule", rule, row.form, cell.outcome is Outcome.WRONG
+            yield "rule", rule

@@ -128,8 +128,7 @@ def test_a_processor_is_known_from_its_release_on_until_it_is_dropped() -> None:
     assert error.value.hint == "LLVM 20 and newer know it: choose another release with --llvm="
     with pytest.raises(CompatibilityError) as error:
         check_processor("gfx1031x", 22)
-    assert "did you mean gfx1031?" in error.value.hint
-    assert "gfx1201" in error.value.hint
+    assert error.value.hint == "did you mean gfx1031?"
 
 
 @pytest.mark.parametrize(
@@ -158,6 +157,9 @@ def test_ir_for_an_amd_gpu_has_its_stack_shared_memory_and_block_size_where_they
     assert '#1 = { "amdgpu-flat-work-group-size"="64,64" }' in text
     assert "!llvm.module.flags = !{!0, !1}\n" in text
     assert '!1 = !{i32 1, !"amdhsa_code_object_version", i32 500}' in text
+    assert '!llvm.ident = !{!2}\n!2 = !{!"mlir-offload for LLVM 22"}' in text
+    again = amdgpu_device_ir(text, kernels=["k"], llvm_major=22, code_object=5)
+    assert again.count("!llvm.ident") == 1
 
 
 NEW = (

@@ -69,9 +69,9 @@ def thin(*names: str) -> bytes:
     [
         ("x\0.o", "it contains a NUL byte"),
         ("loop", "loop"),
-        ("/dev/zero", "it is no regular file|outside the library's directory"),
-        ("pipe", "it is no regular file"),
-        (".", "it is no regular file"),
+        ("/dev/zero", "it is not a regular file|outside the library's directory"),
+        ("pipe", "it is not a regular file"),
+        (".", "it is not a regular file"),
         ("n" * 3000, "File name too long"),
         ("n" * 5000, "it is not in the table of long names"),
         ("d/" * 2040 + "x.o", "File name too long|No such file"),

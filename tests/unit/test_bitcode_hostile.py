@@ -180,7 +180,7 @@ def test_a_named_type_that_only_points_to_itself_has_a_name() -> None:
     [
         ([(8, [5, 9, 1, 71, 0, 0, 0])], "its name, 9 bytes at 5, is not in the string table"),
         ([(8, [0, 1, 1, 71])], "it has no linkage"),
-        ([(8, [0, 1, 0, 71, 0, 0, 0])], "type 0: it is no type of a function"),
+        ([(8, [0, 1, 0, 71, 0, 0, 0])], "type 0: it is not a type of a function"),
         ([(8, [0, 1, 1, 71, 0, 0, 0, 0, 3])], "there is no section 3"),
         ([(7, [0, 1])], "it has no flags"),
         ([(1, [7])], "version 7; the newest that is known is 2"),

@@ -159,7 +159,7 @@ def test_abbreviations_hold_scalars_arrays_and_blobs() -> None:
     assert found[1].string() == text
     assert found[4].text(1) == b"blob of bytes" * 9
     assert found[2].operand(50, "number") == 49
-    with pytest.raises(VerificationError, match=r"record 8 .*: a character of it is no byte"):
+    with pytest.raises(VerificationError, match=r"record 8 .*: a character of it is not a byte"):
         found[3].text()
 
 

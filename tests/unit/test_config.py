@@ -252,5 +252,5 @@ def test_a_wrong_form_is_refused_with_the_one_that_was_meant() -> None:
     with pytest.raises(UsageError) as caught:
         take_message_options(("--message-format=jason",))
     assert caught.value.hint == "did you mean 'json'?"
-    with pytest.raises(UsageError, match="names no file"):
+    with pytest.raises(UsageError, match="expects a file name"):
         take_message_options(("--reproduce=",))

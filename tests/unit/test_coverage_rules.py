@@ -82,7 +82,7 @@ def test_every_object_that_was_compiled_for_too_few_archs_is_reported(linked: He
     with pytest.raises(VerificationError) as caught:
         check_coverage(Path("linked"), inputs, name="app")
     lines = caught.value.message.splitlines()
-    assert lines[0] == "2 faults in what is linked:"
+    assert lines[0] == "2 errors in the link inputs:"
     assert lines[1:] == [
         "  app: the device images lack kernels that the host registers: 'l' for sm_80",
         "    hint: b.o is made for sm_90: compile it with --offload-arch=sm_80 too",

@@ -17,7 +17,8 @@ from mlir_offload.toolchain.errors import (
 )
 from mlir_offload.toolchain.process import Command, Completed, ProcessRunner
 from mlir_offload.toolchain.tables import load_table
-from mlir_offload.translate.diagnostics import check_source, condense
+from mlir_offload.translate.diagnostics import condense
+from mlir_offload.translate.input_pipeline import check_source
 
 SOURCE = Path("dir/p.mlir")
 DEVICE = "--pass-pipeline=builtin.module(gpu.module(convert-gpu-to-nvvm))"
@@ -296,3 +297,35 @@ def test_suggested_operations_are_those_of_mlir_opt(tmp_path: Path) -> None:
     done = ProcessRunner().run(Command(argv))
     assert done.stderr.count("error: ") >= len(names) > 400
     assert "is unknown" not in done.stderr
+
+
+def test_an_operation_of_a_plugin_that_no_pass_lowered_is_named_in_the_source(
+    tmp_path: Path,
+) -> None:
+    part = tmp_path / "device0.mlir"
+    part.write_text(
+        '"gpu.module"() ({\n  %12 = "answer.value"() : () -> i32 loc(#loc6)\n}) : () -> () loc(#loc4)\n'
+        '#loc4 = loc("a.mlir":5:3)\n#loc6 = loc("a.mlir":7:15)\n'
+    )
+    stderr = (
+        f"{part}:2:27: error: operation being parsed with an unregistered dialect.\n"
+        '  %12 = "answer.value"() : () -> i32\n                          ^\n'
+    )
+    error = condense(completed(stderr, source=str(part)), source=SOURCE)
+    assert isinstance(error, SourceError)
+    assert error.location == "a.mlir:7:15"
+    assert "'answer.value'" in error.message
+    assert "--load-pass-plugin=" in error.hint
+
+
+def test_a_plugin_that_mlir_opt_does_not_load_is_named() -> None:
+    error = diagnose(
+        "Failed to load passes from './p.so'. Request ignored.\n"
+        "'lower-answer' does not refer to a registered pass\n"
+    )
+    assert "cannot load the plugin ./p.so" in error.message
+
+
+def test_an_unknown_pass_has_a_hint_that_lists_passes() -> None:
+    error = diagnose("'lower-answr' does not refer to a registered pass")
+    assert "'/usr/bin/mlir-opt --help' lists the passes" in error.hint

@@ -56,6 +56,12 @@ def nvvm(call: str, declaration: str) -> str:
 VECTORS = "define void @f(ptr %p, <4 x i1> %m, <4 x i32> %q)"
 # What shows each row, by its name in the table.
 SAMPLES = {
+    "branch-weights": (
+        "define void @f(i1 %c) {\n  br i1 %c, label %a, label %a, !prof !0\na:\n  ret void\n}\n"
+        '!0 = !{!"branch_weights", !"expected", i32 1, i32 2}\n'
+    ),
+    "label-columns": traced("#dbg_label(!20, !9)")
+    + '!20 = !DILabel(scope: !4, name: "a", file: !1, line: 1, column: 3)\n',
     "captures-none": "declare void @f(ptr captures(none))\n",
     "captures": "declare void @f(ptr captures(address))\n",
     "range": "declare range(i32 0, 5) i32 @g()\n" + function("%x = call range(i32 0, 5) i32 @g()"),
@@ -201,6 +207,29 @@ WRONG = {
     "cluster": bounded('"nvvm.cluster_dim"="2,1,1"'),
     "blocksareclusters": bounded('"nvvm.blocksareclusters"'),
 }
+NUMBERS_OF_23 = (
+    "@a = global float 1.000000e-01\n@b = global float +inf\n@c = global float +nan(0x1)\n"
+    "@d = global half 9.997550e-02\n@e = global bfloat 1.000980e-01\n@f = global x86_fp80 1.000000e-01\n"
+    "@g = global fp128 f0x3FFB9999999999999999999999999999\n@h = global float 2.500000e-01\n"
+    '@i = global [4 x i8] c"+inf"\n@"float 1.000000e-01" = global double 1.000000e-01 ; float 0.1e-01\n'
+    "define double @n(double %x) {\n  %r = fmul double %x, f0x41E0000000000001\n  ret double %r\n}\n"
+)
+NUMBERS_OF_22 = (
+    "@a = global float 0x3FB99999A0000000\n@b = global float 0x7FF0000000000000\n"
+    "@c = global float 0x7FF8000020000000\n@d = global half 0xH2E66\n@e = global bfloat 0xR3DCD\n"
+    "@f = global x86_fp80 0xK3FFBCCCCCCCCCCCCCCCD\n"
+    "@g = global fp128 0xL99999999999999993FFB999999999999\n@h = global float 2.500000e-01\n"
+    '@i = global [4 x i8] c"+inf"\n@"float 1.000000e-01" = global double 1.000000e-01 ; float 0.1e-01\n'
+    "define double @n(double %x) {\n  %r = fmul double %x, 0x41E0000000000001\n  ret double %r\n}\n"
+)
+# What text of LLVM 23 has, and how LLVM 22 has it.
+NEWER = {
+    "conversion-flags-of-23": (
+        "define float @f(i32 %a) {\n  %r = uitofp nneg contract i32 %a to float\n  ret float %r\n}\n",
+        "uitofp nneg i32",
+    ),
+    "numbers-of-23": (NUMBERS_OF_23, NUMBERS_OF_22),
+}
 ROWS = {row.what: row for row in load_rows()}
 
 
@@ -218,7 +247,7 @@ def older_reader(row: DowngradeRow) -> int:
 
 
 def test_every_row_is_shown_here() -> None:
-    assert sorted((*SAMPLES, *SILENT, *WRONG)) == sorted(ROWS)
+    assert sorted((*SAMPLES, *SILENT, *WRONG, *NEWER)) == sorted(ROWS)
 
 
 @pytest.mark.llvm(22)
@@ -246,6 +275,23 @@ def test_what_an_older_release_misreads_in_silence_is_put_in_its_own_words(what:
     older = downgrade(text, reader=older_reader(ROWS[what]))
     assert expected in older
     assert expected not in text
+
+
+@pytest.mark.llvm(22)
+@pytest.mark.parametrize("what", NEWER)
+def test_text_of_llvm_23_is_put_so_that_llvm_22_reads_it(what: str) -> None:
+    text, expected = NEWER[what]
+    older = downgrade(text, reader=22)
+    assert expected in older
+    assert reads(22, text) != ""
+    assert reads(22, older) == ""
+
+
+def test_text_that_no_row_makes_older_is_checked_for_its_reader() -> None:
+    text = "declare void @f() memory(target_mem: read)\n"
+    with pytest.raises(CompatibilityError, match=r"target_mem:.*\[LL001\]"):
+        downgrade(text, reader=22)
+    assert downgrade(text, reader=23) == text
 
 
 @pytest.mark.parametrize("what", WRONG)

@@ -62,7 +62,7 @@ def test_a_kernel_that_differs_for_several_archs_and_files_is_one_fault_for_each
         for name in ("a.o", "b.o", "c.o")
     ]
     assert len(find_duplicates(items)) == 4
-    with pytest.raises(VerificationError, match="2 faults") as caught:
+    with pytest.raises(VerificationError, match="2 errors") as caught:
         check_duplicates(items)
     assert "defined twice for sm_80, sm_90, here and in b.o" in caught.value.message
     assert "defined twice for sm_80, sm_90, here and in c.o" in caught.value.message

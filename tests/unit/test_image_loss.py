@@ -90,15 +90,15 @@ def test_an_image_is_refused_by_the_releases_that_lose_it(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (CUDA, "an --image= names no file"),
+        (CUDA, "an --image= has no file"),
         (f"file=a.o,{CUDA},kind=hip", "gives kind more than one value: cuda,hip"),
         (f"file=a.o,{CUDA},arch=sm_80", "gives arch more than one value: sm_90,sm_80"),
-        ("file=a.o,triple=nvptx64,arch=sm_90", "file=a.o,... names no offload kind"),
+        ("file=a.o,triple=nvptx64,arch=sm_90", "file=a.o,... has no offload kind"),
         ("file=a.o,triple=nvptx64,arch=sm_90,kind=opencl", "unknown offload kind 'opencl'"),
-        ("file=a.o,arch=sm_90,kind=cuda", "names no triple"),
-        ("file=a.o,triple=nvptx64-nvidia-cuda,kind=cuda", "names no arch"),
-        ("file=a.o,triple=nvptx64-nvidia-cuda,kind=openmp", "names no arch"),
-        ("file=a.o,triple=amdgcn-amd-amdhsa,arch=,kind=hip", "names no arch"),
+        ("file=a.o,arch=sm_90,kind=cuda", "has no triple"),
+        ("file=a.o,triple=nvptx64-nvidia-cuda,kind=cuda", "has no arch"),
+        ("file=a.o,triple=nvptx64-nvidia-cuda,kind=openmp", "has no arch"),
+        ("file=a.o,triple=amdgcn-amd-amdhsa,arch=,kind=hip", "has no arch"),
     ],
 )
 def test_an_incomplete_argument_is_an_error_of_usage(words: str, message: str) -> None:

@@ -90,7 +90,7 @@ def test_an_object_that_is_already_linked_is_accepted() -> None:
         (19, {"code": 8, "kind": "sycl"}, "its offload kind has the number 8"),
         (19, {"code": 0, "kind": "none"}, "its offload kind has the number 0"),
         (22, {"triple": AMD}, "kind cuda has no device link for amdgcn-amd-amdhsa"),
-        (22, {"arch": ""}, "it names no architecture"),
+        (22, {"arch": ""}, "it has no architecture"),
         (22, {"data": b"\x50\xed\x55\xba"}, "it is a fat binary of CUDA"),
         (16, {"image_kind": ImageKind.OBJECT}, "but is packaged as image kind 1"),
     ],
@@ -161,7 +161,10 @@ def test_code_for_two_processors_of_the_host_is_not_linked_together() -> None:
     items = (_for_host("first", "x86-64-v2", 22), _for_host("second", "x86-64-v3", 22))
     assert _missed(*items, major=22) == ["second"]
     *_, last = check_link(items, load_abi(22))
-    assert last.hint == "compile all objects with the same -march=; the image here is for x86-64-v3"
+    assert (
+        last.hint
+        == "compile all objects with the same -march= and --for-clang=; the image here is for x86-64-v3"
+    )
 
 
 def test_an_object_that_is_named_twice_is_refused_if_it_has_device_code() -> None:
@@ -218,7 +221,7 @@ def test_findings_are_raised_together_as_the_class_of_the_first() -> None:
     with pytest.raises(CompatibilityError) as caught:
         raise_findings([one, one])
     assert (caught.value.location, caught.value.hint) == ("a.o", "correct it")
-    with pytest.raises(CompatibilityError, match="2 faults") as caught:
+    with pytest.raises(CompatibilityError, match="2 errors") as caught:
         raise_findings([one, two])
     assert caught.value.message.splitlines()[1:] == [
         "  a.o: it is wrong",

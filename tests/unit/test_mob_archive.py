@@ -105,8 +105,8 @@ def test_pax_headers_are_refused() -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"", "no tar"),
-        (b"x" * 512, "no tar"),
+        (b"", "not a tar"),
+        (b"x" * 512, "not a tar"),
         (archive()[:512], "member at offset"),
         (archive()[:1700], "header at offset 1536"),
         (archive()[:1536], "cut off"),

@@ -46,10 +46,12 @@ def test_strings_come_in_the_order_of_the_release(major: int, strings: str) -> N
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 1000])
 def test_what_is_written_is_read_again(major: int, size: int) -> None:
     images = [image(data=bytes(size)), image(HOST, b"\x7fELF" * size), image(feature="+ptx83")]
-    first, second, third = read_binary(memory_view(serialize_binary(images, load_abi(major))))
+    abi = load_abi(major)
+    first, second, third = read_binary(memory_view(serialize_binary(images, abi)))
     assert (first.kind, first.triple, first.arch) == ("cuda", CUDA.triple, "sm_70")
     assert first.data == bytes(size)
-    assert (second.kind, second.triple, second.arch) == ("openmp", HOST.triple, "")
+    assert (second.kind, second.triple, second.arch) == ("openmp", HOST.triple, abi.host_arch)
+    assert abi.host_arch == ("" if major < 23 else "generic")
     assert second.data == b"\x7fELF" * size
     assert dict(third.strings)["feature"] == "+ptx83"
 

@@ -6,6 +6,7 @@ import pytest
 
 from mlir_offload.driver.option.command_line import CompileOptions, Mode, parse_arguments
 from mlir_offload.toolchain.errors import UsageError
+from mlir_offload.translate.sanitizer import Sanitizer
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_a_file_name_that_looks_like_an_option_stays_a_file() -> None:
         (["k.mlir", "-o"], "option '-o' needs a value", ""),
         (["-c", "a.mlir", "b.mlir", "-o", "x.o"], "-o names one file", "each input"),
         (["-c", "-shared", "a.mlir"], "-shared links", ""),
-        (["--offload-arch=,", "k.mlir"], "names no architecture", "sm_NN"),
+        (["--offload-arch=,", "k.mlir"], "expects an architecture", "sm_NN"),
         (["-j0", "k.mlir"], "-j needs a number", ""),
     ],
     ids=lambda value: str(value)[:30],
@@ -87,3 +88,48 @@ def test_the_default_is_optimised_code_without_debug_info() -> None:
 def test_the_processor_of_kernels_for_the_cpu_is_that_of_the_machine_unless_named() -> None:
     assert parse_arguments(["k.mlir"]).march == "native"
     assert parse_arguments(["-march=x86-64-v3", "k.mlir"]).march == "x86-64-v3"
+
+
+def test_nvccs_options_choose_the_form_of_device_code() -> None:
+    endings = {
+        words: parse_arguments([*words.split(), "k.mlir"]).device_ending
+        for words in ("-ptx", "-cubin", "--genco", "-fatbin")
+    }
+    assert endings == {
+        "-ptx": ".ptx",
+        "-cubin": ".cubin",
+        "--genco": ".hsaco",
+        "-fatbin": ".fatbin",
+    }
+    assert parse_arguments(["-fatbin", "k.mlir"]).makes_fat_binary
+
+
+@pytest.mark.parametrize("marks", ["{}", '"{}"', "[{}]"])
+def test_a_list_of_gencode_may_be_in_quotes_or_brackets(marks: str) -> None:
+    value = f"arch=compute_90,code={marks.format('sm_90,compute_90')}"
+    assert parse_arguments(["-gencode", value, "k.mlir"]).offload_archs == ("sm_90",)
+
+
+def test_checks_of_cpp_alone_are_passed_to_clang_and_instrument_no_kernel() -> None:
+    options = parse_arguments(["-fsanitize=undefined,bounds", "k.mlir"])
+    assert (options.sanitizer, options.compiler_arguments) == (
+        None,
+        ("-fsanitize=undefined,bounds",),
+    )
+    both = parse_arguments(["-fsanitize=address,undefined", "k.mlir"])
+    assert both.sanitizer is Sanitizer.ADDRESS
+    assert both.compiler_arguments == ("-fsanitize=undefined",)
+    with pytest.raises(UsageError, match="is not supported for programs with kernels"):
+        parse_arguments(["-fsanitize=address,thread", "k.mlir"])
+
+
+@pytest.mark.parametrize("option", ["-m32", "-ccc-print-phases"])
+def test_an_option_that_would_change_the_output_in_vain_is_rejected(option: str) -> None:
+    with pytest.raises(UsageError, match="is not supported"):
+        parse_arguments([option, "k.mlir"])
+
+
+def test_options_that_distributions_set_are_accepted() -> None:
+    options = parse_arguments(["-O4", "-specs=/usr/lib/rpm/redhat/cc1", "k.mlir"])
+    assert options.opt_level == 3
+    assert options.unused == ("-specs=/usr/lib/rpm/redhat/cc1",)

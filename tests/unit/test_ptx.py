@@ -38,7 +38,7 @@ def cuda(release: str) -> CudaToolkit:
         ("sm_90a", 18, "13.5", 83),
         ("sm_110", 22, "13.5", 90),
         ("sm_75", 19, "11.8", 78),
-        ("sm_121a", 23, "14.0", 90),
+        ("sm_121a", 23, "14.0", 93),
         ("sm_120", 21, "12.9", 88),
     ],
 )
@@ -62,14 +62,13 @@ def test_an_architecture_that_this_llvm_does_not_know_is_refused_with_the_releas
 ):
     with pytest.raises(CompatibilityError) as caught:
         ptx_isa_for("sm_100", 19, cuda("13.0"))
-    assert caught.value.message.startswith("LLVM 19 does not know sm_100; it knows sm_35, sm_37")
-    assert caught.value.message.endswith("sm_90, sm_90a")
+    assert caught.value.message == "LLVM 19 does not know sm_100"
     assert caught.value.hint == "use LLVM 20 or newer (--llvm=)"
 
 
 def test_an_architecture_that_no_llvm_knows_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(CompatibilityError) as caught:
-        ptx_isa_for("sm_103f", 22, cuda("13.0"))
+        ptx_isa_for("sm_107f", 22, cuda("13.4"))
     assert caught.value.hint == "use sm_103"
 
 
@@ -78,10 +77,7 @@ def test_an_architecture_that_this_ptxas_does_not_know_is_refused_with_the_toolk
 ):
     with pytest.raises(CompatibilityError) as caught:
         ptx_isa_for("sm_70", 22, cuda("13.0"))
-    assert (
-        f"the ptxas of CUDA 13.0 ({PTXAS}) does not know sm_70; it knows sm_75"
-        in caught.value.message
-    )
+    assert f"the ptxas of CUDA 13.0 ({PTXAS}) does not know sm_70" in caught.value.message
     assert caught.value.hint == "use CUDA 11.8 to 12.9 (--cuda-path=)"
     with pytest.raises(CompatibilityError) as caught:
         ptx_isa_for("sm_120", 22, cuda("12.6"))

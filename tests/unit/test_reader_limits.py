@@ -52,6 +52,16 @@ def test_readers_take_an_attribute_in_the_forms_of_the_table(kind: int) -> None:
         assert taken == [form for form in forms if form in row.forms(release)], release
 
 
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_reader_takes_the_newest_kind_of_attribute_and_not_the_next(release: int) -> None:
+    reader, newest = reader_of(release), load_limits().newest["attribute_kinds"].at(release)
+    taken = [
+        any(limits.takes_form(reader, kind, form) for form in probe.FORMS)
+        for kind in (newest, newest + 1)
+    ]
+    assert taken == [True, False]
+
+
 def test_the_newest_reader_takes_no_attribute_that_the_table_has_as_unread() -> None:
     reader = reader_of(RELEASES[-1])
     assert not any(limits.takes_form(reader, kind, 0) for kind in load_limits().unread_attributes)

@@ -19,7 +19,6 @@ from support.recorded import EVERY_KIND, PROGRAM, RECORDED, RecordedTools, recor
 
 from mlir_offload import driver
 from mlir_offload.driver import cli
-from mlir_offload.driver.compile import joint
 from mlir_offload.toolchain.errors import CompatibilityError, UsageError
 
 CALLS = {
@@ -48,26 +47,6 @@ CALLS = {
     "link-to-object": ("--offload-arch=sm_90", "-r", "-o", "all.o"),
     "launched": ("--launcher=launch", "-c", "--offload-arch=sm_90,host", "-O1", "-o", "scale.o"),
 }
-
-
-@pytest.fixture
-def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RecordedTools:
-    """Return the tools of LLVM 19 and 22 and of CUDA; no other program is to be found."""
-    made = RecordedTools(tmp_path / "tools")
-    made.install(19, 22)
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
-    Path("scale.mlir").write_bytes(PROGRAM.read_bytes())
-    for name in ("launch.cu", "launch.hip", "call.c"):
-        Path(name).write_text("int called(void);\n")
-    monkeypatch.setattr(cli, "ProcessRunner", lambda: made)
-    monkeypatch.setattr(joint, "_MOST_BYTES", 0)
-    for name in [name for name in os.environ if name.startswith("MLIR_OFFLOAD_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("PATH", str(made.root / "bin"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    return made
 
 
 def call(tools: RecordedTools, *words: str) -> int:

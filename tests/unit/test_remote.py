@@ -46,8 +46,8 @@ def test_a_url_names_a_server_and_an_instance(
         ("https://farm.example:443", "neither with grpcs://"),
         ("grpcs://farm.example", "no host and port"),
         ("grpcs://:443", "no host and port"),
-        ("grpcs://farm.example:x", "no address of a server"),
-        ("grpcs://farm.example:99999", "no address of a server"),
+        ("grpcs://farm.example:x", "not an address of a server"),
+        ("grpcs://farm.example:99999", "not an address of a server"),
         ("grpcs://user:secret@farm.example:443", "all that it may name"),
         ("grpcs://farm.example:443/a?token=x", "all that it may name"),
         ("grpc://farm.example:443", "nothing but TLS"),
@@ -62,7 +62,7 @@ def test_what_is_no_address_or_has_no_tls_is_refused(url: str, reason: str) -> N
 
 def test_properties_are_sorted_and_may_be_given_together() -> None:
     assert parse_platform(["b=2,a=1", "c=x=y"]) == (("a", "1"), ("b", "2"), ("c", "x=y"))
-    with pytest.raises(UsageError, match="no property"):
+    with pytest.raises(UsageError, match="not a property"):
         parse_platform(["linux"])
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.driver.link.runtime_cache import cached_runtime, keep_runtime, take_runtime
+from mlir_offload.driver.compile.runtime_cache import cached_runtime, keep_runtime, take_runtime
+from mlir_offload.driver.system import processor
 from mlir_offload.driver.system import program_stamp as stamps
+from mlir_offload.driver.system.processor import processor_identity
 from mlir_offload.driver.system.program_stamp import program_stamp
 from mlir_offload.driver.tools.known_version import knowing_versions
 from mlir_offload.toolchain.process import Command, ProcessRunner
@@ -75,13 +77,38 @@ def test_a_kept_object_is_taken_as_it_was(tmp_path: Path) -> None:
     assert taken.read_bytes() == made.read_bytes()
 
 
+def test_a_damaged_object_is_not_taken(tmp_path: Path) -> None:
+    made, kept, taken = tmp_path / "made.o", tmp_path / "cache" / "a", tmp_path / "taken.o"
+    made.write_bytes(b"\x7fELF object")
+    keep_runtime(made, kept)
+    damaged = bytearray(kept.read_bytes())
+    damaged[4] ^= 1
+    for content in (bytes(damaged), kept.read_bytes()[:7], b""):
+        kept.write_bytes(content)
+        assert not take_runtime(kept, taken)
+    assert not taken.exists()
+
+
+def test_code_for_this_processor_is_not_taken_on_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clang = program(tmp_path)
+    native, named = place(clang, "-march=native"), place(clang, "-march=x86-64")
+    (tmp_path / "cpuinfo").write_text("model : 1\nflags : sse2\n")
+    monkeypatch.setattr(processor, "_CPU_INFO", tmp_path / "cpuinfo")
+    processor_identity.cache_clear()
+    assert place(clang, "-march=native") != native
+    assert place(clang, "-march=x86-64") == named
+    processor_identity.cache_clear()
+
+
 def test_the_oldest_objects_are_removed(tmp_path: Path) -> None:
     made, folder = tmp_path / "made.o", tmp_path / "cache"
     made.write_bytes(b"object")
     for number in range(70):
-        keep_runtime(made, folder / f"{number}.o")
-        os.utime(folder / f"{number}.o", (number, number))
-    keep_runtime(made, folder / "last.o")
+        keep_runtime(made, folder / f"{number}")
+        os.utime(folder / f"{number}", (number, number))
+    keep_runtime(made, folder / "last")
 
     names = {path.stem for path in folder.iterdir()}
     assert len(names) == 64

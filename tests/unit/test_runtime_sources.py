@@ -69,7 +69,7 @@ OF_CPU = ("host_entry.c", "host_tensor_map.c", "openmp.c", "pool.c", "watch.c")
         (
             (Kind.OPENMP,),
             False,
-            ["tensor_map.c", *OF_CPU, "registration.c"],
+            ["tensor_map.c", *OF_CPU, "standin.c", "registration.c"],
         ),
         ((Kind.OPENMP,), True, ["tensor_map.c", *OF_CPU, "standin.c"]),
     ],

@@ -16,10 +16,12 @@ from mlir_offload.toolchain.bitcode.module import read_bitcode
 from mlir_offload.toolchain.bitcode.skew import check_module
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.rocm import RocmInstallation
+from mlir_offload.toolchain.skew import symbol
 from mlir_offload.toolchain.skew.fact import Consumer, Skew
 from mlir_offload.toolchain.skew.identity import Severity
 from mlir_offload.toolchain.skew.limits import load_limits
 from mlir_offload.toolchain.skew.rule import load_rules
+from mlir_offload.toolchain.skew.signature import parse_signatures
 from mlir_offload.toolchain.skew.text import check_text
 
 RELEASES = range(15, 23)
@@ -465,6 +467,35 @@ def test_opaque_pointers_are_not_read_by_llvm_14() -> None:
     text = "define void @f(ptr %p) {\n ret void\n}\n"
     assert errors(skews(text, 14)) == {"BC022"}
     assert errors(skews(text, 15)) == set()
+
+
+NOUNDEF = (
+    "declare i32 @g()\ndefine i32 @f(ptr %p) {\n  %a = alloca i32\n  %v = load i32, ptr %p, !noundef !0\n"
+    "  %c = call i32 @g()MARK\n  %r = add i32 %v, %c\n  ret i32 %r\n}\n!0 = !{}\n"
+)
+
+
+@pytest.mark.llvm(22)
+def test_noundef_of_another_instruction_than_a_load_is_told_for_llvm_23() -> None:
+    texts = [NOUNDEF.replace("MARK", mark) for mark in ("", ", !noundef !0")]
+    assert [errors(skews(text, 23)) for text in texts] == [set(), {"BC030"}]
+    assert [errors(skews(text, 22)) for text in texts] == [set(), set()]
+    in_text = [[skew.rule for skew in check_text(text, Consumer(23))] for text in texts]
+    assert in_text == [[], ["LL002"]]
+
+
+def test_an_intrinsic_that_is_gone_or_whose_change_was_not_measured_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lists = {"gone": {21: "llvm.a"}, "unmeasured": {20: "llvm.b"}}
+    table = parse_signatures({"changed": {}, "unread": {}, "unchanged": "", **lists})
+    monkeypatch.setattr(symbol, "load_signatures", lambda: table)
+    for name, rule, since in (("llvm.a", "BC031", 21), ("llvm.b", "BC032", 20)):
+        found = [
+            symbol.check_intrinsic(name, "void ()", Consumer(release))
+            for release in (since - 1, since)
+        ]
+        assert [skew.rule if skew else "" for skew in found] == ["", rule]
 
 
 def test_every_rule_of_a_module_has_a_case() -> None:

@@ -76,6 +76,7 @@ SAID = {
     "error: linking module flags 'amdgpu_code_object_version': IDs have conflicting values": "AM005",
     "'gfx1250' is not a recognized processor for this target (ignoring processor)": "AM006",
     "LLVM ERROR: unsupported calling convention": "OF005",
+    "noundef applies only to load instructions": "BC030",
     "immarg operand has non-immediate parameter": "BC023",
 }
 
@@ -101,14 +102,17 @@ def broken(edit: Callable[[Table], object], name: str) -> Table:
 
 BROKEN_RULES: dict[str, tuple[Callable[[Table], object], str]] = {
     "twice": (lambda t: t["rules"].append(t["rules"][0]), "BC001 is listed twice"),
-    "name": (lambda t: t["rules"][0].update(id="first"), "'first' is no name of a rule"),
-    "no name": (lambda t: t["rules"][0].pop("id"), "'None' is no name of a rule"),
+    "name": (lambda t: t["rules"][0].update(id="first"), "'first' is not a name of a rule"),
+    "no name": (lambda t: t["rules"][0].pop("id"), "'None' is not a name of a rule"),
     "severity": (lambda t: t["rules"][0].update(severity="fatal"), "the severity 'fatal'"),
     "no hint": (lambda t: t["rules"][0].pop("hint"), "BC001 lacks, or has without need, hint"),
     "more": (lambda t: t["rules"][0].update(why="x"), "BC001 lacks, or has without need, why"),
     "empty": (lambda t: t["rules"][0].update(reason=" "), "BC001 has an empty reason"),
-    "message": (lambda t: t["rules"][0].update(message="{epoch"), "message of BC001 is no format"),
-    "place": (lambda t: t["rules"][0].update(message="{0}"), "a place '0' that is no name"),
+    "message": (
+        lambda t: t["rules"][0].update(message="{epoch"),
+        "message of BC001 is not a format",
+    ),
+    "place": (lambda t: t["rules"][0].update(message="{0}"), "a place '0' that is not a name"),
     "pattern": (lambda t: t["rules"][0].update(said=["("]), "what tools say of BC001"),
 }
 
@@ -287,7 +291,7 @@ def test_a_driver_stands_for_the_cuda_release_of_its_branch() -> None:
     )
     known = {row.release for row in load_nvptx_table().cuda}
     assert {cuda for _, cuda in drivers.branches if cuda >= (11, 8)} <= known
-    with pytest.raises(UsageError, match="'new' is no version of a driver"):
+    with pytest.raises(UsageError, match="'new' is not a version of a driver"):
         drivers.cuda_of("new")
 
 

@@ -20,7 +20,9 @@ from mlir_offload.offload.ir_syntax import (
     name_of,
     reference,
     revealed,
+    unescape_bytes,
 )
+from mlir_offload.toolchain.ir_pattern import ir_pattern
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind
 from mlir_offload.translate.amdgpu import amdgpu_device_ir, needs_device_libraries
 from mlir_offload.translate.cpu.module import cpu_device_ir
@@ -301,3 +303,25 @@ def test_the_brackets_around_a_place_are_found() -> None:
     text = 'f(a, "(", [b], {c, d})'
     assert LLVM_IR.enclosing(text, text.index("d")) == [1, text.index("{")]
     assert LLVM_IR.enclosing(text, text.index("b")) == [1, text.index("[b")]
+
+
+def test_a_backslash_is_not_the_begin_of_the_escape_that_follows() -> None:
+    # LLVM prints a backslash as two.
+    assert unescape_bytes(r"a\\0A\0A") == b"a\\0A\n"
+
+
+@pytest.mark.parametrize(
+    ("template", "text", "found"),
+    [
+        ("store `type:word` `value:local`, ptr `address:global`", 'store i8 %"a b", ptr @x.y', ("i8", '%"a b"', "@x.y")),
+        ("align `bytes:number`", "load i8, ptr %alignalign 1, align 16", ("16",)),
+        ("`row|col`.`type:f16|bf16``stride:.stride?`", "col.bf16", ("bf16", "")),
+        ("convergent ", "noconvergent x", None),
+        ("i128", "%i128", None),
+    ],
+)  # fmt: skip
+def test_a_pattern_is_the_text_that_it_matches(
+    template: str, text: str, found: tuple[str, ...] | None
+) -> None:
+    match = ir_pattern(template).search(text)
+    assert (match.groups() if match else None) == found

@@ -40,7 +40,7 @@ def set_key(key: str, value: object) -> Callable[[Table], None]:
         (add_tool(name="new", package="llvm"), "tool 'new': needs a package with {major}"),
         (add_tool(name="new", package="llvm-{major}", sice=19), "tool 'new'"),
         (add_tool(name="new", package="llvm-{major}", role="dance"), "dance"),
-        (set_key("anchors", ["clang", "flang"]), "anchor 'flang' is no tool"),
+        (set_key("anchors", ["clang", "flang"]), "anchor 'flang' is not a tool"),
         (set_key("places", "/usr"), "places must be a list"),
         (set_key("recommended", 17), "the recommended release 17 cannot play every role"),
         (set_key("roles", {"lower": {"since": 19}}), "role link has no row"),

@@ -11,7 +11,7 @@ from support.link_contents import contents, image
 from mlir_offload.driver.link.error import diagnose_link
 from mlir_offload.driver.message.journal import ToolRun
 from mlir_offload.offload.link.objects import ObjectContents
-from mlir_offload.toolchain.errors import MlirOffloadError
+from mlir_offload.toolchain.errors import CompatibilityError, MlirOffloadError
 from mlir_offload.toolchain.process import Command, Completed
 
 CALLER = "float twice(float); float k(float x) { return twice(x); }"
@@ -68,3 +68,14 @@ def test_an_undefined_function_of_the_host_is_the_linkers_to_tell(tmp_path: Path
     caller = compiled(tmp_path, "caller.o", CALLER, ("gfx90a",))
     callee = compiled(tmp_path, "callee.o", CALLEE, ("gfx90a",))
     assert "undefined symbol 'twice'" in diagnosed([caller, callee], LLD).message
+
+
+def test_an_object_of_gccs_link_time_optimisation_is_named(tmp_path: Path) -> None:
+    source, made = tmp_path / "m.c", tmp_path / "m.o"
+    source.write_text("int main(void) { return 0; }\n")
+    subprocess.run(["gcc", "-flto", "-c", source, "-o", made], check=True)
+    failed = Completed(Command(("clang", str(made))), 1, "", "error: undefined symbol: main")
+    error = diagnose_link((), [], ToolRun(failed, tmp_path, {}))
+    assert isinstance(error, CompatibilityError)
+    assert error.message.startswith(f"{made} contains only the intermediate code of GCC")
+    assert "-ffat-lto-objects" in error.hint

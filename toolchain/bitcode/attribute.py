@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
 from msgspec import Struct, field
 
-from mlir_offload.toolchain.bitcode.bitstream import Record
+from mlir_offload.toolchain.bitcode.bitstream import BitStream, Block, Record, records_of
 from mlir_offload.toolchain.bitcode.code import AttributeCode, AttributeForm
+from mlir_offload.toolchain.bitcode.repeated import Content, read_repeated, records_in
 
 FUNCTION_PLACE = 0xFFFFFFFF
 _MAX_NATIVE_BITS = 64
@@ -88,6 +90,14 @@ class AttributeTable:
         """Return all groups, those that no function uses included."""
         return (self._group(number) for number in self._records)
 
+    def read_all(self) -> AttributeTable:
+        """Return the table itself, of which nothing is left to be read. Raises VerificationError."""
+        for number in range(len(self._lists) + 1):
+            self[number]
+        for number in self._records:
+            self._group(number)
+        return self
+
     def _group(self, number: int) -> AttributeGroup:
         if number not in self._groups:
             record = self._records[number]
@@ -95,6 +105,24 @@ class AttributeTable:
             attributes = {one.kind: one for one in _read_attributes(record)}
             self._groups[number] = AttributeGroup(place, attributes)
         return self._groups[number]
+
+
+def read_attributes(
+    stream: BitStream, groups: tuple[Block, ...], lists: tuple[Block, ...]
+) -> AttributeTable:
+    """Return the attributes in the PARAMATTR_GROUP and PARAMATTR blocks of a module."""
+    found = None
+    if len(groups) == len(lists) == 1:
+        found = read_repeated(stream, (*groups, *lists), _attributes_in)
+    if found is not None:
+        return found
+    return AttributeTable(records_of(stream, groups), records_of(stream, lists))
+
+
+@lru_cache(maxsize=64)
+def _attributes_in(contents: tuple[Content, ...]) -> AttributeTable:
+    groups, lists = contents
+    return AttributeTable(records_in([groups]), records_in([lists])).read_all()
 
 
 def _read_attributes(record: Record) -> Iterator[Attribute]:

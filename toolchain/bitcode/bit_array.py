@@ -29,6 +29,7 @@ _MAX_VALUE = (1 << _VALUE_BITS) - 1
 _TOO_LARGE = "a number has more than 64 bits"
 # What a VBR of 64 bits takes at most (in chunks of two bits), and the bits before it in its byte.
 VBR_BYTES = 17
+_WORD_BITS = 8 * VBR_BYTES
 
 
 def _lanes(mask: int) -> int:
@@ -172,24 +173,19 @@ def vbr6_few(data: bytes, position: int, count: int) -> tuple[list[int], int]:
     Raises ValueError where one has more than 64 bits.
     """
     numbers: list[int] = []
-    value = shift = used = 0
-    chunks = sextets(data, position, 2 * count)
-    while len(numbers) < count:
-        if used == len(chunks):
-            chunks += sextets(data, position + 6 * used, 2 * (count - len(numbers)))
-        chunk = chunks[used]
-        used += 1
-        if chunk < 32 and not shift:  # noqa: PLR2004 (the upper bit of a chunk)
-            numbers.append(chunk)
-            continue
-        if shift >= _VALUE_BITS:
-            raise ValueError(_TOO_LARGE)
-        value |= (chunk & 31) << shift
-        shift += 5
-        if chunk < 32:  # noqa: PLR2004
-            numbers.append(value & _MAX_VALUE)
-            value = shift = 0
-    return numbers, position + 6 * used
+    word, left = 0, 0
+    for _ in range(count):
+        if left < _WORD_BITS:
+            left = 4 * _WORD_BITS
+            word = bits(data, position, left)
+        value, used = word & 63, 6
+        if value > 31:  # noqa: PLR2004 (the upper bit of a chunk)
+            value, used = vbr(word, 6)
+        numbers.append(value)
+        word >>= used
+        left -= used
+        position += used
+    return numbers, position
 
 
 def vbr(word: int, width: int) -> tuple[int, int]:

@@ -7,9 +7,8 @@ what an abbreviation gives for nothing (literals, fields of no width) may not ou
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from copy import copy
 from functools import lru_cache
 
 from msgspec import Struct
@@ -118,7 +117,7 @@ class Record:
             tail = decoded if isinstance(decoded, bytes) else bytes(iter(decoded))
             return bytes(scalars) + tail if scalars else tail
         except ValueError as error:
-            reason = "a character of it is no byte"
+            reason = "a character of it is not a byte"
             raise self.malformed(reason) from error
 
     def string(self, begin: int = 0) -> str:
@@ -156,8 +155,9 @@ class BitStream:
 
     def anew(self) -> BitStream:
         """Return the same bits without what BLOCKINFO said: each module has its own."""
-        other = copy(self)
-        other.shared = {}
+        other = BitStream.__new__(BitStream)
+        other.view, other.data, other.size = self.view, self.data, self.size
+        other.shared, other._budget = {}, self._budget  # noqa: SLF001 (its own class)
         return other
 
     def spend(self, count: int, position: int) -> None:
@@ -355,6 +355,11 @@ class BlockReader(Iterator[Record | Block]):
         return self.stream.malformed(position, f"block {self.block.number}", reason)
 
 
+def records_of(stream: BitStream, blocks: Iterable[Block]) -> Iterator[Record]:
+    """Return the records of some blocks, one after the other."""
+    return (record for block in blocks for record in BlockReader(stream, block).records())
+
+
 class _BlockInfoReader(BlockReader):
     """A BLOCKINFO block: its abbreviations are for the blocks whose number it names."""
 
@@ -402,13 +407,16 @@ def block_at(stream: BitStream, position: int, limit: int) -> Block:
 
     Raises VerificationError where it would not end before `limit`.
     """
+    at = position >> 3
+    word = int.from_bytes(stream.data[at : at + _WORD_BYTES], "little") >> (position & 7)
     try:
-        number, after = vbr_at(stream.data, position, 8)
-        width, after = vbr_at(stream.data, after, 4)
+        number, used = vbr(word, 8)
+        width, more = vbr(word >> used, 4)
     except ValueError as error:
         raise stream.malformed(position, "block", str(error)) from error
-    begin = -(-after // 32) * 32 + 32
-    end = begin + 32 * bits(stream.data, begin - 32, 32)
+    begin = -(-(position + used + more) // 32) * 32 + 32
+    size = stream.data[(begin >> 3) - 4 : begin >> 3]
+    end = begin + 32 * int.from_bytes(size, "little")
     if end <= limit and _MIN_WIDTH <= width <= _MAX_WIDTH:
         return Block(number, begin, end, width, len(stream.shared.get(number, ())))
     reason = f"it has abbreviation numbers of {width} bits"

@@ -180,7 +180,7 @@ class GlobalReader(Struct, frozen=True):
         if not flags & _EXPLICIT_TYPE:
             pointer = self.types[number]
             if pointer.code != TypeCode.POINTER:
-                raise self.types.malformed(number, "it is no pointer, as that of a variable is")
+                raise self.types.malformed(number, "it is not a pointer, as that of a variable is")
             number, space = pointer.elements[0], pointer.number
         initializer = fields.required(2, "initialiser")
         return BitcodeVariable(

@@ -8,11 +8,12 @@ are damaged may crash. Bodies of functions, constants and metadata are passed ov
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mlir_offload.toolchain.bitcode.attribute import AttributeTable
+from mlir_offload.toolchain.bitcode.attribute import AttributeTable, read_attributes
 from mlir_offload.toolchain.bitcode.bit_array import bits
 from mlir_offload.toolchain.bitcode.bitstream import (
     BitStream,
@@ -20,6 +21,7 @@ from mlir_offload.toolchain.bitcode.bitstream import (
     BlockReader,
     Record,
     outer_block,
+    records_of,
 )
 from mlir_offload.toolchain.bitcode.code import (
     BlockId,
@@ -36,6 +38,7 @@ from mlir_offload.toolchain.bitcode.global_value import (
     StringTable,
     Symbol,
 )
+from mlir_offload.toolchain.bitcode.repeated import Content, read_repeated, records_in
 from mlir_offload.toolchain.bitcode.type import TypeTable
 from mlir_offload.toolchain.byte_view import ByteView
 
@@ -102,10 +105,6 @@ class BitcodeModule(Struct, frozen=True):
         """Return the types of the parameters of a function, as LLVM's text spells them."""
         elements = self.types.function(function.type).elements
         return tuple(self.types.spell(element) for element in elements[1:])
-
-    def result_type(self, function: BitcodeFunction) -> str:
-        """Return the type of what a function returns, as LLVM's text spells it."""
-        return self.types.spell(self.types.function(function.type).elements[0])
 
 
 def read_bitcode(view: ByteView) -> BitcodeModule:
@@ -222,7 +221,7 @@ class _ModuleWalk:
 
     def records(self, number: BlockId) -> Iterator[Record]:
         """Return the records of all blocks of one kind."""
-        return _records(self._stream, self.blocks(number))
+        return records_of(self._stream, self.blocks(number))
 
     def _take_block(self, block: Block) -> None:
         self._stream.keep(block.begin)
@@ -264,8 +263,8 @@ def _read_module(stream: BitStream, outer: _OuterModule, names: StringTable) -> 
         data_layout=walk.texts.get(ModuleCode.DATA_LAYOUT, ""),
         source_file=walk.texts.get(ModuleCode.SOURCE_FILE, ""),
         types=walk.types,
-        attributes=AttributeTable(
-            walk.records(BlockId.ATTRIBUTE_GROUP), walk.records(BlockId.ATTRIBUTE)
+        attributes=read_attributes(
+            stream, walk.blocks(BlockId.ATTRIBUTE_GROUP), walk.blocks(BlockId.ATTRIBUTE)
         ),
         symbols=_named(walk),
         thin_summary=_summary_version(walk.records(BlockId.SUMMARY)),
@@ -295,13 +294,21 @@ def _named(walk: _ModuleWalk) -> tuple[Symbol, ...]:
     return tuple(symbols)
 
 
-def _records(stream: BitStream, blocks: Iterable[Block]) -> Iterator[Record]:
-    return (record for block in blocks for record in BlockReader(stream, block).records())
-
-
 def _read_identification(stream: BitStream, block: Block | None) -> tuple[str, int]:
+    if block is None:
+        return "", 0
+    found = read_repeated(stream, (block,), _identification_in)
+    return _identification(records_of(stream, (block,))) if found is None else found
+
+
+@lru_cache(maxsize=8)
+def _identification_in(contents: tuple[Content, ...]) -> tuple[str, int]:
+    return _identification(records_in(contents))
+
+
+def _identification(records: Iterable[Record]) -> tuple[str, int]:
     producer, epoch = "", 0
-    for record in _records(stream, [block] if block else []):
+    for record in records:
         if record.code == IdentificationCode.STRING:
             producer = record.string()
         elif record.code == IdentificationCode.EPOCH:

@@ -11,7 +11,7 @@ from mlir_offload.toolchain.bitcode.bitstream import Block, BlockReader, Record
 from mlir_offload.toolchain.bitcode.code import BlockId, ConstantCode
 from mlir_offload.toolchain.bitcode.module import BitcodeModule
 from mlir_offload.toolchain.skew.fact import ORDERED_ACCESS, Consumer, Skew
-from mlir_offload.toolchain.skew.limits import LimitsTable, load_limits
+from mlir_offload.toolchain.skew.limits import LimitsTable, load_limits, newest_numbers
 
 _CONSTANTS = {
     31: "getelementptr with inrange",
@@ -39,6 +39,7 @@ class FunctionCode(IntEnum):
     """Records in the body of a function that have changed with the releases."""
 
     CAST = 3
+    LOAD = 20
     FENCE = 36
     LOAD_ATOMIC = 41
     STORE_ATOMIC = 45
@@ -47,6 +48,11 @@ class FunctionCode(IntEnum):
     ATOMIC = 59
 
 
+# Records that are no instructions: what they say belongs to the instruction before, or to the function.
+_NO_INSTRUCTIONS = {1, 33, 35, 55, 60, *_DEBUG_RECORDS}
+_LOADS = (FunctionCode.LOAD, FunctionCode.LOAD_ATOMIC)
+# The number of !noundef in all releases (llvm/IR/FixedMetadataKinds.def).
+_NOUNDEF = 29
 _ORDERING = (FunctionCode.FENCE, FunctionCode.LOAD_ATOMIC, FunctionCode.STORE_ATOMIC)
 
 
@@ -74,6 +80,9 @@ class _RecordWalk(Struct):
     fence_since: int = 0
     # The type of the constants that follow.
     type: int = 0
+    # How many instructions there are so far in the function, and which of them load.
+    instructions: int = 0
+    loads: set[int] = field(default_factory=set)
     found: dict[tuple[str, str], Skew] = field(default_factory=dict)
 
     def enter(self, block: Block, function: str, depth: int = 0) -> None:
@@ -83,6 +92,14 @@ class _RecordWalk(Struct):
             BlockId.METADATA: self._metadata,
             BlockId.FUNCTION: self._instruction,
         }
+        if self.consumer.llvm >= self.limits.noundef_of_loads_since:
+            looks |= {
+                BlockId.FUNCTION: self._counted,
+                BlockId.METADATA_ATTACHMENT: self._attachment,
+            }
+        if block.number == BlockId.FUNCTION:
+            self.instructions = 0
+            self.loads.clear()
         look = looks.get(block.number)
         for entry in BlockReader(self.module.content.stream, block):
             if isinstance(entry, Block):
@@ -152,6 +169,20 @@ class _RecordWalk(Struct):
             values: dict[str, object] = {"needed": needed or "of a later release"}
             self._add("BC017" if is_debug else "BC021", construct, function, values)
 
+    def _counted(self, record: Record, function: str) -> None:
+        if record.code in _LOADS:
+            self.loads.add(self.instructions)
+        self.instructions += record.code not in _NO_INSTRUCTIONS
+        self._instruction(record, function)
+
+    def _attachment(self, record: Record, function: str) -> None:
+        # An attachment of an instruction begins with its number, one of the function does not.
+        if not record.count % 2:
+            return
+        kinds = {record.operand(place, "kind") for place in range(1, record.count, 2)}
+        if _NOUNDEF in kinds and record.operand(0, "instruction") not in self.loads:
+            self._add("BC030", "!noundef", function, {})
+
     def _ordered(self, record: Record, function: str) -> None:
         # Behind the ordering stands the scope alone.
         orders = record.count > 1 and record.operand(record.count - 2, "ordering") >= _ACQUIRE
@@ -167,10 +198,14 @@ class _RecordWalk(Struct):
     def _conversion(self, record: Record, function: str) -> None:
         place = 2 + _is_forward(record.operand(0, "value"))
         opcode = record.operand(place, "opcode")
-        steps = self.limits.newest["cast_opcodes"]
-        if opcode > steps.at(self.consumer.llvm):
+        if opcode > self._newest("cast_opcodes"):
             name = _CONVERSIONS.get(opcode, f"conversion {opcode}")
-            self._add("BC021", name, function, {"needed": steps.first_release(opcode)})
+            self._add(
+                "BC021",
+                name,
+                function,
+                {"needed": self.limits.newest["cast_opcodes"].first_release(opcode)},
+            )
         elif record.count > place + 1:
             self._flagged("cast", "a flag of a conversion (nneg, nuw, fast)", function)
 
@@ -189,13 +224,17 @@ class _RecordWalk(Struct):
         place = 1 + _is_forward(record.operand(0, "pointer"))
         place += 1 + _is_forward(record.operand(place, "value"))
         operation = record.operand(place, "operation")
-        steps = self.limits.newest["atomic_operations"]
-        if operation > steps.at(self.consumer.llvm):
+        if operation > self._newest("atomic_operations"):
             name = f"atomicrmw {_OPERATIONS.get(operation, operation)}"
-            self._add("BC021", name, function, {"needed": steps.first_release(operation)})
+            self._add(
+                "BC021",
+                name,
+                function,
+                {"needed": self.limits.newest["atomic_operations"].first_release(operation)},
+            )
 
     def _newest(self, name: str) -> int:
-        return self.limits.newest[name].at(self.consumer.llvm)
+        return newest_numbers(self.consumer.llvm)[name]
 
     def _add(self, rule: str, construct: str, function: str, values: dict[str, object]) -> None:
         values |= {"construct": construct, "consumer": self.consumer.llvm}

@@ -16,7 +16,7 @@ from mlir_offload.toolchain.bitcode.record_skew import check_records
 from mlir_offload.toolchain.bitcode.type import BitcodeType
 from mlir_offload.toolchain.skew.fact import Consumer, Skew
 from mlir_offload.toolchain.skew.identity import parse_signature
-from mlir_offload.toolchain.skew.limits import code_object_of, load_limits
+from mlir_offload.toolchain.skew.limits import code_object_of, load_limits, newest_numbers
 from mlir_offload.toolchain.skew.symbol import check_intrinsic, check_openmp
 
 _MEMORY = 86
@@ -73,17 +73,17 @@ def check_module(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
 
 
 def _summary(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
-    newest = load_limits().newest["summaries"].at(consumer.llvm)
+    newest = newest_numbers(consumer.llvm)["summaries"]
     version = max(module.thin_summary or 0, module.full_summary or 0)
     if version > newest:
         yield Skew("BC006", {"version": version, "consumer": consumer.llvm, "newest": newest})
 
 
 def _types(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
-    steps = load_limits().newest["type_codes"]
-    newest = steps.at(consumer.llvm)
+    newest = newest_numbers(consumer.llvm)["type_codes"]
     for one in module.types.types:
         if one.code > newest:
+            steps = load_limits().newest["type_codes"]
             needed = steps.first_release(one.code) or "of a later release"
             construct = f'target("{one.name}")' if one.code == TypeCode.TARGET else f"{one.code}"
             values = {"construct": construct, "needed": needed, "consumer": consumer.llvm}
@@ -113,7 +113,7 @@ def _attribute(one: Attribute, function: str, consumer: Consumer) -> Skew | None
         return None
     table, release = load_limits(), consumer.llvm
     row = table.attributes.get(one.kind)
-    newest = table.newest["attribute_kinds"].at(release)
+    newest = newest_numbers(release)["attribute_kinds"]
     is_unknown = one.kind > newest or one.kind in table.unread_attributes
     known = row.forms(release) if row else () if is_unknown else (one.form,)
     if one.form not in known:
@@ -200,9 +200,8 @@ def _string(module: BitcodeModule, function: BitcodeFunction, name: str) -> str 
 def _intrinsics(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
     for function in module.functions:
         if function.is_declaration and function.is_intrinsic:
-            parameters = len(module.parameter_types(function))
-            result = module.result_type(function)
-            skew = check_intrinsic(function.name, parameters, consumer, module.triple, result)
+            signature = module.types.spell(function.type)
+            skew = check_intrinsic(function.name, signature, consumer, module.triple)
             if skew is not None:
                 yield skew
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 from msgspec import Struct
 
 from mlir_offload.toolchain.bitcode.bitstream import BlockReader, Record
 from mlir_offload.toolchain.bitcode.code import TypeCode
+from mlir_offload.toolchain.bitcode.repeated import Content, read_repeated, records_in
 from mlir_offload.toolchain.errors import VerificationError
 
 _Result = TypeVar("_Result")
@@ -60,7 +62,8 @@ class TypeTable:
     def __init__(self, reader: BlockReader) -> None:
         """Read a TYPE block. Raises VerificationError where a record is too short."""
         self._reader = reader
-        self.types = tuple(_read_types(reader.records()))
+        found = read_repeated(reader.stream, (reader.block,), _types_in)
+        self.types = tuple(_read_types(reader.records())) if found is None else found
         self._spell = TypeWalk(self, self._spelled)
         self._characters = 0
 
@@ -76,7 +79,7 @@ class TypeTable:
         if found.code == TypeCode.POINTER:
             found = self[found.elements[0]]
         if found.code != TypeCode.FUNCTION or not found.elements:
-            raise self.malformed(number, "it is no type of a function")
+            raise self.malformed(number, "it is not a type of a function")
         return found
 
     def spell(self, number: int) -> str:
@@ -122,6 +125,11 @@ class TypeWalk(Generic[_Result]):
         finally:
             self._active.discard(number)
         return result
+
+
+@lru_cache(maxsize=64)
+def _types_in(contents: tuple[Content, ...]) -> tuple[BitcodeType, ...]:
+    return tuple(_read_types(records_in(contents)))
 
 
 def _read_types(records: Iterator[Record]) -> Iterator[BitcodeType]:

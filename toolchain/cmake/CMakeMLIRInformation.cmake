@@ -70,4 +70,25 @@ unset(_mlir_archs)
 unset(_mlir_option)
 list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES MLIR_OFFLOAD_ARCHITECTURES)
 
+# FetchContent enables MLIR in a directory of the project that fetched. Targets of other directories may
+# link its libraries; the cache has the rules of links for them. They compile no MLIR: the architectures
+# above are properties of directories.
+if(NOT CMAKE_CURRENT_SOURCE_DIR STREQUAL CMAKE_SOURCE_DIR)
+  get_cmake_property(_mlir_names VARIABLES)
+  list(FILTER _mlir_names INCLUDE REGEX
+    "^CMAKE_(MLIR_(LINK|CREATE|ARCHIVE|IMPLICIT|USE_IMPLICIT|RESPONSE)|(SHARED_|EXE_|EXECUTABLE_).*MLIR_FLAG)")
+  foreach(_mlir_name IN LISTS _mlir_names)
+    set(${_mlir_name} "${${_mlir_name}}" CACHE INTERNAL "")
+  endforeach()
+  set(_mlir_script "${CMAKE_CURRENT_LIST_DIR}/MLIROffloadNotEnabled.cmake")
+  set(_mlir_rule "\"${CMAKE_COMMAND}\" -D SOURCE=<SOURCE> -P \"${_mlir_script}\"")
+  set(_mlir_own "${CMAKE_MLIR_COMPILE_OBJECT}")
+  set(CMAKE_MLIR_COMPILE_OBJECT "${_mlir_rule}" CACHE INTERNAL "")
+  set(CMAKE_MLIR_COMPILE_OBJECT "${_mlir_own}")
+  foreach(_mlir_name names script rule own)
+    unset(_mlir_${_mlir_name})
+  endforeach()
+  unset(_mlir_name)
+endif()
+
 set(CMAKE_MLIR_INFORMATION_LOADED 1)

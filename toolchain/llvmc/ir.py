@@ -50,11 +50,6 @@ class Context:
             self._known[handle] = found
         return found
 
-    def forget(self, value: Value) -> None:
-        """Make a value unusable: LLVM has released it and may reuse the handle."""
-        self._known.pop(value.handle, None)
-        value.handle = 0
-
     def forget_all(self) -> None:
         """Make all values unusable: LLVM may have released any of them."""
         for value in self._known.values():
@@ -97,30 +92,6 @@ class Context:
         array = handles([member.handle for member in members])
         made = self.library.call("StructTypeInContext", self.handle, array, len(members), 0)
         return self.type_of(made)
-
-    def metadata_kind(self, name: str) -> int:
-        """Return the number of a kind of metadata."""
-        return self.library.call("GetMDKindIDInContext", self.handle, name.encode(), len(name))
-
-    def metadata_text(self, text: str) -> int:
-        """Return a string as metadata."""
-        return self.library.call("MDStringInContext2", self.handle, text.encode(), len(text))
-
-    def metadata_value(self, value: Value) -> int:
-        """Return a constant as metadata."""
-        return self.library.call("ValueAsMetadata", value.handle)
-
-    def metadata_node(self, *operands: int) -> int:
-        """Return a metadata node."""
-        return self.library.call("MDNodeInContext2", self.handle, handles(operands), len(operands))
-
-    def distinct_node(self, *operands: int) -> int:
-        """Return a node that is its own first operand, as the node of a loop is."""
-        library = self.library
-        own = library.call("TemporaryMDNode", self.handle, handles(()), 0)
-        node = self.metadata_node(own, *operands)
-        library.call("MetadataReplaceAllUsesWith", own, node)
-        return node
 
     def as_value(self, metadata: int) -> int:
         """Return the handle under which an instruction takes metadata."""
@@ -309,11 +280,6 @@ class Instruction(Value):
         """Attach metadata, or remove it for the node 0."""
         value = self.context.as_value(node) if node else None
         self.context.library.call("SetMetadata", self.handle, kind, value)
-
-    def erase(self) -> None:
-        """Remove the instruction from its block and release it."""
-        self.context.library.call("InstructionEraseFromParent", self.handle)
-        self.context.forget(self)
 
 
 class Function(Value):

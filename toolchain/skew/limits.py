@@ -87,8 +87,6 @@ class LimitsTable(Struct, frozen=True):
     debug_records: Mapping[int, DebugRecord]
     instruction_flags: Mapping[str, int]
     memory: tuple[tuple[int, tuple[str, ...]], ...]
-    intrinsic_parameters: Mapping[str, Steps]
-    intrinsic_results: Mapping[str, tuple[int, str]]
     launch_since: int
     launch_annotations: Mapping[str, str]
     wide_integer_since: int
@@ -97,6 +95,8 @@ class LimitsTable(Struct, frozen=True):
     openmp_first: Mapping[str, int]
     taken_rightly: tuple[str, ...]
     sign_extended_since: int
+    noundef_of_loads_since: int
+    rounded_decimals_since: int
 
     def back_end_since(self, triple: str, construct: str) -> int:
         """Return the first release whose back end for a target takes a construct; 0 where all do."""
@@ -111,6 +111,12 @@ class LimitsTable(Struct, frozen=True):
 def code_object_of(release: int) -> CodeObjects:
     """Return what a release makes of AMD code objects."""
     return load_code_objects(max(release, _OLDEST_CODE_OBJECTS))
+
+
+@cache
+def newest_numbers(release: int) -> Mapping[str, int]:
+    """Return the highest number of each list that the reader of a release knows."""
+    return {name: steps.at(release) for name, steps in load_limits().newest.items()}
 
 
 @cache
@@ -141,14 +147,6 @@ def parse_limits(table: Mapping[str, Any]) -> LimitsTable:
         },
         instruction_flags={name: int(since) for name, since in table["instruction_flags"].items()},
         memory=_memory(table["memory_locations"]),
-        intrinsic_parameters={
-            str(row["name"]): _counts(row["name"], row["rows"])
-            for row in table["intrinsic_parameters"]
-        },
-        intrinsic_results={
-            str(row["name"]): (int(row["since"]), str(row["before"]))
-            for row in table["intrinsic_results"]
-        },
         launch_since=int(launch["since"]),
         launch_annotations={str(name): str(of) for name, of in launch["annotations"].items()},
         wide_integer_since=int(table["wide_integer_since"]),
@@ -165,6 +163,8 @@ def parse_limits(table: Mapping[str, Any]) -> LimitsTable:
         },
         taken_rightly=tuple(table["taken_rightly"]),
         sign_extended_since=int(table["sign_extended_since"]),
+        rounded_decimals_since=int(table["rounded_decimals_since"]),
+        noundef_of_loads_since=int(table["noundef_of_loads_since"]),
     )
 
 

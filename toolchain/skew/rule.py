@@ -65,7 +65,7 @@ def parse_rules(table: Mapping[str, Any]) -> Mapping[str, Rule]:
 def _rule(row: Mapping[str, Any]) -> Rule:
     name = str(row.get("id"))
     if not _NAME.fullmatch(name):
-        msg = f"skew_rules: '{name}' is no name of a rule, which is letters and three digits"
+        msg = f"skew_rules: '{name}' is not a name of a rule, which is letters and three digits"
         raise ValueError(msg)
     if set(row) - {"said"} != {"id", *_FIELDS}:
         wrong = sorted((set(row) - {"said"}).symmetric_difference({"id", *_FIELDS}))
@@ -88,7 +88,7 @@ def _pattern(name: str, text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
-        msg = f"skew_rules: what tools say of {name} is no pattern: {error}"
+        msg = f"skew_rules: what tools say of {name} is not a pattern: {error}"
         raise ValueError(msg) from error
 
 
@@ -98,8 +98,8 @@ def _check_message(name: str, message: str) -> None:
             place for _, place, _, _ in string.Formatter().parse(message) if place is not None
         ]
     except ValueError as error:
-        msg = f"skew_rules: the message of {name} is no format: {error}"
+        msg = f"skew_rules: the message of {name} is not a format: {error}"
         raise ValueError(msg) from error
     if wrong := [place for place in places if not place.isidentifier()]:
-        msg = f"skew_rules: the message of {name} has a place '{wrong[0]}' that is no name"
+        msg = f"skew_rules: the message of {name} has a place '{wrong[0]}' that is not a name"
         raise ValueError(msg)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mlir_offload.toolchain.skew.fact import Consumer, Skew
 from mlir_offload.toolchain.skew.intrinsics import load_intrinsics
 from mlir_offload.toolchain.skew.limits import load_limits
+from mlir_offload.toolchain.skew.signature import load_signatures
 
 _MINIMUM = ("llvm.minimum.", "llvm.maximum.")
 
@@ -20,36 +21,41 @@ def check_openmp(name: str, parameters: int, consumer: Consumer) -> Skew | None:
     return None
 
 
-def check_intrinsic(
-    name: str, parameters: int, consumer: Consumer, triple: str = "", result: str = ""
-) -> Skew | None:
+def check_intrinsic(name: str, signature: str, consumer: Consumer, triple: str = "") -> Skew | None:
     """Return what the consumer makes of a declared intrinsic, None where it knows it as it is.
 
-    `result` is the type that it returns; empty if that is not known.
+    `signature` is its type, as LLVM writes it; empty if it is not known.
     """
+    values: dict[str, object] = {"name": name, "consumer": consumer.llvm}
     if name.startswith(_MINIMUM):
         since = load_limits().back_end_since(triple, "minimum")
         if consumer.llvm < since:
-            values = {"construct": name, "needed": since, "consumer": consumer.llvm}
-            return Skew("BC025", values)
+            return Skew("BC025", values | {"construct": name, "needed": since})
     intrinsics = load_intrinsics()
     first = intrinsics.first_release(name)
     if first is not None and first > consumer.llvm:
-        values = {"name": name, "needed": first, "consumer": consumer.llvm}
         taken = intrinsics.taken_for(name, consumer.llvm)
         if not taken:
-            return Skew("BC014", values)
+            return Skew("BC014", values | {"needed": first})
         if not name.startswith(load_limits().taken_rightly):
-            return Skew("BC028", values | {"taken": taken})
-    changed = load_limits().intrinsic_results.get(name)
-    if changed is not None and consumer.llvm < changed[0] and result not in {"", changed[1]}:
-        values = {"name": name, "parameters": f"{result} as result and {parameters}"}
-        values |= {"expected": f"{changed[1]} as result"}
-        return Skew("BC023", values | {"consumer": consumer.llvm})
-    for known, steps in load_limits().intrinsic_parameters.items():
-        if name == known or name.startswith(f"{known}."):
-            expected = steps.at(consumer.llvm)
-            if parameters < expected:
-                values = {"name": name, "parameters": parameters, "expected": expected}
-                return Skew("BC023", values | {"consumer": consumer.llvm})
+            return Skew("BC028", values | {"needed": first, "taken": taken})
+    return _check_signature(name, signature, consumer)
+
+
+def _check_signature(name: str, signature: str, consumer: Consumer) -> Skew | None:
+    table = load_signatures()
+    base = table.base_name(name)
+    values: dict[str, object] = {"name": name, "consumer": consumer.llvm}
+    if not base:
+        return None
+    gone = table.gone.get(base, consumer.llvm + 1)
+    if gone <= consumer.llvm:
+        return Skew("BC031", values | {"gone": gone})
+    if not signature:
+        return None
+    if table.is_unknown(base, signature, consumer.llvm):
+        return Skew("BC032", values | {"type": signature})
+    if not table.is_read(base, signature, consumer.llvm):
+        expected = str(table.expected(base, consumer.llvm))
+        return Skew("BC023", values | {"type": signature, "expected": expected})
     return None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
 from msgspec import Struct
 
+from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
 from mlir_offload.toolchain.skew.fact import ORDERED_ACCESS, Consumer, Skew
 from mlir_offload.toolchain.skew.limits import code_object_of, load_limits
 from mlir_offload.toolchain.skew.symbol import check_intrinsic, check_openmp
@@ -17,37 +19,40 @@ from mlir_offload.toolchain.tables import load_table
 _WORD = r"(?<![\w@%$.\"!-])"
 _LABEL = r"(?m:^[-\w$.]+:)"
 _SKIPPED = r"|\"[^\"\n]*\"?|;[^\n]*"
-_TRIPLE = re.compile(r'^target triple = "([^"\n]*)"', re.MULTILINE)
-_LAYOUT = re.compile(r'^target datalayout = "([^"\n]*)"', re.MULTILINE)
-_FUNCTION = re.compile(r'^(declare|define) [^\n@]*@("[^"\n]*"|[\w.$-]+)\(([^\n]*)', re.MULTILINE)
-_GROUP = re.compile(r"^attributes #(\d+) = \{([^\n]*)\}", re.MULTILINE)
-_LAUNCH = re.compile(r'"(nvvm\.\w+)"')
-_ANNOTATION = re.compile(
-    r'^!\d+ = (?:distinct )?!\{ptr @("[^"\n]*"|[\w.$-]+), ([^\n]*)\}', re.MULTILINE
+_TRIPLE = ir_line('target triple = "`triple:string`"')
+_LAYOUT = ir_line('target datalayout = "`layout:string`"')
+_FUNCTION = ir_line("`keyword:declare|define` `head`@`name:name`(`rest:rest`")
+_GROUP = ir_line("attributes #`number:number` = {`attributes:rest`}")
+_LAUNCH = ir_pattern('"`bound:(`nvvm.`word``)`"')
+_ANNOTATION = ir_line("!`number` = `distinct ?`!{ptr @`name:name`, `values:rest`}")
+_ANNOTATED = ir_pattern('!"`name:word`"')
+_USED_GROUP = ir_pattern("#`number:number`")
+_CODE_OBJECT = ir_pattern(
+    '!"`flag:amdhsa_code_object_version|amdgpu_code_object_version`", i32 `value:number`'
 )
-_ANNOTATED = re.compile(r'!"(\w+)"')
-_USED_GROUP = re.compile(r"#(\d+)")
-_CODE_OBJECT = re.compile(r'!"(amd(?:hsa|gpu)_code_object_version)", i32 (\d{1,6})\b')
-_WIDE_INTEGER = re.compile(r"(?<![\w.%@])i128\b(?!:)")
-_TARGET_CPU = re.compile(r'"target-cpu"="([^"\n]*)"')
-_KERNEL = re.compile(r"^define [^@\n]*\bptx_kernel\b")
-_ORDERED = re.compile(
-    r"^ +(?:%[^\n=]* = )?(?:fence|(?:load|store) atomic)\b[^\n]* (?:acquire|release|acq_rel|seq_cst)\b",
-    re.MULTILINE,
+_WIDE_INTEGER = ir_pattern("i128")
+_TARGET_CPU = ir_pattern('"target-cpu"="`arch:string`"')
+_KERNEL = ir_line("define `words`ptx_kernel ")
+_ORDERED = ir_line(
+    "`indent``result``fence|load atomic|store atomic``rest` `acquire|release|acq_rel|seq_cst`"
 )
-_DYNAMIC_ALLOCA = re.compile(r"^ +%[^\n=]* = alloca [^\n]*, i\d+ %", re.MULTILINE)
-_BFLOAT = re.compile(
-    r"^ +%[^\n=]* = (?:f(?:add|sub|mul|div|rem|neg|cmp)|atomicrmw f\w+)\b[^\n]* bfloat\b",
-    re.MULTILINE,
-)
+_DYNAMIC_ALLOCA = ir_line("`indent``local` = alloca `rest`, i`number` %")
+_BFLOAT = ir_line("`indent``local` = `fadd|fsub|fmul|fdiv|frem|fneg|fcmp|atomicrmw f``rest` bfloat")
 # What a back end for NVPTX stops at, by its name in the table, and how to call it.
 _STOPS = (
     ("fence", _ORDERED, ORDERED_ACCESS),
     ("alloca", _DYNAMIC_ALLOCA, "an alloca whose size is not a constant"),
     ("bfloat", _BFLOAT, "arithmetic of bfloat"),
 )
+_TYPE = (
+    r"(?:ptr(?: addrspace\(\d+\))?|<[^<>@\n]*>|\[[^\n@\]]*\]|\{[^{}\n@]*\}"
+    r'|target\("[^@\n)]*\)|(?:void|i\d+|half|bfloat|float|double|fp128|ppc_fp128|x86_\w+|token|metadata)\b)'
+)
+_RESULT = re.compile(rf"(?<![\w.])({_TYPE}) @")
+_FIRST_TYPE = re.compile(rf"\.\.\.|{_TYPE}")
+_DECIMAL = re.compile(r'"[^"\n]*"|;[^\n]*|(?<![\w.%@$])(half|bfloat|float) (-?\d+\.\d+e[+-]\d+)')
 _X86 = ("x86_64", "i386", "i686")
-_STRUCT = re.compile(r"\{ ([^{}\n]*\bi128\b[^{}\n]*) \}")
+_STRUCT = ir_pattern("{ `elements:(``members`i128`members``)` }")
 _SCALAR = re.compile(r"(?:\[(\d{1,9}) x )?(i\d{1,3}|float|double|ptr|half)\b")
 _WORD_BYTES = 8
 _FLOAT_BYTES = {"half": 2, "float": 4, "double": 8, "ptr": 8}
@@ -93,17 +98,17 @@ def parse_constructs(table: Mapping[str, Any]) -> tuple[Construct, ...]:
 def check_text(text: str, consumer: Consumer) -> Iterator[Skew]:
     """Return all that the consumer would refuse or misread in a module in text."""
     yield from _constructs(text, consumer)
+    yield from _numbers(text, consumer)
     triple = text_triple(text)
     groups = {match[1]: match[2] for match in _GROUP.finditer(text)}
     for match in _FUNCTION.finditer(text):
         name = match[2].strip('"')
         if match[1] != "declare":
             continue
-        parameters = _parameters(match[3])
         if name.startswith("llvm."):
-            skew = check_intrinsic(name, parameters, consumer, triple)
+            skew = check_intrinsic(name, _signature(match[0], match[3]), consumer, triple)
         else:
-            skew = check_openmp(name, parameters, consumer)
+            skew = check_openmp(name, len(_parameters(match[3])), consumer)
         # What is declared and never called is not looked for.
         if skew is not None and text.count(f"@{name}") > 1:
             yield _at(skew, text, match.start())
@@ -136,6 +141,26 @@ def _constructs(text: str, consumer: Consumer) -> Iterator[Skew]:
             yield _at(Skew("LL001", values | {"needed": row.since}), text, match.start())
         else:
             yield _at(Skew("LL002", values | {"gone": row.gone}), text, match.start())
+
+
+def _numbers(text: str, consumer: Consumer) -> Iterator[Skew]:
+    """Report the first decimal number that is not exact in its type, which LLVM 23 writes and older ones reject."""
+    since = load_limits().rounded_decimals_since
+    if consumer.llvm >= since:
+        return
+    for match in _DECIMAL.finditer(text):
+        if match[1] and not _is_exact(float(match[2]), match[1]):
+            values = {"construct": match[0], "needed": since, "consumer": consumer.llvm}
+            yield _at(Skew("LL001", values), text, match.start())
+            return
+
+
+def _is_exact(value: float, kind: str) -> bool:
+    if kind == "half":
+        return bool(struct.unpack("e", struct.pack("e", value))[0] == value)
+    packed = struct.pack("<f", value)
+    is_short = kind == "float" or packed[:2] == b"\0\0"
+    return is_short and bool(struct.unpack("<f", packed)[0] == value)
 
 
 @cache
@@ -244,17 +269,27 @@ def _struct_bytes(elements: str, wide_alignment: int) -> int:
     return -(-offset // largest) * largest
 
 
-def _parameters(text: str) -> int:
-    """Return the number of parameters in the rest of a declaration, behind its parenthesis."""
-    depth = count = 0
-    begin = True
-    for character in text:
-        if character == ")" and not depth:
-            break
+def _signature(declaration: str, parameters: str) -> str:
+    """Return the type of a declared function as LLVM writes it; empty where it is not understood."""
+    result = _RESULT.search(declaration)
+    types = [_FIRST_TYPE.match(one) for one in _parameters(parameters)]
+    if result is None or None in types:
+        return ""
+    return f"{result[1]} ({', '.join(one[0] for one in types if one)})"
+
+
+def _parameters(text: str) -> list[str]:
+    """Return the parameters in the rest of a declaration, behind its parenthesis."""
+    depth = begin = 0
+    found = []
+    for place, character in enumerate(text):
+        if not depth and character in ",)":
+            found.append(text[begin:place].strip())
+            begin = place + 1
+            if character == ")":
+                break
         depth += (character in "([{<") - (character in ")]}>")
-        count += begin or (character == "," and not depth)
-        begin = False
-    return count
+    return [one for one in found if one]
 
 
 def _first(pattern: re.Pattern[str], text: str) -> str:

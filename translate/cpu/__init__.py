@@ -1,1 +1,5 @@
 """Kernels for the CPU: work-items of a block as loops in one function."""
+
+from mlir_offload.toolchain.lazy import load_on_use
+
+load_on_use(__name__)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mlir_offload.offload.ir_syntax import LLVM_IR, revealed
+from mlir_offload.offload.ir_syntax import LLVM_IR, revealed, without_linkage
 from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern, ir_words
 from mlir_offload.translate.cpu.bfloat import bfloat_support
+from mlir_offload.translate.cpu.debug_nodes import DebugNodes
 from mlir_offload.translate.cpu.intrinsics import (
     ITEM_TYPE,
     RUNTIME_DECLARATIONS,
@@ -19,7 +20,6 @@ from mlir_offload.translate.cpu.intrinsics import (
 from mlir_offload.translate.cpu.launch import (
     KERNEL_TYPE,
     KernelMode,
-    Metadata,
     fiber_definition,
     item_name,
     launch_definition,
@@ -31,25 +31,26 @@ from mlir_offload.translate.cpu.region import has_barrier, split_at_barriers
 from mlir_offload.translate.cpu.replacement import define
 from mlir_offload.translate.cpu.rewrite import RewrittenModule
 from mlir_offload.translate.cpu.run import run_definition
-from mlir_offload.translate.cpu.text import DeviceModule, Function, symbol
+from mlir_offload.translate.cpu.text import DeviceModule, Function, symbol, without_location
 
 Support = tuple[tuple[str, str], ...]
 
-_GLOBAL_LINKAGE = re.compile(
-    r"^(?P<name>@\S+ = )(?:(?:private|internal|linkonce_odr|linkonce|weak_odr|weak|common|dso_local|"
-    r"hidden|protected|unnamed_addr|local_unnamed_addr) )*"
-)
-_TARGET_ATTRIBUTES = re.compile(r'"target-(?:cpu|features)"="[^"]*" ?')
-_INLINE_HINDRANCES = re.compile(r"\b(?:noinline|optnone|convergent) ")
-_SUBPROGRAM = re.compile(r"!dbg (!\d+)$")
-_REFERENCE = re.compile(r'@(?:"[^"]*"|[-\w.$]+)')
-_LOCATION = re.compile(r"^(!\d+) = !DILocation\(line: (\d+),.* scope: (!\d+)\)$")
+_UNNAMED = ir_words("unnamed_addr", "local_unnamed_addr")
+_ADDRESS_SPACE = ir_pattern("`addrspace`")
+_TARGET_ATTRIBUTES = ir_pattern('"target-`cpu|features`"="`string`"` ?`')
+_INLINE_HINDRANCES = ir_words("noinline", "optnone", "convergent")
+_REFERENCE = ir_pattern("`global`")
+_PARAMETER_NAME = ir_pattern(" `local`")
+_NODE = ir_pattern("`node`")
+_NO_ATTRIBUTES = ir_pattern("{`indent`}`end`")
 _DROPPED_METADATA = ("!nvvm.annotations", "!nvvmir.version")
 # What the splitter must recognise stays a declaration while opt works on the functions around it.
-_DECLARED = re.compile(r"mo\.(?:read\.ptx\.sreg\.|static_shared|dynamic_shared|barrier$)")
+_DECLARED = ("mo.read.ptx.sreg.", "mo.static_shared", "mo.dynamic_shared")
 # What the collapse over subgroups must recognise too.
-_COLLECTIVE = re.compile(r"mo\.(?:shfl|vote|match|redux|bar\.warp|activemask|barrier)\b")
-_DEFINITION_HEAD = re.compile(r"^define internal (?P<signature>.*?\)) alwaysinline")
+_COLLECTIVE = tuple(
+    f"mo.{name}" for name in ("shfl", "vote", "match", "redux", "bar.warp", "activemask", "barrier")
+)
+_DEFINITION_HEAD = ir_line("define internal `signature:(``some`)`)` alwaysinline")
 # As mlir-translate names every module; without it the image would hold the name of a file.
 _SOURCE_NAME = 'source_filename = "LLVMDialectModule"'
 _IDS_ARE_PURE = "nounwind willreturn speculatable memory(none)"
@@ -101,7 +102,9 @@ def prepared_text(
     )
     declared = [
         _declaration(name, text)
-        if _DECLARED.match(name) or (for_collapse and _COLLECTIVE.match(name))
+        if name.startswith(_DECLARED)
+        or name == "mo.barrier"
+        or (for_collapse and name.startswith(_COLLECTIVE))
         else text
         for name, text in support
     ]
@@ -112,8 +115,8 @@ def _declaration(name: str, definition: str) -> str:
     match = _DEFINITION_HEAD.match(definition)
     if match is None:
         return definition
-    signature = re.sub(r" %\w+", "", match["signature"])
-    attributes = "convergent nounwind" if _COLLECTIVE.match(name) else _IDS_ARE_PURE
+    signature = _PARAMETER_NAME.sub("", match["signature"])
+    attributes = "convergent nounwind" if name.startswith(_COLLECTIVE) else _IDS_ARE_PURE
     if name.startswith("mo.read.ptx.sreg.tid."):
         # A block has at most 1024 threads.
         signature = signature.replace("internal i32", "internal range(i32 0, 1024) i32")
@@ -128,7 +131,7 @@ def finished_module(
     attributes: Sequence[str],
 ) -> tuple[str, tuple[CpuKernel, ...]]:
     """Add the code around the kernels; return the text, and how each kernel is run in the end."""
-    nodes = _Nodes(device, attributes)
+    nodes = DebugNodes(device, attributes)
     waiting = _functions_that_wait(device)
     functions = {function.name: function for function in device.functions}
     texts: list[str] = []
@@ -171,7 +174,7 @@ class _Built(Struct, frozen=True):
 def _build_kernel(
     kernel: CpuKernel,
     functions: dict[str, Function],
-    nodes: _Nodes,
+    nodes: DebugNodes,
     waiting: frozenset[str],
 ) -> _Built:
     collapsed = run_name(kernel.name) in functions
@@ -198,11 +201,7 @@ def _build_kernel(
 
 
 def _internal(item: Function) -> Function:
-    head = (
-        item.head
-        if item.head.startswith("define internal ")
-        else re.sub(r"^define (?:dso_local )?", "define internal ", item.head)
-    )
+    head = f"define internal {without_linkage(item.head.removeprefix('define '))}"
     if " alwaysinline" not in head:
         head = _with_attributes(head, ())
     return replace(item, head=head)
@@ -248,60 +247,6 @@ def _mentioned(function: Function) -> list[str]:
     return [text[1:].strip('"') for text in found]
 
 
-class _Nodes:
-    """Metadata of the generated code, numbered behind that of the module."""
-
-    def __init__(self, device: DeviceModule, attributes: Sequence[str]) -> None:
-        self._attributes = "".join(f" {attribute}" for attribute in attributes)
-        self._nodes = {line.partition(" = ")[0]: line for line in device.tail}
-        # Lines of the locations, by the subprogram that they are in.
-        self._places: dict[str, dict[str, str]] = {}
-        for place in filter(None, map(_LOCATION.match, device.tail)):
-            self._places.setdefault(place[3], {})[place[1]] = place[2]
-        first = self._next = device.next_metadata_id()
-        self.lines: list[str] = []
-        self._add("distinct !{}")
-        self._add(f"distinct !{{!{first + 1}, !{first + 2}, !{first + 3}}}")
-        self._add(f'!{{!"llvm.loop.parallel_accesses", !{first}}}')
-        self._add('!{!"llvm.loop.vectorize.enable", i1 true}')
-        self._group, self._loop = f", !llvm.access.group !{first}", f", !llvm.loop !{first + 1}"
-
-    def _add(self, node: str) -> str:
-        number = self._next
-        self._next += 1
-        self.lines.append(f"!{number} = {node}")
-        return f"!{number}"
-
-    def vector(self, debug: Metadata) -> Metadata:
-        """Promise that the work-items of a block do not depend on each other."""
-        return replace(debug, access_group=self._group, loop=self._loop)
-
-    def debug_of(self, item: Function) -> Metadata:
-        """Give the code around a kernel the kernel's place in the source.
-
-        Without one of its own the inlined body would lose its lines.
-        """
-        match = _SUBPROGRAM.search(item.head)
-        line = self._nodes.get(match[1]) if match else None
-        if line is None:
-            return Metadata(self._attributes)
-        at = re.search(r"\bline: (\d+)", line)
-        scope = self._add(re.sub(r', linkageName: "[^"]*"', "", line.split(" = ", 1)[1]))
-        location = self._add(f"!DILocation(line: {at[1] if at else 0}, scope: {scope})")
-        lines = self._lines_of(match[1], scope) if match else {}
-        return Metadata(self._attributes, f" !dbg {scope}", f", !dbg {location}", lines=lines)
-
-    def _lines_of(self, subprogram: str, scope: str) -> dict[str, str]:
-        """Return a location in the generated function for each one of the kernel's, one for a line."""
-        own = self._places.get(subprogram, {})
-        made = {
-            number: f", !dbg {self._add(f'!DILocation(line: {number}, scope: {scope})')}"
-            for number in dict.fromkeys(own.values())
-            if number != "0"
-        }
-        return {node: made[number] for node, number in own.items() if number in made}
-
-
 def _name_items(
     rewritten: RewrittenModule, kernels: frozenset[str], attributes: tuple[str, ...]
 ) -> tuple[Function, ...]:
@@ -332,11 +277,12 @@ def _plain_globals(module: DeviceModule, rewritten: RewrittenModule) -> Iterable
     for name, line in module.globals:
         if name in rewritten.layout.names:
             continue
-        if re.match(r"@\S+ = (?:external|extern_weak|available_externally) ", line):
+        head, _, rest = line.partition(" = ")
+        if rest.startswith(("external ", "extern_weak ", "available_externally ")):
             msg = f"the device global {name!r} is declared but not defined in this gpu.module"
             raise SourceError(msg, hint="define it in the gpu.module that uses it")
-        plain = re.sub(r" addrspace\(\d+\)", "", line)
-        yield name, _GLOBAL_LINKAGE.sub(r"\g<name>internal ", plain)
+        plain = _UNNAMED.sub("", _ADDRESS_SPACE.sub("", f" {without_linkage(rest)}"))
+        yield name, f"{head} = internal{plain}"
 
 
 def _aliases(rewritten: RewrittenModule) -> Iterable[tuple[str, str]]:
@@ -360,7 +306,7 @@ def _declarations(module: DeviceModule, rewritten: RewrittenModule) -> Iterable[
             continue
         done.add(found.name)
         end = LLVM_IR.closing(line, line.index("(", line.index("@"))) + 1
-        head = re.sub(r"!dbg !\d+ ", "", line[:end]).replace(symbol(name), symbol(found.name))
+        head = without_location(line[:end]).replace(symbol(name), symbol(found.name))
         yield found.name, f"{head} {libm_attributes(found.name)}".rstrip()
 
 
@@ -378,11 +324,11 @@ def _shared_definitions(rewritten: RewrittenModule) -> Support:
 def _kept_metadata(module: DeviceModule) -> Iterable[str]:
     """Keep metadata and attributes; `nvvm.annotations` would be upgraded to `ptx_kernel`."""
     marks = [line for line in module.tail if line.startswith(_DROPPED_METADATA)]
-    dropped = {node for line in marks for node in re.findall(r"!\d+", line)}
+    dropped = {node for line in marks for node in _NODE.findall(line)}
     for line in module.tail:
         if line.startswith("attributes "):
             kept = _INLINE_HINDRANCES.sub("", _TARGET_ATTRIBUTES.sub("", line))
-            yield re.sub(r"\{\s*\}$", "{ nounwind }", kept)
+            yield _NO_ATTRIBUTES.sub("{ nounwind }", kept)
         elif line not in marks and line.split(" ", 1)[0] not in dropped:
             yield line
 

@@ -6,27 +6,27 @@ assembly: `asm_call` names them like intrinsics, with the prefix `asm.`.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from mlir_offload.offload.ir_syntax import string_of, unescape_bytes
+from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
 from mlir_offload.translate.cpu.replacement import Replacement, Sync, define, load_calls
 
-_ASM = re.compile(
-    r"^(?P<head>\s*(?:%\S+ = )?(?:tail )?call .*?) asm (?:sideeffect )?"
-    r'"(?P<text>[^"]*)", "[^"]*"\((?P<rest>.*)$'
+_ASM = ir_line(
+    "`head:(``indent``result``tail ?`call `some``)` asm `sideeffect ?`"
+    '"`text:string`", "`string`"(`rest:rest`'
 )
-_PREDICATE = re.compile(r"@\$\d+ ")
-_ASM_TENSOR = re.compile(
-    r"cp\.async\.bulk\.tensor\.(?P<rank>[1-5])d\.shared::cluster\.global\.mbarrier::complete_tx::bytes "
-    r"\[\$0\], \[\$1, \{[$\d,]+\} \], \[\$\d\];"
+_PREDICATE = ir_pattern("@$`number` ")
+_ASM_TENSOR = ir_pattern(
+    "cp.async.bulk.tensor.`rank:1|2|3|4|5`d.shared::cluster.global.mbarrier::complete_tx::bytes "
+    "[$0], [$1, {`inserted`} ], [$`number`];"
 )
-_ASM_WGMMA = re.compile(
-    r"\{ \.reg \.pred p; setp\.ne\.b32 p, \$\d+, 0; wgmma\.mma_async\.sync\.aligned"
-    r"\.m64n(?P<n>\d+)k16\.f32\.(?P<a>f16|bf16)\.(?P=a) \{[$\d, ]+\}, \$\d+, \$\d+, p(?:, +\$\d+){4}; \}"
+_ASM_WGMMA = ir_pattern(
+    "{ .reg .pred p; setp.ne.b32 p, $`number`, 0; wgmma.mma_async.sync.aligned"
+    ".m64n`n:number`k16.f32.`types:f16.f16|bf16.bf16` {`inserted`}, $`number`, $`number`, p,`inserted`; }"
 )
 
-_COPY = re.compile(r"cp\.async\.c[ag]\.shared\.global\.(?P<size>4|8|16)(?P<partial>\.s)?")
+_COPY = ir_pattern("cp.async.`ca|cg`.shared.global.`size:4|8|16``partial:.s?`")
 _WITHOUT_EFFECT = {
     "cp.async.commit.group": (),
     "cp.async.wait.all": (),
@@ -52,22 +52,21 @@ _MBARRIER_CHANGES = {
     "asm.mbarrier.init": _INIT,
     "asm.mbarrier.arrive.expect_tx": _ARRIVE | _EXPECT,
 }
-_MBARRIER_ARRIVE = re.compile(
-    r"mbarrier\.arrive(?P<drop>\.drop)?(?P<no>\.noComplete)?(?P<shared>\.shared)?"
+_MBARRIER_ARRIVE = ir_pattern("mbarrier.arrive`drop:.drop?``no:.noComplete?``.shared?`")
+_MBARRIER_SCOPED = ir_pattern(
+    "mbarrier.`arrive:arrive?``drop:.drop?``.?``bytes:expect|complete?``.tx?``.relaxed?`"
+    ".scope.`cta|cluster`.space.`space:cta|cluster`"
 )
-_MBARRIER_SCOPED = re.compile(
-    r"mbarrier\.(?P<arrive>arrive)?(?P<drop>\.drop)?\.?(?P<bytes>expect|complete)?(?:\.tx)?(?:\.relaxed)?"
-    r"\.scope\.(?:cta|cluster)\.space\.(?P<space>cta|cluster)"
+_MBARRIER_WAIT = ir_pattern(
+    "mbarrier.`test|try`.wait`parity:.parity?``limit:.tl?`"
+    "`(``.shared?``(``.relaxed?`.scope.`cta|cluster`.space.cta`)?``)`"
 )
-_MBARRIER_WAIT = re.compile(
-    r"mbarrier\.(?:test|try)\.wait(?P<parity>\.parity)?(?P<limit>\.tl)?"
-    r"(?:\.shared|(?:\.relaxed)?\.scope\.(?:cta|cluster)\.space\.cta)?"
-)
-_COPIES_ARRIVE = re.compile(r"cp\.async\.mbarrier\.arrive(?P<noinc>\.noinc)?(?:\.shared)?")
-_TENSOR_LOAD = re.compile(r"cp\.async\.bulk\.tensor\.g2s(?P<cta>\.cta)?\.tile\.(?P<rank>[1-5])d")
-_TENSOR_STORE = re.compile(r"cp\.async\.bulk\.tensor\.s2g\.tile\.(?P<rank>[1-5])d")
+_COPIES_ARRIVE = ir_pattern("cp.async.mbarrier.arrive`noinc:.noinc?``.shared?`")
+_TENSOR_LOAD = ir_pattern("cp.async.bulk.tensor.g2s`cta:.cta?`.tile.`rank:1|2|3|4|5`d")
+_TENSOR_STORE = ir_pattern("cp.async.bulk.tensor.s2g.tile.`rank:1|2|3|4|5`d")
+_TENSOR = ir_pattern("asm.tensor.`rank:1|2|3|4|5`d")
 _WGMMA_WAITS = {"wgmma.wait_group.sync.aligned": ("i64",), "asm.wait_group": ("i32",)}
-_WGMMA = re.compile(r"asm\.wgmma\.n(?P<n>\d+)\.(?P<element>f16|bf16)")
+_WGMMA = ir_pattern("asm.wgmma.n`n:number`.`element:f16|bf16`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,7 @@ def asm_call(line: str) -> str | None:
     if tensor := _ASM_TENSOR.fullmatch(bare):
         name = f"tensor.{tensor['rank']}d"
     if wgmma := _ASM_WGMMA.fullmatch(bare):
-        name = f"wgmma.n{wgmma['n']}.{wgmma['a']}"
+        name = f"wgmma.n{wgmma['n']}.{wgmma['types'].split('.')[0]}"
     if name is None:
         return None
     condition = "" if bare == text else ".if"
@@ -187,7 +186,7 @@ def _tensor(name: str) -> _Operation | None:
         rest = ("i64", "i1") if match["cta"] else ("i16", "i64", "i1", "i1", "i32")
         operands = ("ptr", "ptr", "ptr", *["i32"] * rank, *rest)
         return _Operation(operands, _tensor_lines(rank, 3, "i32 0, ptr %o0, ptr %o2", "%o1"))
-    if match := re.fullmatch(r"asm\.tensor\.(?P<rank>[1-5])d", name):
+    if match := _TENSOR.fullmatch(name):
         rank = int(match["rank"])
         operands = ("ptr", "ptr", *["i32"] * rank, "ptr")
         lines = _tensor_lines(rank, 2, "i32 0, ptr %o0, ptr %o1", f"%o{rank + 2}")

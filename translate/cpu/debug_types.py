@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import re
+from mlir_offload.toolchain.ir_pattern import ir_line
+from mlir_offload.translate.mlir.type import parse_shaped
 
 _NUMBER = {
     **{f"i{bits}": (bits, "DW_ATE_signed") for bits in (8, 16, 32, 64, 128)},
@@ -16,16 +17,15 @@ _NUMBER = {
     "f64": (64, "DW_ATE_float"),
 }
 _SHOWN = {"half": "f16", "float": "f32", "double": "f64"}
-_MEMREF = re.compile(r"^memref<(?P<shape>(?:(?:\?|\d+)x)*)(?P<element>[^,>]+)")
-_VECTOR = re.compile(r"^<(\d+) x (\w+)>$")
+_VECTOR = ir_line("<`count:number` x `element:word`>`end`")
 
 
 def memref_pieces(type_: str) -> tuple[str, ...]:
     """Return the fields of the descriptor of a memref, in order; none for another type."""
-    match = _MEMREF.match(type_)
-    if match is None:
+    memref = parse_shaped(type_, "memref")
+    if memref is None:
         return ()
-    rank = match["shape"].count("x")
+    rank = len(memref.sizes)
     sizes, strides = (tuple(f"{name}{n}" for n in range(rank)) for name in ("size", "stride"))
     return ("allocated", "aligned", "offset", *sizes, *strides)
 
@@ -64,8 +64,8 @@ class DebugTypes:
 
     def of_memref(self, type_: str) -> str:
         """Return the type of a descriptor: two pointers, an offset, sizes and strides."""
-        match = _MEMREF.match(type_)
-        element = match["element"].strip() if match else ""
+        memref = parse_shaped(type_, "memref")
+        element = memref.element if memref else ""
         pointer = self._pointer(self._number(element) if element in _NUMBER else "null")
         index = self._number("index")
         members = [

@@ -7,12 +7,12 @@ know, because work-items that wait need a stack each. It knows by `convergent`, 
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-from mlir_offload.offload.ir_syntax import LLVM_IR
+from mlir_offload.offload.ir_syntax import LLVM_IR, is_local
+from mlir_offload.toolchain.ir_pattern import ir_pattern
 from mlir_offload.translate.cpu.replacement import Replacement, Sync
-from mlir_offload.translate.cpu.text import symbol
+from mlir_offload.translate.cpu.text import symbol, without_location
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 PREFIX = "mo.device."
 _WAITING = "mo.device.convergent."
-_GROUP = re.compile(r"#(\d+)\s*$")
-_LOCAL = re.compile(r"define (?:internal|private) ")
+_GROUP = ir_pattern("#`number:number``indent``end`")
 
 
 def public_functions(module: DeviceModule, kernels: frozenset[str]) -> tuple[str, ...]:
@@ -30,7 +29,7 @@ def public_functions(module: DeviceModule, kernels: frozenset[str]) -> tuple[str
     return tuple(
         function.name
         for function in module.functions
-        if function.name not in kernels and not _LOCAL.match(function.head)
+        if function.name not in kernels and not is_local(function.head.removeprefix("define "))
     )
 
 
@@ -55,7 +54,7 @@ def foreign_function(module: DeviceModule, name: str) -> Replacement | None:
     target = f"{_WAITING if waits else PREFIX}{name}"
     start = line.index("(", line.index("@"))
     parameters = line[start + 1 : LLVM_IR.closing(line, start)]
-    head = re.sub(r"!dbg !\d+ ", "", line[:start]).replace(symbol(name), symbol(target))
+    head = without_location(line[:start]).replace(symbol(name), symbol(target))
     listed = f"ptr, {parameters}" if parameters else "ptr"
     return Replacement(target, f"{head}({listed})", Sync.WARP if waits else Sync.NONE)
 

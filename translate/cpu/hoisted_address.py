@@ -9,17 +9,18 @@ from collections.abc import Set as AbstractSet
 from msgspec.structs import replace
 
 from mlir_offload.offload.ir_syntax import LLVM_IR
+from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern, ir_reference
 from mlir_offload.translate.cpu.text import Function, callee_name, references, symbol, type_end
 
-_CONSTANT_OPERATION = re.compile(
-    r"\b(?P<op>getelementptr|addrspacecast|bitcast|ptrtoint|inttoptr|trunc|add|sub|mul|shl|xor)"
-    r"(?P<flags>(?: [a-z]+(?:\([^()]*\))?)*) ?$"
+_CONSTANT_OPERATION = ir_pattern(
+    "`start``op:getelementptr|addrspacecast|bitcast|ptrtoint|inttoptr|trunc|add|sub|mul|shl|xor`"
+    "`flags:flags`` ?``end`"
 )
-_ADDRESS = re.compile(r"%mo\.e\d+\b")
-_PHI = re.compile(r"\s*%\S+ = phi ")
+_ADDRESS = ir_pattern("%mo.e`number`")
+_PHI = ir_line("`indent``local` = phi ")
 # What stands before a value of a phi; a constant array has no blank there.
 _INCOMING = "[ "
-_NAMED_TYPE = re.compile(r"%[-\w.$]+ $")
+_NAMED_TYPE = ir_pattern("`local` `end`")
 _CAST_OPERATIONS = frozenset({"addrspacecast", "bitcast", "inttoptr", "ptrtoint", "trunc"})
 
 
@@ -42,11 +43,7 @@ def place_addresses(
 
 def _refers(line: str, name: str) -> bool:
     reference = symbol(name)
-    return reference in line and _reference(reference).search(line) is not None
-
-
-def _reference(reference: str) -> re.Pattern[str]:
-    return re.compile(re.escape(reference) + r"(?![-\w.$])")
+    return reference in line and ir_reference(reference).search(line) is not None
 
 
 class _Entry:
@@ -62,7 +59,7 @@ class _Entry:
         for name in used:
             if _refers(line, name):
                 address = self._value(f"@{name}", *self._address(name))
-                line = _reference(symbol(name)).sub(address, line)
+                line = ir_reference(symbol(name)).sub(address, line)
         while (start := _innermost_constant(line)) is not None:
             line = self._hoist(line, start)
         return line

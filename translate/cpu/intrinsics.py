@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
+from mlir_offload.toolchain.ir_pattern import ir_pattern
 from mlir_offload.translate.cpu.asynchronous import find_asynchronous
 from mlir_offload.translate.cpu.library import find_library_function
 from mlir_offload.translate.cpu.replacement import Replacement, define, load_calls, scalar
 from mlir_offload.translate.cpu.subgroup import find_collective
 
 _PREFIX = "llvm.nvvm."
+_REGISTER = ir_pattern("read.ptx.sreg.`register:some``(`.`axis:x|y|z``)?`")
+_APPROXIMATE = ir_pattern("`function:word``.approx|.rn?``.ftz?`.`type:f|d`")
 ITEM_TYPE = (
     "%mo.item = type { [3 x i32], i32, [3 x i32], [3 x i32], [3 x i32], ptr, ptr, ptr, ptr }"
 )
@@ -59,10 +60,10 @@ def source_name_of(name: str) -> str:
 
 
 def _special_register(name: str) -> Replacement | None:
-    match = re.fullmatch(r"read\.ptx\.sreg\.([\w.]+?)(?:\.([xyz]))?", name)
+    match = _REGISTER.fullmatch(name)
     if match is None:
         return None
-    register, axis = match[1], match[2]
+    register, axis = match["register"], match["axis"]
     if register in _CLOCKS:
         type_, *clock = _CLOCKS[register]
         return Replacement(
@@ -183,7 +184,7 @@ _APPROXIMATIONS = {
 
 def _approximation(name: str) -> Replacement | None:
     """NVIDIA's approximate functions; the CPU gives the exact ones."""
-    match = re.fullmatch(r"(\w+?)(?:\.(?:approx|rn))?(?:\.ftz)?\.(f|d)", name)
+    match = _APPROXIMATE.fullmatch(name)
     template = _APPROXIMATIONS.get(match[1]) if match else None
     if match is None or template is None:
         return None

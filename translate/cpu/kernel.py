@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from msgspec import Struct
 
+from mlir_offload.toolchain.ir_pattern import ir_pattern
 from mlir_offload.translate.cpu.parameter import SharedParameters
 from mlir_offload.translate.cpu.path import Place, Region
 from mlir_offload.translate.cpu.text import Function
 from mlir_offload.translate.cpu.variant import Variant, leaves_of
 
-BARRIER = re.compile(r"call void @mo\.barrier\(")
-FAILURE = re.compile(r"call void @mo_cpu_(?P<name>assertfail|note_failure)(?P<arguments>\(.*\))")
+BARRIER = ir_pattern("call void @mo.barrier(")
+FAILURE = ir_pattern("call void @mo_cpu_`name:assertfail|note_failure``arguments:(`(`rest`)`)`")
 """A failed assertion: ends the program; in the kernel itself noted, and its work-item leaves the kernel."""
 END = 0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 
 from mlir_offload.translate.cpu.replacement import Replacement, define, load_calls, scalar
@@ -37,10 +36,9 @@ def _libdevice(name: str) -> Replacement | None:
 
 def _own_libdevice(name: str, bare: str) -> Replacement | None:
     target = f"mo.{name}"
-    classify = re.fullmatch(r"(isnan|isinf|isfinite|finite)(f|d)", bare)
-    if classify:
-        type_, mangled = scalar(classify[2])
-        line = _CLASSIFY[classify[1]].replace("T", type_).replace(".M", f".{mangled}")
+    if bare[:-1] in _CLASSIFY and bare[-1] in "fd":
+        type_, mangled = scalar(bare[-1])
+        line = _CLASSIFY[bare[:-1]].replace("T", type_).replace(".M", f".{mangled}")
         return Replacement(
             target,
             define(target, "i32", f"{type_} %a", line, "%i = zext i1 %r to i32", "ret i32 %i"),

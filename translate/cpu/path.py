@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import cached_property
 
 from msgspec import Struct
 
-from mlir_offload.translate.cpu.values import Block, defined_name, incoming, opcode
+from mlir_offload.toolchain.ir_pattern import ir_line
+from mlir_offload.translate.cpu.values import POISON_FLAGS, Block, defined_name, incoming, opcode
 
-POISON_FLAGS = re.compile(r"\b(?:nuw|nsw|nusw|exact|disjoint|nneg|samesign|inbounds) ")
-_CONDITION = re.compile(
-    r"^\s*br i1 (?P<condition>[^,]+), label %(?P<then>[^\s,]+), label %(?P<other>[^\s,]+)"
+_CONDITION = ir_line("`indent`br i1 `condition:value`, label %`then:bare`, label %`other:bare`")
+_LOGIC = ir_line("`indent``local` = `operation:and|or|xor` i1 `first:value`, `second:operand`")
+_SELECT = ir_line(
+    "`indent``local` = select i1 `condition:value`, i1 `then:value`, i1 `other:operand`"
 )
 _BARRIER = "mo.b"
 # Above that, finding dominators costs more time than a plain loop is worth.
@@ -218,10 +219,10 @@ class Region:
 
 def _logic(line: str) -> tuple[str, str, str] | None:
     """Return operation and operands of and, or, xor and select on i1."""
-    match = re.match(r"^\s*\S+ = (and|or|xor) i1 ([^,]+), ([^,]+)", POISON_FLAGS.sub("", line))
+    match = _LOGIC.match(POISON_FLAGS.sub("", line))
     if match:
         return match[1], match[2], match[3]
-    match = re.match(r"^\s*\S+ = select i1 ([^,]+), i1 ([^,]+), i1 ([^,]+)", line)
+    match = _SELECT.match(line)
     if match and match[3] == "false":
         return "and", match[1], match[2]
     if match and match[2] == "true":

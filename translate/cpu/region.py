@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from mlir_offload.offload.ir_syntax import LLVM_IR
+from mlir_offload.toolchain.ir_pattern import ir_pattern
 from mlir_offload.translate.cpu.body import RegionBody
 from mlir_offload.translate.cpu.bound import with_bounded_regions
 from mlir_offload.translate.cpu.kernel import (
@@ -44,8 +45,9 @@ from mlir_offload.translate.cpu.values import (
 )
 from mlir_offload.translate.cpu.variant import build_variants, conditions_of, leaves_of, parts_ways
 
-_DEBUG_LOCATION = re.compile(r", !dbg !\d+")
-_LIFETIME = re.compile(r"call void @llvm\.lifetime\.")
+_DEBUG_LOCATION = ir_pattern(", !dbg !`number`")
+_INCOMING_BLOCK = ir_pattern(", %`label:bare` ]")
+_LIFETIME = "call void @llvm.lifetime."
 _MAX_BLOCK = 1024
 
 
@@ -212,9 +214,7 @@ def _noted(line: str, failure: re.Match[str]) -> str:
 def _rename_incoming(line: str, labels: dict[str, str]) -> str:
     if opcode(line) != "phi":
         return line
-    return re.sub(
-        r", %([^\s\],]+) \]", lambda match: f", %{labels.get(match[1], match[1])} ]", line
-    )
+    return _INCOMING_BLOCK.sub(lambda match: f", %{labels.get(match[1], match[1])} ]", line)
 
 
 def _place_private(blocks: list[Block], state: _State) -> tuple[str, ...] | None:
@@ -230,7 +230,7 @@ def _place_private(blocks: list[Block], state: _State) -> tuple[str, ...] | None
                 if size is None or block.label in in_loops:
                     return None
                 lines += _private_address(defined_name(line) or "", len(lines), size, state)
-            elif not _LIFETIME.search(line):
+            elif _LIFETIME not in line:
                 kept.append(line)
         block.lines = kept
     return tuple(lines)

@@ -9,8 +9,9 @@ from zlib import crc32
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mlir_offload.offload.ir_syntax import LLVM_IR, string_of
+from mlir_offload.offload.ir_syntax import LLVM_IR, string_of, without_linkage
 from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.toolchain.ir_pattern import ir_pattern, ir_words
 from mlir_offload.translate.cpu.asynchronous import asm_call
 from mlir_offload.translate.cpu.foreign import exported_names, foreign_function
 from mlir_offload.translate.cpu.intrinsics import find_replacement, source_name_of
@@ -27,12 +28,11 @@ from mlir_offload.translate.cpu.text import (
 )
 
 CONTEXT = "%mo.c"
-_DROPPED = re.compile(r"\b(?:ptx_kernel|ptx_device|unnamed_addr|local_unnamed_addr|dso_local) ")
-_LINKAGE = re.compile(
-    r"^define (?:(?:external|internal|private|linkonce_odr|linkonce|weak_odr|weak|"
-    r"protected|hidden|default) )*"
-)
-_DEBUG_LOCATION = re.compile(r"!dbg !(\d+)")
+_DROPPED = ir_words("ptx_kernel", "ptx_device", "unnamed_addr", "local_unnamed_addr", "dso_local")
+_DEBUG_LOCATION = ir_pattern("!dbg `node:node`")
+_PLACE = ir_pattern("line: `line:number``(`, column: `column:number``)?``some`scope: `scope:node`")
+_FILE = ir_pattern("file: `file:node`")
+_FILE_NAME = ir_pattern('filename: "`name:string`"')
 
 
 class RewrittenModule(Struct, frozen=True):
@@ -98,7 +98,12 @@ def _sharing(module: DeviceModule, layout: SharedLayout) -> Iterator[str]:
 
 
 def _internal(head: str) -> str:
-    return _LINKAGE.sub("define internal ", _DROPPED.sub("", head), count=1)
+    words = _DROPPED.sub("", head).removeprefix("define ")
+    return f"define internal {without_linkage(words)}"
+
+
+class NotOnCpuError(SourceError):
+    """An operation that the CPU does not have; with debug information the error has a line."""
 
 
 class _Calls:
@@ -194,8 +199,8 @@ class _Calls:
             location=_location(self._module, line),
         )
 
-    def _unsupported(self, what: str, line: str) -> SourceError:
-        return SourceError(
+    def _unsupported(self, what: str, line: str) -> NotOnCpuError:
+        return NotOnCpuError(
             f"{what} is not supported on the CPU",
             hint="leave 'host' out of --offload-arch, or replace the operation",
             location=_location(self._module, line),
@@ -219,12 +224,12 @@ def _location(module: DeviceModule, line: str) -> str:
         if entry.startswith("!")
         for key, text in [entry.split(" = ", 1)]
     }
-    node = nodes.get(f"!{reference[1]}", "")
-    place = re.search(r"line: (\d+)(?:, column: (\d+))?.*scope: (!\d+)", node)
+    node = nodes.get(reference[1], "")
+    place = _PLACE.search(node)
     if place is None:
         return ""
-    file = re.search(r"file: (!\d+)", nodes.get(place[3], ""))
-    name = re.search(r'filename: "([^"]*)"', nodes.get(file[1], "") if file else "")
+    file = _FILE.search(nodes.get(place[3], ""))
+    name = _FILE_NAME.search(nodes.get(file[1], "") if file else "")
     return ":".join(
         part for part in (string_of(name[1]) if name else "", place[1], place[2]) if part
     )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+from mlir_offload.toolchain.ir_pattern import ir_pattern
 from mlir_offload.translate.cpu.kernel import (
     END,
     Entrance,
@@ -33,7 +32,7 @@ from mlir_offload.translate.cpu.variant import (
     leaves_of,
 )
 
-_LOCATION = re.compile(r"!dbg (!\d+)")
+_LOCATION = ir_pattern("!dbg `node:node`")
 _WHOLE_ROW = Ranges((("0", "%block_dim.x"),))
 
 

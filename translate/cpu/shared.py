@@ -6,20 +6,20 @@ cannot stand for it. Thread-local storage could, but its address calls in loops 
 
 from __future__ import annotations
 
-import re
-
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.offload.ir_syntax import LLVM_IR
+from mlir_offload.toolchain.ir_pattern import ir_pattern
 from mlir_offload.translate.cpu.hoisted_address import place_addresses
 from mlir_offload.translate.cpu.text import DeviceModule, Function, type_end
 
-_SHARED_GLOBAL = re.compile(r"^.*?\baddrspace\(3\) (?:global|constant) (?P<rest>.*)$")
-_ALIGN = re.compile(r", align (\d+)")
-_ADDRESS_SPACE = re.compile(r" ?\baddrspace\(\d+\)")
-_POINTER_MANGLING = re.compile(r"\.p[1-9]\d*(?=[.\s(])")
-_INTRINSIC = re.compile(r"@llvm\.[\w.]+\(")
+_SHARED_GLOBAL = ir_pattern("addrspace(3) `global|constant` `rest:rest`")
+_ALIGN = ir_pattern(", align `bytes:number`")
+_ADDRESS_SPACE = ir_pattern("` ?`addrspace(`number`)")
+_POINTER_MANGLING = ir_pattern(".p`space:number``part_end`")
+_INTRINSIC = ir_pattern("@llvm.`dotted`(")
+_CAST = ir_pattern("= addrspacecast `type:ptr|<`")
 _SCALAR_BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": 64}
 _CACHE_LINE = 64
 # The pattern in which tensor maps and wgmma place matrices repeats after so many bytes.
@@ -45,7 +45,7 @@ def lay_out_shared(module: DeviceModule) -> SharedLayout:
     dynamic: list[str] = []
     end = 0
     for name, line in module.globals:
-        match = _SHARED_GLOBAL.match(line)
+        match = _SHARED_GLOBAL.search(line)
         if match is None:
             continue
         type_ = match["rest"][: type_end(match["rest"])]
@@ -98,7 +98,7 @@ def without_address_spaces(line: str) -> str:
     """Return the line with every pointer in address space 0, as on the CPU all are."""
     line = _ADDRESS_SPACE.sub("", line)
     line = _INTRINSIC.sub(lambda match: _POINTER_MANGLING.sub(".p0", match[0]), line)
-    return re.sub(r"= addrspacecast (?=ptr|<)", "= bitcast ", line)
+    return _CAST.sub(r"= bitcast \g<type>", line)
 
 
 def place_shared(function: Function, layout: SharedLayout, context: str) -> Function:

@@ -6,21 +6,22 @@ work-items: conditions, to run the row without masks, and values that all work-i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from msgspec import Struct
 
 from mlir_offload.offload.ir_syntax import LLVM_IR
-from mlir_offload.translate.cpu.path import POISON_FLAGS, Place, Region
+from mlir_offload.toolchain.ir_pattern import ir_pattern
+from mlir_offload.translate.cpu.path import Place, Region
 from mlir_offload.translate.cpu.text import CALL, callee_name, first_type, type_end
 from mlir_offload.translate.cpu.uniform import is_pure
-from mlir_offload.translate.cpu.values import TOKEN, opcode, used_names
+from mlir_offload.translate.cpu.values import POISON_FLAGS, TOKEN, opcode, used_names
 
 X = "%mo.x"
 # A longer computation is not worth doing twice.
 _LONGEST = 64
-_REGISTER = re.compile(r"mo\.read\.ptx\.sreg\.(n?tid|n?ctaid)\.([xyz])")
+_REGISTER = ir_pattern("mo.read.ptx.sreg.`register:tid|ntid|ctaid|nctaid`.`axis:x|y|z`")
+_METADATA = ir_pattern(", !`dotted` !`number`")
 _NAMES = {"ntid": "block_dim", "ctaid": "block_id", "nctaid": "grid_dim"}
 _READ_X = "@mo.read.ptx.sreg.tid.x("
 
@@ -127,7 +128,7 @@ class SliceWriter:
 
 def without_metadata(text: str) -> str:
     """Return the instruction without `!dbg` and the like."""
-    return re.sub(r", !\w[\w.]* !\d+", "", text)
+    return _METADATA.sub("", text)
 
 
 def depends_on_x(region: Region, value: str, place: Place) -> bool:

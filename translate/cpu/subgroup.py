@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import re
-
+from mlir_offload.toolchain.ir_pattern import ir_pattern
 from mlir_offload.translate.cpu.replacement import Replacement, Sync, define
 
 _SHUFFLES = ("idx", "up", "down", "bfly")
 _VOTES = ("all", "any", "uni", "ballot")
 _REDUCTIONS = ("add", "umax", "umin", "max", "min", "and", "or", "xor", "fmax", "fmin")
 # The numbers of the enum in offload/runtime/cpu_device.h.
+_SHUFFLE_NAME = ir_pattern("shfl.sync.`mode:idx|up|down|bfly`.`type:i32|f32``p:p?`")
+_VOTE_NAME = ir_pattern("vote.`mode:all|any|uni|ballot`.sync")
+_MATCH_NAME = ir_pattern("match.`mode:any|all`.sync.`type:i32|i64``p:p?`")
+_REDUX_NAME = ir_pattern("redux.sync.`operation:word`")
 _VOTE, _MATCH_ANY, _MATCH_ALL, _REDUX, _WARP_BARRIER = 4, 8, 9, 10, 20
 _CALL_WARP = "call i64 @mo_cpu_warp(ptr %c, i32 %site"
 
@@ -24,7 +27,7 @@ def find_collective(name: str) -> Replacement | None:
 
 
 def _shuffle(name: str) -> Replacement | None:
-    match = re.fullmatch(r"shfl\.sync\.(idx|up|down|bfly)\.(i32|f32)(p?)", name)
+    match = _SHUFFLE_NAME.fullmatch(name)
     if match is None:
         return None
     type_ = "float" if match[2] == "f32" else "i32"
@@ -53,7 +56,7 @@ def _shuffle(name: str) -> Replacement | None:
 
 
 def _vote(name: str) -> Replacement | None:
-    match = re.fullmatch(r"vote\.(all|any|uni|ballot)\.sync", name)
+    match = _VOTE_NAME.fullmatch(name)
     if match is None:
         return None
     target, result = f"mo.{name}", "i32" if match[1] == "ballot" else "i1"
@@ -73,7 +76,7 @@ def _vote(name: str) -> Replacement | None:
 
 
 def _match(name: str) -> Replacement | None:
-    match = re.fullmatch(r"match\.(any|all)\.sync\.(i32|i64)(p?)", name)
+    match = _MATCH_NAME.fullmatch(name)
     if match is None:
         return None
     target = f"mo.{name}"
@@ -100,7 +103,7 @@ def _match(name: str) -> Replacement | None:
 
 
 def _redux(name: str) -> Replacement | None:
-    match = re.fullmatch(r"redux\.sync\.(\w+)", name)
+    match = _REDUX_NAME.fullmatch(name)
     if match is None or match[1] not in _REDUCTIONS:
         return None
     target, type_ = f"mo.{name}", "float" if match[1][0] == "f" else "i32"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from mlir_offload.offload.ir_syntax import LLVM_IR
+from mlir_offload.toolchain.ir_pattern import ir_pattern
 from mlir_offload.translate.cpu.replacement import Replacement, Sync, define
 from mlir_offload.translate.cpu.shared import size_of, without_address_spaces
 from mlir_offload.translate.cpu.text import DeviceModule, first_type
@@ -41,18 +42,16 @@ _WMMA_F16_BYTES = 32
 _QUARTERED = (8, 8, 4)
 
 _ACCUMULATORS = {"bf16": "f32", "tf32": "f32", "f64": "f64"}
-_ELEMENT = "|".join(_BITS)
-_MOVE = re.compile(
-    r"wmma\.m(\d+)n(\d+)k(\d+)\.(?P<name>load|store)\.(?P<part>[abcd])\.(?P<layout>row|col)"
-    rf"(?P<stride>\.stride)?\.(?P<type>{_ELEMENT})\.p\d+"
+_MOVE = ir_pattern(
+    "wmma.m`m:number`n`n:number`k`k:number`.`name:load|store`.`part:a|b|c|d`.`layout:row|col`"
+    "`stride:.stride?`.`type:word`.p`number`"
 )
-_MULTIPLY = re.compile(
-    r"(?P<name>wmma|mma)(?P<bits>\.(?:and|xor)\.popc)?\.m(\d+)n(\d+)k(\d+)(?:\.mma)?(?:\.(?:and|xor)\.popc)?"
-    r"\.(?P<a>row|col)\.(?P<b>row|col)(?:\.rn)?(?:\.satfinite)?"
-    rf"\.(?P<types>(?:{_ELEMENT})(?:\.(?:{_ELEMENT}))*)(?:\.satfinite)?"
+_MULTIPLY = ir_pattern(
+    "`name:wmma|mma``.and.popc|.xor.popc?`.m`m:number`n`n:number`k`k:number``.mma?``.and.popc|.xor.popc?`"
+    ".`a:row|col`.`b:row|col``.rn?``.satfinite?`.`types:dotted`"
 )
-_ROWS = re.compile(
-    r"(?P<name>ldmatrix|stmatrix)\.sync\.aligned\.m8n8\.x(?P<count>[124])(?P<trans>\.trans)?\.b16\.p\d+"
+_ROWS = ir_pattern(
+    "`name:ldmatrix|stmatrix`.sync.aligned.m8n8.x`count:1|2|4``trans:.trans?`.b16.p`number`"
 )
 
 
@@ -114,7 +113,7 @@ def _parse(name: str, signature: _Signature) -> _Operation | None:
         flags = _COLUMN_A if found["trans"] else 0
         elements = ("f16", "f16", "f16", "f16")
         return _Operation(found["name"], (size // 4, 8, 8), elements, flags, (size,))
-    if found := _MOVE.fullmatch(name):
+    if (found := _MOVE.fullmatch(name)) and found["type"] in _BITS:
         return _parse_move(found, signature)
     found = _MULTIPLY.fullmatch(name)
     operation = _parse_multiply(found, name) if found else None
@@ -124,7 +123,7 @@ def _parse(name: str, signature: _Signature) -> _Operation | None:
 
 
 def _parse_move(found: re.Match[str], signature: _Signature) -> _Operation:
-    m, n, k = (int(text) for text in found.groups()[:3])
+    m, n, k = (int(text) for text in found.group("m", "n", "k"))
     rows, columns = {"a": (m, k), "b": (k, n)}.get(found["part"], (m, n))
     registers = signature.registers
     if found["name"] == "store":
@@ -142,9 +141,13 @@ def _parse_move(found: re.Match[str], signature: _Signature) -> _Operation:
 
 
 def _parse_multiply(found: re.Match[str], name: str) -> _Operation | None:
-    m, n, k = shape = (int(found[3]), int(found[4]), int(found[5]))
-    elements = _elements(found["types"].split("."))
-    if elements is None or ("satfinite" in name and elements[3] != "s32"):
+    m, n, k = shape = (int(found["m"]), int(found["n"]), int(found["k"]))
+    elements = _elements(found["types"].removesuffix(".satfinite").split("."))
+    if (
+        elements is None
+        or not _BITS.keys() >= set(elements)
+        or ("satfinite" in name and elements[3] != "s32")
+    ):
         return None
     choices = (
         (_COLUMN_A, found["a"] == "col"),

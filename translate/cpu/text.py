@@ -5,29 +5,28 @@ The text is what mlir-translate and opt print: one instruction or one label a li
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mlir_offload.offload.host.module import next_metadata_number
 from mlir_offload.offload.ir_syntax import LLVM_IR, concealed, name_of
 from mlir_offload.offload.ir_syntax import reference as spelled
+from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
 
-_SYMBOL = r"@(?P<name>[-\w.$]+)"
-_DEFINE = re.compile(rf"^define\b[^@]*{_SYMBOL}\(")
-_DECLARE = re.compile(rf"^declare\b[^@]*{_SYMBOL}\(")
-_GLOBAL = re.compile(rf"^{_SYMBOL} = ")
-_REFERENCE = re.compile(r"@[-\w.$]+")
-_LABEL = re.compile(r"^([-\w.$]+):")
-CALL = re.compile(
-    r"^(?P<head>\s*(?:%\S+ = )?(?:(?:tail|musttail|notail) )?call (?P<type>.*?))"
-    r"(?P<callee>[@%][-\w.$]+)\((?P<rest>.*)$"
+_DEFINE = ir_line("define `head`@`name:bare`(")
+_DECLARE = ir_line("declare `head`@`name:bare`(")
+_GLOBAL = ir_line("@`name:bare` = ")
+_REFERENCE = ir_pattern("@`bare`")
+_LABEL = ir_line("`label:bare`:")
+CALL = ir_line(
+    "`head:(``indent``result``tail |musttail |notail ?`call `type:some``)``callee:callee`(`rest:rest`"
 )
-_TYPE_NAME = re.compile(r"%[-\w.$]+|\w+")
-_NUMBERED = re.compile(r"%(\d+)\b")
-_NUMBERED_LABEL = re.compile(r"^(\d+):")
-_METADATA_ID = re.compile(r"^!(\d+) = ", re.MULTILINE)
+_TYPE_NAME = ir_pattern("`type_name`")
+_NUMBERED = ir_pattern("%`number:number`")
+_LOCATION = ir_pattern("!dbg !`number` ")
+_NUMBERED_LABEL = ir_line("`number:number`:")
 
 
 class Function(Struct, frozen=True):
@@ -71,8 +70,7 @@ class DeviceModule(Struct, frozen=True):
 
     def next_metadata_id(self) -> int:
         """Return the first metadata number that is free."""
-        numbers = [int(number) for number in _METADATA_ID.findall("\n".join(self.tail))]
-        return max(numbers, default=-1) + 1
+        return next_metadata_number("\n".join(self.tail))
 
 
 def parse_device_module(text: str) -> DeviceModule:
@@ -111,7 +109,7 @@ def _parse_function(name: str, first: str, lines: Iterator[str]) -> Function:
         if line.strip():
             body.append(_without_label_comment(line))
     head = first.rstrip().removesuffix("{").rstrip()
-    numbers = [int(number) for number in re.findall(r"%(\d+)", head)]
+    numbers = [int(number) for number in _NUMBERED.findall(head)]
     if body and label_of(body[0]) is None:
         body.insert(0, f"{max(numbers, default=-1) + 1}:")
     named = (_NUMBERED_LABEL.sub(r"v\1:", _NUMBERED.sub(r"%v\1", line)) for line in body)
@@ -163,6 +161,11 @@ def references(lines: Iterable[str]) -> frozenset[str]:
 def callee_name(reference: str) -> str:
     """Return the name behind `@name`."""
     return name_of(reference[1:])
+
+
+def without_location(head: str) -> str:
+    """Return the beginning of a declaration without its subprogram."""
+    return _LOCATION.sub("", head)
 
 
 def type_end(text: str, start: int = 0) -> int:

@@ -5,8 +5,7 @@ Both analyses err on the safe side.
 
 from __future__ import annotations
 
-import re
-
+from mlir_offload.toolchain.ir_pattern import ir_pattern
 from mlir_offload.translate.cpu.text import CALL, callee_name
 from mlir_offload.translate.cpu.values import CASTS, Block, defined_name, opcode, used_names
 
@@ -40,24 +39,31 @@ _PURE = CASTS | frozenset(
     )
 )
 _DIVISIONS = frozenset({"udiv", "sdiv", "urem", "srem"})
-_NON_ZERO = re.compile(r", [1-9]\d*(?:,|$)")
-_OF_THE_ITEM = re.compile(r"mo\.read\.ptx\.sreg\.(?:tid|laneid|warpid|lanemask)")
-_OF_THE_BLOCK = re.compile(r"mo\.(?:read\.ptx\.sreg\.|static_shared|dynamic_shared)")
-_PURE_INTRINSIC = re.compile(
-    r"llvm\.(?:[su]min|[su]max|abs|fabs|fma|fmuladd|sqrt|minnum|maxnum|minimum|maximum|copysign|"
-    r"floor|ceil|trunc|rint|round|roundeven|ctpop|ctlz|cttz|bswap|bitreverse|fsh[lr])\."
-)
+_DIVISOR = ir_pattern(", `divisor:number``item_end`")
+_REGISTERS = "mo.read.ptx.sreg."
+_OF_THE_ITEM = tuple(_REGISTERS + name for name in ("tid", "laneid", "warpid", "lanemask"))
+_OF_THE_BLOCK = (_REGISTERS, "mo.static_shared", "mo.dynamic_shared")
+_PURE_INTRINSICS = frozenset(
+    [
+        "smin", "umin", "smax", "umax", "abs", "fabs", "fma", "fmuladd", "sqrt", "minnum", "maxnum",
+        "minimum", "maximum", "copysign", "floor", "ceil", "trunc", "rint", "round", "roundeven", "ctpop",
+        "ctlz", "cttz", "bswap", "bitreverse", "fshl", "fshr",
+    ]
+)  # fmt: skip
 
 
 def is_pure(line: str) -> bool:
     """Say whether the instruction may run anywhere its operands are known, without an effect."""
     name = opcode(line)
     if name in _DIVISIONS:
-        return _NON_ZERO.search(line) is not None
+        divisor = _DIVISOR.search(line)
+        return divisor is not None and int(divisor[1]) > 0
     if name == "call":
         match = CALL.match(line)
         callee = callee_name(match["callee"]) if match else ""
-        return bool(_OF_THE_BLOCK.match(callee) or _PURE_INTRINSIC.match(callee))
+        library, *names = callee.split(".")
+        is_pure_intrinsic = library == "llvm" and names[0] in _PURE_INTRINSICS
+        return is_pure_intrinsic or callee.startswith(_OF_THE_BLOCK)
     return name in _PURE
 
 
@@ -102,7 +108,7 @@ def _computes_from_operands(line: str) -> bool:
     if not is_pure(line):
         return False
     match = CALL.match(line)
-    return match is None or not _OF_THE_ITEM.match(callee_name(match["callee"]))
+    return match is None or not callee_name(match["callee"]).startswith(_OF_THE_ITEM)
 
 
 def _divergent(

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from msgspec import Struct, field
 
 from mlir_offload.offload.ir_syntax import LLVM_IR
+from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern, ir_words
 from mlir_offload.translate.cpu.text import CALL, Function, first_type, label_of, type_end
 
-_NAME = r'%(?:"[^"]*"|[-\w.$]+)'
-TOKEN = re.compile(_NAME)
-_DEFINITION = re.compile(
-    rf"^\s*(?P<name>{_NAME}) = (?P<rest>(?:(?:tail|musttail|notail) )?(?P<opcode>\w+).*)$"
+TOKEN = ir_pattern("`local`")
+_DEFINITION = ir_line(
+    "`indent``name:local` = `rest:(``tail |musttail |notail ?``opcode:word``rest``)`"
 )
-_SUCCESSOR = re.compile(rf"label ({_NAME})")
-INCOMING = re.compile(rf"\[ (?P<value>(?:[^\[\]]|\[[^\]]*\])*?), (?P<block>{_NAME}) \]")
-_FLAGS = re.compile(
-    r"(?:(?:nuw|nsw|nusw|exact|disjoint|nneg|samesign|inbounds|fast|nnan|ninf|nsz|arcp|contract|afn|"
-    r"reassoc|volatile|atomic|inrange|tail|musttail|notail|weak) )+"
+_SUCCESSOR = ir_pattern("label `label:local`")
+INCOMING = ir_pattern("[ `value:incoming`, `block:local` ]")
+_POISON = ("nuw", "nsw", "nusw", "exact", "disjoint", "nneg", "samesign", "inbounds")
+POISON_FLAGS = ir_words(*_POISON)
+_FLAGS = ir_words(
+    *(*_POISON, "fast", "nnan", "ninf", "nsz", "arcp", "contract", "afn", "reassoc", "volatile"),
+    *("atomic", "inrange", "tail", "musttail", "notail", "weak"),
 )
-_ATTRIBUTE = re.compile(
-    r"(?:\w+\([^()]*\)|noundef|nonnull|signext|zeroext|inreg|noalias|fastcc|ccc) "
-)
+_ATTRIBUTE = ir_pattern("`argument` ")
 _CALL_MARKS = frozenset({"tail", "musttail", "notail"})
 CASTS = frozenset(
     (
@@ -100,7 +99,7 @@ def result_type(line: str) -> str:
         msg = f"not a definition: {line}"
         raise ValueError(msg)
     name: str = match["opcode"]
-    operands = _FLAGS.sub("", match["rest"][len(name) + 1 :], count=1)
+    operands = _FLAGS.sub("", match["rest"][len(name) + 1 :])
     if name in CASTS:
         return first_type(operands.rsplit(" to ", 1)[1])
     special = _RESULTS.get(name)

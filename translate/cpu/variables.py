@@ -6,25 +6,27 @@ that it is there on every line behind its definition.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
 from mlir_offload.offload.ir_syntax import concealed, name_of, revealed
+from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
 from mlir_offload.translate.cpu.debug_types import DebugTypes, memref_pieces
 from mlir_offload.translate.cpu.source_names import Parameter, SourceNames, read_parameters
-from mlir_offload.translate.cpu.text import Function, first_type
+from mlir_offload.translate.cpu.text import Function, first_type, label_of
 from mlir_offload.translate.cpu.values import result_type
 
-_SUBPROGRAM = re.compile(r"^define .*@(?P<name>[-\w.$]+)\(.* !dbg !(?P<id>\d+) \{$")
-_NODE = re.compile(r"^!(\d+) = (.*)$")
-_PLACE = re.compile(r"!DILocation\(line: (\d+), column: (\d+), scope: !(\d+)\)")
-_DEFINITION = re.compile(r"^  (?P<name>%[-\w.$]+) = (?P<rest>.*), !dbg !(?P<at>\d+)$")
-_LABEL = re.compile(r"^[-\w.$]+:")
+_SUBPROGRAM = ir_line("define `head`@`name:bare`(`some` !dbg !`id:number` {`end`")
+_NODE = ir_line("!`number:number` = `node:rest`")
+_PLACE = ir_line(
+    "!DILocation(line: `line:number`, column: `column:number`, scope: !`scope:number`)"
+)
+_FILE, _LINE = ir_pattern("file: `file:node`"), ir_pattern("line: `line:number`")
+_DEFINITION = ir_line("  `name:local` = `rest:some`, !dbg !`at:number``end`")
 _DECLARE = "declare void @llvm.dbg.declare(metadata, metadata, metadata)"
 _OPTIMISED = ("isOptimized: true, ", " | DISPFlagOptimized")
-_INLINED = re.compile(r"^(define .*) alwaysinline (.*!dbg !\d+ \{)$", re.MULTILINE)
+_INLINED = ir_line("define `head:some` alwaysinline `tail:some`!dbg `node:node` {`end`")
 
 
 def with_variables(text: str, device: str, source: str, name: str) -> str:
@@ -61,7 +63,7 @@ def with_variables(text: str, device: str, source: str, name: str) -> str:
 
 def steppable(text: str) -> str:
     """Keep the functions of a finished module apart, so that each has a frame of its own."""
-    return _INLINED.sub(r"\1 noinline \2", text)
+    return _INLINED.sub(r"define \g<head> noinline \g<tail>!dbg \g<node> {", text)
 
 
 def _until_brace(lines: Iterator[str]) -> Iterator[str]:
@@ -106,7 +108,7 @@ class _Writer:
 
     def function(self, name: str, head: str, scope: str, body: Sequence[str]) -> list[str]:
         """Return the lines inside a function, with its variables."""
-        file, line = (re.search(p, self._nodes[scope]) for p in (r"file: (!\d+)", r"\bline: (\d+)"))
+        file, line = (pattern.search(self._nodes[scope]) for pattern in (_FILE, _LINE))
         frame = _Frame(scope, file[1] if file else "null", line[1] if line else "0")
         self._add_parameters(frame, name, head)
         for index, (variable, value, type_, row) in self._locals(scope, body):
@@ -115,7 +117,7 @@ class _Writer:
         made = list(body)
         for index in sorted(frame.stores, reverse=True):
             made[index + 1 : index + 1] = frame.stores[index]
-        first = 1 if made and _LABEL.match(made[0]) else 0
+        first = 1 if made and label_of(made[0]) is not None else 0
         return [*made[:first], *frame.start, *made[first:]]
 
     def _add_parameters(self, frame: _Frame, name: str, head: str) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
+from mlir_offload.toolchain.ir_pattern import ir_pattern
 from mlir_offload.translate.downgrade.table import DowngradeRow
 from mlir_offload.translate.ir_tokens import (
     Token,
@@ -21,7 +21,7 @@ from mlir_offload.translate.ir_tokens import (
 
 NewValue = Callable[[], str]
 _INTRINSIC = "@llvm."
-_PLACE = re.compile(r"\{(\w+)\}")
+_PLACE = ir_pattern("{`name:word`}")
 
 
 class Replacement(Struct, frozen=True):

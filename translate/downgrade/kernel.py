@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from mlir_offload.offload.host.module import next_metadata_number, symbol_of
 from mlir_offload.toolchain.errors import CompatibilityError
+from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
 from mlir_offload.toolchain.ptx import load_nvptx_table
 from mlir_offload.translate.downgrade.table import DowngradeRow
 from mlir_offload.translate.ir_tokens import (
@@ -18,13 +18,13 @@ from mlir_offload.translate.ir_tokens import (
     tokenize,
 )
 
-_GROUP = re.compile(r"^attributes (#\d+) = (\{.*\})", re.MULTILINE)
-_DEFINE = re.compile(r"^define [^\n]*", re.MULTILINE)
-_LIST = re.compile(r"^!nvvm\.annotations = !\{([^\n]*)\}\n?", re.MULTILINE)
-_PTX_FEATURE = re.compile(r"[+-]ptx(\d+)")
+_GROUP = ir_line("attributes #`number:number` = {`attributes:rest`}")
+_DEFINE = ir_line("define `rest`")
+_LIST = ir_line("!nvvm.annotations = !{`nodes:members`}`\n?`")
+_PTX_FEATURE = ir_pattern("`+|-`ptx`isa:number`")
 _BOUNDS = ("maxntid", "reqntid", "minctasm", "maxnreg")
-_ANNOTATION = re.compile(r"^!\d+ = !\{ptr @(\"[^\"]*\"|[-\w$.]+), (.*)\}", re.MULTILINE)
-_PAIR = re.compile(r'!"([^"]*)", i32 (\d+)')
+_ANNOTATION = ir_line("!`number` = !{ptr @`name:name`, `pairs:rest`}")
+_PAIR = ir_pattern('!"`name:string`", i32 `value:number`')
 _Values = Mapping[str, str]
 Refuse = Callable[[DowngradeRow, str], CompatibilityError]
 
@@ -40,7 +40,7 @@ def annotate_kernels(text: str, rows: Sequence[DowngradeRow], refuse: Refuse) ->
     names = {name for row in (*bounds, *parameters) for name in row.names}
     if not any(f'"{name}"' in text for name in names):
         return text
-    groups = {match[1]: _values(tokenize(match[2])) for match in _GROUP.finditer(text)}
+    groups = {f"#{match[1]}": _values(tokenize(match[2])) for match in _GROUP.finditer(text)}
     nodes: list[str] = []
     number = next_metadata_number(text)
     for match in _DEFINE.finditer(text):
@@ -138,7 +138,7 @@ def read_bounds(text: str) -> dict[str, dict[str, list[int]]]:
     They stand in attributes, or as before LLVM 21 in `!nvvm.annotations`.
     """
     found: dict[str, dict[str, list[int]]] = {}
-    groups = {match[1]: _values(tokenize(match[2])) for match in _GROUP.finditer(text)}
+    groups = {f"#{match[1]}": _values(tokenize(match[2])) for match in _GROUP.finditer(text)}
     for match in _DEFINE.finditer(text):
         function, _, tail = _parts(tokenize(match[0]))
         values = _all_values(tail, groups)

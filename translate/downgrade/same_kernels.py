@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from math import prod
 from typing import TYPE_CHECKING
@@ -16,13 +15,11 @@ if TYPE_CHECKING:
     from mlir_offload.offload.device.kernel import DeviceKernel
     from mlir_offload.toolchain.byte_view import ByteView
 
-_INTRINSIC = re.compile(r"llvm\.")
-
 
 def check_same_kernels(text: str, ptx: ByteView) -> None:
     """Raise CompatibilityError where PTX lacks a kernel, a parameter, a bound, or calls an intrinsic."""
     made = read_ptx(ptx)
-    unknown = sorted(name for name in made.undefined if _INTRINSIC.match(name))
+    unknown = sorted(name for name in made.undefined if name.startswith("llvm."))
     if unknown:
         msg = f"{unknown[0]} is unknown to the release that links: it would be called as a function"
         raise CompatibilityError(msg)

@@ -23,7 +23,17 @@ FORMS = frozenset(
             "intrinsic",
             "undeclared",
         ),
-        *("bound", "parameter", "feature", "flag-name", "record", "field", "node"),
+        *(
+            "bound",
+            "parameter",
+            "feature",
+            "flag-name",
+            "record",
+            "field",
+            "node",
+            "node-word",
+            "number",
+        ),
     )
 )
 

@@ -10,9 +10,12 @@ import re
 from collections.abc import Callable, Mapping
 from functools import cache
 
+from mlir_offload.offload.host import module
 from mlir_offload.toolchain.errors import CompatibilityError
+from mlir_offload.toolchain.ir_pattern import ir_any, ir_line, ir_pattern
 from mlir_offload.toolchain.skew.fact import Consumer
 from mlir_offload.toolchain.skew.identity import Severity
+from mlir_offload.toolchain.skew.number import older_numbers
 from mlir_offload.toolchain.skew.rule import load_rules
 from mlir_offload.toolchain.skew.text import check_text
 from mlir_offload.translate.downgrade.attribute import (
@@ -27,13 +30,14 @@ from mlir_offload.translate.downgrade.value import strip_flags, strip_property, 
 from mlir_offload.translate.ir_tokens import Token, TokenKind, remove, spell, tokenize
 
 _Tokens = list[Token]
-_FUNCTION = re.compile(r'^define [^\n]*?@("[^"]*"|[-\w$.]+)\(')
-_GROUP = re.compile(r"^attributes (#\d+) = \{(.*)\}")
-_GROUP_USE = re.compile(r"#\d")
-_LAYOUT = re.compile(r'^target datalayout = "([^"]*)"', re.MULTILINE)
+_FUNCTION = ir_line("define `head`@`name:name`(")
+_DECLARED = ir_line("`declare|define` `head`@`name:name`(")
+_GROUP = ir_line("attributes #`number:number` = {`attributes:rest`}")
+_GROUP_USE = ir_pattern("#`number`")
+_LAYOUT = ir_line('target datalayout = "`layout:string`"')
 # No other target has numbers of this format, and x86-32 never aligned i128 to 16 bytes.
 _X86_LAYOUT = "f80:128"
-_I128 = re.compile(r"(?<![\w.%@:-])i128(?![\w:])")
+_I128 = ir_pattern("i128")
 _METADATA = "!"
 _HINT = (
     "link with LLVM {since} or newer, or keep device code out of LLVM IR: --device-code=object, "
@@ -48,8 +52,11 @@ def downgrade(text: str, *, reader: int, location: str = "") -> str:
     """
     rows = rows_for(reader)
     if not rows:
+        _check_reader(text, reader, location)
         return text
     _check_layout(text, rows, reader, location)
+    if any(row.form == "number" for row in rows):
+        text = older_numbers(text)
     work = _Module(rows, reader, location)
     lines = [work.line(line) for line in text.splitlines(keepends=True)]
     made = annotate_kernels("".join(lines), rows, work.refuse)
@@ -134,7 +141,7 @@ class _Module:
         made_line = spell(tokens)
         group = _GROUP.match(made_line)
         if group and not group[2].strip():
-            self.emptied.add(group[1])
+            self.emptied.add(f"#{group[1]}")
         return made_line
 
     def _replaced(self, tokens: _Tokens, row: DowngradeRow) -> list[str] | None:
@@ -206,6 +213,9 @@ class _Module:
         """Strip or rename a field of a node of debug information."""
         if not self.is_metadata(tokens):
             return
+        kinds = {f"!{name}" for name in row.opcodes}
+        if kinds and not any(token.text in kinds for token in tokens):
+            return
         labels = {f"{name}:" for name in row.names}
         if row.action == "rename":
             for place, token in enumerate(tokens):
@@ -228,6 +238,16 @@ class _Module:
         for place, token in enumerate(tokens):
             if token.text == f'!"{row.names[0]}"':
                 tokens[place] = Token(token.kind, f'!"{row.to}"')
+
+    def node_word(self, tokens: _Tokens, row: DowngradeRow) -> None:
+        """Strip a word from a node of metadata, with the comma behind it."""
+        words = {f'!"{name}"' for name in row.names}
+        begins = [place for place, token in enumerate(tokens) if token.text in words]
+        if self.is_metadata(tokens) and begins and f'!"{row.to}"' in {one.text for one in tokens}:
+            end = begins[0] + 1
+            while tokens[end].text == "," or tokens[end].kind is TokenKind.SPACE:
+                end += 1
+            del tokens[begins[0] : end]
 
     def undeclared(self, tokens: _Tokens, _: DowngradeRow) -> None:
         """Note the declaration of an intrinsic that is called; it is left out where there is one."""
@@ -256,6 +276,7 @@ _CHANGES: Mapping[str, Callable[[_Module, _Tokens, DowngradeRow], None]] = {
     "field": _Module.field,
     "node": _Module.node,
     "flag-name": _Module.flag_name,
+    "node-word": _Module.node_word,
     "undeclared": _Module.undeclared,
     "feature": _Module.feature,
 }
@@ -266,9 +287,9 @@ def _trigger(reader: int) -> re.Pattern[str]:
     """Return what a line holds that any of the rows for a release may change."""
     words: set[str] = set()
     for row in rows_for(reader):
-        words.update(row.opcodes if row.form in {"flag", "operation"} else row.names)
-    ordered = sorted(words, key=lambda word: (-len(word), word))
-    return re.compile("|".join(map(re.escape, ordered)))
+        is_behind = row.form in {"flag", "operation", "field"} and row.opcodes
+        words.update(row.opcodes if is_behind else row.names)
+    return ir_any(words)
 
 
 def _rename_words(tokens: _Tokens, row: DowngradeRow) -> None:
@@ -298,7 +319,7 @@ def _without_empty_groups(text: str, *, emptied: set[str]) -> str:
     lines = []
     for line in text.splitlines(keepends=True):
         group = _GROUP.match(line)
-        if group and group[1] in emptied:
+        if group and f"#{group[1]}" in emptied:
             continue
         if _GROUP_USE.search(line):
             tokens = tokenize(line)
@@ -316,17 +337,16 @@ def _appended(text: str, work: _Module) -> str:
     """Return the module with the declarations and the metadata that its new lines name."""
     if not work.declared and not work.ranges:
         return text
-    from mlir_offload.offload.host.module import next_metadata_number
 
-    present = set(re.findall(r"^(?:declare|define) [^\n]*?(@[-\w$.]+)\(", text, re.MULTILINE))
+    present = set(_DECLARED.findall(text))
     lines = [
         f"declare {declaration}\n"
         for declaration in work.declared
-        if (name := re.search(r"@[-\w$.]+", declaration)) and name[0] not in present
+        if declaration.partition("@")[2].partition("(")[0] not in present
     ]
-    number = next_metadata_number(text)
+    number = module.next_metadata_number(text)
     for place, (bounds, mark) in enumerate(work.ranges.items(), number):
-        text = re.sub(rf"{re.escape(mark)}(?!\d)", f"!{place}", text)
+        text = ir_pattern(mark).sub(f"!{place}", text)
         lines.append(f"!{place} = !{{{bounds}}}\n")
     end = "" if text.endswith("\n") else "\n"
     return f"{text}{end}{''.join(lines)}"

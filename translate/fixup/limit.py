@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
 from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.workgroup_memory import WorkgroupLimit
 from mlir_offload.translate.host.memory import element_bytes
 from mlir_offload.translate.mlir.location import Locations
@@ -16,9 +16,10 @@ from mlir_offload.translate.mlir.type import function_type, parse_shaped
 
 _SPACES = frozenset({"3", "3 : i32", "3 : i64", "#gpu.address_space<workgroup>"})
 # C17 7.21.6.1: flags, width and precision, length, conversion.
-_CONVERSION = re.compile(
+_CONVERSION = pattern(
     r"%(?:%|[-+ #0]*(\*|\d*)(?:\.(\*|\d*))?(?:hh|h|ll|l|j|z|t|L)?[diouxXeEfFgGaAcsp])"
 )
+_FLOAT_CONVERSIONS = frozenset("eEfFgGaA")
 
 
 def workgroup_bytes(module: Operation) -> dict[str, int]:
@@ -57,24 +58,34 @@ def check_workgroup_memory(
 
 
 def check_printed(module: Operation, locations: Locations) -> None:
-    """Raise SourceError for a gpu.printf with fewer values than its format has conversions."""
+    """Raise SourceError for a gpu.printf whose values are too few, or of another class than a conversion."""
     for operation in module.walk_inside():
-        if operation.name != "gpu.printf":
-            continue
-        wanted = _conversions(operation.attribute("format").string)
-        given = len(operation.operand_names)
-        if given < wanted:
-            msg = f"gpu.printf has {given} values, and its format has {wanted} conversions"
-            hint = "pass a value for each conversion; %% prints a percent sign"
+        if operation.name == "gpu.printf":
+            _check_format(operation, locations)
+
+
+def _check_format(operation: Operation, locations: Locations) -> None:
+    wanted = list(_conversions(operation.attribute("format").string))
+    given = operation.operand_types
+    if len(given) < len(wanted):
+        msg = f"gpu.printf has {len(given)} values, and its format has {len(wanted)} conversions"
+        hint = "pass a value for each conversion; %% prints a percent sign"
+        raise SourceError(msg, hint=hint, location=locations.of(operation))
+    for conversion, kind in zip(wanted, given, strict=False):
+        is_float = kind.startswith(("f", "bf"))
+        takes_float, takes_text = conversion in _FLOAT_CONVERSIONS, conversion == "s"
+        if is_float != takes_float or (takes_text and not kind.startswith("!llvm.ptr")):
+            msg = f"gpu.printf prints a value of type {kind} by '%{conversion}'"
+            hint = f"write {'%f' if is_float else '%d'} for it"
             raise SourceError(msg, hint=hint, location=locations.of(operation))
 
 
-def _conversions(text: str) -> int:
-    return sum(
-        1 + (match[1] == "*") + (match[2] == "*")
-        for match in _CONVERSION.finditer(text)
-        if match[0] != "%%"
-    )
+def _conversions(text: str) -> Iterator[str]:
+    """Yield the letter of each conversion that takes a value; a width `*` takes an integer."""
+    for match in _CONVERSION.finditer(text):
+        if match[0] != "%%":
+            yield from "d" * ((match[1] == "*") + (match[2] == "*"))
+            yield match[0][-1]
 
 
 def _attributed_bytes(operation: Operation) -> int:

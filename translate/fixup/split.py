@@ -11,14 +11,15 @@ from msgspec import Struct
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind, Target
 from mlir_offload.toolchain.workgroup_memory import WorkgroupLimit, find_workgroup_limit
+from mlir_offload.translate import given_binary
 from mlir_offload.translate.declared import (
     DeclaredKernel,
     check_declared_launches,
     read_declared,
 )
 from mlir_offload.translate.device_form import NVVM_FORM, DeviceForm
+from mlir_offload.translate.fixup import fast_math
 from mlir_offload.translate.fixup.documented import use_default_space, use_documented_forms
-from mlir_offload.translate.fixup.fast_math import with_fast_math
 from mlir_offload.translate.fixup.hazard import (
     check_device_functions,
     check_launch_bounds,
@@ -45,6 +46,8 @@ from mlir_offload.translate.gpu_module import (
     rename_kernels,
     rename_launches,
 )
+from mlir_offload.translate.host import divergent_barrier
+from mlir_offload.translate.host import interface as host_interface
 from mlir_offload.translate.host.argument import ArgumentRewriter
 from mlir_offload.translate.host.async_chain import AsyncRewriter
 from mlir_offload.translate.host.launch_check import LaunchCheck, SourceWarning
@@ -146,6 +149,7 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
     )
     # Before device code is rewritten below.
     used = _workgroup_memory(device)
+    divergent = _divergent_barriers(device, host, locations) if "gpu.barrier" in text else ()
     kernel_forms = choose_kernel_forms(
         device.values(),
         host,
@@ -182,7 +186,7 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
         uses_runtime=uses_runtime,
         interface=interface,
         binaries=tuple(binaries.values()),
-        warnings=warnings,
+        warnings=(*divergent, *warnings),
     )
 
 
@@ -197,6 +201,12 @@ def _check_launches(
     launches.check(host)
     has_gpu = any(not target.is_cpu for target in targets)
     return tuple(launches.unreachable(host)) if has_gpu and not describes_memory else ()
+
+
+def _divergent_barriers(
+    device: Mapping[str, Operation], host: Sequence[Operation], locations: Locations
+) -> tuple[SourceWarning, ...]:
+    return tuple(divergent_barrier.find_divergent_barriers(device, host, locations))
 
 
 def _limits(targets: Iterable[Target]) -> tuple[WorkgroupLimit, ...]:
@@ -234,25 +244,20 @@ def _check_host(
     for operation in host:
         check_declared_launches(operation, declared, locations)
         if binaries:
-            from mlir_offload.translate.given_binary import check_given_launches
-
-            check_given_launches(operation, binaries, locations)
+            given_binary.check_given_launches(operation, binaries, locations)
 
 
 def _interface(module: Module, source_text: str) -> str:
     """Return the functions for callers in C; few programs have them, and the others wait for less."""
-    from mlir_offload.translate.host.interface import interface_of
-
-    return interface_of(module, source_text)
+    return host_interface.interface_of(module, source_text)
 
 
 # Few programs bring device code along.
 def _given_binaries(host: Iterable[Operation], locations: Locations) -> dict[str, GivenBinary]:
     if all(operation.name != "gpu.binary" for operation in host):
         return {}
-    from mlir_offload.translate.given_binary import read_binaries
 
-    return {one.name: one for one in read_binaries(host, locations)}
+    return {one.name: one for one in given_binary.read_binaries(host, locations)}
 
 
 def _declared_kernels(
@@ -308,7 +313,9 @@ def _gpu_module(
     expanded = {form.name: rules.expanded(operation, form) for form in rules.forms}
     is_fast = _is_fast(name, attached, rules.locations.of(operation))
     texts = [(form, rules.module.render_part([made])) for form, made in expanded.items()]
-    (_, text), *others = ((form, with_fast_math(text) if is_fast else text) for form, text in texts)
+    (_, text), *others = (
+        (form, fast_math.with_fast_math(text) if is_fast else text) for form, text in texts
+    )
     return GpuModule(
         name=name,
         kernels=tuple(Kernel(kernel, symbol) for kernel, symbol in own.items()),

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from mlir_offload.translate.gpu_module import KernelKey, launches_in
 from mlir_offload.translate.gpu_operation import arguments_of, replace_arguments
-from mlir_offload.translate.host.narrow_check import check_fits
+from mlir_offload.translate.host import narrow_check
 from mlir_offload.translate.kernel_parameter import WIDE, KernelParameters, Parameter, position_of
 from mlir_offload.translate.mlir.operation import Operation, Value
 from mlir_offload.translate.mlir.rewriter import Rewriter
@@ -49,7 +49,7 @@ class ArgumentRewriter(Rewriter):
 
     def _rewrite_launch(self, launch: Operation, key: KernelKey) -> None:
         if key in self._narrow:
-            check_fits(self, launch, key[1])
+            narrow_check.check_fits(self, launch, key[1])
         if key in self._kernels:
             self._pass_parts(launch, self._kernels[key])
         self.insert(launch)

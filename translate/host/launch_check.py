@@ -47,7 +47,7 @@ class LaunchCheck(Struct, frozen=True):
         for function in operations:
             launched = {id(launch): key for launch, key in launches_in(function)}
             for operation in function.walk_inside() if launched else ():
-                _note_constant(operation, known)
+                note_constant(operation, known)
                 if id(operation) in launched:
                     self._check_threads(operation, known)
                     self._check_memory(operation, known, launched[id(operation)])
@@ -96,7 +96,8 @@ class LaunchCheck(Struct, frozen=True):
                 yield SourceWarning(text, self.locations.of(launch))
 
 
-def _note_constant(operation: Operation, known: dict[str, int]) -> None:
+def note_constant(operation: Operation, known: dict[str, int]) -> None:
+    """Keep the number that an operation gives its result; forget what had the name before."""
     number = None
     if operation.name in _CONSTANTS:
         number = operation.attribute("value").integer

@@ -8,34 +8,34 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from mlir_offload.offload.ir_syntax import concealed, name_of, revealed
+from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
 from mlir_offload.translate.lower import check_lowered
 from mlir_offload.translate.mlir.location import Locations
 from mlir_offload.translate.mlir.module import parse_module
 
-_DEFINITION = re.compile(r"^define [^\n]*\{$")
-_LABEL = re.compile(r"^[\w.$-]+:")
-_FRAME = re.compile(r"^  %\S+ = alloca %\S+, align \d+")
-_PARAMETERS = re.compile(r"^  (%\S+) = alloca ptr, i64 \d+, align \d+")
-_LAUNCH = re.compile(r"^  call void @mgpuLaunch(?:Cluster)?Kernel\((.*)\)")
-_STREAM = re.compile(r"^  (%\S+) = call ptr @mgpuStreamCreate\(\)")
-_VALUE = re.compile(r"%[\w.$-]+")
-_SMALL_RESULT = re.compile(r"^((?:define|declare) )(i1|i8|i16) @([-\w$.]+)", re.MULTILINE)
+_LABEL = ir_line("`bare`:")
+_FRAME = ir_line("  `local` = alloca `local`, align `number`")
+_PARAMETERS = ir_line("  `frame:local` = alloca ptr, i64 `number`, align `number`")
+_LAUNCH = ir_line("  call void @mgpuLaunch`Kernel|ClusterKernel`(`arguments:rest`")
+_STREAM = ir_line("  `stream:local` = call ptr @mgpuStreamCreate()")
+_VALUE = ir_pattern("`local`")
+_SMALL_RESULT = ir_line("`keyword:define|declare` `type:i1|i8|i16` @`name:bare`")
 _WRAPPER, _MAIN = "_mlir_ciface_", "main"
-_VOID_MAIN = re.compile(r"\bvoid (?=@main\()")
-_VOID_MAIN_BODY = re.compile(r"^define [^@\n]*\bvoid @main\(.*?^}$", re.MULTILINE | re.DOTALL)
-_RETURN = re.compile(r"^  ret void\b", re.MULTILINE)
+_VOID_MAIN = ir_pattern("void @main(")
+_VOID_MAIN_BODY = ir_line("define `head`void @main(`rest`\n`lines`}")
+_RETURN = ir_line("  ret void")
 # The size of so many elements, of which LLVM 20 and newer do not read the product.
 _PRODUCT = "mul (i64 ptrtoint (ptr getelementptr ("
 _ONE, _COUNT = ", ptr null, i32 1) to i64), i64 ", "ptrtoint (ptr getelementptr ("
-_DEBUG_SUFFIX = re.compile(r", !dbg !\d+$")
+_DEBUG_SUFFIX = ir_pattern(", !dbg !`number``end`")
 _INTRINSICS = {
     "@llvm.stacksave.p0(": "declare ptr @llvm.stacksave.p0()",
     "@llvm.stackrestore.p0(": "declare void @llvm.stackrestore.p0(ptr)",
 }
-_DESTROY_DECLARATION = re.compile(r"^(?:declare|define) [^\n]*@mgpuStreamDestroy\(", re.MULTILINE)
-_BORROWS_STREAM = re.compile(
-    r"call [^@]+ @mgpu(?:LaunchKernel|LaunchClusterKernel|MemAlloc|MemFree|Memcpy(?:MemRef)?"
-    r"|Memset(?:\d+|MemRef)|StreamSynchronize|StreamWaitEvent|EventRecord)\("
+_DESTROY_DECLARATION = ir_line("`declare|define` `head`@mgpuStreamDestroy(")
+_BORROWS_STREAM = ir_pattern(
+    "call `head`@mgpu`LaunchKernel|LaunchClusterKernel|MemAlloc|MemFree|Memcpy|MemcpyMemRef|Memset"
+    "|MemsetMemRef|StreamSynchronize|StreamWaitEvent|EventRecord``number?`("
 )
 
 
@@ -64,7 +64,7 @@ def _fix_launches(text: str) -> str:
     lines = iter(text.splitlines())
     for line in lines:
         out.append(line)
-        if _DEFINITION.match(line):
+        if line.startswith("define ") and line.endswith("{"):
             out.extend(_fix_function(_function_body(lines), counter))
     if counter.saved:
         out.extend(declaration for name, declaration in _INTRINSICS.items() if name not in text)
@@ -75,10 +75,11 @@ def _fix_launches(text: str) -> str:
 
 def _extended(match: re.Match[str]) -> str:
     """Extend a small result to a register if C calls the function: MLIR leaves that out."""
-    name = name_of(match[3])
+    name = name_of(match["name"])
     if name != _MAIN and not name.startswith(_WRAPPER):
         return match[0]
-    return f"{match[1]}{'zeroext' if match[2] == 'i1' else 'signext'} {match[2]} @{match[3]}"
+    extension = "zeroext" if match["type"] == "i1" else "signext"
+    return f"{match['keyword']} {extension} {match['type']} @{match['name']}"
 
 
 def _with_exit_status(text: str) -> str:
@@ -87,7 +88,7 @@ def _with_exit_status(text: str) -> str:
     if body is None:
         return text
     made = _RETURN.sub("  ret i32 0", body[0])
-    return _VOID_MAIN.sub("i32 ", f"{text[: body.start()]}{made}{text[body.end() :]}")
+    return _VOID_MAIN.sub("i32 @main(", f"{text[: body.start()]}{made}{text[body.end() :]}")
 
 
 def _with_sizes(text: str) -> str:
@@ -172,8 +173,7 @@ def _destroy_streams(body: list[str], counter: _Counter) -> list[str]:
 
 
 def _last_use(body: list[str], start: int, stream: str) -> int | None:
-    use = re.compile(re.escape(stream) + r"(?![\w.$-])")
-    uses = [i for i in range(len(body)) if i != start and use.search(body[i])]
+    uses = [i for i in range(len(body)) if i != start and stream in _VALUE.findall(body[i])]
     block_end = next((i for i in range(start, len(body)) if _LABEL.match(body[i])), len(body))
     if any(not start < i < block_end for i in uses):
         return None

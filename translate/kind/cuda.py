@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 
+from mlir_offload.toolchain.ir_pattern import ir_line
 from mlir_offload.toolchain.target import Kind, sm_number
 from mlir_offload.translate.kind_lowering import DeviceLowering, KindLowering, OtherVendor
 
@@ -17,9 +17,7 @@ class _Cuda(KindLowering):
     target_dialect = "nvvm"
     target_flags = ("fast", "ftz")
     other_vendor = OtherVendor(
-        re.compile(
-            r"^(?:define|declare) [^\n\"]*?(amdgpu_kernel\b|@llvm\.amdgcn\.[\w.]+)", re.MULTILINE
-        ),
+        ir_line("`define|declare` `some``mark:(``amdgpu_kernel |@llvm.amdgcn.``dotted?``)`"),
         "AMD GPUs",
         "convert-gpu-to-nvvm",
     )

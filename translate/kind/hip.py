@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 
 from mlir_offload.toolchain.amdgpu import lowering_chip, wavefront_size
+from mlir_offload.toolchain.ir_pattern import ir_line
 from mlir_offload.toolchain.target import Kind
 from mlir_offload.translate.device_form import ROCDL, DeviceForm
 from mlir_offload.translate.kind_lowering import DeviceLowering, KindLowering, OtherVendor
@@ -24,9 +24,7 @@ class _Hip(KindLowering):
         "wave64",
     )
     other_vendor = OtherVendor(
-        re.compile(
-            r"^(?:define|declare) [^\n\"]*?(ptx_kernel\b|@llvm\.nvvm\.[\w.]+)", re.MULTILINE
-        ),
+        ir_line("`define|declare` `some``mark:(``ptx_kernel |@llvm.nvvm.``dotted?``)`"),
         "NVIDIA GPUs",
         "convert-gpu-to-rocdl",
     )

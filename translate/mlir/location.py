@@ -7,16 +7,17 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
+from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.mlir.syntax import escape, unescape
 
-_FILE = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
-_NAMED = re.compile(r'"((?:[^"\\]|\\.)*)"\(')
-_ALIAS = re.compile(r"#\w+")
+_FILE = pattern(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
+_NAMED = pattern(r'"((?:[^"\\]|\\.)*)"\(')
+_ALIAS = pattern(r"#\w+")
 _QUOTED = r'"((?:[^"\\]|\\.)*)"'
 # What names a file in MLIR: a location, and the file of debug information that is there already.
-_LOCATION = re.compile(rf"(?<=[(\[ ]){_QUOTED}(?=:\d)")
-_DEBUG_FILE = re.compile(rf"(?<=#llvm\.di_file<){_QUOTED} in {_QUOTED}(?=>)")
+_LOCATION = pattern(rf"(?<=[(\[ ]){_QUOTED}(?=:\d)")
+_DEBUG_FILE = pattern(rf"(?<=#llvm\.di_file<){_QUOTED} in {_QUOTED}(?=>)")
 _DEPTH_LIMIT = 20
 
 
@@ -54,6 +55,16 @@ class Locations(Struct, frozen=True):
                 break
             location = self.aliases.get(alias[0], "")
         return ""
+
+
+def location_of_line(text: str, number: int) -> str:
+    """Return `file:line:column` of the operation that begins in a line of a printed module, or nothing."""
+    lines = text.splitlines()
+    if not 0 < number <= len(lines):
+        return ""
+    definitions = (line.partition(" = ") for line in lines if line.startswith("#loc"))
+    aliases = {name: value for name, _, value in definitions}
+    return Locations(aliases).resolve(lines[number - 1].rpartition("loc(")[2])
 
 
 def map_files(text: str, made: Callable[[str], str]) -> str:

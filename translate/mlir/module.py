@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from mlir_offload.toolchain.errors import ToolFailedError
+from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.translate.mlir.operation import Block, CustomOperation, Operation, Region
 from mlir_offload.translate.mlir.syntax import MLIR
 
 # A line begins an operation, or is a label, or ends a region: strings have their line ends escaped.
-_OPERATION = re.compile(r' *(?:(%[^"]*?) = )?"([^"]+)"\(([^)]*)\)')
-_CUSTOM = re.compile(r"(?:(%[^\"=]*?) = )?([a-z]\w*\.[\w.]+ .*)", re.DOTALL)
-_ALIAS_USE = re.compile(r"[#!][A-Za-z_]\w*")
+_OPERATION = pattern(r' *(?:(%[^"]*?) = )?"([^"]+)"\(([^)]*)\)')
+_CUSTOM = pattern(r"(?:(%[^\"=]*?) = )?([a-z]\w*\.[\w.]+ .*)", re.DOTALL)
+_ALIAS_USE = pattern(r"[#!][A-Za-z_]\w*")
 _RESOURCE_USE = "dense_resource"
 _OPENING, _NEXT_REGION = " ({", "}, {"
 

@@ -12,9 +12,9 @@ from mlir_offload.translate.mlir.operation import (
     CustomOperation,
     Operation,
     Region,
-    Signature,
     Value,
 )
+from mlir_offload.translate.mlir.signature import Signature
 
 
 class Rewriter:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.syntax import Syntax
 
 _STRING = r'"(?:[^"\\\n]++|\\.)*+"'
 _COMMENT = r"//[^\n\0]*"  # in bytecode texts end with NUL
 _SUFFIX_ID = r"[\w$.-]+"
-_TOKEN = re.compile(
+_TOKEN = pattern(
     rf"{_STRING}|{_COMMENT}|@{_STRING}|[@%^]{_SUFFIX_ID}(?:#\d+)?|[#!]?[A-Za-z_][\w$.]*"
     r"|\d[\w.]*|->|::|[^\s]"
 )
-_ESCAPE = re.compile(rb"\\(?:([0-9A-Fa-f]{2})|(.))", re.DOTALL)
-_BARE_NAME = re.compile(r"[A-Za-z_][\w$.-]*")
-_VALUE = re.compile(r"%[\w$.-]+(?:#\d+)?")
+_ESCAPE = pattern(rb"\\(?:([0-9A-Fa-f]{2})|(.))", re.DOTALL)
+_BARE_NAME = pattern(r"[A-Za-z_][\w$.-]*")
+_VALUE = pattern(r"%[\w$.-]+(?:#\d+)?")
 # Names of operations are strings too; an attribute of a dialect goes on with . or <.
-_NAME = re.compile(rf"{_STRING}|[%^]{_SUFFIX_ID}|[#!][A-Za-z_]\w*(?![\w$.<])")
+_NAME = pattern(rf"{_STRING}|[%^]{_SUFFIX_ID}|[#!][A-Za-z_]\w*(?![\w$.<])")
 _PRINTABLE = frozenset(range(0x20, 0x7F)) - frozenset(b'"\\')
 
 MLIR = Syntax(rf"{_STRING}|//[^\n]*", operators="->|[<>]=")

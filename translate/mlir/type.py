@@ -7,15 +7,17 @@ from collections.abc import Collection
 
 from msgspec import Struct
 
+from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.translate.mlir.attribute import Attribute
-from mlir_offload.translate.mlir.operation import Operation, split_types
+from mlir_offload.translate.mlir.operation import Operation
+from mlir_offload.translate.mlir.signature import split_types
 from mlir_offload.translate.mlir.syntax import MLIR
 
-_MEMREF = re.compile(r"\bmemref<")
-_SHAPE = re.compile(r"((?:(?:\?|\d+|\[\d+\])x)*)(.*)", re.DOTALL)
-_INTEGER = re.compile(r"[su]?i(\d+)")
-_FLOAT = re.compile(r"b?f(\d+)|tf(\d+)")
-_LLVM_TYPE = re.compile(r"(?:ptr|struct|array|vec|target|x86_amx|ppc_fp128|x86_fp80)\b")
+_MEMREF = pattern(r"\bmemref<")
+_SHAPE = pattern(r"((?:(?:\?|\d+|\[\d+\])x)*)(.*)", re.DOTALL)
+_INTEGER = pattern(r"[su]?i(\d+)")
+_FLOAT = pattern(r"b?f(\d+)|tf(\d+)")
+_LLVM_TYPE = pattern(r"(?:ptr|struct|array|vec|target|x86_amx|ppc_fp128|x86_fp80)\b")
 
 
 class Shaped(Struct, frozen=True):

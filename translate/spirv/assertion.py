@@ -7,20 +7,27 @@ in a module with barriers, where the other threads would wait for it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator
 
 from msgspec.structs import replace
 
 from mlir_offload.offload.ir_syntax import LLVM_IR
-from mlir_offload.translate.cpu.text import CALL, DeviceModule, Function, callee_name, symbol
+from mlir_offload.toolchain.ir_pattern import ir_pattern
+from mlir_offload.translate.cpu.text import (
+    CALL,
+    DeviceModule,
+    Function,
+    callee_name,
+    label_of,
+    symbol,
+)
 from mlir_offload.translate.fixup.assertion import FAILURE_MARK
 
 # As offload/runtime/sycl_spirv.c has it.
 _FLAG = "%mo.failures"
 _PARAMETER = f"ptr addrspace(1) {_FLAG}"
 _BARRIER = "@llvm.nvvm.bar"
-_LABEL = re.compile(r"^([-\w$.]+):")
+_PREDECESSOR = ir_pattern(", %`label:bare` ]")
 
 
 def with_failures(
@@ -80,8 +87,8 @@ def _body(function: Function, told: frozenset[str], *, leaves: bool) -> Iterator
     parts = _last_parts(function) if leaves else {}
     label, part = "", 0
     for line in function.body:
-        if found := _LABEL.match(line):
-            label, part = found[1], 0
+        if (found := label_of(line)) is not None:
+            label, part = found, 0
         called = _calls(line)
         if called == FAILURE_MARK:
             yield f"  store i32 1, {_PARAMETER}"
@@ -100,15 +107,15 @@ def _last_parts(function: Function) -> dict[str, str]:
     parts: dict[str, int] = {}
     label = ""
     for line in function.body:
-        if found := _LABEL.match(line):
-            label = found[1]
+        if (found := label_of(line)) is not None:
+            label = found
         if _calls(line) == FAILURE_MARK:
             parts[label] = parts.get(label, 0) + 1
     return {label: f"{label}.dead{count}" for label, count in parts.items()}
 
 
 def _with_new_predecessors(line: str, parts: dict[str, str]) -> str:
-    return re.sub(r", %([-\w$.]+) \]", lambda match: f", %{parts.get(match[1], match[1])} ]", line)
+    return _PREDECESSOR.sub(lambda match: f", %{parts.get(match[1], match[1])} ]", line)
 
 
 def _with_flag(line: str) -> str:

@@ -9,13 +9,15 @@ import re
 import struct
 
 from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.toolchain.ir_pattern import ir_pattern
 
-_TYPE = re.compile(r'(?<![\w%@$."-])bfloat(?![\w$."-])')
-_CONSTANT = re.compile(r"\bbfloat (?P<hex>0xR[0-9A-F]{4})|\bbfloat (?P<decimal>-?\d[\d.]*e[+-]\d+)")
-_COMPUTES = re.compile(
-    r"(?:= | )(?:fadd|fsub|fmul|fdiv|frem|fneg|fcmp|fpext|fptrunc|sitofp|uitofp|fptosi|fptoui|atomicrmw f\w+) "
+_TYPE = ir_pattern("bfloat")
+_HEXADECIMAL = ir_pattern("bfloat 0xR`bits:word`")
+_DECIMAL = ir_pattern("bfloat `number:float`")
+_COMPUTES = ir_pattern(
+    " `fadd|fsub|fmul|fdiv|frem|fneg|fcmp|fpext|fptrunc|sitofp|uitofp|fptosi|fptoui|atomicrmw f``word?` "
 )
-_INTRINSIC = re.compile(r"@(?:llvm|mo)\.\S*\.(?:v\d+)?bf16\(")
+_INTRINSIC = ir_pattern("@`llvm|mo`.`dotted`bf16(")
 
 
 def without_bfloat(line: str) -> str:
@@ -28,11 +30,10 @@ def without_bfloat(line: str) -> str:
     if _COMPUTES.search(line) or _INTRINSIC.search(line):
         msg = f"an operation on bf16 is not supported for spirv64: {line.strip()}"
         raise SourceError(msg, hint="compute with f32: arith.extf before, arith.truncf after")
-    return _TYPE.sub("i16", _CONSTANT.sub(_integer, line))
+    line = _HEXADECIMAL.sub(lambda match: f"i16 {int(match['bits'], 16)}", line)
+    return _TYPE.sub("i16", _DECIMAL.sub(_integer, line))
 
 
 def _integer(match: re.Match[str]) -> str:
-    if match["hex"]:
-        return f"i16 {int(match['hex'][3:], 16)}"
-    (bits,) = struct.unpack("<I", struct.pack("<f", float(match["decimal"])))
+    (bits,) = struct.unpack("<I", struct.pack("<f", float(match["number"])))
     return f"i16 {bits >> 16}"

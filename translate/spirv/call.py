@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from msgspec import Struct
 
+from mlir_offload.toolchain.ir_pattern import ir_any, ir_pattern
 from mlir_offload.toolchain.tables import load_table
 from mlir_offload.translate.spirv.pointer import GENERIC
 
@@ -34,6 +34,11 @@ _ATOMICS = {
     "fmaximum": "%s = call spir_func T @mo.maximum.M(T %f, T %v)",
     "fminimum": "%s = call spir_func T @mo.minimum.M(T %f, T %v)",
 }
+_EXTREMUM = ir_pattern("@mo.`name:dotted`(")
+_REGISTER = ir_pattern("read.ptx.sreg.`register:word`.`axis:x|y|z`")
+_SHUFFLE = ir_pattern("shfl.sync.`mode:idx|up|down|bfly`.`type:i32|f32``p:p?`")
+_FLOAT = ir_any(("float", "double", "half"))
+_TYPE = ir_pattern("T")
 _ATOMIC_BITS = {"float": ("i32", "f32"), "double": ("i64", "f64")}
 
 
@@ -55,7 +60,7 @@ def find_spirv_function(
     """Return what stands for a function that device code calls by its name with these types."""
     if name.startswith("__nv_"):
         return _math(name.removeprefix("__nv_"), result, parameters)
-    if re.fullmatch(r"llvm\.(?:maximum|minimum)\.\w+", name):
+    if name.startswith(("llvm.maximum.", "llvm.minimum.")):
         return _ordered_extremum(name.removeprefix("llvm."), result)
     if not name.startswith(_INTRINSIC):
         return None
@@ -72,7 +77,7 @@ def atomic_function(operation: str, kind: str) -> SpirvFunction | None:
         return None
     bits, mangled = _ATOMIC_BITS[kind]
     line = _ATOMICS[operation].replace(".M", f".{mangled}").replace("T ", f"{kind} ")
-    extremum = re.search(r"@mo\.(\w+\.\w+)", line)
+    extremum = _EXTREMUM.search(line)
     needs = (_ordered_extremum(extremum[1], kind),) if extremum else ()
     symbol = f"mo.atomic.{operation}.{mangled}"
     body = f"""\
@@ -109,7 +114,7 @@ def _define(
 
 
 def _register(name: str) -> SpirvFunction | None:
-    match = re.fullmatch(r"read\.ptx\.sreg\.(\w+)\.([xyz])", name)
+    match = _REGISTER.fullmatch(name)
     function = _table()["registers"].get(match[1]) if match else None
     if match is None or function is None:
         return None
@@ -141,7 +146,7 @@ def _called(text: str) -> SpirvFunction:
 
 
 def _shuffle(name: str) -> SpirvFunction | None:
-    match = re.fullmatch(r"shfl\.sync\.(idx|up|down|bfly)\.(i32|f32)(p?)", name)
+    match = _SHUFFLE.fullmatch(name)
     if match is None:
         return None
     kind = "float" if match[2] == "f32" else "i32"
@@ -178,7 +183,7 @@ def _shuffle(name: str) -> SpirvFunction | None:
 def _ordered_extremum(name: str, kind: str) -> SpirvFunction:
     """Return maximum or minimum as IEEE 754-2019 has it: the back end takes OpenCL's fmax, which drops NaN."""
     operation, _, mangled = name.partition(".")
-    compared = re.sub(r"float|double|half", "i1", kind)
+    compared = _FLOAT.sub("i1", kind)
     is_largest = operation == "maximum"
     # The sum of two zeros is the larger one: -0 only where both are.
     zero = (
@@ -198,7 +203,7 @@ def _ordered_extremum(name: str, kind: str) -> SpirvFunction:
         f"%r = select {compared} %u, T %s, T %n",
         "ret T %r",
     )
-    typed = [re.sub(r"\bT\b", kind, line) for line in lines]
+    typed = [_TYPE.sub(kind, line) for line in lines]
     return _define(f"mo.{name}", kind, f"{kind} %a, {kind} %b", *typed)
 
 

@@ -6,7 +6,6 @@ what it calls of NVVM and libdevice becomes OpenCL C, which the back end of LLVM
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -14,8 +13,9 @@ from typing import Protocol
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from mlir_offload.offload.ir_syntax import LLVM_IR, revealed
+from mlir_offload.offload.ir_syntax import LLVM_IR, is_local, revealed, without_linkage
 from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern, ir_words
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import SPIRV_TRIPLE
 from mlir_offload.translate.cpu.hoisted_address import place_addresses
@@ -47,21 +47,17 @@ from mlir_offload.translate.spirv.printf import (
 SUBGROUP_SIZE = 32
 # The back end drops a trap, and what follows it is code that is never reached.
 _LACKING = frozenset({"vprintf", "__assertfail", "llvm.trap", "llvm.debugtrap"})
-_DYNAMIC = re.compile(r"= (?:internal|external) addrspace\(3\) global \[0 x ")
+_DYNAMIC = ir_pattern("= `internal|external` addrspace(3) global [0 x ")
 _DYNAMIC_PARAMETER = "%mo.dynamic"
-_HEAD = re.compile(
-    r"^define (?:(?:external|dso_local|ptx_kernel|ptx_device|internal|private|protected|hidden|default) )*"
+_CONVENTION = ir_words("ptx_kernel", "ptx_device")
+_UNNAMED = ir_words("unnamed_addr", "local_unnamed_addr")
+_CALL_START = ir_pattern("call `flags:fast_flags`")
+_ATOMIC = ir_line(
+    "`head:(``indent``local` = `)`atomicrmw `volatile ?``operation:word` "
+    "ptr addrspace(`space:number`) `address:some`, `type:word` `value:operand` "
 )
-_DECLARATION = re.compile(r"^declare (?:(?:external|dso_local|ptx_device|hidden|default) )*")
-_UNNAMED = re.compile(r"\b(?:local_)?unnamed_addr ")
-_FAST_FLAGS = "(?:(?:fast|nnan|ninf|nsz|arcp|contract|afn|reassoc) )*"
-_CALL_START = re.compile(rf"\bcall (?P<flags>{_FAST_FLAGS})")
-_ATOMIC = re.compile(
-    r"^(?P<head> *%\S+ = )atomicrmw (?:volatile )?(?P<operation>f\w+) "
-    r"ptr addrspace\((?P<space>\d+)\) (?P<address>.+?), (?P<type>\w+) (?P<value>\S+) (?:syncscope|[a-z_]+)"
-)
-_GENERIC_PARAMETER = re.compile(r"^ptr addrspace\(4\) (?P<attributes>.*?)(?P<name>%[-\w$.]+)$")
-_BOOLEAN_PARAMETER = re.compile(r"^i1 (?:[a-z]+ )*(?P<name>%[-\w$.]+)$")
+_GENERIC_PARAMETER = ir_line("ptr addrspace(4) `attributes:some``name:local``end`")
+_BOOLEAN_PARAMETER = ir_line("i1 `words``name:local``end`")
 
 
 class ToolPaths(Protocol):
@@ -212,9 +208,7 @@ class _Calls(Struct):
         if name.startswith("llvm."):
             self.used.setdefault(name, SpirvFunction(name, line))
         else:
-            self.external.setdefault(
-                name, _convergent(_DECLARATION.sub("declare spir_func ", line))
-            )
+            self.external.setdefault(name, _convergent(_converted_head("declare spir_func ", line)))
 
     def _use(self, function: SpirvFunction) -> None:
         self.uses_subgroup = self.uses_subgroup or function.uses_subgroup
@@ -292,7 +286,7 @@ def _kernel(function: Function, dynamic: frozenset[str], size: str) -> Function:
     position = 1 if placed.body and placed.body[0].endswith(":") else 0
     body = (*placed.body[:position], *entry, *placed.body[position:])
     made = replace(placed, body=body).with_parameters(tuple(parameters))
-    head = _HEAD.sub("define spir_kernel ", _UNNAMED.sub("", made.head), count=1)
+    head = _converted_head("define spir_kernel ", _UNNAMED.sub("", made.head))
     return replace(made, head=f"{_convergent(head)}{size}")
 
 
@@ -316,10 +310,15 @@ def _checked_parameter(parameter: str, kernel: str) -> str:
 
 def _function(function: Function, *, keeps_functions: bool) -> Function:
     head = _UNNAMED.sub("", function.head)
-    linkage = _HEAD.match(head)
-    is_internal = linkage is not None and re.search(r"\b(?:internal|private)\b", linkage[0])
+    is_internal = is_local(head.removeprefix("define "))
     word = "define " if keeps_functions and not is_internal else "define internal "
-    return replace(function, head=_convergent(_HEAD.sub(f"{word}spir_func ", head, count=1)))
+    return replace(function, head=_convergent(_converted_head(f"{word}spir_func ", head)))
+
+
+def _converted_head(words: str, head: str) -> str:
+    """Return the first line of a function with these words for its linkage and calling convention."""
+    rest = _CONVENTION.sub("", head.split(" ", 1)[1], count=1)
+    return f"{words}{without_linkage(rest)}"
 
 
 def _check_no_dynamic(function: Function, dynamic: Iterable[str]) -> None:

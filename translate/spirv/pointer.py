@@ -11,19 +11,20 @@ import re
 from msgspec.structs import replace
 
 from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern, ir_reference
 from mlir_offload.translate.cpu.text import DeviceModule, Function, label_of, symbol
 
 GENERIC = "ptr addrspace(4)"
 GLOBAL = "ptr addrspace(1)"
 # Constant memory becomes global memory: generic pointers do not reach SPIR-V's UniformConstant.
 _SPACES = {0: 4, 1: 1, 3: 3, 4: 1, 5: 0}
-_POINTER = re.compile(r'(?<![\w%@$."-])ptr(?: addrspace\((\d+)\))?(?![\w$."-])')
-_MANGLED = re.compile(r"@llvm\.[\w.]+")
-_MANGLED_POINTER = re.compile(r"\.p(\d+)(?=\.|$)")
-_VARIABLE_SPACE = re.compile(r"(?:addrspace\((\d+)\) )?(global|constant) ")
-_ALLOCA = re.compile(
-    r"^ *%(?P<name>[-\w$.]+) = alloca (?P<type>.+?)(?:, i(?:32|64) (?P<count>%?[-\w$.]+))?"
-    r"(?P<align>, align \d+)?(?P<private>, addrspace\(5\))?(?P<rest>, ![^\n]*)?$"
+_POINTER = ir_pattern("`start`ptr`(` addrspace(`space:number`)`)?``name_end`")
+_MANGLED = ir_pattern("@llvm.`dotted`")
+_MANGLED_POINTER = ir_pattern(".p`space:number``part_end`")
+_VARIABLE_SPACE = ir_pattern("`(`addrspace(`space:number`) `)?``keyword:global|constant` ")
+_ALLOCA = ir_line(
+    "`indent`%`name:bare` = alloca `type:some``(`, `i32|i64` `count:operand``)?`"
+    "`align:align?``private:, addrspace(5)?``metadata``end`"
 )
 
 
@@ -91,7 +92,7 @@ def _with_generic_variables(line: str, moved: frozenset[str]) -> str:
         reference = symbol(name)
         if reference in line:
             cast = f"addrspacecast ({GLOBAL} {reference} to {GENERIC})"
-            line = re.sub(re.escape(reference) + r"(?![-\w.$])", lambda _, cast=cast: cast, line)  # type: ignore[misc]
+            line = ir_reference(reference).sub(cast.replace("\\", r"\\"), line)
     return line
 
 

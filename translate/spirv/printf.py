@@ -7,26 +7,24 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from mlir_offload.offload.ir_syntax import LLVM_IR, string_of
+from mlir_offload.offload.ir_syntax import LLVM_IR, string_of, unescape_bytes
 from mlir_offload.toolchain.errors import SourceError
+from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
 from mlir_offload.translate.cpu.text import DeviceModule, symbol
 from mlir_offload.translate.spirv.pointer import GENERIC
 
 _ARGUMENTS, _ONE_FORMAT = "the arguments of printf are", "the format of printf is"
 PRINTF = "_Z6printfPU3AS2Kcz"
 PRINTF_DECLARATION = f"declare spir_func i32 @{PRINTF}(ptr addrspace(2), ...) nounwind"
-_VPRINTF = re.compile(
-    r"^ *(?P<result>%\S+ = )?(?:tail )?call i32 @vprintf\(ptr addrspace\(4\) (?P<format>.+?), "
-    r"ptr addrspace\(4\) (?P<buffer>%[-\w$.]+|null)\)"
+_VPRINTF = ir_line(
+    "`indent``result:result``tail ?`call i32 @vprintf(ptr addrspace(4) `format:some`, "
+    "ptr addrspace(4) `buffer:operand`)"
 )
-_FORMAT = re.compile(r"addrspacecast \(ptr addrspace\(1\) (@[^ ]+) to ")
-_TEXT = re.compile(r'\[\d+ x i8\] c"(?P<text>[^"]*)"')
-_BUFFER = re.compile(
-    r"^ *%mo\.stack\.(?P<name>[-\w$.]+) = alloca \{ ?(?P<types>.*?) ?\}(?:, align \d+)?$"
-)
+_FORMAT = ir_pattern("addrspacecast (ptr addrspace(1) `format:global` to ")
+_TEXT = ir_pattern('[`number` x i8] c"`text:string`"')
+_BUFFER = ir_line("`indent`%mo.stack.`name:bare` = alloca {` ?``types:some`` ?`}`align?``end`")
 # OpenCL C has no `ll`; its `l` is 64 bits long.
 _LENGTH = re.compile(r"%(?:%|([-+ #0-9.*]*)ll(?=[diouxX]))")
-_BYTE = re.compile(r"\\[0-9A-Fa-f]{2}")
 
 
 class PrintfCalls(Struct):
@@ -68,7 +66,7 @@ class PrintfCalls(Struct):
         if reference is None or found is None:
             raise _unknown(_ONE_FORMAT)
         text = _LENGTH.sub(_without_length, string_of(found["text"]))
-        size = len(_BYTE.sub(".", text))
+        size = len(unescape_bytes(text))
         name = f"@mo.format.{len(self.formats)}"
         line = f'internal unnamed_addr addrspace(2) constant [{size} x i8] c"{text}"'
         return self.formats.setdefault(line, name)

@@ -246,6 +246,8 @@ struct Decoder {
     if (made.opcode == OP_SWITCH) count = 1;
     for (int i = 0; i < count; ++i) made.operands.push_back(operand(LLVMGetOperand(value, i)));
     if (count) made.operand_shape = shape_of(m, LLVMTypeOf(LLVMGetOperand(value, 0)));
+    if (made.opcode == OP_LOAD || made.opcode == OP_STORE)
+      made.is_strong = LLVMGetVolatile(value) || LLVMGetOrdering(value);
     switch (made.opcode) {
     case OP_BR:
       for (unsigned i = 0; i < LLVMGetNumSuccessors(value); ++i)

@@ -8,9 +8,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "../race.h"
 #include "llvm_c.h"
 
 typedef uint64_t u64;
@@ -25,6 +27,7 @@ struct Region {
   u64 start, size;
   uint8_t *data;
   bool is_device;
+  mutable race::Word *words = nullptr; /* who read and wrote them */
 };
 u64 allocate_device(u64 size);
 bool free_device(u64 address);
@@ -88,6 +91,7 @@ struct Instruction {
   const Function *callee;
   Builtin builtin;
   LLVMValueRef source;
+  bool is_strong; /* atomic or volatile */
 };
 struct Block {
   std::vector<Instruction> instructions;
@@ -151,6 +155,7 @@ struct Workgroup {
   uint32_t id[3];
   std::vector<uint8_t> memory;
   std::vector<char> is_variable; /* by byte: accesses between variables are out of bounds */
+  uint32_t number, epoch, acquired; /* see ../race.h */
 };
 struct Frame {
   const Function *function;
@@ -174,6 +179,17 @@ void wait_at_barrier(Wave &, const Instruction &);
 /* Returns the bytes that a pointer of an address space means to a lane. */
 uint8_t *access(Wave &, int lane, u64 pointer, int space, u64 size);
 uint32_t thread_of(const Wave &, int lane, int axis);
+
+/* --- race.cpp: accesses of device memory that nothing orders ---------------------------------------- */
+
+struct Race {
+  race::Purpose earlier;
+  uint32_t first; /* the number of the first thread of the other wave */
+  bool is_same_block;
+};
+void begin_races(uint32_t blocks);
+uint32_t number_for_races(u64 block);
+std::optional<Race> note_access(const Wave &, u64 address, u64 size, race::Purpose, bool is_strong, bool writes_same);
 
 /* --- builtin.cpp ---------------------------------------------------------------------------------- */
 

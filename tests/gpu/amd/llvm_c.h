@@ -25,6 +25,8 @@ int LLVMIsDeclaration(LLVMValueRef);
 LLVMTypeRef LLVMGlobalGetValueType(LLVMValueRef);
 LLVMValueRef LLVMGetInitializer(LLVMValueRef);
 unsigned LLVMGetAlignment(LLVMValueRef);
+int LLVMGetVolatile(LLVMValueRef);
+int LLVMGetOrdering(LLVMValueRef);
 unsigned LLVMCountParams(LLVMValueRef);
 LLVMValueRef LLVMGetParam(LLVMValueRef, unsigned);
 LLVMValueRef LLVMAliasGetAliasee(LLVMValueRef);

@@ -48,6 +48,7 @@ bool free_device(u64 address) {
   auto found = regions.find(address);
   if (found == regions.end() || !found->second.is_device) return false;
   free(found->second.data);
+  free(found->second.words);
   last_found = nullptr;
   regions.erase(found);
   return true;
@@ -58,6 +59,7 @@ void add_host_region(u64 address, u64 size) { regions[address] = {address, size,
 bool remove_host_region(u64 address) {
   auto found = regions.find(address);
   if (found == regions.end() || found->second.is_device) return false;
+  free(found->second.words);
   last_found = nullptr;
   regions.erase(found);
   return true;

@@ -115,6 +115,19 @@ uint8_t *access(Wave &wave, int lane, u64 pointer, int space, u64 size) {
   return bytes;
 }
 
+/* Ends the program for a race in device memory. */
+static void check_race(Wave &wave, int lane, u64 pointer, int space, u64 size, race::Purpose purpose, bool is_strong,
+                       bool writes_same = false) {
+  u64 aperture = pointer & ~u64{0xffffffff};
+  if (space == 3 || space == 5 || (space == 0 && (aperture == SHARED_APERTURE || aperture == PRIVATE_APERTURE))) return;
+  std::optional<Race> race = note_access(wave, pointer, size, purpose, is_strong, writes_same);
+  if (!race) return;
+  char text[160];
+  snprintf(text, sizeof text, "data race: %s here, %s in the wave of thread %u of %s block, and nothing orders them",
+           race::name_of(purpose), race::name_of(race->earlier), race->first, race->is_same_block ? "this" : "another");
+  fail_at(wave, lane, text, pointer, size);
+}
+
 static void check_alignment(Wave &wave, int lane, u64 pointer, u64 align, u64 size) {
   if (align && pointer % align) fail_at(wave, lane, "misaligned access", pointer, size);
 }
@@ -263,6 +276,7 @@ static void execute_load(Wave &wave, Frame &frame, const Instruction &i, u64 mas
   EACH_LANE(lane, mask) {
     const uint8_t *bytes = access(wave, lane, pointers[lane], space, i.shape->stored);
     check_alignment(wave, lane, pointers[lane], i.detail, i.shape->stored);
+    check_race(wave, lane, pointers[lane], space, i.shape->stored, race::kRead, i.is_strong);
     for (size_t p = 0; p < i.shape->parts.size(); ++p)
       frame.registers[(i.result + p) * LANES + lane] = load_part(bytes, i.shape->parts[p]);
   }
@@ -273,6 +287,13 @@ static void execute_store(Wave &wave, Frame &frame, const Instruction &i, u64 ma
   in_some_order(mask, [&](int lane) {
     uint8_t *bytes = access(wave, lane, pointers[lane], i.numbers[0], i.operand_shape->stored);
     check_alignment(wave, lane, pointers[lane], i.detail, i.operand_shape->stored);
+    bool writes_same = true;
+    for (size_t p = 0; writes_same && p < i.operand_shape->parts.size(); ++p) {
+      const Part &part = i.operand_shape->parts[p];
+      writes_same = load_part(bytes, part) == masked(frame.at(i.operands[0], p)[lane], part.bits);
+    }
+    check_race(wave, lane, pointers[lane], i.numbers[0], i.operand_shape->stored, race::kWrite, i.is_strong,
+               writes_same);
     for (size_t p = 0; p < i.operand_shape->parts.size(); ++p)
       store_part(bytes, i.operand_shape->parts[p], frame.at(i.operands[0], p)[lane]);
   });
@@ -284,6 +305,7 @@ static void execute_atomic(Wave &wave, Frame &frame, const Instruction &i, u64 m
   Part part = i.shape->parts[0];
   in_some_order(mask, [&](int lane) {
     uint8_t *bytes = access(wave, lane, pointers[lane], space, (part.bits + 7) / 8);
+    check_race(wave, lane, pointers[lane], space, (part.bits + 7) / 8, race::kAtomic, false);
     u64 old = load_part(bytes, part);
     frame.registers[i.result * LANES + lane] = old;
     if (i.opcode == OP_RMW) {
@@ -589,6 +611,7 @@ static void pass_barrier(std::vector<std::unique_ptr<Runner>> &runners) {
     barrier = one.barrier;
     one.state = State::READY;
   }
+  ++runners.front()->wave.group->epoch;
 }
 
 static void run_group(Workgroup &group) {
@@ -631,9 +654,11 @@ void run_launch(const Launch &launch) {
   if (seed_of_order())
     for (u64 i = count; i > 1; --i) std::swap(order[i - 1], order[random_below(i)]);
   Recording recording(launch);
+  begin_races((uint32_t)count);
   for (u64 number : order) {
     Workgroup group = {};
     group.launch = &launch;
+    group.number = number_for_races(number);
     group.id[0] = number % launch.grid[0];
     group.id[1] = number / launch.grid[0] % launch.grid[1];
     group.id[2] = number / launch.grid[0] / launch.grid[1];

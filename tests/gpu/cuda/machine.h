@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "../race.h"
 #include "ptx.h"
 
 namespace ptx {
@@ -29,6 +30,7 @@ struct Allocation {
   uint8_t *bytes = nullptr; /* where they are for the interpreter */
   enum Kind : uint8_t { device, managed, host, constant } kind = device;
   bool is_freed = false, is_async = false;
+  race::Word *words = nullptr; /* who read and wrote them */
 };
 
 /* Memory of the device has addresses that the host cannot touch; they are never used again. */
@@ -106,7 +108,7 @@ struct Thread {
   std::vector<uint8_t> param_stack, local_stack;
   uint64_t param_base = 0, local_base = 0;
   std::vector<Frame> frames;
-  const Allocation *last = nullptr;
+  Allocation *last = nullptr;
   Clocks clocks; /* what it knows of the others; empty: nothing but its own */
   uint32_t clock = 1;
   std::vector<Copy> copies;
@@ -140,7 +142,7 @@ struct Block {
   std::vector<uint8_t> shared;
   std::vector<Shadow> shadow;
   std::unordered_map<uint32_t, std::vector<Access>> readers;
-  uint32_t epoch = 1;
+  uint32_t epoch = 1, id = 0, acquired = 0; /* `acquired`: when, see ../race.h */
   Barrier barriers[16];
   std::unordered_map<uint64_t, Clocks> released; /* by address in workgroup memory */
   std::unordered_map<uint64_t, std::vector<std::function<void()>>> arriving; /* bulk copies, by mbarrier */
@@ -160,6 +162,12 @@ enum Purpose : uint8_t { kRead, kWrite, kAtomic };
 /* Checks an access and returns where its bytes are. */
 uint8_t *resolve(Thread &, const Inst &, Space, uint64_t address, uint32_t size, Purpose);
 uint64_t shared_size(const Block &);
+
+/* Races in global memory. */
+void begin_launch(uint32_t blocks);
+uint32_t block_id(uint32_t number);
+void synchronize_blocks(Gang &);
+void note_global(Thread &, const Inst &, Allocation &, uint64_t at, uint32_t size, Purpose, bool writes_same);
 
 Step wait_for_warp(Thread &, const Inst &, uint32_t mask);
 Step wait_at_barrier(Thread &, const Inst &, uint32_t number, uint32_t count, bool is_waiting);

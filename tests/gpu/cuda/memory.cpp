@@ -63,7 +63,13 @@ Allocation *register_host(void *pointer, uint64_t size) {
   return &(allocations()[made.begin] = made);
 }
 
-void forget_host(void *pointer) { allocations().erase((uint64_t)pointer); }
+void forget_host(void *pointer) {
+  auto found = allocations().find((uint64_t)pointer);
+  if (found == allocations().end())
+    return;
+  free(found->second.words);
+  allocations().erase(found);
+}
 
 Allocation *find_allocation(uint64_t address) {
   auto behind = allocations().upper_bound(address);
@@ -76,7 +82,7 @@ Allocation *find_allocation(uint64_t address) {
 namespace {
 
 uint8_t *resolve_global(Thread &thread, const Inst &inst, uint64_t address, uint32_t size, Purpose purpose) {
-  const Allocation *found = thread.last;
+  Allocation *found = thread.last;
   if (!found || address - found->begin >= found->size)
     found = find_allocation(address);
   if (!found)
@@ -91,7 +97,12 @@ uint8_t *resolve_global(Thread &thread, const Inst &inst, uint64_t address, uint
   if (found->kind == Allocation::constant && purpose != kRead)
     fault(thread, inst, "constant memory is written");
   thread.last = found;
-  return found->bytes + (address - found->begin);
+  uint8_t *bytes = found->bytes + (address - found->begin);
+  bool is_store = inst.is_store && inst.vector == 1 && size <= 8;
+  bool writes_same = is_store && !memcmp(&thread.get(inst.list[0]), bytes, size);
+  if (found->kind != Allocation::constant)
+    note_global(thread, inst, *found, address - found->begin, size, purpose, writes_same);
+  return bytes;
 }
 
 const char *const kPurposes[] = {"read", "write", "atomic operation"};

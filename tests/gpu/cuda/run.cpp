@@ -237,6 +237,7 @@ bool release_cluster(Gang &gang, uint32_t live) {
     return false;
   gang.cluster_waiting = 0;
   ++gang.cluster_phase;
+  synchronize_blocks(gang);
   for (Block &block : gang.blocks) {
     ++block.epoch;
     for (Thread &t : block.threads)
@@ -297,6 +298,7 @@ void start_block(Block &block, Gang &gang, const Launch &launch, uint64_t number
     block.cluster_at[axis] = block.at[axis] % launch.cluster[axis];
   block.size = launch.block[0] * launch.block[1] * launch.block[2];
   block.ended = 0;
+  block.id = block_id((uint32_t)number), block.acquired = 0;
   ++block.epoch;
   uint32_t bytes = launch.kernel->static_bytes + launch.dynamic_shared + 16;
   block.shared.resize(bytes);
@@ -384,6 +386,7 @@ int run_launch(const Launch &launch) {
   Gang gang;
   gang.blocks.resize(together);
   uint64_t steps = 0;
+  begin_launch((uint32_t)blocks);
   for (uint64_t first : order) {
     gang.cluster_waiting = gang.cluster_phase = 0;
     for (uint32_t rank = 0; rank < together; ++rank)

@@ -13,10 +13,11 @@ from llvmlite import binding
 from mlir_offload.toolchain.llvm import LlvmToolchain, inspect_llvm, probe_llvm
 from mlir_offload.toolchain.process import Command, ProcessRunner
 from mlir_offload.toolchain.target import parse_offload_arch
-from mlir_offload.translate.diagnostics import check_source, condense
+from mlir_offload.translate.diagnostics import condense
 from mlir_offload.translate.fixup.split import SplitProgram, split_program
 from mlir_offload.translate.gpu_module import GpuModule
 from mlir_offload.translate.host.module import check_host, fix_host_ir
+from mlir_offload.translate.input_pipeline import check_source
 from mlir_offload.translate.kind_lowering import lowering_for
 from mlir_offload.translate.lower import (
     device_pipeline_command,

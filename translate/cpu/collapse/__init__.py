@@ -3,3 +3,7 @@
 After COX (Han et al.) and PoCL: a kernel is cut at barriers and subgroup operations; between them, a
 strip of threads runs in loops over its lanes, which LLVM vectorizes.
 """
+
+from mlir_offload.toolchain.lazy import load_on_use
+
+load_on_use(__name__)

@@ -6,23 +6,18 @@ usage: python -m mlir_offload.translate.cpu.collapse --library LIBLLVM INPUT.ll 
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from mlir_offload.offload.host.module import next_metadata_number
 from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.llvmc.ir import Context
 from mlir_offload.toolchain.llvmc.library import LlvmError, LlvmLibrary
 from mlir_offload.toolchain.llvmc.module import parse_module
-from mlir_offload.translate.cpu.collapse.frame import GROUP_NODE
-from mlir_offload.translate.cpu.collapse.kernel import (
-    LANES_WITHOUT_SUBGROUPS,
-    Outcome,
-    collapse_module,
-)
+from mlir_offload.translate.cpu.collapse.frame import GROUP_NODE, WORKGROUP_NODE
+from mlir_offload.translate.cpu.collapse.kernel import Outcome, collapse_module
 
-_METADATA = re.compile(r"^!(\d+) = ", re.MULTILINE)
 _LAYOUT = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128"
 
 
@@ -48,23 +43,32 @@ def collapse_file(
     output: Path,
     library: Path,
     kernels: Sequence[str],
-    lanes: int = LANES_WITHOUT_SUBGROUPS,
+    lanes: int | None = None,
 ) -> list[Outcome]:
     """Collapse the kernels of a module in this process."""
     text = source.read_text(encoding="utf-8", errors="surrogateescape")
     with Context(LlvmLibrary(library)) as context:
-        module = parse_module(context, _with_group(text), source.name)
+        module = parse_module(context, _with_nodes(text), source.name)
         outcomes = collapse_module(module, kernels, lanes)
         output.write_text(str(module), encoding="utf-8", errors="surrogateescape")
     return outcomes
 
 
-def _with_group(text: str) -> str:
-    """Add a node for accesses that do not depend on each other: the API makes none that is distinct."""
-    number = max(map(int, _METADATA.findall(text)), default=-1) + 1
+def _with_nodes(text: str) -> str:
+    """Add nodes that must be distinct, which the API cannot make: an access group and an alias scope."""
+    number = next_metadata_number(text)
+    scopes, scope, domain = range(number + 1, number + 4)
     # On the first line: errors of LLVM name lines of the text.
     layout = "" if "target datalayout" in text else f'target datalayout = "{_LAYOUT}" '
-    return f"{layout}{text}\n!{GROUP_NODE} = !{{!{number}}}\n!{number} = distinct !{{}}\n"
+    nodes = (
+        f"!{GROUP_NODE} = !{{!{number}}}",
+        f"!{number} = distinct !{{}}",
+        f"!{WORKGROUP_NODE} = !{{!{scopes}}}",
+        f"!{scopes} = !{{!{scope}}}",
+        f"!{scope} = distinct !{{!{scope}, !{domain}}}",
+        f"!{domain} = distinct !{{!{domain}}}\n",
+    )
+    return f"{layout}{text}\n" + "\n".join(nodes)
 
 
 def _remark(outcome: Outcome, location: str) -> str:

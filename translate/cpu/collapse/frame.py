@@ -7,10 +7,12 @@ from collections.abc import Callable
 from mlir_offload.toolchain.llvmc.builder import Builder
 from mlir_offload.toolchain.llvmc.code import Opcode, Predicate, TypeKind
 from mlir_offload.toolchain.llvmc.ir import Block, Context, Function, Instruction, Type, Value
+from mlir_offload.toolchain.llvmc.metadata import Metadata
 from mlir_offload.toolchain.llvmc.module import Module
 from mlir_offload.translate.cpu.collapse.piece import CannotCollapseError
 
 GROUP_NODE = "mo.access.group"
+WORKGROUP_NODE = "mo.workgroup.scopes"
 # half, float, double, bfloat of LLVMTypeKind.
 _FLOATS = (1, 2, 3, 18)
 _BYTE_WIDTHS = (8, 16, 32, 64)
@@ -18,6 +20,7 @@ _VECTOR_ALIGN = 64
 _MOST_BLOCK_BYTES = 1 << 19
 # f32 vectors of AVX-512; with narrower registers LLVM splits them.
 _VECTOR_WIDTH = 16
+_UNROLLED = 16
 
 
 class Frame:
@@ -31,15 +34,17 @@ class Frame:
         self.b = b
         self.entry = entry
         self.lanes = 0
-        self._for_block: dict[object, Value] = {}
+        self._for_block: dict[tuple[object, int], Value] = {}
         self._block_bytes = 0
         self.i1, self.i8, self.i32, self.i64 = (
             self.context.integer(bits) for bits in (1, 8, 32, 64)
         )
         self.pointer = self.context.pointer
         self._group = module.named_node(GROUP_NODE)
-        self._group_kind = self.context.metadata_kind("llvm.access.group")
-        self._loop_kind = self.context.metadata_kind("llvm.loop")
+        self._workgroup = module.named_node(WORKGROUP_NODE)
+        self._metadata = Metadata(self.context)
+        self._group_kind = self._metadata.kind("llvm.access.group")
+        self._loop_kind = self._metadata.kind("llvm.loop")
         entry.go(function.append_block("entry"))
 
     def new_block(self, name: str) -> Block:
@@ -75,17 +80,17 @@ class Frame:
         return self.entry.alloca(made, name, align=_VECTOR_ALIGN)
 
     def block_memory(self, key: object, type_: Type, count: int, name: str) -> Value:
-        """Return memory for the whole block, the same for the same key.
+        """Return memory for the whole block, the same for the same key and count.
 
         Raises CannotCollapseError if there is too much of it for a stack.
         """
-        found = self._for_block.get(key)
+        found = self._for_block.get((key, count))
         if found is None:
             self._block_bytes += self.module.size_bytes(self.stored_type(type_)) * count
             if self._block_bytes > _MOST_BLOCK_BYTES:
                 msg = f"more than {_MOST_BLOCK_BYTES >> 10} KiB of memory for a block"
                 raise CannotCollapseError(msg)
-            found = self._for_block[key] = self.array(type_, name, count)
+            found = self._for_block[key, count] = self.array(type_, name, count)
         return found
 
     def element(self, type_: Type, array: Value, index: Value) -> Value:
@@ -95,7 +100,7 @@ class Frame:
     def get(self, type_: Type, array: Value, lane: Value) -> Value:
         """Return the value of a lane, in a loop over lanes."""
         loaded = self.b.load(self.stored_type(type_), self.element(type_, array, lane))
-        self.mark_parallel(loaded)
+        self._mark_slot(loaded)
         if type_ is self.i1:
             return self.b.cast(Opcode.TRUNC, loaded, type_)
         return loaded
@@ -103,7 +108,7 @@ class Frame:
     def put(self, value: Value, array: Value, lane: Value) -> None:
         """Set the value of a lane, in a loop over lanes."""
         stored = self.b.cast(Opcode.ZEXT, value, self.i8) if value.type is self.i1 else value
-        self.mark_parallel(self.b.store(stored, self.element(value.type, array, lane)))
+        self._mark_slot(self.b.store(stored, self.element(value.type, array, lane)))
 
     def get_all(self, type_: Type, array: Value) -> Value:
         """Return the values of all lanes as a vector."""
@@ -153,6 +158,16 @@ class Frame:
         """Promise that the lanes' accesses do not depend on each other."""
         access.mark(self._group_kind, self._group)
 
+    def mark_workgroup(self, access: Instruction, *, is_inside: bool) -> None:
+        """Promise that an access is inside of workgroup memory, or that it is not."""
+        kind = "alias.scope" if is_inside else "noalias"
+        access.mark(self._metadata.kind(kind), self._workgroup)
+
+    def _mark_slot(self, access: Instruction) -> None:
+        """Mark an access of one lane; of a copy between memories LLVM keeps what is known of both."""
+        self.mark_parallel(access)
+        self.mark_workgroup(access, is_inside=False)
+
     def loop(
         self,
         body: Callable[[Value], None],
@@ -188,21 +203,27 @@ class Frame:
         branch.mark(self._loop_kind, self._loop_node(is_parallel, has_calls))
         self.b.go(out)
 
+    def unroll(self, branch: Instruction) -> None:
+        """Let LLVM unroll the loop that a branch closes, wholly if it runs as often as a tile is wide."""
+        made = self._metadata
+        count = made.node(made.text("llvm.loop.unroll.count"), made.value(self.number(_UNROLLED)))
+        branch.mark(self._loop_kind, made.distinct_node(count))
+
     def _loop_node(self, is_parallel: bool, has_calls: bool) -> int:  # noqa: FBT001 (of `loop`)
-        context = self.context
-        text, node = context.metadata_text, context.metadata_node
+        made = self._metadata
+        text, node = made.text, made.node
         if not is_parallel:
-            return context.distinct_node(node(text("llvm.loop.mustprogress")))
+            return made.distinct_node(node(text("llvm.loop.mustprogress")))
         width = min(self.lanes, _VECTOR_WIDTH)
 
         def setting(name: str, value: Value) -> int:
-            return node(text(f"llvm.loop.{name}"), context.metadata_value(value))
+            return node(text(f"llvm.loop.{name}"), made.value(value))
 
         widths = (
             setting("vectorize.width", self.number(width)),
             setting("interleave.count", self.number(self.lanes // width)),
         )
-        return context.distinct_node(
+        return made.distinct_node(
             node(text("llvm.loop.mustprogress")),
             # Not before it is vectorized; afterwards one iteration is left.
             node(text("llvm.loop.unroll.disable")),

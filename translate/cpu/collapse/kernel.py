@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from mlir_offload.toolchain.llvmc.builder import Builder
-from mlir_offload.toolchain.llvmc.code import Opcode, Predicate, RmwUpdate
-from mlir_offload.toolchain.llvmc.ir import Function, Value
+from mlir_offload.toolchain.llvmc.code import Opcode, RmwUpdate
+from mlir_offload.toolchain.llvmc.ir import Block, Function, Value
 from mlir_offload.toolchain.llvmc.module import Module
 from mlir_offload.toolchain.llvmc.target import run_passes
 from mlir_offload.translate.cpu.collapse.frame import Frame
@@ -37,11 +37,16 @@ _PLAIN_RUNTIME = frozenset(
 # See translate/cpu/foreign.py.
 _WAITING_ELSEWHERE = "mo.device.convergent."
 _PRINT = "mo_cpu_vprintf"
+_ROWS = frozenset(("tid.y", "tid.z"))
 _ITEM = ".item"
 REST = ".rest"
 """Behind a kernel's name: what runs the blocks that the collapsed code does not, for `finish_cpu_ir`."""
-LANES_WITHOUT_SUBGROUPS = 16
-"""As many as a row of a small block has; a vector of f32 of AVX-512."""
+_LANES = 32
+# As many as a row of a small block in two dimensions has.
+_LANES_OF_A_TILE = 16
+# A strip goes through its loops alone; with serial code, which no vectors speed up, a strip of 64 loads
+# more of what lies side by side in memory.
+_LANES_OF_SERIAL_CODE = 64
 _KEPT_ATTRIBUTES = ("sanitize_address", "sanitize_memory")
 
 
@@ -55,11 +60,11 @@ class Outcome(Struct, frozen=True):
 
 
 def collapse_module(
-    module: Module, kernels: Sequence[str], lanes: int = LANES_WITHOUT_SUBGROUPS
+    module: Module, kernels: Sequence[str], lanes: int | None = None
 ) -> list[Outcome]:
     """Replace `KERNEL.item` by `KERNEL.run` for the kernels that gain by it.
 
-    A strip has `lanes` threads, 16, 32 or 64, where no subgroup operation needs 32.
+    A strip has `lanes` threads, 16, 32 or 64, if they are given and no subgroup operation needs 32.
     """
     run_passes(module, _INLINE)
     waiting = _waiting_functions(module)
@@ -227,7 +232,7 @@ def _waiting_functions(module: Module) -> frozenset[str]:
         waiting |= callers
 
 
-def _collapse(module: Module, kernel: str, reason: str, lanes: int) -> Outcome:
+def _collapse(module: Module, kernel: str, reason: str, lanes: int | None) -> Outcome:
     item = module.function(f"{kernel}{_ITEM}")
     if item is None:
         msg = f"{kernel}.item is gone"
@@ -245,10 +250,11 @@ def _collapse(module: Module, kernel: str, reason: str, lanes: int) -> Outcome:
     return Outcome(kernel, is_collapsed=True, reason=reason, line=line)
 
 
-def _write_run(module: Module, kernel: str, item: Function, lanes: int) -> None:
+def _write_run(module: Module, kernel: str, item: Function, lanes: int | None) -> None:
     context = module.context
     type_ = context.function_type(context.void, [context.pointer, context.pointer])
     graph = Graph(item)
+    rows = _rows(graph, lanes)
     run = module.declare(f"{kernel}.run", type_)
     run.make_internal()
     run.add_attribute("nounwind")
@@ -264,24 +270,25 @@ def _write_run(module: Module, kernel: str, item: Function, lanes: int) -> None:
         arguments = {item.parameters[0]: place.item} | _load_arguments(frame, item, params)
         if item.subprogram:
             _mark_lines(b, graph)
-        for geometry in _geometries(graph, lanes):
-            shapes = Shapes(graph, module, geometry)
-            has_rest = not _must_collapse(graph, shapes)
-            writer = StripWriter(frame, graph, shapes, geometry, place, arguments)
+
+        def write(geometry: Geometry, shapes: Shapes) -> Block:
             here = b.block
-            first = writer.write(done)
+            first = StripWriter(frame, graph, shapes, geometry, place, arguments).write(done)
             b.go(here)
-            if not geometry.is_row:
-                b.jump(first)
-                break
-            rest = b.binary(Opcode.AND, place.registers["ntid.x"], frame.number(geometry.lanes - 1))
+            return first
+
+        known = {geometry: Shapes(graph, module, geometry) for geometry in rows}
+        for geometry, shapes in known.items():
+            first = write(geometry, shapes)
             others = run.append_block("others")
-            b.branch(b.compare(Predicate.EQ, rest, frame.number(0)), first, others)
+            b.branch(place.is_made_of(geometry), first, others)
             b.go(others)
-            if has_rest:
-                b.call(module.declare(f"{kernel}{REST}", type_), [block, params])
-                b.jump(done)
-                break
+        if _must_collapse(graph, known[rows[-1]]):
+            strips = Geometry(rows[-1].lanes, is_row=False)
+            b.jump(write(strips, Shapes(graph, module, strips)))
+        else:
+            b.call(module.declare(f"{kernel}{REST}", type_), [block, params])
+            b.jump(done)
         b.go(done)
         b.ret()
         entry.jump(begin)
@@ -305,11 +312,20 @@ def _mark_lines(b: Builder, graph: Graph) -> None:
                 b.mark_line(place)
 
 
-def _geometries(graph: Graph, lanes: int) -> tuple[Geometry, ...]:
-    """Return the ways to put threads into strips, for which there is code, in the order of preference."""
-    has_subgroups = any(piece.collective is not None for piece in graph.order)
-    lanes = SUBGROUP if has_subgroups else lanes
-    return Geometry(lanes, is_row=True), Geometry(lanes, is_row=False)
+def _rows(graph: Graph, lanes: int | None) -> tuple[Geometry, ...]:
+    """Return the ways to put rows of threads into strips, in the order of preference."""
+    if any(piece.collective is not None for piece in graph.order):
+        return (Geometry(SUBGROUP, is_row=True),)
+    if lanes is not None:
+        return (Geometry(lanes, is_row=True),)
+    if not graph.registers.isdisjoint(_ROWS):
+        return (
+            Geometry(_LANES_OF_A_TILE, is_row=True, is_whole_row=True),
+            Geometry(_LANES_OF_A_TILE, is_row=True),
+        )
+    if any(piece.is_serial for body in graph.loops.values() for piece in body):
+        return Geometry(_LANES_OF_SERIAL_CODE, is_row=True), Geometry(_LANES, is_row=True)
+    return (Geometry(_LANES, is_row=True),)
 
 
 def _load_arguments(frame: Frame, item: Function, params: Value) -> dict[Value, Value]:

@@ -103,6 +103,18 @@ class Graph:
         """Return the first piece."""
         return self.pieces[0]
 
+    @cached_property
+    def registers(self) -> frozenset[str]:
+        """Return the names of the special registers that the kernel reads."""
+        called = (
+            value.callee
+            for value in self.home
+            if isinstance(value, Instruction) and value.opcode == Opcode.CALL
+        )
+        return frozenset(
+            name.removeprefix(REGISTERS) for name in called if name.startswith(REGISTERS)
+        )
+
     def _new_piece(self) -> Piece:
         piece = Piece(len(self.pieces))
         self.pieces.append(piece)
@@ -190,15 +202,16 @@ class Graph:
     def _own_addresses(self, piece: Piece, instruction: Instruction) -> list[Instruction]:
         """Take out of a piece the address computations that only a serial instruction needs.
 
-        An index of 32 bits waits in less memory than an address.
+        An index of 32 bits waits in less memory than an address, and one that is loaded in none.
         """
         moved: list[Instruction] = []
         wanted: tuple[Value, ...] = self.operands[instruction]
+        loads = _late_loads(piece)
         while wanted:
             found = [
                 i
                 for i in piece.instructions
-                if i in wanted and i.opcode in _ADDRESS_OPCODES and i.has_one_use
+                if i in wanted and i.has_one_use and (i.opcode in _ADDRESS_OPCODES or i in loads)
             ]
             moved = [*found, *moved]
             wanted = tuple(operand for i in found for operand in self.operands[i])
@@ -288,6 +301,19 @@ class Graph:
             msg = "a loop with several entries"
             raise CannotCollapseError(msg)
         return order
+
+
+def _late_loads(piece: Piece) -> set[Instruction]:
+    """Return the loads that may run at the end of a piece: nothing behind them writes memory."""
+    found: set[Instruction] = set()
+    for instruction in reversed(piece.instructions):
+        if instruction.opcode == Opcode.STORE:
+            break
+        if instruction.opcode == Opcode.LOAD and not (
+            instruction.is_atomic or instruction.flag("Volatile")
+        ):
+            found.add(instruction)
+    return found
 
 
 def _is_supported(opcode: int) -> bool:

@@ -41,6 +41,14 @@ class BlockPlace:
         fixed = {"warpsize": SUBGROUP, "smid": 0, "nsmid": 1, "gridid": 0}
         self.registers |= {name: frame.number(value) for name, value in fixed.items()}
 
+    def is_made_of(self, geometry: Geometry) -> Value:
+        """Return whether the rows of the block are made of whole strips."""
+        frame, width = self._frame, self.registers["ntid.x"]
+        if geometry.is_whole_row:
+            return frame.b.compare(Predicate.EQ, width, frame.number(geometry.lanes))
+        rest = frame.b.binary(Opcode.AND, width, frame.number(geometry.lanes - 1))
+        return frame.b.compare(Predicate.EQ, rest, frame.number(0))
+
     def _at(self, base: Value, offset: int) -> Value:
         frame = self._frame
         return frame.b.offset(frame.i8, base, frame.number(offset, frame.i64))
@@ -83,10 +91,13 @@ class StripPlace:
         b.store(b.binary(Opcode.ADD, self.strip, frame.number(1)), self._at["strip"])
         if not geometry.is_row:
             return
-        x = b.binary(Opcode.ADD, self._now("x"), frame.number(geometry.lanes))
-        is_over = b.compare(Predicate.UGE, x, self._block.registers["ntid.x"])
-        b.store(b.select(is_over, frame.number(0), x), self._at["x"])
-        y = b.binary(Opcode.ADD, self._now("y"), b.cast(Opcode.ZEXT, is_over, frame.i32))
+        next_row = frame.number(1)
+        if not geometry.is_whole_row:
+            x = b.binary(Opcode.ADD, self._now("x"), frame.number(geometry.lanes))
+            is_over = b.compare(Predicate.UGE, x, self._block.registers["ntid.x"])
+            b.store(b.select(is_over, frame.number(0), x), self._at["x"])
+            next_row = b.cast(Opcode.ZEXT, is_over, frame.i32)
+        y = b.binary(Opcode.ADD, self._now("y"), next_row)
         is_plane = b.compare(Predicate.UGE, y, self._block.registers["ntid.y"])
         b.store(b.select(is_plane, frame.number(0), y), self._at["y"])
         z = b.binary(Opcode.ADD, self._now("z"), b.cast(Opcode.ZEXT, is_plane, frame.i32))
@@ -111,6 +122,8 @@ class StripPlace:
         return frame.b.compare(Predicate.ULT, behind, self._block.threads)
 
     def _now(self, name: str) -> Value:
+        if name == "x" and self._geometry.is_whole_row:
+            return self._frame.number(0)
         return self._frame.b.load(self._frame.i32, self._at[name])
 
     def find_threads(self) -> None:

@@ -56,12 +56,14 @@ _Rule = Callable[[Instruction, tuple[Value, ...], list[Shape]], Shape | None]
 class Geometry(Struct, frozen=True):
     """How threads are put into strips.
 
-    With `is_row` a strip is a part of a row in x, and rows are a multiple of `lanes` long; else it is
-    any `lanes` threads in their linear order, some of which may not exist in the last strip.
+    With `is_row` a strip is a part of a row in x, and rows are a multiple of `lanes` long, or, with
+    `is_whole_row`, as long; else it is any `lanes` threads in their linear order, some of which may not
+    exist in the last strip.
     """
 
     lanes: int
     is_row: bool
+    is_whole_row: bool = False
 
 
 def register_shape(register: str, geometry: Geometry) -> Shape:

@@ -44,7 +44,7 @@ class Slots:
         self._scalars: dict[Value, Value] = {}
         self._lane: Value | None = None
         self._lanes: dict[Value, Value] = {}
-        self._bases: dict[Value, bool] = {}
+        self._bases: dict[Value, set[bool | None]] = {}
 
     def slot(self, value: Value) -> Value:
         """Return the memory of a value."""
@@ -216,21 +216,40 @@ class Slots:
 
     def is_workgroup_memory(self, address: Value) -> bool:
         """Say whether an address is known to be in workgroup memory."""
+        return self._bases_of(address) == {True}
+
+    def is_other_memory(self, address: Value) -> bool:
+        """Say whether an address is known to be in memory that the kernel was given."""
+        return self._bases_of(address) == {False}
+
+    def _bases_of(self, address: Value) -> set[bool | None]:
+        """Return the kinds of memory of an address: workgroup memory, an argument, None for any other."""
         found = self._bases.get(address)
         if found is None:
-            self._bases[address] = True  # a loop of phis adds nothing
-            found = self._bases[address] = self._is_workgroup(address)
+            found = self._bases[address] = set()
+            seen, work = {address}, [address]
+            while work:
+                value = work.pop()
+                sources = self._sources(value)
+                if not sources:
+                    found.add(self._base(value))
+                work += [source for source in sources if source not in seen]
+                seen.update(sources)
         return found
 
-    def _is_workgroup(self, address: Value) -> bool:
+    def _sources(self, address: Value) -> list[Value]:
+        """Return the addresses that one is computed from, none for the begin of memory."""
         if not isinstance(address, Instruction):
-            return False
-        if address.opcode == Opcode.CALL:
-            return address.callee in SHARED_MEMORY
+            return []
         if address.opcode == Opcode.GEP:
-            return self.is_workgroup_memory(self._graph.operands[address][0])
+            return [self._graph.operands[address][0]]
         if address.opcode == Opcode.PHI:
-            return all(self.is_workgroup_memory(v) for _, v in self._graph.incoming[address])
-        if address.opcode == Opcode.SELECT:
-            return all(self.is_workgroup_memory(v) for v in self._graph.operands[address][1:])
-        return False
+            return [value for _, value in self._graph.incoming[address]]
+        is_select = address.opcode == Opcode.SELECT
+        return list(self._graph.operands[address][1:]) if is_select else []
+
+    def _base(self, address: Value) -> bool | None:
+        if not isinstance(address, Instruction):
+            return False if address in self._arguments else None
+        is_call = address.opcode == Opcode.CALL
+        return True if is_call and address.callee in SHARED_MEMORY else None

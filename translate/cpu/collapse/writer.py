@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from mlir_offload.toolchain.llvmc.code import Opcode, Predicate, RmwUpdate
@@ -194,7 +193,19 @@ class StripWriter:
         if instruction.opcode == Opcode.ALLOCA:
             return self.slots.private(instruction)
         operands = [self.slots.scalar(operand) for operand in self.graph.operands[instruction]]
-        return self.frame.b.clone(instruction, operands)
+        made = self.frame.b.clone(instruction, operands)
+        self._mark_memory(instruction, made)
+        return made
+
+    def _mark_memory(self, access: Instruction, made: Instruction) -> None:
+        """Mark the copy of a load or a store by the memory that it is in."""
+        if access.opcode not in (Opcode.LOAD, Opcode.STORE):
+            return
+        address = self.graph.operands[access][access.opcode == Opcode.STORE]
+        if self.slots.is_workgroup_memory(address):
+            self.frame.mark_workgroup(made, is_inside=True)
+        elif self.slots.is_other_memory(address):
+            self.frame.mark_workgroup(made, is_inside=False)
 
     def _run_lanes(self, piece: Piece, guard: Value | None) -> None:
         """Append the loop over lanes of what is divergent."""
@@ -236,6 +247,7 @@ class StripWriter:
         made = self.frame.b.clone(instruction, [self.slots.lane(operand) for operand in operands])
         if instruction.opcode in (Opcode.LOAD, Opcode.STORE) and not piece.is_serial:
             self.frame.mark_parallel(made)
+        self._mark_memory(instruction, made)
         return made
 
     def _special(self, instruction: Instruction, lane: Value) -> Value | None:
@@ -284,9 +296,17 @@ class StripWriter:
             b.jump(self.label(piece.successors[0], is_masked=False))
         elif self.shapes.is_uniform(condition_of(piece)):
             then, other = (self.label(s, is_masked=False) for s in piece.successors)
-            b.branch(self.slots.scalar(condition_of(piece)), then, other)
+            branch = b.branch(self.slots.scalar(condition_of(piece)), then, other)
+            if any(self._is_short_loop(piece, after) for after in piece.successors):
+                self.frame.unroll(branch)
         else:
             self._part(piece)
+
+    def _is_short_loop(self, latch: Piece, header: Piece) -> bool:
+        """Say whether a jump goes back to the begin of a loop that has few instructions."""
+        body = self.graph.loops.get(header, set())
+        count = sum(len(piece.instructions) for piece in body)
+        return latch in body and count <= _MOST_UNROLLED and not any(p.is_barrier for p in body)
 
     def _part(self, piece: Piece) -> None:
         """Append a divergent branch: to coherent code if all lanes agree, else to masked code."""
@@ -375,15 +395,22 @@ class StripWriter:
 
 # Each is written up to four times: coherent and masked, for rows and for other strips.
 _MOST_WRITTEN = 1500
+_MOST_UNROLLED = 16
 
-_NATIVE = re.compile(
-    r"mo\.|llvm\.(?:fabs|fma|fmuladd|sqrt|minnum|maxnum|minimum|maximum|[su](?:min|max)|abs|ctpop|"
-    r"copysign|floor|ceil|trunc|rint|nearbyint|roundeven|bswap|bitreverse|fshl|fshr)\b"
-)
+_NATIVE = frozenset(
+    [
+        "fabs", "fma", "fmuladd", "sqrt", "minnum", "maxnum", "minimum", "maximum", "smin", "smax", "umin",
+        "umax", "abs", "ctpop", "copysign", "floor", "ceil", "trunc", "rint", "nearbyint", "roundeven",
+        "bswap", "bitreverse", "fshl", "fshr",
+    ]
+)  # fmt: skip
 
 
 def _calls_libm(instruction: Instruction) -> bool:
-    return instruction.opcode == Opcode.CALL and not _NATIVE.match(instruction.callee)
+    if instruction.opcode != Opcode.CALL:
+        return False
+    library, *names = instruction.callee.split(".")
+    return library != "mo" and (library != "llvm" or names[0] not in _NATIVE)
 
 
 # Exchange, minimum and maximum stay atomic.

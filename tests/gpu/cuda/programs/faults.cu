@@ -16,6 +16,7 @@ int printf(const char *, ...);
 __device__ void __assertfail(const char *, const char *, unsigned, const char *, unsigned long);
 }
 #define TID __nvvm_read_ptx_sreg_tid_x()
+#define BLOCK __nvvm_read_ptx_sreg_ctaid_x()
 
 __global__ void right(int *x) {
   __shared__ int words[64];
@@ -57,6 +58,39 @@ __global__ void ordered_in_a_warp(int *x) {
   __nvvm_bar_warp_sync(-1);
   x[TID] = words[TID ^ 31];
 }
+__global__ void race_in_memory(int *x) {
+  x[TID] = (int)TID;
+  x[TID] += x[63 - TID];
+}
+__global__ void race_of_blocks(int *x) { x[TID] = (int)BLOCK; }
+__global__ void race_with_an_atomic_operation(int *x) {
+  if (BLOCK)
+    __nvvm_atom_add_gen_i(x, 1);
+  else
+    *x = 5;
+}
+// Blocks, each of which writes what is its own; the last one that counts itself reads all.
+__global__ void ordered_by_atomic_operations(int *x) {
+  __shared__ int last;
+  if (TID < 4)
+    x[4 * BLOCK + TID + 1] = (int)TID;
+  __syncthreads();
+  __nvvm_membar_gl();
+  if (TID == 0)
+    last = __nvvm_atom_add_gen_i(x, 1);
+  __syncthreads();
+  if (last == 3 && TID == 63) {
+    for (int i = 1; i < 17; ++i)
+      x[17] += x[i];
+    x[0] = 0;
+  }
+}
+__global__ void ordered_in_memory(int *x) {
+  ((char *)x)[TID] = (char)TID;
+  x[20] = 7;
+  __syncthreads();
+  ((char *)x)[128 + TID] = ((char *)x)[63 - TID];
+}
 __global__ void divergent(int *x) {
   if (TID < 48)
     __syncthreads();
@@ -93,10 +127,14 @@ __global__ void asserts(int *x) {
 static const struct {
   const char *name;
   const void *kernel;
+  unsigned blocks = 1;
 } kernels[] = {
 #define KERNEL(name) {#name, (const void *)name}
     KERNEL(right), KERNEL(beyond), KERNEL(before), KERNEL(misaligned), KERNEL(null), KERNEL(beyond_shared), KERNEL(race),
-    KERNEL(race_of_writes), KERNEL(race_in_a_warp), KERNEL(ordered_in_a_warp), KERNEL(divergent),
+    KERNEL(race_of_writes), KERNEL(race_in_a_warp), KERNEL(ordered_in_a_warp), KERNEL(race_in_memory),
+    KERNEL(ordered_in_memory), {"race_of_blocks", (const void *)race_of_blocks, 4},
+    {"race_with_an_atomic_operation", (const void *)race_with_an_atomic_operation, 4},
+    {"ordered_by_atomic_operations", (const void *)ordered_by_atomic_operations, 4}, KERNEL(divergent),
     KERNEL(divergent_in_a_warp), KERNEL(alone), KERNEL(without_itself), KERNEL(traps), KERNEL(asserts),
 };
 
@@ -112,7 +150,7 @@ int main(int, char **arguments) {
   for (auto &one : kernels)
     if (!strcmp(arguments[1], one.name)) {
       void *parameters[] = {&x};
-      int status = cudaLaunchKernel(one.kernel, 1, 64, parameters, 0, 0);
+      int status = cudaLaunchKernel(one.kernel, one.blocks, 64, parameters, 0, 0);
       int waited = cudaDeviceSynchronize();
       printf("launch %d, wait %d\n", status, waited);
     }

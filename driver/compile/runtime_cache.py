@@ -1,4 +1,4 @@
-"""Objects of the runtime, kept for the next link: the same sources, clang and kinds give the same one."""
+"""The runtime compiled, kept for the next build: the same sources, compiler and options give the same file."""
 
 from __future__ import annotations
 
@@ -6,19 +6,38 @@ import contextlib
 import hashlib
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from mlir_offload.driver.system.processor import NATIVE_FLAG, processor_identity
 from mlir_offload.driver.system.program_stamp import program_stamp
 from mlir_offload.driver.system.user_file import replace_bytes, user_cache
 from mlir_offload.offload.runtime import runtime_digest
 from mlir_offload.toolchain.process import Command
 
+if TYPE_CHECKING:
+    from mlir_offload.driver.step.execute import Executor
+
 _CLANG_VARIABLES = ("CCC_OVERRIDE_OPTIONS", "CPATH", "C_INCLUDE_PATH")
 _HEADERS = ("/usr/include", "/usr/local/include")
 _MOST_FILES = 64
+_DIGEST_BYTES = hashlib.sha256().digest_size
+
+
+def compile_runtime_source(
+    executor: Executor, command: Command, source: Path, output: Path
+) -> None:
+    """Compile a source file of the runtime, or take what the same command made of it before."""
+    kept = None if executor.dry_run else cached_runtime(command, source, output)
+    if kept is not None and take_runtime(kept, output):
+        executor.note(Command(("cp", str(kept), str(output))))
+        return
+    executor.tool(command, output)
+    if kept is not None:
+        keep_runtime(output, kept)
 
 
 def cached_runtime(command: Command, source: Path, output: Path) -> Path | None:
-    """Return where the object that the command makes is kept, or would be.
+    """Return where the file that the command makes is kept, or would be.
 
     None where nobody can tell whether clang is the one of last time. The name depends on all that
     clang reads; the command says where the source and the output lie, which its result does not.
@@ -30,7 +49,9 @@ def cached_runtime(command: Command, source: Path, output: Path) -> Path | None:
     found = hashlib.sha256(runtime_digest().encode())
     for word in (program, *(names.get(word, word) for word in command.argv), *_surroundings()):
         found.update(f"{len(word)} {word}\n".encode("utf-8", "surrogateescape"))
-    return user_cache(os.environ) / "runtime" / f"{found.hexdigest()[:32]}.o"
+    if NATIVE_FLAG in command.argv:
+        found.update(processor_identity().encode())
+    return user_cache(os.environ) / "runtime" / found.hexdigest()[:32]
 
 
 def _surroundings() -> list[str]:
@@ -43,19 +64,23 @@ def _surroundings() -> list[str]:
 
 
 def take_runtime(kept: Path, output: Path) -> bool:
-    """Copy an object that was kept; say whether there was one."""
+    """Copy a file that was kept; say whether there was one, undamaged."""
     try:
-        content = kept.read_bytes()
+        stored = kept.read_bytes()
     except OSError:
+        return False
+    content, digest = stored[:-_DIGEST_BYTES], stored[-_DIGEST_BYTES:]
+    if not content or hashlib.sha256(content).digest() != digest:
         return False
     output.write_bytes(content)
     return True
 
 
 def keep_runtime(made: Path, kept: Path) -> None:
-    """Keep an object. A directory that cannot be written keeps nothing."""
+    """Keep a file, its digest behind it. A directory that cannot be written keeps nothing."""
     with contextlib.suppress(OSError):
-        replace_bytes(kept, made.read_bytes())
-        found = sorted(kept.parent.glob("*.o"), key=lambda path: path.stat().st_mtime_ns)
+        content = made.read_bytes()
+        replace_bytes(kept, content + hashlib.sha256(content).digest())
+        found = sorted(kept.parent.iterdir(), key=lambda path: path.stat().st_mtime_ns)
         for path in found[:-_MOST_FILES]:
             path.unlink(missing_ok=True)

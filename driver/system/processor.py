@@ -1,0 +1,27 @@
+"""Which processor this machine has, as far as code compiled for it depends on that."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+
+from mlir_offload.toolchain.errors import ToolchainError
+
+NATIVE_FLAG = "-march=native"
+_CPU_INFO = Path("/proc/cpuinfo")
+_CPU_FIELDS = ("vendor_id", "cpu family", "model", "stepping", "flags")
+
+
+@cache
+def processor_identity() -> str:
+    """Return what the processor is, as far as `-march=native` looks at it."""
+    try:
+        first, _, _ = _CPU_INFO.read_text(encoding="utf-8", errors="replace").partition("\n\n")
+    except OSError as error:
+        msg = f"cannot tell the processor: {_CPU_INFO}: {error.strerror}"
+        raise ToolchainError(msg, hint="build without a cache") from error
+    rows = dict(line.split(":", 1) for line in first.splitlines() if ":" in line)
+    known = {name.strip(): value.strip() for name, value in rows.items()}
+    text = "\n".join(f"{name}={known.get(name, '')}" for name in _CPU_FIELDS)
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"

@@ -1,0 +1,180 @@
+"""Give libdevice of several CUDA releases and ROCm's device libraries to each reader, and compare with our checker.
+
+usage: python tests/foreign/device_libraries.py [--releases=15,...,22] [--root=N=DIR] [--amdgcn=NAME=DIR] [--write]
+
+libdevice comes from NVIDIA's wheels on PyPI; --amdgcn names folders of ROCm's libraries (`*.bc`), the installed ones are
+always read. A library fits if the reader takes it and knows its intrinsics, if its back end compiles libdevice, and if
+it makes the version of code objects of an oclc_abi_version library; our checker must say the same. The table goes to
+docs/design/device-libraries.md. Exit status 1 if the checker is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / ".importroot")]
+
+from foreign.module_text import intrinsics  # noqa: E402
+from foreign.pair_verdict import unknown_names  # noqa: E402
+from foreign.processors import default_code_object  # noqa: E402
+from foreign.reader import Reader, add_reader_options, chosen_readers  # noqa: E402
+from foreign.source_package import default_cache  # noqa: E402
+from foreign.wheel import download_wheel  # noqa: E402
+
+from mlir_offload.offload.skew.check import check_file  # noqa: E402
+from mlir_offload.toolchain.skew.fact import Consumer  # noqa: E402
+from mlir_offload.toolchain.skew.identity import Severity  # noqa: E402
+
+PAGE = ROOT / "docs" / "design" / "device-libraries.md"
+# The wheel that has the libdevice of a release of CUDA.
+_WHEELS = {
+    "11.8": "nvidia-cuda-nvcc-cu11==11.8.89",
+    "12.0": "nvidia-cuda-nvcc-cu12==12.0.140",
+    "12.4": "nvidia-cuda-nvcc-cu12==12.4.131",
+    "12.9": "nvidia-cuda-nvcc-cu12==12.9.86",
+    "13.0": "nvidia-nvvm==13.0.88",
+    "13.5": "nvidia-nvvm==13.5.37",
+}
+_INSTALLED = Path("/usr/lib/x86_64-linux-gnu/amdgcn/bitcode")
+_NVIDIA, _AMD = "nvptx64-nvidia-cuda", "amdgcn-amd-amdhsa"
+_CODE_OBJECT = re.compile(r"oclc_abi_version_(\d+)$")
+_OLDEST = 15
+
+
+@dataclass(frozen=True)
+class Library:
+    """A file of a device library, and of what it is part."""
+
+    origin: str
+    path: Path
+    triple: str
+
+
+def libraries(folders: list[str]) -> Iterator[Library]:
+    """Return the files: libdevice of each release of CUDA, ocml, ockl and the versions of code objects of ROCm."""
+    for release, wheel in _WHEELS.items():
+        yield Library(f"libdevice of CUDA {release}", _libdevice(release, wheel), _NVIDIA)
+    named = {"ROCm's, installed": _INSTALLED} | {
+        name: Path(folder) for name, folder in (one.split("=", 1) for one in folders)
+    }
+    for origin, folder in named.items():
+        for path in sorted(folder.glob("*.bc")):
+            if path.stem in {"ocml", "ockl"} or _CODE_OBJECT.match(path.stem):
+                yield Library(f"{path.stem} of {origin}", path, _AMD)
+
+
+def _libdevice(release: str, wheel: str) -> Path:
+    path = default_cache() / "libdevice" / f"{release}.bc"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory() as folder:
+            download_wheel(wheel, Path(folder))
+            content = zipfile.ZipFile(next(Path(folder).iterdir()))
+            name = next(
+                one for one in content.namelist() if "libdevice" in one and one.endswith(".bc")
+            )
+            path.write_bytes(content.read(name))
+    return path
+
+
+def outcome(library: Library, reader: Reader, newest: Reader) -> str:
+    """Return what a reader makes of a library: `fits`, or what does not."""
+    data = library.path.read_bytes()
+    written = reader.write(data, library.triple)
+    if not written.is_read:
+        lines = [line for line in written.message.splitlines() if "error" in line.lower()]
+        return f"rejected: {(lines or [written.message])[0].split('error: ')[-1][:90]}"
+    # What the reader left of its intrinsics, which it may have replaced by newer ones.
+    left = newest.spell(written.output).output.decode(errors="replace")
+    declared = {name: line for name, line in intrinsics(left) if name.encode() in data}
+    unknown = unknown_names(reader, declared)
+    if unknown:
+        return f"wrong: unknown {' '.join(sorted(unknown)[:2])}"
+    version = _CODE_OBJECT.match(library.path.stem)
+    if version is not None and int(version[1]) // 100 != default_code_object(reader):
+        return f"wrong: the release makes code object version {default_code_object(reader)}"
+    if library.triple == _NVIDIA:
+        made = reader.compile(data, _NVIDIA, "sm_80")
+        return "fits" if made.is_read else f"rejected: {made.message.splitlines()[0][:90]}"
+    return "fits"
+
+
+def render(
+    by_library: Mapping[str, Sequence[str]], releases: Sequence[int], pairs: int, wrong: int
+) -> str:
+    """Return the page."""
+    head = ["| library | " + " | ".join(f"LLVM {one}" for one in releases) + " |"]
+    head.append("| --- |" + " --- |" * len(releases))
+    rows = [f"| {name} | {' | '.join(results)} |" for name, results in by_library.items()]
+    return _TEXT.format(table="\n".join([*head, *rows]), pairs=pairs, wrong=wrong)
+
+
+_TEXT = """\
+# Device libraries and LLVM
+
+This page compares what `mlir-offload check` reports of libdevice and of ROCm's device libraries with what each release of
+LLVM does. `tests/foreign/device_libraries.py` writes this page; do not edit it.
+
+    python tests/foreign/device_libraries.py --releases=15,16,17,18,19,20,21,22,23 --root=23=DIR --amdgcn=NAME=DIR --write
+
+libdevice comes from NVIDIA's wheels, ROCm's libraries from Debian 12 (installed) and newer releases of Debian.
+A library *fits* if the release reads it and knows its intrinsics, and if its back end compiles libdevice. A library
+`oclc_abi_version_N` is *wrong* if the release makes another version of code objects unless it is told otherwise: a kernel
+would read its arguments where they are not (AM001).
+
+{table}
+
+`check` is wrong in {wrong} of the {pairs} pairs.
+"""
+
+
+def main() -> int:
+    """Return the exit status."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    add_reader_options(parser)
+    parser.add_argument("--amdgcn", action="append", default=[], metavar="NAME=DIR")
+    parser.add_argument("--write", action="store_true", help="replace the page")
+    options = parser.parse_args()
+    readers = [one for one in chosen_readers(options) if one.release >= _OLDEST]
+    found = list(libraries(options.amdgcn))
+    pairs = [(library, reader) for library in found for reader in readers]
+    with ThreadPoolExecutor(2) as pool:
+        outcomes = list(pool.map(lambda pair: outcome(pair[0], pair[1], readers[-1]), pairs))
+    lines = []
+    wrong = 0
+    for (library, reader), result in zip(pairs, outcomes, strict=True):
+        skews = check_file(library.path, Consumer(llvm=reader.release))
+        rules = sorted({one.rule for one in skews if one.severity is Severity.ERROR})
+        is_wrong = bool(rules) is (result == "fits")
+        wrong += is_wrong
+        mark = "  <-- checker" if is_wrong else ""
+        lines.append(f"{library.origin} -> {reader.release}: {result} {' '.join(rules)}{mark}")
+    print("\n".join(lines))  # noqa: T201
+    print(f"{len(pairs)} pairs, {wrong} in which the checker is wrong")  # noqa: T201
+    if options.write:
+        releases = [reader.release for reader in readers]
+        by_library = {
+            library.origin: [
+                result.partition(":")[0]
+                for (one, _), result in zip(pairs, outcomes, strict=True)
+                if one == library
+            ]
+            for library in found
+        }
+        PAGE.write_text(render(by_library, releases, len(pairs), wrong), encoding="utf-8")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,99 @@
+"""Downgrade modules of the corpus to each older release, and let that release read the result.
+
+usage: python tests/foreign/downgrades.py [--releases=15,...,22] [--root=N=DIR] [--only=REGEX] [--every=N]
+
+The text of a module is that of the release that wrote it. A downgrade is right if it is refused with a rule, or if the
+reader takes the result and the newest release finds the same code in it. Exit status 1 if one is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / ".importroot")]
+
+from foreign.module_text import differences, intrinsics  # noqa: E402
+from foreign.pair_corpus import Job, make_corpus  # noqa: E402
+from foreign.pair_verdict import unknown_names  # noqa: E402
+from foreign.reader import Reader, add_reader_options, chosen_readers  # noqa: E402
+from foreign.source_package import default_cache  # noqa: E402
+
+from mlir_offload.toolchain.errors import CompatibilityError  # noqa: E402
+from mlir_offload.translate.downgrade.text import downgrade  # noqa: E402
+
+_OLDEST = 15
+# Promises that older releases have no word for, or put into metadata; and where weights come from.
+_PROMISES = re.compile(
+    r"(?<![\w@.])(?:range|initializes|nofpclass|captures)\((?:[^()\n]|\([^()\n]*\))*\) ?"
+    r"|^ +(?:#dbg_|call void @llvm\.lifetime)[^\n]*\n"
+    r'|, !range !\d+|!"expected", |^!\d+ = !\{i\d+ -?\d+, i\d+ -?\d+\}$',
+    re.MULTILINE,
+)
+_RULE = re.compile(r"\[([A-Z]+\d+)\]")
+
+
+def outcomes(job: Job, writer: Reader, readers: Sequence[Reader]) -> Iterator[tuple[int, str]]:
+    """Return for each older reader what comes of a downgrade: `right`, or in which way it is not."""
+    newest = readers[-1]
+    printed = writer.print(job.output.read_bytes(), job.triple)
+    text = printed.output.decode(errors="replace")
+    # What a newer release keeps of the summary is for links, and is not part of the code.
+    text = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("^"))
+    original = newest.spell(writer.write(text.encode(), job.triple).output).output.decode()
+    for reader in readers:
+        if _OLDEST <= reader.release < job.release:
+            yield reader.release, _outcome(text, original, reader, newest, job.triple)
+
+
+def _outcome(text: str, original: str, reader: Reader, newest: Reader, triple: str) -> str:
+    try:
+        made = downgrade(text, reader=reader.release)
+    except CompatibilityError as error:
+        rule = _RULE.search(str(error))
+        return f"refused {rule[1] if rule else 'by a row'}"
+    written = reader.write(made.encode(), triple)
+    if not written.is_read:
+        return f"REJECTED: {written.message.splitlines()[0][:160]}"
+    unknown = unknown_names(reader, dict(intrinsics(made)))
+    if unknown:
+        return f"UNKNOWN: {' '.join(sorted(unknown))}"
+    again = newest.spell(written.output).output.decode(errors="replace")
+    texts = [_PROMISES.sub("", one) for one in (original, again)]
+    wrong = [one for one in differences(*texts) if not one.is_harmless]
+    return f"WRONG: {wrong[0].before[:120]} -> {wrong[0].after[:120]}" if wrong else "right"
+
+
+def main() -> int:
+    """Return the exit status."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    add_reader_options(parser)
+    parser.add_argument("--only", default="", metavar="REGEX", help="only modules that match")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="every Nth module")
+    options = parser.parse_args()
+    readers = chosen_readers(options)
+    own = {reader.release: reader for reader in readers}
+    jobs = [
+        job
+        for job in make_corpus(default_cache() / "pairs", readers)
+        if re.search(options.only, job.output.name)
+    ]
+    counts: Counter[str] = Counter()
+    for job in jobs[:: options.every]:
+        for release, outcome in outcomes(job, own[job.release], readers):
+            counts[outcome.partition(":")[0]] += 1
+            if outcome[0].isupper():
+                print(f"{job.output.name} -> {release}: {outcome}", flush=True)  # noqa: T201
+    print("\n".join(f"{count:6} {outcome}" for outcome, count in counts.most_common()))  # noqa: T201
+    return 1 if any(outcome[0].isupper() for outcome in counts) else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,2 @@
+int twice(int x);
+int twice(int x) { return 2 * x; }

@@ -1,0 +1,3 @@
+extern "C" int square(int);
+
+extern "C" __attribute__((visibility("default"))) int fourth(int x) { return square(square(x)); }

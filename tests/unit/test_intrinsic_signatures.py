@@ -1,0 +1,120 @@
+"""The types of intrinsics by release: how one is found and compared, and the table beside the installed libraries."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from foreign.reader import find_readers
+from foreign.signatures import ask, shape
+
+from mlir_offload.toolchain.skew.fact import Consumer
+from mlir_offload.toolchain.skew.signature import (
+    load_signatures,
+    parse_signatures,
+    split_signature,
+)
+from mlir_offload.toolchain.skew.symbol import check_intrinsic
+
+TABLE: dict[str, Any] = {
+    "changed": {
+        14: "llvm.a void (i64, ?)\nllvm.b i32 (ptr)",
+        19: "llvm.b i32 (ptr, i1)",
+        22: "llvm.a void (?)",
+    },
+    "gone": {21: "llvm.old"},
+    "unread": {19: "llvm.b"},
+    "unmeasured": {20: "llvm.odd"},
+    "unchanged": "llvm.a.other",
+}
+
+
+def test_the_longest_name_of_the_table_counts_and_others_are_not_in_it() -> None:
+    table = parse_signatures(TABLE)
+    expected = {"llvm.a.p0": "llvm.a", "llvm.a": "llvm.a", "llvm.a.other.i32": "", "llvm.c": ""}
+    assert {name: table.base_name(name) for name in expected} == expected
+
+
+def test_a_newer_release_reads_an_older_type_unless_it_rejects_it_and_an_older_one_no_newer_type() -> (
+    None
+):
+    table = parse_signatures(TABLE)
+    read = {
+        (name, text): [table.is_read(name, text, release) for release in (16, 19, 22)]
+        for name, text in (
+            ("llvm.a", "void (i64, ptr)"),
+            ("llvm.a", "void (ptr)"),
+            ("llvm.b", "i32 (i8*)"),
+            ("llvm.b", "i32 (ptr, i1)"),
+        )
+    }
+    assert list(read.values()) == [
+        [True, True, True],
+        [False, False, True],
+        [True, False, False],
+        [False, True, True],
+    ]
+    assert [table.is_unknown("llvm.odd", "void ()", release) for release in (19, 20)] == [
+        False,
+        True,
+    ]
+
+
+def test_types_are_taken_apart_at_commas_that_no_bracket_surrounds() -> None:
+    text = '{ i32, i1 } (<4 x i32>, { i8, ptr }, target("a", 1), i8 addrspace(3)*, ...)'
+    result, parameters = split_signature(text)
+    assert result == "{ i32, i1 }"
+    assert parameters == (
+        "<4 x i32>",
+        "{ i8, ptr }",
+        'target("a", 1)',
+        "ptr addrspace(3)",
+        "...",
+    )
+    assert split_signature("void ([4 x i8*]*, <2 x i8*>)")[1] == ("ptr", "<2 x ptr>")
+
+
+@pytest.mark.parametrize(
+    ("edit", "expected"),
+    [
+        ({"changed": {19: "llvm.a void ()", 18: "llvm.a i1 ()"}}, "of llvm.a do not ascend"),
+        ({"gone": {20: "nvvm.a"}}, "nvvm.a does not begin with llvm."),
+    ],
+)
+def test_a_broken_table_of_types_is_refused(edit: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(expected)):
+        parse_signatures(TABLE | edit)
+
+
+@pytest.mark.parametrize("release", [15, 16, 19, 22])
+def test_the_library_of_a_release_has_the_types_of_the_table(release: int) -> None:
+    if not Path(f"/usr/lib/llvm-{release}/bin/opt").exists():
+        pytest.skip(f"no opt of LLVM {release}")
+    (reader,) = find_readers([release])
+    table = load_signatures()
+    found = ask(reader, table.changed)
+    assert len(found) > 900
+    for name, types in found.items():
+        expected = table.expected(name, release)
+        if expected is not None:
+            assert str(shape(release, types)) == str(expected), name
+
+
+def test_an_intrinsic_that_newer_releases_lack_is_told_and_one_that_they_replace_is_not() -> None:
+    def rules(name: str, text: str) -> list[str]:
+        found = (check_intrinsic(name, text, Consumer(release)) for release in (19, 22, 23))
+        return [skew.rule if skew else "" for skew in found]
+
+    assert rules("llvm.x86.avx512.vpdpbusd.128", "<4 x i32> (<4 x i32>, <4 x i32>, <4 x i32>)") == [
+        "",
+        "",
+        "",
+    ]
+    assert rules("llvm.x86.avx512.vpdpbusd.128", "<4 x i32> (<4 x i32>, <16 x i8>, <16 x i8>)") == [
+        "BC023",
+        "",
+        "",
+    ]
+    assert rules("llvm.nvvm.barrier0.and", "i32 (i32)") == ["", "", ""]

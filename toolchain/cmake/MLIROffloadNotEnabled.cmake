@@ -1,0 +1,7 @@
+# What a directory that has not enabled MLIR does with a .mlir file.
+
+cmake_minimum_required(VERSION 3.25)
+message(FATAL_ERROR
+  "${SOURCE}: MLIR is not enabled in the directory of this target.\n"
+  "Write in its CMakeLists.txt, or in that of the project:\n"
+  "  find_package(MLIROffload REQUIRED)\n  enable_language(MLIR)")

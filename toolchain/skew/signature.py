@@ -1,0 +1,155 @@
+"""The types of intrinsics, which some releases changed, and the names that some have no longer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from msgspec import Struct
+
+from mlir_offload.toolchain.tables import load_table
+
+OPEN = "?"
+"""A type that an overload chooses."""
+
+_PREFIX = "llvm."
+
+
+class Signature(Struct, frozen=True):
+    """The type of an intrinsic from a release on."""
+
+    since: int
+    result: str
+    parameters: tuple[str, ...]
+
+    def fits(self, result: str, parameters: tuple[str, ...]) -> bool:
+        """Return whether a function of this type is a call of it."""
+        own = (self.result, *self.parameters)
+        return len(own) == len(parameters) + 1 and all(
+            one in {OPEN, other} for one, other in zip(own, (result, *parameters), strict=True)
+        )
+
+    def __str__(self) -> str:
+        """Return it as LLVM writes a type."""
+        return f"{self.result} ({', '.join(self.parameters)})"
+
+
+class SignatureTable(Struct, frozen=True):
+    """What changed. `gone` has the first release without a name, `unread` those that reject an older type.
+
+    `unmeasured` has the release from which on it is not known what becomes of an older type. `unchanged` are names
+    that begin with one that changed, and did not.
+    """
+
+    changed: Mapping[str, tuple[Signature, ...]]
+    gone: Mapping[str, int]
+    unread: Mapping[str, tuple[int, ...]]
+    unmeasured: Mapping[str, int]
+    unchanged: frozenset[str]
+
+    def base_name(self, name: str) -> str:
+        """Return the longest name of the table that an intrinsic has or begins with; empty if there is none."""
+        while len(name) > len(_PREFIX):
+            if name in self.unchanged:
+                return ""
+            if name in self.changed or name in self.gone or name in self.unmeasured:
+                return name
+            name = name.rpartition(".")[0]
+        return ""
+
+    def expected(self, base: str, release: int) -> Signature | None:
+        """Return the type that a release knows, None where it always was the same."""
+        known = [one for one in self.changed.get(base, ()) if one.since <= release]
+        return known[-1] if known else None
+
+    def is_read(self, base: str, text: str, release: int) -> bool:
+        """Return whether a release reads an intrinsic of this type: as its own, or as an older one's."""
+        result, parameters = split_signature(text)
+        known = [one for one in self.changed.get(base, ()) if one.since <= release]
+        fitting = [one for one in known if one.fits(result, parameters)]
+        if not known or known[-1] in fitting:
+            return True
+        rejecting = [since for since in self.unread.get(base, ()) if since <= release]
+        return any(one.since >= max(rejecting, default=0) for one in fitting)
+
+    def is_unknown(self, base: str, text: str, release: int) -> bool:
+        """Return whether it was not measured what a release makes of an intrinsic of this type."""
+        since = self.unmeasured.get(base)
+        if since is None or since > release:
+            return False
+        result, parameters = split_signature(text)
+        newer = [one for one in self.changed.get(base, ()) if since <= one.since]
+        return not any(one.fits(result, parameters) for one in newer)
+
+
+def split_signature(text: str) -> tuple[str, tuple[str, ...]]:
+    """Return the result and the parameters of a type of a function, as LLVM writes it, with opaque pointers."""
+    begin = text.rindex(" (")
+    return _opaque(text[:begin]), tuple(map(_opaque, _parts(text[begin + 2 : -1])))
+
+
+def _opaque(word: str) -> str:
+    """Return a type without what its pointers point at, which LLVM 14 and older write."""
+    if "*" not in word:
+        return word
+    if word.endswith("*"):
+        _, space, number = word[:-1].rpartition(" addrspace(")
+        return f"ptr{space}{number}" if space and number[:-1].isdigit() else "ptr"
+    if word.startswith("{"):
+        return f"{{ {', '.join(map(_opaque, _parts(word[1:-1])))} }}"
+    head, cross, element = word[:-1].rpartition(" x ")
+    return f"{head}{cross}{_opaque(element)}{word[-1]}"
+
+
+def _parts(text: str) -> list[str]:
+    """Return what is between commas that no bracket surrounds."""
+    parts, depth, begin = [], 0, 0
+    for place, character in enumerate(text):
+        depth += (character in "([{<") - (character in ")]}>")
+        if character == "," and not depth:
+            parts.append(text[begin:place].strip())
+            begin = place + 1
+    last = text[begin:].strip()
+    return [*parts, last] if last else parts
+
+
+@cache
+def load_signatures() -> SignatureTable:
+    """Return the table that ships with the package."""
+    return parse_signatures(load_table("mlir_offload.toolchain", "intrinsic_signatures"))
+
+
+def parse_signatures(table: Mapping[str, Any]) -> SignatureTable:
+    """Return the checked table. Raises ValueError naming what is wrong."""
+    changed: dict[str, list[Signature]] = {}
+    for release, text in table["changed"].items():
+        for line in text.splitlines():
+            name, _, signature = line.partition(" ")
+            rows = changed.setdefault(_checked(name), [])
+            if rows and rows[-1].since >= release:
+                msg = f"intrinsic_signatures: the releases of {name} do not ascend"
+                raise ValueError(msg)
+            rows.append(Signature(release, *split_signature(signature)))
+    unread: dict[str, list[int]] = {}
+    for release, text in table["unread"].items():
+        for name in text.split():
+            unread.setdefault(_checked(name), []).append(release)
+    return SignatureTable(
+        changed={name: tuple(rows) for name, rows in changed.items()},
+        gone=_releases(table["gone"]),
+        unread={name: tuple(rows) for name, rows in unread.items()},
+        unmeasured=_releases(table["unmeasured"]),
+        unchanged=frozenset(table["unchanged"].split()),
+    )
+
+
+def _releases(rows: Mapping[int, str]) -> dict[str, int]:
+    return {_checked(name): release for release, text in rows.items() for name in text.split()}
+
+
+def _checked(name: str) -> str:
+    if not name.startswith(_PREFIX):
+        msg = f"intrinsic_signatures: {name} does not begin with {_PREFIX}"
+        raise ValueError(msg)
+    return name

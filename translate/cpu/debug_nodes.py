@@ -1,0 +1,71 @@
+"""Metadata of the code around kernels: places in the source, and promises for the vectorizer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
+from mlir_offload.translate.cpu.launch import Metadata
+from mlir_offload.translate.cpu.text import DeviceModule, Function
+
+_SUBPROGRAM = ir_pattern("!dbg `node:node``end`")
+_LINE = ir_pattern("line: `line:number`")
+_LINKAGE_NAME = ir_pattern(', linkageName: "`string`"')
+_LOCATION = ir_line("`id:node` = !DILocation(line: `line:number`,`some` scope: `scope:node`)`end`")
+
+
+class DebugNodes:
+    """Metadata of the generated code, numbered behind that of the module."""
+
+    def __init__(self, device: DeviceModule, attributes: Sequence[str]) -> None:
+        """Begin with the nodes that vectorized loops have."""
+        self._attributes = "".join(f" {attribute}" for attribute in attributes)
+        self._nodes = {line.partition(" = ")[0]: line for line in device.tail}
+        # Lines of the locations, by the subprogram that they are in.
+        self._places: dict[str, dict[str, str]] = {}
+        for place in filter(None, map(_LOCATION.match, device.tail)):
+            self._places.setdefault(place[3], {})[place[1]] = place[2]
+        first = self._next = device.next_metadata_id()
+        self.lines: list[str] = []
+        self._add("distinct !{}")
+        self._add(f"distinct !{{!{first + 1}, !{first + 2}, !{first + 3}}}")
+        self._add(f'!{{!"llvm.loop.parallel_accesses", !{first}}}')
+        self._add('!{!"llvm.loop.vectorize.enable", i1 true}')
+        self._group, self._loop = f", !llvm.access.group !{first}", f", !llvm.loop !{first + 1}"
+
+    def _add(self, node: str) -> str:
+        number = self._next
+        self._next += 1
+        self.lines.append(f"!{number} = {node}")
+        return f"!{number}"
+
+    def vector(self, debug: Metadata) -> Metadata:
+        """Promise that the work-items of a block do not depend on each other."""
+        return replace(debug, access_group=self._group, loop=self._loop)
+
+    def debug_of(self, item: Function) -> Metadata:
+        """Give the code around a kernel the kernel's place in the source.
+
+        Without one of its own the inlined body would lose its lines.
+        """
+        match = _SUBPROGRAM.search(item.head)
+        line = self._nodes.get(match[1]) if match else None
+        if line is None:
+            return Metadata(self._attributes)
+        at = _LINE.search(line)
+        scope = self._add(_LINKAGE_NAME.sub("", line.split(" = ", 1)[1]))
+        location = self._add(f"!DILocation(line: {at[1] if at else 0}, scope: {scope})")
+        lines = self._lines_of(match[1], scope) if match else {}
+        return Metadata(self._attributes, f" !dbg {scope}", f", !dbg {location}", lines=lines)
+
+    def _lines_of(self, subprogram: str, scope: str) -> dict[str, str]:
+        """Return a location in the generated function for each one of the kernel's, one for a line."""
+        own = self._places.get(subprogram, {})
+        made = {
+            number: f", !dbg {self._add(f'!DILocation(line: {number}, scope: {scope})')}"
+            for number in dict.fromkeys(own.values())
+            if number != "0"
+        }
+        return {node: made[number] for node, number in own.items() if number in made}
