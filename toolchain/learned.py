@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from mlir_offload.toolchain.errors import CompatibilityError, VerificationError
 from mlir_offload.toolchain.learned_row import LearnedRow, list_of
+from mlir_offload.toolchain.typed_value import decoded
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -89,7 +90,7 @@ def parse_learned(text: str | bytes, location: str) -> LearnedRelease:
         msg = f"learned rows of {len(text)} bytes: more than {_LARGEST}"
         raise VerificationError(msg, hint=hint, location=location)
     try:
-        release = msgspec.json.decode(text, type=LearnedRelease)
+        release = decoded(text, LearnedRelease)
     except (msgspec.DecodeError, RecursionError) as error:
         msg = f"not rows of an LLVM release: {error}"
         raise VerificationError(msg, hint=hint, location=location) from error

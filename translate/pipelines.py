@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
-from msgspec import Struct, convert
+from msgspec import Struct
 
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.learned import known_release, table_cache
 from mlir_offload.toolchain.learned_row import MissingPassesRow
 from mlir_offload.toolchain.pattern import pattern as lazy_pattern
 from mlir_offload.toolchain.tables import load_table
+from mlir_offload.toolchain.typed_value import converted
 from mlir_offload.translate.mlir.operation import Operation
 
 _HOST_BITS = 64
@@ -261,7 +262,7 @@ def load_faults(llvm_major: int) -> frozenset[str]:
 def load_refusals(where: Side) -> tuple[Refusal, ...]:
     """Return what cannot be lowered on the host or in a device module."""
     return tuple(
-        convert(row | {"operation": operation}, Refusal, strict=True)
+        converted(row | {"operation": operation}, Refusal)
         for row in _table()["refusals"]
         if row["where"] == where
         for operation in _listed(row["operation"])
