@@ -13,9 +13,7 @@ from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.pattern import pattern as lazy_pattern
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.tables import load_table
-from mlir_offload.toolchain.tool import is_program, probe_version
-from mlir_offload.toolchain.version import ToolVersion
-from mlir_offload.toolchain.wish import Wish
+from mlir_offload.toolchain.tool import ToolVersion, Wish, is_program, probe_version
 
 _VERSION = lazy_pattern(r"\brelease [\d.]+, V")
 _NUMBER = lazy_pattern(r"\d+")

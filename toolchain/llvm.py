@@ -15,9 +15,7 @@ from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
 from mlir_offload.toolchain.llvm_tools import LlvmTable, Role, load_llvm_table
 from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.process import Runner
-from mlir_offload.toolchain.tool import ProbedVersion, is_program, probe_version
-from mlir_offload.toolchain.version import ToolVersion
-from mlir_offload.toolchain.wish import Wish
+from mlir_offload.toolchain.tool import ProbedVersion, ToolVersion, Wish, is_program, probe_version
 
 LLVM_VERSION = pattern(r"\bversion |\bLLD ")
 """What stands before the version in what a program of LLVM prints."""

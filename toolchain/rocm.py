@@ -18,8 +18,7 @@ from mlir_offload.toolchain.amdgpu import (
 )
 from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
 from mlir_offload.toolchain.tables import load_table
-from mlir_offload.toolchain.version import ToolVersion, parse_version
-from mlir_offload.toolchain.wish import Wish
+from mlir_offload.toolchain.tool import ToolVersion, Wish, parse_version
 
 _ABI = re.compile(r"oclc_abi_version_(\d+)")
 _DIGITS = re.compile(r"\d+")

@@ -15,8 +15,7 @@ from mlir_offload.toolchain import rocm as toolchain_rocm
 from mlir_offload.toolchain.llvm import LlvmInstallation, inspect_llvm
 from mlir_offload.toolchain.llvm_tools import load_llvm_table
 from mlir_offload.toolchain.pattern import pattern as lazy_pattern
-from mlir_offload.toolchain.tool import is_program
-from mlir_offload.toolchain.wish import Wish, first_wish
+from mlir_offload.toolchain.tool import Wish, first_wish, is_program
 
 if TYPE_CHECKING:
     from mlir_offload.toolchain.cuda import CudaInstallation

@@ -40,8 +40,7 @@ from mlir_offload.offload.container.mob_manifest import (
     read_manifest,
 )
 from mlir_offload.offload.link.finding import raise_findings
-from mlir_offload.toolchain.byte_copy import copy_view
-from mlir_offload.toolchain.byte_view import open_view
+from mlir_offload.toolchain.byte_view import copy_view, open_view
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.learned import learn_release
 from mlir_offload.toolchain.process import Command, Runner

@@ -17,7 +17,7 @@ from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.llvm_tools import Role, load_llvm_table
 from mlir_offload.toolchain.search import SearchPlaces, find_llvm
 from mlir_offload.toolchain.target import Kind, parse_offload_arch
-from mlir_offload.toolchain.wish import Wish
+from mlir_offload.toolchain.tool import Wish
 
 if TYPE_CHECKING:
     from mlir_offload.offload.link.objects import ObjectContents

@@ -15,8 +15,7 @@ from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.process import ProcessRunner
 from mlir_offload.toolchain.search import SearchPlaces
 from mlir_offload.toolchain.target import parse_offload_arch
-from mlir_offload.toolchain.version import ToolVersion
-from mlir_offload.toolchain.wish import Wish
+from mlir_offload.toolchain.tool import ToolVersion, Wish
 
 
 def one_release(major: int) -> Releases:

@@ -19,8 +19,7 @@ from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.process import Command, Completed
 from mlir_offload.toolchain.rocm import choose_rocm
 from mlir_offload.toolchain.search import SearchPlaces, find_cuda, find_rocm, search_places
-from mlir_offload.toolchain.version import ToolVersion
-from mlir_offload.toolchain.wish import Wish
+from mlir_offload.toolchain.tool import ToolVersion, Wish
 
 TOOLKIT = (
     "bin/ptxas",

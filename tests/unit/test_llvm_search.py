@@ -19,8 +19,7 @@ from mlir_offload.toolchain.llvm import (
 from mlir_offload.toolchain.llvm_tools import Role, load_llvm_table
 from mlir_offload.toolchain.process import Command, Completed
 from mlir_offload.toolchain.search import SearchPlaces, find_llvm, search_places
-from mlir_offload.toolchain.version import ToolVersion
-from mlir_offload.toolchain.wish import Wish
+from mlir_offload.toolchain.tool import ToolVersion, Wish
 
 LOWER = ("mlir-opt", "mlir-translate")
 LINK = ("clang", "clang-linker-wrapper", "clang-nvlink-wrapper")
