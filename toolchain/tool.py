@@ -1,4 +1,4 @@
-"""Programs on disk: whether one can be started and which release it says it is."""
+"""Programs on disk: whether one can be started, which release it says it is, and which one was requested."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from mlir_offload.toolchain.errors import ToolchainError, ToolFailedError
 from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.process import Command, Runner, describe_status
 
+_RELEASE = pattern(r"\d+(\.\d+){0,2}")
 _NUMBER = pattern(r"(\d+)\.(\d+)(?:\.(\d+))?")
 
 
@@ -95,10 +96,7 @@ def probe_version(runner: Runner, program: Path, pattern: re.Pattern[str]) -> Pr
     return ProbedVersion(None, f"'{program} --version' printed no version")
 
 
-_RELEASE = pattern(r"\d+(\.\d+){0,2}")
-
-
-class Wish(Struct, frozen=True):
+class ToolchainRequest(Struct, frozen=True):
     """A value and where it was given: `--llvm=22`, `CUDA_PATH=/opt/cuda`."""
 
     value: str
@@ -119,17 +117,17 @@ class Wish(Struct, frozen=True):
         """Return the major release asked for, None where a path was given."""
         return int(self.value.split(".")[0]) if self.is_release else None
 
-    def admits(self, version: ToolVersion) -> bool:
-        """Say whether the version is the release asked for; a path admits any."""
+    def is_satisfied_by(self, version: ToolVersion) -> bool:
+        """Say whether the version is the release asked for; every version satisfies a path."""
         if not self.is_release:
             return True
         wanted = [int(part) for part in self.value.split(".")]
         return [version.major, version.minor, version.patch][: len(wanted)] == wanted
 
 
-def first_wish(*given: tuple[str, str]) -> Wish | None:
-    """Return the first (name, value) whose value is not empty, as a wish named `name=value`."""
+def first_request(*given: tuple[str, str]) -> ToolchainRequest | None:
+    """Return the first (name, value) whose value is not empty, as a request named `name=value`."""
     for name, value in given:
         if value:
-            return Wish(value, f"{name}={value}")
+            return ToolchainRequest(value, f"{name}={value}")
     return None
