@@ -53,7 +53,7 @@ from mlir_offload.driver.step.members import archive_command, write_member_list
 from mlir_offload.driver.step.split_file import SplitFiles, load_split_files, refuse_objects
 from mlir_offload.driver.system.depfile import quote_for_make, render_rule
 from mlir_offload.driver.system.jobserver import JobSlots
-from mlir_offload.driver.system.parallel import beside
+from mlir_offload.driver.system.parallel import run_concurrently
 from mlir_offload.driver.system.tool_watch import ToolWatch
 from mlir_offload.driver.system.workspace import (
     make_directory,
@@ -188,7 +188,7 @@ def _module(work: _Work, step: ModuleStep) -> None:
     normalize(context, work.source, directory)
     split = split_source(context, work.source, directory)
     refuse_objects(split, work.source, "a step of a project")
-    device, host = beside(
+    device, host = run_concurrently(
         partial(make_images, context, work.source, split.modules),
         partial(make_host_ir, context, work.source, split, context.workspace),
     )
