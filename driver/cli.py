@@ -18,7 +18,7 @@ from mlir_offload.driver.message.options import MessageOptions
 from mlir_offload.driver.message.report import report, show, show_error
 from mlir_offload.driver.option import completion, response_file, suggest
 from mlir_offload.driver.option import help as option_help
-from mlir_offload.driver.option.configured import configured, joined_config, subcommand_first
+from mlir_offload.driver.option.config import configured, joined_config, subcommand_first
 from mlir_offload.driver.option.file_use import check_message_outputs, configuration_files
 from mlir_offload.driver.option.message_words import take_message_options
 from mlir_offload.driver.option.subcommand import SUBCOMMANDS

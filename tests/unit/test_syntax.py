@@ -33,8 +33,7 @@ from mlir_offload.translate.fixup.split import split_program
 from mlir_offload.translate.hermetic import hermetic_text
 from mlir_offload.translate.host.module import fix_host_ir
 from mlir_offload.translate.lower import unwrap_device
-from mlir_offload.translate.mlir.location import Locations
-from mlir_offload.translate.mlir.module import parse_module, parse_operations
+from mlir_offload.translate.mlir.module import Locations, parse_module, parse_operations
 from mlir_offload.translate.mlir.syntax import MLIR, escape
 from mlir_offload.translate.mlir.type import function_type
 from mlir_offload.translate.prefix_map import PrefixMap, map_locations

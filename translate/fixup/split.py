@@ -51,22 +51,22 @@ from mlir_offload.translate.host import interface as host_interface
 from mlir_offload.translate.host.argument import ArgumentRewriter
 from mlir_offload.translate.host.async_chain import AsyncRewriter
 from mlir_offload.translate.host.launch_check import LaunchCheck, SourceWarning
-from mlir_offload.translate.host.main_function import check_main
 from mlir_offload.translate.host.memory import describe_launches
+from mlir_offload.translate.host.module import check_main
 from mlir_offload.translate.host.transfer import TransferRewriter
+from mlir_offload.translate.input_pipeline import drop_scripts
 from mlir_offload.translate.kernel_parameter import WIDE, ParameterForm
-from mlir_offload.translate.mlir.location import Locations
-from mlir_offload.translate.mlir.module import Module, parse_module
+from mlir_offload.translate.mlir.module import Locations, Module, parse_module
 from mlir_offload.translate.mlir.operation import CustomOperation, Operation
 from mlir_offload.translate.pipelines import load_faults
 from mlir_offload.translate.target_attribute import (
     TargetAttribute,
+    find_variants,
+    kinds_left,
     read_targets,
     served_targets,
 )
-from mlir_offload.translate.transform_script import drop_scripts
 from mlir_offload.translate.unit import owner_of, unit_of
-from mlir_offload.translate.variant import find_variants, kinds_left
 
 if TYPE_CHECKING:
     from mlir_offload.translate.given_binary import GivenBinary
