@@ -69,12 +69,23 @@ def compile_mlir(context: BuildContext, source: Path, directory: Path, output: P
     """
     context.wait_for(normalized(directory))
     split = split_source(context, source, directory)
+    compile_split(context, source, split, directory, output)
+
+
+def compile_split(
+    context: BuildContext, source: Path, split: SplitFiles, directory: Path, output: Path
+) -> tuple[DeviceModule, ...]:
+    """Compile the parts of a program to `output`, host and devices together or side by side.
+
+    Return what became of the device modules.
+    """
     with _joint(context, source, split, directory) as joint:
         device, host = run_concurrently(
             partial(make_images, joint, source, split.modules),
             partial(make_host_ir, joint, source, split, directory),
         )
     finish_object(context, source, split, device, host, output)
+    return device
 
 
 @contextlib.contextmanager
