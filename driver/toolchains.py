@@ -45,7 +45,7 @@ def show_toolchains(arguments: Sequence[str], runner: Runner) -> int:
 
 def _table(rows: Iterable[InventoryRow]) -> Table:
     table = Table(box=None, pad_edge=False)
-    for heading in ("", "part", "version", "where", "found by", "serves to"):
+    for heading in ("", "part", "version", "where", "found by", "used for"):
         table.add_column(heading, overflow="fold")
     for row in rows:
         table.add_row(

@@ -191,15 +191,15 @@ def _common_versions(llvm_major: int, rocm: RocmInstallation | None) -> Sequence
     written = load_code_objects(llvm_major).versions
     if rocm is None or rocm.bitcode is None:
         return written
-    served = [number // 100 for number in rocm.abi_versions] or [
+    supported = [number // 100 for number in rocm.abi_versions] or [
         load_rocm_table().abi_without_library
     ]
-    common = [version for version in written if version in served]
+    common = [version for version in written if version in supported]
     if common:
         return common
     msg = (
         f"the ROCm device libraries in {rocm.bitcode} are for code object version "
-        f"{_listed(served)}, LLVM {llvm_major} writes {_listed(written)}"
+        f"{_listed(supported)}, LLVM {llvm_major} writes {_listed(written)}"
     )
     raise CompatibilityError(msg, hint="install another release of ROCm, or take another LLVM")
 

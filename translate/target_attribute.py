@@ -31,7 +31,7 @@ class TargetAttribute(Struct, frozen=True):
     triple: str = ""
     abi: str = ""
 
-    def serves(self, target: Target) -> bool:
+    def is_compatible(self, target: Target) -> bool:
         """Say whether the module is to be compiled for the target because of this."""
         return self.kind is target.kind and self.chip in {
             "",
@@ -121,7 +121,7 @@ def _is_abi(text: str) -> bool:
     return version.isdigit() and version != "0" and rest == "00"
 
 
-def served_targets(
+def compatible_targets(
     attached: Sequence[TargetAttribute], targets: Iterable[Target]
 ) -> tuple[Target, ...]:
     """Return those of the targets that a module with these attributes is compiled for.
@@ -132,13 +132,13 @@ def served_targets(
     return tuple(
         target
         for target in targets
-        if target.kind not in pinned or any(item.serves(target) for item in attached)
+        if target.kind not in pinned or any(item.is_compatible(target) for item in attached)
     )
 
 
 def attribute_for(attached: Sequence[TargetAttribute], target: Target) -> TargetAttribute | None:
     """Return what is attached for a target: what names its chip before what names none."""
-    fitting = [attribute for attribute in attached if attribute.serves(target)]
+    fitting = [attribute for attribute in attached if attribute.is_compatible(target)]
     return max(fitting, key=lambda attribute: bool(attribute.chip), default=None)
 
 
@@ -207,7 +207,7 @@ def kinds_left(
 ) -> dict[str, frozenset[Kind]]:
     """Return for each variant the kinds of device that another one serves.
 
-    A kind that none is attached to, such as the CPU, is served by the first.
+    A kind that none is attached to, such as the CPU, gets the first.
     """
     ordered = [name for name in attached if name in variants]
     own = {name: {target.kind for target in attached[name]} for name in ordered}

@@ -20,7 +20,7 @@ from mlir_offload.driver.compile.normalize import (
     runs_transform_scripts,
     works_on_host_memory,
 )
-from mlir_offload.driver.compile.served import served_modules
+from mlir_offload.driver.compile.target_selection import select_modules
 from mlir_offload.driver.link import final_object
 from mlir_offload.driver.option.command_line import GPU_CPP, MLIR_SUFFIXES, Mode
 from mlir_offload.driver.record.dependencies import clang_depfile_arguments
@@ -96,7 +96,7 @@ def _joint(
     if context.launched is not None or not split.modules:
         yield context
         return
-    modules = served_modules(context, source, split.modules)
+    modules = select_modules(context, source, split.modules)
     work = partial(lower_jointly, context, source, split, modules, host_text(directory))
     with pool() as threads:
         yield replace(context, joint=threads.submit(work))
@@ -168,13 +168,13 @@ def make_images(
     context: BuildContext, source: Path, modules: Sequence[ModuleFile]
 ) -> tuple[DeviceModule, ...]:
     """Compile every device module for every target, under the launcher where there is one."""
-    served = served_modules(context, source, modules)
+    selected = select_modules(context, source, modules)
     if context.options.is_host_only:
-        return lower_device(context, source, served)
+        return lower_device(context, source, selected)
     if context.launched is None:
-        return compile_device(context, source, served)
+        return compile_device(context, source, selected)
 
-    return launched.launch_device(context, context.launched, source, served)
+    return launched.launch_device(context, context.launched, source, selected)
 
 
 def _make_object(context: BuildContext, annotated: Path, output: Path) -> None:

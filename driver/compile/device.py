@@ -11,7 +11,7 @@ from mlir_offload.driver.compile import given_image
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.image import DeviceModule, ImageFile
 from mlir_offload.driver.compile.kind_build import build_of, builds_of
-from mlir_offload.driver.compile.served import targets_for
+from mlir_offload.driver.compile.target_selection import targets_for
 from mlir_offload.driver.step import device
 from mlir_offload.driver.step.split_file import ModuleFile
 from mlir_offload.driver.system.parallel import parallel_map, run_concurrently

@@ -9,7 +9,7 @@ from pathlib import Path
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.image import ImageFile
 from mlir_offload.driver.compile.kind_build import build_of
-from mlir_offload.driver.compile.served import targets_for
+from mlir_offload.driver.compile.target_selection import targets_for
 from mlir_offload.driver.step.split_file import ModuleFile, ObjectFile
 from mlir_offload.driver.system.parallel import parallel_map
 from mlir_offload.offload.image import ImageForm
@@ -50,7 +50,7 @@ def make_given_images(
 
 def _object_for(module: ModuleFile, target: Target) -> ObjectFile:
     """Return the object that serves a target: one made for it rather than PTX of an older GPU."""
-    fitting = [one for one in module.objects if one.image.serves(target)]
+    fitting = [one for one in module.objects if one.image.is_compatible(target)]
 
     def fitness(one: ObjectFile) -> tuple[bool, int]:
         return target.arch in one.image.archs, sm_number(one.image.ptx) if one.image.ptx else 0

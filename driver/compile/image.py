@@ -70,7 +70,9 @@ def user_libraries(
     `attached` are those of the module, which the program names from its own directory. A module that
     calls no function of others depends on no library.
     """
-    chosen = [item.path for item in context.options.device_flags.libraries if item.serves(target)]
+    chosen = [
+        item.path for item in context.options.device_flags.libraries if item.is_compatible(target)
+    ]
     chosen += [source.parent / name for name in attached]
     for path in chosen:
         if not path.is_file():

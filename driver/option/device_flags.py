@@ -23,7 +23,7 @@ class DeviceLibrary(Struct, frozen=True):
     selector: str
     path: Path
 
-    def serves(self, target: Target) -> bool:
+    def is_compatible(self, target: Target) -> bool:
         """Say whether kernels for the target may call it."""
         return self.selector in {"", str(target.kind), str(target)}
 

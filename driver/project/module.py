@@ -133,7 +133,7 @@ class ModulePlan(Struct, frozen=True):
         if not all(target.is_cpu for target in targets):
             found |= dict.fromkeys(self.path.parent / name for name in self.attached)
         for library in self.tools.options.device_flags.libraries:
-            if any(map(library.serves, targets)):
+            if any(map(library.is_compatible, targets)):
                 found[PurePosixPath(library.path)] = None
         return found
 

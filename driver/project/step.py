@@ -31,7 +31,7 @@ from mlir_offload.driver.compile.host_code import host_command
 from mlir_offload.driver.compile.image import DeviceModule, ImageFile, as_made
 from mlir_offload.driver.compile.kind_build import build_of
 from mlir_offload.driver.compile.normalize import normalize
-from mlir_offload.driver.compile.served import served_modules, targets_for
+from mlir_offload.driver.compile.target_selection import select_modules, targets_for
 from mlir_offload.driver.option.command_line import GPU_CPP, CompileOptions, parse_arguments
 from mlir_offload.driver.project.parts import pack_device, pack_host, unpack_parts
 from mlir_offload.driver.step.compiler_step import (
@@ -283,14 +283,14 @@ def _read_device(
 ) -> tuple[DeviceModule, ...]:
     """Bring every image to a file of its own, in the order in which the compiler makes them."""
     modules = []
-    for module in served_modules(context, program, split.modules):
+    for module in select_modules(context, program, split.modules):
         heads = module.path.with_suffix(".kernels.ll")
         images = []
         for target in ordered_targets(context, module):
             file = files[context.targets.index(target)]
             image = build_of(target.kind).image_file(context, module.path, target)
-            served = [item for item in split.modules if target in targets_for(context, item)]
-            _take_image(file, served.index(module), len(served), image.path, heads)
+            selected = [item for item in split.modules if target in targets_for(context, item)]
+            _take_image(file, selected.index(module), len(selected), image.path, heads)
             images.append(as_made(image))
         modules.append(DeviceModule(module, heads, tuple(images)))
     return tuple(modules)

@@ -16,7 +16,9 @@ _DIGITS = 32
 
 def library_identity(libraries: Sequence[DeviceLibrary], target: Target) -> str:
     """Return what differs if a library for the target does; nothing where there is none."""
-    contents = [content_identity(one.path, own_memo()) for one in libraries if one.serves(target)]
+    contents = [
+        content_identity(one.path, own_memo()) for one in libraries if one.is_compatible(target)
+    ]
     return hashlib.sha256("\n".join(contents).encode()).hexdigest()[:_DIGITS] if contents else ""
 
 

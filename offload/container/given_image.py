@@ -59,7 +59,7 @@ class GivenImage(Struct, frozen=True):
         """Return whether it is final: no device link takes it."""
         return self.form in _LINKED
 
-    def serves(self, target: Target) -> bool:
+    def is_compatible(self, target: Target) -> bool:
         """Return whether the target runs it, or what is compiled of it."""
         if target.kind is not self.kind:
             return False

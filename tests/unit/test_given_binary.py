@@ -53,7 +53,7 @@ def binary(program: SplitProgram) -> GivenBinary:
 
 
 @pytest.mark.parametrize(
-    ("given", "arch", "serves"),
+    ("given", "arch", "compatible"),
     [
         (ptx("sm_80"), "sm_80", True),
         (ptx("sm_80"), "sm_100", True),
@@ -66,9 +66,9 @@ def binary(program: SplitProgram) -> GivenBinary:
         (f'#gpu.object<#rocdl.target, assembly = "{escape(ASSEMBLY)}">', "gfx1100", False),
     ],
 )
-def test_an_object_serves_the_gpus_that_run_it(given: str, arch: str, *, serves: bool) -> None:
+def test_an_object_serves_the_gpus_that_run_it(given: str, arch: str, *, compatible: bool) -> None:
     (item,) = binary(split(given)).objects
-    assert item.image.serves(parse_offload_arch(arch)) is serves
+    assert item.image.is_compatible(parse_offload_arch(arch)) is compatible
 
 
 def test_kernels_keep_their_names_and_have_the_types_that_an_object_tells() -> None:

@@ -12,9 +12,9 @@ from mlir_offload.translate.target_attribute import (
     are_variants,
     attribute_for,
     chips_in_source,
+    compatible_targets,
     libraries_in_source,
     read_targets,
-    served_targets,
 )
 
 SM_80, SM_90 = (Target(Kind.CUDA, "nvptx64-nvidia-cuda", arch) for arch in ("sm_80", "sm_90"))
@@ -61,8 +61,8 @@ def test_the_version_and_the_wavefront_of_an_amd_target_are_read() -> None:
 
 
 def test_what_is_attached_decides_for_its_own_kind() -> None:
-    assert served_targets([ON_90], [SM_80, SM_90, HOST]) == (SM_90, HOST)
-    assert served_targets([TargetAttribute(Kind.CUDA)], [SM_80]) == (SM_80,)
+    assert compatible_targets([ON_90], [SM_80, SM_90, HOST]) == (SM_90, HOST)
+    assert compatible_targets([TargetAttribute(Kind.CUDA)], [SM_80]) == (SM_80,)
     assert attribute_for([TargetAttribute(Kind.CUDA), ON_90], SM_90) == ON_90
 
 

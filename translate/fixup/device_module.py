@@ -36,7 +36,7 @@ from mlir_offload.translate.mlir.module import Locations, Module
 from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.target_attribute import (
     TargetAttribute,
-    served_targets,
+    compatible_targets,
 )
 
 _DIVISIONS = frozenset(f"arith.{name}" for name in ("ceildivsi", "ceildivui", "floordivsi"))
@@ -108,7 +108,7 @@ def device_module(
     name = operation.symbol
     own = {kernel: rules.symbols[name, kernel] for kernel in kernel_names(operation)}
     use_documented_forms(operation)
-    rules.check(operation, limits_of(served_targets(attached, rules.targets)))
+    rules.check(operation, limits_of(compatible_targets(attached, rules.targets)))
     rules.kernels.rewrite_module(operation, rules.locations)
     rename_kernels(operation, own)
     expanded = {form.name: rules.expanded(operation, form) for form in rules.forms}

@@ -9,7 +9,7 @@ from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.step.split_file import ModuleFile
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Target
-from mlir_offload.translate.target_attribute import served_targets
+from mlir_offload.translate.target_attribute import compatible_targets
 
 
 def targets_for(context: BuildContext, module: ModuleFile) -> tuple[Target, ...]:
@@ -18,13 +18,13 @@ def targets_for(context: BuildContext, module: ModuleFile) -> tuple[Target, ...]
         return tuple(
             target
             for target in context.targets
-            if any(one.image.serves(target) for one in module.objects)
+            if any(one.image.is_compatible(target) for one in module.objects)
         )
     left = (target for target in context.targets if target.kind not in module.module.leaves)
-    return served_targets(module.module.targets, left)
+    return compatible_targets(module.module.targets, left)
 
 
-def served_modules(
+def select_modules(
     context: BuildContext, source: Path, modules: Sequence[ModuleFile]
 ) -> tuple[ModuleFile, ...]:
     """Return the modules that are compiled for anything at all.
@@ -41,11 +41,11 @@ def served_modules(
         for kernel in module.module.kernels:
             lacking = [target for target in context.targets if (kernel.symbol, target) not in held]
             if lacking:
-                raise _not_served(module, kernel.name, lacking[0], source)
+                raise _incompatible(module, kernel.name, lacking[0], source)
     return tuple(module for module in modules if targets_for(context, module))
 
 
-def _not_served(module: ModuleFile, kernel: str, target: Target, source: Path) -> SourceError:
+def _incompatible(module: ModuleFile, kernel: str, target: Target, source: Path) -> SourceError:
     if module.objects:
         held = ", ".join(dict.fromkeys(one.image.made_for for one in module.objects))
         wanted = "the CPU" if target.is_cpu else str(target)
