@@ -49,7 +49,10 @@ _WORDS = r"(?P<severity>fatal error|error|warning|note|remark)"
 _NVIDIA = r"(?P<severity>error|warning|fatal|info)\s*: (?P<text>.*)"
 # GNU ld names no severity: FILE:(SECTION+OFFSET) or FILE:LINE, and what is wrong with a symbol.
 _LINKED = r"(?P<file>[^\s:]+):(?:\([^)]*\)|(?P<line>\d+))"
-_OF_SYMBOL = "(?:undefined reference to|multiple definition of|cannot find) .*"
+_OF_SYMBOL = (
+    "(?:undefined reference to|multiple definition of|cannot find"
+    "|unrecognized option|cannot open linker script file) .*"
+)
 # In this order: a line is what the first form that fits says it is.
 _FORMS = tuple(
     re.compile(pattern)

@@ -108,6 +108,38 @@ def test_a_command_line_of_clang_works(
     del here
 
 
+def test_assembly_of_c_is_that_of_clang_with_the_same_options(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "f.c").write_text(
+        "int a[64], *p = a; int g(int *); __attribute__((weak)) int h(void) { int b[64]; return g(b); }\n"
+        "void f(float *x, float *y) { for (int i = 0; i < 64; ++i) x[i] += y[i]; p[1] = h(); }\n"
+    )
+    plain = ["-O2", "-S", "f.c"]
+    options = [
+        "-mavx2",
+        "-mtune=skylake",
+        "-mcmodel=large",
+        "-fstack-protector-strong",
+        "-fno-omit-frame-pointer",
+        "-ffunction-sections",
+        "-fno-plt",
+        "-fno-vectorize",
+        "-fpie",
+        "-O0",
+        "-fno-fast-math",
+    ]
+    expected = {}
+    for option in ("-O2", "-mllvm --x86-asm-syntax=intel", *options):
+        clang = [*plain, *option.split(), "-o", "-"]
+        expected[option] = subprocess.run(
+            ["/usr/lib/llvm-22/bin/clang", *clang], capture_output=True, text=True, check=True
+        ).stdout
+        assert run([*plain, *option.split(), "-o", "f.s"], monkeypatch) == 0
+        assert (here / "f.s").read_text() == expected[option], option
+    assert len(set(expected.values())) > len(options) - 3
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
