@@ -20,7 +20,7 @@ from mlir_offload.offload.link.finding import Finding, listed, raise_findings
 from mlir_offload.offload.link.grouping import LinkedImages
 from mlir_offload.offload.link.held_image import device_arch, loaded_images
 from mlir_offload.offload.link.image_loss import find_loss
-from mlir_offload.toolchain.errors import CompatibilityError
+from mlir_offload.toolchain.errors import CompatibilityError, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -53,6 +53,7 @@ def repeated_objects(inputs: Iterable[ObjectContents], line: Iterable[Path]) -> 
             f"it is named {times[path]} times on the link line, and its device code would be linked as often",
             item.location,
             f"name {path} once",
+            SourceError,
         )
         for path, item in objects.items()
         if times[path] > 1
