@@ -140,6 +140,32 @@ def test_assembly_of_c_is_that_of_clang_with_the_same_options(
     assert len(set(expected.values())) > len(options) - 3
 
 
+def test_files_that_clang_writes_besides_the_object_are_next_to_the_output(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    flags = "-g -gsplit-dwarf --coverage -ftime-trace -fstack-usage -fsave-optimization-record -O1"
+    for words in (f"-c m.c {flags}", f"m.c {flags} -o app"):
+        made = []
+        for folder in ("clang", "ours"):
+            (here / folder).mkdir()
+            monkeypatch.chdir(here / folder)
+            arguments = f"-include ../h.h ../{words.removeprefix('-c ')}".split()
+            arguments += ["-c"] * words.startswith("-c")
+            if folder == "clang":
+                subprocess.run(["/usr/lib/llvm-22/bin/clang", *arguments], check=True)
+            else:
+                assert run(arguments, monkeypatch) == 0
+            if not words.startswith("-c"):
+                subprocess.run([here / folder / "app"], check=True)
+            made.append({file.name for file in (here / folder).iterdir()})
+            (here / folder).rename(here / f"{folder}-{len(words)}")
+        # clang writes the stack usage of all files of a program to app.su.
+        assert {"app-m.su" if name == "app.su" else name for name in made[0]} == made[1]
+        assert any(name.endswith(".gcno") for name in made[0])
+    assert run(f"-c --llvm=16 {here}/m.c --coverage", monkeypatch) == 4
+    assert "clang 16 cannot write the files of --coverage" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
