@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from mlir_offload.toolchain.errors import CompatibilityError, VerificationError
 from mlir_offload.toolchain.learned_row import LearnedRow, list_of
-from mlir_offload.toolchain.typed_value import decoded
+from mlir_offload.toolchain.tables import decoded
 
 P = ParamSpec("P")
 T = TypeVar("T")

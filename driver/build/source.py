@@ -27,7 +27,7 @@ from mlir_offload.driver.record.dependencies import clang_depfile_arguments
 from mlir_offload.driver.step import annotate, image_file
 from mlir_offload.driver.step.program import Split
 from mlir_offload.driver.step.split_file import ModuleFile, SplitFiles, load_split_files
-from mlir_offload.driver.system.parallel import beside, in_parallel, pool
+from mlir_offload.driver.system.parallel import parallel_map, pool, run_concurrently
 from mlir_offload.offload import llvm_ir
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
 from mlir_offload.toolchain.process import Completed
@@ -45,7 +45,7 @@ from mlir_offload.translate.lower import (
 
 def compile_inputs(context: BuildContext) -> None:
     """Compile every source to its object, side by side."""
-    in_parallel([partial(_compile, context, *pair) for pair in context.compiled.items()])
+    parallel_map([partial(_compile, context, *pair) for pair in context.compiled.items()])
 
 
 def _compile(context: BuildContext, source: Path, output: Path) -> None:
@@ -70,12 +70,23 @@ def compile_mlir(context: BuildContext, source: Path, directory: Path, output: P
     """
     context.wait_for(normalized(directory))
     split = split_source(context, source, directory)
+    compile_split(context, source, split, directory, output)
+
+
+def compile_split(
+    context: BuildContext, source: Path, split: SplitFiles, directory: Path, output: Path
+) -> tuple[DeviceModule, ...]:
+    """Compile the parts of a program to `output`, host and devices together or side by side.
+
+    Return what became of the device modules.
+    """
     with _joint(context, source, split, directory) as joint:
-        device, host = beside(
+        device, host = run_concurrently(
             partial(make_images, joint, source, split.modules),
             partial(make_host_ir, joint, source, split, directory),
         )
     finish_object(context, source, split, device, host, output)
+    return device
 
 
 @contextlib.contextmanager

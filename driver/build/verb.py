@@ -49,7 +49,7 @@ from mlir_offload.driver.option.inputs import (
     read_given,
 )
 from mlir_offload.driver.step import launcher as step_launcher
-from mlir_offload.driver.system.parallel import Threads, beside, pool
+from mlir_offload.driver.system.parallel import Threads, pool, run_concurrently
 from mlir_offload.driver.system.tool_watch import ToolWatch, tool_files
 from mlir_offload.driver.tools import cache_key, toolchain_id
 from mlir_offload.driver.tools.choose import (
@@ -254,9 +254,9 @@ def _find_tools(
     places = places_of(options)
     targets = _targets(options, given)
     kinds = {target.kind for target in targets}.union(*(item.device_kinds for item in given))
-    (releases, cuda), _ = beside(
+    (releases, cuda), _ = run_concurrently(
         partial(
-            beside,
+            run_concurrently,
             partial(choose_releases, options, places, finder, kinds=kinds),
             partial(choose_toolkit_for, options, places, finder, needed=uses_cuda(kinds)),
         ),

@@ -22,7 +22,7 @@ from mlir_offload.offload.runtime import (
 )
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.target import Kind, Target, device_kind
-from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.toolchain.tool import ToolVersion
 from mlir_offload.translate.device import (
     links_library_into_ir,
 )

@@ -26,7 +26,7 @@ from mlir_offload.driver.step.members import (
     member_file,
 )
 from mlir_offload.driver.step.object_file import Detach, Members
-from mlir_offload.driver.system.parallel import in_parallel
+from mlir_offload.driver.system.parallel import parallel_map
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container.archive import iterate_members
 from mlir_offload.offload.image import is_bitcode
@@ -127,7 +127,7 @@ class _Finish(Struct, frozen=True):
                 made[as_operand(str(item.contents.path))] = str(path)
                 tasks.append(partial(self._finish, number, item.file, path))
                 self.context.executor.make_directory(path.parent)
-        in_parallel(tasks)
+        parallel_map(tasks)
         return made
 
     def replace_libraries(self) -> dict[str, str]:
@@ -136,7 +136,7 @@ class _Finish(Struct, frozen=True):
         for number in self.chosen:
             if self.inputs[number].contents.member:
                 libraries.setdefault(self.inputs[number].file, []).append(number)
-        copies = in_parallel([partial(self._copy, *pair) for pair in libraries.items()])
+        copies = parallel_map([partial(self._copy, *pair) for pair in libraries.items()])
         return {
             item: str(copy)
             for path, copy in zip(libraries, copies, strict=True)
@@ -152,7 +152,7 @@ class _Finish(Struct, frozen=True):
             item = self.inputs[number]
             member = member_file(directory, item.ordinal, item.contents.member)
             tasks.append(partial(self._finish, number, member, member))
-        in_parallel(tasks)
+        parallel_map(tasks)
         copy = directory / library.name
         executor.tool(archive_command(self.context.llvm.tool("llvm-ar"), directory, copy), copy)
         return copy

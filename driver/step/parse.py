@@ -19,7 +19,7 @@ from mlir_offload.driver.step.option import STEP_OPTIONS
 from mlir_offload.driver.step.step import Step
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.target import Target, parse_offload_arch
-from mlir_offload.toolchain.version import ToolVersion, parse_version
+from mlir_offload.toolchain.tool import ToolVersion, parse_version
 from mlir_offload.translate.device_form import DeviceForm, parse_form
 from mlir_offload.translate.prefix_map import PrefixMap, parse_prefix_map
 from mlir_offload.translate.sanitizer import Sanitizer

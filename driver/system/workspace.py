@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from mlir_offload.driver.system.claim import claimed_beside, claimed_directory
+from mlir_offload.driver.system.lock_file import locked_temporary_directory, locked_temporary_file
 from mlir_offload.toolchain.errors import InputOutputError
 
 _STANDARD_OUTPUT = Path("-")
@@ -31,7 +31,7 @@ def open_workspace(save_to: Path | None = None, *, parent: Path | None = None) -
         return
     with contextlib.ExitStack() as stack:
         try:
-            path = stack.enter_context(claimed_directory(parent or temporary_directory()))
+            path = stack.enter_context(locked_temporary_directory(parent or temporary_directory()))
         except OSError as error:
             msg = f"cannot make a temporary directory: {error.strerror or error}"
             raise InputOutputError(
@@ -95,13 +95,13 @@ def publish(made: Path, output: Path) -> None:
         _copy_into(made, output)
         return
     try:
-        with claimed_beside(output) as claimed, made.open("rb") as source:
-            with open(claimed.descriptor, "wb", closefd=False) as target:
+        with locked_temporary_file(output) as temporary, made.open("rb") as source:
+            with open(temporary.descriptor, "wb", closefd=False) as target:
                 shutil.copyfileobj(source, target, _COPIED_AT_ONCE)
             status = os.fstat(source.fileno())
-            os.fchmod(claimed.descriptor, _mode(output, status.st_mode))
-            os.utime(claimed.descriptor, ns=(status.st_atime_ns, status.st_mtime_ns))
-            claimed.path.replace(output)
+            os.fchmod(temporary.descriptor, _mode(output, status.st_mode))
+            os.utime(temporary.descriptor, ns=(status.st_atime_ns, status.st_mtime_ns))
+            temporary.path.replace(output)
     except OSError as error:
         msg = f"cannot write {output}: {error.strerror}"
         raise InputOutputError(
@@ -149,10 +149,10 @@ def open_output(output: Path) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _renamed(output: Path) -> Iterator[int]:
-    with claimed_beside(output) as claimed:
-        yield claimed.descriptor
-        os.fchmod(claimed.descriptor, _mode(output, os.fstat(claimed.descriptor).st_mode))
-        claimed.path.replace(output)
+    with locked_temporary_file(output) as temporary:
+        yield temporary.descriptor
+        os.fchmod(temporary.descriptor, _mode(output, os.fstat(temporary.descriptor).st_mode))
+        temporary.path.replace(output)
 
 
 @contextlib.contextmanager

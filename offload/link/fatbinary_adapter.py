@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from mlir_offload.toolchain.version import ToolVersion
+    from mlir_offload.toolchain.tool import ToolVersion
 
 _OLD_OPTION = "image"
 _SCRIPT = """\

@@ -27,8 +27,7 @@ from mlir_offload.toolchain.skew.identity import (
     problem_findings,
 )
 from mlir_offload.toolchain.target import sm_number
-from mlir_offload.toolchain.tool import PROBE_LIMIT_S
-from mlir_offload.toolchain.version import ToolVersion, parse_version
+from mlir_offload.toolchain.tool import PROBE_LIMIT_S, ToolVersion, parse_version
 
 # No ptxas knows it; the error names the newest that it does know.
 _FUTURE = ".version 99.0\n.target sm_80\n.address_size 64\n"

@@ -17,7 +17,7 @@ import pytest
 
 from mlir_offload.toolchain.llvm import LlvmToolchain, find_llvm_library
 from mlir_offload.toolchain.process import Command, ProcessRunner, run_checked
-from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.toolchain.tool import ToolVersion
 from mlir_offload.translate.cpu.collapse.__main__ import collapse_file
 from mlir_offload.translate.cpu.module import (
     CpuDeviceSource,

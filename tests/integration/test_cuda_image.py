@@ -29,7 +29,7 @@ from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.process import Command, Completed, ProcessRunner, run_checked
 from mlir_offload.toolchain.ptx import ptx_isa_for
 from mlir_offload.toolchain.target import Kind, Target
-from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.toolchain.tool import ToolVersion
 from mlir_offload.translate.device import (
     DeviceCodegen,
     cubin_command,

@@ -35,7 +35,7 @@ from mlir_offload.offload.link.objects import read_objects
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.process import Command, ProcessRunner, run_checked
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target, host_triple
-from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.toolchain.tool import ToolVersion
 
 INPUTS = Path(__file__).parent / "inputs"
 CUDA = cuda_root() / "bin"

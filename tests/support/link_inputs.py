@@ -25,7 +25,7 @@ from mlir_offload.offload.link.objects import ObjectContents
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.process import Command, Completed, ProcessRunner, run_checked
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target, host_triple
-from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.toolchain.tool import ToolVersion
 
 CUDA = cuda_root()
 AMD_TRIPLE = "amdgcn-amd-amdhsa"

@@ -12,7 +12,7 @@ from mlir_offload.offload.link.objects import ObjectContents
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.target import Kind, Target
-from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.toolchain.tool import ToolVersion
 
 LLVM = LlvmToolchain(Path("/llvm"), ToolVersion(22, 1, 0), (("clang", Path("/llvm/bin/clang")),))
 GPU = Target(Kind.CUDA, "nvptx64-nvidia-cuda", "sm_90")

@@ -28,7 +28,7 @@ from mlir_offload.toolchain.llvm import LlvmInstallation
 from mlir_offload.toolchain.process import Command, Completed
 from mlir_offload.toolchain.rocm import RocmInstallation
 from mlir_offload.toolchain.target import Kind, all_kinds
-from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.toolchain.tool import ToolVersion
 
 
 def toolkit(root: str, version: tuple[int, int] = (13, 0)) -> CudaToolkit:

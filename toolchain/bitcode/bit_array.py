@@ -180,7 +180,11 @@ def vbr6_few(data: bytes, position: int, count: int) -> tuple[list[int], int]:
             word = bits(data, position, left)
         value, used = word & 63, 6
         if value > 31:  # noqa: PLR2004 (the upper bit of a chunk)
-            value, used = vbr(word, 6)
+            # Characters take two chunks, and most records that are read are strings.
+            if word & 0x800:
+                value, used = vbr(word, 6)
+            else:
+                value, used = (value & 31) | (word >> 1 & 0x3E0), 12
         numbers.append(value)
         word >>= used
         left -= used
