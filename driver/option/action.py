@@ -162,7 +162,7 @@ def each(*steps: Apply) -> Apply:
 
 
 def optimize(level: int, spelled: str = "") -> Apply:
-    """Set the level, and how clang is told of it for host code where that is something else."""
+    """Set the level, and the spelling for host code where clang has another."""
     return put(opt_level=level, opt_spelled=spelled)
 
 
@@ -301,7 +301,7 @@ def prefix_map(option: str) -> Apply:
 
 
 def save_temps(options: CompileOptions, value: str) -> CompileOptions:
-    """Keep the intermediate files: in a directory, in the current one, or beside the output."""
+    """Keep the intermediate files: in a directory, in the current one, or next to the output."""
     if value not in {"", "cwd", "obj"}:
         return replace(options, save_temps=Path(value))
     # Where the output lies is known when all is read.

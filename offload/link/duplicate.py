@@ -1,6 +1,6 @@
 """Kernels that several files on a link line define, each differently.
 
-The device link takes one of them without a word where it links bitcode or looks into libraries, and
+The device link takes one of them silently where it links bitcode or looks into libraries, and
 every launch runs that one.
 """
 

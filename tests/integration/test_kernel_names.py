@@ -130,7 +130,7 @@ class Compiler:
 def compile_both(
     mlir_offload: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[int], Compiler]:
-    """Return a compiler beside whose two objects of one kernel name it runs, made once a release."""
+    """Return a compiler whose directory has two objects of one kernel name, made once a release."""
     made: dict[int, Compiler] = {}
 
     def compiler(major: int) -> Compiler:
