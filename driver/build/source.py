@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from mlir_offload.driver.compile import clang_error, embed, gpu_cpp, launched, older
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.device import compile_device, lower_device
-from mlir_offload.driver.compile.host_code import host_command
+from mlir_offload.driver.compile.host_code import dump_arguments, host_command
 from mlir_offload.driver.compile.image import DeviceModule, kernels_of
 from mlir_offload.driver.compile.joint import lower_jointly
 from mlir_offload.driver.compile.normalize import (
@@ -57,7 +57,8 @@ def _compile(context: BuildContext, source: Path, output: Path) -> None:
         gpu_cpp.compile_gpu_cpp(context, source, output)
         return
     noted = clang_depfile_arguments(context.options, source, output)
-    command = host_command(context, source, output, *noted)
+    dumped = dump_arguments(context, source)
+    command = host_command(context, source, output, *noted, *dumped)
     context.executor.tool(command, output, diagnose=_clang_error)
 
 

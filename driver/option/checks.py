@@ -1,4 +1,4 @@
-"""Options that do not go together, told before anything is read or run."""
+"""Options that do not go together, reported before anything is read or run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mlir_offload.toolchain.target import HOST, SPIRV
 
 
 def _check_words(inputs: Iterable[Path]) -> None:
-    """Raise InputOutputError for the value of an option that stands apart, as in -O fast: an input, as for clang."""
+    """Raise InputOutputError for the value of an option that is the next word, as in -O fast: an input, as for clang."""
     for path in inputs:
         if "." not in path.name and not path.exists():
             msg = f"cannot read {path}: No such file or directory"

@@ -65,7 +65,7 @@ class CudaTools(Struct, frozen=True):
 
 
 def cubin_argument(cuda: ToolVersion, arch: str, file: Path) -> str:
-    """Return how `fatbinary` of a CUDA release is told of a linked cubin."""
+    """Return how `fatbinary` of a CUDA release names a linked cubin."""
     if fatbinary_lost_image_option((cuda.major, cuda.minor)):
         return f"--image3=kind=elf,sm={arch.removeprefix('sm_')},file={file}"
     return f"--image=profile={arch},file={file}"

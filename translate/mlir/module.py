@@ -43,7 +43,7 @@ class Module:
 
     @property
     def aliases(self) -> dict[str, str]:
-        """Return what each alias stands for."""
+        """Return what each alias represents."""
         return {name: line.partition(" = ")[2] for name, line in self._definitions.items()}
 
     @property
