@@ -1,4 +1,4 @@
-"""The command line: verbs, and the compiler itself for everything that is no verb."""
+"""The command line: verbs, and the compiler itself for everything that is not a verb."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def _print_of_clang(arguments: Sequence[str], runner: ProcessRunner) -> int:
 
 
 def _asks_for_help(first: str, others: tuple[str, ...]) -> bool:
-    """Say whether help is wanted; what stands behind `--` is not for us."""
+    """Say whether help is wanted; what follows `--` is not for us."""
     end = others.index("--") if "--" in others else len(others)
     return not _HELP.isdisjoint({first, *others[:end]})
 

@@ -188,7 +188,7 @@ def _run(words: Sequence[str]) -> Completed:
 
 
 def _driver() -> tuple[str, ...]:
-    """Return the command of the driver of this release: a program that embeds Python is no Python."""
+    """Return the command of the driver of this release: a program that embeds Python is not a Python."""
     if "python" in Path(sys.executable or "").name:
         return (sys.executable, "-P", "-m", "mlir_offload.driver")
     found = shutil.which("mlir-offload")

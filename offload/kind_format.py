@@ -134,7 +134,7 @@ _OF_NO_KIND = KindFormat()
 
 
 def format_of(kind: str) -> KindFormat:
-    """Return what the formats say of a kind; of a name that is no device kind nothing of its own."""
+    """Return what the formats say of a kind; of a name that is not a device kind nothing of its own."""
     return FORMATS[Kind(kind)] if kind in all_kinds() else _OF_NO_KIND
 
 

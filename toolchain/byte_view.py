@@ -189,7 +189,7 @@ def memory_view(data: bytes, *, form: str = "file", location: str = "") -> ByteV
 def open_view(path: Path) -> Iterator[ByteView]:
     """Open a file for bounded reading; views stay valid afterwards, but are slower to read.
 
-    Raises InputOutputError for what cannot be opened or is no regular file: a pipe or a terminal
+    Raises InputOutputError for what cannot be opened or is not a regular file: a pipe or a terminal
     would block.
     """
     descriptor, identity = _open(path)

@@ -161,7 +161,7 @@ def probe_cuda(runner: Runner, installation: CudaInstallation) -> CudaToolkit | 
 def choose_cuda(
     found: Sequence[CudaInstallation], request: ToolchainRequest | None, probe: ProbeCuda
 ) -> CudaToolkit:
-    """Return the first toolkit that has every part; a request must be met as it stands.
+    """Return the first toolkit that has every part; a request must be met as it is.
 
     Raises ToolchainError where none fits, naming what is missing and what to install.
     """

@@ -24,7 +24,7 @@ from mlir_offload.toolchain.tool import (
 )
 
 LLVM_VERSION = pattern(r"\bversion |\bLLD ")
-"""What stands before the version in what a program of LLVM prints."""
+"""What precedes the version in what a program of LLVM prints."""
 _SPELLED = pattern(r"(?:\bversion |\bLLD )(\d[\w.+-]*)")
 _RELEASE = pattern(r"\d+(?:\.\d+)+")
 # From 18 on a release begins with N.1.0, and what calls itself N.0.0 is on the way there.
@@ -285,7 +285,7 @@ def choose_llvm(
     *,
     roles: Collection[Role] = _BUILD_ROLES,
 ) -> LlvmToolchain:
-    """Return the newest release that can play the roles; a request must be met as it stands.
+    """Return the newest release that can play the roles; a request must be met as it is.
 
     Probes no more than the answer needs. Raises ToolchainError where nothing fits, naming what is
     missing and the package; CompatibilityError where the release requested is too old.

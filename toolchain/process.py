@@ -147,7 +147,7 @@ class ProcessRunner(Struct):
 
     @property
     def is_stopping(self) -> bool:
-        """Return whether every child was told to end."""
+        """Return whether every child was asked to end."""
         return self._stopping
 
     def forget(self, child: subprocess.Popen[str]) -> None:
@@ -249,7 +249,7 @@ def _terminate(child: subprocess.Popen[str]) -> None:
 
 
 def _end(child: subprocess.Popen[str]) -> None:
-    """End a child that takes too long, at once where it does not heed being told to."""
+    """End a child that takes too long, at once where it does not heed being asked to."""
     _terminate(child)
     try:
         child.communicate(timeout=_GRACE_S)
@@ -263,7 +263,7 @@ def _end(child: subprocess.Popen[str]) -> None:
                 pipe.close()
 
 
-# What a linker says of a symbol holds no word "error"; what a driver says of its linker says nothing.
+# What a linker says of a symbol contains no word "error"; what a driver says of its linker says nothing.
 _COMPLAINT = pattern(
     r"^(?!.*linker command failed).*(?:error|undefined (?:reference|symbol))", re.IGNORECASE
 )

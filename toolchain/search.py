@@ -34,7 +34,7 @@ class SearchPlaces(Struct, frozen=True):
     """All that decides where to look: requests, PATH, folders of Python packages, the usual places.
 
     `consumer` is the LLVM that links, where that is not the one that `llvm` names.
-    `root` stands before the usual places; it is another folder than `/` in tests only.
+    `root` precedes the usual places; it is another folder than `/` in tests only.
     """
 
     llvm: ToolchainRequest | None = None
@@ -90,7 +90,7 @@ def find_llvm(places: SearchPlaces) -> tuple[LlvmInstallation, ...]:
 
 
 def _requested_bin_folders(request: ToolchainRequest) -> Iterator[_Candidate]:
-    """Yield the folder of programs that a prefix, a bin folder or a program stands for."""
+    """Yield the folder of programs that a prefix, a bin folder or a program represents."""
     path = request.path
     if path.is_file():
         folder, suffix = _home(path, _anchor_pattern())

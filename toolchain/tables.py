@@ -17,7 +17,7 @@ import msgspec
 def load_table(package: str, name: str) -> dict[str, Any]:
     """Read `data/<name>.yaml` of the package (`mlir_offload.toolchain`, for example).
 
-    Raises ValueError where the file is no mapping: the table itself is wrong, which is a bug.
+    Raises ValueError where the file is not a mapping: the table itself is wrong, which is a bug.
     """
     # The packages lie side by side, as folders in a checkout too. importlib.resources would cost
     # each start of the compiler 9 ms.

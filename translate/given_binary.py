@@ -40,7 +40,7 @@ class GivenObject(Struct, frozen=True):
 
 
 class GivenBinary(Struct, frozen=True):
-    """A `gpu.binary`: its name, its objects, and where it stands."""
+    """A `gpu.binary`: its name, its objects, and where it is."""
 
     name: str
     objects: tuple[GivenObject, ...]

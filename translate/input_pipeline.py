@@ -109,7 +109,7 @@ def parse_pipeline(text: str) -> InputPipeline:
     """Return what a name, or a list of passes as mlir-opt takes it, asks for.
 
     A name at the end of a list says what follows the passes; without one it is `gpu`. Raises
-    UsageError for what is no list of passes.
+    UsageError for what is not a list of passes.
     """
     whole = _ON_MODULE.fullmatch(text.strip())
     passes = MLIR.split_list(whole["passes"] if whole else text)
@@ -133,7 +133,7 @@ def _check_name(text: str) -> None:
 
 
 def check_passes(passes: Iterable[str], what: str) -> None:
-    """Raise UsageError for a text that is no pass, as far as that can be told without mlir-opt."""
+    """Raise UsageError for a text that is not a pass, as far as that can be determined without mlir-opt."""
     for name in passes:
         if name in pipeline_names():
             msg = f"{what}: '{name}' is not the last of the list"

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from mlir_offload.translate.gpu_module import GpuModule
 
 _NVGPU, _MATRIX = b"nvgpu", b"mma_matrix"
-# For the host as for NVIDIA: the dialect stands there where another pipeline has lowered the program.
+# For the host as for NVIDIA: the dialect is there where another pipeline has lowered the program.
 _LOWERED = {
     NVPTX_TRIPLE: ("llvm", "nvvm"),
     AMDGPU_TRIPLE: ("llvm", "rocdl"),

@@ -11,7 +11,7 @@ from mlir_offload.translate.mlir.module import map_files
 
 
 class PrefixMap(Struct, frozen=True):
-    """`new` stands for `old` at the beginning of a file name."""
+    """`new` represents `old` at the beginning of a file name."""
 
     old: str
     new: str

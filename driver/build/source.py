@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from mlir_offload.driver.compile import clang_error, embed, gpu_cpp, launched, older
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.device import compile_device, lower_device
-from mlir_offload.driver.compile.host_code import host_command
+from mlir_offload.driver.compile.host_code import dump_arguments, host_command
 from mlir_offload.driver.compile.image import DeviceModule, kernels_of
 from mlir_offload.driver.compile.joint import lower_jointly
 from mlir_offload.driver.compile.normalize import (
@@ -57,7 +57,8 @@ def _compile(context: BuildContext, source: Path, output: Path) -> None:
         gpu_cpp.compile_gpu_cpp(context, source, output)
         return
     noted = clang_depfile_arguments(context.options, source, output)
-    command = host_command(context, source, output, *noted)
+    dumped = dump_arguments(context, source)
+    command = host_command(context, source, output, *noted, *dumped)
     context.executor.tool(command, output, diagnose=_clang_error)
 
 
@@ -172,7 +173,8 @@ def make_images(
     if context.options.is_host_only:
         return lower_device(context, source, selected)
     if context.launched is None:
-        return compile_device(context, source, selected)
+        sole = selected[0] if len(selected) == 1 else None
+        return compile_device(replace(context, sole=sole), source, selected)
 
     return launched.launch_device(context, context.launched, source, selected)
 
@@ -290,7 +292,12 @@ def _annotate(
     # Needed when host and devices have been lowered, and loaded by then.
 
     executor, release = context.executor, context.for_clang
-    images = tuple(image.packaged for module in device for image in module.images)
+    images = tuple(
+        image.packaged
+        for module in device
+        for image in module.images
+        if image.target not in context.linked_code
+    )
     binary = host.with_name("images.offload") if images else None
     if binary is not None:
         executor.step(image_file.Package(images=images, for_clang=release, output=binary))

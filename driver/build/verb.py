@@ -241,7 +241,7 @@ def _context(opened: Build) -> BuildContext:
     context.executor.note(Command(("mkdir", "-p", str(opened.workspace))))
     learned = known_release(tools.releases.consumer)
     if learned is not None:
-        # The steps that -### prints are told by it what they know here.
+        # It tells the steps that -### prints what is known here.
         context.executor.note(Command(("export", f"{LEARNED}={learned.text}")))
     return replace(context, given=given, linked=linked, compiled=compiled)
 

@@ -45,7 +45,7 @@ def inspect(  # noqa: PLR0913 (one parameter for each option)
 ) -> int:
     """Show device images, kernels, entries and sections of FILES, and what is wrong with them.
 
-    The format is told by the content. Exit status 0 where all is well, 6 where something is wrong
+    The format is identified by the content. Exit status 0 where all is well, 6 where something is wrong
     in a file, 7 where a file cannot be read.
     """
     if print_schema:

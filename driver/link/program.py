@@ -16,6 +16,7 @@ from mlir_offload.driver.link import error as link_error
 from mlir_offload.driver.link import refused
 from mlir_offload.driver.link.device_link import device_link, link_directory
 from mlir_offload.driver.link.finish import FinishedInputs, finish_collisions
+from mlir_offload.driver.link.linked_code import override_arguments, with_linked_code
 from mlir_offload.driver.link.read_files import note_read_files, noting_arguments
 from mlir_offload.driver.link.runner_library import explain_missing, runner_library_arguments
 from mlir_offload.driver.link.runtime import HostRuntime, host_runtime, memref_copy_objects
@@ -69,7 +70,9 @@ def link(context: BuildContext) -> Path:
     given = (item for item in context.given if item.path not in context.compiled)
     paths = _paths_on_line(context)
     contents = _in_line_order(paths, (*given, *made))
-    _check_inputs(context, contents, paths)
+    # Of a source whose device code is linked nothing can be lost that others would have.
+    _check_inputs(context, () if context.linked_code else contents, paths)
+    contents = with_linked_code(context, contents)
     runtime = host_runtime(context)
     context.wait_for(runtime.object)
     directory = link_directory(context)
@@ -200,7 +203,7 @@ def _link_command(
         *(_sparse_arguments(context, contents, runtime) if has_runtime else ()),
         *map(str, memref_copy_objects(context, contents, context.workspace)),
         *runner_library_arguments(context),
-        *(device.arguments if has_device else ()),
+        *((*device.arguments, *override_arguments(context)) if has_device else ()),
         *(_language_arguments(options.inputs)),
     ]
     argv = (str(context.llvm.tool("clang")), *arguments, "-o", str(output))

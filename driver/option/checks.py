@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def _check_words(inputs: Iterable[Path]) -> None:
-    """Raise InputOutputError for the value of an option that stands apart, as in -O fast: an input, as for clang."""
+    """Raise InputOutputError for the value of an option that is the next word, as in -O fast: an input, as for clang."""
     for path in inputs:
         if "." not in path.name and not path.exists():
             msg = f"cannot read {path}: No such file or directory"

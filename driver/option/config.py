@@ -308,7 +308,7 @@ def joined_config(arguments: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def subcommand_first(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the arguments with the subcommand in front of the options that stand before it."""
+    """Return the arguments with the subcommand in front of the options that precede it."""
     rest = list(reversed(arguments))
     while rest:
         word = rest.pop()

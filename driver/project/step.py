@@ -177,7 +177,7 @@ def _kinds_made(step: BuildStep, options: CompileOptions, kinds: set[Kind]) -> s
 
 
 def _slots(options: CompileOptions) -> JobSlots:
-    """Return how many programs a step may run at once: one, if it is not told another number."""
+    """Return how many programs a step may run at once: one, if it is not given another number."""
     return JobSlots(options.jobs if any(name == "-j" for name, _ in options.spelled) else 1)
 
 

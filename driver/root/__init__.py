@@ -1,6 +1,6 @@
 """mlir-offload for Python programs: `compile` and `load` give functions of MLIR to call.
 
-What stands here is loaded with whatever part of the package is used, so it imports nothing large.
+What is here is loaded with whatever part of the package is used, so it imports nothing large.
 """
 
 from __future__ import annotations

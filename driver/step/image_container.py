@@ -1,6 +1,6 @@
 """The one output of an image step: a device image and what the host needs to know of its kernels.
 
-It is an offload binary, whose strings beside `triple` and `arch` are ours.
+It is an offload binary, whose strings next to `triple` and `arch` are ours.
 """
 
 from __future__ import annotations

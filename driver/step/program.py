@@ -79,5 +79,5 @@ class Header(Step, frozen=True, kw_only=True, tag="header"):
 
 
 def _bytes_as_text(path: Path) -> str:
-    """Return a program as its author wrote it: bytecode is no text, each byte stands for itself."""
+    """Return a program as its author wrote it: bytecode is not text, each byte represents itself."""
     return path.read_bytes().decode("latin-1")

@@ -37,7 +37,7 @@ class _Lock(Enum):
 
 
 class LockedFile(Struct, frozen=True):
-    """A new file beside an output, and its open descriptor: what is written goes through that."""
+    """A new file next to an output, and its open descriptor: what is written goes through that."""
 
     path: Path
     descriptor: int
@@ -45,7 +45,7 @@ class LockedFile(Struct, frozen=True):
 
 @contextlib.contextmanager
 def locked_temporary_file(output: Path) -> Iterator[LockedFile]:
-    """Yield an empty file beside an output, to be renamed to it; what is left of it is removed.
+    """Yield an empty file next to an output, to be renamed to it; what is left of it is removed.
 
     Its name is random, and what killed processes left for the same output goes. Raises OSError where
     it cannot be made.

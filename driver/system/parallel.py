@@ -65,7 +65,7 @@ class Threads:
         self.tasks: list[Task[object]] = []
 
     def submit(self, work: Callable[[], T]) -> Task[T]:
-        """Start work; it goes on beside this thread."""
+        """Start work; it goes on next to this thread."""
         task = Task(work)
         self.tasks.append(task)  # type: ignore[arg-type]  # nobody asks this list for results
         return task

@@ -93,7 +93,7 @@ class Releases(Struct, frozen=True):
 def _place(llvm: LlvmToolchain, name: str) -> str:
     """Return what names an installation: its folder, or a program whose name tells the release.
 
-    A link to a program stands for the folder that it leads to: where names are plain, that is ours.
+    A link to a program represents the folder that it leads to: where names are plain, that is ours.
     """
     tool = llvm.tool(name)
     return str(tool.parent if tool.name == name else tool)

@@ -1,4 +1,4 @@
-"""The host function that stands for a kernel: its address is what is registered and launched."""
+"""The host function that represents a kernel: its address is what is registered and launched."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """An object that makes the linker wrapper take device code out of static libraries.
 
-The wrapper of every release skips the device code of a library member, without a word, unless an
+The wrapper of every release skips the device code of a library member, silently, unless an
 object on the link line has an image for the same target. The dummy image object has empty ones.
 """
 
@@ -31,7 +31,7 @@ def targets_needing_dummy(inputs: Iterable[ObjectContents], abi: OffloadAbi) -> 
     """Return the targets of library members that need a dummy image object with the wrapper of a release.
 
     An object with an image for the target does as well, unless the release heeds only those that
-    stand before the library.
+    precedes the library.
     """
     contents = tuple(inputs)
     held = targets_of(item for item in contents if not item.member)

@@ -41,7 +41,7 @@ _FORMS = (("--image", "--image=profile={arch},file=probe.cubin"),
 class CudaIdentity(Struct, frozen=True):
     """The parts of a toolkit as they turned out to be, and what does not fit together.
 
-    `isa` is the newest PTX ISA that ptxas reads (83 stands for 8.3), 0 where it would not tell.
+    `isa` is the newest PTX ISA that ptxas reads (83 represents 8.3), 0 where it would not tell.
     """
 
     installation: CudaInstallation

@@ -1,4 +1,4 @@
-"""Time kernels of a CPU image beside the same work in plain C, by the same compiler.
+"""Time kernels of a CPU image next to the same work in plain C, by the same compiler.
 
 CPU time of one thread, the least of several runs; the ratio is what counts. Products and sums are fused in
 both, as C has it by default; each operation on f16 rounds in both, as on GPUs. With --threads also how many

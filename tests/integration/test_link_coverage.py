@@ -52,7 +52,7 @@ def test_device_code_of_libraries_arrives_from_any_place_on_the_line(
 ) -> None:
     made = LinkInputs(major, tmp_path)
     early = made.library("early", made.simple("early", *KINDS))
-    # One member of a thin library needs another one, which stands before it.
+    # One member of a thin library needs another one, which precedes it.
     chain = [made.simple("last", *KINDS), made.simple("first", *KINDS, calls=["last"])]
     thin = made.library("thin", *chain, thin=True)
     grouped = made.library("grouped", made.simple("grouped", *KINDS, calls=["back"]))

@@ -1,4 +1,4 @@
-"""`mlir-offload package`, beside clang-offload-packager and linked by clang-linker-wrapper."""
+"""`mlir-offload package`, next to clang-offload-packager and linked by clang-linker-wrapper."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from mlir_offload.toolchain.errors import InputOutputError, UsageError
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """Return a home with a file of the user, beside a project with a file of its own."""
+    """Return a home with a file of the user, next to a project with a file of its own."""
     (tmp_path / "config" / "mlir-offload").mkdir(parents=True)
     (tmp_path / "config" / "mlir-offload" / "config.toml").write_text("jobs = 1\nopt-level = 1\n")
     (tmp_path / "project" / "sub").mkdir(parents=True)

@@ -246,7 +246,7 @@ def test_the_text_has_the_matrix_the_reasons_and_what_to_install() -> None:
     with redirect_stdout(stream):
         show_report(report("[bold]odd[/bold]"), verbose=True)
     text = stream.getvalue()
-    # What tools say is no markup.
+    # What tools say is not markup.
     assert "[bold]odd[/bold]" in text
     assert "error TOOL006" in text
     assert "clang alone: cuda sm_90, LLVM 22" in text

@@ -154,7 +154,7 @@ REDUCED = [
 
 
 def widths(lines: Sequence[str]) -> list[int | None]:
-    """Return the width of each shuffle, None where it is no constant."""
+    """Return the width of each shuffle, None where it is not a constant."""
     constants = {
         match[1]: int(match[2])
         for line in lines

@@ -1,4 +1,4 @@
-"""What stock MLIR drops in silence or lowers wrongly, told before it runs."""
+"""What stock MLIR drops silently or lowers wrongly, reported before it runs."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class DeviceRewriter(Rewriter):
             if number is not None:
                 self.constants[operation.result_text] = number
         elif operation.result_text in self.constants:
-            # Regions that stand beside each other may give values the same name.
+            # Regions that are next to each other may give values the same name.
             del self.constants[operation.result_text]
 
     def index(self, value: int) -> Value:

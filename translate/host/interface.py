@@ -24,7 +24,7 @@ _ATTRIBUTE = "llvm.emit_c_interface"
 
 
 class DeclaredFunction(Struct, frozen=True):
-    """A function of the interface, where it stands, and whether C has to define it."""
+    """A function of the interface, where it is, and whether C has to define it."""
 
     function: InterfaceFunction
     location: str
@@ -34,7 +34,7 @@ class DeclaredFunction(Struct, frozen=True):
 def read_declared_functions(module: Module, source_text: str) -> tuple[DeclaredFunction, ...]:
     """Return the functions of a normalised program that have a C wrapper, in their order.
 
-    Arguments bear the names that they have in the text of the source, where that can be told.
+    Arguments have the names that they have in the text of the source, where that can be determined.
     """
     wanted = [op for op in module.operations if op.name == "func.func" and op.has(_ATTRIBUTE)]
     if not wanted:

@@ -88,7 +88,7 @@ class LaunchCheck(Struct, frozen=True):
             elif operation.name in _ESCAPES:
                 escaped.update(operands)
             elif operation.result_text in roots:
-                # Regions that stand beside each other may give values the same name.
+                # Regions that are next to each other may give values the same name.
                 del roots[operation.result_text]
         for root, launch in launched.items():
             if root not in escaped:

@@ -45,7 +45,7 @@ class Module:
 
     @property
     def aliases(self) -> dict[str, str]:
-        """Return what each alias stands for."""
+        """Return what each alias represents."""
         return {name: line.partition(" = ")[2] for name, line in self._definitions.items()}
 
     @property
@@ -271,7 +271,7 @@ def map_files(text: str, made: Callable[[str], str]) -> str:
 
     def mapped(printed: str) -> str:
         name = unescape(printed)
-        # A name that is no UTF-8 would not come back the same.
+        # A name that is not UTF-8 would not come back the same.
         return escape(new) if (new := made(name)) != name else printed
 
     def located(match: re.Match[str]) -> str:
