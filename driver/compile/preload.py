@@ -13,7 +13,7 @@ from mlir_offload.toolchain.target import Kind, all_kinds
 _ALWAYS = (
     "mlir_offload.driver.step.program",
     "mlir_offload.driver.step.joint",
-    "mlir_offload.translate.fixup.split",
+    "mlir_offload.translate.legalize.split",
     "mlir_offload.translate.host.module",
 )
 # What compiles for a kind runs in other processes then, if at all.

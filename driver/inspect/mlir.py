@@ -14,9 +14,9 @@ from mlir_offload.toolchain.llvm_tools import Role
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.search import find_llvm
 from mlir_offload.translate.diagnostics import condense
-from mlir_offload.translate.fixup.split import SplitOptions, split_program
 from mlir_offload.translate.gpu_module import GpuModule
 from mlir_offload.translate.input_pipeline import check_source
+from mlir_offload.translate.legalize.split import SplitOptions, split_program
 from mlir_offload.translate.lower import normalize_command
 from mlir_offload.translate.mlir.module import parse_module
 from mlir_offload.translate.mlir.operation import Operation

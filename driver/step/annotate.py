@@ -17,7 +17,7 @@ from mlir_offload.offload.host.stub import HostKernel
 from mlir_offload.toolchain.learned import known_release
 from mlir_offload.toolchain.target import Kind, uses_processor
 from mlir_offload.translate import sanitizer as translate_sanitizer
-from mlir_offload.translate.host.module import fix_host_ir
+from mlir_offload.translate.host.module import legalize_host_ir
 
 
 class FinishedFile(Keyed, frozen=True):
@@ -114,7 +114,7 @@ class Annotate(Step, frozen=True, kw_only=True, tag="annotate"):
 
     def _host(self) -> str:
         """Return the host module as the rest takes it, for the target and the sanitizer."""
-        host = fix_host_ir(read_text(self.source))
+        host = legalize_host_ir(read_text(self.source))
         if self.triple:
             layout = host_layout(self.triple, load_abis(self.for_clang)[0].major)
             host = with_target(host, self.triple, layout)

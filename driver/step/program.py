@@ -10,10 +10,10 @@ from mlir_offload.driver.step.step import Step, read_text, write_text
 from mlir_offload.toolchain.target import Target
 from mlir_offload.translate import prefix_map
 from mlir_offload.translate.device_form import NVVM_FORM, DeviceForm
-from mlir_offload.translate.fixup import fast_math as fixup_fast_math
-from mlir_offload.translate.fixup.split import SplitOptions, split_program
 from mlir_offload.translate.host import interface
 from mlir_offload.translate.kernel_parameter import WIDE, ParameterForm
+from mlir_offload.translate.legalize import fast_math as legalize_fast_math
+from mlir_offload.translate.legalize.split import SplitOptions, split_program
 
 
 class Split(Step, frozen=True, kw_only=True, tag="split"):
@@ -39,7 +39,7 @@ class Split(Step, frozen=True, kw_only=True, tag="split"):
         text = read_text(self.source)
         text = prefix_map.map_locations(text, self.prefix_maps) if self.prefix_maps else text
         split = split_program(
-            fixup_fast_math.with_fast_math(text) if self.fast_math else text,
+            legalize_fast_math.with_fast_math(text) if self.fast_math else text,
             SplitOptions(
                 source_text=_bytes_as_text(self.made_from),
                 unit_id=self.unit_id,

@@ -29,7 +29,7 @@ from mlir_offload.translate.cpu.module import (
     cpu_runtime_command,
     finish_cpu_ir,
 )
-from mlir_offload.translate.fixup.split import SplitOptions, split_program
+from mlir_offload.translate.legalize.split import SplitOptions, split_program
 from mlir_offload.translate.lower import (
     device_pipeline_command,
     normalize_command,

@@ -14,7 +14,7 @@ from support.operation_table import TABLE, TARGETS, Case, cases_of, program_of
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.device_form import parse_form
-from mlir_offload.translate.fixup.split import SplitOptions, split_program
+from mlir_offload.translate.legalize.split import SplitOptions, split_program
 
 INPUTS = Path(__file__).parent / "inputs"
 RELEASES = [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (19, 22)]

@@ -52,7 +52,7 @@ def test_values_and_parameters_get_the_names_of_the_source() -> None:
     assert "FullDebug" in text
 
 
-def test_what_a_fixup_added_in_another_form_is_passed_over() -> None:
+def test_what_a_legalization_added_in_another_form_is_passed_over() -> None:
     added = "llvm.mlir.global internal @shared() : !llvm.array<4 x f32>\n    "
     device = DEVICE.replace('"gpu.func"()', f'{added}"gpu.func"()')
     assert 'name: "buffer", arg: 1' in with_variables(IR, device, SOURCE, "k.mlir")

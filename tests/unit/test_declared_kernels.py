@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.translate.fixup.split import SplitOptions, SplitProgram, split_program
+from mlir_offload.translate.legalize.split import SplitOptions, SplitProgram, split_program
 
 PROGRAM = """\
 "builtin.module"() ({{

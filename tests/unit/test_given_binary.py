@@ -6,8 +6,8 @@ import pytest
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import parse_offload_arch
-from mlir_offload.translate.fixup.split import SplitOptions, SplitProgram, split_program
 from mlir_offload.translate.given_binary import GivenBinary
+from mlir_offload.translate.legalize.split import SplitOptions, SplitProgram, split_program
 from mlir_offload.translate.mlir.syntax import escape
 
 PTX = """\

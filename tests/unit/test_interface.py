@@ -31,7 +31,7 @@ from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import SourceError, VerificationError
 from mlir_offload.toolchain.process import Command, ProcessRunner, run_checked
 from mlir_offload.translate.host.interface import render_header_of
-from mlir_offload.translate.host.module import fix_host_ir
+from mlir_offload.translate.host.module import legalize_host_ir
 
 CLANG = "/usr/lib/llvm-22/bin/clang"
 RUNNER = ProcessRunner()
@@ -251,7 +251,7 @@ def test_small_results_are_extended_as_c_expects_them() -> None:
     text = (
         'define i1 @_mlir_ciface_f(ptr %0) {\ndefine i8 @f() {\ndeclare i16 @"_mlir_ciface_g h"()\n'
     )
-    assert fix_host_ir(text).splitlines() == [
+    assert legalize_host_ir(text).splitlines() == [
         "define zeroext i1 @_mlir_ciface_f(ptr %0) {",
         "define i8 @f() {",
         'declare signext i16 @"_mlir_ciface_g h"()',

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.translate.fixup.split import SplitOptions, SplitProgram, split_program
 from mlir_offload.translate.kernel_parameter import ParameterForm, parse_descriptor
+from mlir_offload.translate.legalize.split import SplitOptions, SplitProgram, split_program
 
 LOAD = '%v = "memref.load"(%x, %i) : (memref<?xf32>, index) -> f32'
 STORE = '"memref.store"(%v, %y, %i) : (f32, memref<?xf32>, index) -> ()'

@@ -28,10 +28,10 @@ from mlir_offload.translate.amdgpu import amdgpu_device_ir, needs_device_librari
 from mlir_offload.translate.cpu.module import cpu_device_ir
 from mlir_offload.translate.device import needs_libdevice, nvptx_device_ir
 from mlir_offload.translate.device_form import parse_form
-from mlir_offload.translate.fixup.fast_math import with_fast_math
-from mlir_offload.translate.fixup.split import SplitOptions, split_program
 from mlir_offload.translate.hermetic import hermetic_text
-from mlir_offload.translate.host.module import fix_host_ir
+from mlir_offload.translate.host.module import legalize_host_ir
+from mlir_offload.translate.legalize.fast_math import with_fast_math
+from mlir_offload.translate.legalize.split import SplitOptions, split_program
 from mlir_offload.translate.lower import unwrap_device
 from mlir_offload.translate.mlir.module import Locations, parse_module, parse_operations
 from mlir_offload.translate.mlir.syntax import MLIR, escape
@@ -128,7 +128,11 @@ def filled(template: str, name: str, string: str) -> str:
 def annotated(text: str) -> str:
     kernels = [HostKernel("k", ("ptr",))]
     return annotate_host(
-        fix_host_ir(text), kernels=kernels, kinds=[Kind.CUDA], binary=b"x", abis=load_abis("22")
+        legalize_host_ir(text),
+        kernels=kernels,
+        kinds=[Kind.CUDA],
+        binary=b"x",
+        abis=load_abis("22"),
     )
 
 
@@ -143,7 +147,7 @@ DEVICE_REWRITES: dict[str, Callable[[str], str]] = {
     "openmp": lambda text: cpu_device_ir(text, kernels=["k"]).text,
 }
 HOST_REWRITES: dict[str, Callable[[str], str]] = {
-    "fix": fix_host_ir,
+    "fix": legalize_host_ir,
     "annotate": annotated,
     "sanitize": lambda text: instrumented(text, Sanitizer.ADDRESS),
 }

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mlir_offload.translate.fixup.unroll import unroll_loops
+from mlir_offload.translate.legalize.unroll import unroll_loops
 from mlir_offload.translate.mlir.module import parse_module
 from mlir_offload.translate.mlir.operation import Block, Operation
 

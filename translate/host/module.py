@@ -47,7 +47,7 @@ def check_host(text: str) -> None:
     check_lowered(module.operations, Locations(module.aliases), place="host code")
 
 
-def fix_host_ir(text: str) -> str:
+def legalize_host_ir(text: str) -> str:
     """Return the host's LLVM IR with launches that leave nothing behind.
 
     mlir-translate puts the argument arrays of a launch on the stack where the launch stands, which

@@ -21,7 +21,7 @@ from mlir_offload.translate.cpu.text import (
     label_of,
     symbol,
 )
-from mlir_offload.translate.fixup.assertion import FAILURE_MARK
+from mlir_offload.translate.legalize.assertion import FAILURE_MARK
 
 # As offload/runtime/sycl_spirv.c has it.
 _FLAG = "%mo.failures"

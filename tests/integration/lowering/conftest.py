@@ -14,11 +14,11 @@ from mlir_offload.toolchain.llvm import LlvmToolchain, inspect_llvm, probe_llvm
 from mlir_offload.toolchain.process import Command, ProcessRunner
 from mlir_offload.toolchain.target import parse_offload_arch
 from mlir_offload.translate.diagnostics import condense
-from mlir_offload.translate.fixup.split import SplitOptions, SplitProgram, split_program
 from mlir_offload.translate.gpu_module import GpuModule
-from mlir_offload.translate.host.module import check_host, fix_host_ir
+from mlir_offload.translate.host.module import check_host, legalize_host_ir
 from mlir_offload.translate.input_pipeline import check_source
 from mlir_offload.translate.kind_lowering import lowering_for
+from mlir_offload.translate.legalize.split import SplitOptions, SplitProgram, split_program
 from mlir_offload.translate.lower import (
     device_pipeline_command,
     host_pipeline_command,
@@ -93,7 +93,7 @@ class _Lowering:
             self.llvm, source, low, uses_async=program.uses_async, debug=self.debug
         )
         check_host(self.run(command, low))
-        return fix_host_ir(self.run(translate_command(self.llvm, low, text), text))
+        return legalize_host_ir(self.run(translate_command(self.llvm, low, text), text))
 
 
 Lower = Callable[..., Lowered]

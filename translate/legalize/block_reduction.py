@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from mlir_offload.translate.fixup.arith import binary, compare, convert, i32, select, when
-from mlir_offload.translate.fixup.reduction import (
+from mlir_offload.translate.legalize.arith import binary, compare, convert, i32, select, when
+from mlir_offload.translate.legalize.reduction import (
     Combination,
     Existing,
     Lanes,
@@ -15,8 +15,8 @@ from mlir_offload.translate.fixup.reduction import (
     combined_lanes,
     place_in_block,
 )
-from mlir_offload.translate.fixup.rewriter import DeviceRewriter
-from mlir_offload.translate.fixup.shuffle import carried, carrier_of, restored
+from mlir_offload.translate.legalize.rewriter import DeviceRewriter
+from mlir_offload.translate.legalize.shuffle import carried, carrier_of, restored
 from mlir_offload.translate.mlir.operation import Operation, Value
 
 _UNSIGNED = frozenset({"minui", "maxui"})

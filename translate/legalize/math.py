@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mlir_offload.translate.fixup.arith import binary, compare, constant, convert, select
-from mlir_offload.translate.fixup.rewriter import DeviceRewriter
+from mlir_offload.translate.legalize.arith import binary, compare, constant, convert, select
+from mlir_offload.translate.legalize.rewriter import DeviceRewriter
 from mlir_offload.translate.mlir.operation import Operation, Value
 from mlir_offload.translate.mlir.type import integer_width
 

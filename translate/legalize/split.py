@@ -16,16 +16,6 @@ from mlir_offload.translate.declared import (
     read_declared,
 )
 from mlir_offload.translate.device_form import NVVM_FORM, DeviceForm
-from mlir_offload.translate.fixup.device_module import DeviceRules, device_module, limits_of
-from mlir_offload.translate.fixup.documented import use_default_space
-from mlir_offload.translate.fixup.hazard import (
-    check_operations,
-    check_top_level,
-)
-from mlir_offload.translate.fixup.kernel_form import choose_kernel_forms
-from mlir_offload.translate.fixup.limit import (
-    workgroup_bytes,
-)
 from mlir_offload.translate.gpu_module import (
     GpuModule,
     KernelKey,
@@ -46,6 +36,16 @@ from mlir_offload.translate.host.module import check_main
 from mlir_offload.translate.host.transfer import TransferRewriter
 from mlir_offload.translate.input_pipeline import drop_scripts
 from mlir_offload.translate.kernel_parameter import WIDE, ParameterForm
+from mlir_offload.translate.legalize.device_module import DeviceRules, device_module, limits_of
+from mlir_offload.translate.legalize.documented import use_default_space
+from mlir_offload.translate.legalize.kernel_form import choose_kernel_forms
+from mlir_offload.translate.legalize.limit import (
+    workgroup_bytes,
+)
+from mlir_offload.translate.legalize.unsupported_ops import (
+    check_operations,
+    check_top_level,
+)
 from mlir_offload.translate.mlir.module import Locations, Module, parse_module
 from mlir_offload.translate.mlir.operation import CustomOperation, Operation
 from mlir_offload.translate.pipelines import load_faults

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from mlir_offload.translate.fixup.arith import binary, constant, convert, select
-from mlir_offload.translate.fixup.rewriter import DeviceRewriter
+from mlir_offload.translate.legalize.arith import binary, constant, convert, select
+from mlir_offload.translate.legalize.rewriter import DeviceRewriter
 from mlir_offload.translate.mlir.operation import Operation, Value
 from mlir_offload.translate.mlir.type import parse_shaped
 

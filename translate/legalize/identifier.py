@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mlir_offload.translate.fixup.arith import binary, convert
-from mlir_offload.translate.fixup.rewriter import DeviceRewriter
-from mlir_offload.translate.fixup.thread import linear_thread_id, threads_of_block
+from mlir_offload.translate.legalize.arith import binary, convert
+from mlir_offload.translate.legalize.rewriter import DeviceRewriter
+from mlir_offload.translate.legalize.thread import linear_thread_id, threads_of_block
 from mlir_offload.translate.mlir.operation import Operation
 
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.translate.fixup.arith import binary, compare, convert, either, i32, select
-from mlir_offload.translate.fixup.distribution import elements, joined, vector_type
-from mlir_offload.translate.fixup.rewriter import DeviceRewriter
-from mlir_offload.translate.fixup.shuffle import Shuffle, carrier_of, shuffle
-from mlir_offload.translate.fixup.thread import linear_thread_id, threads_of_block
+from mlir_offload.translate.legalize.arith import binary, compare, convert, either, i32, select
+from mlir_offload.translate.legalize.distribution import elements, joined, vector_type
+from mlir_offload.translate.legalize.rewriter import DeviceRewriter
+from mlir_offload.translate.legalize.shuffle import Shuffle, carrier_of, shuffle
+from mlir_offload.translate.legalize.thread import linear_thread_id, threads_of_block
 from mlir_offload.translate.mlir.operation import Operation, Region, Value
 
 # The operation on integers and that on floating-point numbers.

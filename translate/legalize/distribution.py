@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from mlir_offload.translate.fixup.arith import binary, compare, i32, select
-from mlir_offload.translate.fixup.rewriter import DeviceRewriter
-from mlir_offload.translate.fixup.shuffle import Shuffle, carrier_of, lane_id, shuffle
+from mlir_offload.translate.legalize.arith import binary, compare, i32, select
+from mlir_offload.translate.legalize.rewriter import DeviceRewriter
+from mlir_offload.translate.legalize.shuffle import Shuffle, carrier_of, lane_id, shuffle
 from mlir_offload.translate.mlir.operation import Value
 from mlir_offload.translate.mlir.type import parse_shaped
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.translate.fixup.arith import binary, compare, constant, either
-from mlir_offload.translate.fixup.distribution import (
+from mlir_offload.translate.legalize.arith import binary, compare, constant, either
+from mlir_offload.translate.legalize.distribution import (
     element_types,
     elements,
     gather,
@@ -17,7 +17,7 @@ from mlir_offload.translate.fixup.distribution import (
     scatter,
     share,
 )
-from mlir_offload.translate.fixup.rewriter import DeviceRewriter
+from mlir_offload.translate.legalize.rewriter import DeviceRewriter
 from mlir_offload.translate.mlir.operation import Block, Operation, Value
 
 

@@ -12,9 +12,9 @@ from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import Operation
 
 if TYPE_CHECKING:
-    from mlir_offload.translate.fixup.rewriter import DevicePattern, DeviceRewriter
+    from mlir_offload.translate.legalize.rewriter import DevicePattern, DeviceRewriter
 
-_PACKAGE = "mlir_offload.translate.fixup"
+_PACKAGE = "mlir_offload.translate.legalize"
 # Which pattern of which module rewrites an operation. Most kernels have none of them: then no
 # pattern is loaded.
 _PATTERNS = {
@@ -29,7 +29,7 @@ _PATTERNS = {
     "gpu.subgroup_id": "identifier.subgroup_id",
     "gpu.subgroup_reduce": "reduction.subgroup_reduce",
     "gpu.subgroup_size": "identifier.subgroup_size",
-    "gpu.warp_execute_on_lane_0": "lane_zero.execute_on_lane_zero",
+    "gpu.warp_execute_on_lane_0": "warp_execute.execute_on_lane_zero",
     "math.ipowi": "math.integer_power",
     "math.isnormal": "math.is_normal",
 }

@@ -13,7 +13,7 @@ from mlir_offload.translate.device_form import (
     DeviceForm,
     parse_form,
 )
-from mlir_offload.translate.fixup.text import (
+from mlir_offload.translate.legalize.text import (
     expand_device_operations,
     load_member,
     patterns_for,

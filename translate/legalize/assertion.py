@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mlir_offload.translate.fixup.arith import convert, negated, when
-from mlir_offload.translate.fixup.rewriter import POINTER, DeviceRewriter
+from mlir_offload.translate.legalize.arith import convert, negated, when
+from mlir_offload.translate.legalize.rewriter import POINTER, DeviceRewriter
 from mlir_offload.translate.mlir.attribute import quoted
 from mlir_offload.translate.mlir.operation import Operation, Value
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from mlir_offload.translate.fixup.arith import (
+from mlir_offload.translate.legalize.arith import (
     binary,
     boolean,
     compare,
@@ -13,7 +13,7 @@ from mlir_offload.translate.fixup.arith import (
     i32,
     select,
 )
-from mlir_offload.translate.fixup.rewriter import DeviceRewriter
+from mlir_offload.translate.legalize.rewriter import DeviceRewriter
 from mlir_offload.translate.mlir.operation import Value
 from mlir_offload.translate.mlir.type import integer_width
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.translate.fixup.arith import binary, i32
-from mlir_offload.translate.fixup.rewriter import DeviceRewriter
-from mlir_offload.translate.fixup.shuffle import (
+from mlir_offload.translate.legalize.arith import binary, i32
+from mlir_offload.translate.legalize.rewriter import DeviceRewriter
+from mlir_offload.translate.legalize.shuffle import (
     Shuffle,
     carrier_of,
     lane_id,

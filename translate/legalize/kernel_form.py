@@ -6,8 +6,6 @@ from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Struct, field
 
-from mlir_offload.translate.fixup.parameter import ParameterRewriter, check_narrow
-from mlir_offload.translate.fixup.unroll import unroll_loops
 from mlir_offload.translate.gpu_module import KernelKey, is_kernel
 from mlir_offload.translate.host.argument import distinct_arguments
 from mlir_offload.translate.kernel_parameter import (
@@ -16,6 +14,8 @@ from mlir_offload.translate.kernel_parameter import (
     ParameterForm,
     plan_parameters,
 )
+from mlir_offload.translate.legalize.parameter import ParameterRewriter, check_narrow
+from mlir_offload.translate.legalize.unroll import unroll_loops
 from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import Operation
 

@@ -10,19 +10,6 @@ from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind, Target
 from mlir_offload.toolchain.workgroup_memory import WorkgroupLimit, find_workgroup_limit
 from mlir_offload.translate.device_form import DeviceForm
-from mlir_offload.translate.fixup import fast_math
-from mlir_offload.translate.fixup.documented import use_documented_forms
-from mlir_offload.translate.fixup.hazard import (
-    check_device_functions,
-    check_launch_bounds,
-    check_operations,
-)
-from mlir_offload.translate.fixup.kernel_form import KernelForms
-from mlir_offload.translate.fixup.limit import (
-    check_printed,
-    check_workgroup_memory,
-)
-from mlir_offload.translate.fixup.text import expand_device_operations
 from mlir_offload.translate.gpu_module import (
     GpuModule,
     Kernel,
@@ -30,6 +17,19 @@ from mlir_offload.translate.gpu_module import (
     is_kernel,
     kernel_names,
     rename_kernels,
+)
+from mlir_offload.translate.legalize import fast_math
+from mlir_offload.translate.legalize.documented import use_documented_forms
+from mlir_offload.translate.legalize.kernel_form import KernelForms
+from mlir_offload.translate.legalize.limit import (
+    check_printed,
+    check_workgroup_memory,
+)
+from mlir_offload.translate.legalize.text import expand_device_operations
+from mlir_offload.translate.legalize.unsupported_ops import (
+    check_device_functions,
+    check_launch_bounds,
+    check_operations,
 )
 from mlir_offload.translate.mlir.attribute import Attribute
 from mlir_offload.translate.mlir.module import Locations, Module

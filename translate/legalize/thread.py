@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlir_offload.translate.fixup.arith import binary
+from mlir_offload.translate.legalize.arith import binary
 
 if TYPE_CHECKING:
-    from mlir_offload.translate.fixup.rewriter import DeviceRewriter
+    from mlir_offload.translate.legalize.rewriter import DeviceRewriter
     from mlir_offload.translate.mlir.operation import Value
 
 

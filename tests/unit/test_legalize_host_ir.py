@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlir_offload.translate.host.module import fix_host_ir
+from mlir_offload.translate.host.module import legalize_host_ir
 
 LAUNCH = """\
   %3 = alloca %0, align 8
@@ -21,7 +21,7 @@ def function(body: str) -> str:
 def test_ir_without_the_runtime_is_unchanged() -> None:
     text = "define i32 @main() {\n  ret i32 0\n}\n"
 
-    assert fix_host_ir(text) == text
+    assert legalize_host_ir(text) == text
 
 
 def test_a_main_without_a_result_returns_zero() -> None:
@@ -30,16 +30,16 @@ def test_a_main_without_a_result_returns_zero() -> None:
         "define void @main() !dbg !3 {\n  br i1 %0, label %1, label %2\n1:\n  ret void, !dbg !4\n"
         "2:\n  ret void\n}\ndefine void @mainly() {\n  ret void\n}\n"
     )
-    assert fix_host_ir(text) == (
+    assert legalize_host_ir(text) == (
         "define void @_mlir_ciface_main() {\n  call i32 @main()\n  ret void\n}\n"
         "define i32 @main() !dbg !3 {\n  br i1 %0, label %1, label %2\n1:\n  ret i32 0, !dbg !4\n"
         "2:\n  ret i32 0\n}\ndefine void @mainly() {\n  ret void\n}\n"
     )
-    assert fix_host_ir("define i8 @main() {\n") == "define signext i8 @main() {\n"
+    assert legalize_host_ir("define i8 @main() {\n") == "define signext i8 @main() {\n"
 
 
 def test_a_launch_outside_of_the_entry_block_gives_its_stack_back() -> None:
-    lines = fix_host_ir(function("  br label %2\n\n2:\n" + LAUNCH)).splitlines()
+    lines = legalize_host_ir(function("  br label %2\n\n2:\n" + LAUNCH)).splitlines()
 
     saved = lines.index(f"  %mo.stack.0 = {SAVE}")
     restored = lines.index(f"  {RESTORE}, !dbg !7")
@@ -51,7 +51,7 @@ def test_a_launch_outside_of_the_entry_block_gives_its_stack_back() -> None:
 def test_a_launch_in_the_entry_block_needs_nothing() -> None:
     text = function(LAUNCH)
 
-    assert fix_host_ir(text) == text
+    assert legalize_host_ir(text) == text
 
 
 def test_a_stream_that_nothing_destroys_is_destroyed_behind_its_last_use() -> None:
@@ -63,7 +63,7 @@ def test_a_stream_that_nothing_destroys_is_destroyed_behind_its_last_use() -> No
         "  call void @other(ptr %3)\n"
     )
 
-    lines = fix_host_ir(function(body)).splitlines()
+    lines = legalize_host_ir(function(body)).splitlines()
 
     destroyed = lines.index("  call void @mgpuStreamDestroy(ptr %2), !dbg !9")
     assert "mgpuEventRecord" in lines[destroyed - 1]
@@ -79,14 +79,14 @@ def test_a_stream_that_is_destroyed_or_leaves_its_block_is_left_alone() -> None:
     )
 
     for body in (destroyed, passed_on, carried):
-        assert fix_host_ir(function(body)) == function(body)
+        assert legalize_host_ir(function(body)) == function(body)
 
 
 def test_an_existing_declaration_is_not_repeated() -> None:
     text = function("  %2 = call ptr @mgpuStreamCreate()\n")
     text += "\ndeclare !dbg !3 void @mgpuStreamDestroy(ptr)\n"
 
-    assert fix_host_ir(text).count("@mgpuStreamDestroy(ptr)") == 1
+    assert legalize_host_ir(text).count("@mgpuStreamDestroy(ptr)") == 1
 
 
 def test_sizes_are_written_as_every_release_reads_them() -> None:
@@ -97,4 +97,4 @@ def test_sizes_are_written_as_every_release_reads_them() -> None:
     for kind in ("i64", "{ float, [2 x i8] }"):
         written = text.format(call.format(f"mul (i64 {one.format(kind)}, i64 9)"))
         read = call.format(f"ptrtoint (ptr getelementptr ({kind}, ptr null, i64 9) to i64)")
-        assert fix_host_ir(written) == text.format(read)
+        assert legalize_host_ir(written) == text.format(read)
