@@ -316,11 +316,6 @@ def host_layout(triple: str, major: int) -> str:
     return str(row_of(rows, major)["layout"]) if rows else ""
 
 
-def fatbinary_lost_image_option(cuda: tuple[int, int]) -> bool:
-    """Return whether the `fatbinary` of a CUDA release (major, minor) refuses `--image=`."""
-    return cuda >= fatbinary_without_image()
-
-
 def fatbinary_without_image() -> tuple[int, int]:
     """Return the first release of CUDA (major, minor) whose `fatbinary` refuses `--image=`."""
     major, minor = offload_table()["cuda"]["fatbinary_without_image"]["since"]

@@ -374,7 +374,7 @@ class _Cuda(KindBuild):
         """Return where the toolkit is."""
         return load_abi(major).cuda_path_arguments(sdk.path) if sdk else ()
 
-    def anchor_feature(self, context: BuildContext, target: Target, /) -> str:
+    def dummy_image_feature(self, context: BuildContext, target: Target, /) -> str:
         """Return the PTX ISA."""
         return _ptx_feature(context, (target.arch,))
 
