@@ -18,7 +18,7 @@ from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.system.memo import Memo
 from mlir_offload.driver.system.workspace import user_cache
 from mlir_offload.driver.tools.llvm_files import llvm_files
-from mlir_offload.offload.abi import row_of
+from mlir_offload.offload.abi_table import row_of
 from mlir_offload.offload.calibrate.device import learn_amdgpu, learn_nvptx
 from mlir_offload.offload.calibrate.entry import learn_entries
 from mlir_offload.offload.calibrate.form import learn_forms

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from mlir_offload.toolchain.bitcode.bitstream import BitStream, Block, BlockReader
+from mlir_offload.toolchain.bitcode.bitstream import BitStream, Block
+from mlir_offload.toolchain.bitcode.block_reader import BlockReader
 from mlir_offload.toolchain.bitcode.code import BlockId
 from mlir_offload.toolchain.bitcode.module import outer_blocks, read_bitcode_modules, unwrapped
 from mlir_offload.toolchain.byte_view import ByteView

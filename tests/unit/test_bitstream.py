@@ -18,13 +18,8 @@ from mlir_offload.toolchain.bitcode.bit_array import (
     vbr6_numbers,
     vbr_numbers,
 )
-from mlir_offload.toolchain.bitcode.bitstream import (
-    BitStream,
-    Block,
-    BlockReader,
-    Record,
-    outer_block,
-)
+from mlir_offload.toolchain.bitcode.bitstream import BitStream, Block, Record, outer_block
+from mlir_offload.toolchain.bitcode.block_reader import BlockReader
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import VerificationError
 

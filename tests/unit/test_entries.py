@@ -12,7 +12,8 @@ from support.clang_entries import (
     render_kernel_handle,
 )
 
-from mlir_offload.offload.abi import any_exceptions, load_abi, load_abis, offload_table
+from mlir_offload.offload.abi import any_exceptions, load_abi, load_abis
+from mlir_offload.offload.abi_table import offload_table
 from mlir_offload.offload.host.entry import (
     EntryType,
     OffloadEntry,

@@ -7,7 +7,8 @@ from functools import lru_cache
 
 from msgspec import Struct, field
 
-from mlir_offload.toolchain.bitcode.bitstream import BitStream, Block, Record, records_of
+from mlir_offload.toolchain.bitcode.bitstream import BitStream, Block, Record
+from mlir_offload.toolchain.bitcode.block_reader import records_of
 from mlir_offload.toolchain.bitcode.code import AttributeCode, AttributeForm
 from mlir_offload.toolchain.bitcode.repeated import Content, read_repeated, records_in
 

@@ -7,42 +7,30 @@ what an abbreviation gives for nothing (literals, fields of no width) may not ou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from functools import lru_cache
+from collections.abc import Sequence
 
 from msgspec import Struct
 
-from mlir_offload.toolchain.bitcode.abbrev import Abbreviation, Encoding, Field, read_abbreviation
+from mlir_offload.toolchain.bitcode.abbrev import Abbreviation, Encoding, Field
 from mlir_offload.toolchain.bitcode.bit_array import (
     VBR_BYTES,
     bits,
     char6,
     fixed_numbers,
     vbr,
-    vbr6_end,
-    vbr6_few,
     vbr6_numbers,
-    vbr_at,
     vbr_numbers,
 )
-from mlir_offload.toolchain.byte_view import ByteView, memory_view
+from mlir_offload.toolchain.byte_view import ByteView
 from mlir_offload.toolchain.errors import VerificationError
 
 BLOCK_INFO = 0
-_END_BLOCK, _ENTER_BLOCK, _DEFINE_ABBREVIATION, _UNABBREVIATED = range(4)
-_SET_BLOCK = 1
-_WORD_BYTES = 2 * VBR_BYTES
+ENTER_BLOCK = 1
+USUAL_CHUNK = 6
+WORD_BYTES = 2 * VBR_BYTES
 _MIN_WIDTH, _MAX_WIDTH = 2, 32
-_MAX_FIELDS = 4096  # of all abbreviations of a block; LLVM's own blocks stay below 200
-_USUAL_CHUNK = 6
-_USUAL_INFO_BYTES = 1 << 12
-_SHORT = 64
 _ENTRY_BYTES, _FEW_ENTRIES = 4, 4096
-_CHARACTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._"
-_LITERAL, _FIXED, _VBR, _ARRAY, _CHAR6, _BLOB = Encoding
-_BYTES: Field = (_FIXED, 8)
-_USUAL_ELEMENT: Field = (_VBR, _USUAL_CHUNK)
+_FIXED, _CHAR6 = Encoding.FIXED, Encoding.CHAR6
 
 
 class Block(Struct, frozen=True):
@@ -58,7 +46,7 @@ class Block(Struct, frozen=True):
     inherited: int = 0
 
 
-class _Array(Struct, frozen=True):
+class LongArray(Struct, frozen=True):
     """The place of a long array that nobody has looked at yet."""
 
     position: int
@@ -76,7 +64,7 @@ class Record:
     __slots__ = ("_array", "_scalars", "_stream", "code", "position")
 
     def __init__(
-        self, stream: BitStream, position: int, scalars: list[int], array: _Array | None
+        self, stream: BitStream, position: int, scalars: list[int], array: LongArray | None
     ) -> None:
         """Take the code from the scalars; the array is decoded when it is asked for."""
         self.code = scalars.pop(0)
@@ -176,7 +164,7 @@ class BitStream:
         if self._budget.entries < 0:
             raise self.malformed(position, "module", "more entries than its size can hold")
 
-    def decode(self, place: _Array) -> Sequence[int]:
+    def decode(self, place: LongArray) -> Sequence[int]:
         """Return the numbers of an array. Raises VerificationError where one is too large."""
         (encoding, width), data = place.element, self.data
         if encoding is _CHAR6:
@@ -184,7 +172,7 @@ class BitStream:
         if encoding is _FIXED:
             return fixed_numbers(data, place.position, place.count, width)
         try:
-            if width == _USUAL_CHUNK:
+            if width == USUAL_CHUNK:
                 return vbr6_numbers(data, place.position, place.end)
             return vbr_numbers(data, place.position, place.end, place.count, width)[0]
         except ValueError as error:
@@ -195,230 +183,13 @@ class BitStream:
         return self.view.malformed(position >> 3, f"{field} (bit {position & 7})", reason)
 
 
-class BlockReader(Iterator[Record | Block]):
-    """The entries of one block in order: records, and inner blocks, which are passed over."""
-
-    __slots__ = ("_abbreviations", "_data", "_end", "_width", "block", "position", "stream")
-
-    def __init__(self, stream: BitStream, block: Block) -> None:
-        """Begin at the first entry; `position` may be set to that of another one."""
-        self.stream = stream
-        self.block = block
-        self.position = block.begin
-        self._data = stream.data
-        self._end = block.end
-        self._width = block.width
-        self._abbreviations = stream.shared.get(block.number, [])[: block.inherited]
-
-    @property
-    def definitions(self) -> tuple[Abbreviation, ...]:
-        """Return the abbreviations that hold from here on."""
-        return tuple(self._abbreviations)
-
-    def resume(self, position: int, definitions: Sequence[Abbreviation]) -> None:
-        """Go on at a position at which these abbreviations hold."""
-        self.position, self._abbreviations = position, list(definitions)
-
-    def records(self) -> Iterator[Record]:
-        """Return the records alone."""
-        return (entry for entry in self if isinstance(entry, Record))
-
-    def __next__(self) -> Record | Block:
-        """Return the next entry. Raises VerificationError where there should be one."""
-        begin = self.position
-        try:
-            entry = self._next()
-        except ValueError as error:
-            raise self.malformed(begin, str(error)) from error
-        if entry is None:
-            raise StopIteration
-        if self.position <= self._end:
-            return entry
-        raise self.malformed(begin, "what is here leaves it")
-
-    def _next(self) -> Record | Block | None:
-        data, width = self._data, self._width
-        while True:
-            begin = self.position
-            self.position = position = begin + width
-            if position > self._end:
-                raise self.malformed(begin, "it has no end")
-            at = begin >> 3
-            word = int.from_bytes(data[at : at + 5], "little") >> (begin & 7)
-            number = word & ((1 << width) - 1)
-            if number > _UNABBREVIATED:
-                return self._abbreviated(begin, number)
-            if number == _UNABBREVIATED:
-                return self._unabbreviated(begin)
-            if number == _ENTER_BLOCK:
-                return self._inner_block()
-            if number == _END_BLOCK:
-                self._check_end()
-                return None
-            self._define(begin)
-
-    def _check_end(self) -> None:
-        if -(-self.position // 32) * 32 != self._end:
-            raise self.malformed(self.position, f"it ends here, not at bit {self._end}")
-
-    def _inner_block(self) -> Block:
-        block = block_at(self.stream, self.position, self._end)
-        self.position = block.end
-        if block.number == BLOCK_INFO:
-            _read_block_info(self.stream, block)
-        return block
-
-    def _unabbreviated(self, begin: int) -> Record:
-        at = self.position >> 3
-        word = int.from_bytes(self._data[at : at + _WORD_BYTES], "little") >> (self.position & 7)
-        code, used = vbr(word, _USUAL_CHUNK)
-        count, more = vbr(word >> used, _USUAL_CHUNK)
-        scalars = [code]
-        place = self.position + used + more
-        array = self._array(begin, _USUAL_ELEMENT, count, place, scalars)
-        return Record(self.stream, begin, scalars, array)
-
-    def _abbreviated(self, begin: int, number: int) -> Record:
-        if number - _UNABBREVIATED > len(self._abbreviations):
-            raise self.malformed(begin, f"abbreviation {number} is not defined")
-        abbreviation = self._abbreviations[number - _UNABBREVIATED - 1]
-        if abbreviation.problem:
-            raise self.malformed(begin, abbreviation.problem)
-        if abbreviation.free_count:
-            self.stream.spend(abbreviation.free_count, begin)
-        scalars = self._scalars(abbreviation.scalars)
-        array = None
-        if abbreviation.element is not None:
-            count, place = vbr_at(self._data, self.position, _USUAL_CHUNK)
-            array = self._array(begin, abbreviation.element, count, place, scalars)
-        return Record(self.stream, begin, scalars, array)
-
-    def _scalars(self, fields: tuple[Field, ...]) -> list[int]:
-        scalars: list[int] = []
-        word = left = 0
-        for encoding, width in fields:
-            if encoding is _LITERAL:
-                scalars.append(width)
-                continue
-            if left < 8 * VBR_BYTES:
-                at = self.position >> 3
-                raw = self._data[at : at + _WORD_BYTES]
-                word = int.from_bytes(raw, "little") >> (self.position & 7)
-                left = 8 * _WORD_BYTES - (self.position & 7)
-            used = width
-            if encoding is _VBR:
-                value, used = vbr(word, width)
-            else:
-                value = word & ((1 << width) - 1)
-            scalars.append(_CHARACTERS[value] if encoding is _CHAR6 else value)
-            word >>= used
-            left -= used
-            self.position += used
-        return scalars
-
-    def _array(
-        self, begin: int, element: Field, count: int, position: int, scalars: list[int]
-    ) -> _Array | None:
-        """Append a short array to the scalars, or return the place of a long one."""
-        encoding, width = element
-        if element == _USUAL_ELEMENT and count <= _SHORT:
-            numbers, self.position = vbr6_few(self._data, position, count)
-            scalars += numbers
-            return None
-        if encoding is _BLOB:
-            position = -(-position // 32) * 32
-            end, element = position + -(-count // 4) * 32, _BYTES
-        elif encoding is _VBR:
-            end = self._vbr_end(position, count, width)
-        else:
-            end = position + count * width
-        if end > self._end:
-            raise self.malformed(begin, f"{count} operands do not fit in it")
-        self.position = end
-        place = _Array(position, end, count, element)
-        if count > _SHORT:
-            return place
-        scalars += self.stream.decode(place)
-        return None
-
-    def _vbr_end(self, position: int, count: int, width: int) -> int:
-        """Return where an array ends, or a bit behind the block."""
-        if position + count * width > self._end:
-            return self._end + 1
-        if width == _USUAL_CHUNK:
-            return vbr6_end(self._data, position, self._end, count) or self._end + 1
-        numbers, end = vbr_numbers(self._data, position, self._end, count, width)
-        return end if len(numbers) == count else self._end + 1
-
-    def _define(self, begin: int) -> None:
-        abbreviation, self.position = read_abbreviation(self._data, self.position, self._end)
-        known = self._definitions(begin)
-        known.append(abbreviation)
-        if self.position > self._end or sum(len(one.scalars) for one in known) > _MAX_FIELDS:
-            raise self.malformed(begin, "too long an abbreviation")
-
-    def _definitions(self, _begin: int) -> list[Abbreviation]:
-        return self._abbreviations
-
-    def malformed(self, position: int, reason: str) -> VerificationError:
-        """Return the error that names this block, a place in it and what is wrong."""
-        return self.stream.malformed(position, f"block {self.block.number}", reason)
-
-
-def records_of(stream: BitStream, blocks: Iterable[Block]) -> Iterator[Record]:
-    """Return the records of some blocks, one after the other."""
-    return (record for block in blocks for record in BlockReader(stream, block).records())
-
-
-class _BlockInfoReader(BlockReader):
-    """A BLOCKINFO block: its abbreviations are for the blocks whose number it names."""
-
-    __slots__ = ("described",)
-
-    def __init__(self, stream: BitStream, block: Block) -> None:
-        super().__init__(stream, block)
-        self.described: int | None = None
-
-    def _definitions(self, begin: int) -> list[Abbreviation]:
-        if self.described is None:
-            raise self.malformed(begin, "an abbreviation for no block")
-        return self.stream.shared.setdefault(self.described, [])
-
-
-def _read_block_info(stream: BitStream, block: Block) -> None:
-    """Take the abbreviations of a BLOCKINFO block; those of one writer are read once for many modules."""
-    content = stream.data[block.begin >> 3 : block.end >> 3]
-    if not stream.shared and len(content) <= _USUAL_INFO_BYTES:
-        with suppress(VerificationError):
-            known = _abbreviations_in(content, block.width)
-            stream.shared = {number: list(found) for number, found in known}
-            return
-    _define_for_others(stream, block)
-
-
-@lru_cache(maxsize=8)
-def _abbreviations_in(
-    content: bytes, width: int
-) -> tuple[tuple[int, tuple[Abbreviation, ...]], ...]:
-    stream = BitStream(memory_view(content))
-    _define_for_others(stream, Block(BLOCK_INFO, 0, stream.size, width))
-    return tuple((number, tuple(found)) for number, found in stream.shared.items())
-
-
-def _define_for_others(stream: BitStream, block: Block) -> None:
-    reader = _BlockInfoReader(stream, block)
-    for record in reader.records():
-        if record.code == _SET_BLOCK:
-            reader.described = record.operand(0, "number of the block")
-
-
 def block_at(stream: BitStream, position: int, limit: int) -> Block:
     """Return the block whose number and size stand at a position, behind the abbreviation number.
 
     Raises VerificationError where it would not end before `limit`.
     """
     at = position >> 3
-    word = int.from_bytes(stream.data[at : at + _WORD_BYTES], "little") >> (position & 7)
+    word = int.from_bytes(stream.data[at : at + WORD_BYTES], "little") >> (position & 7)
     try:
         number, used = vbr(word, 8)
         width, more = vbr(word >> used, 4)
@@ -440,6 +211,6 @@ def outer_block(stream: BitStream, position: int) -> Block:
 
     Raises VerificationError where none does.
     """
-    if bits(stream.data, position, _MIN_WIDTH) != _ENTER_BLOCK:
+    if bits(stream.data, position, _MIN_WIDTH) != ENTER_BLOCK:
         raise stream.malformed(position, "stream", "no block begins here")
     return block_at(stream, position + _MIN_WIDTH, stream.size)

@@ -12,7 +12,8 @@ from itertools import chain, cycle
 
 from msgspec import Struct
 
-from mlir_offload.toolchain.bitcode.bitstream import Block, BlockReader, Record
+from mlir_offload.toolchain.bitcode.bitstream import Block, Record
+from mlir_offload.toolchain.bitcode.block_reader import BlockReader
 from mlir_offload.toolchain.bitcode.code import BlockId, ConstantCode, TypeCode
 from mlir_offload.toolchain.bitcode.global_value import BitcodeFunction
 from mlir_offload.toolchain.bitcode.module import BitcodeModule

@@ -7,7 +7,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from mlir_offload.toolchain.bitcode.attribute import signed
-from mlir_offload.toolchain.bitcode.bitstream import BlockReader, Record
+from mlir_offload.toolchain.bitcode.bitstream import Record
+from mlir_offload.toolchain.bitcode.block_reader import BlockReader
 from mlir_offload.toolchain.bitcode.code import ConstantCode, TypeCode
 from mlir_offload.toolchain.bitcode.global_value import Symbol
 from mlir_offload.toolchain.bitcode.module import BitcodeModule

@@ -11,7 +11,8 @@ from itertools import accumulate
 from msgspec import Struct
 
 from mlir_offload.toolchain.bitcode.bit_array import vbr6_end, vbr6_numbers
-from mlir_offload.toolchain.bitcode.bitstream import Block, BlockReader, Record
+from mlir_offload.toolchain.bitcode.bitstream import Block, Record
+from mlir_offload.toolchain.bitcode.block_reader import BlockReader
 from mlir_offload.toolchain.bitcode.code import UNNUMBERED_METADATA, BlockId, MetadataCode
 from mlir_offload.toolchain.bitcode.constant import ConstantTable
 from mlir_offload.toolchain.bitcode.global_value import BitcodeFunction, Symbol

@@ -17,14 +17,8 @@ from msgspec.structs import replace
 from mlir_offload.toolchain.bitcode.abbrev import Abbreviation
 from mlir_offload.toolchain.bitcode.attribute import AttributeTable, read_attributes
 from mlir_offload.toolchain.bitcode.bit_array import bits
-from mlir_offload.toolchain.bitcode.bitstream import (
-    BitStream,
-    Block,
-    BlockReader,
-    Record,
-    outer_block,
-    records_of,
-)
+from mlir_offload.toolchain.bitcode.bitstream import BitStream, Block, Record, outer_block
+from mlir_offload.toolchain.bitcode.block_reader import BlockReader, records_of
 from mlir_offload.toolchain.bitcode.code import (
     BlockId,
     IdentificationCode,

@@ -7,7 +7,8 @@ from enum import IntEnum
 
 from msgspec import Struct, field
 
-from mlir_offload.toolchain.bitcode.bitstream import Block, BlockReader, Record
+from mlir_offload.toolchain.bitcode.bitstream import Block, Record
+from mlir_offload.toolchain.bitcode.block_reader import BlockReader
 from mlir_offload.toolchain.bitcode.code import BlockId, ConstantCode
 from mlir_offload.toolchain.bitcode.module import BitcodeModule
 from mlir_offload.toolchain.skew.fact import ORDERED_ACCESS, Consumer, Skew

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import TypeVar
 
-from mlir_offload.toolchain.bitcode.bitstream import BitStream, Block, BlockReader, Record
+from mlir_offload.toolchain.bitcode.bitstream import BitStream, Block, Record
+from mlir_offload.toolchain.bitcode.block_reader import BlockReader
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.errors import VerificationError
 

@@ -9,7 +9,8 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from mlir_offload.toolchain.bitcode.bitstream import BlockReader, Record
+from mlir_offload.toolchain.bitcode.bitstream import Record
+from mlir_offload.toolchain.bitcode.block_reader import BlockReader
 from mlir_offload.toolchain.bitcode.code import TypeCode
 from mlir_offload.toolchain.bitcode.repeated import Content, read_repeated, records_in
 from mlir_offload.toolchain.errors import VerificationError
