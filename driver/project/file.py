@@ -130,7 +130,7 @@ def directory_in(manifest: Path) -> Path:
 
 
 def matching(pattern: str) -> list[str]:
-    """Return the files that a pattern stands for, in the order of their names."""
+    """Return the files that a pattern represents, in the order of their names."""
     return sorted(map(str, Path().glob(pattern)))
 
 
@@ -311,7 +311,7 @@ class _Reader(Struct):
         known = dict.fromkeys(("kind", "inputs", "flags", "variants"))
         parts = {key: self.yaml.mapping(one, f"target {key}", known) for key, one in nodes.items()}
         kinds = {name: self._kind(part.get("kind")) for name, part in parts.items()}
-        # A program is no input of another target.
+        # A program is not an input of another target.
         libraries = {
             PurePosixPath(name) for name, kind in kinds.items() if kind is not TargetKind.PROGRAM
         }
@@ -381,7 +381,7 @@ class _Reader(Struct):
             self.yaml.fail(node, f"no file is called '{path}'", hint)
 
     def _files(self, node: YamlNode) -> list[PurePosixPath]:
-        """Return the files that a name or a pattern stands for, in the order of their names."""
+        """Return the files that a name or a pattern represents, in the order of their names."""
         path = self._path(node, "a file")
         if _PATTERN_CHARACTERS.isdisjoint(str(path)):
             return [path]

@@ -62,8 +62,7 @@ from mlir_offload.driver.system.workspace import (
 from mlir_offload.driver.tools.found import check_step_tools, find_step_tools
 from mlir_offload.driver.tools.toolchain_id import RememberingRunner, identify_kinds
 from mlir_offload.offload.host.module import kernel_signatures, render_kernel_heads
-from mlir_offload.toolchain.byte_copy import copy_view, write_all
-from mlir_offload.toolchain.byte_view import open_view
+from mlir_offload.toolchain.byte_view import copy_view, open_view, write_all
 from mlir_offload.toolchain.errors import (
     SourceError,
     ToolFailedError,
@@ -178,7 +177,7 @@ def _kinds_made(step: BuildStep, options: CompileOptions, kinds: set[Kind]) -> s
 
 
 def _slots(options: CompileOptions) -> JobSlots:
-    """Return how many programs a step may run at once: one, if it is not told another number."""
+    """Return how many programs a step may run at once: one, if it is not given another number."""
     return JobSlots(options.jobs if any(name == "-j" for name, _ in options.spelled) else 1)
 
 

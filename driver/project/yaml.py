@@ -48,7 +48,7 @@ class YamlMapping(YamlNode):
 
 
 def compose(text: bytes, file: Path) -> YamlNode:
-    """Return the node of a document. Raises UsageError where it is no YAML, or nested too deeply.
+    """Return the node of a document. Raises UsageError where it is not YAML, or nested too deeply.
 
     PyYAML's own `compose` recurses in C, and a file of brackets ends the process.
     """
