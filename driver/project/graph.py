@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from mlir_offload.driver.option.command_line import (
     COMPILED_SUFFIXES,
@@ -214,6 +215,7 @@ class _VariantPlan(Struct, frozen=True):
             environment=tools.environment(*INCLUDE_VARIABLES, TIME_VARIABLE),
             depfile=depfile,
         )
+        action = replace(action, folders=(path.parent, *tools.folders))
         return ProjectStep(SOURCE, path, self.variant.name, action)
 
     def _objects(
@@ -268,6 +270,7 @@ class _VariantPlan(Struct, frozen=True):
             tools.whole_identity,
             environment=tools.environment(*LINK_VARIABLES, TIME_VARIABLE),
             depfile=depfile,
+            folders=tools.folders,
         )
         return ProjectStep(LINK, PurePosixPath(target.name), self.variant.name, action)
 

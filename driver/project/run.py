@@ -14,7 +14,8 @@ from msgspec import Struct, field
 from mlir_offload.driver.message.escape import shown, shown_message
 from mlir_offload.driver.project.graph import ProjectGraph
 from mlir_offload.driver.project.planned_step import ProjectStep
-from mlir_offload.driver.project.state import ProjectState, Stamp
+from mlir_offload.driver.project.stamp import Stamp
+from mlir_offload.driver.project.state import ProjectState
 from mlir_offload.driver.system.tool_watch import ToolWatch
 from mlir_offload.toolchain.errors import MlirOffloadError
 

@@ -7,105 +7,38 @@ built again; a line that is cut off counts for nothing.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
-import time
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.project.planned_step import ProjectStep
+from mlir_offload.driver.project.stamp import FileStamps, Stamp
 from mlir_offload.driver.system.depfile import read_prerequisites
 from mlir_offload.driver.system.workspace import make_directory, replace_file
 from mlir_offload.toolchain.byte_view import write_all
 from mlir_offload.toolchain.errors import InputOutputError
 
 _JOURNAL, _LOCK = ".mlir-offload-state", ".mlir-offload-lock"
-_FORMAT = "mlir-offload state 2"
-# A file that was written just now may be written again within the same tick of its clock.
-_SETTLED_NS = 2_000_000_000
-_UNSETTLED = -1
+_FORMAT = "mlir-offload state 3"
 # The journal is written anew when most of its lines are replaced by later ones.
 _MOST_LINES_PER_STEP = 3
 
 
-class Stamp(Struct, frozen=True):
-    """A file as it was: time of change (-1 where it says nothing), size, hash of its content.
-
-    The time is that of the last change of any kind, which nobody can set back as that of the content.
-    """
-
-    changed_ns: int
-    size_bytes: int
-    digest: str
-
-
-class FileStamps(Struct):
-    """The files of a project as they are now, each looked at once until it is forgotten."""
-
-    root: Path
-    _status: dict[str, os.stat_result | None] = field(default_factory=dict)
-    _digests: dict[str, str] = field(default_factory=dict)
-
-    def find(self, path: str) -> Stamp | None:
-        """Return the stamp of a file, None where there is none."""
-        status = self._stat(path)
-        if status is None:
-            return None
-        age_ns = time.time_ns() - status.st_ctime_ns
-        # A clock that was set back makes files of the future.
-        is_settled = age_ns > _SETTLED_NS
-        digest = self._digest(path)
-        if not digest:
-            return None
-        return Stamp(status.st_ctime_ns if is_settled else _UNSETTLED, status.st_size, digest)
-
-    def equals(self, path: str, stamp: Stamp) -> bool:
-        """Say whether a file is what it was."""
-        status = self._stat(path)
-        if status is None or status.st_size != stamp.size_bytes:
-            return False
-        return status.st_ctime_ns == stamp.changed_ns or self._digest(path) == stamp.digest
-
-    def changed_ns(self, path: str) -> int:
-        """Return when a file was changed, 0 where there is none."""
-        status = self._stat(path)
-        return status.st_ctime_ns if status else 0
-
-    def forget(self, paths: Iterable[object]) -> None:
-        """Look at these files again when next asked."""
-        for path in map(str, paths):
-            self._status.pop(path, None)
-            self._digests.pop(path, None)
-
-    def _stat(self, path: str) -> os.stat_result | None:
-        if path not in self._status:
-            try:
-                self._status[path] = os.stat(f"{self.root}/{path}" if path[:1] != "/" else path)  # noqa: PTH116
-            except OSError:
-                self._status[path] = None
-        return self._status[path]
-
-    def _digest(self, path: str) -> str:
-        """Return the hash of a file, nothing where it cannot be read."""
-        if path not in self._digests:
-            try:
-                with (self.root / path).open("rb") as stream:
-                    self._digests[path] = hashlib.file_digest(stream, "sha256").hexdigest()
-            except OSError:
-                self._digests[path] = ""
-        return self._digests[path]
-
-
 class StepRecord(Struct, frozen=True):
-    """A step that was done: its signature, and its files as they were then."""
+    """A step that was done: its signature, and its files as they were then.
+
+    `found` are those files that a search finds by their names: it takes a new one of them instead.
+    """
 
     signature: str
     files: dict[str, Stamp]
+    found: frozenset[str] = frozenset()
 
 
 class ProjectState(Struct):
@@ -145,6 +78,8 @@ class ProjectState(Struct):
             return False
         if not all(self.stamps.equals(path, stamp) for path, stamp in record.files.items()):
             return False
+        if not record.found.issuperset(self._found(step, record.files)):
+            return False
         if any(
             stamp.changed_ns != self.stamps.changed_ns(path) for path, stamp in record.files.items()
         ):
@@ -172,14 +107,38 @@ class ProjectState(Struct):
                 if stamp.changed_ns != self.stamps.changed_ns(path):
                     return None
                 files[path] = (stamp.changed_ns, stamp.size_bytes)
+            searches = self._searches(step, record.files)
+            for place in {place for one in searches for place in self.stamps.places(*one)}:
+                status = self.stamps.folder(place)
+                if status is None:
+                    return None
+                files[place] = status
         return files
+
+    def _found(self, step: ProjectStep, paths: Iterable[str]) -> frozenset[str]:
+        """Return what a search for these files finds."""
+        searches = self._searches(step, paths)
+        return frozenset(name for search in searches for name in self.stamps.found_in(*search))
+
+    def _searches(self, step: ProjectStep, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+        """Yield where else files of a step may be found: a folder and a file, each once.
+
+        An #include "..." is searched beside the file that it stands in first.
+        """
+        if not step.action.folders:
+            return
+        made = f"{self.directory.relative_to(self.stamps.root)}/"
+        read = [path for path in paths if PurePosixPath(path) not in step.action.written]
+        own = (path for path in read if not path.startswith(("/", made)))
+        folders = dict.fromkeys((*map(str, step.action.folders), *map(os.path.dirname, own)))
+        yield from ((folder or ".", path) for folder in folders for path in read)
 
     def _renew(self, step: ProjectStep, record: StepRecord) -> None:
         """Remember the times of files that were compared by content, which takes longer."""
         found = {path: self.stamps.find(path) or stamp for path, stamp in record.files.items()}
         if found != record.files:
             name = str(step.action.outputs[0])
-            self._records[name] = StepRecord(record.signature, found)
+            self._records[name] = replace(record, files=found)
             self._renewed.append(_render(name, self._records[name]) + "\n")
 
     def close(self) -> None:
@@ -195,9 +154,8 @@ class ProjectState(Struct):
     def record(self, step: ProjectStep, inputs: dict[str, Stamp | None], started_ns: int) -> None:
         """Write down a step that was done. What was changed meanwhile makes it run again."""
         found = {**inputs}
-        outputs = (*step.action.outputs, *((step.action.depfile,) if step.action.depfile else ()))
-        self.stamps.forget(outputs)
-        for path in map(str, outputs):
+        self.stamps.forget(step.action.written)
+        for path in map(str, step.action.written):
             found[path] = self.stamps.find(path)
         noted = self._noted(step)
         if noted is None:
@@ -208,7 +166,10 @@ class ProjectState(Struct):
         files = {path: stamp for path, stamp in found.items() if stamp is not None}
         if len(files) != len(found):
             return
-        name, record = str(step.action.outputs[0]), StepRecord(step.action.signature, files)
+        others = self._found(step, files)
+        if any(self.stamps.changed_ns(path) >= started_ns for path in others - found.keys()):
+            return
+        name, record = str(step.action.outputs[0]), StepRecord(step.action.signature, files, others)
         self._records[name] = record
         self._append(_render(name, record) + "\n")
 
@@ -311,15 +272,15 @@ def _render(name: str, record: StepRecord) -> str:
         path: [stamp.changed_ns, stamp.size_bytes, stamp.digest]
         for path, stamp in record.files.items()
     }
-    return json.dumps([name, record.signature, files])
+    return json.dumps([name, record.signature, files, sorted(record.found)])
 
 
 def _parse(line: str) -> tuple[str, StepRecord] | None:
     try:
         row: Any = json.loads(line)
-        name, signature, rows = row
+        name, signature, rows, found = row
         files = {path: Stamp(*stamp) for path, stamp in rows.items()}
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None
     is_text = isinstance(name, str) and isinstance(signature, str)
-    return (name, StepRecord(signature, files)) if is_text else None
+    return (name, StepRecord(signature, files, frozenset(found))) if is_text else None

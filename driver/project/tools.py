@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -23,6 +24,7 @@ from mlir_offload.driver.option.config import (
 )
 from mlir_offload.driver.option.pipeline_file import pipeline_paths
 from mlir_offload.driver.option.row import Setting
+from mlir_offload.driver.option.table import COMPILER
 from mlir_offload.driver.system.tool_watch import FileIdentity, ToolWatch
 from mlir_offload.driver.tools.choose import (
     choose_rocm_for,
@@ -49,11 +51,17 @@ _PIPELINE = "--pipeline="
 TIME_VARIABLE = "SOURCE_DATE_EPOCH"
 INCLUDE_VARIABLES = ("CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH")
 LINK_VARIABLES = ("LIBRARY_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH")
+_FOLDER_VARIABLES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH")
 _ARCH_SETTING = "offload-arch"
 # The settings that are not options of each step: all others decide about the code.
 _OTHER_SETTINGS = frozenset(
     (_ARCH_SETTING, "jobs", "message-format", "color", "quiet", "crash-diagnostics")
 )
+
+
+def _names_folder(option: str) -> bool:
+    found = COMPILER.find(option)
+    return found is not None and found[0].path == "folder"
 
 
 def _is_of_steps(setting: Setting) -> bool:
@@ -99,6 +107,13 @@ class StepTools(Struct, frozen=True):
     def image_environment(self) -> Environment:
         """Return the variables that decide about device images: line tables contain a time."""
         return self.environment(TIME_VARIABLE) if self.options.debug else ()
+
+    @property
+    def folders(self) -> tuple[PurePosixPath, ...]:
+        """Return where headers and libraries are searched, apart from the places of the system."""
+        named = [value for name, value in self.options.spelled if _names_folder(name)]
+        listed = [os.environ.get(name, "").split(os.pathsep) for name in _FOLDER_VARIABLES]
+        return tuple(map(PurePosixPath, filter(None, chain(named, *listed))))
 
     @property
     def whole_identity(self) -> str:

@@ -286,7 +286,11 @@ def _conclude(options: BuildOptions, record: BuildRecord) -> int:
 
 
 def _summary(counts: Counter[StepOutcome]) -> str:
-    words = [f"{counts[StepOutcome.BUILT]} steps built", f"{counts[StepOutcome.CURRENT]} current"]
+    built = counts[StepOutcome.BUILT]
+    words = [
+        f"{built} step{'' if built == 1 else 's'} built",
+        f"{counts[StepOutcome.CURRENT]} current",
+    ]
     words += [f"{counts[name]} {name.value}" for name in _WRONG if counts[name]]
     return ", ".join(words)
 

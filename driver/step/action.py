@@ -23,7 +23,7 @@ class Action(Struct, frozen=True):
 
     `arguments` follow the driver's own command. `inputs` are the files that it reads. It also reads
     those of `consulted` that its code calls, and names these in `depfile`, with what clang or the
-    linker found by itself. `environment` are the variables that decide what it makes. `step` is what
+    linker found by itself, in `folders` among others. `environment` are the variables that decide what it makes. `step` is what
     the arguments say, unless they are those of a whole call.
     """
 
@@ -35,11 +35,17 @@ class Action(Struct, frozen=True):
     environment: Environment = ()
     depfile: PurePosixPath | None = None
     step: CompilerStep | None = None
+    folders: tuple[PurePosixPath, ...] = ()
 
     @property
     def reads(self) -> tuple[PurePosixPath, ...]:
         """Return all files that it may read."""
         return (*self.inputs, *self.consulted)
+
+    @property
+    def written(self) -> tuple[PurePosixPath, ...]:
+        """Return all files that it writes."""
+        return (*self.outputs, *((self.depfile,) if self.depfile else ()))
 
     @property
     def signature(self) -> str:

@@ -346,13 +346,13 @@ def test_a_build_with_nothing_to_do_sees_every_change_without_a_plan(
     journal.write_bytes(records)
     text = (copy / "m0.mlir").read_text()
     (copy / "m0.mlir").write_text(f"// A comment.\n{text}")
-    assert "1 steps built" in run_in(copy, command).stderr
+    assert "1 step built" in run_in(copy, command).stderr
     (copy / "m2.mlir").write_text(text.replace("run0", "run2"))
     assert "4 steps built" in run_in(copy, command).stderr
     environment = {"SOURCE_DATE_EPOCH": "5", "MLIR_OFFLOAD_LLVM": "22"}
     assert "0 steps built, 12 current" in run_in(copy, command, environment).stderr
     (copy / "build" / "default" / "m2.mlir.o").unlink()
-    assert "1 steps built" in run_in(copy, command).stderr
+    assert "1 step built" in run_in(copy, command).stderr
 
 
 def settle(folder: Path) -> None:

@@ -165,12 +165,14 @@ def test_a_library_behind_l_is_an_input_of_the_link(
 ) -> None:
     manifest = (
         "archs: host\nflags: --llvm=22\nmodules: []\n"
-        "targets: {app: {inputs: [main.c], flags: -Llib -lq}}\n"
+        "targets: {app: {inputs: [main.c], flags: -Lfirst -Llib -lq}}\n"
     )
     folder = write_project(tmp_path, manifest, modules=0)
     (folder / "main.c").write_text("int q(void); int main(void) { return q(); }\n")
     (folder / "lib").mkdir()
-    for status in (3, 4):
+    (folder / "first").mkdir()
+    # The last one lies where the linker looks first.
+    for status, place in ((3, "lib"), (4, "lib"), (5, "first")):
         source = f"int q(void) {{ return {status}; }}\n"
         made = subprocess.run(
             (CLANG, "-c", "-x", "c", "-", "-o", "q.o"),
@@ -180,8 +182,8 @@ def test_a_library_behind_l_is_an_input_of_the_link(
             check=True,
         )
         assert made.returncode == 0
-        (folder / "lib" / "libq.a").unlink(missing_ok=True)
-        subprocess.run(("ar", "rc", "lib/libq.a", "q.o"), cwd=folder, check=True)
+        (folder / place / "libq.a").unlink(missing_ok=True)
+        subprocess.run(("ar", "rc", f"{place}/libq.a", "q.o"), cwd=folder, check=True)
         assert "link app" in ran(folder, mlir_offload)
         assert run_in(folder, ["build/default/bin/app"]).returncode == status
     assert ran(folder, mlir_offload) == set()

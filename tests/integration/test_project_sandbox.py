@@ -184,7 +184,7 @@ def test_a_step_makes_the_same_of_what_it_declares_alone(
     built.rename(whole)
     environment = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}
     try:
-        for step in graph.steps:
+        for step in (*graph.steps, *(step.whole() for step in graph.steps if step.whole)):
             with only_declared(step, built, whole):
                 done = subprocess.run(
                     [*mlir_offload, *step.action.arguments],

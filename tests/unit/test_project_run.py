@@ -14,15 +14,13 @@ from pathlib import Path, PurePosixPath
 import pytest
 from msgspec.structs import replace
 
+from mlir_offload.driver.project import stamp
 from mlir_offload.driver.project.file import Project, Setting
 from mlir_offload.driver.project.graph import ProjectGraph
 from mlir_offload.driver.project.planned_step import ProjectStep
 from mlir_offload.driver.project.run import ProjectRun, StepEnd, StepOutcome, StepResult
-from mlir_offload.driver.project.state import (
-    FileStamps,
-    ProjectState,
-    open_state,
-)
+from mlir_offload.driver.project.stamp import FileStamps
+from mlir_offload.driver.project.state import ProjectState, open_state
 from mlir_offload.driver.step.action import Action
 from mlir_offload.driver.system.workspace import open_output
 
@@ -256,6 +254,41 @@ def test_files_named_by_a_depfile_are_inputs(root: Path) -> None:
     assert build(root, graph=graph)[0] == ["out/0.a"]
 
 
+@pytest.mark.parametrize(
+    ("found", "new", "runs"),
+    [
+        ("inc/sys/v.h", "first/sys/v.h", True),
+        ("inc/sys/v.h", "first/v.h", True),
+        ("inc/v.h", "v.h", True),
+        ("inc/v.h", "inc/deep/v.h", False),
+        ("inc/v.h", "first/w.h", False),
+        ("inc/libq.a", "inc/libq.so", True),
+    ],
+)
+def test_a_new_file_that_a_search_may_find_first_is_an_input(
+    found: str, new: str, root: Path, monkeypatch: pytest.MonkeyPatch, *, runs: bool
+) -> None:
+    monkeypatch.setattr(stamp, "_SETTLED_NS", -(1 << 62))
+    for path in (found, new):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / found).write_text("one")
+    os.utime(root / found, ns=(1, 1))
+    (root / "out" / "d").write_text(f"out/0.a: 0.in {found}\n")
+    base = graph_in(root)
+    folders = (PurePosixPath(), PurePosixPath("first"), PurePosixPath("inc"))
+    action = replace(base.steps[0].action, depfile=PurePosixPath("out/d"), folders=folders)
+    graph = ProjectGraph(base.project, (replace(base.steps[0], action=action), *base.steps[1:]))
+    build(root, graph=graph)
+    with open_state(root, root / "out") as state:
+        looked_at = state.settled(graph.steps)
+    # A build with nothing to do compares no more than these.
+    assert looked_at is not None
+    assert not runs or str(PurePosixPath(new).parent) in looked_at
+    assert build(root, graph=graph)[0] == []
+    (root / new).write_text("two")
+    assert build(root, graph=graph)[0] == (["out/0.a"] if runs else [])
+
+
 def test_a_second_build_waits_for_the_first(root: Path) -> None:
     import fcntl
 
@@ -269,8 +302,15 @@ def test_a_second_build_waits_for_the_first(root: Path) -> None:
 
 def test_a_record_of_another_form_counts_for_nothing(root: Path) -> None:
     journal = root / "out" / ".mlir-offload-state"
-    rows = ["[]", "1", '["out/0.a", 1, {}]', '["out/0.a", "s", {"f": [1]}]', "[" * 100_000, '{"a":']
-    journal.write_text("\n".join(["mlir-offload state 2", *rows, ""]))
+    rows = [
+        "[]",
+        "1",
+        '["out/0.a", 1, {}, []]',
+        '["out/0.a", "s", {"f": [1]}, []]',
+        "[" * 100_000,
+        '{"a":',
+    ]
+    journal.write_text("\n".join(["mlir-offload state 3", *rows, ""]))
     state = ProjectState(root / "out", FileStamps(root))
     state.load()
     assert not any(state.is_current(item) for item in graph_in(root).steps)
