@@ -95,7 +95,7 @@ class EntryLayout(Struct, frozen=True):
 class EntryValues(Struct, frozen=True):
     """What the members of an entry say in an LLVM release, and which entries its wrapper registers.
 
-    `managed_members` names, for a managed variable, the struct member and what stands in it;
+    `managed_members` names, for a managed variable, the struct member and what is in it;
     `registered` are offload kinds with the types of entries.
     """
 
@@ -244,7 +244,7 @@ def load_abi(major: int) -> OffloadAbi:
 def load_abis(consumer: str) -> tuple[OffloadAbi, ...]:
     """Return the ABIs that an object has to follow together: one for a release (`22`), two for `any`.
 
-    `any` stands for every release of the table except `any_exceptions`. Raises UsageError for
+    `any` represents every release of the table except `any_exceptions`. Raises UsageError for
     another word, CompatibilityError for a release that the table does not know.
     """
     if consumer == ANY_CONSUMER:
@@ -314,11 +314,6 @@ def host_layout(triple: str, major: int) -> str:
     """Return the data layout of a host as a release of LLVM has it; empty for an unknown machine."""
     rows = offload_table()["host_layouts"].get(triple.partition("-")[0])
     return str(row_of(rows, major)["layout"]) if rows else ""
-
-
-def fatbinary_lost_image_option(cuda: tuple[int, int]) -> bool:
-    """Return whether the `fatbinary` of a CUDA release (major, minor) refuses `--image=`."""
-    return cuda >= fatbinary_without_image()
 
 
 def fatbinary_without_image() -> tuple[int, int]:

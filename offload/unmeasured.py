@@ -26,7 +26,7 @@ def unmeasured_lists(major: int) -> tuple[str, ...]:
 
 
 def unmeasured_note(major: int) -> str:
-    """Return what is to be said where an object is made for a release that is not here; empty if all was measured.
+    """Return what will be said where an object is made for a release that is not here; empty if all was measured.
 
     Raises CompatibilityError for a release that no table knows.
     """

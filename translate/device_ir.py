@@ -76,7 +76,7 @@ def has_bulk_copies(text: str) -> bool:
 def with_dynamic_shared(text: str, *, has_bulk_copies: bool = False) -> str:
     """Return the module with dynamic shared memory of the size that the launch says.
 
-    Any array of no elements stands for it, of whatever type.
+    Any array of no elements represents it, of whatever type.
 
     Bulk copies write to multiples of 128 bytes, and swizzled ones to multiples of 1024, which a program
     cannot ask for.

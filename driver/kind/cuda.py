@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from mlir_offload.toolchain.inventory import Inventory
     from mlir_offload.toolchain.llvm import LlvmToolchain
 
-# CUDA in the recipe of a bundle, and what stands for it until the words are written for the shell.
+# CUDA in the recipe of a bundle, and what represents it until the words are written for the shell.
 _RECIPE_CUDA, _RECIPE_PLACE = "${CUDA_PATH:-/usr/local/cuda}", "@CUDA@"
 
 
@@ -157,7 +157,7 @@ def _is_bitcode(context: BuildContext) -> bool:
 
 
 def _image_file(context: BuildContext, beside: Path, target: Target, /) -> ImageFile:
-    """Return the image that is made for a target, its file beside another one."""
+    """Return the image that is made for a target, its file next to another one."""
     if not _is_bitcode(context):
         return ImageFile(beside.with_suffix(f".{target.arch}.o"), target)
 
@@ -374,7 +374,7 @@ class _Cuda(KindBuild):
         """Return where the toolkit is."""
         return load_abi(major).cuda_path_arguments(sdk.path) if sdk else ()
 
-    def anchor_feature(self, context: BuildContext, target: Target, /) -> str:
+    def dummy_image_feature(self, context: BuildContext, target: Target, /) -> str:
         """Return the PTX ISA."""
         return _ptx_feature(context, (target.arch,))
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from mlir_offload.offload.abi import fatbinary_lost_image_option, load_abi
+from mlir_offload.offload.abi import fatbinary_without_image, load_abi
 from mlir_offload.offload.device.ptxas_adapter import ptxas_script
 from mlir_offload.toolchain.errors import InputOutputError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from mlir_offload.toolchain.version import ToolVersion
+    from mlir_offload.toolchain.tool import ToolVersion
 
 _OLD_OPTION = "image"
 _SCRIPT = """\
@@ -65,8 +65,8 @@ class CudaTools(Struct, frozen=True):
 
 
 def cubin_argument(cuda: ToolVersion, arch: str, file: Path) -> str:
-    """Return how `fatbinary` of a CUDA release is told of a linked cubin."""
-    if fatbinary_lost_image_option((cuda.major, cuda.minor)):
+    """Return how `fatbinary` of a CUDA release names a linked cubin."""
+    if (cuda.major, cuda.minor) >= fatbinary_without_image():
         return f"--image3=kind=elf,sm={arch.removeprefix('sm_')},file={file}"
     return f"--image=profile={arch},file={file}"
 
@@ -74,7 +74,7 @@ def cubin_argument(cuda: ToolVersion, arch: str, file: Path) -> str:
 def ptx_argument(cuda: ToolVersion, arch: str, file: Path) -> str:
     """Return the argument that passes PTX to `fatbinary` of a CUDA release."""
     number = arch.removeprefix("sm_")
-    if fatbinary_lost_image_option((cuda.major, cuda.minor)):
+    if (cuda.major, cuda.minor) >= fatbinary_without_image():
         return f"--image3=kind=ptx,sm={number},file={file}"
     return f"--image=profile=compute_{number},file={file}"
 
@@ -82,7 +82,7 @@ def ptx_argument(cuda: ToolVersion, arch: str, file: Path) -> str:
 def needs_adapter(llvm_major: int, cuda: ToolVersion) -> bool:
     """Return whether the wrapper of that LLVM release cannot call the `fatbinary` of that CUDA."""
     old = load_abi(llvm_major).fatbinary_option == _OLD_OPTION
-    return old and fatbinary_lost_image_option((cuda.major, cuda.minor))
+    return old and (cuda.major, cuda.minor) >= fatbinary_without_image()
 
 
 def write_cuda_directory(directory: Path, tools: CudaTools, llvm_major: int) -> Path:

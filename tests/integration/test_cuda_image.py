@@ -19,8 +19,12 @@ from mlir_offload.offload.host.annotate import annotate_host
 from mlir_offload.offload.host.module import kernel_signatures
 from mlir_offload.offload.host.stub import HostKernel
 from mlir_offload.offload.image import DeviceImage, ImageKind, image_kind_of
-from mlir_offload.offload.link.anchor import empty_image_command, render_anchor, targets_to_anchor
 from mlir_offload.offload.link.coverage import KernelImage, check_coverage, held_kernels
+from mlir_offload.offload.link.dummy_image import (
+    empty_image_command,
+    render_dummy_image,
+    targets_needing_dummy,
+)
 from mlir_offload.offload.link.fatbinary_adapter import CudaTools, write_cuda_directory
 from mlir_offload.offload.link.objects import read_objects
 from mlir_offload.toolchain.byte_view import memory_view
@@ -29,7 +33,7 @@ from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.process import Command, Completed, ProcessRunner, run_checked
 from mlir_offload.toolchain.ptx import ptx_isa_for
 from mlir_offload.toolchain.target import Kind, Target
-from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.toolchain.tool import ToolVersion
 from mlir_offload.translate.device import (
     DeviceCodegen,
     cubin_command,
@@ -250,7 +254,7 @@ def test_compressed_fat_binaries_are_read(mode: str, cuda: CudaToolkit, tmp_path
 
 
 @pytest.mark.parametrize("major", RELEASES)
-def test_an_anchor_gets_device_code_out_of_a_library(
+def test_a_dummy_image_gets_device_code_out_of_a_library(
     major: int, cuda: CudaToolkit, tmp_path: Path
 ) -> None:
     build = Build(major, cuda, tmp_path)
@@ -260,11 +264,13 @@ def test_an_anchor_gets_device_code_out_of_a_library(
     inputs = read_objects(library)
     with pytest.raises(VerificationError, match="'saxpy' for sm_90"):
         check_coverage(build.link("-Wl,-u,run", library), inputs)
-    (target,) = targets_to_anchor(inputs, load_abi(major))
-    empty, source, anchor = (tmp_path / name for name in ("empty.bc", "anchor.ll", "anchor.o"))
+    (target,) = targets_needing_dummy(inputs, load_abi(major))
+    empty, source, dummy = (tmp_path / name for name in ("empty.bc", "dummy.ll", "dummy.o"))
     feature = f"+ptx{ptx_isa_for(target.arch, major, cuda)}"
     build.run(empty_image_command(build.llvm, target, empty, feature=feature))
     image = DeviceImage(target, empty.read_bytes(), ImageKind.BITCODE)
-    source.write_text(render_anchor(serialize_binary([image], load_abi(major))), encoding="utf-8")
-    build.clang("-c", source, "-o", anchor)
-    check_coverage(build.link(anchor, "-Wl,-u,run", library), inputs)
+    source.write_text(
+        render_dummy_image(serialize_binary([image], load_abi(major))), encoding="utf-8"
+    )
+    build.clang("-c", source, "-o", dummy)
+    check_coverage(build.link(dummy, "-Wl,-u,run", library), inputs)

@@ -13,7 +13,7 @@ from mlir_offload.offload.link.fatbinary_adapter import (
 )
 from mlir_offload.toolchain.errors import InputOutputError
 from mlir_offload.toolchain.process import Command, ProcessRunner
-from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.toolchain.tool import ToolVersion
 
 if TYPE_CHECKING:
     from pathlib import Path
