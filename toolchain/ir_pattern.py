@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from mlir_offload.toolchain.pattern import compile_pattern, pattern, pattern_of
+from mlir_offload.toolchain.pattern import pattern, pattern_of
 
 _HOLE = pattern(r"`(?:(?P<name>\w+):)?(?P<kind>[^`?]*)(?P<optional>\??)`")
 _SPELLED = r'(?:"[^"\n]*"|[-\w$.]+)'
@@ -67,20 +67,18 @@ _WORD_BEFORE, _WORD_BEHIND = r"(?<![-\w$.%@!#\"])", r"(?![-\w$.:\"])"
 
 def ir_pattern(template: str) -> re.Pattern[str]:
     """Return what matches a template anywhere; one that begins or ends in a word matches no part of a word."""
-    return pattern_of(lambda: compile_pattern(_translated(template), re.MULTILINE))
+    return pattern_of(lambda: re.compile(_translated(template), re.MULTILINE))
 
 
 def ir_line(template: str) -> re.Pattern[str]:
     """Return what matches a template where a line begins."""
-    return pattern_of(
-        lambda: compile_pattern(f"^{_translated(template, is_line=True)}", re.MULTILINE)
-    )
+    return pattern_of(lambda: re.compile(f"^{_translated(template, is_line=True)}", re.MULTILINE))
 
 
 def ir_line_bytes(template: str) -> re.Pattern[bytes]:
     """Return what matches a template where a line of bytes begins."""
     return pattern_of(
-        lambda: compile_pattern(f"^{_translated(template, is_line=True)}".encode(), re.MULTILINE)
+        lambda: re.compile(f"^{_translated(template, is_line=True)}".encode(), re.MULTILINE)
     )
 
 

@@ -45,7 +45,7 @@ def _load(file: Path) -> object:
     table = _parse(file.read_text(encoding="utf-8"))
     if not sys.dont_write_bytecode:
         with contextlib.suppress(OSError):
-            replace_file(kept, marshal.dumps((stamp, table)))
+            _replace(kept, marshal.dumps((stamp, table)))
     return table
 
 
@@ -56,7 +56,7 @@ def _parse(text: str) -> Any:
     return yaml.load(text, Loader=loader)  # noqa: S506 (a safe loader, in C where there is one)
 
 
-def replace_file(file: Path, content: bytes) -> None:
+def _replace(file: Path, content: bytes) -> None:
     """Write a file in one rename: other processes read it meanwhile."""
     file.parent.mkdir(exist_ok=True)
     beside = file.with_name(f"{file.name}.{os.getpid()}")
