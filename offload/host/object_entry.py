@@ -30,7 +30,7 @@ class HostEntry(Struct, frozen=True):
 
     @property
     def is_kernel(self) -> bool:
-        """Return whether the entry stands for a kernel, not for a variable."""
+        """Return whether the entry represents a kernel, not a variable."""
         return self.size_bytes == 0
 
 

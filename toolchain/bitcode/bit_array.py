@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import compress
 
 # base64 turns six bits into a letter, in C. These tables turn the letter into the number that it
-# stands for, and the number into the character that `char6` of the bitstream gives it.
+# represents, and the number into the character that `char6` of the bitstream gives it.
 _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _CHAR6 = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._"
 _TO_NUMBER = bytes.maketrans(_LETTERS, bytes(range(64)))

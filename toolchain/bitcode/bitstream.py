@@ -68,7 +68,7 @@ class _Array(Struct, frozen=True):
 
 
 class Record:
-    """One record; what it stands for is `code`, numbered for each kind of block.
+    """One record; what it represents is `code`, numbered for each kind of block.
 
     Its constructor takes the code out of the scalars.
     """

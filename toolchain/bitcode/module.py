@@ -121,7 +121,7 @@ def read_bitcode(view: ByteView) -> BitcodeModule:
 def read_bitcode_modules(view: ByteView) -> tuple[BitcodeModule, ...]:
     """Return all modules of a file: LLVM splits one for link-time optimisation, `llvm-cat` joins some.
 
-    Raises VerificationError where it is no bitcode, or malformed.
+    Raises VerificationError where it is not bitcode, or malformed.
     """
     stream = BitStream(unwrapped(view))
     tables: dict[Block | None, StringTable] = {}
@@ -147,7 +147,7 @@ def unwrapped(view: ByteView) -> ByteView:
 
 
 class _OuterModule(Struct, frozen=True):
-    """What stands outside of a module and belongs to it."""
+    """What is outside of a module and belongs to it."""
 
     module: Block
     identification: Block | None
@@ -155,7 +155,7 @@ class _OuterModule(Struct, frozen=True):
 
 
 def outer_blocks(stream: BitStream) -> list[Block]:
-    """Return what stands outside of all other blocks: modules and what belongs to them."""
+    """Return what is outside of all other blocks: modules and what belongs to them."""
     blocks: list[Block] = []
     position = 8 * len(MAGIC)
     while position + 64 <= stream.size:
