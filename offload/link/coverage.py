@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from mlir_offload.offload.device.code import read_device_code
+from mlir_offload.offload.image import is_bitcode
 from mlir_offload.offload.kind_format import format_of
 from mlir_offload.offload.link.finding import Finding, listed, raise_findings
 from mlir_offload.offload.link.held_image import HeldImage, all_images, device_arch, loaded_images
@@ -15,8 +17,11 @@ from mlir_offload.toolchain.errors import VerificationError
 from mlir_offload.toolchain.target import all_kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
+
+
+_MAGIC_BYTES = 4
 
 
 class KernelImage(Struct, frozen=True, order=True):
@@ -78,7 +83,9 @@ def held_kernels(item: ObjectContents) -> frozenset[KernelImage]:
     )
 
 
-def missing_kernels(linked: Path, expected: ExpectedKernels) -> tuple[KernelImage, ...]:
+def missing_kernels(
+    linked: Path, expected: ExpectedKernels, inputs: Iterable[ObjectContents] = ()
+) -> tuple[KernelImage, ...]:
     """Return each kernel that a linked file registers, or was to, and that an image of it lacks.
 
     Raises VerificationError where the file holds device images that cannot be read.
@@ -93,7 +100,47 @@ def missing_kernels(linked: Path, expected: ExpectedKernels) -> tuple[KernelImag
         for kind, kernel in kernels
         for arch in _first_archs(kind, (taken, expected.member_archs, found))
     )
-    return _not_held(needed, images)
+    return _not_held(needed, images, _held_apart(contents, images, inputs))
+
+
+def _held_apart(
+    linked: Sequence[ObjectContents],
+    images: Sequence[HeldImage],
+    inputs: Iterable[ObjectContents],
+) -> Counter[KernelImage]:
+    """Count the images of objects whose device code was linked apart, by what they hold.
+
+    A kernel in one of these is not the kernel of its name that the link of all others was to yield.
+    """
+    together = {pair for item in linked for pair in registered_kernels(item)}
+    finished = {one for item in linked for one in _finished_kernels(item) if one[1:] in together}
+    counts: Counter[KernelImage] = Counter()
+    for item in inputs:
+        own = _finished_kernels(item)
+        if own & finished:
+            counts.update(held_kernels(item))
+            finished -= own
+    # The driver has linked the others apart, for all architectures that the link is for.
+    targets = {(image.kind, image.arch) for image in images}
+    counts.update(
+        KernelImage(kind, arch, name)
+        for _, kind, name in finished
+        for other, arch in targets
+        if other == kind
+    )
+    return counts
+
+
+def _finished_kernels(item: ObjectContents) -> set[tuple[str, str, str]]:
+    """Return the kernels of objects whose device code is linked: which link it was, kind and name.
+
+    An object for several releases has an array for each of them, with the same suffix after that link.
+    """
+    return {
+        (entry.section.rpartition("_")[2], entry.kind, entry.name)
+        for entry in item.entries
+        if entry.is_kernel and entry.is_finished
+    }
 
 
 def coverage_findings(
@@ -105,14 +152,15 @@ def coverage_findings(
     """
     origins = _registering(inputs)
     groups: dict[str, list[KernelImage]] = {}
-    for pair in missing_kernels(linked, expected_kernels(inputs)):
+    for pair in missing_kernels(linked, expected_kernels(inputs), inputs):
         origin = origins.get((pair.kind, pair.kernel))
         groups.setdefault(origin.location if origin else "", []).append(pair)
+    forms = _image_forms(inputs)
     return tuple(
         Finding(
             f"the device images lack kernels that the host registers: {listed(pairs)}",
             name or str(linked),
-            _hint(pairs, origins.get((pairs[0].kind, pairs[0].kernel))),
+            _hint(pairs, origins.get((pairs[0].kind, pairs[0].kernel)), forms),
         )
         for pairs in groups.values()
     )
@@ -176,17 +224,23 @@ def _answerable_kernels(item: ObjectContents) -> frozenset[tuple[str, str]]:
 
 
 def _not_held(
-    needed: Iterable[KernelImage], images: Sequence[HeldImage]
+    needed: Iterable[KernelImage],
+    images: Sequence[HeldImage],
+    apart: Counter[KernelImage] | None = None,
 ) -> tuple[KernelImage, ...]:
-    """Return the pairs that no image holds, in order; one that cannot be looked into may hold all."""
+    """Return the pairs that no image holds besides those `apart`, in order.
+
+    An image that cannot be looked into may hold all.
+    """
     opaque = {(image.kind, image.arch) for image in images if image.kernels is None}
-    held = {
+    held = Counter(
         KernelImage(image.kind, image.arch, kernel)
         for image in images
         for kernel in image.kernels or ()
-    }
+    )
+    held -= apart or Counter()
     return tuple(
-        sorted(pair for pair in set(needed) - held if (pair.kind, pair.arch) not in opaque)
+        sorted(pair for pair in {*needed} - held.keys() if (pair.kind, pair.arch) not in opaque)
     )
 
 
@@ -205,7 +259,21 @@ def _registering(inputs: Iterable[ObjectContents]) -> dict[tuple[str, str], Obje
     return found
 
 
-def _hint(pairs: Sequence[KernelImage], origin: ObjectContents | None) -> str:
+def _image_forms(inputs: Iterable[ObjectContents]) -> dict[tuple[str, str], set[bool]]:
+    """Return whether the images for each kind and architecture are bitcode."""
+    found: dict[tuple[str, str], set[bool]] = {}
+    for item in inputs:
+        for image in item.images if item.is_relocatable else ():
+            form = is_bitcode(image.content.head(_MAGIC_BYTES))
+            found.setdefault((image.kind, device_arch(image)), set()).add(form)
+    return found
+
+
+def _hint(
+    pairs: Sequence[KernelImage],
+    origin: ObjectContents | None,
+    forms: Mapping[tuple[str, str], Collection[bool]],
+) -> str:
     if origin is None:
         return "name the object that defines the kernel on the link line"
     made = {(image.kind, device_arch(image)) for image in origin.images}
@@ -214,6 +282,12 @@ def _hint(pairs: Sequence[KernelImage], origin: ObjectContents | None) -> str:
         kinds = {pair.kind for pair in pairs}
         return compile_too(origin, sorted(arch for kind, arch in made if kind in kinds), lacking)
     arch = arch_name(pairs[0].arch)
+    if len(forms.get((pairs[0].kind, pairs[0].arch), ())) > 1:
+        # LLVM 15 drops the kernels of bitcode where another image for the target is machine code.
+        return (
+            f"compile {origin.location} with --device-code=object, as other objects for {arch} are; "
+            "or those to bitcode (clang: -foffload-lto)"
+        )
     return f"compile {origin.location} again; its image for {arch} lost the kernel"
 
 

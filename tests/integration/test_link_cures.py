@@ -6,15 +6,16 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from support.link_inputs import CUDA, LinkInputs
+from support.link_inputs import CUDA, LinkInputs, target_of
 
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.image import DeviceImage
+from mlir_offload.offload.image import DeviceImage, image_kind_of
 from mlir_offload.offload.link.check import check_link
 from mlir_offload.offload.link.collision import (
     LinkInput,
@@ -29,6 +30,15 @@ from mlir_offload.offload.link.objects import ObjectContents, read_objects
 from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.target import Kind
+
+# As `-c` makes it by default.
+DEVICE_IR = """\
+target triple = "nvptx64-nvidia-cuda"
+target datalayout = "e-i64:64-i128:128-v16:16-v32:32-n16:32:64"
+define void @k_b() "target-cpu"="sm_80" "target-features"="+ptx75,+sm_80" { ret void }
+!nvvm.annotations = !{!0}
+!0 = !{ptr @k_b, !"kernel", i32 1}
+"""
 
 pytestmark = [
     pytest.mark.llvm(16),
@@ -160,6 +170,24 @@ def test_an_object_whose_image_lost_its_kernel_is_compiled_again(tmp_path: Path)
     assert finding.hint == f"compile {lost} again; its image for sm_80 lost the kernel"
     again = made.simple("k", Kind.CUDA)
     assert coverage_findings(made.link(again, *line), _read([again])) == ()
+
+
+@pytest.mark.llvm(15)
+def test_an_object_in_bitcode_is_compiled_to_the_form_of_the_others(tmp_path: Path) -> None:
+    made = LinkInputs(15, tmp_path)
+    text = DEVICE_IR.encode()
+    assembled = subprocess.run(
+        [made.llvm.prefix / "bin" / "llvm-as"], input=text, stdout=subprocess.PIPE, check=True
+    ).stdout
+    image = DeviceImage(target_of(Kind.CUDA), assembled, image_kind_of(assembled))
+    mixed = made.host_object("b", [Kind.CUDA], ["k_b"], [image])
+    objects, line = made.simple("a", Kind.CUDA), (made.runtimes(), "-Wl,-u,use_a,-u,use_b")
+
+    (finding,) = coverage_findings(made.link(mixed, objects, *line), _read([mixed, objects]))
+
+    assert finding.hint.startswith(f"compile {mixed} with --device-code=object")
+    again = made.simple("b", Kind.CUDA)
+    assert coverage_findings(made.link(again, objects, *line), _read([again, objects])) == ()
 
 
 def test_the_object_that_defines_a_kernel_is_named(tmp_path: Path) -> None:

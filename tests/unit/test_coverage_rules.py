@@ -11,6 +11,7 @@ from mlir_offload.offload.host.object_entry import HostEntry
 from mlir_offload.offload.link import coverage
 from mlir_offload.offload.link.coverage import (
     ExpectedKernels,
+    KernelImage,
     check_coverage,
     expected_kernels,
     uncovered_kernels,
@@ -156,3 +157,26 @@ def test_a_linked_file_tells_which_kernels_only_some_archs_have(linked: Held) ->
     linked["cuda", "sm_80"] = {"k", "l"}
     linked["cuda", "sm_90"] = {"k"}
     assert [str(pair) for pair in uncovered_kernels(shared("k", "l"))] == ["'l' for sm_90"]
+
+
+def test_a_kernel_of_an_object_linked_apart_is_not_that_of_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held = [HeldImage("cuda", "sm_80", frozenset({"k"})), HeldImage("cuda", "sm_80", frozenset())]
+    output = replace(contents("a.out", ("k",), array=ARRAY_22), is_relocatable=False)
+    own = HostEntry("cuda", "k", 0, section="llvm_offload_entries_1", is_finished=True)
+    output = replace(output, entries=(*output.entries, own))
+    monkeypatch.setattr(coverage, "read_objects", lambda _: (output,))
+    monkeypatch.setattr(coverage, "loaded_images", lambda item: held if item is output else [])
+    inputs = [contents(name, ("k",), (bitcode("sm_80"),)) for name in ("a.o", "b.o")]
+
+    with pytest.raises(VerificationError, match="'k' for sm_80"):
+        check_coverage(Path("a.out"), inputs)
+
+    held[1] = HeldImage("cuda", "sm_80", frozenset({"k"}))
+    check_coverage(Path("a.out"), inputs)
+    # An object that was linked apart before brings its own image.
+    held[1:] = [HeldImage("cuda", "sm_80", frozenset({"other"}))]
+    monkeypatch.setattr(coverage, "held_kernels", lambda _: {KernelImage("cuda", "sm_80", "k")})
+    with pytest.raises(VerificationError, match="'k' for sm_80"):
+        check_coverage(Path("a.out"), [inputs[0], replace(contents("c.o"), entries=(own,))])

@@ -23,6 +23,7 @@ EXECUTED = {
     "compile all objects with the same -march=": "test_objects_for_the_cpu_are_compiled_for_one",
     " once": "test_an_object_is_named_once",
     " too": "test_an_object_is_compiled_for_the_other_architecture_too",
+    "with --device-code=object, as": "test_an_object_in_bitcode_is_compiled_to_the_form_of_the_others",
     "its image for ": "test_an_object_whose_image_lost_its_kernel_is_compiled_again",
     "name the object that defines the kernel on the link line": "test_the_object_that_defines_a_kernel",
     "its --device-lib=": "test_kernels_call_functions_of_other_files_and_of_libraries",
