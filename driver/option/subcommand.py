@@ -258,7 +258,7 @@ _ALL = (
         "learn",
         "learn.verb:run_learn",
         "probe an LLVM that the tables do not cover",
-        "Show what the tools of an LLVM tell of its release, beside the nearest release that is known.",
+        "Show what the tools of an LLVM tell of its release, next to the nearest release that is known.",
         ("[options]",),
         _with(Group("learn", _LEARN)),
     ),
