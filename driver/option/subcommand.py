@@ -82,7 +82,7 @@ _BUILD = (
 )
 _BUNDLE = (
     _changed("-o", "the bundle", value="FILE.mob"),
-    _changed("--offload-arch=", "sm_NN, gfxNNN, host (the default); commas"),
+    _changed("--offload-arch=", "comma-separated: sm_NN, gfxNNN, host (default)"),
     _changed("--llvm=", "the LLVM that lowers"),
     _changed("--for-clang=", "the LLVM that links", value="N|any"),
     Option(("--with-device-libs",), "put libdevice in where kernels call it"),
