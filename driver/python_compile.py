@@ -21,7 +21,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from mlir_offload.driver.system.user_file import user_cache
+from mlir_offload.driver.system.workspace import user_cache
 from mlir_offload.driver.tools.choose import build_environment
 from mlir_offload.offload.interface.library import Library, interface_of
 from mlir_offload.toolchain.errors import (

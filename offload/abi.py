@@ -44,6 +44,7 @@ _ROW_LISTS = (
     ("host_layouts", "x86_64"),
     ("linker_wrapper", "target_groups"),
     ("linker_wrapper", "jobs"),
+    ("linker_wrapper", "override_image"),
     ("linker_wrapper", "relocatable_link"),
 )
 
@@ -145,6 +146,8 @@ class OffloadAbi(Struct, frozen=True):
     jobs_argument: str
     has_relocatable_link: bool
     relocatable_link_without: tuple[str, ...]
+    override_argument: str
+    overrides_since_cuda: tuple[int, int] | None
 
     def kind_code(self, kind: Kind) -> int:
         """Return the number of an offload kind in containers and entries.
@@ -168,6 +171,15 @@ class OffloadAbi(Struct, frozen=True):
         if not self.device_feature_argument:
             return ()
         return (self.device_feature_argument.format(triple=triple, feature=feature),)
+
+    def takes_finished_cubins(self, cuda: tuple[int, int]) -> bool:
+        """Return whether the wrapper takes linked cubins of a CUDA release (major, minor) as they are."""
+        since = self.overrides_since_cuda
+        return since is not None and since <= cuda
+
+    def override_arguments(self, kind: Kind, path: Path) -> tuple[str, ...]:
+        """Return what `clang --offload-link` needs to take linked code of a kind as it is."""
+        return (self.override_argument.format(kind=device_kind(kind).offload_kind, path=path),)
 
     def host_bitcode_arguments(self, triple: str) -> tuple[str, ...]:
         """Return the arguments of a link in which an image for the host is bitcode."""
@@ -224,6 +236,8 @@ def load_abi(major: int) -> OffloadAbi:
         host_arch=row_of(table["host_archs"], major)["arch"],
         has_relocatable_link=row_of(wrapper["relocatable_link"], major)["links"],
         relocatable_link_without=tuple(row_of(wrapper["relocatable_link"], major)["without"]),
+        override_argument=row_of(wrapper["override_image"], major)["argument"],
+        overrides_since_cuda=_release(row_of(wrapper["override_image"], major)["cuda"]),
     )
 
 
@@ -302,11 +316,6 @@ def host_layout(triple: str, major: int) -> str:
     return str(row_of(rows, major)["layout"]) if rows else ""
 
 
-def fatbinary_lost_image_option(cuda: tuple[int, int]) -> bool:
-    """Return whether the `fatbinary` of a CUDA release (major, minor) refuses `--image=`."""
-    return cuda >= fatbinary_without_image()
-
-
 def fatbinary_without_image() -> tuple[int, int]:
     """Return the first release of CUDA (major, minor) whose `fatbinary` refuses `--image=`."""
     major, minor = offload_table()["cuda"]["fatbinary_without_image"]["since"]
@@ -368,6 +377,10 @@ def check_rows(name: str, rows: Sequence[Mapping[str, Any]], first: int) -> None
     if without:
         msg = f"{name}: rows since {without} name no source"
         raise ValueError(msg)
+
+
+def _release(numbers: Sequence[int] | None) -> tuple[int, int] | None:
+    return (numbers[0], numbers[1]) if numbers else None
 
 
 def _target_groups(row: Mapping[str, Any]) -> TargetGroups:

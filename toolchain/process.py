@@ -14,8 +14,8 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
+from mlir_offload.toolchain import limit
 from mlir_offload.toolchain.errors import ToolchainError, ToolFailedError
-from mlir_offload.toolchain.limit import limit_error, limit_of_program
 from mlir_offload.toolchain.pattern import pattern
 
 _BACKGROUND_NICENESS = 15
@@ -107,9 +107,10 @@ class ProcessRunner(Struct):
             self.forget(child)
         if self._stopping:
             raise KeyboardInterrupt
-        limit = limit_of_program(command.program, child.returncode, stderr)
-        if limit is not None:
-            raise limit
+        if child.returncode != 0:
+            reached = limit.limit_of_program(command.program, child.returncode, stderr)
+            if reached is not None:
+                raise reached
         return Completed(command, child.returncode, stdout, stderr)
 
     def talk(self, command: Command) -> Conversation:
@@ -233,9 +234,9 @@ def _open(
             process_group=0,
         )
     except OSError as error:
-        limit = limit_error(f"cannot start {command.argv[0]}", error.errno)
-        if limit is not None:
-            raise limit from error
+        reached = limit.limit_error(f"cannot start {command.argv[0]}", error.errno)
+        if reached is not None:
+            raise reached from error
         msg = f"cannot start {command.argv[0]}: {error.strerror}"
         raise ToolchainError(
             msg, hint="check the installation with 'mlir-offload toolchains'"

@@ -55,11 +55,15 @@ def with_target(text: str, triple: str, layout: str) -> str:
     return text[:position] + target + text[position:]
 
 
-def calls_others(text: str) -> bool:
-    """Return whether a module uses a function or a variable that it does not define."""
+def calls_others(text: str, *, known: tuple[str, ...] = ()) -> bool:
+    """Return whether a module uses a function or a variable that it does not define.
+
+    The names of functions that are defined all the same begin with one of the `known`.
+    """
+    defined = ("llvm.", *known)
     functions = map(symbol_of, _DECLARED_FUNCTION.findall(text))
     return (
-        any(not name.startswith("llvm.") for name in functions)
+        any(not name.startswith(defined) for name in functions)
         or _DECLARED_VARIABLE.search(text) is not None
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from mlir_offload.toolchain.errors import UsageError
-from mlir_offload.translate.mlir.location import map_files
+from mlir_offload.translate.mlir.module import map_files
 
 
 class PrefixMap(Struct, frozen=True):

@@ -173,7 +173,8 @@ def make_images(
     if context.options.is_host_only:
         return lower_device(context, source, served)
     if context.launched is None:
-        return compile_device(context, source, served)
+        sole = served[0] if len(served) == 1 else None
+        return compile_device(replace(context, sole=sole), source, served)
 
     return launched.launch_device(context, context.launched, source, served)
 
@@ -291,7 +292,12 @@ def _annotate(
     # Needed when host and devices have been lowered, and loaded by then.
 
     executor, release = context.executor, context.for_clang
-    images = tuple(image.packaged for module in device for image in module.images)
+    images = tuple(
+        image.packaged
+        for module in device
+        for image in module.images
+        if image.target not in context.linked_code
+    )
     binary = host.with_name("images.offload") if images else None
     if binary is not None:
         executor.step(image_file.Package(images=images, for_clang=release, output=binary))

@@ -31,14 +31,13 @@ from mlir_offload.driver.compile.guard import guard_inputs
 from mlir_offload.driver.link import program
 from mlir_offload.driver.link import runtime as link_runtime
 from mlir_offload.driver.message.report import render_times, show, show_note
-from mlir_offload.driver.option import unused
+from mlir_offload.driver.option.checks import check_flags, warn_of_unused
 from mlir_offload.driver.option.command_line import (
     MLIR_SUFFIXES,
     CompileOptions,
     Mode,
     parse_arguments,
 )
-from mlir_offload.driver.option.flag_check import check_flags
 from mlir_offload.driver.option.inputs import (
     STANDARD_INPUT,
     attached_archs,
@@ -85,7 +84,7 @@ def build(arguments: Sequence[str], runner: Runner) -> None:
     options = parse_arguments(arguments)
     if options.spelled:
         # Most calls name a device and an output only, and load nothing for this.
-        unused.warn_of_unused(options)
+        warn_of_unused(options)
     if "CCACHE_DISABLE" in os.environ:
         # Only ccache sets it for us; no other call loads this.
         cache_key.check_cache_key(options, os.environ, runner)

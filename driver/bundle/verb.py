@@ -29,9 +29,8 @@ from mlir_offload.driver.tools.found import FoundTools
 from mlir_offload.driver.tools.learning import learn_llvm, learn_named
 from mlir_offload.driver.tools.releases import Releases
 from mlir_offload.offload.abi import ANY_CONSUMER, load_abis
-from mlir_offload.offload.consumer import have_one_number
 from mlir_offload.offload.container.mob_manifest import LlvmRequirement
-from mlir_offload.offload.kind_format import CodeMakers, check_targets, format_of
+from mlir_offload.offload.kind_format import CodeMakers, check_targets, format_of, have_one_number
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.llvm import choose_llvm, llvm_probe
 from mlir_offload.toolchain.llvm_tools import Role

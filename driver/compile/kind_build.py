@@ -235,7 +235,7 @@ class KindBuild:
         """Return what clang of a release needs to link its images without the help of the driver."""
         return ()
 
-    def anchor_feature(self, _context: BuildContext, _target: Target, /) -> str:
+    def dummy_image_feature(self, _context: BuildContext, _target: Target, /) -> str:
         """Return the feature with which an empty image is compiled."""
         return ""
 

@@ -20,7 +20,7 @@ from mlir_offload.driver.option.file_use import OutputFile, check_files
 from mlir_offload.offload.container.contents import Part, Problem, ProblemKind, all_problems
 from mlir_offload.offload.container.file_form import FileForm
 from mlir_offload.offload.file.contents_reader import read_contents
-from mlir_offload.offload.file.health import diagnosed
+from mlir_offload.offload.file.verify import verify_contents
 from mlir_offload.toolchain.errors import MlirOffloadError, UsageError, VerificationError
 from mlir_offload.toolchain.process import Runner
 
@@ -91,7 +91,7 @@ def _read(path: Path, llvm: str, runner: Runner, hashes: _Hashes) -> tuple[Part,
         contents = read_contents(
             path, with_hashes=hashes.of_images, with_code_hashes=hashes.of_code
         )
-        part = diagnosed(contents)
+        part = verify_contents(contents)
         if part.form in (FileForm.MLIR, FileForm.MLIR_BYTECODE):
             part = mlir.with_modules(part, path, llvm, runner)
     except MlirOffloadError as error:

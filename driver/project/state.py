@@ -20,8 +20,7 @@ from msgspec import Struct, field
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.project.planned_step import ProjectStep
 from mlir_offload.driver.system.depfile import read_prerequisites
-from mlir_offload.driver.system.user_file import replace_file
-from mlir_offload.driver.system.workspace import make_directory
+from mlir_offload.driver.system.workspace import make_directory, replace_file
 from mlir_offload.toolchain.byte_view import write_all
 from mlir_offload.toolchain.errors import InputOutputError
 

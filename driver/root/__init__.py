@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mlir_offload.driver import __version__
-from mlir_offload.offload.interface.runtime_error import MlirOffloadRuntimeError
-from mlir_offload.toolchain.errors import MlirOffloadError
+from mlir_offload.toolchain.errors import MlirOffloadError, MlirOffloadRuntimeError
 
 if TYPE_CHECKING:
     from mlir_offload.offload.interface.library import Library

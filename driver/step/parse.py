@@ -37,7 +37,7 @@ _MODULES: Mapping[str, Sequence[str]] = {
     "image_file": ("package", "unpack"),
     "annotate": ("annotate",),
     "object_file": (
-        *("anchor", "members", "detach", "relocatable-linker"),
+        *("dummy-image", "members", "detach", "relocatable-linker"),
         *("registration-names", "runtime-symbols"),
     ),
     "rule": ("depfile",),

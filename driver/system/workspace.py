@@ -7,7 +7,7 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from mlir_offload.driver.system.lock_file import locked_temporary_directory, locked_temporary_file
@@ -170,3 +170,36 @@ def _copy_into(made: Path, output: Path) -> None:
     except OSError as error:
         msg = f"cannot write {output}: {error.strerror}"
         raise InputOutputError(msg, hint="choose another place with -o") from error
+
+
+_PRIVATE = 0o700
+
+
+def user_cache(environment: Mapping[str, str]) -> Path:
+    """Return the directory of this user for what can be made again (XDG Base Directory)."""
+    given = environment.get("XDG_CACHE_HOME", "")
+    home = environment.get("HOME", "")
+    # Below a file nothing can be kept, and without a home nothing is.
+    place = Path(home, ".cache") if home.startswith("/") else Path(os.devnull)
+    return (Path(given) if given.startswith("/") else place) / "mlir-offload"
+
+
+def replace_file(file: Path, text: str) -> None:
+    """Write a file of this user in one rename, with the directories above it."""
+    replace_bytes(file, text.encode())
+
+
+def replace_bytes(file: Path, content: bytes) -> None:
+    """Write a file of this user in one rename, with the directories above it."""
+    # Loading it takes longer than most calls spend here, which only read.
+    import tempfile
+
+    file.parent.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+    descriptor, beside = tempfile.mkstemp(dir=file.parent, prefix=".")
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+        Path(beside).replace(file)
+    except BaseException:
+        Path(beside).unlink(missing_ok=True)
+        raise

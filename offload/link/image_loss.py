@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from mlir_offload.offload.abi import OffloadAbi, offload_table, row_of
-from mlir_offload.offload.container.binary import PackagedImage
 from mlir_offload.offload.container.packager import ImageArgument, packaged_image_kind
 from mlir_offload.offload.image import FORM_BYTES, ImageForm, image_form_of
 from mlir_offload.toolchain.byte_view import ByteView
 from mlir_offload.toolchain.errors import CompatibilityError, UsageError
 from mlir_offload.toolchain.target import Target
+
+if TYPE_CHECKING:
+    from mlir_offload.offload.container.binary import PackagedImage
 
 _HOST = "host"
 _OTHER = "other"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from mlir_offload.offload.abi import fatbinary_lost_image_option
+from mlir_offload.offload.abi import fatbinary_without_image
 from mlir_offload.offload.device.cubin import read_cubin
 from mlir_offload.toolchain.bitcode.module import read_bitcode
 from mlir_offload.toolchain.byte_view import open_view
@@ -206,7 +206,7 @@ def _expectations(
 
 def _expected_facts(release: tuple[int, int]) -> dict[tuple[str, str], str]:
     rows = [row for row in load_nvptx_table().cuda if row.release == release]
-    forms = "--image3" if fatbinary_lost_image_option(release) else "--image, --image3"
+    forms = "--image3" if release >= fatbinary_without_image() else "--image, --image3"
     expected = {("cudart", "serves CUDA"): f"{release[0]}.{release[1]}"}
     if rows:
         expected["ptxas", _ISA] = f"{rows[0].isa[-1] // 10}.{rows[0].isa[-1] % 10}"

@@ -10,8 +10,7 @@ import pytest
 
 from mlir_offload.driver import cli
 from mlir_offload.driver.option.command_line import parse_arguments
-from mlir_offload.driver.option.config import PROJECT_FILE, find_files, load_config
-from mlir_offload.driver.option.configured import configured
+from mlir_offload.driver.option.config import PROJECT_FILE, configured, find_files, load_config
 from mlir_offload.driver.option.help import render_help
 from mlir_offload.driver.option.message_words import take_message_options
 from mlir_offload.driver.option.row import Setting

@@ -18,8 +18,7 @@ from mlir_offload.translate.fixup.text import (
     load_member,
     patterns_for,
 )
-from mlir_offload.translate.mlir.location import Locations
-from mlir_offload.translate.mlir.module import parse_operations
+from mlir_offload.translate.mlir.module import Locations, parse_operations
 
 LOCATIONS = Locations({"#loc1": 'loc("p.mlir":7:3)'})
 NO_FAULT: frozenset[str] = frozenset()

@@ -9,9 +9,12 @@ def test_all_parts_of_a_release_that_was_asked_are_measured() -> None:
     assert [unmeasured_lists(major) for major in (19, 22)] == [(), ()]
 
 
-def test_of_a_release_whose_link_of_objects_alone_was_not_tried_nothing_is_said() -> None:
+def test_of_a_release_whose_wrapper_alone_was_not_tried_nothing_is_said() -> None:
     for major in (17, 18, 21, 23):
-        assert unmeasured_lists(major) == ("linker_wrapper.relocatable_link",)
+        assert unmeasured_lists(major) == (
+            "linker_wrapper.override_image",
+            "linker_wrapper.relocatable_link",
+        )
         assert unmeasured_note(major) == ""
 
 

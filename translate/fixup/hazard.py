@@ -8,7 +8,7 @@ from math import prod
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.gpu_module import is_declared_kernel, is_kernel
 from mlir_offload.translate.host.launch_check import MOST_THREADS
-from mlir_offload.translate.mlir.location import Locations
+from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.pipelines import Refusal, Side, load_refusals
 
