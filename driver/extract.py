@@ -215,7 +215,7 @@ def _nothing(
     if damage is not None and (fitting or not images):
         return VerificationError(shown(damage.message), hint=damage.hint, location=str(file))
     if not images:
-        msg = f"{file} holds no device image: it is {part.form}"
+        msg = f"{file} contains no device image: it is {part.form}"
         return UsageError(msg, hint="see 'mlir-offload inspect'")
     asked = ", ".join(_asked(wanted))
     held = "; ".join(dict.fromkeys(described(image) for image in images[:_SHOWN]))

@@ -100,7 +100,9 @@ def check_target_ids(target_ids: Iterable[str]) -> None:
         other = first.setdefault(processor_of(target_id), target_id)
         if _feature_names(other) != _feature_names(target_id):
             msg = f"{other} and {target_id} do not go into one program: a GPU may be both"
-            hint = f"set the same features for each, as {target_id} beside its opposite, or leave one out"
+            hint = (
+                f"set the same features for each, as {target_id} and its opposite, or leave one out"
+            )
             raise UsageError(msg, hint=hint)
 
 

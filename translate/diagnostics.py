@@ -54,6 +54,10 @@ class _Rule(Struct, frozen=True):
     shows_captured: bool
 
 
+# What a parser of an attribute in MLIR says after the error that made it fail, at the word after that.
+_FOLLOWS = re.compile(r"failed to parse \w+ parameter '\w+' which is to be a `")
+
+
 def condense(completed: Completed, *, source: Path) -> MlirOffloadError:
     """Return the errors for which mlir-opt or mlir-translate failed on a part of `source`.
 
@@ -91,6 +95,8 @@ def _source_errors(
     error = None
     for message in said:
         if message.severity is tool_message.Severity.ERROR:
+            if error is not None and _FOLLOWS.search(message.text):
+                continue
             if error is not None:
                 yield error
             error = _source_error(completed, message, source)

@@ -87,7 +87,7 @@ def _read_binary(operation: Operation, location: str) -> GivenBinary:
     name = operation.symbol
     objects = operation.attribute("objects").elements
     if not objects:
-        msg = f"gpu.binary @{name} holds no object"
+        msg = f"gpu.binary @{name} contains no object"
         raise SourceError(msg, hint="make it again with --gpu-module-to-binary", location=location)
     chosen = _selected(objects, operation.attribute("offloadingHandler"), name, location)
     try:

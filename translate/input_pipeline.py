@@ -92,7 +92,7 @@ def load_pipeline(name: str, llvm_major: int) -> NamedPipeline:
     """Return a pipeline of a release. Raises CompatibilityError for a release older than its rows."""
     rows = [row for row in _rows() if row["name"] == name and int(row["since"]) <= llvm_major]
     if not rows:
-        msg = f"--pipeline={name}: LLVM {llvm_major} has not the passes for it"
+        msg = f"--pipeline={name} requires passes that LLVM {llvm_major} does not have"
         raise CompatibilityError(msg, hint="choose a later release with --llvm=MAJOR")
     row = max(rows, key=lambda row: int(row["since"]))
     return NamedPipeline(

@@ -1,6 +1,6 @@
 // Four threads print a line each.
 //
-// Shows: gpu.printf. It stands here in MLIR's generic form because the short form changed:
+// Shows: gpu.printf. It is here in MLIR's generic form because the short form changed:
 // up to LLVM 20 it is `gpu.printf "%lld\n" %i : index`, from LLVM 21 on `gpu.printf "%lld\n", %i : index`.
 // Write whichever your release of LLVM knows.
 //

@@ -1,6 +1,6 @@
 // Two gpu.modules whose kernels bear the same name, and which have a helper of the same name.
 //
-// Shows: kernels are told apart by module and name, in one program as across linked files.
+// Shows: kernels are distinguished by module and name, in one program as across linked files.
 //
 //   mlir-offload run two_modules.mlir
 

@@ -75,7 +75,7 @@ def _checked_output(options: CompileOptions) -> Path:
         check_input(path)
         if path.suffix not in _SUFFIXES:
             msg = f"{path}: a bundle holds what was lowered from MLIR, not {path.suffix} files"
-            raise UsageError(msg, hint="give it to 'mlir-offload link' beside the bundle")
+            raise UsageError(msg, hint="give it to 'mlir-offload link' with the bundle")
     if options.output is None:
         msg = "bundle needs an output"
         raise UsageError(msg, hint=f"add -o {options.inputs[0].stem}.mob")

@@ -51,7 +51,7 @@ def host_command(context: BuildContext, source: Path, output: Path, *extra: str)
 def dump_arguments(context: BuildContext, source: Path) -> Iterator[str]:
     """Yield how clang names the files that it writes besides the object: those go next to the user's output.
 
-    The object itself is compiled in the workspace. Raises CompatibilityError if clang is too old to be told.
+    The object itself is compiled in the workspace. Raises CompatibilityError if clang does not have -dumpdir.
     """
     options = context.options
     words = {word.partition("=")[0] for word in options.compiler_arguments}

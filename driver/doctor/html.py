@@ -147,7 +147,7 @@ def _tool_row(tool: ToolIdentity) -> str:
 
 def _findings(report: DoctorReport) -> str:
     if not report.findings:
-        return "<p class=good>Every tool is what it says, and nothing stands in the way.</p>"
+        return "<p class=good>Every tool is what it says, and nothing prevents a build.</p>"
     items = "".join(
         f"<li class={finding.severity}><b>{_safe(finding.rule)}</b> "
         f"{_safe(finding.location)}: {_safe(finding.message)}<div>{_safe(finding.hint)}</div></li>"

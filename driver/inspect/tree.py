@@ -27,7 +27,7 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 _STEP = 1024
 _BRANCH, _LAST, _LINE, _GAP = "├── ", "└── ", "│   ", "    "
 _DIM, _NAME, _GOOD, _BAD, _PLAIN = "dim", "bold", "cyan", "red", ""
-_NOTHING = "holds no device code"
+_NOTHING = "contains no device code"
 _ELF_FORMS = frozenset({"AMDGPU code object", "ELF"})
 
 

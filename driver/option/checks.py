@@ -70,7 +70,7 @@ def consistent(options: CompileOptions) -> CompileOptions:
     if options.has_gpu_cpp:
         _check_gpu_cpp(options)
     if options.sanitizer is not None and any(arch != HOST for arch in options.offload_archs):
-        msg = f"{options.sanitizer.flag} instruments host code and kernels for the CPU, none for a GPU"
+        msg = f"{options.sanitizer.flag} is not supported for GPU kernels"
         raise UsageError(msg, hint="compile the kernels for the CPU: --offload-arch=host")
     return options
 

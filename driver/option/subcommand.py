@@ -82,7 +82,7 @@ _BUILD = (
 )
 _BUNDLE = (
     _changed("-o", "the bundle", value="FILE.mob"),
-    _changed("--offload-arch=", "sm_NN, gfxNNN, host (the default); commas"),
+    _changed("--offload-arch=", "comma-separated: sm_NN, gfxNNN, host (default)"),
     _changed("--llvm=", "the LLVM that lowers"),
     _changed("--for-clang=", "the LLVM that links", value="N|any"),
     Option(("--with-device-libs",), "put libdevice in where kernels call it"),
@@ -258,7 +258,7 @@ _ALL = (
         "learn",
         "learn.verb:run_learn",
         "probe an LLVM that the tables do not cover",
-        "Show what the tools of an LLVM tell of its release, beside the nearest release that is known.",
+        "Show what the tools of an LLVM tell of its release, next to the nearest release that is known.",
         ("[options]",),
         _with(Group("learn", _LEARN)),
     ),

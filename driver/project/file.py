@@ -299,7 +299,7 @@ class _Reader(Struct):
                     hint = "name it in the 'inputs' of a target"
                     self.yaml.fail(parts["file"], f"{path} is not a .mlir file", hint)
                 if path in seen:
-                    self.yaml.fail(parts["file"], f"{path} stands there twice", "remove one")
+                    self.yaml.fail(parts["file"], f"{path} is listed twice", "remove one")
                 seen.add(path)
                 self._check_there(parts["file"], path)
                 yield ProjectModule(path, setting, names, self.yaml.location(parts["file"]))

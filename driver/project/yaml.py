@@ -147,7 +147,7 @@ class NodeReader(Struct):
         for key, value in zip(node.items[::2], node.items[1::2], strict=True):
             name = self.text(key, "a key")
             if name in found:
-                self.fail(key, f"'{name}' stands there twice", "remove one of them")
+                self.fail(key, f"'{name}' is listed twice", "remove one of them")
             if known is not None and name not in known:
                 self.fail(key, f"{what} has no key '{name}'", value_hint(name, known))
             found[name] = value
@@ -185,4 +185,4 @@ class NodeReader(Struct):
     def _count(self, node: YamlNode) -> None:
         self._nodes_left -= 1
         if self._nodes_left < 0:
-            self.fail(node, f"the manifest stands for more than {_MOST_NODES:,} values")
+            self.fail(node, f"the manifest expands to more than {_MOST_NODES:,} values")

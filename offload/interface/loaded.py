@@ -92,5 +92,5 @@ class LoadedLibrary:
         try:
             return self._open()[name]
         except AttributeError as error:
-            msg = f"{self.name} holds no device code: it has neither streams nor devices"
+            msg = f"{self.name} contains no device code: it has neither streams nor devices"
             raise CompatibilityError(msg, hint="leave out the stream and the device") from error

@@ -116,7 +116,7 @@ MO_NORETURN static void hint(int status) {
   case CUDA_LAUNCH_FAILURE:
     hint_fault();
   case CUDA_ASSERT:
-    mo_hint("an assertion in a kernel failed: its message stands above");
+    mo_hint("an assertion in a kernel failed: its message is above");
   case CUDA_COOPERATIVE_TOO_LARGE:
     mo_hint("a cooperative grid must fit on the GPU all at once: launch fewer blocks");
   case CUDA_HOST_MEMORY_REGISTERED:

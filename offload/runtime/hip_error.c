@@ -85,7 +85,7 @@ MO_NORETURN static void hint_hip(int status) {
     mo_hint("the error belongs to a kernel or copy that was started earlier: run with "
             "AMD_SERIALIZE_KERNEL=3 AMD_SERIALIZE_COPY=3 or under rocgdb to find it");
   case HIP_ASSERT:
-    mo_hint("an assertion in a kernel failed: its message stands above");
+    mo_hint("an assertion in a kernel failed: its message is above");
   case HIP_COOPERATIVE_TOO_LARGE:
     mo_hint("a cooperative grid must fit on the GPU all at once: launch fewer blocks");
   case HIP_HOST_MEMORY_REGISTERED:

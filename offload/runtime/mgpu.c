@@ -82,7 +82,7 @@ static const char *arch_of_backend(const char *name) {
 }
 
 MO_NORETURN static void refuse_absent_backend(const char *name) {
-  mo_error("device '%s' was chosen, but this program holds no device code for it", name);
+  mo_error("device '%s' was chosen, but this program contains no device code for it", name);
   for (int i = 0; i < BACKEND_COUNT; ++i)
     if (mo_backends[i])
       mo_context("device code is there for: %s", mo_backends[i]->name);
@@ -488,7 +488,7 @@ MO_CONTRACT void mgpuLaunchKernelCooperative(void *stub, int64_t grid_x, int64_t
 
 MO_NORETURN static void refuse_configured_launch(const void *stub) {
   const char *name = mo_kernel_name(stub);
-  mo_error("%s was called from host code, but this program holds no device code for a GPU of NVIDIA "
+  mo_error("%s was called from host code, but this program contains no device code for a GPU of NVIDIA "
            "or AMD",
            name ? name : "a kernel");
   mo_hint("<<<>>> and calls of a kernel's stub need such a GPU: link with --offload-arch=sm_NN (or "

@@ -199,7 +199,7 @@ def _expectations(
                     "TOOL004",
                     Severity.ERROR,
                     f"{tool.name} {fact.name} {fact.value}, where CUDA {said.major}.{said.minor} has {right}",
-                    "a script or another release stands in its place: name the toolkit with --cuda-path=",
+                    "a script or another release is in its place: name the toolkit with --cuda-path=",
                     str(tool.path or ""),
                 )
 

@@ -128,7 +128,7 @@ LLVM does. `tests/foreign/device_libraries.py` writes this page; do not edit it.
 
 libdevice comes from NVIDIA's wheels, ROCm's libraries from Debian 12 (installed) and newer releases of Debian.
 A library *fits* if the release reads it and knows its intrinsics, and if its back end compiles libdevice. A library
-`oclc_abi_version_N` is *wrong* if the release makes another version of code objects unless it is told otherwise: a kernel
+`oclc_abi_version_N` is *wrong* if the release makes another version of code objects unless an option chooses another: a kernel
 would read its arguments where they are not (AM001).
 
 {table}

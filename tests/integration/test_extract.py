@@ -173,7 +173,7 @@ def test_a_file_without_images_is_an_error_that_says_what_it_is(
     (tmp_path / "notes").write_text("hello\n")
     done = extract(mlir_offload, "notes", cwd=tmp_path)
     assert done.returncode == 2
-    assert "holds no device image: it is text" in done.stderr
+    assert "contains no device image: it is text" in done.stderr
 
 
 def test_nothing_is_left_where_one_image_cannot_be_written(

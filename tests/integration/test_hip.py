@@ -173,7 +173,7 @@ def test_a_program_for_several_kinds_starts_without_rocm(
         ({"RECORD_FAIL": "hipLaunchKernel=98"}, "kernel: scale"),
         ({"RECORD_FAIL": "hipStreamSynchronize=700"}, "AMD_SERIALIZE_KERNEL=3"),
         ({"MLIR_OFFLOAD_DEVICE": "hip:7"}, "there is no device 7: 'hip' has 2"),
-        ({"MLIR_OFFLOAD_DEVICE": "cuda"}, "this program holds no device code for it"),
+        ({"MLIR_OFFLOAD_DEVICE": "cuda"}, "this program contains no device code for it"),
         ({"MLIR_OFFLOAD_DEVICE": "hip:x"}, "unknown device 'hip:x' in MLIR_OFFLOAD_DEVICE"),
     ],
 )

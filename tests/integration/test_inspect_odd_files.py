@@ -24,7 +24,7 @@ def test_what_holds_no_device_code_is_said_and_no_error(
     said = inspect(mlir_offload, path)
     assert (said.status, said.err) == (0, "")
     assert said.out.startswith(f"{path}: {form}, ")
-    assert said.out.endswith("holds no device code\n")
+    assert said.out.endswith("contains no device code\n")
 
 
 def test_text_has_the_hashes_of_images_only_if_they_are_asked_for(

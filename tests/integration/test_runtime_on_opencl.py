@@ -389,7 +389,7 @@ NO_DEVICE = {"OPENCL_RECORD_LACK": "usm"}
         ("absent", {}, "no device image of kind sycl has the kernel absent\n  kernel: absent"),
         ("cluster", {}, "cluster launches are not supported by OpenCL\n  kernel: shape"),
         ("cooperative", {}, "cooperative launches are not supported by OpenCL\n  kernel: shape"),
-        ("stub", {}, "saxpy was called from host code, but this program holds no device code for a GPU"),
+        ("stub", {}, "saxpy was called from host code, but this program contains no device code for a GPU"),
     ],
 )  # fmt: skip
 def test_an_error_names_the_call_the_context_and_the_cure(

@@ -150,7 +150,7 @@ def test_the_contract_holds_with_any_number_of_threads(build: Build, threads: st
         ("kernel", "work-items of one block wait at different barriers\n  kernel: failing"),
         (
             "stub",
-            "count was called from host code, but this program holds no device code for a GPU",
+            "count was called from host code, but this program contains no device code for a GPU",
         ),
         ("device-number", "there is no device 99: 'host' has "),
         ("device-name", "unknown device 'cuda:' in mlir_offload_set_device"),
@@ -201,7 +201,7 @@ def test_a_caller_handles_errors_and_goes_on(build: Build) -> None:
     assert [report[0] for report in reports] == [
         "a block has more than 1024 work-items",
         "work-items of one block wait at different barriers",
-        "count was called from host code, but this program holds no device code for a GPU of NVIDIA or AMD",
+        "count was called from host code, but this program contains no device code for a GPU of NVIDIA or AMD",
         "posix_memalign failed: ENOMEM (out of memory)",
     ]
     assert all(
@@ -219,7 +219,7 @@ def test_a_caller_handles_errors_and_goes_on(build: Build) -> None:
         (
             "MLIR_OFFLOAD_DEVICE",
             "cuda:0",
-            "device 'cuda' was chosen, but this program holds no device code",
+            "device 'cuda' was chosen, but this program contains no device code",
         ),
         ("MLIR_OFFLOAD_NUM_THREADS", "0", "MLIR_OFFLOAD_NUM_THREADS is '0'"),
         ("MLIR_OFFLOAD_NUM_THREADS", "two", "MLIR_OFFLOAD_NUM_THREADS is 'two'"),
@@ -274,6 +274,6 @@ def test_libraries_with_kernels_share_what_the_program_sets(
     )
     completed = _start(program)
     assert (completed.returncode, completed.stdout) == (0, "ended\n"), completed.stderr
-    assert "device 'cuda' was chosen, but this program holds no device code for it" in _error(
+    assert "device 'cuda' was chosen, but this program contains no device code for it" in _error(
         program, "cuda"
     )

@@ -110,7 +110,7 @@ def test_a_cached_step_instruments_too(mlir_offload: list[str], tmp_path: Path) 
     ("options", "said"),
     [
         (["-fsanitize=memory"], "is not supported for programs with kernels"),
-        (["-fsanitize=thread", "--offload-arch=sm_90"], "none for a GPU"),
+        (["-fsanitize=thread", "--offload-arch=sm_90"], "not supported for GPU kernels"),
         (["-fsanitize=address,thread"], "use address or thread"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",

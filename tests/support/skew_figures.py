@@ -118,7 +118,7 @@ def _render_rules(rows: Sequence[Row]) -> str:
     for _, cell in _pairs(rows):
         (silent if cell.outcome is Outcome.WRONG else loud).update(cell.rules)
     lines = [(rule, silent[rule], loud[rule]) for rule in sorted({*silent, *loud})]
-    return _table(("rule", "of pairs that are wrong in silence", "of others"), lines)
+    return _table(("rule", "of pairs that are silently wrong", "of others"), lines)
 
 
 def _pairs(rows: Iterable[Row]) -> Iterator[tuple[Row, Cell]]:

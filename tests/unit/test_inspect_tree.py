@@ -132,4 +132,4 @@ def test_members_without_device_code_are_only_counted() -> None:
     members = tuple(Part(f"l.a({n}.o)", "ELF relocatable object, x86-64", 9) for n in range(3))
     part = Part("l.a", "archive", 99, members=members)
     assert "3 members without device code" in text(part)
-    assert "l.a: archive, 99 bytes, holds no device code" in text(part)
+    assert "l.a: archive, 99 bytes, contains no device code" in text(part)

@@ -67,7 +67,7 @@ def test_without_variants_there_is_one(tmp_path: Path) -> None:
     ("text", "place", "message"),
     [
         ("modules: [x/*.mlir]", "1:11", "no file matches"),
-        ("modules: [k/a.mlir, 'k/*.mlir']", "1:21", "k/a.mlir stands there twice"),
+        ("modules: [k/a.mlir, 'k/*.mlir']", "1:21", "k/a.mlir is listed twice"),
         ("modules: [k/c.txt]", "1:11", "is not a .mlir file"),
         ("modules: [../a.mlir]", "1:11", "does not lie below"),
         ("modules: [/a.mlir]", "1:11", "does not lie below"),
@@ -76,7 +76,7 @@ def test_without_variants_there_is_one(tmp_path: Path) -> None:
         ("modules: [[a.mlir]]", "1:11", "must be a string"),
         ("modules:\n- archs: sm_80", "2:3", "has no file"),
         ("modules: []\narchs: sm_x", "2:8", "sm_x"),
-        ("modules: []\nflags: -Onine", "2:8", "-Onine"),
+        ("modules: []\nflags: --frob", "2:8", "unknown option '--frob'"),
         ("modules: []\nflags: [-O2, -c]", "2:8", "-c is not a flag"),
         ("modules: []\nflags: --offload-arch=sm_80", "2:8", "--offload-arch= is not a flag"),
         ("modules: []\nflags: -MJ /x", "2:8", "-MJ is not a flag"),
@@ -86,7 +86,7 @@ def test_without_variants_there_is_one(tmp_path: Path) -> None:
         ("modules: []\nflags: a.c", "2:8", "'a.c' is not a flag"),
         ("modules: []\nflags: \"'\"", "2:8", "No closing quotation"),
         ("modules: []\ncolour: red", "2:1", "has no key 'colour'"),
-        ("modules: []\nmodules: []", "2:1", "stands there twice"),
+        ("modules: []\nmodules: []", "2:1", "is listed twice"),
         ("archs: sm_80", "1:1", "has no modules"),
         ("modules: []\nvariants: {a/b: }", "2:17", "not a name of a variant"),
         ("modules: [{file: k/a.mlir, variants: [x]}]", "1:39", "there is no variant 'x'"),
@@ -149,7 +149,7 @@ def test_a_file_that_stands_for_millions_of_values_ends_soon(tmp_path: Path) -> 
     flags = f"flags: &f [{', '.join(['-O2'] * 3000)}]\n"
     modules = ", ".join(f"{{file: {number}.mlir, flags: *f}}" for number in range(3000))
     file.write_text(f"{flags}modules: [{modules}]")
-    with pytest.raises(UsageError, match="stands for more than 4,000,000 values"):
+    with pytest.raises(UsageError, match="expands to more than 4,000,000 values"):
         read_project(file)
 
 

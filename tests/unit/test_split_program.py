@@ -233,7 +233,7 @@ def test_their_lowered_forms_are_accepted(operation: str) -> None:
     ("body", "message"),
     [
         (NESTED_MODULE, "module inside a module"),
-        ('  "gpu.binary"() <{sym_name = "b"}> : () -> () loc(#loc2)', "holds no object"),
+        ('  "gpu.binary"() <{sym_name = "b"}> : () -> () loc(#loc2)', "contains no object"),
         (
             '  "llvm.func"() <{sym_name = "k"}> ({\n  }) {nvvm.kernel} : () -> () loc(#loc2)',
             "outside of a gpu.module",

@@ -304,7 +304,7 @@ class _ModuleWalk:
 
     def _globals(self, record: Record) -> GlobalReader:
         if self.types is None:
-            reason = "it stands before the table of types"
+            reason = "it precedes the table of types"
             raise record.malformed(reason)
         return GlobalReader(self.version, self.types, self._sections, self._names)
 

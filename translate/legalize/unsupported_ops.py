@@ -40,7 +40,7 @@ def _top_level_fault(operation: Operation) -> tuple[str, str] | None:
             )
         case "llvm.func" if is_kernel(operation):
             return (
-                f"kernel @{operation.symbol} stands outside of a gpu.module",
+                f"kernel @{operation.symbol} is outside of a gpu.module",
                 "put device functions into a gpu.module and launch with gpu.launch_func",
             )
         case _:
