@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from mlir_offload.toolchain.target import Kind
+    from mlir_offload.toolchain.target import Kind, Target
 
 ANY_CONSUMER = "any"
 _FIELD_BYTES = {"i16": 2, "i32": 4, "i64": 8, "ptr": 8}
@@ -146,6 +146,11 @@ class OffloadAbi(Struct, frozen=True):
     has_relocatable_link: bool
     relocatable_link_without: tuple[str, ...]
 
+    def container_arch(self, target: Target) -> str:
+        """Return how a container names the architecture of an image for a target."""
+        arch = device_kind(target.kind).container_arch(target.arch)
+        return self.host_arch if target.is_cpu and not arch else arch
+
     def kind_code(self, kind: Kind) -> int:
         """Return the number of an offload kind in containers and entries.
 
@@ -225,6 +230,12 @@ def load_abi(major: int) -> OffloadAbi:
         has_relocatable_link=row_of(wrapper["relocatable_link"], major)["links"],
         relocatable_link_without=tuple(row_of(wrapper["relocatable_link"], major)["without"]),
     )
+
+
+@table_cache
+def unnamed_host_archs() -> frozenset[str]:
+    """Return what releases call the arch of images for the CPU where no processor is named."""
+    return frozenset(row["arch"] for row in offload_table()["host_archs"])
 
 
 def load_abis(consumer: str) -> tuple[OffloadAbi, ...]:
