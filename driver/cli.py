@@ -1,4 +1,4 @@
-"""The command line: verbs, and the compiler itself for everything that is no verb."""
+"""The command line: verbs, and the compiler itself for everything that is not a verb."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mlir_offload.driver.message.options import MessageOptions
 from mlir_offload.driver.message.report import report, show, show_error
 from mlir_offload.driver.option import completion, response_file, suggest
 from mlir_offload.driver.option import help as option_help
-from mlir_offload.driver.option.configured import configured, joined_config, subcommand_first
+from mlir_offload.driver.option.config import configured, joined_config, subcommand_first
 from mlir_offload.driver.option.file_use import check_message_outputs, configuration_files
 from mlir_offload.driver.option.message_words import take_message_options
 from mlir_offload.driver.option.subcommand import SUBCOMMANDS
@@ -27,8 +27,8 @@ from mlir_offload.driver.record import reproduce
 from mlir_offload.driver.step import parse
 from mlir_offload.driver.system.interrupt import interruptible
 from mlir_offload.driver.tools import cache_key, choose, learning, toolchain_id, version
+from mlir_offload.toolchain import limit
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, UsageError
-from mlir_offload.toolchain.limit import limit_error, limit_in_text
 from mlir_offload.toolchain.process import ProcessRunner
 from mlir_offload.translate import tool_message
 
@@ -162,14 +162,16 @@ def _expanded(arguments: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Path, 
 def _of_the_system(error: Exception) -> InputOutputError | None:
     """Return the error for what the system refused; None for what is our own fault."""
     if isinstance(error, MemoryError):
-        return limit_error("mlir-offload", errno.ENOMEM)
+        return limit.limit_error("mlir-offload", errno.ENOMEM)
     if not isinstance(error, OSError):
-        return limit_in_text("mlir-offload", str(error))
+        return limit.limit_in_text("mlir-offload", str(error))
     if error.filename is None and error.errno is None:
         return None
     where = f"{error.filename}: " if error.filename else ""
-    limit = limit_error(f"cannot open {error.filename}" if where else "mlir-offload", error.errno)
-    return limit or InputOutputError(
+    reached = limit.limit_error(
+        f"cannot open {error.filename}" if where else "mlir-offload", error.errno
+    )
+    return reached or InputOutputError(
         f"{where}{error.strerror or error}",
         hint="free some space, or set TMPDIR to a writable directory",
     )
@@ -203,7 +205,7 @@ def _print_of_clang(arguments: Sequence[str], runner: ProcessRunner) -> int:
 
 
 def _asks_for_help(first: str, others: tuple[str, ...]) -> bool:
-    """Say whether help is wanted; what stands behind `--` is not for us."""
+    """Say whether help is wanted; what follows `--` is not for us."""
     end = others.index("--") if "--" in others else len(others)
     return not _HELP.isdisjoint({first, *others[:end]})
 

@@ -53,7 +53,7 @@ def render_rules() -> str:
 
 
 def generic(text: str) -> str:
-    """Return a text with its places in capitals: what stands there differs from case to case."""
+    """Return a text with its places in capitals: what is there differs from case to case."""
     return _PLACE.sub(lambda match: match[1].upper(), text)
 
 
@@ -94,5 +94,5 @@ def _section(rule: Rule) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """Return a text so that Markdown shows it as it stands."""
+    """Return a text so that Markdown shows it as it is."""
     return re.sub(r"([_*<|`])", r"\\\1", text)

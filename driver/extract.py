@@ -35,8 +35,7 @@ from mlir_offload.offload.container.file_form import FileForm
 from mlir_offload.offload.file.contents_reader import read_contents, visit_images
 from mlir_offload.offload.kind_format import plain_kind
 from mlir_offload.offload.link.held_image import runs_on_host
-from mlir_offload.toolchain.byte_copy import copy_view
-from mlir_offload.toolchain.byte_view import ByteView
+from mlir_offload.toolchain.byte_view import ByteView, copy_view
 from mlir_offload.toolchain.errors import UsageError, VerificationError
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.target import HOST

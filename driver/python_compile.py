@@ -21,7 +21,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from mlir_offload.driver.system.user_file import user_cache
+from mlir_offload.driver.system.workspace import user_cache
 from mlir_offload.driver.tools.choose import build_environment
 from mlir_offload.offload.interface.library import Library, interface_of
 from mlir_offload.toolchain.errors import (
@@ -188,7 +188,7 @@ def _run(words: Sequence[str]) -> Completed:
 
 
 def _driver() -> tuple[str, ...]:
-    """Return the command of the driver of this release: a program that embeds Python is no Python."""
+    """Return the command of the driver of this release: a program that embeds Python is not a Python."""
     if "python" in Path(sys.executable or "").name:
         return (sys.executable, "-P", "-m", "mlir_offload.driver")
     found = shutil.which("mlir-offload")

@@ -15,7 +15,7 @@ from mlir_offload.toolchain.process import Command, ProcessRunner
 
 
 def run_program(arguments: Sequence[str], runner: ProcessRunner) -> int:
-    """Build what stands before `--`, run it with what stands behind; return its exit status.
+    """Build what precedes `--`, run it with what follows; return its exit status.
 
     Raises MlirOffloadError where the program cannot be built or started.
     """
@@ -45,7 +45,7 @@ def _check_operands(options: CompileOptions) -> None:
 
 
 def _cut(arguments: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what stands before and behind the first `--`."""
+    """Return what precedes and what follows the first `--`."""
     if "--" not in arguments:
         return tuple(arguments), ()
     at = list(arguments).index("--")

@@ -44,6 +44,7 @@ _ROW_LISTS = (
     ("host_layouts", "x86_64"),
     ("linker_wrapper", "target_groups"),
     ("linker_wrapper", "jobs"),
+    ("linker_wrapper", "override_image"),
     ("linker_wrapper", "relocatable_link"),
 )
 
@@ -94,7 +95,7 @@ class EntryLayout(Struct, frozen=True):
 class EntryValues(Struct, frozen=True):
     """What the members of an entry say in an LLVM release, and which entries its wrapper registers.
 
-    `managed_members` names, for a managed variable, the struct member and what stands in it;
+    `managed_members` names, for a managed variable, the struct member and what is in it;
     `registered` are offload kinds with the types of entries.
     """
 
@@ -145,6 +146,8 @@ class OffloadAbi(Struct, frozen=True):
     jobs_argument: str
     has_relocatable_link: bool
     relocatable_link_without: tuple[str, ...]
+    override_argument: str
+    overrides_since_cuda: tuple[int, int] | None
 
     def container_arch(self, target: Target) -> str:
         """Return how a container names the architecture of an image for a target."""
@@ -173,6 +176,15 @@ class OffloadAbi(Struct, frozen=True):
         if not self.device_feature_argument:
             return ()
         return (self.device_feature_argument.format(triple=triple, feature=feature),)
+
+    def takes_finished_cubins(self, cuda: tuple[int, int]) -> bool:
+        """Return whether the wrapper takes linked cubins of a CUDA release (major, minor) as they are."""
+        since = self.overrides_since_cuda
+        return since is not None and since <= cuda
+
+    def override_arguments(self, kind: Kind, path: Path) -> tuple[str, ...]:
+        """Return what `clang --offload-link` needs to take linked code of a kind as it is."""
+        return (self.override_argument.format(kind=device_kind(kind).offload_kind, path=path),)
 
     def host_bitcode_arguments(self, triple: str) -> tuple[str, ...]:
         """Return the arguments of a link in which an image for the host is bitcode."""
@@ -229,6 +241,8 @@ def load_abi(major: int) -> OffloadAbi:
         host_arch=row_of(table["host_archs"], major)["arch"],
         has_relocatable_link=row_of(wrapper["relocatable_link"], major)["links"],
         relocatable_link_without=tuple(row_of(wrapper["relocatable_link"], major)["without"]),
+        override_argument=row_of(wrapper["override_image"], major)["argument"],
+        overrides_since_cuda=_release(row_of(wrapper["override_image"], major)["cuda"]),
     )
 
 
@@ -241,7 +255,7 @@ def unnamed_host_archs() -> frozenset[str]:
 def load_abis(consumer: str) -> tuple[OffloadAbi, ...]:
     """Return the ABIs that an object has to follow together: one for a release (`22`), two for `any`.
 
-    `any` stands for every release of the table except `any_exceptions`. Raises UsageError for
+    `any` represents every release of the table except `any_exceptions`. Raises UsageError for
     another word, CompatibilityError for a release that the table does not know.
     """
     if consumer == ANY_CONSUMER:
@@ -313,11 +327,6 @@ def host_layout(triple: str, major: int) -> str:
     return str(row_of(rows, major)["layout"]) if rows else ""
 
 
-def fatbinary_lost_image_option(cuda: tuple[int, int]) -> bool:
-    """Return whether the `fatbinary` of a CUDA release (major, minor) refuses `--image=`."""
-    return cuda >= fatbinary_without_image()
-
-
 def fatbinary_without_image() -> tuple[int, int]:
     """Return the first release of CUDA (major, minor) whose `fatbinary` refuses `--image=`."""
     major, minor = offload_table()["cuda"]["fatbinary_without_image"]["since"]
@@ -379,6 +388,10 @@ def check_rows(name: str, rows: Sequence[Mapping[str, Any]], first: int) -> None
     if without:
         msg = f"{name}: rows since {without} name no source"
         raise ValueError(msg)
+
+
+def _release(numbers: Sequence[int] | None) -> tuple[int, int] | None:
+    return (numbers[0], numbers[1]) if numbers else None
 
 
 def _target_groups(row: Mapping[str, Any]) -> TargetGroups:

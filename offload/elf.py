@@ -194,10 +194,14 @@ class ElfFile(Struct):
         for section in self.named(table):
             yield from self.symbols_of(section)
 
-    def symbols_of(self, section: ElfSection) -> Iterator[ElfSymbol]:
-        """Return the symbols of a symbol table, in their order."""
+    def symbols_of(
+        self, section: ElfSection, prefixes: tuple[bytes, ...] = ()
+    ) -> Iterator[ElfSymbol]:
+        """Return the symbols of a symbol table, in their order: those whose names begin so."""
         names = self.strings(section.link)
         for name, info, other, index, value, size in self._symbol_rows(section):
+            if prefixes and not (names and names.data.startswith(prefixes, name)):
+                continue
             text = names.text_at(name) if names is not None else ""
             yield ElfSymbol(text, info, other, _place(index), value, size)
 

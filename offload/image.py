@@ -64,7 +64,7 @@ class ImageForm(StrEnum):
 class DeviceImage(Struct, frozen=True):
     """The code of one module for one target, and the kernels that it holds.
 
-    `data` is bitcode or a relocatable object: the linker wrapper loses linked images in silence.
+    `data` is bitcode or a relocatable object: the linker wrapper loses linked images silently.
     `feature` is what the device link of LLVM 15 to 19 adds to `-mattr` for bitcode (`+ptx83`).
     """
 

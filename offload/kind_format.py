@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct, field
 
 from mlir_offload.offload.image import ImageForm
+from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.target import Kind, Registry, all_kinds
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from mlir_offload.offload.abi import OffloadAbi
     from mlir_offload.toolchain.byte_view import ByteView
     from mlir_offload.toolchain.cuda import CudaToolkit
-    from mlir_offload.toolchain.target import Target
+    from mlir_offload.toolchain.target import Kind, Target
 
 
 class CodeMakers(Struct, frozen=True):
@@ -130,7 +134,7 @@ _OF_NO_KIND = KindFormat()
 
 
 def format_of(kind: str) -> KindFormat:
-    """Return what the formats say of a kind; of a name that is no device kind nothing of its own."""
+    """Return what the formats say of a kind; of a name that is not a device kind nothing of its own."""
     return FORMATS[Kind(kind)] if kind in all_kinds() else _OF_NO_KIND
 
 
@@ -153,3 +157,35 @@ def check_targets(targets: Collection[Target], makers: CodeMakers) -> None:
 def library_arguments(library: Path) -> tuple[str, ...]:
     """Return how to link a shared library that lies where it is when the program runs."""
     return str(library), f"-Wl,-rpath,{library.parent}"
+
+
+_HINT = "name the release that links, with --for-clang=N"
+
+
+def check_kinds(kinds: Iterable[Kind], abis: Sequence[OffloadAbi]) -> None:
+    """Raise CompatibilityError for an offload kind that the releases number differently.
+
+    No image can be written for both then: each release misreads the other's number.
+    """
+    for kind in kinds:
+        codes = {abi.major: abi.kind_code(kind) for abi in abis}
+        if len(set(codes.values())) > 1:
+            listed = ", ".join(f"{code} in LLVM {major}" for major, code in codes.items())
+            msg = f"kind {kind} cannot be for several releases at once: its number is {listed}"
+            raise CompatibilityError(msg, hint=_HINT)
+
+
+def have_one_number(kinds: Iterable[Kind], abis: Sequence[OffloadAbi]) -> bool:
+    """Return whether all releases give each of the kinds one number."""
+    return all(len({abi.kind_code(kind) for abi in abis}) == 1 for kind in kinds)
+
+
+def check_form(form: ImageForm, name: str, abis: Sequence[OffloadAbi]) -> None:
+    """Raise CompatibilityError for an image that not all of the releases would link.
+
+    Bitcode is refused where there are several: an older release does not read a newer one's, and
+    a newer one finds no kernel in an older one's (NVPTX kernels were marked in metadata).
+    """
+    if len(abis) > 1 and form is ImageForm.BITCODE:
+        msg = f"{name}: bitcode is not read alike by several releases of LLVM"
+        raise CompatibilityError(msg, hint=f"package a relocatable object, or {_HINT}")

@@ -32,8 +32,8 @@ def is_written_in_process(consumer_major: int) -> bool:
 def write_bitcode_in_process(ll_text: str, *, location: str = "") -> bytes:
     """Return the module as bitcode of llvmlite's LLVM release, parsed and verified.
 
-    Only for a consumer of that release: an older one may misread it in silence. Raises
-    VerificationError where the text is no valid module.
+    Only for a consumer of that release: an older one may misread it silently. Raises
+    VerificationError where the text is not a valid module.
     """
     module = _parse(ll_text, location)
     bitcode = module.as_bitcode()
@@ -44,7 +44,7 @@ def write_bitcode_in_process(ll_text: str, *, location: str = "") -> bytes:
 def inline_in_process(ll_text: str, *, location: str = "") -> str:
     """Return the module with functions inlined that must be, variables in registers, all values named.
 
-    Only for text of llvmlite's LLVM release. Raises VerificationError where it is no valid module.
+    Only for text of llvmlite's LLVM release. Raises VerificationError where it is not a valid module.
     """
     from llvmlite import binding
 

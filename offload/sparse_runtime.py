@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _LIBRARY_FOLDERS = ("lib64", "lib", "targets/x86_64-linux/lib")
-# Packages of their own, beside any toolkit.
+# Packages of their own, next to any toolkit.
 _SYSTEM_FOLDERS = (Path("/usr/lib/x86_64-linux-gnu"), Path("/usr/lib64"))
 
 

@@ -8,7 +8,9 @@ from typing import Any
 from mlir_offload.offload.abi import load_abi, offload_table, row_of
 
 # What no object depends on.
-_OF_LINKS = frozenset({"linker_wrapper.relocatable_link", "linker_wrapper.jobs"})
+_OF_LINKS = frozenset(
+    {"linker_wrapper.relocatable_link", "linker_wrapper.override_image", "linker_wrapper.jobs"}
+)
 _SHOWN = 4
 # What is about the releases together, not about one.
 _NOT_OF_ONE = frozenset({"any_consumer", "cuda", "majors", "packaged_devices"})
@@ -24,7 +26,7 @@ def unmeasured_lists(major: int) -> tuple[str, ...]:
 
 
 def unmeasured_note(major: int) -> str:
-    """Return what is to be said where an object is made for a release that is not here; empty if all was measured.
+    """Return what will be said where an object is made for a release that is not here; empty if all was measured.
 
     Raises CompatibilityError for a release that no table knows.
     """

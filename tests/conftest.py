@@ -7,19 +7,22 @@ import signal
 import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import cast
 
 import hypothesis
 import pluggy
 import pytest
-from support.budget import budget_lines
+from support.budget import budget_lines, processor_s
 from support.warm_driver import warm_driver
 
 # The compiler as a user starts it, with the interpreter that runs the tests.
 COMMAND = [sys.executable, "-m", "mlir_offload.driver"]
 ROOT = Path(__file__).resolve().parent.parent
-# The processor that the tests compile kernels for the CPU for, as -march names it; else the own one.
 _WORTH_A_SUMMARY = 1000
+# The processor that the tests compile kernels for the CPU for, as -march names it; else the own one.
 _MARCH = "MLIR_OFFLOAD_TEST_MARCH"
+_USED = pytest.StashKey[float]()
+_USED_S = "processor_s"
 
 
 # The same examples in each run, whatever the machine is busy with.
@@ -85,9 +88,12 @@ def _has_llvm(major: int) -> bool:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pluggy.Result[pytest.TestReport]]:
-    """Turn a skip into a failure where the tools were promised."""
+    """Turn a skip into a failure where the tools were promised; note the processor time of the phase."""
     outcome = yield
     report = outcome.get_result()
+    used = processor_s()
+    report.user_properties.append((_USED_S, used - item.config.stash.get(_USED, used)))
+    item.config.stash[_USED] = used
     if (
         item.config.getoption("--require-tools")
         and report.skipped
@@ -106,6 +112,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         if isinstance(report, pytest.TestReport)
     ]
     if len(reports) > _WORTH_A_SUMMARY:
-        terminalreporter.section("time and budget of the tests, in seconds of one process")
-        for line in budget_lines((report.nodeid, report.duration) for report in reports):
+        terminalreporter.section("processor time and budget of the tests, in seconds of one core")
+        used = (
+            (report.nodeid, cast("float", dict(report.user_properties)[_USED_S]))
+            for report in reports
+        )
+        for line in budget_lines(used):
             terminalreporter.write_line(line)

@@ -47,7 +47,7 @@ def processor_of(target_id: str) -> str:
 
 
 def lowering_chip(target_id: str) -> str:
-    """Return the chip that MLIR lowers for: the processor, or one of the family that it stands for."""
+    """Return the chip that MLIR lowers for: the processor, or one of the family that it represents."""
     processor = processor_of(target_id)
     return str(_table()["generic"]["chips"].get(processor, processor))
 

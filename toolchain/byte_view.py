@@ -11,7 +11,7 @@ import contextlib
 import os
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -189,7 +189,7 @@ def memory_view(data: bytes, *, form: str = "file", location: str = "") -> ByteV
 def open_view(path: Path) -> Iterator[ByteView]:
     """Open a file for bounded reading; views stay valid afterwards, but are slower to read.
 
-    Raises InputOutputError for what cannot be opened or is no regular file: a pipe or a terminal
+    Raises InputOutputError for what cannot be opened or is not a regular file: a pipe or a terminal
     would block.
     """
     descriptor, identity = _open(path)
@@ -236,3 +236,51 @@ def _read_all(descriptor: int, offset: int, size: int) -> bytes:
         offset += len(part)
         size -= len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+# The most that Linux copies at once.
+_AT_ONCE = 0x7FFFF000
+
+# Source, target, size, offset in the source; the number of bytes copied.
+_Copy = Callable[[int, int, int, int], int]
+
+
+def copy_view(view: ByteView, descriptor: int) -> None:
+    """Append the bytes of a view to an open file.
+
+    Raises OSError where they cannot be written, VerificationError where they cannot all be read.
+    """
+    copied = _copied_in_kernel(view, descriptor)
+    for chunk in view.part(copied, view.size - copied, "content").chunks():
+        write_all(chunk, descriptor)
+
+
+def write_all(data: bytes, descriptor: int) -> None:
+    """Append bytes to an open file. Raises OSError where they cannot be written."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _copied_in_kernel(view: ByteView, descriptor: int) -> int:
+    """Return how many bytes the kernel copied; what stopped it shows again in an ordinary copy."""
+    copied = 0
+    source = view.source.descriptor if isinstance(view.source, FileSource) else None
+    if source is not None:
+        for copy in (_copy_range, _send_file):
+            with contextlib.suppress(OSError):
+                while copied < view.size:
+                    size = min(view.size - copied, _AT_ONCE)
+                    moved = copy(source, descriptor, size, view.start + copied)
+                    if not moved:
+                        break
+                    copied += moved
+    return copied
+
+
+def _copy_range(source: int, target: int, size: int, offset: int) -> int:
+    return os.copy_file_range(source, target, size, offset_src=offset)
+
+
+def _send_file(source: int, target: int, size: int, offset: int) -> int:
+    return os.sendfile(target, source, offset, size)

@@ -13,9 +13,7 @@ from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.pattern import pattern as lazy_pattern
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.tables import load_table
-from mlir_offload.toolchain.tool import is_program, probe_version
-from mlir_offload.toolchain.version import ToolVersion
-from mlir_offload.toolchain.wish import Wish
+from mlir_offload.toolchain.tool import ToolchainRequest, ToolVersion, is_program, probe_version
 
 _VERSION = lazy_pattern(r"\brelease [\d.]+, V")
 _NUMBER = lazy_pattern(r"\d+")
@@ -161,9 +159,9 @@ def probe_cuda(runner: Runner, installation: CudaInstallation) -> CudaToolkit | 
 
 
 def choose_cuda(
-    found: Sequence[CudaInstallation], wish: Wish | None, probe: ProbeCuda
+    found: Sequence[CudaInstallation], request: ToolchainRequest | None, probe: ProbeCuda
 ) -> CudaToolkit:
-    """Return the first toolkit that has every part; a wish must be met as it stands.
+    """Return the first toolkit that has every part; a request must be met as it is.
 
     Raises ToolchainError where none fits, naming what is missing and what to install.
     """
@@ -176,11 +174,11 @@ def choose_cuda(
         if isinstance(probed, CudaToolkit):
             return probed
         reasons.append(probed.reason)
-    prefix = f"{wish.source}: " if wish else ""
+    prefix = f"{request.source}: " if request else ""
     if reasons:
         msg = f"{prefix}no complete CUDA toolkit: {'; '.join(reasons)}"
         raise ToolchainError(msg, hint=_install_hint(found))
-    msg = f"{prefix}no CUDA toolkit {'there' if wish else 'found'}"
+    msg = f"{prefix}no CUDA toolkit {'there' if request else 'found'}"
     raise ToolchainError(msg, hint=f"{_EXTRA}, or name one with --cuda-path=")
 
 

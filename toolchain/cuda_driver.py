@@ -1,4 +1,4 @@
-"""NVIDIA's drivers: which release of CUDA a version of the driver stands for."""
+"""NVIDIA's drivers: which release of CUDA a version of the driver represents."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class DriverTable(Struct, frozen=True):
     def cuda_of(self, driver: str) -> _Pair | None:
         """Return the release of CUDA that a driver brings; None for one older than all known.
 
-        Raises UsageError for what is no version of a driver.
+        Raises UsageError for what is not a version of a driver.
         """
         version = _parsed(driver)
         if version is None:
@@ -65,5 +65,5 @@ def parse_drivers(table: Mapping[str, Any]) -> DriverTable:
 
 def _parsed(text: str) -> _Pair | None:
     found = _VERSION.fullmatch(text)
-    # A branch alone (570) stands for any driver of it.
+    # A branch alone (570) represents any driver of it.
     return (int(found[1]), int(found[2] or 9999)) if found else None

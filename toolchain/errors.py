@@ -125,3 +125,9 @@ def joined(errors: Sequence[MlirOffloadError]) -> MlirOffloadError:
     first, *others = distinct.values()
     first.others = tuple(one for one in others if not isinstance(one, ToolFailedError))
     return first
+
+
+class MlirOffloadRuntimeError(MlirOffloadError, RuntimeError):
+    """A compiled function failed while it ran: a launch, an allocation, an assertion of a kernel."""
+
+    exit_status = 70

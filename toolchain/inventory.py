@@ -62,7 +62,7 @@ class Missing(Struct, frozen=True):
 class InventoryRow(Struct, frozen=True):
     """One installation; where `location` is None, a part that was not found at all.
 
-    `roles` is what it can be used for as it stands; `problem` says why it cannot be used at all.
+    `roles` is what it can be used for as it is; `problem` says why it cannot be used at all.
     """
 
     part: Part

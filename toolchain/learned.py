@@ -1,6 +1,6 @@
 """What was learned from the tools of builds of LLVM that the tables do not know, and its place in the tables.
 
-A process knows one build of each release: two that differ cannot be told apart by their number.
+A process knows one build of each release: two that differ cannot be distinguished by their number.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from mlir_offload.toolchain.errors import CompatibilityError, VerificationError
 from mlir_offload.toolchain.learned_row import LearnedRow, list_of
-from mlir_offload.toolchain.typed_value import decoded
+from mlir_offload.toolchain.tables import decoded
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -117,7 +117,7 @@ def table_cache(function: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(function)
     def remembered(*arguments: P.args, **named: P.kwargs) -> T:
-        return cached(*arguments, **named)  # type: ignore[arg-type]  # what is no key fails there
+        return cached(*arguments, **named)  # type: ignore[arg-type]  # what is not a key fails there
 
     return remembered
 

@@ -15,12 +15,16 @@ from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
 from mlir_offload.toolchain.llvm_tools import LlvmTable, Role, load_llvm_table
 from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.process import Runner
-from mlir_offload.toolchain.tool import ProbedVersion, is_program, probe_version
-from mlir_offload.toolchain.version import ToolVersion
-from mlir_offload.toolchain.wish import Wish
+from mlir_offload.toolchain.tool import (
+    ProbedVersion,
+    ToolchainRequest,
+    ToolVersion,
+    is_program,
+    probe_version,
+)
 
 LLVM_VERSION = pattern(r"\bversion |\bLLD ")
-"""What stands before the version in what a program of LLVM prints."""
+"""What precedes the version in what a program of LLVM prints."""
 _SPELLED = pattern(r"(?:\bversion |\bLLD )(\d[\w.+-]*)")
 _RELEASE = pattern(r"\d+(?:\.\d+)+")
 # From 18 on a release begins with N.1.0, and what calls itself N.0.0 is on the way there.
@@ -276,41 +280,43 @@ def _enabled_projects(prefix: Path) -> tuple[str, ...] | None:
 
 def choose_llvm(
     found: Sequence[LlvmInstallation],
-    wish: Wish | None,
+    request: ToolchainRequest | None,
     probe: ProbeLlvm,
     *,
     roles: Collection[Role] = _BUILD_ROLES,
 ) -> LlvmToolchain:
-    """Return the newest release that can play the roles; a wish must be met as it stands.
+    """Return the newest release that can play the roles; a request must be met as it is.
 
     Probes no more than the answer needs. Raises ToolchainError where nothing fits, naming what is
-    missing and the package; CompatibilityError where the release wished for is too old.
+    missing and the package; CompatibilityError where the release requested is too old.
     """
     seen: list[LlvmToolchain | UnusableLlvm] = []
     best: LlvmToolchain | None = None
-    for installation in _in_probing_order(found, wish):
+    for installation in _in_probing_order(found, request):
         if best is not None and (
-            wish is not None or best.version.major >= _promised_major(installation)
+            request is not None or best.version.major >= _promised_major(installation)
         ):
             continue
         probed = probe(installation)
         seen.append(probed)
-        if isinstance(probed, UnusableLlvm) or (wish and not wish.admits(probed.version)):
+        if isinstance(probed, UnusableLlvm) or (
+            request and not request.is_satisfied_by(probed.version)
+        ):
             continue
         if all(probed.can(role) for role in roles) and (
             best is None or best.version < probed.version
         ):
             best = probed
     if best is None:
-        raise _nothing_fits(seen, wish, roles)
+        raise _nothing_fits(seen, request, roles)
     return best
 
 
 def _in_probing_order(
-    found: Sequence[LlvmInstallation], wish: Wish | None
+    found: Sequence[LlvmInstallation], request: ToolchainRequest | None
 ) -> Iterator[LlvmInstallation]:
-    """Yield the promising ones first: those of the major wished for, else newest first."""
-    wanted = wish.major if wish else None
+    """Yield the promising ones first: those of the major requested, else newest first."""
+    wanted = request.major if request else None
 
     def rank(installation: LlvmInstallation) -> tuple[bool, int]:
         meets = wanted is not None and installation.expected_major == wanted
@@ -325,30 +331,36 @@ def _promised_major(installation: LlvmInstallation) -> int:
 
 
 def _nothing_fits(
-    seen: Sequence[LlvmToolchain | UnusableLlvm], wish: Wish | None, roles: Collection[Role]
+    seen: Sequence[LlvmToolchain | UnusableLlvm],
+    request: ToolchainRequest | None,
+    roles: Collection[Role],
 ) -> ToolchainError | CompatibilityError:
     table = load_llvm_table()
     known = [
-        t for t in seen if isinstance(t, LlvmToolchain) and (wish is None or wish.admits(t.version))
+        t
+        for t in seen
+        if isinstance(t, LlvmToolchain) and (request is None or request.is_satisfied_by(t.version))
     ]
     if known:
-        return _lacking(max(known, key=lambda toolchain: toolchain.version), wish, roles)
-    major = (wish.major if wish else None) or table.recommended
+        return _lacking(max(known, key=lambda toolchain: toolchain.version), request, roles)
+    major = (request.major if request else None) or table.recommended
     install = f"apt install {' '.join(table.packages(major))}"
-    where = f"{wish.source}: no LLVM installation there" if wish else "no LLVM installation found"
-    if wish and wish.major:
-        where = f"{wish.source}: LLVM {wish.value} is not installed"
+    where = (
+        f"{request.source}: no LLVM installation there" if request else "no LLVM installation found"
+    )
+    if request and request.major:
+        where = f"{request.source}: LLVM {request.value} is not installed"
     reasons = "".join(f"; {u.reason}" for u in seen if isinstance(u, UnusableLlvm))
     return ToolchainError(f"{where}{reasons}", hint=f"{install}, or name a prefix with --llvm=")
 
 
 def _lacking(
-    toolchain: LlvmToolchain, wish: Wish | None, roles: Collection[Role]
+    toolchain: LlvmToolchain, request: ToolchainRequest | None, roles: Collection[Role]
 ) -> ToolchainError | CompatibilityError:
     """Return the error for a release that is there but cannot play every role."""
     table = load_llvm_table()
     name = f"LLVM {toolchain.version} in {toolchain.prefix}"
-    prefix = f"{wish.source}: " if wish else ""
+    prefix = f"{request.source}: " if request else ""
     for role in roles:
         if not toolchain.is_supported(role):
             oldest = table.oldest_release(role)

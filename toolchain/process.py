@@ -14,8 +14,8 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
+from mlir_offload.toolchain import limit
 from mlir_offload.toolchain.errors import ToolchainError, ToolFailedError
-from mlir_offload.toolchain.limit import limit_error, limit_of_program
 from mlir_offload.toolchain.pattern import pattern
 
 _BACKGROUND_NICENESS = 15
@@ -107,9 +107,10 @@ class ProcessRunner(Struct):
             self.forget(child)
         if self._stopping:
             raise KeyboardInterrupt
-        limit = limit_of_program(command.program, child.returncode, stderr)
-        if limit is not None:
-            raise limit
+        if child.returncode != 0:
+            reached = limit.limit_of_program(command.program, child.returncode, stderr)
+            if reached is not None:
+                raise reached
         return Completed(command, child.returncode, stdout, stderr)
 
     def talk(self, command: Command) -> Conversation:
@@ -146,7 +147,7 @@ class ProcessRunner(Struct):
 
     @property
     def is_stopping(self) -> bool:
-        """Return whether every child was told to end."""
+        """Return whether every child was asked to end."""
         return self._stopping
 
     def forget(self, child: subprocess.Popen[str]) -> None:
@@ -233,9 +234,9 @@ def _open(
             process_group=0,
         )
     except OSError as error:
-        limit = limit_error(f"cannot start {command.argv[0]}", error.errno)
-        if limit is not None:
-            raise limit from error
+        reached = limit.limit_error(f"cannot start {command.argv[0]}", error.errno)
+        if reached is not None:
+            raise reached from error
         msg = f"cannot start {command.argv[0]}: {error.strerror}"
         raise ToolchainError(
             msg, hint="check the installation with 'mlir-offload toolchains'"
@@ -248,7 +249,7 @@ def _terminate(child: subprocess.Popen[str]) -> None:
 
 
 def _end(child: subprocess.Popen[str]) -> None:
-    """End a child that takes too long, at once where it does not heed being told to."""
+    """End a child that takes too long, at once where it does not heed being asked to."""
     _terminate(child)
     try:
         child.communicate(timeout=_GRACE_S)
@@ -262,7 +263,7 @@ def _end(child: subprocess.Popen[str]) -> None:
                 pipe.close()
 
 
-# What a linker says of a symbol holds no word "error"; what a driver says of its linker says nothing.
+# What a linker says of a symbol contains no word "error"; what a driver says of its linker says nothing.
 _COMPLAINT = pattern(
     r"^(?!.*linker command failed).*(?:error|undefined (?:reference|symbol))", re.IGNORECASE
 )

@@ -66,7 +66,7 @@ def ptx_isa_for(
     is_assembled: bool = True,
     table: NvptxTable | None = None,
 ) -> int:
-    """Return the PTX ISA version to compile for, as LLVM's feature number: 83 stands for 8.3.
+    """Return the PTX ISA version to compile for, as LLVM's feature number: 83 represents 8.3.
 
     The newest that both LLVM and ptxas know. Without a CUDA toolkit the oldest that has the
     architecture, which every ptxas that knows the architecture reads; the same for bitcode

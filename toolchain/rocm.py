@@ -18,8 +18,7 @@ from mlir_offload.toolchain.amdgpu import (
 )
 from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
 from mlir_offload.toolchain.tables import load_table
-from mlir_offload.toolchain.version import ToolVersion, parse_version
-from mlir_offload.toolchain.wish import Wish
+from mlir_offload.toolchain.tool import ToolchainRequest, ToolVersion, parse_version
 
 _ABI = re.compile(r"oclc_abi_version_(\d+)")
 _DIGITS = re.compile(r"\d+")
@@ -148,13 +147,15 @@ def _read_version(root: Path) -> ToolVersion | None:
         return None
 
 
-def choose_rocm(found: Sequence[RocmInstallation], wish: Wish | None) -> RocmInstallation:
+def choose_rocm(
+    found: Sequence[RocmInstallation], request: ToolchainRequest | None
+) -> RocmInstallation:
     """Return the first that was found. Raises ToolchainError where there is none."""
     if found:
         return found[0]
     where = (
-        f"{wish.source}: no ROCm device libraries there"
-        if wish
+        f"{request.source}: no ROCm device libraries there"
+        if request
         else "no ROCm device libraries found"
     )
     hint = f"apt install {load_rocm_table().package}, or name a ROCm folder with --rocm-path="

@@ -15,8 +15,7 @@ from mlir_offload.toolchain import rocm as toolchain_rocm
 from mlir_offload.toolchain.llvm import LlvmInstallation, inspect_llvm
 from mlir_offload.toolchain.llvm_tools import load_llvm_table
 from mlir_offload.toolchain.pattern import pattern as lazy_pattern
-from mlir_offload.toolchain.tool import is_program
-from mlir_offload.toolchain.wish import Wish, first_wish
+from mlir_offload.toolchain.tool import ToolchainRequest, first_request, is_program
 
 if TYPE_CHECKING:
     from mlir_offload.toolchain.cuda import CudaInstallation
@@ -32,19 +31,19 @@ _Candidate = tuple[Path, str, str]
 
 
 class SearchPlaces(Struct, frozen=True):
-    """All that decides where to look: wishes, PATH, folders of Python packages, the usual places.
+    """All that decides where to look: requests, PATH, folders of Python packages, the usual places.
 
     `consumer` is the LLVM that links, where that is not the one that `llvm` names.
-    `root` stands before the usual places; it is another folder than `/` in tests only.
+    `root` precedes the usual places; it is another folder than `/` in tests only.
     """
 
-    llvm: Wish | None = None
-    cuda: Wish | None = None
-    rocm: Wish | None = None
+    llvm: ToolchainRequest | None = None
+    cuda: ToolchainRequest | None = None
+    rocm: ToolchainRequest | None = None
     path: tuple[Path, ...] = ()
     site_packages: tuple[Path, ...] = ()
     root: Path = Path("/")
-    consumer: Wish | None = None
+    consumer: ToolchainRequest | None = None
 
 
 def search_places(
@@ -62,10 +61,12 @@ def search_places(
     """
     variable = {name: (name, environment.get(name, "")) for name in _VARIABLES}
     return SearchPlaces(
-        llvm=first_wish(("--llvm", llvm), variable["MLIR_OFFLOAD_LLVM"]),
-        cuda=first_wish(("--cuda-path", cuda_path), variable["CUDA_PATH"], variable["CUDA_HOME"]),
-        rocm=first_wish(("--rocm-path", rocm_path), variable["ROCM_PATH"]),
-        consumer=first_wish(("--for-clang", for_clang), variable["MLIR_OFFLOAD_FOR_CLANG"]),
+        llvm=first_request(("--llvm", llvm), variable["MLIR_OFFLOAD_LLVM"]),
+        cuda=first_request(
+            ("--cuda-path", cuda_path), variable["CUDA_PATH"], variable["CUDA_HOME"]
+        ),
+        rocm=first_request(("--rocm-path", rocm_path), variable["ROCM_PATH"]),
+        consumer=first_request(("--for-clang", for_clang), variable["MLIR_OFFLOAD_FOR_CLANG"]),
         path=tuple(Path(entry) for entry in environment.get(_PATH, "").split(os.pathsep) if entry),
         site_packages=tuple(Path(entry) for entry in python_path if entry),
     )
@@ -77,7 +78,7 @@ def find_llvm(places: SearchPlaces) -> tuple[LlvmInstallation, ...]:
     Where a path was asked for, that one only.
     """
     if places.llvm is not None and not places.llvm.is_release:
-        candidates = _wished_bin_folders(places.llvm)
+        candidates = _requested_bin_folders(places.llvm)
     else:
         candidates = _usual_bin_folders(places)
     found = {}
@@ -88,15 +89,15 @@ def find_llvm(places: SearchPlaces) -> tuple[LlvmInstallation, ...]:
     return tuple(installation for installation in found.values() if installation is not None)
 
 
-def _wished_bin_folders(wish: Wish) -> Iterator[_Candidate]:
-    """Yield the folder of programs that a prefix, a bin folder or a program stands for."""
-    path = wish.path
+def _requested_bin_folders(request: ToolchainRequest) -> Iterator[_Candidate]:
+    """Yield the folder of programs that a prefix, a bin folder or a program represents."""
+    path = request.path
     if path.is_file():
         folder, suffix = _home(path, _anchor_pattern())
-        yield folder, suffix, wish.source
+        yield folder, suffix, request.source
     for folder in (path / "bin", path):
         if folder.is_dir():
-            yield folder, "", wish.source
+            yield folder, "", request.source
 
 
 def _usual_bin_folders(places: SearchPlaces) -> Iterator[_Candidate]:

@@ -1,4 +1,4 @@
-"""Load and validate the YAML tables that ship with the package."""
+"""Tables and JSON as values: the YAML tables of the package, and plain data converted to Struct types."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import importlib.util
 import marshal
 import os
 import sys
+import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 
 def load_table(package: str, name: str) -> dict[str, Any]:
     """Read `data/<name>.yaml` of the package (`mlir_offload.toolchain`, for example).
 
-    Raises ValueError where the file is no mapping: the table itself is wrong, which is a bug.
+    Raises ValueError where the file is not a mapping: the table itself is wrong, which is a bug.
     """
     # The packages lie side by side, as folders in a checkout too. importlib.resources would cost
     # each start of the compiler 9 ms.
@@ -62,3 +65,22 @@ def _replace(file: Path, content: bytes) -> None:
         beside.replace(file)
     finally:
         beside.unlink(missing_ok=True)
+
+
+T = TypeVar("T")
+
+# With the first value of a type msgspec 0.22 reads the annotations, which runs Python code, and remembers
+# the half-read type meanwhile: a second thread that converts to it then ends with a segmentation fault.
+_READING = threading.Lock()
+
+
+def converted(value: object, kind: type[T]) -> T:
+    """Return plain data as the type, without changing values. Raises msgspec.ValidationError."""
+    with _READING:
+        return msgspec.convert(value, kind, strict=True)
+
+
+def decoded(text: str | bytes, kind: type[T]) -> T:
+    """Return JSON as the type. Raises msgspec.DecodeError, RecursionError for a text nested too deep."""
+    with _READING:
+        return msgspec.json.decode(text, type=kind)

@@ -217,7 +217,7 @@ def host_triple() -> str:
 def parse_offload_arch(name: str) -> Target:
     """Return the target that one word of `--offload-arch=` names (`native` is resolved earlier).
 
-    Raises UsageError for a name that is no architecture of a known kind.
+    Raises UsageError for a name that is not an architecture of a known kind.
     """
     for kind in DEVICE_KINDS:
         target = kind.parse(name)

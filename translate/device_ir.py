@@ -55,11 +55,15 @@ def with_target(text: str, triple: str, layout: str) -> str:
     return text[:position] + target + text[position:]
 
 
-def calls_others(text: str) -> bool:
-    """Return whether a module uses a function or a variable that it does not define."""
+def calls_others(text: str, *, known: tuple[str, ...] = ()) -> bool:
+    """Return whether a module uses a function or a variable that it does not define.
+
+    The names of functions that are defined all the same begin with one of the `known`.
+    """
+    defined = ("llvm.", *known)
     functions = map(symbol_of, _DECLARED_FUNCTION.findall(text))
     return (
-        any(not name.startswith("llvm.") for name in functions)
+        any(not name.startswith(defined) for name in functions)
         or _DECLARED_VARIABLE.search(text) is not None
     )
 
@@ -72,7 +76,7 @@ def has_bulk_copies(text: str) -> bool:
 def with_dynamic_shared(text: str, *, has_bulk_copies: bool = False) -> str:
     """Return the module with dynamic shared memory of the size that the launch says.
 
-    Any array of no elements stands for it, of whatever type.
+    Any array of no elements represents it, of whatever type.
 
     Bulk copies write to multiples of 128 bytes, and swizzled ones to multiples of 1024, which a program
     cannot ask for.

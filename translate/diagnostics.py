@@ -24,7 +24,7 @@ from mlir_offload.toolchain.pattern import pattern as lazy_pattern
 from mlir_offload.toolchain.process import Completed, describe_status, tool_failed
 from mlir_offload.toolchain.tables import load_table
 from mlir_offload.translate import brace, source_place, tool_message
-from mlir_offload.translate.mlir.location import location_of_line
+from mlir_offload.translate.mlir.module import location_of_line
 
 _UNKNOWN_PLACE = lazy_pattern(r"^(?:<\w+>|-):\d+:\d+: error: ", re.MULTILINE)
 _UNKNOWN_PASS = lazy_pattern(r"'([\w-]+)' does not refer to a registered pass")

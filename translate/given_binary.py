@@ -18,7 +18,7 @@ from mlir_offload.translate.declared import POINTER_HINT
 from mlir_offload.translate.gpu_module import Kernel, launches_in
 from mlir_offload.translate.gpu_operation import argument_types
 from mlir_offload.translate.mlir.attribute import Attribute, attributes_in
-from mlir_offload.translate.mlir.location import Locations
+from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.mlir.syntax import render_symbol
 from mlir_offload.translate.mlir.type import float_width, integer_width, parse_shaped
@@ -40,7 +40,7 @@ class GivenObject(Struct, frozen=True):
 
 
 class GivenBinary(Struct, frozen=True):
-    """A `gpu.binary`: its name, its objects, and where it stands."""
+    """A `gpu.binary`: its name, its objects, and where it is."""
 
     name: str
     objects: tuple[GivenObject, ...]

@@ -13,7 +13,7 @@ from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind
 from mlir_offload.translate.gpu_operation import POINTER, names_stream
 from mlir_offload.translate.mlir.attribute import Attribute, quoted
-from mlir_offload.translate.mlir.location import Locations
+from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.mlir.syntax import parse_symbol, render_symbol, tokens
 from mlir_offload.translate.mlir.type import function_type
@@ -25,7 +25,7 @@ _KERNEL_PROPERTY = "kernel"
 _FUNCTIONS = frozenset({"gpu.func", "func.func", "llvm.func"})
 _UNIT_DIGITS = 10
 _NAME_BYTES = frozenset(byte for byte in range(128) if chr(byte).isalnum() or chr(byte) == "_")
-# The third byte is 0xEF: as latin-1, and as what is no UTF-8 where it cannot be decoded.
+# The third byte is 0xEF: as latin-1, and as bytes that are not UTF-8 where it cannot be decoded.
 _BYTECODE_MAGIC = ("ML\u00efR", "ML\udcefR")
 
 KernelKey = tuple[str, str]
@@ -112,7 +112,7 @@ def _defined_modules(source: str) -> frozenset[str]:
         if word == "gpu.module" and name.startswith("@")
     }
     if '"gpu.module"' in found:
-        # In generic form without properties the name stands behind the region.
+        # In generic form without properties the name follows the region.
         defined.update(
             Attribute(value).string
             for name, equals, value in zip(found, found[1:], found[2:], strict=False)
@@ -190,7 +190,7 @@ def rename_kernels(module: Operation, symbols: Mapping[str, str]) -> None:
 
 
 def host_symbols(modules: Iterable[str]) -> dict[str, str]:
-    """Return for each module the name of what stands for it in the host, which needs no quotes."""
+    """Return for each module the name of what represents it in the host, which needs no quotes."""
     symbols: dict[str, str] = {}
     taken = set(modules)
     for module in modules:
@@ -205,7 +205,7 @@ def host_symbols(modules: Iterable[str]) -> dict[str, str]:
 def check_launches(
     operation: Operation, kernels: Mapping[KernelKey, str], locations: Locations
 ) -> None:
-    """Raise SourceError for a launch of what no gpu.module defines as a kernel, or on what is no stream.
+    """Raise SourceError for a launch of what no gpu.module defines as a kernel, or on what is not a stream.
 
     mlir-opt 22 accepts such launches; at run time they would find nothing, or the wrong stream.
     """

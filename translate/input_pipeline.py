@@ -18,8 +18,9 @@ from mlir_offload.toolchain.errors import (
 )
 from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.tables import load_table
+from mlir_offload.translate.mlir.module import Locations, Module
+from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.mlir.syntax import MLIR
-from mlir_offload.translate.transform_script import INTERPRETER
 
 DEFAULT_PIPELINE = "gpu"
 _SCRIPTS = Path(__file__).parent / "data" / "scripts.mlir"
@@ -108,7 +109,7 @@ def parse_pipeline(text: str) -> InputPipeline:
     """Return what a name, or a list of passes as mlir-opt takes it, asks for.
 
     A name at the end of a list says what follows the passes; without one it is `gpu`. Raises
-    UsageError for what is no list of passes.
+    UsageError for what is not a list of passes.
     """
     whole = _ON_MODULE.fullmatch(text.strip())
     passes = MLIR.split_list(whole["passes"] if whole else text)
@@ -132,7 +133,7 @@ def _check_name(text: str) -> None:
 
 
 def check_passes(passes: Iterable[str], what: str) -> None:
-    """Raise UsageError for a text that is no pass, as far as that can be told without mlir-opt."""
+    """Raise UsageError for a text that is not a pass, as far as that can be determined without mlir-opt."""
     for name in passes:
         if name in pipeline_names():
             msg = f"{what}: '{name}' is not the last of the list"
@@ -257,3 +258,31 @@ def check_source(path: Path) -> bytes:
         msg = f"not an MLIR program but {kind or 'a binary file'}"
         raise SourceError(msg, hint="give MLIR text or MLIR bytecode", location=str(path))
     return content
+
+
+INTERPRETER = "transform-interpreter"
+"""The pass that runs the scripts of a program."""
+
+_DIALECT = "transform."
+_MODULE = "builtin.module"
+
+
+def drop_scripts(module: Module, locations: Locations, *, are_run: bool) -> None:
+    """Take the scripts out of a program, and modules that hold nothing else.
+
+    Raises SourceError for a script that no pass has run.
+    """
+    scripts = [operation for operation in module.operations if _is_script(operation)]
+    left = next((one for one in scripts if one.name != _MODULE or one.operations), None)
+    if left is not None and not are_run:
+        msg = "the program has a transform script, but no pass runs it"
+        hint = f"compile it with --pipeline={INTERPRETER},gpu, or ...,linalg"
+        raise SourceError(msg, hint=hint, location=locations.of(left))
+    for operation in scripts:
+        module.operations.remove(operation)
+
+
+def _is_script(operation: Operation) -> bool:
+    if operation.name == _MODULE:
+        return all(inner.name.startswith(_DIALECT) for inner in operation.operations)
+    return operation.name.startswith(_DIALECT)

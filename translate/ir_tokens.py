@@ -89,7 +89,7 @@ def group_start(tokens: Sequence[Token], end: int) -> int:
 
 
 def operands(tokens: Sequence[Token], start: int) -> list[list[Token]]:
-    """Return what stands between the commas of the group at `start`, spaces around it left out."""
+    """Return what is between the commas of the group at `start`, spaces around it left out."""
     end = group_end(tokens, start) - 1
     parts: list[list[Token]] = [[]]
     place = start + 1

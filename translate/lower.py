@@ -15,7 +15,7 @@ from mlir_offload.toolchain.target import (
     SPIRV_TRIPLE,
     kind_of_triple,
 )
-from mlir_offload.translate import gpu_module
+from mlir_offload.translate import gpu_module, narrow_dimension
 from mlir_offload.translate.contraction import Contraction
 from mlir_offload.translate.fused import set_contraction
 from mlir_offload.translate.input_pipeline import (
@@ -29,17 +29,15 @@ from mlir_offload.translate.joint import joint_pipeline
 from mlir_offload.translate.kernel_parameter import WIDE
 from mlir_offload.translate.kind_lowering import CALLED_OPERATIONS, LOWERINGS, DeviceLowering
 from mlir_offload.translate.mlir.attribute import Attribute, quoted
-from mlir_offload.translate.mlir.location import Locations
-from mlir_offload.translate.mlir.module import Module, parse_module
+from mlir_offload.translate.mlir.module import Locations, Module, parse_module
 from mlir_offload.translate.mlir.operation import Operation
-from mlir_offload.translate.narrow_dimension import widen_dimensions
 from mlir_offload.translate.pipelines import load_printing, load_recipe
 
 if TYPE_CHECKING:
     from mlir_offload.translate.gpu_module import GpuModule
 
 _NVGPU, _MATRIX = b"nvgpu", b"mma_matrix"
-# For the host as for NVIDIA: the dialect stands there where another pipeline has lowered the program.
+# For the host as for NVIDIA: the dialect is there where another pipeline has lowered the program.
 _LOWERED = {
     NVPTX_TRIPLE: ("llvm", "nvvm"),
     AMDGPU_TRIPLE: ("llvm", "rocdl"),
@@ -209,7 +207,7 @@ def unwrapped(
             _internalize(operation)
     set_contraction(body, contraction)
     if triple == AMDGPU_TRIPLE:
-        widen_dimensions(body)
+        narrow_dimension.widen_dimensions(body)
     if triple == NVPTX_TRIPLE:
         # mlir-translate 22 would verify for others that no alloca lies where memref.alloca puts it.
         signature = module.operation.signature

@@ -14,12 +14,11 @@ from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.learned import known_release, table_cache
 from mlir_offload.toolchain.learned_row import MissingPassesRow, PartProgramsRow
 from mlir_offload.toolchain.pattern import pattern as lazy_pattern
-from mlir_offload.toolchain.tables import load_table
-from mlir_offload.toolchain.typed_value import converted
+from mlir_offload.toolchain.tables import converted, load_table
 from mlir_offload.translate.mlir.operation import Operation
 
 _HOST_BITS = 64
-# Options, or a name that is no place in a nest, as in func.func(...), and no $placeholder.
+# Options, or a name that is not a place in a nest, as in func.func(...), and no $placeholder.
 _PASS = lazy_pattern(r"\{[^}]*\}|(?<![\w$.-])([a-z][a-z0-9-]*)(?![\w.(-])")
 
 _GIVEN = lazy_pattern(r"([a-z][a-z0-9-]*)\{([^}]*)\}")

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from mlir_offload.toolchain.errors import UsageError
-from mlir_offload.translate.mlir.location import map_files
+from mlir_offload.translate.mlir.module import map_files
 
 
 class PrefixMap(Struct, frozen=True):
-    """`new` stands for `old` at the beginning of a file name."""
+    """`new` represents `old` at the beginning of a file name."""
 
     old: str
     new: str

@@ -65,7 +65,7 @@ class Sanitizer(StrEnum):
 
     @property
     def attribute(self) -> str:
-        """Return the function attribute that marks what is to be instrumented.
+        """Return the function attribute that marks what will be instrumented.
 
         Clang adds it where it compiles a source language; LLVM IR must bring it.
         """

@@ -49,7 +49,10 @@ _WORDS = r"(?P<severity>fatal error|error|warning|note|remark)"
 _NVIDIA = r"(?P<severity>error|warning|fatal|info)\s*: (?P<text>.*)"
 # GNU ld names no severity: FILE:(SECTION+OFFSET) or FILE:LINE, and what is wrong with a symbol.
 _LINKED = r"(?P<file>[^\s:]+):(?:\([^)]*\)|(?P<line>\d+))"
-_OF_SYMBOL = "(?:undefined reference to|multiple definition of|cannot find) .*"
+_OF_SYMBOL = (
+    "(?:undefined reference to|multiple definition of|cannot find"
+    "|unrecognized option|cannot open linker script file) .*"
+)
 # In this order: a line is what the first form that fits says it is.
 _FORMS = tuple(
     re.compile(pattern)
@@ -65,7 +68,7 @@ _FORMS = tuple(
 )
 _SEVERITIES = {"info": Severity.REMARK, **{str(severity): severity for severity in Severity}}
 _NO_FILE = frozenset({"<stdin>", "<unknown>", "-", ""})
-# Where the speaker of a line is told by the same words as a file.
+# Where the speaker of a line is identified by the same words as a file.
 _FILE_SUFFIXES = frozenset({".o", ".a", ".so", ".ll", ".bc", ".mlir", ".ptx"})
 _COUNT = re.compile(r"\d+ (?:warning|error)s?(?: and \d+ errors?)? generated")
 _INTERNAL = re.compile(
@@ -124,7 +127,7 @@ def _message(program: str, line: str) -> ToolMessage | None:
 
 
 def has_crashed(completed: Completed) -> bool:
-    """Return whether the tool, or one that it ran, came to an end that is no fault of its input."""
+    """Return whether the tool, or one that it ran, came to an end that is not a fault of its input."""
     status = completed.returncode
     if status in _ASKED_TO_STOP or _REFUSED.search(completed.stderr):
         return False

@@ -20,7 +20,7 @@ def unit_of(module: Module, device_module: Operation, *, file: str, owner: str) 
 
     It is made of the file's name, of the device module itself and of its `owner`, a function that the
     file exports: two files that export one name cannot be linked. So a change of other code keeps the
-    names, and what was compiled stays valid. A file that exports nothing is told by its content.
+    names, and what was compiled stays valid. A file that exports nothing is identified by its content.
     """
     text = hermetic_text(module.render_part([device_module]))
     return f"{file}\0{owner}\0{text}"

@@ -22,7 +22,7 @@ from mlir_offload.driver.compile.normalize import normalized
 from mlir_offload.driver.option.command_line import GPU_CPP, MLIR_SUFFIXES
 from mlir_offload.driver.option.file_use import OutputFile, check_files
 from mlir_offload.driver.option.inputs import STANDARD_OUTPUT
-from mlir_offload.driver.system.parallel import in_parallel
+from mlir_offload.driver.system.parallel import parallel_map
 from mlir_offload.driver.system.workspace import check_output
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.target import Kind, Target
@@ -48,7 +48,7 @@ def compile_device_only(context: BuildContext) -> None:
     """
     _check_inputs(context)
     tasks = [partial(_compile, _for_text(context), *pair) for pair in context.compiled.items()]
-    made = [file for files in in_parallel(tasks) for file in files]
+    made = [file for files in parallel_map(tasks) for file in files]
     if context.options.makes_fat_binary:
         made = _fat_binaries(context, made)
     outputs = _outputs(context, made)

@@ -200,5 +200,5 @@ def _descriptor(resource: Resource, digest: _Digests) -> Mapping[str, Any]:
 
 
 def _printable(text: str) -> str:
-    """Return text that JSON can hold: a byte that is no UTF-8 is spelled out."""
+    """Return text that JSON can hold: a byte that is not UTF-8 is spelled out."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -11,13 +11,13 @@ from mlir_offload.driver.compile.normalize import normalized
 from mlir_offload.driver.option.compile_options import GPU_CPP, PREPROCESSED_SUFFIXES, Mode
 from mlir_offload.driver.option.inputs import read_besides
 from mlir_offload.driver.system.depfile import quote_for_make, render_rule
-from mlir_offload.driver.system.parallel import in_parallel
+from mlir_offload.driver.system.parallel import parallel_map
 from mlir_offload.toolchain.process import Command, as_operand
 
 
 def check_syntax(context: BuildContext) -> None:
     """Parse and verify each input. Raises SourceError for what is wrong in one."""
-    in_parallel([partial(_check, context, *pair) for pair in context.compiled.items()])
+    parallel_map([partial(_check, context, *pair) for pair in context.compiled.items()])
 
 
 def _check(context: BuildContext, source: Path, output: Path) -> None:
@@ -29,7 +29,7 @@ def _check(context: BuildContext, source: Path, output: Path) -> None:
 
 def preprocess(context: BuildContext) -> list[Path]:
     """Return the preprocessed inputs, or a rule for Make for each."""
-    in_parallel([partial(_preprocess, context, *pair) for pair in context.compiled.items()])
+    parallel_map([partial(_preprocess, context, *pair) for pair in context.compiled.items()])
     return list(context.compiled.values())
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from mlir_offload.driver.compile import clang_error, embed, gpu_cpp, launched, older
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.device import compile_device, lower_device
-from mlir_offload.driver.compile.host_code import host_command
+from mlir_offload.driver.compile.host_code import dump_arguments, host_command
 from mlir_offload.driver.compile.image import DeviceModule, kernels_of
 from mlir_offload.driver.compile.joint import lower_jointly
 from mlir_offload.driver.compile.normalize import (
@@ -27,7 +27,7 @@ from mlir_offload.driver.record.dependencies import clang_depfile_arguments
 from mlir_offload.driver.step import annotate, image_file
 from mlir_offload.driver.step.program import Split
 from mlir_offload.driver.step.split_file import ModuleFile, SplitFiles, load_split_files
-from mlir_offload.driver.system.parallel import beside, in_parallel, pool
+from mlir_offload.driver.system.parallel import parallel_map, pool, run_concurrently
 from mlir_offload.offload import llvm_ir
 from mlir_offload.toolchain.errors import MlirOffloadError, SourceError
 from mlir_offload.toolchain.process import Completed
@@ -45,7 +45,7 @@ from mlir_offload.translate.lower import (
 
 def compile_inputs(context: BuildContext) -> None:
     """Compile every source to its object, side by side."""
-    in_parallel([partial(_compile, context, *pair) for pair in context.compiled.items()])
+    parallel_map([partial(_compile, context, *pair) for pair in context.compiled.items()])
 
 
 def _compile(context: BuildContext, source: Path, output: Path) -> None:
@@ -57,7 +57,8 @@ def _compile(context: BuildContext, source: Path, output: Path) -> None:
         gpu_cpp.compile_gpu_cpp(context, source, output)
         return
     noted = clang_depfile_arguments(context.options, source, output)
-    command = host_command(context, source, output, *noted)
+    dumped = dump_arguments(context, source)
+    command = host_command(context, source, output, *noted, *dumped)
     context.executor.tool(command, output, diagnose=_clang_error)
 
 
@@ -69,12 +70,23 @@ def compile_mlir(context: BuildContext, source: Path, directory: Path, output: P
     """
     context.wait_for(normalized(directory))
     split = split_source(context, source, directory)
+    compile_split(context, source, split, directory, output)
+
+
+def compile_split(
+    context: BuildContext, source: Path, split: SplitFiles, directory: Path, output: Path
+) -> tuple[DeviceModule, ...]:
+    """Compile the parts of a program to `output`, host and devices together or side by side.
+
+    Return what became of the device modules.
+    """
     with _joint(context, source, split, directory) as joint:
-        device, host = beside(
+        device, host = run_concurrently(
             partial(make_images, joint, source, split.modules),
             partial(make_host_ir, joint, source, split, directory),
         )
     finish_object(context, source, split, device, host, output)
+    return device
 
 
 @contextlib.contextmanager
@@ -161,7 +173,8 @@ def make_images(
     if context.options.is_host_only:
         return lower_device(context, source, served)
     if context.launched is None:
-        return compile_device(context, source, served)
+        sole = served[0] if len(served) == 1 else None
+        return compile_device(replace(context, sole=sole), source, served)
 
     return launched.launch_device(context, context.launched, source, served)
 
@@ -279,7 +292,12 @@ def _annotate(
     # Needed when host and devices have been lowered, and loaded by then.
 
     executor, release = context.executor, context.for_clang
-    images = tuple(image.packaged for module in device for image in module.images)
+    images = tuple(
+        image.packaged
+        for module in device
+        for image in module.images
+        if image.target not in context.linked_code
+    )
     binary = host.with_name("images.offload") if images else None
     if binary is not None:
         executor.step(image_file.Package(images=images, for_clang=release, output=binary))

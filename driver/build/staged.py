@@ -74,7 +74,7 @@ def _renamed(options: CompileOptions, names: Mapping[Path, Path]) -> CompileOpti
         msg = "-MD and -MMD name files, which -x and standard input have not"
         raise UsageError(msg, hint="name a file that ends as its language does")
     operands = {as_operand(str(path)): str(name) for path, name in names.items()}
-    # What a file includes with quotes lies beside it, not beside its other name.
+    # What a file includes with quotes lies next to it, not next to its other name.
     folders = [
         word
         for path in names

@@ -31,14 +31,13 @@ from mlir_offload.driver.compile.guard import guard_inputs
 from mlir_offload.driver.link import program
 from mlir_offload.driver.link import runtime as link_runtime
 from mlir_offload.driver.message.report import render_times, show, show_note
-from mlir_offload.driver.option import unused
+from mlir_offload.driver.option.checks import check_flags, warn_of_unused
 from mlir_offload.driver.option.command_line import (
     MLIR_SUFFIXES,
     CompileOptions,
     Mode,
     parse_arguments,
 )
-from mlir_offload.driver.option.flag_check import check_flags
 from mlir_offload.driver.option.inputs import (
     STANDARD_INPUT,
     attached_archs,
@@ -49,7 +48,7 @@ from mlir_offload.driver.option.inputs import (
     read_given,
 )
 from mlir_offload.driver.step import launcher as step_launcher
-from mlir_offload.driver.system.parallel import Threads, beside, pool
+from mlir_offload.driver.system.parallel import Threads, pool, run_concurrently
 from mlir_offload.driver.system.tool_watch import ToolWatch, tool_files
 from mlir_offload.driver.tools import cache_key, toolchain_id
 from mlir_offload.driver.tools.choose import (
@@ -85,7 +84,7 @@ def build(arguments: Sequence[str], runner: Runner) -> None:
     options = parse_arguments(arguments)
     if options.spelled:
         # Most calls name a device and an output only, and load nothing for this.
-        unused.warn_of_unused(options)
+        warn_of_unused(options)
     if "CCACHE_DISABLE" in os.environ:
         # Only ccache sets it for us; no other call loads this.
         cache_key.check_cache_key(options, os.environ, runner)
@@ -242,7 +241,7 @@ def _context(opened: Build) -> BuildContext:
     context.executor.note(Command(("mkdir", "-p", str(opened.workspace))))
     learned = known_release(tools.releases.consumer)
     if learned is not None:
-        # The steps that -### prints are told by it what they know here.
+        # It tells the steps that -### prints what is known here.
         context.executor.note(Command(("export", f"{LEARNED}={learned.text}")))
     return replace(context, given=given, linked=linked, compiled=compiled)
 
@@ -254,9 +253,9 @@ def _find_tools(
     places = places_of(options)
     targets = _targets(options, given)
     kinds = {target.kind for target in targets}.union(*(item.device_kinds for item in given))
-    (releases, cuda), _ = beside(
+    (releases, cuda), _ = run_concurrently(
         partial(
-            beside,
+            run_concurrently,
             partial(choose_releases, options, places, finder, kinds=kinds),
             partial(choose_toolkit_for, options, places, finder, needed=uses_cuda(kinds)),
         ),

@@ -19,7 +19,7 @@ from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOption
 from mlir_offload.driver.option.inputs import final_outputs
 from mlir_offload.driver.record.dependencies import read_dependencies
 from mlir_offload.driver.step.split_file import load_split_files
-from mlir_offload.driver.system.user_file import replace_file, user_cache
+from mlir_offload.driver.system.workspace import replace_file, user_cache
 from mlir_offload.driver.tools.choose import build_environment
 from mlir_offload.driver.tools.toolchain_id import identify_for
 from mlir_offload.toolchain.byte_view import CHUNK_BYTES

@@ -27,7 +27,7 @@ from mlir_offload.driver.option.inputs import check_input, final_outputs
 from mlir_offload.driver.option.subcommand import check_spelled
 from mlir_offload.driver.step.image_file import Package
 from mlir_offload.driver.step.split_file import ModuleFile
-from mlir_offload.driver.system.parallel import in_parallel
+from mlir_offload.driver.system.parallel import parallel_map
 from mlir_offload.driver.system.workspace import check_output, make_directory
 from mlir_offload.driver.tools.choose import places_of
 from mlir_offload.driver.tools.found import FoundTools
@@ -40,8 +40,7 @@ from mlir_offload.offload.container.mob_manifest import (
     read_manifest,
 )
 from mlir_offload.offload.link.finding import raise_findings
-from mlir_offload.toolchain.byte_copy import copy_view
-from mlir_offload.toolchain.byte_view import open_view
+from mlir_offload.toolchain.byte_view import copy_view, open_view
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.learned import learn_release
 from mlir_offload.toolchain.process import Command, Runner
@@ -161,7 +160,7 @@ def _compile_bundle(context: BuildContext, bundle: UnpackedBundle) -> list[tuple
     library = bundle.directory / bundle.manifest.libdevice if bundle.manifest.libdevice else None
     context = replace(context, libdevice=library)
     tasks = [partial(_compile_unit, context, bundle, unit) for unit in bundle.manifest.units]
-    objects = in_parallel(tasks)
+    objects = parallel_map(tasks)
     sources = [unit.source for unit in bundle.manifest.units]
     return list(zip(sources, objects, strict=True))
 
@@ -173,7 +172,7 @@ def _compile_unit(context: BuildContext, bundle: UnpackedBundle, unit: MobUnit) 
         for device in unit.devices
         for target in device.targets
     ]
-    images = in_parallel(tasks)
+    images = parallel_map(tasks)
     host = bundle.directory / unit.host
     output = host.with_suffix(".o")
     embedded: tuple[str, ...] = ()

@@ -22,7 +22,7 @@ from mlir_offload.offload.runtime import (
 )
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.target import Kind, Target
-from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.toolchain.tool import ToolVersion
 from mlir_offload.translate.device import (
     links_library_into_ir,
 )
@@ -69,7 +69,7 @@ class RecipeImage(Struct, frozen=True):
 
     @property
     def file(self) -> str:
-        """Return the name of the object, beside the other things in the bundle."""
+        """Return the name of the object, next to the other things in the bundle."""
         stem = PurePath(self.device.file).name.split(".")
         return f"{'.'.join(stem[:2])}.{self.target.arch.replace(':', '.')}.o"
 
@@ -179,7 +179,7 @@ def _named_clang(major: int) -> LlvmToolchain:
 
 
 def _runtime_definitions(recipe: Recipe) -> tuple[str, ...]:
-    """Return what the runtime is told of the program; it brings what replaces libomptarget."""
+    """Return what the runtime knows of the program; it brings what replaces libomptarget."""
     archs = {kind: sorted(set(recipe.manifest.archs(kind))) for kind in recipe.kinds}
     command = runtime_compile_command(
         Path("clang"),

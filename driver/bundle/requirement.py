@@ -133,8 +133,8 @@ def _find_llvm(
     """Return the newest release that can link all bundles; None, with the reasons, if there is none."""
     found, probe = find_llvm(places), llvm_probe(runner)
     seen = [made for one in found if isinstance(made := probe(one), LlvmToolchain)]
-    wish = places.llvm
-    fitting = [one for one in seen if wish is None or wish.admits(one.version)]
+    request = places.llvm
+    fitting = [one for one in seen if request is None or request.is_satisfied_by(one.version)]
     able = [one for one in fitting if one.can(Role.LINK) and not _missing(bundles, one)]
     usable = [one for one in able if all(m.llvm.admits(one.version.major) for _, m in bundles)]
     if usable:

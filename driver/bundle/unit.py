@@ -19,7 +19,7 @@ from mlir_offload.driver.compile.older import older_text
 from mlir_offload.driver.option.command_line import MLIR_SUFFIXES
 from mlir_offload.driver.step.annotate import Annotate
 from mlir_offload.driver.step.split_file import ModuleFile, SplitFiles, refuse_objects
-from mlir_offload.driver.system.parallel import beside, in_parallel
+from mlir_offload.driver.system.parallel import parallel_map, run_concurrently
 from mlir_offload.toolchain.target import Kind, Target
 from mlir_offload.translate.kind_lowering import lowering_for
 
@@ -56,8 +56,8 @@ def lower_unit(context: BuildContext, number: int, source: Path) -> LoweredUnit:
     split = split_source(context, source, directory)
     refuse_objects(split, source, "a bundle")
     tasks = [partial(_lower_device, context, source, module) for module in split.modules]
-    made, host = beside(
-        partial(in_parallel, tasks), partial(lower_host, context, source, split, directory)
+    made, host = run_concurrently(
+        partial(parallel_map, tasks), partial(lower_host, context, source, split, directory)
     )
     devices = tuple(device for lowered in made for device in lowered)
     return LoweredUnit(source, _annotate(context, source, split, devices, host), devices)

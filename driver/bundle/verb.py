@@ -19,7 +19,7 @@ from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions, parse_arguments
 from mlir_offload.driver.option.inputs import check_input
 from mlir_offload.driver.option.subcommand import check_spelled
-from mlir_offload.driver.system.parallel import in_parallel
+from mlir_offload.driver.system.parallel import parallel_map
 from mlir_offload.driver.tools.choose import (
     choose_targets,
     choose_toolkit,
@@ -29,9 +29,8 @@ from mlir_offload.driver.tools.found import FoundTools
 from mlir_offload.driver.tools.learning import learn_llvm, learn_named
 from mlir_offload.driver.tools.releases import Releases
 from mlir_offload.offload.abi import ANY_CONSUMER, load_abis
-from mlir_offload.offload.consumer import have_one_number
 from mlir_offload.offload.container.mob_manifest import LlvmRequirement
-from mlir_offload.offload.kind_format import CodeMakers, check_targets, format_of
+from mlir_offload.offload.kind_format import CodeMakers, check_targets, format_of, have_one_number
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.llvm import choose_llvm, llvm_probe
 from mlir_offload.toolchain.llvm_tools import Role
@@ -61,7 +60,7 @@ def bundle(arguments: Sequence[str], runner: Runner) -> int:
     with open_build(options, runner) as opened:
         context, requirement = _with_consumer(_context(opened))
         tasks = [partial(lower_unit, context, *pair) for pair in enumerate(options.inputs)]
-        units = in_parallel(tasks)
+        units = parallel_map(tasks)
         made = opened.workspace / "bundle.mob"
         if not options.dry_run:
             library = _library(context, runner, units) if _WITH_LIBRARIES in arguments else None

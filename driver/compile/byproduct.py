@@ -1,4 +1,4 @@
-"""What a build writes beside its outputs, and what becomes of older outputs when it fails."""
+"""What a build writes next to its outputs, and what becomes of older outputs when it fails."""
 
 from __future__ import annotations
 

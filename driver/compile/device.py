@@ -14,7 +14,7 @@ from mlir_offload.driver.compile.kind_build import build_of, builds_of
 from mlir_offload.driver.compile.served import targets_for
 from mlir_offload.driver.step import device
 from mlir_offload.driver.step.split_file import ModuleFile
-from mlir_offload.driver.system.parallel import beside, in_parallel
+from mlir_offload.driver.system.parallel import parallel_map, run_concurrently
 from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.process import Command, Completed
 from mlir_offload.toolchain.target import Target
@@ -28,14 +28,14 @@ def compile_device(
 ) -> tuple[DeviceModule, ...]:
     """Compile every device module for every target, side by side."""
     tasks = [partial(_compile_module, context, source, module) for module in modules]
-    return tuple(in_parallel(tasks))
+    return tuple(parallel_map(tasks))
 
 
 def lower_device(
     context: BuildContext, source: Path, modules: Sequence[ModuleFile]
 ) -> tuple[DeviceModule, ...]:
     """Lower every device module for one target: host code needs the signatures of its kernels."""
-    return tuple(in_parallel([partial(_lower_only, context, source, one) for one in modules]))
+    return tuple(parallel_map([partial(_lower_only, context, source, one) for one in modules]))
 
 
 def _lower_only(context: BuildContext, source: Path, module: ModuleFile) -> DeviceModule:
@@ -55,7 +55,7 @@ def _compile_module(context: BuildContext, source: Path, module: ModuleFile) -> 
     groups = groupby(
         ordered_targets(context, module), key=partial(lowering_for, module.module.needs)
     )
-    results = in_parallel(
+    results = parallel_map(
         [
             partial(_compile_group, context, source, module, lowering, tuple(targets))
             for lowering, targets in groups
@@ -77,11 +77,11 @@ def _compile_group(
     lowering: DeviceLowering,
     targets: tuple[Target, ...],
 ) -> tuple[Path, list[ImageFile]]:
-    lowered, _ = beside(
+    lowered, _ = run_concurrently(
         partial(lower_module, context, source, module, lowering, targets[0]),
         partial(_prepare, context, targets),
     )
-    images = in_parallel(
+    images = parallel_map(
         [
             partial(build_of(target.kind).make_image, context, source, module, lowered, target)
             for target in targets

@@ -11,7 +11,7 @@ from mlir_offload.driver.compile.image import ImageFile
 from mlir_offload.driver.compile.kind_build import build_of
 from mlir_offload.driver.compile.served import targets_for
 from mlir_offload.driver.step.split_file import ModuleFile, ObjectFile
-from mlir_offload.driver.system.parallel import in_parallel
+from mlir_offload.driver.system.parallel import parallel_map
 from mlir_offload.offload.image import ImageForm
 from mlir_offload.toolchain.errors import CompatibilityError, SourceError
 from mlir_offload.toolchain.process import Command
@@ -44,7 +44,7 @@ def make_given_images(
             finished.append(_fat_binary(context, source, module, kind, own))
         else:
             tasks = [partial(_make_image, context, source, module, *pair) for pair in own]
-            linked += in_parallel(tasks)
+            linked += parallel_map(tasks)
     return tuple(linked), tuple(finished)
 
 

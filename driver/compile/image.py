@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from mlir_offload.driver.compile.context import BuildContext
-from mlir_offload.driver.step.packaged_image import PackagedImage
+from mlir_offload.driver.step.keyed import PackagedImage
 from mlir_offload.driver.step.split_file import ModuleFile
 from mlir_offload.offload.device import library
 from mlir_offload.toolchain.errors import InputOutputError

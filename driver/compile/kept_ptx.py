@@ -11,7 +11,7 @@ from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.image import DeviceModule, ImageFile
 from mlir_offload.driver.compile.nvptx_code import codegen_for, prepared_file
 from mlir_offload.driver.option.compile_options import DeviceCode
-from mlir_offload.driver.step.cuda import KeptPtx
+from mlir_offload.driver.step.cuda import CodeFile
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.process import Command
 from mlir_offload.toolchain.target import Target
@@ -26,7 +26,7 @@ def assembly_file(image: ImageFile) -> Path:
 
 def kept_ptx(
     context: BuildContext, source: Path, device: Sequence[DeviceModule]
-) -> tuple[KeptPtx, ...]:
+) -> tuple[CodeFile, ...]:
     """Return the PTX that is kept, one file for each architecture."""
     options = context.options
     kept = []
@@ -40,7 +40,7 @@ def kept_ptx(
             }
             if own:
                 made = _one_ptx(context, source, own, target)
-                kept.append(KeptPtx(target.arch, made.absolute()))
+                kept.append(CodeFile(target.arch, made.absolute()))
     return tuple(kept)
 
 

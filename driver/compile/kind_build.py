@@ -34,7 +34,7 @@ class CppLanguage(Struct, frozen=True):
 
 
 class Sdk(Struct, frozen=True):
-    """What a vendor installs beside LLVM: a CUDA toolkit, the ROCm device libraries."""
+    """What a vendor installs next to LLVM: a CUDA toolkit, the ROCm device libraries."""
 
     name: str
     path: Path
@@ -51,7 +51,7 @@ class SdkChoice(Struct, frozen=True):
 
 
 class LinkTools(Struct, frozen=True):
-    """What was found on this machine to link bundles with, and what stands against it."""
+    """What was found on this machine to link bundles with, and what prevents it."""
 
     llvm: LlvmToolchain | None
     cuda: CudaToolkit | None
@@ -78,7 +78,7 @@ class KindBuild:
     recipe_makes: tuple[str, ...] = ()
     """What the preparation of a recipe may make."""
     recipe_places: Mapping[str, str] = {}
-    """What stands for directories in the calls of a recipe, and what the shell makes of them."""
+    """What represents directories in the calls of a recipe, and what the shell makes of them."""
     cpp: CppLanguage | None = None
     """The C++ whose kernels are of the kind."""
     code_ending = ".o"
@@ -86,7 +86,7 @@ class KindBuild:
     """What files of its code alone end in, as a driver or a linker takes them."""
 
     def image_file(self, context: BuildContext, beside: Path, target: Target, /) -> ImageFile:
-        """Return the image that is made for a target, its file beside another one."""
+        """Return the image that is made for a target, its file next to another one."""
         raise NotImplementedError
 
     def prepare(self, context: BuildContext) -> None:
@@ -235,7 +235,7 @@ class KindBuild:
         """Return what clang of a release needs to link its images without the help of the driver."""
         return ()
 
-    def anchor_feature(self, _context: BuildContext, _target: Target, /) -> str:
+    def dummy_image_feature(self, _context: BuildContext, _target: Target, /) -> str:
         """Return the feature with which an empty image is compiled."""
         return ""
 

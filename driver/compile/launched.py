@@ -23,7 +23,7 @@ from mlir_offload.driver.step.image_file import Unpack
 from mlir_offload.driver.step.launcher import LaunchedSteps
 from mlir_offload.driver.step.library_identity import library_identity
 from mlir_offload.driver.step.split_file import ModuleFile, SplitFiles
-from mlir_offload.driver.system.parallel import in_parallel
+from mlir_offload.driver.system.parallel import parallel_map
 from mlir_offload.toolchain.errors import MlirOffloadError, ToolFailedError, VerificationError
 from mlir_offload.toolchain.target import Target
 from mlir_offload.translate.hermetic import hermetic_text
@@ -43,7 +43,7 @@ def launch_device(
         return compile_device(context, source, modules)
     tasks = [partial(_launch_module, context, launched, source, module) for module in modules]
     return _launch(
-        lambda: tuple(in_parallel(tasks)),
+        lambda: tuple(parallel_map(tasks)),
         lambda: compile_device(context, source, modules),
         launched,
     )
@@ -122,7 +122,7 @@ def _launch_module(
     targets = ordered_targets(context, module)
     files = dict.fromkeys(module.text_for(form_of(target)) for target in targets)
     texts = {file: _hermetic_file(context, file) for file in files}
-    images = in_parallel(
+    images = parallel_map(
         [
             partial(
                 _launch_image,

@@ -14,6 +14,7 @@ from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError
 from mlir_offload.toolchain.process import Completed
 from mlir_offload.translate import recovery
 from mlir_offload.translate.input_pipeline import (
+    INTERPRETER,
     TENSOR_PIPELINE,
     InputPipeline,
     check_source,
@@ -22,7 +23,6 @@ from mlir_offload.translate.input_pipeline import (
     offloadable,
 )
 from mlir_offload.translate.lower import normalize_command
-from mlir_offload.translate.transform_script import INTERPRETER
 
 
 def normalized(directory: Path) -> Path:

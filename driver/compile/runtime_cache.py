@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlir_offload.driver.system.processor import NATIVE_FLAG, processor_identity
-from mlir_offload.driver.system.program_stamp import program_stamp
-from mlir_offload.driver.system.user_file import replace_bytes, user_cache
+from mlir_offload.driver.system.tool_watch import program_stamp
+from mlir_offload.driver.system.workspace import replace_bytes, user_cache
 from mlir_offload.offload.runtime import runtime_digest
 from mlir_offload.toolchain.process import Command
 

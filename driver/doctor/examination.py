@@ -187,7 +187,7 @@ def exit_status(cells: Sequence[Cell], native: Kind | None) -> int:
     """Return 0 where the default combination works with every kind, else the first failure's status.
 
     `native` is the kind that a build on this machine is for, None where that was not to be tried;
-    of the others it is no failure that an SDK is not there as a whole.
+    of the others it is not a failure that an SDK is not there as a whole.
     """
     default = [cell for cell in cells if cell.combination.is_default]
     kinds = {cell.combination.kind for cell in default}

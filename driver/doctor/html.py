@@ -16,7 +16,7 @@ from mlir_offload.driver.doctor.report import DoctorReport, summary
 from mlir_offload.driver.doctor.trial import Cell, Trial, Verdict
 from mlir_offload.driver.message.escape import shown
 from mlir_offload.driver.system.workspace import open_output
-from mlir_offload.toolchain.byte_copy import write_all
+from mlir_offload.toolchain.byte_view import write_all
 from mlir_offload.toolchain.skew.identity import ToolIdentity
 
 _DATA = Path(__file__).parents[1] / "data"

@@ -18,7 +18,7 @@ _SHOWN_PARTS = 3
 
 
 class Combination(Struct, frozen=True):
-    """The release that lowers, the one that compiles and links, what is beside them, the target.
+    """The release that lowers, the one that compiles and links, what is next to them, the target.
 
     `place` tells a release that lowers from another one of its number; `is_default`: what a build
     that names nothing would use.

@@ -204,7 +204,7 @@ def _alone_arguments(combination: Combination) -> tuple[str, ...]:
 
 
 def _complaint(completed: Completed) -> str:
-    """Return what the first tool in trouble said: what stands before the wrapper's own complaint."""
+    """Return what the first tool in trouble said: what precedes the wrapper's own complaint."""
     lines = [line.strip() for line in completed.stderr.splitlines()]
     first = next((line for line in lines if " fatal " in line), "")
     return first or tool_failed(completed).message.partition(": ")[2]

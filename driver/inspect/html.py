@@ -28,7 +28,7 @@ from mlir_offload.offload.container.contents import (
     nested_images,
 )
 from mlir_offload.offload.device.kernel import DeviceKernel
-from mlir_offload.toolchain.byte_copy import write_all
+from mlir_offload.toolchain.byte_view import write_all
 
 _DATA = Path(__file__).parents[1] / "data"
 _ASPECT = 2.0

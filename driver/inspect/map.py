@@ -24,7 +24,7 @@ _LONG, _SHORT_HEAD, _SHORT_TAIL = 90, 60, 20
 
 
 class Role(StrEnum):
-    """What a cell stands for."""
+    """What a cell represents."""
 
     FILE = "file"
     IMAGE = "image"

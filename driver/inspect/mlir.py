@@ -14,7 +14,7 @@ from mlir_offload.toolchain.llvm_tools import Role
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.search import find_llvm
 from mlir_offload.translate.diagnostics import condense
-from mlir_offload.translate.fixup.split import split_program
+from mlir_offload.translate.fixup.split import SplitOptions, split_program
 from mlir_offload.translate.gpu_module import GpuModule
 from mlir_offload.translate.input_pipeline import check_source
 from mlir_offload.translate.lower import normalize_command
@@ -34,7 +34,7 @@ def with_modules(part: Part, path: Path, llvm: str, runner: Runner) -> Part:
         text = _normalized(release, path, workspace / "normal.mlir", runner)
     written = path.read_bytes().decode(errors="surrogateescape")
     program = split_program(
-        text, source_text=written, unit_id=path.name, llvm_major=release.version.major
+        text, SplitOptions(source_text=written, unit_id=path.name, llvm_major=release.version.major)
     )
     operations = {
         operation.symbol: operation

@@ -20,7 +20,7 @@ from mlir_offload.driver.option.file_use import OutputFile, check_files
 from mlir_offload.offload.container.contents import Part, Problem, ProblemKind, all_problems
 from mlir_offload.offload.container.file_form import FileForm
 from mlir_offload.offload.file.contents_reader import read_contents
-from mlir_offload.offload.file.health import diagnosed
+from mlir_offload.offload.file.verify import verify_contents
 from mlir_offload.toolchain.errors import MlirOffloadError, UsageError, VerificationError
 from mlir_offload.toolchain.process import Runner
 
@@ -45,7 +45,7 @@ def inspect(  # noqa: PLR0913 (one parameter for each option)
 ) -> int:
     """Show device images, kernels, entries and sections of FILES, and what is wrong with them.
 
-    The format is told by the content. Exit status 0 where all is well, 6 where something is wrong
+    The format is identified by the content. Exit status 0 where all is well, 6 where something is wrong
     in a file, 7 where a file cannot be read.
     """
     if print_schema:
@@ -91,7 +91,7 @@ def _read(path: Path, llvm: str, runner: Runner, hashes: _Hashes) -> tuple[Part,
         contents = read_contents(
             path, with_hashes=hashes.of_images, with_code_hashes=hashes.of_code
         )
-        part = diagnosed(contents)
+        part = verify_contents(contents)
         if part.form in (FileForm.MLIR, FileForm.MLIR_BYTECODE):
             part = mlir.with_modules(part, path, llvm, runner)
     except MlirOffloadError as error:

@@ -226,7 +226,7 @@ def _inline(context: BuildContext, source: Path, text: Path, output: Path) -> bo
 
 
 def _image_file(_context: BuildContext, beside: Path, target: Target, /) -> ImageFile:
-    """Return the image that is made for a target, its file beside another one."""
+    """Return the image that is made for a target, its file next to another one."""
     return ImageFile(beside.with_suffix(f".{target.arch}.o"), target)
 
 

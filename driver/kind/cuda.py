@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.compile import kept_ptx as compile_kept_ptx
 from mlir_offload.driver.compile import older as compile_older
+from mlir_offload.driver.compile import whole
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.image import (
     DeviceModule,
@@ -20,7 +21,7 @@ from mlir_offload.driver.compile.nvptx_code import CUDA_HINT, NvptxCode
 from mlir_offload.driver.doctor import cuda_choice
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.compile_options import FAT_BINARY, DeviceCode, Mode
-from mlir_offload.driver.step.cuda import CudaDirectory, KeptPtx, NvptxIr, PtxTime
+from mlir_offload.driver.step.cuda import CodeFile, CudaDirectory, NvptxIr, PtxTime
 from mlir_offload.driver.step.split_file import ModuleFile, ObjectFile
 from mlir_offload.offload.abi import fatbinary_without_image, known_majors, load_abi
 from mlir_offload.offload.link import fatbinary_adapter, finding
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from mlir_offload.toolchain.inventory import Inventory
     from mlir_offload.toolchain.llvm import LlvmToolchain
 
-# CUDA in the recipe of a bundle, and what stands for it until the words are written for the shell.
+# CUDA in the recipe of a bundle, and what represents it until the words are written for the shell.
 _RECIPE_CUDA, _RECIPE_PLACE = "${CUDA_PATH:-/usr/local/cuda}", "@CUDA@"
 
 
@@ -107,13 +108,16 @@ def _make_cubin(
     if cuda is None:
         msg = "a cubin is made by ptxas, and no CUDA toolkit was found"
         raise ToolchainError(msg, hint=CUDA_HINT)
-    is_whole = is_alone and not context.options.gpu_rdc
+    is_linked_here = whole.is_whole(context, module, lowered)
+    is_whole = is_linked_here or (is_alone and not context.options.gpu_rdc)
     command = cubin_command(cuda, assembly, image.path, codegen, is_whole=is_whole)
     executor.tool(command, image.path, is_shown="-v" in codegen.ptxas_arguments)
+    if is_linked_here:
+        context.linked_code[target] = image.path
     return image
 
 
-def _make_directory(context: BuildContext, directory: Path, ptx: tuple[KeptPtx, ...]) -> None:
+def _make_directory(context: BuildContext, directory: Path, ptx: tuple[CodeFile, ...]) -> None:
     """Make the directory in which the linker wrapper finds the tools of CUDA, wherever they lie."""
     cuda = context.cuda
     if cuda is None or cuda.ptxas is None or cuda.nvlink is None or cuda.fatbinary is None:
@@ -129,6 +133,9 @@ def _make_directory(context: BuildContext, directory: Path, ptx: tuple[KeptPtx, 
             time=context.source_time,
             ptxas_arguments=context.options.device_flags.ptxas_arguments,
             ptx=ptx,
+            cubins=tuple(
+                CodeFile(target.arch, path.absolute()) for target, path in context.linked_files
+            ),
             output=directory,
         )
     )
@@ -150,7 +157,7 @@ def _is_bitcode(context: BuildContext) -> bool:
 
 
 def _image_file(context: BuildContext, beside: Path, target: Target, /) -> ImageFile:
-    """Return the image that is made for a target, its file beside another one."""
+    """Return the image that is made for a target, its file next to another one."""
     if not _is_bitcode(context):
         return ImageFile(beside.with_suffix(f".{target.arch}.o"), target)
 
@@ -367,7 +374,7 @@ class _Cuda(KindBuild):
         """Return where the toolkit is."""
         return load_abi(major).cuda_path_arguments(sdk.path) if sdk else ()
 
-    def anchor_feature(self, context: BuildContext, target: Target, /) -> str:
+    def dummy_image_feature(self, context: BuildContext, target: Target, /) -> str:
         """Return the PTX ISA."""
         return _ptx_feature(context, (target.arch,))
 

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from mlir_offload.toolchain.target import Target
 
 
-# ROCm in the recipe of a bundle, and what stands for its libraries until the words are written for the shell.
+# ROCm in the recipe of a bundle, and what represents its libraries until the words are written for the shell.
 _RECIPE_ROCM, _RECIPE_PLACE = "${ROCM_PATH:-/opt/rocm}", "@ROCM@"
 _RECIPE_LIBRARIES = f"${{HIP_DEVICE_LIB_PATH:-{_RECIPE_ROCM}/amdgcn/bitcode}}"
 
@@ -178,7 +178,7 @@ def _rocm_libraries(
 
 
 def _image_file(context: BuildContext, beside: Path, target: Target, /) -> ImageFile:
-    """Return the image that is made for a target, its file beside another one."""
+    """Return the image that is made for a target, its file next to another one."""
     is_code = context.options.device_code is DeviceCode.OBJECT
     ending = "o" if is_code or not context.releases.is_consumer_here else "bc"
     stem = beside.stem.removesuffix(f".{lowering_chip(target.arch)}")

@@ -95,7 +95,7 @@ def _not_compiled(source: Path, failed: Completed) -> MlirOffloadError:
 
 
 def _image_file(_context: BuildContext, beside: Path, target: Target, /) -> ImageFile:
-    """Return the image that is made for a target, its file beside another one."""
+    """Return the image that is made for a target, its file next to another one."""
     stem = beside.stem.removesuffix(".spirv")
     return ImageFile(beside.with_name(f"{stem}.{target.arch}.bc"), target)
 

@@ -1,4 +1,4 @@
-"""Show what the tools of a build of LLVM tell, beside what the tables say of the nearest release."""
+"""Show what the tools of a build of LLVM tell, next to what the tables say of the nearest release."""
 
 from __future__ import annotations
 

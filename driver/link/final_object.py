@@ -19,7 +19,7 @@ from mlir_offload.driver.link.runtime import compile_runtime, host_runtime, memr
 from mlir_offload.driver.option.command_line import Mode
 from mlir_offload.driver.step.object_file import Detach, RuntimeSymbols
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.offload.link.anchor import targets_of
+from mlir_offload.offload.link.dummy_image import targets_of
 from mlir_offload.offload.link.objects import ObjectContents, read_objects
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.process import Command

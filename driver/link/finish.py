@@ -26,7 +26,7 @@ from mlir_offload.driver.step.members import (
     member_file,
 )
 from mlir_offload.driver.step.object_file import Detach, Members
-from mlir_offload.driver.system.parallel import in_parallel
+from mlir_offload.driver.system.parallel import parallel_map
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container.archive import iterate_members
 from mlir_offload.offload.image import is_bitcode
@@ -46,8 +46,9 @@ from mlir_offload.offload.link.duplicate import check_duplicates
 from mlir_offload.offload.link.objects import ObjectContents, read_member
 from mlir_offload.offload.llvm_ir import compile_module_command
 from mlir_offload.toolchain.byte_view import open_view
-from mlir_offload.toolchain.errors import MlirOffloadError, VerificationError
+from mlir_offload.toolchain.errors import MlirOffloadError, SourceError, VerificationError
 from mlir_offload.toolchain.process import Completed, tool_failed
+from mlir_offload.translate.mlir.symbol import place_of_symbol
 
 _DIRECTORY = "finish"
 _HEAD_BYTES = 4
@@ -68,9 +69,8 @@ def finish_collisions(
 ) -> FinishedInputs:
     """Finish all but one of the objects that define kernels of one name.
 
-    Raises VerificationError where an image lost a kernel, or where another file launches a kernel
-    that several objects define; ToolFailedError where the device code of an object does not link on
-    its own.
+    Raises VerificationError where an image lost a kernel; SourceError where another file launches a
+    kernel that several objects define, or where the device code of an object does not link on its own.
     """
     detached = _detach_twins(context, contents)
     # Most links have none: nothing more is read then.
@@ -78,13 +78,17 @@ def finish_collisions(
         return FinishedInputs(detached, tuple(contents))
     distinct = _distinct(contents)
     collisions = find_collisions(distinct)
-    check_kinds(collisions, distinct, load_abi(context.consumer))
-    check_targets(collisions, distinct)
     inputs = _read_inputs(context, distinct)
     chosen = objects_to_finish(collisions, inputs)
-    check_launches(collisions, inputs)
     remaining = tuple(item for number, item in enumerate(distinct) if number not in chosen)
-    check_duplicates(remaining)
+    try:
+        check_kinds(collisions, distinct, load_abi(context.consumer))
+        check_targets(collisions, distinct)
+        check_launches(collisions, inputs)
+        check_duplicates(remaining)
+    except SourceError as error:
+        error.location = place_of_symbol(error.message, error.location)
+        raise
     work = _Finish(context, device_link, inputs, chosen)
     return FinishedInputs(
         detached | work.replace_objects() | work.replace_libraries(),
@@ -123,7 +127,7 @@ class _Finish(Struct, frozen=True):
                 made[as_operand(str(item.contents.path))] = str(path)
                 tasks.append(partial(self._finish, number, item.file, path))
                 self.context.executor.make_directory(path.parent)
-        in_parallel(tasks)
+        parallel_map(tasks)
         return made
 
     def replace_libraries(self) -> dict[str, str]:
@@ -132,7 +136,7 @@ class _Finish(Struct, frozen=True):
         for number in self.chosen:
             if self.inputs[number].contents.member:
                 libraries.setdefault(self.inputs[number].file, []).append(number)
-        copies = in_parallel([partial(self._copy, *pair) for pair in libraries.items()])
+        copies = parallel_map([partial(self._copy, *pair) for pair in libraries.items()])
         return {
             item: str(copy)
             for path, copy in zip(libraries, copies, strict=True)
@@ -148,7 +152,7 @@ class _Finish(Struct, frozen=True):
             item = self.inputs[number]
             member = member_file(directory, item.ordinal, item.contents.member)
             tasks.append(partial(self._finish, number, member, member))
-        in_parallel(tasks)
+        parallel_map(tasks)
         copy = directory / library.name
         executor.tool(archive_command(self.context.llvm.tool("llvm-ar"), directory, copy), copy)
         return copy
@@ -171,16 +175,20 @@ class _Finish(Struct, frozen=True):
             raise
 
     def _not_alone(self, number: int, failed: Completed) -> MlirOffloadError:
-        error, collision = tool_failed(failed), self.chosen[number]
+        collision = self.chosen[number]
         other = next(other for other in collision.objects if other != number)
-        error.message = (
+        # A file of ours that the device linker names is of no use to the user.
+        reason = tool_failed(failed).message.partition(" in '")[0]
+        msg = (
             f"kernel '{collision.kernel}' is defined here and in "
             f"{self.inputs[other].contents.location}, so the device code of this file has to be "
-            f"linked apart, which failed: {error.message}"
+            f"linked apart, which failed: {reason}"
         )
-        error.hint = "rename one of the kernels, or define in this file all that its kernels call"
-        error.location = self.inputs[number].contents.location
-        return error
+        return SourceError(
+            msg,
+            hint="rename one of the kernels, or define in this file all that its kernels call",
+            location=place_of_symbol(msg, self.inputs[number].contents.location),
+        )
 
     def _directory(self, number: int) -> Path:
         return self.context.workspace / _DIRECTORY / str(number)

@@ -16,6 +16,7 @@ from mlir_offload.driver.link import error as link_error
 from mlir_offload.driver.link import refused
 from mlir_offload.driver.link.device_link import device_link, link_directory
 from mlir_offload.driver.link.finish import FinishedInputs, finish_collisions
+from mlir_offload.driver.link.linked_code import override_arguments, with_linked_code
 from mlir_offload.driver.link.read_files import note_read_files, noting_arguments
 from mlir_offload.driver.link.runner_library import explain_missing, runner_library_arguments
 from mlir_offload.driver.link.runtime import HostRuntime, host_runtime, memref_copy_objects
@@ -28,16 +29,16 @@ from mlir_offload.driver.option.command_line import as_operand
 from mlir_offload.driver.option.inputs import CPP_SUFFIXES
 from mlir_offload.driver.option.line import parse_link_line
 from mlir_offload.driver.step.image_file import Package
-from mlir_offload.driver.step.object_file import Anchor
+from mlir_offload.driver.step.object_file import DummyImage
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.kind_format import formats_of
-from mlir_offload.offload.link.anchor import (
-    empty_image_command,
-    is_bitcode_target,
-    targets_to_anchor,
-)
 from mlir_offload.offload.link.check import check_link, kind_notes, repeated_objects
 from mlir_offload.offload.link.coverage import check_coverage, check_resolved
+from mlir_offload.offload.link.dummy_image import (
+    empty_image_command,
+    is_bitcode_target,
+    targets_needing_dummy,
+)
 from mlir_offload.offload.link.finding import raise_findings
 from mlir_offload.offload.link.kernel_layout import check_layouts
 from mlir_offload.offload.link.objects import ObjectContents, read_objects
@@ -69,7 +70,9 @@ def link(context: BuildContext) -> Path:
     given = (item for item in context.given if item.path not in context.compiled)
     paths = _paths_on_line(context)
     contents = _in_line_order(paths, (*given, *made))
-    _check_inputs(context, contents, paths)
+    # Of a source whose device code is linked nothing can be lost that others would have.
+    _check_inputs(context, () if context.linked_code else contents, paths)
+    contents = with_linked_code(context, contents)
     runtime = host_runtime(context)
     context.wait_for(runtime.object)
     directory = link_directory(context)
@@ -77,9 +80,9 @@ def link(context: BuildContext) -> Path:
         build.prepare_link(context, directory)
     device = device_link(context, runtime, directory)
     finished = finish_collisions(context, contents, device)
-    anchor = _make_anchor(context, finished.remaining)
+    dummy = _make_dummy_image(context, finished.remaining)
     line = without_whole_archives(context, contents, _link_items(context, finished.replaced))
-    line = (*map(str, anchor), *line)
+    line = (*map(str, dummy), *line)
     diagnose = partial(_diagnose, context, contents, finished)
     if context.options.links_to_object:
         linked = link_to_object(context, finished, line, device, diagnose)
@@ -138,10 +141,12 @@ def _check_inputs(
         show_note(note)
 
 
-def _make_anchor(context: BuildContext, contents: Sequence[ObjectContents]) -> tuple[Path, ...]:
+def _make_dummy_image(
+    context: BuildContext, contents: Sequence[ObjectContents]
+) -> tuple[Path, ...]:
     """Return the object without which device code that only libraries have would be lost."""
-    executor, directory = context.executor, context.workspace / "anchor"
-    targets = targets_to_anchor(contents, load_abi(context.consumer))
+    executor, directory = context.executor, context.workspace / "dummy"
+    targets = targets_needing_dummy(contents, load_abi(context.consumer))
     if not targets:
         return ()
     executor.make_directory(directory)
@@ -149,15 +154,15 @@ def _make_anchor(context: BuildContext, contents: Sequence[ObjectContents]) -> t
     for number, target in enumerate(targets):
         path = directory / f"empty{number}.{'bc' if is_bitcode_target(target) else 'o'}"
         compiling = kind_of_triple(target.triple)
-        feature = build_of(compiling).anchor_feature(context, target) if compiling else ""
+        feature = build_of(compiling).dummy_image_feature(context, target) if compiling else ""
         executor.tool(empty_image_command(context.llvm, target, path, feature=feature), path)
         images.append(ImageFile(path, target).packaged)
-    binary, text, anchor = (directory / f"anchor.{ending}" for ending in ("offload", "ll", "o"))
+    binary, text, dummy = (directory / f"dummy.{ending}" for ending in ("offload", "ll", "o"))
     consumer = str(context.consumer)
     executor.step(Package(images=tuple(images), for_clang=consumer, output=binary))
-    executor.step(Anchor(source=binary, output=text))
-    executor.tool(host_command(context, text, anchor), anchor)
-    return (anchor,)
+    executor.step(DummyImage(source=binary, output=text))
+    executor.tool(host_command(context, text, dummy), dummy)
+    return (dummy,)
 
 
 def _link_items(context: BuildContext, finished: Mapping[str, str]) -> list[str]:
@@ -198,7 +203,7 @@ def _link_command(
         *(_sparse_arguments(context, contents, runtime) if has_runtime else ()),
         *map(str, memref_copy_objects(context, contents, context.workspace)),
         *runner_library_arguments(context),
-        *(device.arguments if has_device else ()),
+        *((*device.arguments, *override_arguments(context)) if has_device else ()),
         *(_language_arguments(options.inputs)),
     ]
     argv = (str(context.llvm.tool("clang")), *arguments, "-o", str(output))

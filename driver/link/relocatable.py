@@ -1,7 +1,7 @@
 """Link the device code of objects for good, into an object that any linker takes.
 
 `clang -r --offload-link` does that from LLVM 19 on. The wrappers before leave device code alone where
-they are told of -r; so they are not: what they take for the linker of a program links to an object.
+given -r, so it is left out: what they take for the linker of a program links to an object.
 The names between which their registration code finds entries are made the object's own afterwards,
 as newer wrappers do: else each object of a program would register the kernels of all.
 """

@@ -1,4 +1,4 @@
-"""Libraries that are linked as a whole beside device code for the CPU: given to the linker as objects.
+"""Libraries that are linked as a whole next to device code for the CPU: given to the linker as objects.
 
 The wrapper of LLVM 19 and newer hands such libraries to the device link of the CPU too, with the
 option, so that the host's objects in them would become part of the device image.

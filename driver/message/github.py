@@ -1,4 +1,4 @@
-"""Messages as workflow commands of GitHub Actions, which shows them beside the lines they name."""
+"""Messages as workflow commands of GitHub Actions, which shows them next to the lines they name."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def render_json(message: Message) -> str:
         for name, value in members.items()
         if value or (name.endswith("status") and value is not None)
     }
-    # ASCII, so that a name that is no UTF-8 cannot make a line that is no JSON.
+    # ASCII, so that a name that is not UTF-8 cannot make a line that is not JSON.
     return harmless_json(json.dumps(known))
 
 
@@ -97,7 +97,7 @@ def plain_text(text: str) -> str:
 
 
 def render_output(text: str) -> str:
-    """Return a line of JSON for what is no message: a step that -v shows, a table of times."""
+    """Return a line of JSON for what is not a message: a step that -v shows, a table of times."""
     members = {"severity": "output", "message": text, "tool": "mlir-offload"}
     return harmless_json(json.dumps(members))
 

@@ -297,7 +297,7 @@ def _show_own(severity: str, text: str, location: str = "") -> None:
 
 
 def show(text: str) -> None:
-    """Print on stderr what is no message: steps, times, lists."""
+    """Print on stderr what is not a message: steps, times, lists."""
     form = report().stream_format
     if form is MessageFormat.JSON:
         _print(message_json.render_output(text))
@@ -312,5 +312,5 @@ def _print(text: str) -> None:
 
 
 def _printable(text: str) -> str:
-    """Return the text so that a path that is no UTF-8 cannot make printing fail."""
+    """Return the text so that a path that is not UTF-8 cannot make printing fail."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -21,6 +21,7 @@ from mlir_offload.translate.tool_message import Severity, ToolMessage, has_crash
 
 _CLASSES: Mapping[str, type[MlirOffloadError]] = {
     "source": errors.SourceError,
+    "usage": errors.UsageError,
     "toolchain": errors.ToolchainError,
     "compatibility": errors.CompatibilityError,
 }

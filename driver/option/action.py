@@ -162,7 +162,7 @@ def each(*steps: Apply) -> Apply:
 
 
 def optimize(level: int, spelled: str = "") -> Apply:
-    """Set the level, and how clang is told of it for host code where that is something else."""
+    """Set the level, and the spelling for host code where clang has another."""
     return put(opt_level=level, opt_spelled=spelled)
 
 
@@ -226,6 +226,32 @@ def fast_math(options: CompileOptions, value: str) -> CompileOptions:
     return replace(options, device_flags=flags, compiler_arguments=arguments)
 
 
+def exact_math(options: CompileOptions, value: str) -> CompileOptions:
+    """Take -ffast-math back, on host and device."""
+    del value
+    flags = replace(options.device_flags, fast_math=False)
+    arguments = (*options.compiler_arguments, "-fno-fast-math")
+    return replace(options, device_flags=flags, compiler_arguments=arguments)
+
+
+def position(word: str) -> Apply:
+    """Choose where code may lie; of several such options the last one counts, as for clang."""
+    positions = ("-fPIC", "-fPIE", "-fno-pic")
+
+    def apply(options: CompileOptions, _: str) -> CompileOptions:
+        others = tuple(one for one in options.compiler_arguments if one not in positions)
+        code = tuple(one for one in options.code_arguments if one not in positions)
+        own = () if word == "-fPIC" else (word,)
+        return replace(
+            options,
+            pic=word == "-fPIC",
+            compiler_arguments=(*others, *own),
+            code_arguments=(*code, *own),
+        )
+
+    return apply
+
+
 def contraction(options: CompileOptions, value: str) -> CompileOptions:
     """Choose where products and sums are fused; clang has the option for host code."""
     flags = with_contraction(options.device_flags, value)
@@ -244,6 +270,14 @@ def sanitizer(options: CompileOptions, value: str) -> CompileOptions:
     if checks:
         options = compiler_argument("-fsanitize=")(options, ",".join(checks))
     return replace(options, sanitizer=found, debug=True) if found else options
+
+
+def no_sanitizer(options: CompileOptions, value: str) -> CompileOptions:
+    """Take sanitizers back, those of C and C++ by clang."""
+    changed = compiler_argument("-fno-sanitize=")(options, value)
+    own = changed.sanitizer
+    is_off = own is not None and {"all", str(own)}.intersection(value.split(","))
+    return replace(changed, sanitizer=None) if is_off else changed
 
 
 def jobs(options: CompileOptions, value: str) -> CompileOptions:
@@ -267,7 +301,7 @@ def prefix_map(option: str) -> Apply:
 
 
 def save_temps(options: CompileOptions, value: str) -> CompileOptions:
-    """Keep the intermediate files: in a directory, in the current one, or beside the output."""
+    """Keep the intermediate files: in a directory, in the current one, or next to the output."""
     if value not in {"", "cwd", "obj"}:
         return replace(options, save_temps=Path(value))
     # Where the output lies is known when all is read.

@@ -71,19 +71,29 @@ def clang_source() -> str:
     return str(_table()["source"])
 
 
+@functools.cache
+def _by_name() -> Mapping[str, ClangOption]:
+    return {one.name: one for one in (*known_options(), *known_options("more"))}
+
+
 def find_clang_option(argument: str) -> ClangOption | None:
     """Return the option of clang that an argument is."""
-    every = (*known_options(), *known_options("more"))
-    exact = {one.name: one for one in every}
+    exact = _by_name()
     name = argument.partition(" ")[0]
     if name in exact and (name == argument or exact[name].is_separate):
         return exact[name]
-    joined = [one for one in every if one.is_joined and argument.startswith(one.name)]
+    joined = [one for one in exact.values() if one.is_joined and argument.startswith(one.name)]
     found = max(joined, key=lambda one: len(one.name), default=None)
     if found is not None:
         return found
     # `--name value`, and a negation of what is listed.
     return exact.get(f"{argument}=") if argument.startswith("--") else None
+
+
+def with_one_dash(argument: str) -> str:
+    """Return the spelling with one dash, by which we know it, of an option that clang takes with two; else nothing."""
+    name, joined, _ = argument.partition("=")
+    return argument[1:] if f"{name}{joined}" in _table()["two_dashes"].split() else ""
 
 
 def judge(label: str) -> Verdict:
@@ -153,6 +163,6 @@ def _passed(options: CompileOptions, words: Sequence[str], to: Sequence[str]) ->
         changes["link_items"] = (*options.link_items, *words)
     if "code" in to:
         changes["code_arguments"] = (*options.code_arguments, *words)
-    if "c" in to:
+    if "c" in to or "code" in to:
         changes["compiler_arguments"] = (*options.compiler_arguments, *words)
     return replace(options, **changes)

@@ -95,6 +95,8 @@ def option_words(argument: str, rest: list[str]) -> tuple[str, ...]:
 
 def _clang_option(options: CompileOptions, argument: str, rest: list[str]) -> CompileOptions:
     """Take an option of clang that has no row: most command lines have none, and load no table for it."""
+    if one_dash := clang_option.with_one_dash(argument):
+        return _option(options, one_dash, rest)
     taken = clang_option.take(options, argument, rest)
     if taken is None:
         raise unknown_option(COMPILER, argument)

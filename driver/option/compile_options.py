@@ -78,7 +78,7 @@ class CompileOptions(Struct, frozen=True):
     """What one call of the compiler asks for.
 
     `compiler_arguments` are for C and C++, `code_arguments` for the host code of MLIR too; `unused` are
-    those that nothing takes; `taken_for` the words that the last option stands for, still to be read.
+    those that nothing takes; `taken_for` the words that the last option represents, still to be read.
     `device_ending` is the ending by which nvcc names device code, where one of its options asks for it. `link_items` holds inputs and linker options in the order of the command line, because a linker
     reads archives in that order; `arguments` is the whole command line, `spelled` its options,
     each with its value.

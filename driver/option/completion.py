@@ -186,7 +186,7 @@ def _words(row: Option) -> tuple[str, ...] | str:
 
 
 def _with_values(row: Option) -> list[str]:
-    """Return the spellings that take a value; verbs of click take `--kind=x` beside `--kind x`."""
+    """Return the spellings that take a value; verbs of click take `--kind=x` next to `--kind x`."""
     names = [name for name in row.names if row.takes_value(name)]
     joined = [f"{name}=" for name in names if name.startswith("--") and not is_joined(name)]
     return [*names, *joined]

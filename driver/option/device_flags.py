@@ -134,7 +134,7 @@ def _is_selector(word: str) -> bool:
 
 
 def with_max_registers(flags: DeviceFlags, value: str) -> DeviceFlags:
-    """Return the flags with `--maxrregcount`. Raises UsageError where the value is no number."""
+    """Return the flags with `--maxrregcount`. Raises UsageError where the value is not a number."""
     if not (value.isascii() and value.isdecimal() and int(value) > 0):
         msg = f"--maxrregcount={value}: not a number of registers"
         raise UsageError(msg, hint="use a number from 1, such as 64")
@@ -142,7 +142,7 @@ def with_max_registers(flags: DeviceFlags, value: str) -> DeviceFlags:
 
 
 def with_ptx(flags: DeviceFlags, value: str) -> DeviceFlags:
-    """Return the flags with `--cuda-include-ptx=`. Raises UsageError for what is no architecture."""
+    """Return the flags with `--cuda-include-ptx=`. Raises UsageError for what is not an architecture."""
     if value not in {ALL_PTX, NO_PTX} and not value.startswith("sm_"):
         msg = f"--cuda-include-ptx={value}: not an architecture"
         raise UsageError(msg, hint=f"use sm_NN, '{ALL_PTX}' or '{NO_PTX}'")

@@ -48,7 +48,7 @@ _OUTPUT_SUFFIX = {
 
 
 def check_input(path: Path) -> None:
-    """Raise InputOutputError or UsageError for what is no file that the compiler takes."""
+    """Raise InputOutputError or UsageError for what is not a file that the compiler takes."""
     if not path.exists():
         msg = f"{path}: no such file"
         raise InputOutputError(msg, hint=_missing_hint(path))
@@ -110,7 +110,7 @@ def sources(options: CompileOptions) -> tuple[Path, ...]:
 
 
 def all_outputs(options: CompileOptions) -> tuple[Path, ...]:
-    """Return the files that the user gets, the header beside an object or program included."""
+    """Return the files that the user gets, the header next to an object or program included."""
     outputs = final_outputs(options)
     header = () if options.header is None else (options.header,)
     return outputs if options.mode is Mode.HEADER else (*outputs, *header)

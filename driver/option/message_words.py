@@ -18,7 +18,7 @@ _VERBOSE = frozenset(COMPILER.named("-v").names)
 def take_message_options(
     arguments: Sequence[str],
 ) -> tuple[MessageOptions, tuple[str, ...]]:
-    """Return how to speak, and the other arguments. What stands behind `--` is nobody's option.
+    """Return how to speak, and the other arguments. What follows `--` is nobody's option.
 
     Raises UsageError for an unknown value.
     """

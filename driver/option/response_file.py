@@ -85,8 +85,8 @@ def _read(name: str) -> str:
 def split_words(text: str) -> list[str]:
     """Return the arguments in a response file, quoted as GCC and clang read them.
 
-    A backslash may stand before any character, inside quotes of both kinds too; the last character
-    of a file may be one that stands for itself.
+    A backslash may precede any character, inside quotes of both kinds too; the last character
+    of a file may be one that represents itself.
     """
     return ["".join(map(_unquoted, _PIECE.finditer(token[0]))) for token in _TOKEN.finditer(text)]
 

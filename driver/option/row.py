@@ -12,7 +12,7 @@ Value = str | int | bool | tuple[str, ...]
 
 
 class Setting(Struct, frozen=True):
-    """A key of the configuration files, the option that it stands for, and the variables that mean the same.
+    """A key of the configuration files, the option that it represents, and the variables that mean the same.
 
     `on` and `off` are the options of a switch. Only `build` takes what `is_of_build`. What `is_read_elsewhere` is read from the environment
     where it is used: a variable keeps the files from saying anything else. The table fills in `option`
@@ -51,7 +51,7 @@ class Option(Struct, frozen=True):
 
     names: as the user writes them; with `=` or `,` at the end the value is joined (after two dashes it
     may be the next word too); with a value and without such an end it is joined or the next word.
-    value: what stands for the value. values: the words to choose from, or where they come from: archs,
+    value: what represents the value. values: the words to choose from, or where they come from: archs,
     releases, files, directories. path: what the value names: input, output, folder, library, pipeline
     (a .yaml file is one), keyed (KEY=FILE), tool (a place of this machine).
     program: whether the value names a program, for which a project needs trust: always, place (unless

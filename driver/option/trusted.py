@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from mlir_offload.driver.option.compile_options import ANY_CLANG
 from mlir_offload.driver.option.table import COMPILER
-from mlir_offload.driver.system.user_file import replace_file
+from mlir_offload.driver.system.workspace import replace_file
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
 
 # What tools take, and clang: options of theirs that name a program, a plugin, or a file to write.

@@ -14,8 +14,7 @@ from mlir_offload.offload.container.bundle_writer import (
 )
 from mlir_offload.offload.container.packager import ImageArgument
 from mlir_offload.offload.image import FORM_BYTES, ImageForm, image_form_of
-from mlir_offload.toolchain.byte_copy import write_all
-from mlir_offload.toolchain.byte_view import ByteView, open_view
+from mlir_offload.toolchain.byte_view import ByteView, open_view, write_all
 from mlir_offload.toolchain.errors import CompatibilityError, UsageError
 from mlir_offload.toolchain.target import Kind
 

@@ -8,12 +8,11 @@ from pathlib import Path
 
 from mlir_offload.driver.system.workspace import open_output
 from mlir_offload.offload.abi import OffloadAbi
-from mlir_offload.offload.consumer import check_form, check_kinds
 from mlir_offload.offload.container.packager import ImageArgument, ImageRecord, record_parts
 from mlir_offload.offload.image import FORM_BYTES, image_form_of
+from mlir_offload.offload.kind_format import check_form, check_kinds
 from mlir_offload.offload.link.image_loss import check_image_argument, check_image_content
-from mlir_offload.toolchain.byte_copy import copy_view, write_all
-from mlir_offload.toolchain.byte_view import open_view
+from mlir_offload.toolchain.byte_view import copy_view, open_view, write_all
 from mlir_offload.toolchain.errors import InputOutputError
 from mlir_offload.toolchain.target import Kind
 

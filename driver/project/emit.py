@@ -1,4 +1,4 @@
-"""The same graph for others: a file for Ninja or for make, run beside the manifest, or for editors."""
+"""The same graph for others: a file for Ninja or for make, run next to the manifest, or for editors."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _ninja_paths(paths: tuple[object, ...]) -> str:
 
 
 def _ninja_path(path: object) -> str:
-    # Nothing escapes a bar, but what a variable stands for is no longer looked into.
+    # Nothing escapes a bar, but what a variable represents is no longer looked into.
     text = _ninja_text(str(path)).replace(" ", "$ ").replace(":", "$:")
     return text.replace("|", "${bar}")
 

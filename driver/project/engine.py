@@ -86,7 +86,7 @@ class LocalEngine(Struct, frozen=True):
         try:
             worker = self._idle.get_nowait()
         except Empty:
-            # -P: a file in the project's directory is no module of ours.
+            # -P: a file in the project's directory is not a module of ours.
             argv = (sys.executable, "-P", "-m", _WORKER, sys.argv[0], *map(str, self.kinds))
             worker = self.runner.talk(Command(argv, cwd=self.root, inherited=(self.lock,)))
         yield worker

@@ -24,6 +24,7 @@ from mlir_offload.driver.option.command_line import (
     read_arguments,
 )
 from mlir_offload.driver.option.pipeline_file import read_pipeline
+from mlir_offload.driver.option.suggest import nearest, value_hint
 from mlir_offload.driver.option.trusted import check_trusted
 from mlir_offload.driver.project.yaml import NodeReader, YamlMapping, YamlNode, YamlScalar, compose
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, UsageError
@@ -129,7 +130,7 @@ def directory_in(manifest: Path) -> Path:
 
 
 def matching(pattern: str) -> list[str]:
-    """Return the files that a pattern stands for, in the order of their names."""
+    """Return the files that a pattern represents, in the order of their names."""
     return sorted(map(str, Path().glob(pattern)))
 
 
@@ -261,9 +262,8 @@ class _Reader(Struct):
         known = dict.fromkeys(("archs", "flags"))
         for name, value in self.yaml.mapping(node, "variants").items():
             if not self._is_name(name):
-                self.yaml.fail(
-                    value, f"'{name}' is not a name of a variant", "use letters and digits"
-                )
+                hint = "use letters and digits"
+                self.yaml.fail(value, f"'{name}' is not a name of a variant", hint)
             is_empty = isinstance(value, YamlScalar) and value.is_null
             parts = {} if is_empty else self.yaml.mapping(value, f"variant {name}", known)
             found.append(Variant(name, self._setting(parts)))
@@ -278,7 +278,7 @@ class _Reader(Struct):
     def _variant_names(self, node: YamlNode | None, known: tuple[str, ...]) -> tuple[str, ...]:
         def read(item: YamlNode, name: str) -> str:
             if name not in known:
-                self.yaml.fail(item, f"there is no variant '{name}'", f"known: {', '.join(known)}")
+                self.yaml.fail(item, f"there is no variant '{name}'", value_hint(name, known))
             return name
 
         return tuple(self._each(node, "variants", read))
@@ -296,9 +296,10 @@ class _Reader(Struct):
             names = self._variant_names(parts.get("variants"), variants)
             for path in self._files(parts["file"]):
                 if path.suffix not in MLIR_SUFFIXES:
-                    self.yaml.fail(parts["file"], f"{path} is not a .mlir file")
+                    hint = "name it in the 'inputs' of a target"
+                    self.yaml.fail(parts["file"], f"{path} is not a .mlir file", hint)
                 if path in seen:
-                    self.yaml.fail(parts["file"], f"{path} stands there twice")
+                    self.yaml.fail(parts["file"], f"{path} stands there twice", "remove one")
                 seen.add(path)
                 self._check_there(parts["file"], path)
                 yield ProjectModule(path, setting, names, self.yaml.location(parts["file"]))
@@ -308,11 +309,9 @@ class _Reader(Struct):
     ) -> Iterator[LinkTarget]:
         nodes = {} if node is None else self.yaml.mapping(node, "targets")
         known = dict.fromkeys(("kind", "inputs", "flags", "variants"))
-        parts = {
-            name: self.yaml.mapping(part, f"target {name}", known) for name, part in nodes.items()
-        }
+        parts = {key: self.yaml.mapping(one, f"target {key}", known) for key, one in nodes.items()}
         kinds = {name: self._kind(part.get("kind")) for name, part in parts.items()}
-        # A program is no input of another target.
+        # A program is not an input of another target.
         libraries = {
             PurePosixPath(name) for name, kind in kinds.items() if kind is not TargetKind.PROGRAM
         }
@@ -337,8 +336,7 @@ class _Reader(Struct):
             return TargetKind.PROGRAM
         name, known = self.yaml.text(node, "kind"), [kind.value for kind in TargetKind]
         if name not in known:
-            hint = f"known are {', '.join(known)}"
-            self.yaml.fail(node, f"there is no kind '{name}' of target", hint)
+            self.yaml.fail(node, f"there is no kind '{name}' of target", value_hint(name, known))
         return TargetKind(name)
 
     def _source(self, item: YamlNode) -> tuple[YamlNode, tuple[str, ...]]:
@@ -378,17 +376,19 @@ class _Reader(Struct):
 
     def _check_there(self, node: YamlNode, path: PurePosixPath) -> None:
         if not Path(path).is_file():
-            self.yaml.fail(node, f"no file is called '{path}'", "check the name")
+            near = nearest(str(path), map(str, Path(path).parent.glob("*")))
+            hint = f"did you mean '{near}'?" if near else "check the name"
+            self.yaml.fail(node, f"no file is called '{path}'", hint)
 
     def _files(self, node: YamlNode) -> list[PurePosixPath]:
-        """Return the files that a name or a pattern stands for, in the order of their names."""
+        """Return the files that a name or a pattern represents, in the order of their names."""
         path = self._path(node, "a file")
         if _PATTERN_CHARACTERS.isdisjoint(str(path)):
             return [path]
         self._patterns[str(path)] = None
         found = [PurePosixPath(name) for name in matching(str(path))]
         if not found:
-            self.yaml.fail(node, f"no file is called '{path}'", "write the pattern as for a shell")
+            self.yaml.fail(node, f"no file matches '{path}'", "check the folder and the ending")
         return found
 
     def _path(self, node: YamlNode, what: str) -> PurePosixPath:

@@ -252,7 +252,7 @@ class _VariantPlan(Struct, frozen=True):
         tools = self.tools.tools(self._flags(target.setting.flags), ())
         output = self._output(target.kind, target.name)
         is_shared = target.kind is TargetKind.SHARED
-        # By its name alone the loader finds it beside those that are linked against it.
+        # By its name alone the loader finds it next to those that are linked against it.
         shared = ("-shared", f"-Wl,-soname,{target.name}") if is_shared else ()
         # The objects no longer tell of what language they are.
         cpp = ("-lstdc++",) if self._has_cpp(target) else ()

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from mlir_offload.driver.step.split_file import INTERFACE_FILE
 from mlir_offload.driver.system.workspace import make_directory, open_output
-from mlir_offload.toolchain.byte_copy import write_all
-from mlir_offload.toolchain.byte_view import open_view
+from mlir_offload.toolchain.byte_view import open_view, write_all
 from mlir_offload.translate.hermetic import hermetic_text
 
 _INDEX = "split.json"

@@ -32,7 +32,7 @@ class BuildProgress(Struct):
             self.say(shlex.join(("mlir-offload", *step.action.arguments)))
 
     def ended(self, result: StepResult) -> None:
-        """Tell what became of a step; what a failed one said stands below its name."""
+        """Tell what became of a step; what a failed one said is below its name."""
         self._running.pop(id(result.step), None)
         if result.outcome is StepOutcome.FAILED:
             self.say(f"mlir-offload: {result.step.label} failed:")

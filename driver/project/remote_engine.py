@@ -16,7 +16,7 @@ from mlir_offload.driver.remote.execution import Execution, RemoteResult
 from mlir_offload.driver.remote.request import check_paths, describe
 from mlir_offload.driver.remote.server import open_server
 from mlir_offload.driver.system.workspace import make_directory, open_output
-from mlir_offload.toolchain.byte_copy import write_all
+from mlir_offload.toolchain.byte_view import write_all
 
 LANES = 64
 """How many steps are given to a server at the same time, if nobody says another number."""

@@ -15,7 +15,7 @@ from mlir_offload.driver import __version__
 from mlir_offload.driver.message.json import plain_text
 from mlir_offload.driver.project.run import StepOutcome, StepResult
 from mlir_offload.driver.system.workspace import open_output
-from mlir_offload.toolchain.byte_copy import write_all
+from mlir_offload.toolchain.byte_view import write_all
 
 _REPORT_VERSION = 1
 _PROCESS = 1

@@ -20,7 +20,7 @@ from mlir_offload.driver.project.file import directory_in, matching
 from mlir_offload.driver.project.graph import ProjectGraph
 from mlir_offload.driver.project.state import ProjectState, is_locked
 from mlir_offload.driver.project.tools import ToolFinder
-from mlir_offload.driver.system.user_file import replace_file, user_cache
+from mlir_offload.driver.system.workspace import replace_file, user_cache
 from mlir_offload.toolchain.errors import MlirOffloadError
 
 _FORMAT = "mlir-offload snapshot 1"

@@ -1,4 +1,4 @@
-"""What was built, and of what: a journal beside the outputs, which survives a kill at any moment.
+"""What was built, and of what: a journal next to the outputs, which survives a kill at any moment.
 
 A step is recorded behind its outputs, in one line that is written at once. What is not recorded is
 built again; a line that is cut off counts for nothing.
@@ -20,9 +20,8 @@ from msgspec import Struct, field
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.project.planned_step import ProjectStep
 from mlir_offload.driver.system.depfile import read_prerequisites
-from mlir_offload.driver.system.user_file import replace_file
-from mlir_offload.driver.system.workspace import make_directory
-from mlir_offload.toolchain.byte_copy import write_all
+from mlir_offload.driver.system.workspace import make_directory, replace_file
+from mlir_offload.toolchain.byte_view import write_all
 from mlir_offload.toolchain.errors import InputOutputError
 
 _JOURNAL, _LOCK = ".mlir-offload-state", ".mlir-offload-lock"
@@ -120,7 +119,7 @@ class ProjectState(Struct):
     _lines: int = 0
 
     def load(self) -> None:
-        """Read the journal; what is no record in it counts for nothing."""
+        """Read the journal; what is not a record in it counts for nothing."""
         try:
             text = (self.directory / _JOURNAL).read_text(encoding="utf-8", errors="surrogateescape")
         except OSError:

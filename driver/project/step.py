@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -17,6 +16,7 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.build.open import Build, open_build
 from mlir_offload.driver.build.source import (
+    compile_split,
     finish_object,
     make_host_ir,
     make_images,
@@ -53,7 +53,6 @@ from mlir_offload.driver.step.members import archive_command, write_member_list
 from mlir_offload.driver.step.split_file import SplitFiles, load_split_files, refuse_objects
 from mlir_offload.driver.system.depfile import quote_for_make, render_rule
 from mlir_offload.driver.system.jobserver import JobSlots
-from mlir_offload.driver.system.parallel import beside
 from mlir_offload.driver.system.tool_watch import ToolWatch
 from mlir_offload.driver.system.workspace import (
     make_directory,
@@ -63,8 +62,7 @@ from mlir_offload.driver.system.workspace import (
 from mlir_offload.driver.tools.found import check_step_tools, find_step_tools
 from mlir_offload.driver.tools.toolchain_id import RememberingRunner, identify_kinds
 from mlir_offload.offload.host.module import kernel_signatures, render_kernel_heads
-from mlir_offload.toolchain.byte_copy import copy_view, write_all
-from mlir_offload.toolchain.byte_view import open_view
+from mlir_offload.toolchain.byte_view import copy_view, open_view, write_all
 from mlir_offload.toolchain.errors import (
     SourceError,
     ToolFailedError,
@@ -179,7 +177,7 @@ def _kinds_made(step: BuildStep, options: CompileOptions, kinds: set[Kind]) -> s
 
 
 def _slots(options: CompileOptions) -> JobSlots:
-    """Return how many programs a step may run at once: one, if it is not told another number."""
+    """Return how many programs a step may run at once: one, if it is not given another number."""
     return JobSlots(options.jobs if any(name == "-j" for name, _ in options.spelled) else 1)
 
 
@@ -189,12 +187,8 @@ def _module(work: _Work, step: ModuleStep) -> None:
     normalize(context, work.source, directory)
     split = split_source(context, work.source, directory)
     refuse_objects(split, work.source, "a step of a project")
-    device, host = beside(
-        partial(make_images, context, work.source, split.modules),
-        partial(make_host_ir, context, work.source, split, context.workspace),
-    )
     made = context.workspace / "host.o"
-    finish_object(context, work.source, split, device, host, made)
+    device = compile_split(context, work.source, split, directory, made)
     work.tools.check()
     _publish_parts(work, directory / "split")
     for target, output in zip(context.targets, map(Path, step.image_files), strict=False):

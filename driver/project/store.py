@@ -83,7 +83,7 @@ def _digest(file: Path) -> str:
 
 
 class ResultStore(Struct, frozen=True):
-    """A directory that builds share. Each file in it is written beside its place and renamed."""
+    """A directory that builds share. Each file in it is written next to its place and renamed."""
 
     directory: Path
 

@@ -14,8 +14,13 @@ from mlir_offload.driver.option.command_line import (
     parse_arguments,
     read_arguments,
 )
-from mlir_offload.driver.option.config import ConfigFile, Origin, origin_arguments, settle
-from mlir_offload.driver.option.configured import check_settings
+from mlir_offload.driver.option.config import (
+    ConfigFile,
+    Origin,
+    check_settings,
+    origin_arguments,
+    settle,
+)
 from mlir_offload.driver.option.pipeline_file import pipeline_paths
 from mlir_offload.driver.option.row import Setting
 from mlir_offload.driver.system.tool_watch import FileIdentity, ToolWatch

@@ -10,6 +10,7 @@ from typing import NoReturn
 import yaml
 from msgspec import Struct, field
 
+from mlir_offload.driver.option.suggest import value_hint
 from mlir_offload.toolchain.errors import UsageError
 
 # The one that is written in C is ten times as fast.
@@ -47,7 +48,7 @@ class YamlMapping(YamlNode):
 
 
 def compose(text: bytes, file: Path) -> YamlNode:
-    """Return the node of a document. Raises UsageError where it is no YAML, or nested too deeply.
+    """Return the node of a document. Raises UsageError where it is not YAML, or nested too deeply.
 
     PyYAML's own `compose` recurses in C, and a file of brackets ends the process.
     """
@@ -57,7 +58,8 @@ def compose(text: bytes, file: Path) -> YamlNode:
         mark = error.problem_mark or error.context_mark
         place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
         msg = f"invalid YAML: {error.problem or error.context}"
-        raise UsageError(msg, location=f"{file}{place}") from error
+        hint = _syntax_hint(text, error)
+        raise UsageError(msg, hint=hint, location=f"{file}{place}") from error
     except (yaml.YAMLError, ValueError) as error:
         msg = f"invalid YAML: {str(error).splitlines()[0]}"
         raise UsageError(msg, location=str(file)) from error
@@ -65,6 +67,18 @@ def compose(text: bytes, file: Path) -> YamlNode:
         msg = "the manifest is empty"
         raise UsageError(msg, hint="name the modules: 'modules: [a.mlir]'", location=str(file))
     return nodes[0]
+
+
+def _syntax_hint(text: bytes, error: yaml.MarkedYAMLError) -> str:
+    """Return what to do: the parser gives up behind what is wrong, or does not say what it is."""
+    begin, end = error.context_mark, error.problem_mark
+    if end is not None and text.decode(errors="replace")[end.index : end.index + 1] == "\t":
+        return "indent with spaces: YAML allows no tabs"
+    if begin is not None and end is not None and begin.index + 1 < end.index:
+        return (
+            f"check what begins at {begin.line + 1}:{begin.column + 1}: close brackets and quotes"
+        )
+    return "put names and patterns with characters such as * & % @ in quotes"
 
 
 def _nodes(events: Iterable[yaml.Event], file: Path) -> list[YamlNode]:
@@ -81,7 +95,8 @@ def _nodes(events: Iterable[yaml.Event], file: Path) -> list[YamlNode]:
         node = _node(event)
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in anchors:
-                NodeReader(file).fail(node, f"nothing is anchored as '{event.anchor}'")
+                hint = "put names and patterns that begin with * in quotes"
+                NodeReader(file).fail(node, f"nothing is anchored as '{event.anchor}'", hint)
             siblings[-1].append(anchors[event.anchor])
             continue
         siblings[-1].append(node)
@@ -126,14 +141,15 @@ class NodeReader(Struct):
     ) -> dict[str, YamlNode]:
         """Return the keys and values of a mapping; `known` are the keys that it may have."""
         if not isinstance(node, YamlMapping):
-            self.fail(node, f"{what} must be a mapping of names to values")
+            hint = "write 'NAME: VALUE', one per line"
+            self.fail(node, f"{what} must be a mapping of names to values", hint)
         found: dict[str, YamlNode] = {}
         for key, value in zip(node.items[::2], node.items[1::2], strict=True):
             name = self.text(key, "a key")
             if name in found:
-                self.fail(key, f"'{name}' stands there twice")
+                self.fail(key, f"'{name}' stands there twice", "remove one of them")
             if known is not None and name not in known:
-                self.fail(key, f"{what} has no key '{name}'", f"known are {', '.join(known)}")
+                self.fail(key, f"{what} has no key '{name}'", value_hint(name, known))
             found[name] = value
         return found
 
@@ -148,7 +164,7 @@ class NodeReader(Struct):
         """Return a string as it is written."""
         self._count(node)
         if not isinstance(node, YamlScalar) or node.is_null or not node.text:
-            self.fail(node, f"{what} must be a string")
+            self.fail(node, f"{what} must be a string", "write a name, or a text in quotes")
         text = node.text
         if "\0" in text or "\n" in text:
             self.fail(node, f"{what} must be one line of text")
@@ -164,7 +180,7 @@ class NodeReader(Struct):
         try:
             return [(node, word) for word in shlex.split(text)]
         except ValueError as error:
-            self.fail(node, f"{what}: {error}")
+            self.fail(node, f"{what}: {error}", "close the quotes, or write a list: [-O3, -g]")
 
     def _count(self, node: YamlNode) -> None:
         self._nodes_left -= 1

@@ -13,7 +13,7 @@ from mlir_offload.driver.option.command_line import CompileOptions, Mode, as_ope
 from mlir_offload.driver.option.table import COMPILER
 
 _PROGRAM = "mlir-offload"
-# What does not tell how a file is compiled, beside outputs, dependency files and the link.
+# What does not tell how a file is compiled, next to outputs, dependency files and the link.
 _LEFT_OUT = frozenset(("-shared", "-j", "-v", "-###", "-ftime-report"))
 
 

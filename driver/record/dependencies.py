@@ -29,7 +29,7 @@ class Dependency(Struct, frozen=True):
 
 
 class DependencyLog(Struct):
-    """The files beside a source itself that its compilation read, noted by whoever read them."""
+    """The files next to a source itself that its compilation read, noted by whoever read them."""
 
     _read: dict[Path, dict[Dependency, None]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)

@@ -68,7 +68,7 @@ class _Entries(Struct, frozen=True):
 def pack_call(
     arguments: Sequence[str], runner: Runner, error: MlirOffloadError | None = None
 ) -> None:
-    """Write the archive of a call where --reproduce= says, or for a crash beside the user's files.
+    """Write the archive of a call where --reproduce= says, or for a crash next to the user's files.
 
     The error says where. Raises InputOutputError where it cannot be written on request; a crash
     goes on without.
@@ -200,7 +200,7 @@ class _Shown(Struct, frozen=True):
 def _relevant_steps(steps: Sequence[Step], failure: Failure | None) -> tuple[Step, ...]:
     """Return steps in an order that does not depend on time: each behind those that it needs.
 
-    Of a failure, only those that led to it: what ran beside it is a matter of chance.
+    Of a failure, only those that led to it: what ran next to it is a matter of chance.
     """
     made = {output: step for step in steps for output in _outputs(step)}
     roots = sorted(steps, key=lambda step: step.argv)

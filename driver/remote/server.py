@@ -151,7 +151,7 @@ class RemoteServer(Struct):
             raise self.failure(error) from error
 
     def follow(self, stream: Iterable[Any], connection: Connection) -> Iterator[Any]:
-        """Yield what is told of an operation, which is cancelled with the build."""
+        """Yield the progress of an operation, which is cancelled with the build."""
         self._calls.add(stream)
         names = set()
         try:

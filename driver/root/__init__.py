@@ -1,6 +1,6 @@
 """mlir-offload for Python programs: `compile` and `load` give functions of MLIR to call.
 
-What stands here is loaded with whatever part of the package is used, so it imports nothing large.
+What is here is loaded with whatever part of the package is used, so it imports nothing large.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mlir_offload.driver import __version__
-from mlir_offload.offload.interface.runtime_error import MlirOffloadRuntimeError
-from mlir_offload.toolchain.errors import MlirOffloadError
+from mlir_offload.toolchain.errors import MlirOffloadError, MlirOffloadRuntimeError
 
 if TYPE_CHECKING:
     from mlir_offload.offload.interface.library import Library

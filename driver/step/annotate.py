@@ -29,7 +29,7 @@ class FinishedFile(Keyed, frozen=True):
 
 
 class DeviceGlobal(Keyed, frozen=True):
-    """A device global with the symbol that stands for it on the host."""
+    """A device global with the symbol that represents it on the host."""
 
     kind: Kind
     name: str

@@ -1,6 +1,6 @@
 """Steps that are calls of the compiler: one input, one output, a process of its own.
 
-What a module, a target or a build is made of is told by words of the compiler (`flags`), which the
+What a module, a target or a build is made of is given by words of the compiler (`flags`), which the
 process that does the step reads as it reads those of every call.
 """
 

@@ -14,7 +14,7 @@ from mlir_offload.translate.sanitizer import Sanitizer
 
 
 class _CpuStep(TextStep, frozen=True, kw_only=True):
-    """What both steps are told of a module whose kernels may have barriers."""
+    """What both steps know of a module whose kernels may have barriers."""
 
     kernels: tuple[str, ...] = ()
     device_libraries: tuple[Path, ...] = ()

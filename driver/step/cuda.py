@@ -7,7 +7,7 @@ from pathlib import Path
 from mlir_offload.driver.step.keyed import Keyed
 from mlir_offload.driver.step.step import DeviceIrStep, Step, TextStep
 from mlir_offload.offload.link import fatbinary_adapter
-from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.toolchain.tool import ToolVersion
 from mlir_offload.translate.device import nvptx_device_ir, with_file_times
 
 
@@ -35,8 +35,8 @@ class NvptxIr(DeviceIrStep, frozen=True, kw_only=True, tag="nvptx-ir"):
         )
 
 
-class KeptPtx(Keyed, frozen=True):
-    """PTX for an architecture that fat binaries get."""
+class CodeFile(Keyed, frozen=True):
+    """Code for an architecture: PTX that fat binaries get, or a linked cubin."""
 
     arch: str
     file: Path
@@ -52,7 +52,8 @@ class CudaDirectory(Step, frozen=True, kw_only=True, tag="cuda-directory"):
     for_clang: int
     time: int | None = None
     ptxas_arguments: tuple[str, ...] = ()
-    ptx: tuple[KeptPtx, ...] = ()
+    ptx: tuple[CodeFile, ...] = ()
+    cubins: tuple[CodeFile, ...] = ()
     output: Path
 
     def _do(self) -> None:
@@ -65,5 +66,6 @@ class CudaDirectory(Step, frozen=True, kw_only=True, tag="cuda-directory"):
             source_time=self.time,
             ptxas_arguments=self.ptxas_arguments,
             ptx=tuple((kept.arch, kept.file) for kept in self.ptx),
+            cubins=tuple((cubin.arch, cubin.file) for cubin in self.cubins),
         )
         fatbinary_adapter.write_cuda_directory(self.output, tools, self.for_clang)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mlir_offload.driver.package import fat_binary
-from mlir_offload.driver.step.packaged_image import PackagedImage
+from mlir_offload.driver.step.keyed import PackagedImage
 from mlir_offload.driver.step.step import DeviceIrStep, Step
 from mlir_offload.offload.device.amdgpu_image import check_resolved
 from mlir_offload.toolchain.byte_view import open_view

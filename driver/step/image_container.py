@@ -1,6 +1,6 @@
 """The one output of an image step: a device image and what the host needs to know of its kernels.
 
-It is an offload binary, whose strings beside `triple` and `arch` are ours.
+It is an offload binary, whose strings next to `triple` and `arch` are ours.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container.binary import PackagedImage, read_binary
 from mlir_offload.offload.container.packager import ImageRecord, record_parts
 from mlir_offload.offload.image import ImageKind
-from mlir_offload.toolchain.byte_copy import copy_view, write_all
-from mlir_offload.toolchain.byte_view import ByteView, open_view
+from mlir_offload.toolchain.byte_view import ByteView, copy_view, open_view, write_all
 from mlir_offload.toolchain.target import Target
 
 _KERNELS = "mlir-offload-kernels"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mlir_offload.driver.package.file import write_package
 from mlir_offload.driver.step import image_container
-from mlir_offload.driver.step.packaged_image import PackagedImage
+from mlir_offload.driver.step.keyed import PackagedImage
 from mlir_offload.driver.step.step import Step
 from mlir_offload.offload.abi import load_abis
 

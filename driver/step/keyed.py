@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Self, get_type_hints
 
 from msgspec import Struct
 from msgspec.structs import fields
 
+from mlir_offload.offload.container.packager import ImageArgument, image_argument
 from mlir_offload.toolchain.pattern import pattern
+from mlir_offload.toolchain.target import device_kind, kind_of_image
 
 # A comma ends a part; two stand for one that does not.
 _PARTS = pattern(r"(?:[^,]|,,)+")
@@ -62,3 +65,21 @@ def _read(hint: type, text: str, before: object) -> object:
         return (*(before if isinstance(before, tuple) else ()), text)
     found: object = hint(text)
     return found
+
+
+class PackagedImage(Keyed, frozen=True):
+    """A device image to be packaged, by the keys of clang-offload-packager."""
+
+    file: Path
+    triple: str
+    arch: str
+    kind: str
+    feature: str = ""
+
+    @property
+    def argument(self) -> ImageArgument:
+        """Return what the container holds of it: containers do not name the architecture of the CPU."""
+        kind = kind_of_image(self.kind, self.triple)
+        arch = self.arch if kind is None else device_kind(kind).container_arch(self.arch)
+        words = [f"file={self.file}", f"triple={self.triple}", f"arch={arch}", f"kind={self.kind}"]
+        return image_argument((*words, f"feature={self.feature}") if self.feature else words)

@@ -37,8 +37,8 @@ _FORCED = (("CCACHE_COMPILERTYPE", "other"), ("CCACHE_COMPILER", ""), ("CCACHE_I
 class Launcher(Struct, frozen=True):
     """What runs the steps of a build.
 
-    `words` stand before the driver's own command; where ccache stands there, set up by us
-    (`uses_ccache`), `behind` it stands what runs a step that is not in the cache.
+    `words` precede the driver's own command; where ccache is among them, set up by us
+    (`uses_ccache`), `behind` is what runs a step that is not in the cache.
     """
 
     words: tuple[str, ...]
@@ -118,7 +118,7 @@ def step_program(launcher: Launcher, workspace: Path) -> tuple[str, ...]:
     """Return the words that the command of a step begins with.
 
     ccache takes one program as the compiler: where it takes more to start this driver, or a
-    launcher stands behind ccache, they go into a script in the workspace.
+    launcher follows ccache, they go into a script in the workspace.
     """
     own = own_program()
     if len(own) > 1 or launcher.behind:
@@ -133,7 +133,7 @@ def step_program(launcher: Launcher, workspace: Path) -> tuple[str, ...]:
 class LaunchedSteps(Struct, frozen=True):
     """How the steps of one call are started: the launcher, this driver, and the tools to use.
 
-    `program` is what step_program says. The tools are named in the environment, which is no part
+    `program` is what step_program says. The tools are named in the environment, which is not a part
     of what ccache looks at, because equal tools may lie elsewhere on another machine.
     """
 

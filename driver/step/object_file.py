@@ -7,8 +7,8 @@ from pathlib import Path
 from mlir_offload.driver.step.keyed import Keyed
 from mlir_offload.driver.step.members import write_members
 from mlir_offload.driver.step.step import Step, write_text
-from mlir_offload.offload.link.anchor import render_anchor
 from mlir_offload.offload.link.collision import detach_object
+from mlir_offload.offload.link.dummy_image import render_dummy_image
 from mlir_offload.offload.link.relocatable_adapter import (
     registration_names,
     write_relocatable_linker,
@@ -17,14 +17,14 @@ from mlir_offload.offload.runtime import read_runtime_symbols
 from mlir_offload.toolchain.byte_view import open_view
 
 
-class Anchor(Step, frozen=True, kw_only=True, tag="anchor"):
+class DummyImage(Step, frozen=True, kw_only=True, tag="dummy-image"):
     """Write the module that makes the linker wrapper take device code out of static libraries."""
 
     source: Path
     output: Path
 
     def _do(self) -> None:
-        write_text(self.output, render_anchor(self.source.read_bytes()))
+        write_text(self.output, render_dummy_image(self.source.read_bytes()))
 
 
 class Members(Step, frozen=True, kw_only=True, tag="members"):

@@ -37,6 +37,7 @@ STEP_OPTIONS: Mapping[str, Option] = {
     "binary": _value("--binary", "the offload binary to embed"),
     "code_object": _value("--code-object", "its version: 4, 5, 6", "N"),
     "collapse": _flag("--collapse", "prepare kernels for the collapse over subgroups"),
+    "cubins": _value("--cubin", "a linked cubin", "arch=sm_NN,file=FILE"),
     "cuda_version": _value("--cuda-version", "the release of CUDA", "VERSION"),
     "declared": _value("--declared", "a kernel that another file defines", "NAME"),
     "describe_memory": _flag("--describe-memory", "for launches on the host's own memory"),

@@ -19,7 +19,7 @@ from mlir_offload.driver.step.option import STEP_OPTIONS
 from mlir_offload.driver.step.step import Step
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.target import Target, parse_offload_arch
-from mlir_offload.toolchain.version import ToolVersion, parse_version
+from mlir_offload.toolchain.tool import ToolVersion, parse_version
 from mlir_offload.translate.device_form import DeviceForm, parse_form
 from mlir_offload.translate.prefix_map import PrefixMap, parse_prefix_map
 from mlir_offload.translate.sanitizer import Sanitizer
@@ -37,7 +37,7 @@ _MODULES: Mapping[str, Sequence[str]] = {
     "image_file": ("package", "unpack"),
     "annotate": ("annotate",),
     "object_file": (
-        *("anchor", "members", "detach", "relocatable-linker"),
+        *("dummy-image", "members", "detach", "relocatable-linker"),
         *("registration-names", "runtime-symbols"),
     ),
     "rule": ("depfile",),

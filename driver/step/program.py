@@ -11,7 +11,7 @@ from mlir_offload.toolchain.target import Target
 from mlir_offload.translate import prefix_map
 from mlir_offload.translate.device_form import NVVM_FORM, DeviceForm
 from mlir_offload.translate.fixup import fast_math as fixup_fast_math
-from mlir_offload.translate.fixup.split import split_program
+from mlir_offload.translate.fixup.split import SplitOptions, split_program
 from mlir_offload.translate.host import interface
 from mlir_offload.translate.kernel_parameter import WIDE, ParameterForm
 
@@ -40,17 +40,19 @@ class Split(Step, frozen=True, kw_only=True, tag="split"):
         text = prefix_map.map_locations(text, self.prefix_maps) if self.prefix_maps else text
         split = split_program(
             fixup_fast_math.with_fast_math(text) if self.fast_math else text,
-            source_text=_bytes_as_text(self.made_from),
-            unit_id=self.unit_id,
-            llvm_major=self.llvm,
-            forms=self.forms,
-            keeps_functions=self.rdc,
-            describes_memory=self.describe_memory,
-            is_program=self.is_program,
-            is_transformed=self.transformed,
-            targets=self.targets,
-            parameters=self.parameters or ParameterForm.WHOLE,
-            index_bits=self.index_bits or WIDE,
+            SplitOptions(
+                source_text=_bytes_as_text(self.made_from),
+                unit_id=self.unit_id,
+                llvm_major=self.llvm,
+                forms=self.forms,
+                keeps_functions=self.rdc,
+                describes_memory=self.describe_memory,
+                is_program=self.is_program,
+                is_transformed=self.transformed,
+                targets=self.targets,
+                parameters=self.parameters or ParameterForm.WHOLE,
+                index_bits=self.index_bits or WIDE,
+            ),
         )
         for warning in split.warnings:
             show_warning(warning.message, warning.location)
@@ -77,5 +79,5 @@ class Header(Step, frozen=True, kw_only=True, tag="header"):
 
 
 def _bytes_as_text(path: Path) -> str:
-    """Return a program as its author wrote it: bytecode is no text, each byte stands for itself."""
+    """Return a program as its author wrote it: bytecode is not text, each byte represents itself."""
     return path.read_bytes().decode("latin-1")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path, PurePath
 
@@ -28,7 +27,7 @@ class Step(Struct, frozen=True, kw_only=True):
             self._do()
         except MlirOffloadError as error:
             file = getattr(self, "location", "")
-            error.location = error.location or _place_of_symbol(error.message, file)
+            error.location = error.location or mlir_symbol.place_of_symbol(error.message, file)
             raise
 
     def _do(self) -> None:
@@ -70,16 +69,6 @@ class Step(Struct, frozen=True, kw_only=True):
         if any(operand.startswith("-") for operand in operands):
             return (self.name, *words, "--", *operands)
         return (self.name, *operands, *words)
-
-
-def _place_of_symbol(message: str, file: str) -> str:
-    """Return where the symbol that a message names is in a file, the file itself if it has none."""
-    name = re.search(r"@([\w$.-]+)", message)
-    if name is None or not Path(file).is_file():
-        return file
-    text = Path(file).read_text(encoding="utf-8", errors="surrogateescape")
-    place = mlir_symbol.find_symbol(text, name[1], is_definition=False)
-    return f"{file}:{place[0]}:{place[1]}" if place else file
 
 
 def spelled_options(step: Step, names: Iterable[str]) -> tuple[str, ...]:

@@ -110,7 +110,7 @@ def _digest(path: Path, memo: Memo) -> str:
 
 def _places(file: Path, run_path: Iterable[str]) -> Iterator[Path]:
     """Yield the directories of a run path."""
-    # The loader looks beside the real file, the links of the last step resolved.
+    # The loader looks next to the real file, the links of the last step resolved.
     origins = dict.fromkeys((str(file.parent), os.path.dirname(os.path.realpath(file))))  # noqa: PTH120
     for text in run_path:
         for place in text.split(":"):

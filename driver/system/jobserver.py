@@ -44,7 +44,7 @@ class Announcement(Struct, frozen=True):
 def find_jobserver(environment: Mapping[str, str]) -> Announcement:
     """Return the jobserver of MAKEFLAGS. Must be called before this process opens any file.
 
-    A recipe that make does not know to start another make, for want of `+`, is told of descriptors
+    A recipe that make does not know to start another make, for want of `+`, is given descriptors
     that are closed in it: what this process opened by itself would be taken for the server.
     """
     words = _make_words(environment.get("MAKEFLAGS", ""))
@@ -56,7 +56,7 @@ def find_jobserver(environment: Mapping[str, str]) -> Announcement:
 
 
 def _make_words(flags: str) -> list[str]:
-    """Return the words of MAKEFLAGS; what stands behind `--` are variables."""
+    """Return the words of MAKEFLAGS; what follows `--` are variables."""
     try:
         words = shlex.split(flags)
     except ValueError:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from mlir_offload.driver.system.user_file import replace_file
+from mlir_offload.driver.system.workspace import replace_file
 
 
 class Memo(Struct, frozen=True):

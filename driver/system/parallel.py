@@ -65,7 +65,7 @@ class Threads:
         self.tasks: list[Task[object]] = []
 
     def submit(self, work: Callable[[], T]) -> Task[T]:
-        """Start work; it goes on beside this thread."""
+        """Start work; it goes on next to this thread."""
         task = Task(work)
         self.tasks.append(task)  # type: ignore[arg-type]  # nobody asks this list for results
         return task
@@ -106,7 +106,7 @@ def limited_pool(workers: int) -> Iterator[ThreadPoolExecutor]:
             _open.remove(threads)
 
 
-def in_parallel(tasks: Sequence[Callable[[], T]]) -> list[T]:
+def parallel_map(tasks: Sequence[Callable[[], T]]) -> list[T]:
     """Return the results in order; after all ended, raise the first error with those of other tasks.
 
     Each task has a thread of its own, so that tasks may call this again without waiting for each
@@ -120,8 +120,8 @@ def in_parallel(tasks: Sequence[Callable[[], T]]) -> list[T]:
     return [task.result() for task in started]
 
 
-def beside(first: Callable[[], T], second: Callable[[], U]) -> tuple[T, U]:
-    """Run `second` beside `first`; return both results, or raise the errors as `in_parallel`."""
+def run_concurrently(first: Callable[[], T], second: Callable[[], U]) -> tuple[T, U]:
+    """Run two functions at once; return both results, or raise the errors as `parallel_map`."""
     with pool() as threads:
         task = threads.submit(second)
         done = Done(first)

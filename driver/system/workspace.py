@@ -7,10 +7,10 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from mlir_offload.driver.system.claim import claimed_beside, claimed_directory
+from mlir_offload.driver.system.lock_file import locked_temporary_directory, locked_temporary_file
 from mlir_offload.toolchain.errors import InputOutputError
 
 _STANDARD_OUTPUT = Path("-")
@@ -31,7 +31,7 @@ def open_workspace(save_to: Path | None = None, *, parent: Path | None = None) -
         return
     with contextlib.ExitStack() as stack:
         try:
-            path = stack.enter_context(claimed_directory(parent or temporary_directory()))
+            path = stack.enter_context(locked_temporary_directory(parent or temporary_directory()))
         except OSError as error:
             msg = f"cannot make a temporary directory: {error.strerror or error}"
             raise InputOutputError(
@@ -95,13 +95,13 @@ def publish(made: Path, output: Path) -> None:
         _copy_into(made, output)
         return
     try:
-        with claimed_beside(output) as claimed, made.open("rb") as source:
-            with open(claimed.descriptor, "wb", closefd=False) as target:
+        with locked_temporary_file(output) as temporary, made.open("rb") as source:
+            with open(temporary.descriptor, "wb", closefd=False) as target:
                 shutil.copyfileobj(source, target, _COPIED_AT_ONCE)
             status = os.fstat(source.fileno())
-            os.fchmod(claimed.descriptor, _mode(output, status.st_mode))
-            os.utime(claimed.descriptor, ns=(status.st_atime_ns, status.st_mtime_ns))
-            claimed.path.replace(output)
+            os.fchmod(temporary.descriptor, _mode(output, status.st_mode))
+            os.utime(temporary.descriptor, ns=(status.st_atime_ns, status.st_mtime_ns))
+            temporary.path.replace(output)
     except OSError as error:
         msg = f"cannot write {output}: {error.strerror}"
         raise InputOutputError(
@@ -149,10 +149,10 @@ def open_output(output: Path) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _renamed(output: Path) -> Iterator[int]:
-    with claimed_beside(output) as claimed:
-        yield claimed.descriptor
-        os.fchmod(claimed.descriptor, _mode(output, os.fstat(claimed.descriptor).st_mode))
-        claimed.path.replace(output)
+    with locked_temporary_file(output) as temporary:
+        yield temporary.descriptor
+        os.fchmod(temporary.descriptor, _mode(output, os.fstat(temporary.descriptor).st_mode))
+        temporary.path.replace(output)
 
 
 @contextlib.contextmanager
@@ -170,3 +170,36 @@ def _copy_into(made: Path, output: Path) -> None:
     except OSError as error:
         msg = f"cannot write {output}: {error.strerror}"
         raise InputOutputError(msg, hint="choose another place with -o") from error
+
+
+_PRIVATE = 0o700
+
+
+def user_cache(environment: Mapping[str, str]) -> Path:
+    """Return the directory of this user for what can be made again (XDG Base Directory)."""
+    given = environment.get("XDG_CACHE_HOME", "")
+    home = environment.get("HOME", "")
+    # Below a file nothing can be kept, and without a home nothing is.
+    place = Path(home, ".cache") if home.startswith("/") else Path(os.devnull)
+    return (Path(given) if given.startswith("/") else place) / "mlir-offload"
+
+
+def replace_file(file: Path, text: str) -> None:
+    """Write a file of this user in one rename, with the directories above it."""
+    replace_bytes(file, text.encode())
+
+
+def replace_bytes(file: Path, content: bytes) -> None:
+    """Write a file of this user in one rename, with the directories above it."""
+    # Loading it takes longer than most calls spend here, which only read.
+    import tempfile
+
+    file.parent.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+    descriptor, beside = tempfile.mkstemp(dir=file.parent, prefix=".")
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content)
+        Path(beside).replace(file)
+    except BaseException:
+        Path(beside).unlink(missing_ok=True)
+        raise

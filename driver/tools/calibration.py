@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.system.memo import Memo
-from mlir_offload.driver.system.user_file import user_cache
+from mlir_offload.driver.system.workspace import user_cache
 from mlir_offload.driver.tools.llvm_files import llvm_files
 from mlir_offload.driver.tools.micro_program import (
     micro_programs,

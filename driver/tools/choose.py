@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _NATIVE = "native"
 NO_CUDA = "none"
-"""What stands for no toolkit at all, as a value of `--cuda-path=` and CUDA_PATH."""
+"""What represents no toolkit at all, as a value of `--cuda-path=` and CUDA_PATH."""
 # The end of the year 9999: what clang takes.
 _LAST_SECOND = 253402300799
 # Ours, and those that clang reads.
@@ -69,9 +69,9 @@ def places_of(options: CompileOptions) -> SearchPlaces:
 
 
 def choose_source_time() -> int:
-    """Return the time that stands for every time that is written: SOURCE_DATE_EPOCH, else 1.
+    """Return the time that represents every time that is written: SOURCE_DATE_EPOCH, else 1.
 
-    Raises UsageError where the variable holds no time.
+    Raises UsageError where the variable contains no time.
     """
     text = os.environ.get("SOURCE_DATE_EPOCH", "")
     if not text:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from mlir_offload.driver.system.program_stamp import program_stamp
-from mlir_offload.driver.system.user_file import replace_file, user_cache
+from mlir_offload.driver.system.tool_watch import program_stamp
+from mlir_offload.driver.system.workspace import replace_file, user_cache
 from mlir_offload.toolchain.process import Command, Completed, ProcessRunner, Runner
 
 

@@ -17,7 +17,7 @@ from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.llvm_tools import Role, load_llvm_table
 from mlir_offload.toolchain.search import SearchPlaces, find_llvm
 from mlir_offload.toolchain.target import Kind, parse_offload_arch
-from mlir_offload.toolchain.wish import Wish
+from mlir_offload.toolchain.tool import ToolchainRequest
 
 if TYPE_CHECKING:
     from mlir_offload.offload.link.objects import ObjectContents
@@ -79,7 +79,7 @@ def learn_named(
     learn_given(environment)
     if not release.isdecimal() or int(release) in known_majors():
         return
-    wish = Wish(release, f"--for-clang={release}")
+    request = ToolchainRequest(release, f"--for-clang={release}")
     with contextlib.suppress(ToolchainError, CompatibilityError):
-        found = find_llvm(replace(places, llvm=wish))
-        learn_llvm(choose_llvm(found, wish, llvm_probe(runner), roles=[Role.LINK]), (), runner)
+        found = find_llvm(replace(places, llvm=request))
+        learn_llvm(choose_llvm(found, request, llvm_probe(runner), roles=[Role.LINK]), (), runner)

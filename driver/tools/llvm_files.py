@@ -10,7 +10,7 @@ from pathlib import Path
 from mlir_offload.driver.system.file_identity import program_identities
 from mlir_offload.driver.system.memo import Memo
 from mlir_offload.driver.system.tool_watch import FileIdentity
-from mlir_offload.driver.system.user_file import user_cache
+from mlir_offload.driver.system.workspace import user_cache
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.llvm_tools import load_llvm_table
 

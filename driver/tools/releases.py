@@ -93,7 +93,7 @@ class Releases(Struct, frozen=True):
 def _place(llvm: LlvmToolchain, name: str) -> str:
     """Return what names an installation: its folder, or a program whose name tells the release.
 
-    A link to a program stands for the folder that it leads to: where names are plain, that is ours.
+    A link to a program represents the folder that it leads to: where names are plain, that is ours.
     """
     tool = llvm.tool(name)
     return str(tool.parent if tool.name == name else tool)
@@ -158,23 +158,25 @@ def _choose(
     """
     probe = llvm_probe(runner)
     ordered = tuple(roles) or _roles(options)
-    wish = places.consumer
-    if wish is None or options.is_for_any_clang:
+    request = places.consumer
+    if request is None or options.is_for_any_clang:
         llvm = choose_llvm(find_llvm(places), places.llvm, probe, roles=ordered)
         return Releases(llvm, llvm, llvm.version.major)
     if Role.LOWER not in ordered:
-        llvm = choose_llvm(find_llvm(replace(places, llvm=wish)), wish, probe, roles=ordered)
+        llvm = choose_llvm(find_llvm(replace(places, llvm=request)), request, probe, roles=ordered)
         return Releases(llvm, llvm, llvm.version.major)
     mlir = choose_llvm(find_llvm(places), places.llvm, probe, roles=[Role.LOWER])
-    if wish.is_release and wish.admits(mlir.version) and mlir.can(Role.LINK):
+    if request.is_release and request.is_satisfied_by(mlir.version) and mlir.can(Role.LINK):
         return Releases(mlir, mlir, mlir.version.major)
     try:
-        llvm = choose_llvm(find_llvm(replace(places, llvm=wish)), wish, probe, roles=[Role.LINK])
+        llvm = choose_llvm(
+            find_llvm(replace(places, llvm=request)), request, probe, roles=[Role.LINK]
+        )
     except ToolchainError as error:
-        if wish.major is None or options.mode is Mode.LINK:
+        if request.major is None or options.mode is Mode.LINK:
             raise
-        _check_without_consumer(options, wish.major, error)
-        return Releases(mlir, mlir, wish.major)
+        _check_without_consumer(options, request.major, error)
+        return Releases(mlir, mlir, request.major)
     return Releases(mlir, llvm, llvm.version.major)
 
 

@@ -107,7 +107,7 @@ def identify_toolchain(
 
 
 def _release_files(releases: Releases) -> Iterable[FileIdentity]:
-    """Return the programs of the release that links; beside them, if it is another, of the one that lowers."""
+    """Return the programs of the release that links; next to them, if it is another, of the one that lowers."""
     yield from llvm_files(releases.llvm)
     if releases.is_one:
         return
@@ -193,7 +193,7 @@ def _stamp(program: Path) -> str:
     try:
         return str(ToolchainIdentity(identify_programs([(program.name, program)])))
     except MlirOffloadError:
-        # It is no program at all, or lies where nothing is known of it: it is asked each time.
+        # It is not a program at all, or lies where nothing is known of it: it is asked each time.
         return ""
 
 

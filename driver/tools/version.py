@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mlir_offload.driver import __version__
 from mlir_offload.driver.option.command_line import CompileOptions
-from mlir_offload.driver.system.parallel import beside
+from mlir_offload.driver.system.parallel import run_concurrently
 from mlir_offload.driver.tools.choose import choose_release, choose_toolkit, places_for
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.process import Runner
@@ -15,7 +15,7 @@ from mlir_offload.toolchain.process import Runner
 
 def render_version(runner: Runner) -> str:
     """Return the release, then the tools that a compilation would use."""
-    llvm, cuda = beside(partial(_llvm_line, runner), partial(_cuda_line, runner))
+    llvm, cuda = run_concurrently(partial(_llvm_line, runner), partial(_cuda_line, runner))
     return f"mlir-offload {__version__}\n{llvm}\n{cuda}\n"
 
 

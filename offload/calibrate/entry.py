@@ -141,7 +141,7 @@ def _member(text: str) -> tuple[str, str]:
 
 
 def _member_names(entries: Mapping[str, _Entry], base: int) -> tuple[str, ...]:
-    """Return what each member says, told by its values. Raises ContradictionError for one that is not known."""
+    """Return what each member says, identified by its values. Raises ContradictionError for one that is not known."""
     types = [type_name for type_name, _ in entries["mo_global"].members]
     near = load_abi(base).entry
     alike = [

@@ -10,7 +10,7 @@ from mlir_offload.toolchain.byte_view import open_view
 from mlir_offload.toolchain.errors import VerificationError
 from mlir_offload.toolchain.learned_row import ContainerRow, ImageKindsRow, OffloadKindsRow
 
-# The newer name stands first: the older one prints that it is deprecated.
+# The newer name is first: the older one prints that it is deprecated.
 _PROGRAMS = ("llvm-offload-binary", "clang-offload-packager")
 _KINDS = ("openmp", "cuda", "hip", "sycl")
 _ENDINGS = ("o", "bc", "cubin", "fatbin", "s", "spv")

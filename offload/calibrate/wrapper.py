@@ -51,7 +51,7 @@ _CALL = ir_line("`indent``result`call `word` @__`kind:cuda|hip`Register`what:wor
 _LIBRARY = "call void @__tgt_register_lib("
 _MODULE = "; ModuleID = "
 _FATBINARY = re.compile(r'"[^"\n]*\bfatbinary"[^\n]* --(image\d?)=')
-# The object that a device link for the host gets, and what stands in the link of the host as well.
+# The object that a device link for the host gets, and what is in the link of the host as well.
 _IMAGE = re.compile(rf"\S*[.-]{_HOST}[.-]\S*\.o")
 _ARGUMENTS_OF_LINK = (" -L ", " -lm")
 _CALLS = {
@@ -151,7 +151,7 @@ def _parts(text: str) -> Iterator[tuple[str, str]]:
         kind = _kind_of(module)
         if kind:
             whole[kind] += before + module
-        # Commands for the next kind stand behind the module of this one.
+        # Commands for the next kind follow the module of this one.
         before = "\n".join(line for line in module.splitlines() if line.startswith(' "'))
     for kind, part in whole.items():
         if not part:

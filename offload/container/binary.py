@@ -75,7 +75,7 @@ class PackagedImage(Struct, frozen=True):
 def read_binary(view: ByteView) -> tuple[PackagedImage, ...]:
     """Read every image of concatenated containers.
 
-    Raises VerificationError with the offset and the field for anything that is no container of a
+    Raises VerificationError with the offset and the field for anything that is not a container of a
     known version.
     """
     return tuple(iterate_binary(view))
@@ -125,7 +125,7 @@ class _Container(Struct):
                 else self._sized(offset, size, field)
             )
             self.text_left -= len(raw)
-            # The packager takes any bytes; what is no text is still to be shown.
+            # The packager takes any bytes; what is not text is still to be shown.
             found = self.texts[offset, size] = raw.decode(errors="backslashreplace")
         return found
 

@@ -103,7 +103,7 @@ def read_bundles(view: ByteView) -> Iterator[Bundle]:
     """Read bundles that follow one another, with zeros between, as in the section `.hip_fatbin`.
 
     A compressed bundle is inflated when it is reached. Raises VerificationError with offset and
-    field for what is no bundle, and where all would inflate to more than `inflation_limit`.
+    field for what is not a bundle, and where all would inflate to more than `inflation_limit`.
     """
     view = view.part(0, view.size, _FORM, form=_FORM)
     budget = inflation_limit(view.size)

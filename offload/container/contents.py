@@ -54,7 +54,7 @@ class Container(Struct, frozen=True):
 
 
 class Image(Struct, frozen=True):
-    """A device image, or another container that stands in the place of one.
+    """A device image, or another container that is in the place of one.
 
     `index` counts the images of the file in the order in which they are met. `kind` is the offload
     kind, `image_kind` what the container calls the format, `form` what the content is. `offset` is
@@ -84,7 +84,7 @@ class Image(Struct, frozen=True):
 class Entry(Struct, frozen=True):
     """An offload entry of the host, as its layout is understood.
 
-    `what` is `kernel`, or what sort of variable it stands for. The layout is known by the section
+    `what` is `kernel`, or what sort of variable it represents. The layout is known by the section
     and the number of members; `first_release` to `last_release` are those that read it.
     """
 
@@ -101,7 +101,7 @@ class Entry(Struct, frozen=True):
 
     @property
     def is_kernel(self) -> bool:
-        """Return whether the entry stands for a kernel."""
+        """Return whether the entry represents a kernel."""
         return self.what == "kernel"
 
 

@@ -42,7 +42,7 @@ _COMMENT = re.compile(rb"//[^\n]*")
 
 
 class FileForm(StrEnum):
-    """The formats that are told apart."""
+    """The formats that are distinguished."""
 
     EMPTY = "empty file"
     ARCHIVE = "archive"

@@ -75,7 +75,7 @@ def is_tar(view: ByteView) -> bool:
 def read_archive(view: ByteView) -> dict[str, ByteView]:
     """Return the files by their names below the one directory; the content is not read.
 
-    Raises VerificationError for what is no bundle: damage, links, devices, names that lead elsewhere,
+    Raises VerificationError for what is not a bundle: damage, links, devices, names that lead elsewhere,
     a name twice.
     """
     view = replace(view, form=_FORM)

@@ -25,7 +25,7 @@ _STRINGS = (("triple", SPIRV_TRIPLE), ("arch", SPIRV))
 def read_section(view: ByteView) -> tuple[PackagedImage, ...]:
     """Read every image of a section.
 
-    Raises VerificationError where something stands in it that is neither container nor SPIR-V.
+    Raises VerificationError where something is in it that is neither container nor SPIR-V.
     """
     found: list[PackagedImage] = []
     offset = skip_zeros(view, 0)

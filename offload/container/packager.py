@@ -52,7 +52,7 @@ class ImageArgument(Struct, frozen=True):
 
 
 class ImageRecord(Struct, frozen=True):
-    """An image with all that is stored beside it, numbers as the consumer's release has them."""
+    """An image with all that is stored next to it, numbers as the consumer's release has them."""
 
     kind_code: int
     image_kind: int

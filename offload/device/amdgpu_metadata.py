@@ -78,7 +78,7 @@ class _Fields(Struct, frozen=True):
 def parse_metadata(view: ByteView) -> AmdgpuMetadata:
     """Read the note NT_AMDGPU_METADATA.
 
-    Raises VerificationError where it is no MessagePack, or a value is not of its type. It takes up to
+    Raises VerificationError where it is not MessagePack, or a value is not of its type. It takes up to
     100 bytes of memory for each byte of the note.
     """
     fields = _Fields(view, "", _decode(view))

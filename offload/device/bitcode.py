@@ -247,7 +247,7 @@ class _Graph:
         self._is_known = not self._shared and not self._missing
 
     def undefined(self) -> tuple[str, ...]:
-        """Return the declarations that something uses (all, where that cannot be told)."""
+        """Return the declarations that something uses (all, where that cannot be determined)."""
         used: Collection[int] = self._missing
         if self._missing:
             with suppress(UnknownInstructionError):

@@ -1,4 +1,4 @@
-"""Read any device image: its format is told from its content, whatever its name or container says."""
+"""Read any device image: its format is distinguished from its content, whatever its name or container says."""
 
 from __future__ import annotations
 

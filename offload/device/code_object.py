@@ -168,7 +168,7 @@ def load_processors() -> Mapping[int, str]:
 
 
 def parse_processors(table: Mapping[str, Any]) -> Mapping[int, str]:
-    """Read the table; raise ValueError where a number is none, or stands for two processors."""
+    """Read the table; raise ValueError where a number is none, or represents two processors."""
     found: dict[int, str] = {}
     for row in table["processors"]:
         for name, code in row["codes"].items():

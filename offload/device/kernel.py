@@ -9,7 +9,7 @@ class KernelParameter(Struct, frozen=True):
     """One parameter: its place in the argument buffer in bytes; type and name as far as known.
 
     `type` is spelled as the format spells it (an LLVM type, a PTX type, an AMD value kind).
-    `is_hidden` marks what the runtime passes beside the user's arguments.
+    `is_hidden` marks what the runtime passes next to the user's arguments.
     """
 
     offset: int
@@ -20,7 +20,7 @@ class KernelParameter(Struct, frozen=True):
 
 
 class DeviceKernel(Struct, frozen=True):
-    """A kernel in a device image; None stands for what the format does not tell.
+    """A kernel in a device image; None represents what the format does not tell.
 
     `max_threads` bounds the threads of a block, `required_threads` fixes its three dimensions,
     `min_blocks` asks for that many on a multiprocessor. `registers` are 32-bit registers per thread

@@ -16,7 +16,7 @@ from mlir_offload.toolchain.byte_view import ByteView
 
 _FORM = "PTX"
 _TRIPLES = {64: "nvptx64-nvidia-cuda", 32: "nvptx-nvidia-cuda"}
-# What may stand before the first directive: what made the text says so there.
+# What may precede the first directive: what made the text says so there.
 _LONGEST_PREAMBLE = 1 << 16
 _PREAMBLE = re.compile(rb"(?:\s++|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/)*+")
 _COMMENT_LINE = re.compile(rb"//[ \t]*+([^\n]*+)")
@@ -55,7 +55,7 @@ def read_ptx(view: ByteView) -> DeviceCode:
     """Read what PTX says of itself and of its kernels, holding the text in memory.
 
     The memory of a block that counts is what the kernel declares within itself. Raises
-    VerificationError where it is no PTX, or ends within a declaration.
+    VerificationError where it is not PTX, or ends within a declaration.
     """
     module = _read_module(view)
     return DeviceCode(

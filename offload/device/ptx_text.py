@@ -10,8 +10,8 @@ from msgspec import Struct
 from mlir_offload.toolchain.byte_view import ByteView
 from mlir_offload.toolchain.errors import VerificationError
 
-# Where declarations begin and bodies end. A directive is told from a part of an instruction, as in
-# `ld.shared.f32`, by what stands before it.
+# Where declarations begin and bodies end. A directive is distinguished from a part of an instruction, as in
+# `ld.shared.f32`, by what precedes it.
 _LANDMARK = re.compile(
     rb"//[^\n]*|/\*|\"[^\"\n]*\"?|[{}]"
     rb"|\.(?<![\w$%.]\.)(?:version|target|address_size|extern|entry|func|global|const|shared)\b"
@@ -151,7 +151,7 @@ class PtxScanner:
         return False
 
     def _next(self, pattern: re.Pattern[bytes]) -> str:
-        """Return the next match that is no comment and no white space; empty at the end."""
+        """Return the next match that is neither a comment nor white space; empty at the end."""
         while (match := pattern.search(self._data, self._place)) is not None:
             self._place = match.end()
             text = match[0]

@@ -92,7 +92,7 @@ def read_spirv(view: ByteView) -> DeviceCode:
 
     `arch` is the version of SPIR-V, spelled as in LLVM's triples (`v1.4`). SPIR-V passes parameters
     one by one: their offsets are those that they would have as members of a struct. Raises
-    VerificationError where it is no SPIR-V, or an instruction does not fit in it.
+    VerificationError where it is not SPIR-V, or an instruction does not fit in it.
     """
     view = view.part(0, view.size, "content", form=_FORM)
     words = _read_words(view)

@@ -60,7 +60,7 @@ _UNKNOWN = SpirvType("", None)
 class SpirvTypes(Struct):
     """The types found so far, by id: each refers to earlier ones only, so that one pass is enough.
 
-    `pointer_bytes` and `packed` (the ids of structs without padding) are told before any type.
+    `pointer_bytes` and `packed` (the ids of structs without padding) are reported before any type.
     """
 
     OPERATIONS: ClassVar[frozenset[int]] = frozenset(TypeOp)

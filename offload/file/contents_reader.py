@@ -220,7 +220,7 @@ class _Reader(Struct):
             problem = Problem(ProblemKind.UNREADABLE, f"cannot read {member.file}: {error}")
             return Part(name, FileForm.UNKNOWN, 0, None, problems=(problem,))
         reason = ""
-        # A library may name any file of the machine; those beside it are its own.
+        # A library may name any file of the machine; those next to it are its own.
         if not file.is_relative_to(folder):
             reason = "it lies outside the library's directory"
         elif file in self.opened:
@@ -306,7 +306,7 @@ class _Reader(Struct):
         image = replace(image, form=form, size_bytes=content.size)
         if not self.with_hashes:
             return self._entered(image, content, problems, depth)
-        # The digest is computed beside the reading: hashlib lets other threads run.
+        # The digest is computed next to the reading: hashlib lets other threads run.
         digest = _Digest(content)
         try:
             image = self._entered(image, content, problems, depth)

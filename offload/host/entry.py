@@ -22,7 +22,7 @@ _WINDOWS = ("windows", "win32", "cygwin", "uefi")
 
 
 class EntryType(StrEnum):
-    """What an entry stands for (`OffloadEntryKindFlag` in `llvm/Frontend/Offloading/Utility.h`).
+    """What an entry represents (`OffloadEntryKindFlag` in `llvm/Frontend/Offloading/Utility.h`).
 
     LINK is a global of kind openmp that is mapped when it is used (`declare target link`).
     """
@@ -41,7 +41,7 @@ class OffloadEntry(Struct, frozen=True):
     `address` is a kernel's stub or handle, or a global's shadow on the host. For a managed variable
     it is the initial value, `auxiliary` the pointer that the host uses, and `data` the alignment;
     for a surface or texture `data` is its type (the number of dimensions). It `is_local` where an
-    entry of that name in another file stands for something else.
+    entry of that name in another file represents something else.
     """
 
     kind: Kind
@@ -111,7 +111,7 @@ def render_entry(entry: OffloadEntry, abi: OffloadAbi, place: EntryPlace) -> str
     )
     text = entry.name.encode(errors="surrogateescape") + b"\0"
     # Weak as clang's, so that LTO keeps one entry of a variable or kernel that several files have. A local
-    # one registers the stub of its own file, beside those of kernels of that name in other files.
+    # one registers the stub of its own file, next to those of kernels of that name in other files.
     linkage = "internal" if entry.is_local else "weak"
     placed = f', section "{layout.name_section}", align 1' if layout.name_section else ""
     return (

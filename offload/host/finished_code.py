@@ -128,7 +128,7 @@ def _registration(name: str, code: FinishedCode, addresses: Mapping[str, str]) -
 def _entries(
     name: str, code: FinishedCode, addresses: Mapping[str, str], abi: OffloadAbi
 ) -> tuple[str, list[str]]:
-    """Return the entries, and their symbols: in a section that bears the digest of the code."""
+    """Return the entries, and their symbols: in a section that has the digest of the code."""
     digest = hashlib.sha256("\0".join(code.kernels).encode(errors="surrogateescape"))
     digest.update(code.content)
     section = f"{entry_section(code.kind, abi)}_{digest.hexdigest()[:_SUFFIX_DIGITS]}"

@@ -9,7 +9,6 @@ from msgspec import Struct, to_builtins
 from mlir_offload.offload.abi import EntryLayout, entry_layout, entry_layouts, kind_name
 from mlir_offload.offload.elf import ElfFile, ElfSection, SectionType
 from mlir_offload.offload.learned_section import read_learned
-from mlir_offload.toolchain.byte_view import ByteView
 from mlir_offload.toolchain.learned_row import EntriesRow
 
 
@@ -31,7 +30,7 @@ class HostEntry(Struct, frozen=True):
 
     @property
     def is_kernel(self) -> bool:
-        """Return whether the entry stands for a kernel, not for a variable."""
+        """Return whether the entry represents a kernel, not a variable."""
         return self.size_bytes == 0
 
 
@@ -91,7 +90,7 @@ def _read_array(
         layouts[0],
     )
     for start in range(0, content.size - layout.size_bytes + 1, layout.size_bytes):
-        raw = content.part(start, layout.size_bytes, "entry")
+        raw = content.read(start, layout.size_bytes, "entry")
         place = layout.offset_of("name")
         name = elf.text_of(pointers.get(start + place, (-1, _number(raw, layout, "name"))))
         if not name:
@@ -108,8 +107,8 @@ def _read_array(
         )
 
 
-def _number(raw: ByteView, layout: EntryLayout, name: str) -> int:
+def _number(raw: bytes, layout: EntryLayout, name: str) -> int:
     member = layout.field(name)
     if member is None:
         return 0
-    return int.from_bytes(raw.read(member.offset, member.size_bytes, name), "little")
+    return int.from_bytes(raw[member.offset : member.offset + member.size_bytes], "little")

@@ -6,7 +6,6 @@ from collections import Counter
 from itertools import repeat
 from typing import TYPE_CHECKING
 
-from mlir_offload.offload.consumer import check_kinds
 from mlir_offload.offload.host.entry import (
     EntryPlace,
     OffloadEntry,
@@ -20,7 +19,7 @@ from mlir_offload.offload.host.module import (
     next_metadata_number,
     target_triple,
 )
-from mlir_offload.offload.kind_format import format_of
+from mlir_offload.offload.kind_format import check_kinds, format_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

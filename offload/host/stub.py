@@ -1,4 +1,4 @@
-"""The host function that stands for a kernel: its address is what is registered and launched."""
+"""The host function that represents a kernel: its address is what is registered and launched."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from msgspec import Struct
 
-from mlir_offload.offload.host.mangling import find_stub_symbol
+from mlir_offload.offload.host import mangling
 from mlir_offload.offload.host.module import global_name
 from mlir_offload.offload.kind_format import format_of
 from mlir_offload.toolchain.target import Kind
@@ -54,7 +54,7 @@ class HostKernel(Struct, frozen=True):
             return None
         if not _PASSED_ALIKE.issuperset(self.parameters):
             return None
-        return find_stub_symbol(self.symbol)
+        return mangling.find_stub_symbol(self.symbol)
 
 
 def _are_by_handle(kinds: Collection[Kind]) -> bool:
@@ -63,14 +63,14 @@ def _are_by_handle(kinds: Collection[Kind]) -> bool:
 
 def foreign_address(kernel: str, kinds: Collection[Kind]) -> str | None:
     """Return the symbol by which another file's kernel is launched; None for a C++ name not understood."""
-    return kernel if _are_by_handle(kinds) else find_stub_symbol(kernel)
+    return kernel if _are_by_handle(kinds) else mangling.find_stub_symbol(kernel)
 
 
 def render_foreign(kernel: str, kinds: Collection[Kind]) -> str:
     """Return the IR that declares what another file's kernel is launched by."""
     if _are_by_handle(kinds):
         return f"{global_name(kernel)} = external constant ptr, align 8\n"
-    return f"declare void {global_name(find_stub_symbol(kernel) or '')}()\n"
+    return f"declare void {global_name(mangling.find_stub_symbol(kernel) or '')}()\n"
 
 
 def render_stub(

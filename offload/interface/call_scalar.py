@@ -109,7 +109,7 @@ def take_register(element: Element, value: Any) -> object:
 
 
 def take_bytes(element: Element, content: bytes) -> object:
-    """Return the number that stands in memory."""
+    """Return the number that is in memory."""
     if element.kinds == "V" and element.size_bytes == 1:
         return float8_values(element.spelling)[content[0]]
     if element.kinds == "V":

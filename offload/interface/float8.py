@@ -1,4 +1,4 @@
-"""Floating-point numbers of eight bits, as MLIR names them: what each pattern of bits stands for.
+"""Floating-point numbers of eight bits, as MLIR names them: what each pattern of bits represents.
 
 The formats are those of LLVM's APFloat (llvm/include/llvm/ADT/APFloat.h, fltSemantics).
 """

@@ -49,7 +49,7 @@ class ForeignArray(Struct, frozen=True):
 
 
 def find_foreign_array(value: object) -> ForeignArray | None:
-    """Return the memory behind a value, or None where it is no array.
+    """Return the memory behind a value, or None where it is not an array.
 
     Raises TypeError for an array whose memory cannot be seen.
     """

@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from mlir_offload.offload.interface.runtime_error import MlirOffloadRuntimeError
+from mlir_offload.toolchain.errors import MlirOffloadRuntimeError
 
 CALL_SYMBOL = "mlir_offload_call"
 _REPORT_BYTES = 4096

@@ -100,7 +100,7 @@ class ScalarType(Struct, frozen=True):
 
 
 class MemrefType(Struct, frozen=True):
-    """A memref of known rank; None stands for a size, stride or offset known only at run time.
+    """A memref of known rank; None represents a size, stride or offset known only at run time.
 
     `strides` is None for the identity layout: row by row, without gaps.
     """

@@ -21,7 +21,7 @@ from mlir_offload.offload.link.finding import Finding, listed, raise_findings
 from mlir_offload.offload.link.grouping import LinkedImages
 from mlir_offload.offload.link.held_image import device_arch, loaded_images
 from mlir_offload.offload.link.image_loss import find_loss
-from mlir_offload.toolchain.errors import CompatibilityError
+from mlir_offload.toolchain.errors import CompatibilityError, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -54,6 +54,7 @@ def repeated_objects(inputs: Iterable[ObjectContents], line: Iterable[Path]) -> 
             f"it is named {times[path]} times on the link line, and its device code would be linked as often",
             item.location,
             f"name {path} once",
+            SourceError,
         )
         for path, item in objects.items()
         if times[path] > 1
@@ -64,7 +65,7 @@ def kind_notes(inputs: Iterable[ObjectContents]) -> tuple[str, ...]:
     """Return a note for each object without code for a kind of device that other objects have too.
 
     Kernels of mlir-offload that are compiled for several kinds run on the one that the program finds.
-    Other kinds in a program, such as OpenMP beside CUDA C++, have kernels of their own.
+    Other kinds in a program, such as OpenMP next to CUDA C++, have kernels of their own.
     """
     objects = [item for item in inputs if item.runtime_symbols and not item.is_optional]
     made = {item.location: _kinds_of_kernels(item) for item in objects}
@@ -101,7 +102,7 @@ def _unread(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]:
 
 
 def layout_findings(item: ObjectContents, abi: OffloadAbi) -> Iterator[Finding]:
-    """Return whether a release would not register the kernels of an object; it links in silence.
+    """Return whether a release would not register the kernels of an object; it links silently.
 
     An object for any release has an array more, which this release does not look for.
     """

@@ -14,7 +14,7 @@ from mlir_offload.offload.image import is_bitcode
 from mlir_offload.offload.kind_format import format_of
 from mlir_offload.toolchain.bitcode import module as bitcode_module
 from mlir_offload.toolchain.byte_view import memory_view
-from mlir_offload.toolchain.errors import VerificationError
+from mlir_offload.toolchain.errors import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -123,7 +123,7 @@ def objects_to_finish(
 def check_kinds(
     collisions: Iterable[Collision], objects: Sequence[ObjectContents], abi: OffloadAbi
 ) -> None:
-    """Raise VerificationError where the release cannot link the device code of one object apart."""
+    """Raise SourceError where the release cannot link the device code of one object apart."""
     for collision in collisions:
         if collision.kind in abi.relocatable_link_without:
             first, second = (objects[number].location for number in collision.objects[:2])
@@ -131,11 +131,11 @@ def check_kinds(
                 f"kernel '{collision.kernel}' is defined here and in {second}; LLVM {abi.major} "
                 f"cannot keep two kernels of one name apart for kind {collision.kind}"
             )
-            raise VerificationError(msg, hint="rename one of the kernels", location=first)
+            raise SourceError(msg, hint="rename one of the kernels", location=first)
 
 
 def check_targets(collisions: Iterable[Collision], objects: Sequence[ObjectContents]) -> None:
-    """Raise VerificationError where kernels of one name are made for different architectures.
+    """Raise SourceError where kernels of one name are made for different architectures.
 
     The check of the linked file could not tell whose kernel an architecture lacks.
     """
@@ -150,11 +150,11 @@ def check_targets(collisions: Iterable[Collision], objects: Sequence[ObjectConte
                     f"{', '.join(theirs)} in {other.location}"
                 )
                 hint = "compile both files with the same --offload-arch="
-                raise VerificationError(msg, hint=hint, location=first.location)
+                raise SourceError(msg, hint=hint, location=first.location)
 
 
 def check_launches(collisions: Iterable[Collision], inputs: Sequence[LinkInput]) -> None:
-    """Raise VerificationError where a file launches a kernel that several other files define.
+    """Raise SourceError where a file launches a kernel that several other files define.
 
     An object of another compiler's is no such file: its strong stub takes precedence.
     """
@@ -168,13 +168,13 @@ def check_launches(collisions: Iterable[Collision], inputs: Sequence[LinkInput])
             places = " and by ".join(item.contents.location for item in own[:2])
             msg = f"kernel '{collision.kernel}' is launched here, and defined by {places}"
             hint = "rename one of the kernels: nothing tells which one is meant"
-            raise VerificationError(msg, hint=hint, location=caller.contents.location)
+            raise SourceError(msg, hint=hint, location=caller.contents.location)
 
 
 def read_stubs(view: ByteView) -> KernelStubs:
     """Return what the symbols of an object, or of a host module in bitcode, say.
 
-    Raises VerificationError where it is damaged.
+    Raises SourceError where it is damaged.
     """
     own, defined, undefined = set[str](), set[str](), set[str]()
     symbols = _module_symbols(view) if is_bitcode(view.head(4)) else _elf_symbols(view)

@@ -137,7 +137,7 @@ def check_coverage(linked: Path, inputs: Sequence[ObjectContents], *, name: str 
 
 
 def unregistered_kernels(item: ObjectContents) -> tuple[tuple[str, str], ...]:
-    """Return the kind and name of each kernel with an entry that no image of the file stands behind.
+    """Return the kind and name of each kernel with an entry and without an image in the file.
 
     Nothing registers them: the file was linked without the linker wrapper, or that dropped the
     images. An object that is still to be linked has none.

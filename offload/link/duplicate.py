@@ -1,6 +1,6 @@
 """Kernels that several files on a link line define, each differently.
 
-The device link takes one of them without a word where it links bitcode or looks into libraries, and
+The device link takes one of them silently where it links bitcode or looks into libraries, and
 every launch runs that one.
 """
 
@@ -14,6 +14,7 @@ from msgspec import Struct
 from mlir_offload.offload.link.coverage import arch_name
 from mlir_offload.offload.link.finding import Finding, raise_findings
 from mlir_offload.offload.link.held_image import is_equal, packaged_kernels
+from mlir_offload.toolchain.errors import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -78,7 +79,7 @@ def _differ(images: Sequence[PackagedImage]) -> bool:
 
 
 def check_duplicates(inputs: Iterable[ObjectContents]) -> None:
-    """Raise VerificationError where kernels of one name differ; it names both files of each.
+    """Raise SourceError where kernels of one name differ; it names both files of each.
 
     A kernel that differs for several architectures is one fault.
     """
@@ -92,6 +93,7 @@ def check_duplicates(inputs: Iterable[ObjectContents]) -> None:
                 f"kernel '{kernel}' is defined twice for {', '.join(names)}, here and in {second}",
                 first,
                 "rename one of the kernels, or make it private",
+                SourceError,
             )
             for (_, kernel, first, second), names in archs.items()
         )

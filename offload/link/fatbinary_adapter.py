@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from mlir_offload.offload.abi import fatbinary_lost_image_option, load_abi
+from mlir_offload.offload.abi import fatbinary_without_image, load_abi
 from mlir_offload.offload.device.ptxas_adapter import ptxas_script
 from mlir_offload.toolchain.errors import InputOutputError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from mlir_offload.toolchain.version import ToolVersion
+    from mlir_offload.toolchain.tool import ToolVersion
 
 _OLD_OPTION = "image"
 _SCRIPT = """\
@@ -30,7 +30,7 @@ _SCRIPT = """\
 for argument do
   shift
   case $argument in
-    --image=profile=sm_*,file=* | --image=profile=compute_*,file=*)
+{cubins}    --image=profile=sm_*,file=* | --image=profile=compute_*,file=*)
       profile=${{argument#--image=profile=}}
       file=${{profile#*,file=}}
       profile=${{profile%%,file=*}}
@@ -49,7 +49,8 @@ class CudaTools(Struct, frozen=True):
     """The files of a CUDA installation that a device link needs, wherever they lie.
 
     `source_time` is what ptxas is to take for the time of every source file, None for their own;
-    `ptxas_arguments` each call of it gets; `ptx` for an architecture goes into every fat binary.
+    `ptxas_arguments` each call of it gets; `ptx` for an architecture goes into every fat binary;
+    `cubins` are linked, of whose architecture the wrapper may say something else.
     """
 
     version: ToolVersion
@@ -60,11 +61,12 @@ class CudaTools(Struct, frozen=True):
     source_time: int | None = None
     ptxas_arguments: tuple[str, ...] = ()
     ptx: tuple[tuple[str, Path], ...] = ()
+    cubins: tuple[tuple[str, Path], ...] = ()
 
 
 def cubin_argument(cuda: ToolVersion, arch: str, file: Path) -> str:
-    """Return how `fatbinary` of a CUDA release is told of a linked cubin."""
-    if fatbinary_lost_image_option((cuda.major, cuda.minor)):
+    """Return how `fatbinary` of a CUDA release names a linked cubin."""
+    if (cuda.major, cuda.minor) >= fatbinary_without_image():
         return f"--image3=kind=elf,sm={arch.removeprefix('sm_')},file={file}"
     return f"--image=profile={arch},file={file}"
 
@@ -72,7 +74,7 @@ def cubin_argument(cuda: ToolVersion, arch: str, file: Path) -> str:
 def ptx_argument(cuda: ToolVersion, arch: str, file: Path) -> str:
     """Return the argument that passes PTX to `fatbinary` of a CUDA release."""
     number = arch.removeprefix("sm_")
-    if fatbinary_lost_image_option((cuda.major, cuda.minor)):
+    if (cuda.major, cuda.minor) >= fatbinary_without_image():
         return f"--image3=kind=ptx,sm={number},file={file}"
     return f"--image=profile=compute_{number},file={file}"
 
@@ -80,7 +82,7 @@ def ptx_argument(cuda: ToolVersion, arch: str, file: Path) -> str:
 def needs_adapter(llvm_major: int, cuda: ToolVersion) -> bool:
     """Return whether the wrapper of that LLVM release cannot call the `fatbinary` of that CUDA."""
     old = load_abi(llvm_major).fatbinary_option == _OLD_OPTION
-    return old and fatbinary_lost_image_option((cuda.major, cuda.minor))
+    return old and (cuda.major, cuda.minor) >= fatbinary_without_image()
 
 
 def write_cuda_directory(directory: Path, tools: CudaTools, llvm_major: int) -> Path:
@@ -101,22 +103,34 @@ def write_cuda_directory(directory: Path, tools: CudaTools, llvm_major: int) -> 
     return directory
 
 
-def fatbinary_script(program: Path, ptx: Sequence[tuple[str, Path]] = ()) -> str:
+def fatbinary_script(
+    program: Path, ptx: Sequence[tuple[str, Path]] = (), cubins: Sequence[tuple[str, Path]] = ()
+) -> str:
     """Return the text of the adapter, a plain `sh` script that ends in the real program."""
     images = (f"--image3=kind=ptx,sm={arch.removeprefix('sm_')},file={path}" for arch, path in ptx)
     words = " ".join(shlex.quote(word) for word in (str(program), *images))
-    return _SCRIPT.format(program=words)
+    return _SCRIPT.format(program=words, cubins="".join(map(_cubin_case, cubins)))
+
+
+def _cubin_case(cubin: tuple[str, Path]) -> str:
+    """Return the case that names a linked cubin by the architecture that it was made for."""
+    arch, path = cubin
+    file = shlex.quote(str(path))
+    argument = f"--image3=kind=elf,sm={arch.removeprefix('sm_')},file={file}"
+    return f"    --image*,file={file}) argument={argument} ;;\n"
 
 
 def _place_fatbinary(folder: Path, tools: CudaTools, llvm_major: int) -> None:
-    if not needs_adapter(llvm_major, tools.version) and not tools.ptx:
+    is_adapted = needs_adapter(llvm_major, tools.version) or tools.ptx or tools.cubins
+    if not is_adapted:
         _place_tool(tools.fatbinary, folder / "fatbinary")
         return
     program = tools.fatbinary
     if not os.access(program, os.X_OK):
         program = folder / "fatbinary.bin"
         _place_tool(tools.fatbinary, program)
-    _write_executable(folder / "fatbinary", fatbinary_script(program, tools.ptx))
+    script = fatbinary_script(program, tools.ptx, tools.cubins)
+    _write_executable(folder / "fatbinary", script)
 
 
 def _place_ptxas(folder: Path, tools: CudaTools) -> None:

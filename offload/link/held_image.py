@@ -83,7 +83,7 @@ def _packaged(image: PackagedImage) -> HeldImage:
 
 
 def packaged_kernels(image: PackagedImage) -> frozenset[str] | None:
-    """Return the kernels of an image in an offload binary; None where they cannot be told."""
+    """Return the kernels of an image in an offload binary; None where they cannot be determined."""
     if is_bitcode(image.content.head(_MAGIC_BYTES)) and not image.triple.startswith(_GPUS):
         # Nothing marks the kernels of the CPU.
         return None

@@ -1,16 +1,19 @@
-"""Refuse images that the linker wrapper of a release would lose, most of them in silence."""
+"""Refuse images that the linker wrapper of a release would lose, most of them silently."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from mlir_offload.offload.abi import OffloadAbi, offload_table, row_of
-from mlir_offload.offload.container.binary import PackagedImage
 from mlir_offload.offload.container.packager import ImageArgument, packaged_image_kind
 from mlir_offload.offload.image import FORM_BYTES, ImageForm, image_form_of
 from mlir_offload.toolchain.byte_view import ByteView
 from mlir_offload.toolchain.errors import CompatibilityError, UsageError
 from mlir_offload.toolchain.target import Target
+
+if TYPE_CHECKING:
+    from mlir_offload.offload.container.binary import PackagedImage
 
 _HOST = "host"
 _OTHER = "other"
@@ -62,7 +65,7 @@ def check_device_link(target: Target, major: int) -> None:
 def check_image_argument(argument: ImageArgument, abi: OffloadAbi) -> None:
     """Raise UsageError or CompatibilityError for an image that no link would find a use for.
 
-    The packager writes such images without a word.
+    The packager writes such images silently.
     """
     if not argument.files:
         raise _usage(argument, "has no file", "write file=FILE")
@@ -103,7 +106,7 @@ def check_image_content(
 def find_loss(image: PackagedImage, abi: OffloadAbi) -> str:
     """Return why the linker wrapper of a release would lose an image of an object; empty if it links.
 
-    Some releases fail at such an image, others link in silence.
+    Some releases fail at such an image, others link silently.
     """
     if image.version not in abi.container_versions:
         return f"it is in an offload binary of version {image.version}"

@@ -31,6 +31,7 @@ HIP_FATBIN_SECTION = ".hip_fatbin"
 _DEVICE_PREFIXES = ("mgpu", "mlir_offload_")
 _RUNTIME_PREFIXES = (*_DEVICE_PREFIXES, MEMREF_COPY)
 _EMBEDDED_PREFIX = "mgpu"
+_RUNTIME_BYTES = tuple(prefix.encode() for prefix in _RUNTIME_PREFIXES)
 _BITCODE_MAGICS = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 
 
@@ -206,12 +207,12 @@ def _runtime_symbols(elf: ElfFile) -> frozenset[str]:
     for section in elf.sections:
         names = elf.strings(section.link) if section.type == SectionType.SYMTAB else None
         # Most objects call nothing of the runtime: their symbols are not even looked at.
-        if names is None or not any(prefix.encode() in names.data for prefix in _RUNTIME_PREFIXES):
+        if names is None or not any(prefix in names.data for prefix in _RUNTIME_BYTES):
             continue
         found.update(
             symbol.name
-            for symbol in elf.symbols_of(section)
-            if (symbol.is_undefined and symbol.name.startswith(_RUNTIME_PREFIXES))
+            for symbol in elf.symbols_of(section, _RUNTIME_BYTES)
+            if symbol.is_undefined
             or (symbol.is_weak and symbol.is_hidden and symbol.name.startswith(_EMBEDDED_PREFIX))
         )
     return frozenset(found)

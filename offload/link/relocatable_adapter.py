@@ -1,4 +1,4 @@
-"""What stands between a linker wrapper that links programs only and an object: its linker, and names.
+"""What is between a linker wrapper that links programs only and an object: its linker, and names.
 
 Source: clang/tools/clang-linker-wrapper/ClangLinkerWrapper.cpp (LLVM 15 and 16, 19 for the names).
 """

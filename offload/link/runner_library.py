@@ -59,7 +59,8 @@ def called_libraries(paths: Iterable[Path]) -> tuple[RunnerLibrary, ...]:
     Raises InputOutputError for a file that cannot be read, VerificationError for a damaged one.
     """
     table = load_runner_table()
-    names = {name for path in paths for name in _undefined(path, table.any_function)}
+    wanted = table.any_function
+    names = {name for path in paths for name in _undefined(path, wanted)}
     found = {table.library_of(name) for name in names}
     return tuple(one for one in table.libraries if one in found)
 

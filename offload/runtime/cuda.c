@@ -9,7 +9,7 @@ static int cuda_count_devices(void) {
   int count = 0;
   if (cudaGetDeviceCount(&count) == CUDA_SUCCESS)
     return count;
-  cudaGetLastError(); /* asking is no error of the program's */
+  cudaGetLastError(); /* asking is not an error of the program's */
   return 0;
 }
 
@@ -165,7 +165,7 @@ static bool cuda_reaches(const void *pointer) {
     return true;
   if (cudaPointerGetAttributes(&found, pointer) == CUDA_SUCCESS)
     return found.on_device == pointer;
-  cudaGetLastError(); /* asking is no error of the program's */
+  cudaGetLastError(); /* asking is not an error of the program's */
   return false;
 }
 

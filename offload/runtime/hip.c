@@ -6,7 +6,7 @@ static int hip_count_devices(void) {
   int count = 0;
   if (hipGetDeviceCount(&count) == HIP_SUCCESS)
     return count;
-  hipGetLastError(); /* asking is no error of the program's */
+  hipGetLastError(); /* asking is not an error of the program's */
   return 0;
 }
 
@@ -96,7 +96,7 @@ static bool hip_reaches(const void *pointer) {
   hip_pointer found = {0};
   if (hipPointerGetAttributes(&found, pointer) == HIP_SUCCESS)
     return found.on_device == pointer;
-  hipGetLastError(); /* asking is no error of the program's */
+  hipGetLastError(); /* asking is not an error of the program's */
   return false;
 }
 

@@ -223,7 +223,7 @@ void *mo_pool_create_event(mo_stream_pool *pool) {
   return event->raw;
 }
 
-/* A caller's stream stands for its event: nothing to give up. A stream made here, handed on as a
+/* A caller's stream represents its event: nothing to give up. A stream made here, handed on as a
  * token, is given up with the token. */
 void mo_pool_destroy_event(mo_stream_pool *pool, void *event) { release_handle(pool, event); }
 

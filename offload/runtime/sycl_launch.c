@@ -171,7 +171,7 @@ static built_kernel *find_kernel(const launch_request *request) {
   return kernel;
 }
 
-/* The host passes a pointer to the value of each argument; memory of the work-group is no argument
+/* The host passes a pointer to the value of each argument; memory of the work-group is not an argument
  * of the host's. */
 static void set_arguments(const launch_request *request, const built_kernel *kernel,
                           void **params) {

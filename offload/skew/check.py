@@ -178,7 +178,7 @@ def _damages(part: Part) -> Iterator[SkewFinding]:
 
 
 def image_name(kind: str, triple: str, arch: str) -> str:
-    """Return how an image is told from others."""
+    """Return how an image is distinguished from others."""
     return " ".join(word for word in (kind, triple, arch) if word)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from mlir_offload.offload.abi import fatbinary_lost_image_option
+from mlir_offload.offload.abi import fatbinary_without_image
 from mlir_offload.offload.device.cubin import read_cubin
 from mlir_offload.toolchain.bitcode.module import read_bitcode
 from mlir_offload.toolchain.byte_view import open_view
@@ -27,8 +27,7 @@ from mlir_offload.toolchain.skew.identity import (
     problem_findings,
 )
 from mlir_offload.toolchain.target import sm_number
-from mlir_offload.toolchain.tool import PROBE_LIMIT_S
-from mlir_offload.toolchain.version import ToolVersion, parse_version
+from mlir_offload.toolchain.tool import PROBE_LIMIT_S, ToolVersion, parse_version
 
 # No ptxas knows it; the error names the newest that it does know.
 _FUTURE = ".version 99.0\n.target sm_80\n.address_size 64\n"
@@ -42,7 +41,7 @@ _FORMS = (("--image", "--image=profile={arch},file=probe.cubin"),
 class CudaIdentity(Struct, frozen=True):
     """The parts of a toolkit as they turned out to be, and what does not fit together.
 
-    `isa` is the newest PTX ISA that ptxas reads (83 stands for 8.3), 0 where it would not tell.
+    `isa` is the newest PTX ISA that ptxas reads (83 represents 8.3), 0 where it would not tell.
     """
 
     installation: CudaInstallation
@@ -207,7 +206,7 @@ def _expectations(
 
 def _expected_facts(release: tuple[int, int]) -> dict[tuple[str, str], str]:
     rows = [row for row in load_nvptx_table().cuda if row.release == release]
-    forms = "--image3" if fatbinary_lost_image_option(release) else "--image, --image3"
+    forms = "--image3" if release >= fatbinary_without_image() else "--image, --image3"
     expected = {("cudart", "serves CUDA"): f"{release[0]}.{release[1]}"}
     if rows:
         expected["ptxas", _ISA] = f"{rows[0].isa[-1] // 10}.{rows[0].isa[-1] % 10}"

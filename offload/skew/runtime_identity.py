@@ -63,7 +63,7 @@ def _entries_taken(major: int | None) -> Iterator[Fact]:
 
 
 def _plugins(library: Path, strings: bytes) -> list[str]:
-    """Return the plugins inside, and those that lie beside it, as up to LLVM 18."""
+    """Return the plugins inside, and those that lie next to it, as up to LLVM 18."""
     inside = [name for name, sign in _PLUGINS if sign in strings]
     matches = (_RTL.match(path.name) for path in sorted(library.parent.iterdir()))
     return list(dict.fromkeys([*inside, *(match[1] for match in matches if match)])) or ["none"]

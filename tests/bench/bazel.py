@@ -84,7 +84,7 @@ def processor_time(folder: Path, words: list[str]) -> float:
 
 
 def write_workspace(project: Path) -> int:
-    """Write what Bazel needs beside the project's files; return the number of steps."""
+    """Write what Bazel needs next to the project's files; return the number of steps."""
     subprocess.run([*COMMAND, "--emit=ninja"], cwd=project, check=True)
     steps = _STEP.findall((project / "build/build.ninja").read_text())
     rules = [_rule(number, *step) for number, step in enumerate(steps)]

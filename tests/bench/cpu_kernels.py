@@ -1,4 +1,4 @@
-"""Time kernels of a CPU image beside the same work in plain C, by the same compiler.
+"""Time kernels of a CPU image next to the same work in plain C, by the same compiler.
 
 CPU time of one thread, the least of several runs; the ratio is what counts. Products and sums are fused in
 both, as C has it by default; each operation on f16 rounds in both, as on GPUs. With --threads also how many
@@ -33,7 +33,7 @@ from mlir_offload.translate.cpu.module import (
     cpu_runtime_command,
     finish_cpu_ir,
 )
-from mlir_offload.translate.fixup.split import split_program
+from mlir_offload.translate.fixup.split import SplitOptions, split_program
 from mlir_offload.translate.kernel_parameter import ParameterForm
 from mlir_offload.translate.lower import (
     device_pipeline_command,
@@ -80,10 +80,12 @@ def lowered(llvm: LlvmToolchain, work: Path) -> str:
     run_checked(RUNNER, normalize_command(llvm, source, generic))
     program = split_program(
         generic.read_text(),
-        source_text=source.read_text(),
-        unit_id="b",
-        parameters=ParameterForm.PARTS,
-        llvm_major=llvm.version.major,
+        SplitOptions(
+            source_text=source.read_text(),
+            unit_id="b",
+            parameters=ParameterForm.PARTS,
+            llvm_major=llvm.version.major,
+        ),
     )
     (module,) = program.modules
     device.write_text(module.text)

@@ -1,4 +1,4 @@
-"""Count the instructions of GPU kernels beside those that clang and nvcc make of the same kernels in C++.
+"""Count the instructions of GPU kernels next to those that clang and nvcc make of the same kernels in C++.
 
 For each loop, by mlir-offload, clang and nvcc: instructions for one element; of these fused multiply-adds,
 loads of more than 32 bits and operations on 64-bit indices; registers and parameters of the kernel, and its

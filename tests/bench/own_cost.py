@@ -2,7 +2,7 @@
 
 Times of a loaded machine say little: what is given is the least of several runs, and the median, of
 calls that take turns. The driver is installed as from a wheel, in an environment of its own. What it
-cannot do without, Python with the modules of its library that any such program loads, is told beside.
+cannot do without, Python with the modules of its library that any such program loads, is printed too.
 
 usage: python tests/bench/own_cost.py [--runs N] [--llvm PREFIX] [--cuda PATH]
 """

@@ -1,4 +1,4 @@
-"""Time the packaging of large device images: mlir-offload beside cat and clang-offload-packager.
+"""Time the packaging of large device images: mlir-offload next to cat and clang-offload-packager.
 
 The memory of a program includes what this script had when it started it, which is the least shown.
 Every figure is a ratio of medians measured in turn in one run, because the speed of a machine drifts.

@@ -1,6 +1,6 @@
 """Functions of upstream's conversion tests, each as a program of its own: a device function.
 
-Such a test is a file of functions without kernels, for mlir-opt. Here a function stands in a `gpu.module`,
+Such a test is a file of functions without kernels, for mlir-opt. Here a function is in a `gpu.module`,
 the pass of the test runs on it, and it is compiled as one that kernels of other files call.
 """
 

@@ -149,7 +149,7 @@ def conventions(reader: Reader) -> dict[int, str]:
 
 
 def memory_locations(reader: Reader) -> tuple[str, ...]:
-    """Return what each place of memory(...) stands for; none if the reader has no such attribute."""
+    """Return what each place of memory(...) represents; none if the reader has no such attribute."""
     places = []
     for place in range(_MEMORY_PLACES):
         word = _ANYTHING << (2 * place) | 1 << _VERSION_BITS

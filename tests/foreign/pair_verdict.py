@@ -131,7 +131,7 @@ def _judge_device(subject: Subject, reader: Reader) -> Verdict | None:
         return Verdict(Outcome.BACK_END, _first_line(made))
     expected = read_fingerprint(target, subject.assembly)
     found = read_fingerprint(target, made.output.decode())
-    # What the writer's own back end does not make either is no matter of the reader.
+    # What the writer's own back end does not make either is not a matter of the reader.
     own_lost = Counter(expected.lost(read_fingerprint(target, subject.own_assembly)))
     lost = sorted((Counter(expected.lost(found)) - own_lost).elements())
     if lost:

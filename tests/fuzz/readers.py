@@ -28,7 +28,7 @@ with atheris.instrument_imports(include=["mlir_offload"]):
     from mlir_offload.offload.device.code import read_device_code
     from mlir_offload.offload.elf import read_elf
     from mlir_offload.offload.file.contents_reader import read_contents_of
-    from mlir_offload.offload.file.health import diagnosed
+    from mlir_offload.offload.file.verify import verify_contents
     from mlir_offload.offload.host.object_entry import read_entries
     from mlir_offload.toolchain.bitcode.module import read_bitcode_modules
     from mlir_offload.toolchain.byte_view import ByteView, memory_view
@@ -59,7 +59,7 @@ def _mob(view: ByteView) -> None:
 
 def _contents(view: ByteView) -> None:
     # What inspect does: whatever is damaged, it has an answer.
-    diagnosed(read_contents_of(view, "file", with_hashes=True))
+    verify_contents(read_contents_of(view, "file", with_hashes=True))
 
 
 READERS: tuple[Callable[[ByteView], object], ...] = (

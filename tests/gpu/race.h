@@ -63,7 +63,7 @@ private:
 };
 
 /* Keeps an access to a word; calls `found` with an earlier one that `is_ordered` does not order before it. A read
- * beside atomic operations, which are repeated where they find something else, is left alone, and so are writes of
+ * next to atomic operations, which are repeated where they find something else, is left alone, and so are writes of
  * the value that is there. */
 template <class Ordered, class Found>
 void note_word(Word &word, const Trace &own, Purpose purpose, bool writes_same, Ordered is_ordered, Found found) {

@@ -27,7 +27,7 @@ from mlir_offload.toolchain.errors import ToolFailedError, VerificationError
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.process import Command, Completed, ProcessRunner, run_checked
 from mlir_offload.toolchain.target import Kind, Target, host_triple
-from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.toolchain.tool import ToolVersion
 
 INPUTS = Path(__file__).parent / "inputs"
 LOWERED = Path(__file__).parent.parent / "golden" / "lowered"

@@ -108,6 +108,64 @@ def test_a_command_line_of_clang_works(
     del here
 
 
+def test_assembly_of_c_is_that_of_clang_with_the_same_options(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "f.c").write_text(
+        "int a[64], *p = a; int g(int *); __attribute__((weak)) int h(void) { int b[64]; return g(b); }\n"
+        "void f(float *x, float *y) { for (int i = 0; i < 64; ++i) x[i] += y[i]; p[1] = h(); }\n"
+    )
+    plain = ["-O2", "-S", "f.c"]
+    options = [
+        "-mavx2",
+        "-mtune=skylake",
+        "-mcmodel=large",
+        "-fstack-protector-strong",
+        "-fno-omit-frame-pointer",
+        "-ffunction-sections",
+        "-fno-plt",
+        "-fno-vectorize",
+        "-fpie",
+        "-O0",
+        "-fno-fast-math",
+    ]
+    expected = {}
+    for option in ("-O2", "-mllvm --x86-asm-syntax=intel", *options):
+        clang = [*plain, *option.split(), "-o", "-"]
+        expected[option] = subprocess.run(
+            ["/usr/lib/llvm-22/bin/clang", *clang], capture_output=True, text=True, check=True
+        ).stdout
+        assert run([*plain, *option.split(), "-o", "f.s"], monkeypatch) == 0
+        assert (here / "f.s").read_text() == expected[option], option
+    assert len(set(expected.values())) > len(options) - 3
+
+
+def test_files_that_clang_writes_besides_the_object_are_next_to_the_output(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    flags = "-g -gsplit-dwarf --coverage -ftime-trace -fstack-usage -fsave-optimization-record -O1"
+    for words in (f"-c m.c {flags}", f"m.c {flags} -o app"):
+        made = []
+        for folder in ("clang", "ours"):
+            (here / folder).mkdir()
+            monkeypatch.chdir(here / folder)
+            arguments = f"-include ../h.h ../{words.removeprefix('-c ')}".split()
+            arguments += ["-c"] * words.startswith("-c")
+            if folder == "clang":
+                subprocess.run(["/usr/lib/llvm-22/bin/clang", *arguments], check=True)
+            else:
+                assert run(arguments, monkeypatch) == 0
+            if not words.startswith("-c"):
+                subprocess.run([here / folder / "app"], check=True)
+            made.append({file.name for file in (here / folder).iterdir()})
+            (here / folder).rename(here / f"{folder}-{len(words)}")
+        # clang writes the stack usage of all files of a program to app.su.
+        assert {"app-m.su" if name == "app.su" else name for name in made[0]} == made[1]
+        assert any(name.endswith(".gcno") for name in made[0])
+    assert run(f"-c --llvm=16 {here}/m.c --coverage", monkeypatch) == 4
+    assert "clang 16 cannot write the files of --coverage" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -17,7 +17,7 @@ import pytest
 
 from mlir_offload.toolchain.llvm import LlvmToolchain, find_llvm_library
 from mlir_offload.toolchain.process import Command, ProcessRunner, run_checked
-from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.toolchain.tool import ToolVersion
 from mlir_offload.translate.cpu.collapse.__main__ import collapse_file
 from mlir_offload.translate.cpu.module import (
     CpuDeviceSource,
@@ -29,7 +29,7 @@ from mlir_offload.translate.cpu.module import (
     cpu_runtime_command,
     finish_cpu_ir,
 )
-from mlir_offload.translate.fixup.split import split_program
+from mlir_offload.translate.fixup.split import SplitOptions, split_program
 from mlir_offload.translate.lower import (
     device_pipeline_command,
     normalize_command,
@@ -143,9 +143,9 @@ class Build:
         self.run(normalize_command(self.llvm, source, generic))
         program = split_program(
             generic.read_text(),
-            source_text=source.read_text(),
-            unit_id="t",
-            llvm_major=self.llvm.version.major,
+            SplitOptions(
+                source_text=source.read_text(), unit_id="t", llvm_major=self.llvm.version.major
+            ),
         )
         (module,) = program.modules
         device.write_text(module.text)

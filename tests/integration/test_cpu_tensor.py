@@ -26,7 +26,7 @@ from support.tensor_fragments import (
 from mlir_offload.offload.runtime import runtime_include_directory
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.process import Command, ProcessRunner, run_checked
-from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.toolchain.tool import ToolVersion
 from mlir_offload.translate.cpu.module import (
     KernelMode,
     cpu_device_ir,

@@ -19,8 +19,12 @@ from mlir_offload.offload.host.annotate import annotate_host
 from mlir_offload.offload.host.module import kernel_signatures
 from mlir_offload.offload.host.stub import HostKernel
 from mlir_offload.offload.image import DeviceImage, ImageKind, image_kind_of
-from mlir_offload.offload.link.anchor import empty_image_command, render_anchor, targets_to_anchor
 from mlir_offload.offload.link.coverage import KernelImage, check_coverage, held_kernels
+from mlir_offload.offload.link.dummy_image import (
+    empty_image_command,
+    render_dummy_image,
+    targets_needing_dummy,
+)
 from mlir_offload.offload.link.fatbinary_adapter import CudaTools, write_cuda_directory
 from mlir_offload.offload.link.objects import read_objects
 from mlir_offload.toolchain.byte_view import memory_view
@@ -29,7 +33,7 @@ from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.process import Command, Completed, ProcessRunner, run_checked
 from mlir_offload.toolchain.ptx import ptx_isa_for
 from mlir_offload.toolchain.target import Kind, Target
-from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.toolchain.tool import ToolVersion
 from mlir_offload.translate.device import (
     DeviceCodegen,
     cubin_command,
@@ -97,10 +101,11 @@ class Build:
         self.run(nvptx_assembly_command(self.llvm, source, output, codegen, libdevice))
         return output
 
-    def cubin(self, name: str, arch: str) -> Path:
+    def cubin(self, name: str, arch: str, *, is_whole: bool = False) -> Path:
         output = self.directory / f"{name}.{arch}.cubin"
         source = self.assembly(name, arch)
-        self.run(cubin_command(self.cuda, source, output, self.codegen(arch), ()))
+        codegen = self.codegen(arch)
+        self.run(cubin_command(self.cuda, source, output, codegen, is_whole=is_whole))
         return output
 
     def bitcode(self, name: str, arch: str) -> Path:
@@ -124,7 +129,7 @@ class Build:
             (LOWERED / f"host.{self.major}.ll").read_text(encoding="utf-8"),
             kernels=[HostKernel(symbol, types) for symbol, types in signatures.items()],
             kinds=[Kind.CUDA],
-            binary=serialize_binary(packaged, load_abi(self.major)),
+            binary=serialize_binary(packaged, load_abi(self.major)) if packaged else b"",
             abis=(load_abi(self.major),),
         )
         source, output = self.directory / "host.ll", self.directory / "host.o"
@@ -132,22 +137,25 @@ class Build:
         self.clang("-c", source, "-o", output)
         return output
 
-    def link(self, *inputs: object) -> Path:
+    def link(self, *inputs: object, cubins: tuple[tuple[str, Path], ...] = ()) -> Path:
         tools = self.cuda
         assert tools.ptxas
         assert tools.nvlink
         assert tools.fatbinary
         directory = write_cuda_directory(
             self.directory / "cuda",
-            CudaTools(tools.version, tools.ptxas, tools.nvlink, tools.fatbinary),
+            CudaTools(tools.version, tools.ptxas, tools.nvlink, tools.fatbinary, cubins=cubins),
             self.major,
         )
         recorder, program = self.directory / "recorder.o", self.directory / "program"
         self.clang("-w", "-c", INPUTS / "recording_registration.c", "-o", recorder)
-        arguments = load_abi(self.major).cuda_path_arguments(directory)
+        abi = load_abi(self.major)
+        arguments = [*abi.cuda_path_arguments(directory)]
+        for _, path in cubins:
+            arguments += abi.override_arguments(Kind.CUDA, path)
         argv = (self.llvm.tool("clang"), "--offload-link", *inputs, recorder, *arguments)
-        path = os.pathsep.join((str(directory / "bin"), os.environ["PATH"]))
-        self.run(Command((*map(str, argv), "-o", str(program)), environment=(("PATH", path),)))
+        search = os.pathsep.join((str(directory / "bin"), os.environ["PATH"]))
+        self.run(Command((*map(str, argv), "-o", str(program)), environment=(("PATH", search),)))
         return program
 
 
@@ -181,6 +189,26 @@ def test_cubins_of_two_architectures_link_and_register(
     assert held_kernels(contents) == {
         KernelImage("cuda", arch, kernel) for arch in archs for kernel in KERNELS
     }
+    completed = build.run(Command((str(program),)))
+    assert set(completed.stdout.splitlines()) == {f"{kernel} registered" for kernel in KERNELS}
+
+
+@pytest.mark.llvm(22)
+def test_linked_cubins_are_packed_as_they_are_and_registered(
+    cuda: CudaToolkit, tmp_path: Path
+) -> None:
+    build = Build(22, cuda, tmp_path)
+    # The wrapper says sm_90a for sm_90, and sm_100 for sm_100a.
+    cubins = tuple(
+        (arch, build.cubin("kernels", arch, is_whole=True))
+        for arch in ("sm_80", "sm_90", "sm_100a")
+    )
+    program = build.link(build.host_object({}), cubins=cubins)
+    (contents,) = read_objects(program)
+    images = [image for view in contents.fatbins for image in read_fatbins(view)]
+    packed = {image.arch: image.content.whole() for image in images}
+    assert packed == {arch: path.read_bytes() for arch, path in cubins}
+    assert len(images) == len(cubins)
     completed = build.run(Command((str(program),)))
     assert set(completed.stdout.splitlines()) == {f"{kernel} registered" for kernel in KERNELS}
 
@@ -226,7 +254,7 @@ def test_compressed_fat_binaries_are_read(mode: str, cuda: CudaToolkit, tmp_path
 
 
 @pytest.mark.parametrize("major", RELEASES)
-def test_an_anchor_gets_device_code_out_of_a_library(
+def test_a_dummy_image_gets_device_code_out_of_a_library(
     major: int, cuda: CudaToolkit, tmp_path: Path
 ) -> None:
     build = Build(major, cuda, tmp_path)
@@ -236,11 +264,13 @@ def test_an_anchor_gets_device_code_out_of_a_library(
     inputs = read_objects(library)
     with pytest.raises(VerificationError, match="'saxpy' for sm_90"):
         check_coverage(build.link("-Wl,-u,run", library), inputs)
-    (target,) = targets_to_anchor(inputs, load_abi(major))
-    empty, source, anchor = (tmp_path / name for name in ("empty.bc", "anchor.ll", "anchor.o"))
+    (target,) = targets_needing_dummy(inputs, load_abi(major))
+    empty, source, dummy = (tmp_path / name for name in ("empty.bc", "dummy.ll", "dummy.o"))
     feature = f"+ptx{ptx_isa_for(target.arch, major, cuda)}"
     build.run(empty_image_command(build.llvm, target, empty, feature=feature))
     image = DeviceImage(target, empty.read_bytes(), ImageKind.BITCODE)
-    source.write_text(render_anchor(serialize_binary([image], load_abi(major))), encoding="utf-8")
-    build.clang("-c", source, "-o", anchor)
-    check_coverage(build.link(anchor, "-Wl,-u,run", library), inputs)
+    source.write_text(
+        render_dummy_image(serialize_binary([image], load_abi(major))), encoding="utf-8"
+    )
+    build.clang("-c", source, "-o", dummy)
+    check_coverage(build.link(dummy, "-Wl,-u,run", library), inputs)

@@ -236,7 +236,7 @@ def test_large_images_are_not_held_in_memory(fresh_mlir_offload: list[str], tmp_
     image = f"--image=file={big},triple={CUDA_TRIPLE},arch=sm_80,kind=cuda"
     subprocess.run([LLVM / "llvm-offload-binary", "-o", output, image], check=True)
     command = [*fresh_mlir_offload, "extract", str(output), "-o", str(tmp_path / "x")]
-    # A process counts what its parent held when it was forked: one that holds little stands between.
+    # A process counts what its parent held when it was forked: one that holds little is between.
     measured = subprocess.run(
         [sys.executable, "-c", PEAK_BYTES, *command], check=True, capture_output=True, text=True
     )

@@ -14,7 +14,7 @@ from mlir_offload.offload.link.objects import read_objects
 from mlir_offload.offload.runtime import runtime_compile_command, runtime_link_arguments
 from mlir_offload.toolchain.process import Command, ProcessRunner, run_checked
 from mlir_offload.toolchain.target import Kind
-from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.toolchain.tool import ToolVersion
 
 pytestmark = pytest.mark.llvm(22)
 

@@ -1,4 +1,4 @@
-"""Programs whose device code MLIR's own gpu-module-to-binary made, in every form, beside a gpu.module."""
+"""Programs whose device code MLIR's own gpu-module-to-binary made, in every form, next to a gpu.module."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_device_code_of_libraries_arrives_from_any_place_on_the_line(
 ) -> None:
     made = LinkInputs(major, tmp_path)
     early = made.library("early", made.simple("early", *KINDS))
-    # One member of a thin library needs another one, which stands before it.
+    # One member of a thin library needs another one, which precedes it.
     chain = [made.simple("last", *KINDS), made.simple("first", *KINDS, calls=["last"])]
     thin = made.library("thin", *chain, thin=True)
     grouped = made.library("grouped", made.simple("grouped", *KINDS, calls=["back"]))
@@ -63,13 +63,13 @@ def test_device_code_of_libraries_arrives_from_any_place_on_the_line(
     # Libraries alone have nothing that the wrapper would look for.
     assert held(made.link(*line)) == set()
     contents = read(early, thin, grouped, back)
-    linked = made.link(*made.anchor(contents), *line)
+    linked = made.link(*made.dummy_image(contents), *line)
     assert held(linked) == kernels_of("early", "first", "last", "grouped", "back")
     check_coverage(linked, contents)
 
 
 @pytest.mark.llvm(16)
-def test_an_object_behind_the_library_is_no_anchor_to_an_older_release(tmp_path: Path) -> None:
+def test_an_object_behind_the_library_is_no_dummy_image_to_an_older_release(tmp_path: Path) -> None:
     made = LinkInputs(16, tmp_path)
     library, obj = made.library("k", made.simple("k", *KINDS)), made.simple("a", *KINDS)
     line = ("-Wl,-u,use_k", library, obj, made.runtimes())
@@ -78,7 +78,7 @@ def test_an_object_behind_the_library_is_no_anchor_to_an_older_release(tmp_path:
         VerificationError, match="'k_k' for sm_80, 'k_k' for gfx90a, 'k_k' for host"
     ):
         check_coverage(made.link(*line), contents)
-    check_coverage(made.link(*made.anchor(contents), *line), contents)
+    check_coverage(made.link(*made.dummy_image(contents), *line), contents)
 
 
 @pytest.mark.parametrize("major", RELEASES)

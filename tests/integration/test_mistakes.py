@@ -1,7 +1,8 @@
 """Mistakes as users make them, and all that the compiler prints about each: mistakes.txt.
 
 A case is a title, files, and commands, each with its exit status and its output. `python
-tests/integration/test_mistakes.py` writes the outputs anew, for a review with `git diff`.
+tests/integration/test_mistakes.py` writes the outputs anew, for a review with `git diff`;
+titles as arguments limit it to those cases.
 """
 
 from __future__ import annotations
@@ -100,10 +101,13 @@ def _render(mistake: Mistake, calls: Sequence[Call]) -> str:
     return f"# {mistake.title}\n{files}" + "\n".join(blocks)
 
 
-def _renew() -> None:
+def _renew(titles: Sequence[str]) -> None:
     command = [sys.executable, "-m", "mlir_offload.driver"]
     parts = [CASES.read_text(encoding="utf-8").partition("\n# ")[0]]
     for mistake in read_mistakes():
+        if titles and mistake.title not in titles:
+            parts.append(_render(mistake, mistake.calls))
+            continue
         with tempfile.TemporaryDirectory() as folder:
             parts.append(_render(mistake, run_case(command, mistake, Path(folder))))
     text = "\n\n".join(part.strip("\n") for part in parts)
@@ -111,4 +115,4 @@ def _renew() -> None:
 
 
 if __name__ == "__main__":
-    _renew()
+    _renew(sys.argv[1:])

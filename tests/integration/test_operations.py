@@ -14,7 +14,7 @@ from support.operation_table import TABLE, TARGETS, Case, cases_of, program_of
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.device_form import parse_form
-from mlir_offload.translate.fixup.split import split_program
+from mlir_offload.translate.fixup.split import SplitOptions, split_program
 
 INPUTS = Path(__file__).parent / "inputs"
 RELEASES = [pytest.param(major, marks=pytest.mark.llvm(major)) for major in (19, 22)]
@@ -114,10 +114,9 @@ def test_what_a_gpu_lacks_is_refused_at_its_line(release: int, target: str, form
         try:
             split_program(
                 program,
-                source_text="",
-                unit_id="p.mlir",
-                llvm_major=release,
-                forms=[parse_form(form)],
+                SplitOptions(
+                    source_text="", unit_id="p.mlir", llvm_major=release, forms=[parse_form(form)]
+                ),
             )
         except SourceError as error:
             if message not in str(error) or not re.search(r":\d+:\d+$", error.location):

@@ -1,4 +1,4 @@
-"""`mlir-offload package`, beside clang-offload-packager and linked by clang-linker-wrapper."""
+"""`mlir-offload package`, next to clang-offload-packager and linked by clang-linker-wrapper."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container.binary import read_binary
 from mlir_offload.offload.container.fatbin import read_fatbins
 from mlir_offload.offload.device.code import image_kernels
-from mlir_offload.offload.link.anchor import render_anchor
+from mlir_offload.offload.link.dummy_image import render_dummy_image
 from mlir_offload.offload.link.fatbinary_adapter import CudaTools, write_cuda_directory
 from mlir_offload.offload.link.objects import read_objects
 from mlir_offload.toolchain.byte_view import memory_view
@@ -207,7 +207,7 @@ class Link:
     def linked_kernels(self, binary: Path) -> frozenset[str] | None:
         """Return the kernels of the linked program's device images, or None where the link fails."""
         clang = f"/usr/lib/llvm-{self.major}/bin/clang"
-        (self.directory / "images.ll").write_text(render_anchor(binary.read_bytes()), "utf-8")
+        (self.directory / "images.ll").write_text(render_dummy_image(binary.read_bytes()), "utf-8")
         (self.directory / "main.c").write_text(REGISTRATION, "utf-8")
         tools = write_cuda_directory(self.directory / "cuda", self.cuda, self.major)
         for source in ("images.ll", "main.c"):

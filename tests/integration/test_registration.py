@@ -35,7 +35,7 @@ from mlir_offload.offload.link.objects import read_objects
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.process import Command, ProcessRunner, run_checked
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target, host_triple
-from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.toolchain.tool import ToolVersion
 
 INPUTS = Path(__file__).parent / "inputs"
 CUDA = cuda_root() / "bin"
@@ -145,7 +145,7 @@ def as_clang_does(
     major: int, image: bytes, kind: Kind, variables: Sequence[OffloadEntry], directory: Path
 ) -> Path:
     """Compile a host module as clang would annotate it, with what the wrapper loses too."""
-    # A symbol that C can name stands for the region id, which begins with a dot.
+    # A symbol that C can name represents the region id, which begins with a dot.
     address = "kernel_region" if kind is Kind.OPENMP else kernel_address(kind, "kernel")
     handle = render_kernel_handle(kind, "kernel").replace(kernel_address(kind, "kernel"), address)
     text = f"{SHADOWS}{handle}define void @__device_stub__kernel() {{\n  ret void\n}}\n"

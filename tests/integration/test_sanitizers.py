@@ -47,7 +47,7 @@ def test_a_store_out_of_bounds_is_reported_at_its_line(
 def test_accesses_of_the_host_and_of_kernels_with_stacks_of_their_own_are_checked(
     mlir_offload: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # What other threads than the first one keep for the next launch is no leak.
+    # What other threads than the first one keep for the next launch is not a leak.
     monkeypatch.setenv("MLIR_OFFLOAD_NUM_THREADS", "4")
     source = tmp_path / "host.mlir"
     source.write_text(

@@ -21,7 +21,7 @@ from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.skew.fact import Consumer
 from mlir_offload.toolchain.skew.symbol import check_intrinsic
 from mlir_offload.toolchain.target import NVPTX_TRIPLE
-from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.toolchain.tool import ToolVersion
 from mlir_offload.translate.device_ir import LINK_LIBRARY
 from mlir_offload.translate.pipelines import load_recipe
 from mlir_offload.translate.spirv.module import spirv_bitcode_command

@@ -13,7 +13,7 @@ import pytest
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container.binary import PackagedImage
 from mlir_offload.offload.image import ImageKind
-from mlir_offload.offload.link.anchor import render_anchor
+from mlir_offload.offload.link.dummy_image import render_dummy_image
 from mlir_offload.offload.link.grouping import group_images
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.target import AMDGPU_TRIPLE, NVPTX_TRIPLE, Kind, host_triple
@@ -87,7 +87,7 @@ def test_images_are_grouped_as_the_linker_wrapper_groups_them(
     objects = []
     for number, (kind, triple, arch) in enumerate(TARGETS):
         source, output = tmp_path / f"f{number}.ll", tmp_path / f"f{number}.o"
-        source.write_text(render_anchor(_binary(abi.kind_code(kind), triple, arch, content)))
+        source.write_text(render_dummy_image(_binary(abi.kind_code(kind), triple, arch, content)))
         flags = ("-Wno-override-module", "-c", source, "-o", output)
         subprocess.run([str(prefix / "clang"), *map(str, flags)], check=True)
         objects.append(output)

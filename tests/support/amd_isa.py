@@ -170,7 +170,7 @@ class Wave(Vectors):
         elif stem.startswith("ds_"):
             self._access_shared(stem, operands, modifiers)
         elif stem.startswith(("global_", "flat_")):
-            # Regions lie beside the window of workgroup memory, so that flat addresses are global ones.
+            # Regions lie next to the window of workgroup memory, so that flat addresses are global ones.
             operands = operands if stem.startswith("global") else [*operands, "off"]
             self._access(stem, operands, modifiers)
         else:

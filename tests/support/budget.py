@@ -1,13 +1,17 @@
-"""What the groups of tests cost, beside what they may: printed at the end of a run, nothing more."""
+"""The processor time of the groups of tests and their budget: printed at the end of a run, nothing more.
+
+Processor time depends little on what else the machine does; the time that a test takes does.
+"""
 
 from __future__ import annotations
 
+import os
+import resource
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
-# Seconds of one process on two quiet cores, of which two run the suite in half of the sum. A third uses the time in
-# which tests wait, and makes each of them slower: what is printed then is up to 1.5 times as much.
+# Seconds of one core. Two cores run the suite in a bit more than half of the sum.
 BUDGET_S: Mapping[str, int] = {
     "tests": 20,
     "tests/fuzz": 5,
@@ -15,12 +19,30 @@ BUDGET_S: Mapping[str, int] = {
     "tests/unit": 170,
 }
 _SHOWN_FILES = 8
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def processor_s() -> float:
+    """Return the seconds of processor time of this process and of its children, the running ones included."""
+    own = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    ended = sum(usage.ru_utime + usage.ru_stime for usage in own)
+    thread = Path(f"/proc/self/task/{os.getpid()}/children")
+    return ended + sum(map(_running_s, thread.read_text().split()))
+
+
+def _running_s(pid: str) -> float:
+    """Return the seconds of a process and of its own children that ended (proc(5): fields 14 to 17)."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return sum(map(int, fields[11:15])) / _TICKS
 
 
 def budget_lines(durations: Iterable[tuple[str, float]]) -> Iterator[str]:
     """Yield the groups with their time and budget, and the most expensive files.
 
-    `durations` are node ids, each with the time of one phase.
+    `durations` are node ids, each with the processor time of one phase.
     """
     groups: defaultdict[str, float] = defaultdict(float)
     files: defaultdict[str, float] = defaultdict(float)

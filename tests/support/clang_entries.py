@@ -133,7 +133,7 @@ def kernel_address(kind: Kind, kernel: str) -> str:
 
 
 def render_kernel_handle(kind: Kind, kernel: str) -> str:
-    """Return the IR of the variable that stands for a kernel; empty where the stub itself does."""
+    """Return the IR of the variable that represents a kernel; empty where the stub itself does."""
     name = global_name(kernel_address(kind, kernel))
     handles = {
         Kind.HIP: f"{name} = constant ptr {global_name(stub_symbol(kernel))}, align 8\n",

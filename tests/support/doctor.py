@@ -11,7 +11,7 @@ from mlir_offload.driver.doctor.trial import Cell, Trial, Verdict
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.skew.identity import Evidence, Fact, Severity, ToolFinding, ToolIdentity
 from mlir_offload.toolchain.target import Kind
-from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.toolchain.tool import ToolVersion
 
 
 def release(major: int, *names: str) -> LlvmToolchain:

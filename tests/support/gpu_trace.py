@@ -35,7 +35,7 @@ class Trace:
 
 
 def read_trace(lines: Iterable[str]) -> Trace:
-    """Return the trace of these lines; what is no call of the API is left out."""
+    """Return the trace of these lines; what is not a call of the API is left out."""
     calls = [line for line in lines if re.match(r"(?:cuda|hip)[A-Z]", line)]
     direct = [set(_waits_of(calls, number)) for number in range(len(calls))]
     behind: list[frozenset[int]] = []

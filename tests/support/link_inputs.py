@@ -14,18 +14,18 @@ from mlir_offload.offload.container.packager import serialize_binary
 from mlir_offload.offload.host.annotate import annotate_host
 from mlir_offload.offload.host.stub import HostKernel
 from mlir_offload.offload.image import DeviceImage, image_kind_of
-from mlir_offload.offload.link.anchor import (
+from mlir_offload.offload.link.dummy_image import (
     empty_image_command,
     is_bitcode_target,
-    render_anchor,
-    targets_to_anchor,
+    render_dummy_image,
+    targets_needing_dummy,
 )
 from mlir_offload.offload.link.fatbinary_adapter import CudaTools, write_cuda_directory
 from mlir_offload.offload.link.objects import ObjectContents
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.process import Command, Completed, ProcessRunner, run_checked
 from mlir_offload.toolchain.target import NVPTX_TRIPLE, Kind, Target, host_triple
-from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.toolchain.tool import ToolVersion
 
 CUDA = cuda_root()
 AMD_TRIPLE = "amdgcn-amd-amdhsa"
@@ -153,10 +153,10 @@ class LinkInputs:
         self.run("ar", "rcsT" if thin else "rcs", output, *objects)
         return output
 
-    def anchor(self, contents: Sequence[ObjectContents]) -> tuple[Path, ...]:
-        """Return the anchor that the driver would put first, if there has to be one."""
+    def dummy_image(self, contents: Sequence[ObjectContents]) -> tuple[Path, ...]:
+        """Return the dummy image object that the driver would put first, if there has to be one."""
         abi, images = load_abi(self.major), []
-        for number, target in enumerate(targets_to_anchor(contents, abi)):
+        for number, target in enumerate(targets_needing_dummy(contents, abi)):
             path = self.directory / f"empty{number}.{'bc' if is_bitcode_target(target) else 'o'}"
             feature = "+ptx75" if target.triple == NVPTX_TRIPLE else ""
             self.run(*empty_image_command(self.llvm, target, path, feature=feature).argv)
@@ -164,8 +164,8 @@ class LinkInputs:
             images.append(DeviceImage(target, data, image_kind_of(data)))
         if not images:
             return ()
-        source, output = self.directory / "anchor.ll", self.directory / "anchor.o"
-        source.write_text(render_anchor(serialize_binary(images, abi)), encoding="utf-8")
+        source, output = self.directory / "dummy.ll", self.directory / "dummy.o"
+        source.write_text(render_dummy_image(serialize_binary(images, abi)), encoding="utf-8")
         self.clang("-c", source, "-o", output)
         return (output,)
 

@@ -74,7 +74,7 @@ class Row:
 class Probe:
     """One kernel, launched with blocks of several sizes, which it learns when it runs.
 
-    `head` stands before its rows, `attributions` are its workgroup and private memrefs. `knows_block`: it
+    `head` precedes its rows, `attributions` are its workgroup and private memrefs. `knows_block`: it
     is compiled for blocks of its only size. `warp`: the threads of a subgroup.
     """
 

@@ -1,4 +1,4 @@
-"""Modules with one construct each that some release of LLVM does not read, and what is to be found.
+"""Modules with one construct each that some release of LLVM does not read, and what will be found.
 
 Each is text that the release `writer` assembles. `silent` are the rules of what older readers take for something
 else; where nothing is silent a reader refuses exactly what is found.

@@ -15,7 +15,7 @@ _LINKING = ("clang", "clang++", "ld.lld", "clang-linker-wrapper", "clang-nvlink-
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A directory that stands for a machine: some programs of one LLVM release, and nothing else."""
+    """A directory that represents a machine: some programs of one LLVM release, and nothing else."""
 
     root: Path
 

@@ -15,8 +15,7 @@ from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.process import ProcessRunner
 from mlir_offload.toolchain.search import SearchPlaces
 from mlir_offload.toolchain.target import parse_offload_arch
-from mlir_offload.toolchain.version import ToolVersion
-from mlir_offload.toolchain.wish import Wish
+from mlir_offload.toolchain.tool import ToolchainRequest, ToolVersion
 
 
 def one_release(major: int) -> Releases:
@@ -42,7 +41,7 @@ def test_a_link_and_an_assembled_object_need_one(tmp_path: Path, arguments: list
 
 
 def test_a_toolkit_that_was_asked_for_must_be_there(tmp_path: Path) -> None:
-    places = SearchPlaces(root=tmp_path, cuda=Wish(str(tmp_path), "--cuda-path"))
+    places = SearchPlaces(root=tmp_path, cuda=ToolchainRequest(str(tmp_path), "--cuda-path"))
     with pytest.raises(ToolchainError, match="no CUDA toolkit there"):
         choose_toolkit_for(parse_arguments(["-c", "k.mlir"]), places, ProcessRunner(), needed=True)
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.toolchain.byte_copy import copy_view, write_all
-from mlir_offload.toolchain.byte_view import ByteView, memory_view, open_view
+from mlir_offload.toolchain.byte_view import ByteView, copy_view, memory_view, open_view, write_all
 from mlir_offload.toolchain.errors import VerificationError
 
 CONTENT = bytes(range(256)) * 5000

@@ -22,7 +22,7 @@ from mlir_offload.offload.link.collision import (
 )
 from mlir_offload.offload.link.objects import ObjectContents
 from mlir_offload.toolchain.byte_view import memory_view
-from mlir_offload.toolchain.errors import VerificationError
+from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.process import Command, ProcessRunner, run_checked
 
 
@@ -103,7 +103,7 @@ def test_a_launch_from_elsewhere_must_mean_one_of_them(is_own: bool) -> None:  #
         check_launches(collisions, inputs)
         return
     with pytest.raises(
-        VerificationError, match=r"launched here, and defined by a\.o and by b\.o"
+        SourceError, match=r"launched here, and defined by a\.o and by b\.o"
     ) as error:
         check_launches(collisions, inputs)
     assert error.value.location == "main.o"

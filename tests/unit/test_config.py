@@ -10,8 +10,7 @@ import pytest
 
 from mlir_offload.driver import cli
 from mlir_offload.driver.option.command_line import parse_arguments
-from mlir_offload.driver.option.config import PROJECT_FILE, find_files, load_config
-from mlir_offload.driver.option.configured import configured
+from mlir_offload.driver.option.config import PROJECT_FILE, configured, find_files, load_config
 from mlir_offload.driver.option.help import render_help
 from mlir_offload.driver.option.message_words import take_message_options
 from mlir_offload.driver.option.row import Setting
@@ -22,7 +21,7 @@ from mlir_offload.toolchain.errors import InputOutputError, UsageError
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """Return a home with a file of the user, beside a project with a file of its own."""
+    """Return a home with a file of the user, next to a project with a file of its own."""
     (tmp_path / "config" / "mlir-offload").mkdir(parents=True)
     (tmp_path / "config" / "mlir-offload" / "config.toml").write_text("jobs = 1\nopt-level = 1\n")
     (tmp_path / "project" / "sub").mkdir(parents=True)

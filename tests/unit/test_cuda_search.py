@@ -19,8 +19,7 @@ from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.process import Command, Completed
 from mlir_offload.toolchain.rocm import choose_rocm
 from mlir_offload.toolchain.search import SearchPlaces, find_cuda, find_rocm, search_places
-from mlir_offload.toolchain.version import ToolVersion
-from mlir_offload.toolchain.wish import Wish
+from mlir_offload.toolchain.tool import ToolchainRequest, ToolVersion
 
 TOOLKIT = (
     "bin/ptxas",
@@ -109,22 +108,28 @@ def test_an_incomplete_toolkit_is_passed_over(tmp_path: Path) -> None:
 def test_a_path_asked_for_is_the_only_candidate(tmp_path: Path, spelling: str) -> None:
     root = install(tmp_path / "my cuda")
     install(tmp_path / "usr/local/cuda")
-    places = SearchPlaces(cuda=Wish(str(root / spelling), "--cuda-path=x"), root=tmp_path)
+    places = SearchPlaces(
+        cuda=ToolchainRequest(str(root / spelling), "--cuda-path=x"), root=tmp_path
+    )
     assert [cuda.root for cuda in find_cuda(places)] == [root]
 
 
 def test_options_go_before_variables_and_cuda_path_before_cuda_home() -> None:
     environment = {"CUDA_PATH": "/a", "CUDA_HOME": "/b", "ROCM_PATH": "/r"}
-    assert search_places(environment, [], cuda_path="/o").cuda == Wish("/o", "--cuda-path=/o")
-    assert search_places(environment, []).cuda == Wish("/a", "CUDA_PATH=/a")
-    assert search_places({"CUDA_HOME": "/b"}, []).cuda == Wish("/b", "CUDA_HOME=/b")
-    assert search_places(environment, [], rocm_path="/o").rocm == Wish("/o", "--rocm-path=/o")
+    assert search_places(environment, [], cuda_path="/o").cuda == ToolchainRequest(
+        "/o", "--cuda-path=/o"
+    )
+    assert search_places(environment, []).cuda == ToolchainRequest("/a", "CUDA_PATH=/a")
+    assert search_places({"CUDA_HOME": "/b"}, []).cuda == ToolchainRequest("/b", "CUDA_HOME=/b")
+    assert search_places(environment, [], rocm_path="/o").rocm == ToolchainRequest(
+        "/o", "--rocm-path=/o"
+    )
 
 
 def test_what_an_explicit_toolkit_lacks_is_named_with_the_wheel(tmp_path: Path) -> None:
     root = install(tmp_path / "cuda", TOOLKIT[:3])
     with pytest.raises(ToolchainError) as caught:
-        choose(SearchPlaces(cuda=Wish(str(root), "--cuda-path=c"), root=tmp_path))
+        choose(SearchPlaces(cuda=ToolchainRequest(str(root), "--cuda-path=c"), root=tmp_path))
     assert "--cuda-path=c: no complete CUDA toolkit" in caught.value.message
     assert "has no libdevice and no cudart" in caught.value.message
     assert "nvidia-nvvm, nvidia-cuda-runtime" in caught.value.hint
@@ -136,18 +141,18 @@ def test_a_static_runtime_alone_is_enough(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "message"),
+    ("requested", "message"),
     [
         (None, "no CUDA toolkit found"),
-        (Wish("/none", "CUDA_PATH=/none"), "CUDA_PATH=/none: no CUDA toolkit"),
+        (ToolchainRequest("/none", "CUDA_PATH=/none"), "CUDA_PATH=/none: no CUDA toolkit"),
     ],
     ids=["nothing", "explicit"],
 )
 def test_where_there_is_no_toolkit_the_extra_is_named(
-    tmp_path: Path, wish: Wish | None, message: str
+    tmp_path: Path, requested: ToolchainRequest | None, message: str
 ) -> None:
     with pytest.raises(ToolchainError, match=message) as caught:
-        choose(SearchPlaces(cuda=wish, root=tmp_path))
+        choose(SearchPlaces(cuda=requested, root=tmp_path))
     assert "mlir-offload[cuda]" in caught.value.hint
 
 
@@ -200,7 +205,9 @@ def test_rocm_device_libraries_are_found_in_rocm_and_in_debian(tmp_path: Path) -
 
 def test_device_libraries_that_are_not_all_there_do_not_count(tmp_path: Path) -> None:
     install_device_libs(tmp_path / "opt/rocm/amdgcn/bitcode", ["ocml.bc"])
-    places = SearchPlaces(rocm=Wish(str(tmp_path / "opt/rocm"), "--rocm-path=r"), root=tmp_path)
+    places = SearchPlaces(
+        rocm=ToolchainRequest(str(tmp_path / "opt/rocm"), "--rocm-path=r"), root=tmp_path
+    )
     assert find_rocm(places) == ()
     with pytest.raises(ToolchainError, match="--rocm-path=r: no ROCm device libraries there"):
         choose_rocm((), places.rocm)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.translate.fixup.split import SplitProgram, split_program
+from mlir_offload.translate.fixup.split import SplitOptions, SplitProgram, split_program
 
 PROGRAM = """\
 "builtin.module"() ({{
@@ -40,7 +40,9 @@ DEFINED = """\
 
 def split(declaration: str, types: str, *, defined: str = "") -> SplitProgram:
     text = PROGRAM.format(declaration=declaration, types=types, defined=defined)
-    return split_program(text, source_text="gpu.module @cuda", unit_id="unit", llvm_major=22)
+    return split_program(
+        text, SplitOptions(source_text="gpu.module @cuda", unit_id="unit", llvm_major=22)
+    )
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ def test_a_kernel_of_that_name_in_another_module_gives_way() -> None:
         other + '  "func.func"() <{function_type = () -> (), sym',
     )
     source = "gpu.module @cuda {} gpu.module @m {}"
-    program = split_program(text, source_text=source, unit_id="unit", llvm_major=22)
+    program = split_program(text, SplitOptions(source_text=source, unit_id="unit", llvm_major=22))
     assert program.declared == ("scale",)
     (symbol,) = (kernel.symbol for kernel in program.modules[0].kernels)
     assert symbol.startswith("__mo_")

@@ -385,3 +385,20 @@ def test_a_listing_reads_no_more_bodies_than_it_takes(
 
     assert code_of(data).undefined == undefined
     assert len(read) == bodies
+
+
+@pytest.mark.llvm(22)
+def test_modules_that_begin_alike_are_told_apart() -> None:
+    def kernel(name: str, source: str) -> bytes:
+        body = f"define ptx_kernel void @{name}(ptr %p) {{ ret void }}"
+        text = f'source_filename = "{source}"\ntarget triple = "nvptx64-nvidia-cuda"\n'
+        return assemble(22, f'{text}target datalayout = "e-i64:64"\n{body}')
+
+    modules = {name: kernel(name, source) for name, source in (("a", "x"), ("b", "y" * 90))}
+    for name in ("a", "b", "b", "a"):
+        read = read_bitcode(memory_view(modules[name]))
+        found = [function.name for function in read.functions], read.source_file[:1]
+        assert found == ([name], "x" if name == "a" else "y")
+        assert (read.data_layout, read.triple) == ("e-i64:64", "nvptx64-nvidia-cuda")
+        assert len(read.content.bodies) == 1
+        assert "ptr" in map(read.types.spell, range(len(read.types.types)))

@@ -8,7 +8,7 @@ import pytest
 from mlir_offload.toolchain.cuda import CudaToolkit
 from mlir_offload.toolchain.errors import ToolchainError
 from mlir_offload.toolchain.llvm import LlvmToolchain
-from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.toolchain.tool import ToolVersion
 from mlir_offload.translate.device import (
     DeviceCodegen,
     cubin_command,

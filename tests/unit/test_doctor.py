@@ -28,7 +28,7 @@ from mlir_offload.toolchain.llvm import LlvmInstallation
 from mlir_offload.toolchain.process import Command, Completed
 from mlir_offload.toolchain.rocm import RocmInstallation
 from mlir_offload.toolchain.target import Kind, all_kinds
-from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.toolchain.tool import ToolVersion
 
 
 def toolkit(root: str, version: tuple[int, int] = (13, 0)) -> CudaToolkit:
@@ -246,7 +246,7 @@ def test_the_text_has_the_matrix_the_reasons_and_what_to_install() -> None:
     with redirect_stdout(stream):
         show_report(report("[bold]odd[/bold]"), verbose=True)
     text = stream.getvalue()
-    # What tools say is no markup.
+    # What tools say is not markup.
     assert "[bold]odd[/bold]" in text
     assert "error TOOL006" in text
     assert "clang alone: cuda sm_90, LLVM 22" in text

@@ -118,7 +118,7 @@ SAMPLES = {
     "source-language": UNIT.replace("language: DW_LANG_C,", "sourceLanguageName: DW_LNAME_C,"),
     "nodes-of-22": '!named = !{!0}\n!0 = !DISubrangeType(name: "i", size: 32)\n',
 }  # fmt: skip
-# What an older release reads without a word, and wrongly: a text of its own says what is right.
+# What an older release reads silently, and wrongly: a text of its own says what is right.
 SILENT = {
     "stack": (
         "declare ptr @llvm.stacksave.p0()\n" + function("%x = call ptr @llvm.stacksave.p0()"),

@@ -8,7 +8,7 @@ from mlir_offload.offload.container.binary import PackagedImage
 from mlir_offload.offload.link import duplicate
 from mlir_offload.offload.link.duplicate import check_duplicates, find_duplicates
 from mlir_offload.offload.link.objects import ObjectContents
-from mlir_offload.toolchain.errors import VerificationError
+from mlir_offload.toolchain.errors import SourceError
 
 FIRST = contents("a.o", ("k",), (ptx("sm_90", "k", note="first"),))
 
@@ -23,7 +23,7 @@ FIRST = contents("a.o", ("k",), (ptx("sm_90", "k", note="first"),))
     ids=["object", "member", "bitcode"],
 )
 def test_different_kernels_of_one_name_are_reported_with_both_files(second: ObjectContents) -> None:
-    with pytest.raises(VerificationError) as caught:
+    with pytest.raises(SourceError) as caught:
         check_duplicates([FIRST, second])
     assert caught.value.message == (
         f"kernel 'k' is defined twice for sm_90, here and in {second.location}"
@@ -62,7 +62,7 @@ def test_a_kernel_that_differs_for_several_archs_and_files_is_one_fault_for_each
         for name in ("a.o", "b.o", "c.o")
     ]
     assert len(find_duplicates(items)) == 4
-    with pytest.raises(VerificationError, match="2 errors") as caught:
+    with pytest.raises(SourceError, match="2 errors") as caught:
         check_duplicates(items)
     assert "defined twice for sm_80, sm_90, here and in b.o" in caught.value.message
     assert "defined twice for sm_80, sm_90, here and in c.o" in caught.value.message

@@ -13,7 +13,6 @@ from support.clang_entries import (
 )
 
 from mlir_offload.offload.abi import any_exceptions, load_abi, load_abis, offload_table
-from mlir_offload.offload.consumer import check_form, check_kinds
 from mlir_offload.offload.host.entry import (
     EntryType,
     OffloadEntry,
@@ -22,6 +21,7 @@ from mlir_offload.offload.host.entry import (
 from mlir_offload.offload.host.module import target_triple
 from mlir_offload.offload.host.registration import append_entries, register_entries
 from mlir_offload.offload.image import ImageForm
+from mlir_offload.offload.kind_format import check_form, check_kinds
 from mlir_offload.toolchain.errors import CompatibilityError, SourceError, UsageError
 from mlir_offload.toolchain.target import Kind
 

@@ -8,7 +8,7 @@ import pytest
 
 from mlir_offload.driver.step.execute import Executor
 from mlir_offload.driver.step.object_file import Members
-from mlir_offload.driver.system.parallel import beside, in_parallel
+from mlir_offload.driver.system.parallel import parallel_map, run_concurrently
 from mlir_offload.toolchain.errors import InputOutputError, ToolFailedError
 from mlir_offload.toolchain.process import Command, Completed
 
@@ -90,7 +90,7 @@ def test_work_that_parts_share_is_done_once(tmp_path: Path) -> None:
     subject, _ = executor(RecordingRunner(), tmp_path)
     calls: list[int] = []
     tasks = [lambda: subject.once(tmp_path / "shared", lambda: calls.append(1))] * 8
-    assert in_parallel(tasks) == [tmp_path / "shared"] * 8
+    assert parallel_map(tasks) == [tmp_path / "shared"] * 8
     assert calls == [1]
 
 
@@ -105,11 +105,11 @@ def test_results_come_in_order_and_the_first_error_wins() -> None:
         later.set()
         return 2
 
-    assert in_parallel([first, second]) == [1, 2]
-    assert beside(lambda: "a", lambda: 2) == ("a", 2)
+    assert parallel_map([first, second]) == [1, 2]
+    assert run_concurrently(lambda: "a", lambda: 2) == ("a", 2)
     with pytest.raises(ZeroDivisionError):
-        in_parallel([lambda: 1 // 0, lambda: int("x")])
+        parallel_map([lambda: 1 // 0, lambda: int("x")])
 
 
 def test_no_work_is_done_in_no_time() -> None:
-    assert in_parallel([]) == []
+    assert parallel_map([]) == []

@@ -13,7 +13,7 @@ from mlir_offload.offload.link.fatbinary_adapter import (
 )
 from mlir_offload.toolchain.errors import InputOutputError
 from mlir_offload.toolchain.process import Command, ProcessRunner
-from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.toolchain.tool import ToolVersion
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,6 +51,23 @@ def tools(folder: Path, fatbinary: Path) -> CudaTools:
     libdevice.write_bytes(b"BC\xc0\xde")
     ptxas, nvlink = executable(folder / "one" / "ptxas"), executable(folder / "two" / "nvlink")
     return CudaTools(CUDA_13, ptxas, nvlink, fatbinary, libdevice)
+
+
+def test_a_linked_cubin_keeps_the_architecture_that_it_was_made_for(tmp_path: Path) -> None:
+    # The wrapper of LLVM 22 takes each cubin for sm_90 for one for sm_90a (e_flags 0x800).
+    program = executable(tmp_path / "fatbinary", '#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    plain, other = tmp_path / "it's $HOME*" / "k.sm_90.o", tmp_path / "k.sm_100a.o"
+    cubins = (("sm_90", plain), ("sm_100a", other))
+    script = executable(tmp_path / "script", fatbinary_script(program, cubins=cubins))
+    said = (f"--image3=kind=elf,sm=90a,file={plain}", f"--image3=kind=elf,sm=100,file={other}")
+    foreign = f"--image3=kind=elf,sm=90a,file={tmp_path / 'k.sm_90a.o'}"
+    completed = ProcessRunner().run(Command((str(script), "-64", *said, foreign)))
+    assert completed.stdout.splitlines() == [
+        "-64",
+        f"--image3=kind=elf,sm=90,file={plain}",
+        f"--image3=kind=elf,sm=100a,file={other}",
+        foreign,
+    ]
 
 
 def test_the_script_rewrites_images_and_forwards_the_rest(tmp_path: Path) -> None:

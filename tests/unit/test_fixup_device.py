@@ -18,8 +18,7 @@ from mlir_offload.translate.fixup.text import (
     load_member,
     patterns_for,
 )
-from mlir_offload.translate.mlir.location import Locations
-from mlir_offload.translate.mlir.module import parse_operations
+from mlir_offload.translate.mlir.module import Locations, parse_operations
 
 LOCATIONS = Locations({"#loc1": 'loc("p.mlir":7:3)'})
 NO_FAULT: frozenset[str] = frozenset()
@@ -155,7 +154,7 @@ REDUCED = [
 
 
 def widths(lines: Sequence[str]) -> list[int | None]:
-    """Return the width of each shuffle, None where it is no constant."""
+    """Return the width of each shuffle, None where it is not a constant."""
     constants = {
         match[1]: int(match[2])
         for line in lines

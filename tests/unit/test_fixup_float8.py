@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mlir_offload.translate.fixup.text import expand_device_operations
-from mlir_offload.translate.mlir.location import Locations
-from mlir_offload.translate.mlir.module import parse_operations
+from mlir_offload.translate.mlir.module import Locations, parse_operations
 
 
 def expanded(line: str) -> list[str]:

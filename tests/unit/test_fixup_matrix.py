@@ -7,8 +7,7 @@ import re
 import pytest
 
 from mlir_offload.translate.fixup.text import expand_device_operations
-from mlir_offload.translate.mlir.location import Locations
-from mlir_offload.translate.mlir.module import parse_operations
+from mlir_offload.translate.mlir.module import Locations, parse_operations
 
 
 def expanded(kind: str, matrix: str, operands: str = "%a, %b") -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import parse_offload_arch
-from mlir_offload.translate.fixup.split import SplitProgram, split_program
+from mlir_offload.translate.fixup.split import SplitOptions, SplitProgram, split_program
 from mlir_offload.translate.given_binary import GivenBinary
 from mlir_offload.translate.mlir.syntax import escape
 
@@ -32,7 +32,7 @@ def split(*objects: str, handler: str = "", name: str = "b", more: str = "") -> 
         '#loc = loc("p.mlir":3:4)\n'
         f'"builtin.module"() ({{\n{binary} : () -> () loc(#loc)\n{more}}}) : () -> () loc(#loc)\n'
     )
-    return split_program(text, source_text="", unit_id="p.mlir", llvm_major=22)
+    return split_program(text, SplitOptions(source_text="", unit_id="p.mlir", llvm_major=22))
 
 
 def launch(types: str) -> str:

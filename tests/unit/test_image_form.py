@@ -1,4 +1,4 @@
-"""What an image is, told by its content."""
+"""What an image is, identified by its content."""
 
 from __future__ import annotations
 

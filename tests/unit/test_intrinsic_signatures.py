@@ -1,4 +1,4 @@
-"""The types of intrinsics by release: how one is found and compared, and the table beside the installed libraries."""
+"""The types of intrinsics by release: how one is found and compared, and the table next to the installed libraries."""
 
 from __future__ import annotations
 

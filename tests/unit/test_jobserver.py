@@ -13,7 +13,7 @@ import pytest
 
 from mlir_offload.driver.option.command_line import parse_arguments
 from mlir_offload.driver.system.jobserver import Jobserver, JobSlots, find_jobserver
-from mlir_offload.driver.system.parallel import in_parallel
+from mlir_offload.driver.system.parallel import parallel_map
 from mlir_offload.driver.tools.choose import choose_slots
 
 # Long enough that only a deadlock can reach it.
@@ -96,7 +96,7 @@ def test_as_many_run_as_there_are_tokens_and_one_more(
     server.put(b"+" * tokens)
     slots = slots_of(server, jobs)
     meter = Meter(peak)
-    in_parallel([lambda: meter.work(slots)] * 12)
+    parallel_map([lambda: meter.work(slots)] * 12)
     slots.close()
     assert meter.peak == peak
     assert server.tokens() == b"+" * tokens
@@ -106,7 +106,7 @@ def test_as_many_run_as_there_are_tokens_and_one_more(
 def test_without_a_jobserver_as_many_run_as_are_allowed(jobs: int) -> None:
     assert not find_jobserver({"MAKEFLAGS": "w -j8"}).is_announced
     slots, meter = JobSlots(jobs), Meter(jobs)
-    in_parallel([lambda: meter.work(slots)] * 8)
+    parallel_map([lambda: meter.work(slots)] * 8)
     slots.close()
     assert meter.peak == jobs
 
@@ -177,7 +177,7 @@ def test_each_token_is_written_back_as_it_was_read(server: Server) -> None:
     server.put(b"abc")
     slots = slots_of(server)
     meter = Meter(4)
-    in_parallel([lambda: meter.work(slots)] * 4)
+    parallel_map([lambda: meter.work(slots)] * 4)
     assert server.tokens() == b"abc"
     slots.close()
 
@@ -197,7 +197,7 @@ def test_who_waits_goes_on_with_the_slot_that_came_with_the_process(server: Serv
         with slots.slot():
             done.set()
 
-    in_parallel([first, second])
+    parallel_map([first, second])
     slots.close()
     assert server.tokens() == b""
 

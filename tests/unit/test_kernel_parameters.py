@@ -7,7 +7,7 @@ import re
 import pytest
 
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.translate.fixup.split import SplitProgram, split_program
+from mlir_offload.translate.fixup.split import SplitOptions, SplitProgram, split_program
 from mlir_offload.translate.kernel_parameter import ParameterForm, parse_descriptor
 
 LOAD = '%v = "memref.load"(%x, %i) : (memref<?xf32>, index) -> f32'
@@ -51,11 +51,9 @@ def split(
 ) -> SplitProgram:
     return split_program(
         text,
-        source_text=source,
-        unit_id="u",
-        llvm_major=22,
-        parameters=form,
-        index_bits=bits,
+        SplitOptions(
+            source_text=source, unit_id="u", llvm_major=22, parameters=form, index_bits=bits
+        ),
     )
 
 

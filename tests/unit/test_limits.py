@@ -12,7 +12,7 @@ import yaml
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import parse_offload_arch
 from mlir_offload.toolchain.workgroup_memory import find_workgroup_limit
-from mlir_offload.translate.fixup.split import SplitProgram, split_program
+from mlir_offload.translate.fixup.split import SplitOptions, SplitProgram, split_program
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """\
@@ -56,7 +56,9 @@ DEFAULTS = {
 def split(archs: Sequence[str] = (), **parts: str) -> SplitProgram:
     text = PROGRAM.format(**{**DEFAULTS, **parts})
     targets = [parse_offload_arch(name) for name in archs]
-    return split_program(text, source_text="", unit_id="p", llvm_major=22, targets=targets)
+    return split_program(
+        text, SplitOptions(source_text="", unit_id="p", llvm_major=22, targets=targets)
+    )
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,7 @@ from mlir_offload.toolchain.llvm import (
 from mlir_offload.toolchain.llvm_tools import Role, load_llvm_table
 from mlir_offload.toolchain.process import Command, Completed
 from mlir_offload.toolchain.search import SearchPlaces, find_llvm, search_places
-from mlir_offload.toolchain.version import ToolVersion
-from mlir_offload.toolchain.wish import Wish
+from mlir_offload.toolchain.tool import ToolchainRequest, ToolVersion
 
 LOWER = ("mlir-opt", "mlir-translate")
 LINK = ("clang", "clang-linker-wrapper", "clang-nvlink-wrapper")
@@ -163,7 +162,7 @@ def test_an_unreadable_or_absent_folder_on_path_is_skipped(tmp_path: Path) -> No
 def test_a_path_may_be_a_prefix_its_bin_folder_or_a_program(tmp_path: Path, spelling: str) -> None:
     prefix = install(tmp_path / "my llvm 'é'")
     other = install(usual(tmp_path, "llvm-22"))
-    places = SearchPlaces(llvm=Wish(str(prefix / spelling), "--llvm=x"), root=tmp_path)
+    places = SearchPlaces(llvm=ToolchainRequest(str(prefix / spelling), "--llvm=x"), root=tmp_path)
     tools = FakeTools({**says(prefix, "19.1.7"), **says(other, "22.1.8")})
     assert choose(tools, places).prefix == prefix
 
@@ -172,7 +171,7 @@ def test_a_path_may_be_a_prefix_its_bin_folder_or_a_program(tmp_path: Path, spel
 def test_a_release_number_chooses_among_what_is_found(tmp_path: Path, value: str) -> None:
     old, new = install(usual(tmp_path, "llvm-19")), install(usual(tmp_path, "llvm-22"))
     tools = FakeTools({**says(old, "19.1.7"), **says(new, "22.1.8")})
-    places = SearchPlaces(llvm=Wish(value, f"--llvm={value}"), root=tmp_path)
+    places = SearchPlaces(llvm=ToolchainRequest(value, f"--llvm={value}"), root=tmp_path)
     assert choose(tools, places).prefix == old
     assert tools.asked == [old / "bin" / "clang"]
 
@@ -180,10 +179,10 @@ def test_a_release_number_chooses_among_what_is_found(tmp_path: Path, value: str
 def test_the_option_goes_before_the_variable() -> None:
     environment = {"MLIR_OFFLOAD_LLVM": "19", "PATH": "/a::/b"}
     both = search_places(environment, ["", "/site"], llvm="22")
-    assert both.llvm == Wish("22", "--llvm=22")
+    assert both.llvm == ToolchainRequest("22", "--llvm=22")
     assert both.path == (Path("/a"), Path("/b"))
     assert both.site_packages == (Path("/site"),)
-    assert search_places(environment, []).llvm == Wish("19", "MLIR_OFFLOAD_LLVM=19")
+    assert search_places(environment, []).llvm == ToolchainRequest("19", "MLIR_OFFLOAD_LLVM=19")
     assert search_places({}, []).llvm is None
 
 
@@ -205,7 +204,7 @@ def test_a_release_asked_for_is_found_where_no_name_promises_it(tmp_path: Path) 
     liar = install(usual(tmp_path, "llvm-22"))
     real = install(tmp_path / "usr" / "local")
     tools = FakeTools({**says(liar, "19.1.7"), **says(real, "22.1.8")})
-    places = SearchPlaces(llvm=Wish("22", "--llvm=22"), root=tmp_path)
+    places = SearchPlaces(llvm=ToolchainRequest("22", "--llvm=22"), root=tmp_path)
     assert choose(tools, places).prefix == real
 
 
@@ -286,7 +285,7 @@ def test_what_an_explicit_choice_lacks_is_named_with_the_package(tmp_path: Path)
     )
     complete = install(usual(tmp_path, "llvm-19"))
     tools = FakeTools({**says(prefix, "22.1.8"), **says(complete, "19.1.7")})
-    places = SearchPlaces(llvm=Wish("22", "--llvm=22"), root=tmp_path)
+    places = SearchPlaces(llvm=ToolchainRequest("22", "--llvm=22"), root=tmp_path)
     with pytest.raises(ToolchainError) as caught:
         choose(tools, places)
     assert (
@@ -300,19 +299,23 @@ def test_what_an_explicit_choice_lacks_is_named_with_the_package(tmp_path: Path)
 def test_an_explicit_choice_that_is_too_old_for_the_role_says_so(tmp_path: Path) -> None:
     prefix = install(usual(tmp_path, "llvm-16"))
     tools = FakeTools(says(prefix, "16.0.6"))
-    places = SearchPlaces(llvm=Wish("16", "--llvm=16"), root=tmp_path)
+    places = SearchPlaces(llvm=ToolchainRequest("16", "--llvm=16"), root=tmp_path)
     with pytest.raises(CompatibilityError, match="too old to lower: releases from 19 on can"):
         choose(tools, places)
     assert choose(tools, places, [Role.LINK]).version.major == 16
 
 
 @pytest.mark.parametrize(
-    ("wish", "message", "package"),
+    ("requested", "message", "package"),
     [
         (None, "no LLVM installation found", "mlir-22-tools"),
-        (Wish("23", "--llvm=23"), "--llvm=23: LLVM 23 is not installed", "mlir-23-tools"),
         (
-            Wish("/no/such", "MLIR_OFFLOAD_LLVM=/no/such"),
+            ToolchainRequest("23", "--llvm=23"),
+            "--llvm=23: LLVM 23 is not installed",
+            "mlir-23-tools",
+        ),
+        (
+            ToolchainRequest("/no/such", "MLIR_OFFLOAD_LLVM=/no/such"),
             "MLIR_OFFLOAD_LLVM=/no/such: no LLVM",
             "clang-22",
         ),
@@ -320,10 +323,10 @@ def test_an_explicit_choice_that_is_too_old_for_the_role_says_so(tmp_path: Path)
     ids=["nothing", "release", "path"],
 )
 def test_where_nothing_is_found_the_packages_are_named(
-    tmp_path: Path, wish: Wish | None, message: str, package: str
+    tmp_path: Path, requested: ToolchainRequest | None, message: str, package: str
 ) -> None:
     with pytest.raises(ToolchainError, match=message) as caught:
-        choose(FakeTools({}), SearchPlaces(llvm=wish, root=tmp_path))
+        choose(FakeTools({}), SearchPlaces(llvm=requested, root=tmp_path))
     assert package in caught.value.hint
 
 
@@ -407,8 +410,8 @@ def _build_tree(folder: Path, projects: str, tools: Iterable[str]) -> Path:
 def test_a_build_tree_is_an_installation(tmp_path: Path) -> None:
     prefix = _build_tree(tmp_path, "mlir;clang;lld", (*LOWER, *LINK))
     tools = FakeTools(says(prefix, "24.0.0git"))
-    wish = Wish(str(prefix), "--llvm")
-    chosen = choose(tools, SearchPlaces(llvm=wish, root=tmp_path))
+    requested = ToolchainRequest(str(prefix), "--llvm")
+    chosen = choose(tools, SearchPlaces(llvm=requested, root=tmp_path))
     assert (chosen.prefix, chosen.version.major, chosen.is_complete) == (prefix, 24, True)
 
 
@@ -445,7 +448,7 @@ def test_what_a_build_tree_lacks_is_named_with_the_option_that_builds_it(
         says(prefix, "24.0.0git", [name for name in ("clang", "mlir-opt") if name in tools])
     )
     with pytest.raises(ToolchainError, match=lacks) as caught:
-        choose(answers, SearchPlaces(llvm=Wish(str(prefix), "--llvm"), root=tmp_path))
+        choose(answers, SearchPlaces(llvm=ToolchainRequest(str(prefix), "--llvm"), root=tmp_path))
     assert caught.value.hint == hint.format(prefix=prefix)
 
 
@@ -453,7 +456,7 @@ def test_a_prefix_without_clang_tells_how_to_build_it(tmp_path: Path) -> None:
     prefix = install(tmp_path / "opt" / "mlir", LOWER)
     tools = FakeTools(says(prefix, "22.1.8", ["mlir-opt"]))
     with pytest.raises(ToolchainError, match="has no clang") as caught:
-        choose(tools, SearchPlaces(llvm=Wish(str(prefix), "--llvm"), root=tmp_path))
+        choose(tools, SearchPlaces(llvm=ToolchainRequest(str(prefix), "--llvm"), root=tmp_path))
     assert (
         f'build LLVM 22 with -DLLVM_ENABLE_PROJECTS="clang", and install it into {prefix}'
         in caught.value.hint

@@ -6,8 +6,7 @@ import pytest
 
 from mlir_offload.toolchain.errors import ToolFailedError
 from mlir_offload.translate.mlir.attribute import Attribute, attributes_in, quoted
-from mlir_offload.translate.mlir.location import Locations
-from mlir_offload.translate.mlir.module import parse_module, parse_operations
+from mlir_offload.translate.mlir.module import Locations, parse_module, parse_operations
 from mlir_offload.translate.mlir.operation import Operation, Region, Value
 from mlir_offload.translate.mlir.rewriter import Rewriter
 from mlir_offload.translate.mlir.syntax import MLIR, escape, render_symbol, tokens, unescape

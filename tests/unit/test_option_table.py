@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from mlir_offload.driver.option import configured
+from mlir_offload.driver.option import config
 from mlir_offload.driver.option.completion import render_completion
 from mlir_offload.driver.option.help import render_help
 from mlir_offload.driver.option.manual import render_manual
@@ -152,7 +152,7 @@ def test_what_is_no_option_is_not_found() -> None:
 def test_options_may_stand_before_the_subcommand(
     words: tuple[str, ...], first: tuple[str, ...]
 ) -> None:
-    assert configured.subcommand_first(words) == first
+    assert config.subcommand_first(words) == first
 
 
 def test_a_shell_without_a_script_is_refused() -> None:

@@ -66,7 +66,7 @@ def test_without_variants_there_is_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "place", "message"),
     [
-        ("modules: [x/*.mlir]", "1:11", "no file is called"),
+        ("modules: [x/*.mlir]", "1:11", "no file matches"),
         ("modules: [k/a.mlir, 'k/*.mlir']", "1:21", "k/a.mlir stands there twice"),
         ("modules: [k/c.txt]", "1:11", "is not a .mlir file"),
         ("modules: [../a.mlir]", "1:11", "does not lie below"),
@@ -116,6 +116,24 @@ def test_what_is_wrong_is_told_with_its_place(
     with pytest.raises(UsageError, match=message.replace("[", r"\[")) as caught:
         read_project(manifest(tmp_path, text))
     assert caught.value.location == f"{tmp_path / 'offload.yaml'}:{place}"
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("modules:\n\t- k/a.mlir", "indent with spaces: YAML allows no tabs"),
+        ("# \u00e9\nmodules:\n\t- k/a.mlir", "indent with spaces: YAML allows no tabs"),
+        ("modules: [*.mlir]", "in quotes"),
+        ("modules: *x", "in quotes"),
+        ("modules: [k/a.mlir", "check what begins at 1:10"),
+        ("module: [k/a.mlir]", "did you mean 'modules'?"),
+        ("modules: [k/aa.mlir]", "did you mean 'k/a.mlir'?"),
+    ],
+)
+def test_a_hint_names_what_to_change(text: str, hint: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        read_project(manifest(tmp_path, text))
+    assert hint in caught.value.hint
 
 
 @pytest.mark.parametrize("text", [b"", b"\xff\xfe\0", b"a: \0", b"\x80"])

@@ -17,7 +17,7 @@ from mlir_offload.toolchain.ptx import (
     supported_archs,
 )
 from mlir_offload.toolchain.tables import load_table
-from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.toolchain.tool import ToolVersion
 
 PTXAS = Path("/cuda/bin/ptxas")
 

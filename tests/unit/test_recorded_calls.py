@@ -74,6 +74,29 @@ def test_a_call_consists_of_these_commands(
     assert shown == expected.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-fgpu-rdc",),
+        ("--device-code=object",),
+        ("-Xoffload-linker", "-v"),
+        ("-Xlinker", "--device-compiler=-O1"),
+        ("--offload-arch=sm_90,host",),
+        ("call.c",),
+        ("launch.cu",),
+        ("-nogpulib",),
+    ],
+)
+def test_what_else_may_be_linked_to_device_code_leaves_its_link_to_the_wrapper(
+    words: tuple[str, ...], tools: RecordedTools, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The kernel calls a function of libdevice.
+    assert call(tools, "-###", "--offload-arch=sm_90", *words, "-o", "scale") == 0
+    lines = capsys.readouterr().err
+    assert "--offload-link" in lines
+    assert "--override-image" not in lines
+
+
 @pytest.mark.llvm(22)
 def test_the_tools_still_write_what_was_recorded(tmp_path: Path) -> None:
     record(tmp_path)

@@ -20,8 +20,9 @@ def compiled(tools: RecordedTools, *words: str, major: int = 22) -> int:
     ("source", "printed", "status", "said"),
     [
         ("call.c", "call.c:1:5: error: unknown type name 'x'", 1, "call.c:1:5: error: unknown type"),
-        ("call.c", "clang: error: unknown argument: '-fnone'", 2, "passed on to clang"),
-        ("call.c", "clang: error: cannot do it", 5, "cannot do it"),
+        ("call.c", "clang: error: unknown argument: '-fnone'", 2, "clang: error: unknown argument: '-fnone'\n"),
+        ("call.c", "error: unknown target CPU 'x'\nnote: valid", 2, "error: unknown target CPU 'x'\nnote: valid"),
+        ("call.c", "fatal error: error in backend: cannot do it", 5, "cannot do it"),
         (
             "launch.cu",
             "__clang_cuda_runtime_wrapper.h:47:10: fatal error: 'curand.h' file not found",

@@ -165,8 +165,8 @@ def test_device_code_in_libraries_only_gets_an_object_in_front_of_them(
 ) -> None:
     make_library("libk.a", make_object("k.o", ["scale"]))
     said = shown(tools, capsys, "libk.a", "-Wl,--whole-archive", "-L.", "-lk")
-    assert "step anchor temps/anchor/anchor.offload -o temps/anchor/anchor.ll" in said
-    assert "-fuse-ld=lld temps/anchor/anchor.o libk.a " in said
+    assert "step dummy-image temps/dummy/dummy.offload -o temps/dummy/dummy.ll" in said
+    assert "-fuse-ld=lld temps/dummy/dummy.o libk.a " in said
 
 
 def test_bitcode_of_host_code_is_compiled_before_the_link(

@@ -15,7 +15,7 @@ from mlir_offload.driver.option.response_file import expand_arguments, fit, quot
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, UsageError
 from mlir_offload.toolchain.process import Command, ProcessRunner
 
-# A tab stands before `tab`, and the last backslash has nothing to escape.
+# A tab precedes `tab`, and the last backslash has nothing to escape.
 _QUOTED = """-c 'a b.c' "c d.c" e\\ f.c g\\h "q\\"r" 'x\\y' a"b "c'd 'e # f\n\ttab "" '\\"""
 _WORDS = ["-c", "a b.c", "c d.c", "e f.c", "gh", 'q"r', "xy", "ab cd e", "#", "f", "tab", "", "\\"]
 

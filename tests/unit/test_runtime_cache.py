@@ -10,9 +10,9 @@ import pytest
 
 from mlir_offload.driver.compile.runtime_cache import cached_runtime, keep_runtime, take_runtime
 from mlir_offload.driver.system import processor
-from mlir_offload.driver.system import program_stamp as stamps
+from mlir_offload.driver.system import tool_watch as stamps
 from mlir_offload.driver.system.processor import processor_identity
-from mlir_offload.driver.system.program_stamp import program_stamp
+from mlir_offload.driver.system.tool_watch import program_stamp
 from mlir_offload.driver.tools.known_version import knowing_versions
 from mlir_offload.toolchain.process import Command, ProcessRunner
 

@@ -1,4 +1,4 @@
-"""What is found in bitcode and text, beside what the readers of the releases themselves do."""
+"""What is found in bitcode and text, next to what the readers of the releases themselves do."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.cuda import CudaToolkit
 from mlir_offload.toolchain.skew.fact import Consumer
 from mlir_offload.toolchain.skew.identity import Severity
-from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.toolchain.tool import ToolVersion
 
 CUBINS = Path(__file__).resolve().parents[1] / "golden" / "cubin"
 LAYOUT = 'target datalayout = "e-i64:64-i128:128-v16:16-v32:32-n16:32:64"\n'

@@ -9,7 +9,7 @@ import pytest
 from mlir_offload.driver.option.command_line import parse_arguments
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.device_form import parse_form
-from mlir_offload.translate.fixup.split import SplitProgram, split_program
+from mlir_offload.translate.fixup.split import SplitOptions, SplitProgram, split_program
 from mlir_offload.translate.gpu_module import assign_symbols, named_modules
 
 LOCATIONS = """
@@ -74,7 +74,9 @@ def launch(kernel: str) -> str:
 
 
 def split(text: str, source: str = SOURCE, llvm_major: int = 22) -> SplitProgram:
-    return split_program(text, source_text=source, unit_id="unit", llvm_major=llvm_major)
+    return split_program(
+        text, SplitOptions(source_text=source, unit_id="unit", llvm_major=llvm_major)
+    )
 
 
 def test_host_and_device_are_separated() -> None:
@@ -297,10 +299,12 @@ def test_launch_bounds_that_nothing_would_heed_are_refused(
 ) -> None:
     text = module(gpu_module().replace("{gpu.kernel", f"{{{attribute}, gpu.kernel"))
     if not complaint:
-        assert split_program(text, source_text=SOURCE, unit_id="p", llvm_major=major).modules
+        assert split_program(
+            text, SplitOptions(source_text=SOURCE, unit_id="p", llvm_major=major)
+        ).modules
         return
     with pytest.raises(SourceError, match=complaint):
-        split_program(text, source_text=SOURCE, unit_id="p", llvm_major=major)
+        split_program(text, SplitOptions(source_text=SOURCE, unit_id="p", llvm_major=major))
 
 
 def main_of(kind: str) -> str:
@@ -332,7 +336,9 @@ def main_of(kind: str) -> str:
     ],
 )
 def test_a_main_that_a_program_can_start_with_is_accepted(kind: str) -> None:
-    split_program(main_of(kind), source_text="", unit_id="unit", llvm_major=22, is_program=True)
+    split_program(
+        main_of(kind), SplitOptions(source_text="", unit_id="unit", llvm_major=22, is_program=True)
+    )
 
 
 @pytest.mark.parametrize(
@@ -350,7 +356,10 @@ def test_a_main_that_a_program_can_start_with_is_accepted(kind: str) -> None:
 )
 def test_a_main_that_no_program_can_start_with_is_an_error(kind: str, shown: str) -> None:
     with pytest.raises(SourceError) as caught:
-        split_program(main_of(kind), source_text="", unit_id="unit", llvm_major=22, is_program=True)
+        split_program(
+            main_of(kind),
+            SplitOptions(source_text="", unit_id="unit", llvm_major=22, is_program=True),
+        )
     assert caught.value.message == f"a program cannot start with @main of type {shown}"
     assert caught.value.location == "p.mlir:7:3"
     split(main_of(kind))
@@ -392,7 +401,7 @@ def lowered_module(*functions: str) -> str:
 def test_a_lowered_kernel_gets_the_mark_of_its_back_end(form: str, given: str, marked: str) -> None:
     text = lowered_module(lowered_function("k", "void (f32)", given))
     program = split_program(
-        text, source_text=SOURCE, unit_id="u", llvm_major=22, forms=[parse_form(form)]
+        text, SplitOptions(source_text=SOURCE, unit_id="u", llvm_major=22, forms=[parse_form(form)])
     )
 
     assert [kernel.name for kernel in program.modules[0].kernels] == ["k"]
@@ -431,7 +440,7 @@ ERASED_SCRIPT = (
 def test_a_transform_script_that_was_run_is_dropped(script: str) -> None:
     text = module(gpu_module(), host(launch("m::@k")), script)
     program = split_program(
-        text, source_text=SOURCE, unit_id="u", llvm_major=22, is_transformed=True
+        text, SplitOptions(source_text=SOURCE, unit_id="u", llvm_major=22, is_transformed=True)
     )
 
     assert "transform." not in program.host_text
@@ -464,10 +473,7 @@ def test_inline_assembly_of_another_gpu_is_refused(form: str, assembly: str, mes
     made = partial(
         split_program,
         text,
-        source_text=SOURCE,
-        unit_id="u",
-        llvm_major=22,
-        forms=[parse_form(form)],
+        SplitOptions(source_text=SOURCE, unit_id="u", llvm_major=22, forms=[parse_form(form)]),
     )
     if not message:
         made()

@@ -26,7 +26,7 @@ from mlir_offload.driver.step.step import Step
 from mlir_offload.offload.host.entry import EntryType
 from mlir_offload.toolchain.errors import UsageError
 from mlir_offload.toolchain.target import Kind, Target, all_kinds, parse_offload_arch
-from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.toolchain.tool import ToolVersion
 from mlir_offload.translate.contraction import Contraction
 from mlir_offload.translate.device_form import FORM_NAMES, DeviceForm, parse_form
 from mlir_offload.translate.kernel_parameter import ParameterForm

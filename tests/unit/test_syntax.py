@@ -29,12 +29,11 @@ from mlir_offload.translate.cpu.module import cpu_device_ir
 from mlir_offload.translate.device import needs_libdevice, nvptx_device_ir
 from mlir_offload.translate.device_form import parse_form
 from mlir_offload.translate.fixup.fast_math import with_fast_math
-from mlir_offload.translate.fixup.split import split_program
+from mlir_offload.translate.fixup.split import SplitOptions, split_program
 from mlir_offload.translate.hermetic import hermetic_text
 from mlir_offload.translate.host.module import fix_host_ir
 from mlir_offload.translate.lower import unwrap_device
-from mlir_offload.translate.mlir.location import Locations
-from mlir_offload.translate.mlir.module import parse_module, parse_operations
+from mlir_offload.translate.mlir.module import Locations, parse_module, parse_operations
 from mlir_offload.translate.mlir.syntax import MLIR, escape
 from mlir_offload.translate.mlir.type import function_type
 from mlir_offload.translate.prefix_map import PrefixMap, map_locations
@@ -239,7 +238,9 @@ def test_a_program_is_split_without_a_change_in_its_strings_and_names(
     text = with_fast_math(map_locations(generic(f"n{name}", string), [PrefixMap("\0", "x")]))
     assert text.count("fastmath = #arith.fastmath<fast>") == 1
     forms = [parse_form(form) for form in ("nvvm32", "rocdl64", "spirv32")]
-    program = split_program(text, source_text="", unit_id="p", llvm_major=22, forms=forms)
+    program = split_program(
+        text, SplitOptions(source_text="", unit_id="p", llvm_major=22, forms=forms)
+    )
     (module,) = program.modules
     whole = generic(f"n{name}", string)
     quoted = f'"{escape(string)}"'

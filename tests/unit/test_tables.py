@@ -1,4 +1,4 @@
-"""What was read of a table is kept beside it, and holds for that very file only."""
+"""What was read of a table is kept next to it, and holds for that very file only."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 
 from mlir_offload.driver.system.file_identity import content_identity, program_identities
 from mlir_offload.driver.system.memo import Memo
-from mlir_offload.driver.system.user_file import user_cache
+from mlir_offload.driver.system.workspace import user_cache
 from mlir_offload.driver.tools.toolchain_id import RememberingRunner, ToolchainIdentity, own_sources
 from mlir_offload.toolchain.errors import InputOutputError, ToolchainError
 from mlir_offload.toolchain.process import Command, Completed

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.driver.option.configured import configured
+from mlir_offload.driver.option.config import configured
 from mlir_offload.driver.option.subcommand import SUBCOMMANDS, every_subcommand
 from mlir_offload.driver.option.trusted import program_flags, trust_store
 from mlir_offload.driver.project.file import read_project

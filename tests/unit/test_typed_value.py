@@ -14,7 +14,7 @@ LAYERS = ("toolchain", "offload", "translate", "driver")
 PROGRAM = """
 import sys, threading
 from msgspec import Struct
-from mlir_offload.toolchain.typed_value import converted, decoded
+from mlir_offload.toolchain.tables import converted, decoded
 
 entered, leave = threading.Event(), threading.Event()
 
@@ -60,7 +60,7 @@ def test_no_other_module_reads_values_of_types() -> None:
         for path in sorted((ROOT / layer).rglob("*.py"))
         if any(_reads_a_type(ast.parse(path.read_text(encoding="utf-8"))))
     }
-    assert found == {"toolchain/typed_value.py"}
+    assert found == {"toolchain/tables.py"}
 
 
 def _reads_a_type(tree: ast.AST) -> Iterator[bool]:

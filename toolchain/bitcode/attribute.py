@@ -191,7 +191,7 @@ def _wide(words: Sequence[int]) -> int:
 
 
 def signed(value: int) -> int:
-    """Return a number whose lowest bit is its sign; the sign alone stands for -2^63."""
+    """Return a number whose lowest bit is its sign; the sign alone represents -2^63."""
     if not value & 1:
         return value >> 1
     return -(value >> 1) if value != 1 else -1 << 63

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import compress
 
 # base64 turns six bits into a letter, in C. These tables turn the letter into the number that it
-# stands for, and the number into the character that `char6` of the bitstream gives it.
+# represents, and the number into the character that `char6` of the bitstream gives it.
 _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _CHAR6 = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._"
 _TO_NUMBER = bytes.maketrans(_LETTERS, bytes(range(64)))
@@ -180,7 +180,11 @@ def vbr6_few(data: bytes, position: int, count: int) -> tuple[list[int], int]:
             word = bits(data, position, left)
         value, used = word & 63, 6
         if value > 31:  # noqa: PLR2004 (the upper bit of a chunk)
-            value, used = vbr(word, 6)
+            # Characters take two chunks, and most records that are read are strings.
+            if word & 0x800:
+                value, used = vbr(word, 6)
+            else:
+                value, used = (value & 31) | (word >> 1 & 0x3E0), 12
         numbers.append(value)
         word >>= used
         left -= used

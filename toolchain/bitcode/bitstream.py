@@ -68,7 +68,7 @@ class _Array(Struct, frozen=True):
 
 
 class Record:
-    """One record; what it stands for is `code`, numbered for each kind of block.
+    """One record; what it represents is `code`, numbered for each kind of block.
 
     Its constructor takes the code out of the scalars.
     """
@@ -210,6 +210,15 @@ class BlockReader(Iterator[Record | Block]):
         self._width = block.width
         self._abbreviations = stream.shared.get(block.number, [])[: block.inherited]
 
+    @property
+    def definitions(self) -> tuple[Abbreviation, ...]:
+        """Return the abbreviations that hold from here on."""
+        return tuple(self._abbreviations)
+
+    def resume(self, position: int, definitions: Sequence[Abbreviation]) -> None:
+        """Go on at a position at which these abbreviations hold."""
+        self.position, self._abbreviations = position, list(definitions)
+
     def records(self) -> Iterator[Record]:
         """Return the records alone."""
         return (entry for entry in self if isinstance(entry, Record))
@@ -228,14 +237,15 @@ class BlockReader(Iterator[Record | Block]):
         raise self.malformed(begin, "what is here leaves it")
 
     def _next(self) -> Record | Block | None:
+        data, width = self._data, self._width
         while True:
             begin = self.position
-            self.position += self._width
-            if self.position > self._end:
+            self.position = position = begin + width
+            if position > self._end:
                 raise self.malformed(begin, "it has no end")
             at = begin >> 3
-            word = int.from_bytes(self._data[at : at + 5], "little") >> (begin & 7)
-            number = word & ((1 << self._width) - 1)
+            word = int.from_bytes(data[at : at + 5], "little") >> (begin & 7)
+            number = word & ((1 << width) - 1)
             if number > _UNABBREVIATED:
                 return self._abbreviated(begin, number)
             if number == _UNABBREVIATED:

@@ -26,7 +26,7 @@ _RELATIVE_VERSION = 1
 
 
 class OperandKind(IntEnum):
-    """What a number in a record stands for; PLAIN is a number as it is."""
+    """What a number in a record represents; PLAIN is a number as it is."""
 
     PLAIN = 0
     VALUE = 1

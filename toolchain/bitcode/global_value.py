@@ -124,7 +124,7 @@ class StringTable:
         """Take the string."""
         self._strings = strings
         self._known: dict[tuple[int, int], str] = {}
-        # Each name stands there once; pieces that overlap could else be larger than any file.
+        # Each name is there once; pieces that overlap could else be larger than any file.
         self._left = 2 * len(strings)
 
     def piece(self, record: Record) -> str:

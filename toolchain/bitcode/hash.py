@@ -1,7 +1,7 @@
 """Whether two functions in different bitcode modules have the same code.
 
 A hash covers what a function does: its signature, attributes and instructions, the constants that
-they use, and all that only its module can name. What other modules can name stands for itself by its
+they use, and all that only its module can name. What other modules can name represents itself by its
 name. Numbers of values, types and attributes do not count, nor do metadata: debug locations, hints.
 """
 
@@ -98,7 +98,7 @@ class CodeHash:
         return digest.digest()
 
     def operand(self, operand: Operand) -> bytes:
-        """Return what stands for an operand that is not local to a function."""
+        """Return what represents an operand that is not local to a function."""
         kind, number = operand
         if kind is OperandKind.TYPE:
             return self._type(number)
@@ -120,7 +120,7 @@ class CodeHash:
         return False
 
     def constant(self, entry: Entry, operands: Iterable[bytes]) -> bytes:
-        """Return what stands for a constant."""
+        """Return what represents a constant."""
         of_type = b"" if entry.type is None else self._type(entry.type)
         return sha256(_joined([b"constant %d" % entry.code, of_type, *operands])).digest()
 
@@ -175,7 +175,7 @@ class CodeHash:
 
 
 class _Locals:
-    """What stands for the instructions of one function, and for the values that only it has."""
+    """What represents the instructions of one function, and the values that only it has."""
 
     __slots__ = ("_active", "_entries", "_hash", "_known", "_parameters", "_start")
 
@@ -188,7 +188,7 @@ class _Locals:
         self._active: set[int] = set()
 
     def token(self, entry: Entry) -> bytes:
-        """Return what stands for an entry: nothing for a constant, which stands where it is used."""
+        """Return what represents an entry: nothing for a constant, which is where it is used."""
         if entry.type is not None and entry.number is not None:
             self._entries[entry.number] = entry
             return b""

@@ -40,7 +40,7 @@ class MetadataTable:
         self._constants = constants
         self._named: dict[str, tuple[int, ...]] = {}
         self._segments: list[_Segment] = []
-        # Places that an index names may overlap; together they hold no more than there is.
+        # Places that an index names may overlap; together they contain no more than there is.
         self._left = module.content.stream.size
         if len(module.content.metadata) > _MAX_BLOCKS:
             reason = f"it has {len(module.content.metadata)} blocks of metadata"

@@ -7,12 +7,14 @@ are damaged may crash. Bodies of functions, constants and metadata are passed ov
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mlir_offload.toolchain.bitcode.abbrev import Abbreviation
 from mlir_offload.toolchain.bitcode.attribute import AttributeTable, read_attributes
 from mlir_offload.toolchain.bitcode.bit_array import bits
 from mlir_offload.toolchain.bitcode.bitstream import (
@@ -47,6 +49,7 @@ WRAPPER_MAGIC = b"\xde\xc0\x17\x0b"
 _WRAPPER_BYTES = 20
 _NEWEST_VERSION = 2
 _MAX_MODULES = 1000
+_FRONT_BITS = 1 << 15
 _GLOBALS = frozenset(
     {
         ModuleCode.GLOBAL_VARIABLE,
@@ -118,7 +121,7 @@ def read_bitcode(view: ByteView) -> BitcodeModule:
 def read_bitcode_modules(view: ByteView) -> tuple[BitcodeModule, ...]:
     """Return all modules of a file: LLVM splits one for link-time optimisation, `llvm-cat` joins some.
 
-    Raises VerificationError where it is no bitcode, or malformed.
+    Raises VerificationError where it is not bitcode, or malformed.
     """
     stream = BitStream(unwrapped(view))
     tables: dict[Block | None, StringTable] = {}
@@ -144,7 +147,7 @@ def unwrapped(view: ByteView) -> ByteView:
 
 
 class _OuterModule(Struct, frozen=True):
-    """What stands outside of a module and belongs to it."""
+    """What is outside of a module and belongs to it."""
 
     module: Block
     identification: Block | None
@@ -152,7 +155,7 @@ class _OuterModule(Struct, frozen=True):
 
 
 def outer_blocks(stream: BitStream) -> list[Block]:
-    """Return what stands outside of all other blocks: modules and what belongs to them."""
+    """Return what is outside of all other blocks: modules and what belongs to them."""
     blocks: list[Block] = []
     position = 8 * len(MAGIC)
     while position + 64 <= stream.size:
@@ -194,6 +197,36 @@ def _outer_modules(stream: BitStream, blocks: Sequence[Block]) -> list[_OuterMod
 _TEXTS = frozenset({ModuleCode.TRIPLE, ModuleCode.DATA_LAYOUT, ModuleCode.SOURCE_FILE})
 
 
+class _Front(Struct, frozen=True):
+    """What modules of one writer have alike up to their data layout: types, attributes, texts.
+
+    `content` are the bytes from the begin of the module on, `position` is where the rest begins.
+    """
+
+    module: Block
+    content: bytes
+    position: int
+    version: int
+    texts: Mapping[int, str]
+    blocks: Sequence[Block]
+    shared: Mapping[int, Sequence[Abbreviation]]
+    abbreviations: Sequence[Abbreviation]
+
+    def is_of(self, stream: BitStream, module: Block) -> bool:
+        """Return whether a module begins with it."""
+        own = self.module
+        return (
+            own.begin == module.begin
+            and own.width == module.width
+            and stream.data.startswith(self.content, module.begin >> 3)
+            and self.position <= module.end
+        )
+
+
+# The one read last: the next module of a link is most often of the same writer.
+_fronts: deque[_Front] = deque(maxlen=1)
+
+
 class _ModuleWalk:
     """One pass over a module: its texts, globals and types, and the places of all other blocks."""
 
@@ -206,7 +239,7 @@ class _ModuleWalk:
         self._names = names
         self._sections: list[str] = []
         self._blocks: dict[int, list[Block]] = {}
-        for entry in BlockReader(stream, module):
+        for entry in self._rest(BlockReader(stream, module)):
             if isinstance(entry, Block):
                 self._take_block(entry)
             elif entry.code in _GLOBALS:
@@ -214,6 +247,38 @@ class _ModuleWalk:
                 self.symbols.append(self._globals(entry).read(entry))
             else:
                 self._take_record(entry)
+
+    def _rest(self, reader: BlockReader) -> Iterator[Record | Block]:
+        """Return the entries of a module without those that are known from another one."""
+        stream, module = self._stream, reader.block
+        known = next((one for one in _fronts if one.is_of(stream, module)), None)
+        if known:
+            self.version, self.texts = known.version, dict(known.texts)
+            stream.shared = {number: list(found) for number, found in known.shared.items()}
+            reader.resume(known.position, known.abbreviations)
+            for block in known.blocks:
+                self._take_block(block)
+        for entry in reader:
+            yield entry
+            is_layout = isinstance(entry, Record) and entry.code == ModuleCode.DATA_LAYOUT
+            if is_layout and not known and reader.position - module.begin < _FRONT_BITS:
+                self._note_front(reader)
+
+    def _note_front(self, reader: BlockReader) -> None:
+        stream, module = self._stream, reader.block
+        if self.symbols or self._sections:
+            return
+        front = _Front(
+            module,
+            stream.data[module.begin >> 3 : (reader.position + 7) >> 3],
+            reader.position,
+            self.version,
+            dict(self.texts),
+            [block for blocks in self._blocks.values() for block in blocks],
+            {number: tuple(found) for number, found in stream.shared.items()},
+            reader.definitions,
+        )
+        _fronts.append(front)
 
     def blocks(self, number: BlockId) -> tuple[Block, ...]:
         """Return the blocks of one kind."""

@@ -161,7 +161,7 @@ def _launch_bounds(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
         ]
         if given and annotated is None:
             annotated = _annotations(module)
-        # To a function that is no kernel the bounds mean nothing in any release.
+        # To a function that is not a kernel the bounds mean nothing in any release.
         is_kernel = function.calling_convention == _PTX_KERNEL
         if not is_kernel and "kernel" not in (annotated or {}).get(function.name, ()):
             continue
@@ -258,7 +258,7 @@ def _is_wide(one: BitcodeType) -> bool:
 
 
 def _resized(module: BitcodeModule, layout: str, other: str) -> tuple[int, int] | None:
-    """Return the sizes in two layouts of the first structure that has not the same in both."""
+    """Return the sizes in two layouts of the first structure that does not have the same in both."""
     table = module.types
     if not any(map(_is_wide, table.types)):
         return None

@@ -43,7 +43,7 @@ _WIDE = ("x86_fp80", *_HALVES)
 def older_numbers(text: str) -> str:
     """Return the text with numbers that LLVM 22 does not parse in the form that it writes.
 
-    A number has the floating-point type that stands before it in its line. What has no older form is kept.
+    A number has the floating-point type that precedes it in its line. What has no older form is kept.
     """
     kind = ""
 
@@ -71,7 +71,7 @@ def _older(number: str, kind: str) -> str:
 
 
 def _special(number: str, form: _Format, kind: str) -> int:
-    """Return the bits of an infinity, or of what is no number with its payload."""
+    """Return the bits of an infinity, or of what is not a number with its payload."""
     exponent = ((1 << (form.bits - 1 - form.fraction)) - 1) << form.fraction
     # The leading bit of the fraction is written out in this format.
     if kind == "x86_fp80":
@@ -133,6 +133,6 @@ def _spelled(bits: int, kind: str) -> str:
 def _widened(bits: int) -> int:
     """Return the bits of a float as those of the double of the same value; payloads keep their place."""
     exponent, fraction = bits >> 23 & 0xFF, bits & 0x7FFFFF
-    if exponent == 0xFF:  # noqa: PLR2004 (infinity and what is no number)
+    if exponent == 0xFF:  # noqa: PLR2004 (infinity and what is not a number)
         return (bits >> 31) << 63 | 0x7FF << 52 | fraction << 29
     return int.from_bytes(struct.pack(">d", _value(bits, "float")))

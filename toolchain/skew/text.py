@@ -131,7 +131,7 @@ def _constructs(text: str, consumer: Consumer) -> Iterator[Skew]:
     pattern, rows = _unreadable(consumer.llvm)
     seen = set()
     for match in pattern.finditer(text):
-        # What is skipped, comments and strings, is no group.
+        # What is skipped, comments and strings, is not a group.
         if match.lastindex is None or match.lastindex in seen:
             continue
         seen.add(match.lastindex)
@@ -185,7 +185,7 @@ def _launch_bounds(text: str, groups: Mapping[str, str], consumer: Consumer) -> 
         if match[1] != "define":
             continue
         name = match[2].strip('"')
-        # To a function that is no kernel the bounds mean nothing in any release.
+        # To a function that is not a kernel the bounds mean nothing in any release.
         if not _KERNEL.search(match[0]) and "kernel" not in annotated.get(name, ()):
             continue
         own = " ".join(groups.get(number, "") for number in _USED_GROUP.findall(match[3]))

@@ -98,7 +98,7 @@ def asm_call(line: str) -> str | None:
 
 
 def find_asynchronous(name: str) -> Replacement | None:
-    """Return what stands for `llvm.nvvm.NAME`."""
+    """Return what represents `llvm.nvvm.NAME`."""
     bare = name.removesuffix(".if")
     for parse in (_without_effect, _copy, _mbarrier, _wait, _tensor, _wgmma):
         operation = parse(bare)

@@ -46,7 +46,7 @@ def source_name(name: str) -> str:
 
 
 def foreign_function(module: DeviceModule, name: str) -> Replacement | None:
-    """Return what stands for a function that the module declares and another file defines."""
+    """Return what represents a function that the module declares and another file defines."""
     line = dict(module.declarations).get(name)
     if line is None:
         return None

@@ -18,7 +18,7 @@ _CONSTANT_OPERATION = ir_pattern(
 )
 _ADDRESS = ir_pattern("%mo.e`number`")
 _PHI = ir_line("`indent``local` = phi ")
-# What stands before a value of a phi; a constant array has no blank there.
+# What precedes a value of a phi; a constant array has no blank there.
 _INCOMING = "[ "
 _NAMED_TYPE = ir_pattern("`local` `end`")
 _CAST_OPERATIONS = frozenset({"addrspacecast", "bitcast", "inttoptr", "ptrtoint", "trunc"})
@@ -29,7 +29,7 @@ def place_addresses(
 ) -> Function:
     """Return the function with these globals replaced by addresses that its entry computes.
 
-    `address` gives the operations for one; `%0` in each stands for the value of the one before.
+    `address` gives the operations for one; `%0` in each represents the value of the one before.
     Constant expressions and aggregates over them become instructions, there too.
     """
     used = sorted(names & {callee_name(one) for one in references(function.body)})
@@ -47,7 +47,7 @@ def _refers(line: str, name: str) -> bool:
 
 
 class _Entry:
-    """The instructions that a function needs at its entry to address what stood for globals."""
+    """The instructions that a function needs at its entry to address what represented globals."""
 
     def __init__(self, address: Callable[[str], tuple[str, ...]]) -> None:
         self.instructions: list[str] = []
@@ -65,7 +65,7 @@ class _Entry:
         return line
 
     def _value(self, key: str, *operations: str) -> str:
-        """Return the value of the last operation; `%0` in it stands for the one before."""
+        """Return the value of the last operation; `%0` in it represents the one before."""
         if key in self._known:
             return self._known[key]
         value = ""
@@ -109,7 +109,7 @@ class _Entry:
 
 
 def _aggregate_type(line: str, start: int) -> str:
-    """Return the type of the constant that opens there: it stands before it, in a phi before all."""
+    """Return the type of the constant that opens there: it precedes it, in a phi before all."""
     phi = _PHI.match(line)
     if phi and line[:start].endswith(_INCOMING):
         return line[phi.end() : phi.end() + type_end(line[phi.end() :])]
@@ -118,7 +118,7 @@ def _aggregate_type(line: str, start: int) -> str:
 
 
 def _innermost_constant(line: str) -> int | None:
-    """Return the bracket of a constant around an address that holds no other such constant."""
+    """Return the bracket of a constant around an address that contains no other such constant."""
     starts = (_enclosing(line, match.start()) for match in _ADDRESS.finditer(line))
     return max((start for start in starts if start is not None), default=None)
 

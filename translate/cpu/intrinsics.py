@@ -42,7 +42,7 @@ declare i32 @mo_cpu_has_failed(ptr)"""
 
 
 def find_replacement(name: str) -> Replacement | None:
-    """Return what stands for a function that device code calls but does not define."""
+    """Return what represents a function that device code calls but does not define."""
     if not name.startswith(_PREFIX):
         return find_library_function(name)
     bare = load_calls().aliases.get(name, name.removeprefix(_PREFIX))

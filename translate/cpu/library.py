@@ -21,7 +21,7 @@ _OWN = {
 
 
 def find_library_function(name: str) -> Replacement | None:
-    """Return what stands for a function of a library."""
+    """Return what represents a function of a library."""
     return _cuda_library().get(name) or _libdevice(name) or _external(name)
 
 

@@ -26,7 +26,7 @@ END_OF_BLOCK = 1 << 30
 class Code(Struct, frozen=True, dict=True):
     """A kernel's blocks by label, its instructions by the value they define, and its arguments.
 
-    `arguments` gives the text that stands for each outside the kernel. Instructions that are in
+    `arguments` gives the text that represents each outside the kernel. Instructions that are in
     `lines` and in no block were moved to the entry.
     """
 
@@ -36,7 +36,7 @@ class Code(Struct, frozen=True, dict=True):
 
     @cached_property
     def places(self) -> dict[str, Place]:
-        """Return block and position of each instruction that stands in a block."""
+        """Return block and position of each instruction that is in a block."""
         return {
             name: (label, index)
             for label, block in self.blocks.items()
@@ -48,7 +48,7 @@ class Code(Struct, frozen=True, dict=True):
 class Region:
     """Code that runs from an entrance to the next barriers, with some conditions taken as known.
 
-    `brought` maps values that come from behind the entrance to the text that stands for them, None
+    `brought` maps values that come from behind the entrance to the text that represents them, None
     where each work-item has its own.
     """
 

@@ -1,4 +1,4 @@
-"""What stands for a function that device code calls, and the table of what has a replacement."""
+"""What represents a function that device code calls, and the table of what has a replacement."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Sync(Enum):
 
 
 class Replacement(Struct, frozen=True):
-    """What stands for a called function: its definition, and what the call passes besides.
+    """What represents a called function: its definition, and what the call passes besides.
 
     `definition` may be empty (the function comes from libm or libc). A call that waits for the
     warp also passes the number of the call.

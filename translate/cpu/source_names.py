@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from mlir_offload.translate.mlir.location import Locations
-from mlir_offload.translate.mlir.module import parse_module
+from mlir_offload.translate.mlir.module import Locations, parse_module
 from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.mlir.syntax import tokens
 from mlir_offload.translate.mlir.type import function_type

@@ -18,7 +18,7 @@ _CALL_WARP = "call i64 @mo_cpu_warp(ptr %c, i32 %site"
 
 
 def find_collective(name: str) -> Replacement | None:
-    """Return what stands for `llvm.nvvm.NAME`, or for `barrier`."""
+    """Return what represents `llvm.nvvm.NAME`, or for `barrier`."""
     for build in (_shuffle, _vote, _match, _redux, _block_barrier, _barrier_of_warp):
         found = build(name)
         if found is not None:

@@ -86,7 +86,7 @@ class _Signature:
 
 
 def find_tensor_operation(module: DeviceModule, callee: str) -> Replacement | None:
-    """Return what stands for an operation on a matrix of the subgroup."""
+    """Return what represents an operation on a matrix of the subgroup."""
     line = dict(module.declarations).get(callee)
     name = callee.removeprefix("llvm.nvvm.")
     if line is None or name == callee:

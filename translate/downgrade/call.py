@@ -32,7 +32,7 @@ class Replacement(Struct, frozen=True):
 
 
 def rewrite_call(tokens: list[Token], row: DowngradeRow, new_value: NewValue) -> Replacement | None:
-    """Return what stands for a call or a declaration of an intrinsic of the row; None if it is none."""
+    """Return what represents a call or a declaration of an intrinsic of the row; None if it is none."""
     place = next(
         (
             i
@@ -81,7 +81,7 @@ def declaration_of(tokens: list[Token]) -> str:
 
 
 def rewrite_record(tokens: list[Token], row: DowngradeRow, _: NewValue) -> Replacement | None:
-    """Return the call that stands for a debug record of the row; None if the line is none."""
+    """Return the call that represents a debug record of the row; None if the line is none."""
     place = next((i for i, token in enumerate(tokens) if token.kind is not TokenKind.SPACE), 0)
     if tokens[place].text not in row.names:
         return None

@@ -67,7 +67,7 @@ def without_ptx_features(text: str, reader: int) -> str:
 
 
 def _parts(tokens: list[Token]) -> tuple[str, list[list[Token]], list[Token]]:
-    """Return the name of a function, its parameters, and what stands behind them."""
+    """Return the name of a function, its parameters, and what follows them."""
     place = next(
         i
         for i, token in enumerate(tokens)

@@ -121,7 +121,7 @@ class _Module:
         return f"%mo.older.{self._values}"
 
     def line(self, line: str) -> str:
-        """Return what stands for a line: another, several, or none."""
+        """Return what represents a line: another, several, or none."""
         if line.startswith("}"):
             self._function = ""
         elif line.startswith("define "):
@@ -195,7 +195,7 @@ class _Module:
             _rename_words(tokens, row)
 
     def operation(self, tokens: _Tokens, row: DowngradeRow) -> None:
-        """Refuse what stands behind the name of an instruction."""
+        """Refuse what follows the name of an instruction."""
         start = next((i for i, token in enumerate(tokens) if token.is_word(*row.opcodes)), None)
         if start is None or self.is_metadata(tokens):
             return

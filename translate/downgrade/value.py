@@ -69,7 +69,7 @@ def strip_property(tokens: list[Token], names: Collection[str]) -> None:
 
 
 def write_out_splat(tokens: list[Token]) -> None:
-    """Write each `splat (TYPE VALUE)` as the vector that it stands for."""
+    """Write each `splat (TYPE VALUE)` as the vector that it represents."""
     place = 0
     while place < len(tokens):
         if tokens[place].is_word("splat") and any(

@@ -1,4 +1,4 @@
-"""What stock MLIR drops in silence or lowers wrongly, told before it runs."""
+"""What stock MLIR drops silently or lowers wrongly, reported before it runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from math import prod
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.translate.gpu_module import is_declared_kernel, is_kernel
 from mlir_offload.translate.host.launch_check import MOST_THREADS
-from mlir_offload.translate.mlir.location import Locations
+from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.pipelines import Refusal, Side, load_refusals
 

@@ -16,7 +16,7 @@ from mlir_offload.translate.kernel_parameter import (
     ParameterForm,
     plan_parameters,
 )
-from mlir_offload.translate.mlir.location import Locations
+from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import Operation
 
 

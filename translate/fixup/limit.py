@@ -9,7 +9,7 @@ from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.pattern import pattern
 from mlir_offload.toolchain.workgroup_memory import WorkgroupLimit
 from mlir_offload.translate.host.memory import element_bytes
-from mlir_offload.translate.mlir.location import Locations
+from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.mlir.syntax import render_symbol
 from mlir_offload.translate.mlir.type import function_type, parse_shaped

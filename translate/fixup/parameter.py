@@ -16,7 +16,7 @@ from mlir_offload.translate.kernel_parameter import (
     position_of,
 )
 from mlir_offload.translate.mlir.attribute import Attribute, render_dictionary
-from mlir_offload.translate.mlir.location import Locations
+from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import BlockArgument, Operation, Value
 from mlir_offload.translate.mlir.rewriter import Rewriter
 from mlir_offload.translate.mlir.syntax import render_symbol

@@ -7,7 +7,7 @@ from math import prod
 
 from mlir_offload.translate.device_form import DeviceForm
 from mlir_offload.translate.mlir.attribute import quoted
-from mlir_offload.translate.mlir.location import Locations
+from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import CustomOperation, Operation, Region, Value
 from mlir_offload.translate.mlir.rewriter import Rewriter
 
@@ -55,7 +55,7 @@ class DeviceRewriter(Rewriter):
             if number is not None:
                 self.constants[operation.result_text] = number
         elif operation.result_text in self.constants:
-            # Regions that stand beside each other may give values the same name.
+            # Regions that are next to each other may give values the same name.
             del self.constants[operation.result_text]
 
     def index(self, value: int) -> Value:

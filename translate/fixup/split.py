@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.toolchain.target import Kind, Target
-from mlir_offload.toolchain.workgroup_memory import WorkgroupLimit, find_workgroup_limit
+from mlir_offload.toolchain.target import Target
 from mlir_offload.translate import given_binary
 from mlir_offload.translate.declared import (
     DeclaredKernel,
@@ -18,32 +16,24 @@ from mlir_offload.translate.declared import (
     read_declared,
 )
 from mlir_offload.translate.device_form import NVVM_FORM, DeviceForm
-from mlir_offload.translate.fixup import fast_math
-from mlir_offload.translate.fixup.documented import use_default_space, use_documented_forms
+from mlir_offload.translate.fixup.device_module import DeviceRules, device_module, limits_of
+from mlir_offload.translate.fixup.documented import use_default_space
 from mlir_offload.translate.fixup.hazard import (
-    check_device_functions,
-    check_launch_bounds,
     check_operations,
     check_top_level,
 )
-from mlir_offload.translate.fixup.kernel_form import KernelForms, choose_kernel_forms
+from mlir_offload.translate.fixup.kernel_form import choose_kernel_forms
 from mlir_offload.translate.fixup.limit import (
-    check_printed,
-    check_workgroup_memory,
     workgroup_bytes,
 )
-from mlir_offload.translate.fixup.lowered_kernel import mark_lowered_kernels
-from mlir_offload.translate.fixup.text import expand_device_operations
 from mlir_offload.translate.gpu_module import (
     GpuModule,
-    Kernel,
     KernelKey,
     assign_symbols,
     check_launches,
     host_symbols,
     kernel_names,
     named_modules,
-    rename_kernels,
     rename_launches,
 )
 from mlir_offload.translate.host import divergent_barrier
@@ -51,30 +41,26 @@ from mlir_offload.translate.host import interface as host_interface
 from mlir_offload.translate.host.argument import ArgumentRewriter
 from mlir_offload.translate.host.async_chain import AsyncRewriter
 from mlir_offload.translate.host.launch_check import LaunchCheck, SourceWarning
-from mlir_offload.translate.host.main_function import check_main
 from mlir_offload.translate.host.memory import describe_launches
+from mlir_offload.translate.host.module import check_main
 from mlir_offload.translate.host.transfer import TransferRewriter
+from mlir_offload.translate.input_pipeline import drop_scripts
 from mlir_offload.translate.kernel_parameter import WIDE, ParameterForm
-from mlir_offload.translate.mlir.location import Locations
-from mlir_offload.translate.mlir.module import Module, parse_module
+from mlir_offload.translate.mlir.module import Locations, Module, parse_module
 from mlir_offload.translate.mlir.operation import CustomOperation, Operation
 from mlir_offload.translate.pipelines import load_faults
 from mlir_offload.translate.target_attribute import (
     TargetAttribute,
+    find_variants,
+    kinds_left,
     read_targets,
-    served_targets,
 )
-from mlir_offload.translate.transform_script import drop_scripts
 from mlir_offload.translate.unit import owner_of, unit_of
-from mlir_offload.translate.variant import find_variants, kinds_left
 
 if TYPE_CHECKING:
     from mlir_offload.translate.given_binary import GivenBinary
 
 _C_INTERFACE = "llvm.emit_c_interface"
-_DIVISIONS = frozenset(f"arith.{name}" for name in ("ceildivsi", "ceildivui", "floordivsi"))
-# What a module needs for the words that are in its lines.
-_NEEDLES = {"bf16": "bf16", "nvgpu": "nvgpu.", "matrix": "!gpu.mma_matrix<"}
 
 
 class SplitProgram(Struct, frozen=True):
@@ -102,22 +88,8 @@ class SplitProgram(Struct, frozen=True):
         return bool(self.modules or self.binaries)
 
 
-def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled)
-    text: str,
-    *,
-    source_text: str,
-    unit_id: str,
-    llvm_major: int,
-    forms: Sequence[DeviceForm] = (NVVM_FORM,),
-    keeps_functions: bool = False,
-    describes_memory: bool = False,
-    is_program: bool = False,
-    is_transformed: bool = False,
-    targets: Sequence[Target] = (),
-    parameters: ParameterForm = ParameterForm.WHOLE,
-    index_bits: int = WIDE,
-) -> SplitProgram:
-    """Cut the normalised program in two.
+class SplitOptions(Struct, frozen=True, kw_only=True):
+    """What a program is, and how it is compiled.
 
     `source_text` is the file as its author wrote it (bytecode decoded as latin-1); `unit_id` is
     the name of that file, without its directory: a checkout elsewhere gives the same bytes. The
@@ -125,59 +97,65 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
     `keeps_functions` for other files. Launches tell of host memory where the program
     `describes_memory`; if it `is_program`, its `main` must be one; if it `is_transformed`, its transform
     scripts have been run. Kernels take their memrefs in the form of `parameters`, and compute with
-    `index_bits`. Raises SourceError for code that exceeds the limits of the `targets`, and for code
-    that the lowering would drop or get wrong.
+    `index_bits`.
+    """
+
+    source_text: str
+    unit_id: str
+    llvm_major: int
+    forms: Sequence[DeviceForm] = (NVVM_FORM,)
+    keeps_functions: bool = False
+    describes_memory: bool = False
+    is_program: bool = False
+    is_transformed: bool = False
+    targets: Sequence[Target] = ()
+    parameters: ParameterForm = ParameterForm.WHOLE
+    index_bits: int = WIDE
+
+
+def split_program(text: str, options: SplitOptions) -> SplitProgram:
+    """Split the normalised program into its host part and its device modules.
+
+    Raises SourceError for code that exceeds the limits of the targets, and for code that the lowering
+    would drop or get wrong.
     """
     module = parse_module(text)
     locations = Locations(module.aliases)
-    drop_scripts(module, locations, are_run=is_transformed)
+    drop_scripts(module, locations, are_run=options.is_transformed)
     check_top_level(module.operations, locations)
     device = {one.symbol: one for one in module.operations if one.name == "gpu.module"}
     host = [one for one in module.operations if one.name != "gpu.module"]
     kernels = {name: kernel_names(operation) for name, operation in device.items()}
     declared = _declared_kernels(device.values(), locations)
     binaries = _given_binaries(host, locations)
-    owner = owner_of(module, source_text)
     attached = _read_attached(device, locations)
     variants = find_variants(device, kernels, attached, locations)
-    symbols = assign_symbols(
-        kernels,
-        named=named_modules(kernels, source_text),
-        unit_of=cache(lambda name: unit_of(module, device[name], file=unit_id, owner=owner)),
-        declared=(*declared, *_given_kernels(binaries)),
-        variants=variants,
-    )
+    known = (*declared, *_given_kernels(binaries))
+    symbols = _assign_symbols(module, options, kernels, known, variants)
     # Before device code is rewritten below.
     used = _workgroup_memory(device)
     divergent = _divergent_barriers(device, host, locations) if "gpu.barrier" in text else ()
-    kernel_forms = choose_kernel_forms(
-        device.values(),
-        host,
-        # Of variants of a kernel one may read what another does not.
-        renamed={key for key in symbols if symbols[key] != key[1] and key[0] not in variants},
-        form=parameters,
-        index_bits=index_bits,
-    )
-    faults = load_faults(llvm_major)
-    rules = _DeviceRules(
-        module, locations, faults, tuple(forms), symbols, tuple(targets), kernel_forms
-    )
+    rules = _device_rules(module, locations, options, symbols, variants)
     leaves = kinds_left(variants, attached)
     modules = tuple(
-        _gpu_module(operation, attached[name], leaves.get(name, frozenset()), rules)
+        device_module(operation, attached[name], leaves.get(name, frozenset()), rules)
         for name, operation in device.items()
-        if kernels[name] or (keeps_functions and _has_functions(operation))
+        if kernels[name] or (options.keeps_functions and _has_functions(operation))
     )
     _check_host(host, declared, binaries, locations)
-    if is_program:
+    if options.is_program:
         check_main(module.operations, locations)
-    launches = LaunchCheck(locations, _limits(targets), used)
+    launches = LaunchCheck(locations, limits_of(options.targets), used)
     # Before host code is rewritten below: warnings refer to the code as written.
-    warnings = _check_launches(launches, host, targets, describes_memory=describes_memory)
-    interface = _interface(module, source_text) if _C_INTERFACE in text else ""
+    warnings = _check_launches(
+        launches, host, options.targets, describes_memory=options.describes_memory
+    )
+    interface = _interface(module, options.source_text) if _C_INTERFACE in text else ""
     uses_runtime = any(_uses_runtime(one) for one in host if one.name != "gpu.binary")
-    arguments = ArgumentRewriter(kernel_forms.launches, kernel_forms.narrow)
-    host_text = _host(module, symbols, locations, arguments, describes_memory=describes_memory)
+    arguments = ArgumentRewriter(rules.kernels.launches, rules.kernels.narrow)
+    host_text = _host(
+        module, symbols, locations, arguments, describes_memory=options.describes_memory
+    )
     return SplitProgram(
         host_text=host_text,
         modules=modules,
@@ -188,6 +166,46 @@ def split_program(  # noqa: PLR0913 (what the program is, and how it is compiled
         binaries=tuple(binaries.values()),
         warnings=(*divergent, *warnings),
     )
+
+
+def _assign_symbols(
+    module: Module,
+    options: SplitOptions,
+    kernels: Mapping[str, tuple[str, ...]],
+    declared: Sequence[KernelKey],
+    variants: frozenset[str],
+) -> dict[KernelKey, str]:
+    device = {one.symbol: one for one in module.operations if one.name == "gpu.module"}
+    owner = owner_of(module, options.source_text)
+    return assign_symbols(
+        kernels,
+        named=named_modules(kernels, options.source_text),
+        unit_of=cache(
+            lambda name: unit_of(module, device[name], file=options.unit_id, owner=owner)
+        ),
+        declared=declared,
+        variants=variants,
+    )
+
+
+def _device_rules(
+    module: Module,
+    locations: Locations,
+    options: SplitOptions,
+    symbols: Mapping[KernelKey, str],
+    variants: frozenset[str],
+) -> DeviceRules:
+    kernels = choose_kernel_forms(
+        [one for one in module.operations if one.name == "gpu.module"],
+        [one for one in module.operations if one.name != "gpu.module"],
+        # Of variants of a kernel one may read what another does not.
+        renamed={key for key in symbols if symbols[key] != key[1] and key[0] not in variants},
+        form=options.parameters,
+        index_bits=options.index_bits,
+    )
+    forms, targets = tuple(options.forms), tuple(options.targets)
+    faults = load_faults(options.llvm_major)
+    return DeviceRules(module, locations, forms, targets, faults, symbols, kernels)
 
 
 def _check_launches(
@@ -207,11 +225,6 @@ def _divergent_barriers(
     device: Mapping[str, Operation], host: Sequence[Operation], locations: Locations
 ) -> tuple[SourceWarning, ...]:
     return tuple(divergent_barrier.find_divergent_barriers(device, host, locations))
-
-
-def _limits(targets: Iterable[Target]) -> tuple[WorkgroupLimit, ...]:
-    found = (find_workgroup_limit(target.arch) for target in targets)
-    return tuple(limit for limit in found if limit is not None)
 
 
 def _workgroup_memory(device: Mapping[str, Operation]) -> dict[KernelKey, int]:
@@ -270,89 +283,11 @@ def _declared_kernels(
     }
 
 
-class _DeviceRules(Struct, frozen=True):
-    """What holds for every device module of a program."""
-
-    module: Module
-    locations: Locations
-    faults: frozenset[str]
-    forms: tuple[DeviceForm, ...]
-    symbols: Mapping[KernelKey, str]
-    targets: tuple[Target, ...]
-    kernels: KernelForms
-
-    def check(self, operation: Operation, limits: Sequence[WorkgroupLimit]) -> None:
-        """Raise SourceError for what no device takes, or not the way it is written."""
-        check_device_functions(operation, self.locations)
-        check_launch_bounds(operation, self.locations, self.faults)
-        check_workgroup_memory(operation, limits, self.locations)
-        check_printed(operation, self.locations)
-        for dialect in dict.fromkeys(form.dialect for form in self.forms):
-            check_operations(operation, "device", self.locations, dialect=dialect)
-
-    def expanded(self, operation: Operation, form: DeviceForm) -> Operation:
-        """Return a module in one of the forms."""
-        made = operation.clone() if len(self.forms) > 1 else operation
-        mark_lowered_kernels(made, form)
-        expand_device_operations(made, locations=self.locations, faults=self.faults, form=form)
-        return made
-
-
-def _gpu_module(
-    operation: Operation,
-    attached: tuple[TargetAttribute, ...],
-    leaves: frozenset[Kind],
-    rules: _DeviceRules,
-) -> GpuModule:
-    name = operation.symbol
-    own = {kernel: rules.symbols[name, kernel] for kernel in kernel_names(operation)}
-    use_documented_forms(operation)
-    rules.check(operation, _limits(served_targets(attached, rules.targets)))
-    rules.kernels.rewrite_module(operation, rules.locations)
-    rename_kernels(operation, own)
-    expanded = {form.name: rules.expanded(operation, form) for form in rules.forms}
-    is_fast = _is_fast(name, attached, rules.locations.of(operation))
-    texts = [(form, rules.module.render_part([made])) for form, made in expanded.items()]
-    (_, text), *others = (
-        (form, fast_math.with_fast_math(text) if is_fast else text) for form, text in texts
-    )
-    return GpuModule(
-        name=name,
-        kernels=tuple(Kernel(kernel, symbol) for kernel, symbol in own.items()),
-        text=text,
-        needs=frozenset().union(*map(_needs, expanded.values())),
-        texts=tuple(others),
-        targets=attached,
-        leaves=leaves,
-    )
-
-
-def _is_fast(module: str, attached: Iterable[TargetAttribute], location: str) -> bool:
-    """Say whether what is attached asks for fast math, which holds for a module's whole text."""
-    fast = {"fast" in target.flags for target in attached}
-    if len(fast) > 1:
-        msg = f"gpu.module @{module} is fast for some of its targets only"
-        hint = "write a module for each, or the same flags"
-        raise SourceError(msg, hint=hint, location=location)
-    return True in fast
-
-
 def _has_functions(module: Operation) -> bool:
     return any(
         operation.name in {"func.func", "llvm.func"} and not operation.is_declaration
         for operation in module.operations
     )
-
-
-def _needs(module: Operation) -> frozenset[str]:
-    names = {operation.name for operation in module.walk_inside()}
-    needs = {"division"} if names & _DIVISIONS else set()
-    text = "\n".join(module.lines())
-    needs.update(name for name, words in _NEEDLES.items() if words in text)
-    # The others were expanded.
-    if "gpu.subgroup_reduce" in names:
-        needs |= {"subgroup_reduce", "redux"}
-    return frozenset(needs)
 
 
 def _uses_runtime(operation: Operation) -> bool:

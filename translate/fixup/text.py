@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from mlir_offload.translate.device_form import NVVM_FORM, SPIRV_FORM, DeviceForm
-from mlir_offload.translate.mlir.location import Locations
+from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import Operation
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ def unroll_strided_loops(module: Operation) -> None:
     """Unroll the innermost loops of a `gpu.module` whose step is known at run time only."""
     for function in module.operations:
         inside = function.walk_inside()
-        # A name that is a constant in one region may be another value beside it.
+        # A name that is a constant in one region may be another value next to it.
         constants = {name for one in inside if one.name in _CONSTANTS for name in one.result_names}
         chosen = {id(one) for one in inside if _is_fit(one, constants)}
         if chosen:
@@ -64,7 +64,7 @@ def unroll_short_loops(module: Operation) -> None:
 
 
 def _numbers(operations: Iterable[Operation]) -> dict[str, int | None]:
-    """Return the constants; None for a name that is a constant in one region and another value beside it."""
+    """Return the constants; None for a name that is a constant in one region and another value next to it."""
     found: dict[str, int | None] = {}
     for operation in operations:
         for name in operation.result_names:

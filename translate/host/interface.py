@@ -15,8 +15,7 @@ from mlir_offload.offload.interface.function import (
 )
 from mlir_offload.offload.interface.type import parse_interface_type
 from mlir_offload.toolchain.errors import SourceError
-from mlir_offload.translate.mlir.location import Locations
-from mlir_offload.translate.mlir.module import Module, parse_module
+from mlir_offload.translate.mlir.module import Locations, Module, parse_module
 from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.mlir.syntax import replace_names, tokens
 from mlir_offload.translate.mlir.type import function_type
@@ -25,7 +24,7 @@ _ATTRIBUTE = "llvm.emit_c_interface"
 
 
 class DeclaredFunction(Struct, frozen=True):
-    """A function of the interface, where it stands, and whether C has to define it."""
+    """A function of the interface, where it is, and whether C has to define it."""
 
     function: InterfaceFunction
     location: str
@@ -35,7 +34,7 @@ class DeclaredFunction(Struct, frozen=True):
 def read_declared_functions(module: Module, source_text: str) -> tuple[DeclaredFunction, ...]:
     """Return the functions of a normalised program that have a C wrapper, in their order.
 
-    Arguments bear the names that they have in the text of the source, where that can be told.
+    Arguments have the names that they have in the text of the source, where that can be determined.
     """
     wanted = [op for op in module.operations if op.name == "func.func" and op.has(_ATTRIBUTE)]
     if not wanted:

@@ -11,7 +11,7 @@ from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.workgroup_memory import WorkgroupLimit
 from mlir_offload.translate.gpu_module import KernelKey, launches_in
 from mlir_offload.translate.gpu_operation import segment
-from mlir_offload.translate.mlir.location import Locations
+from mlir_offload.translate.mlir.module import Locations
 from mlir_offload.translate.mlir.operation import Operation
 from mlir_offload.translate.mlir.syntax import render_symbol
 
@@ -88,7 +88,7 @@ class LaunchCheck(Struct, frozen=True):
             elif operation.name in _ESCAPES:
                 escaped.update(operands)
             elif operation.result_text in roots:
-                # Regions that stand beside each other may give values the same name.
+                # Regions that are next to each other may give values the same name.
                 del roots[operation.result_text]
         for root, launch in launched.items():
             if root not in escaped:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
 from mlir_offload.offload.ir_syntax import concealed, name_of, revealed
+from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
 from mlir_offload.translate.lower import check_lowered
-from mlir_offload.translate.mlir.location import Locations
-from mlir_offload.translate.mlir.module import parse_module
+from mlir_offload.translate.mlir.module import Locations, parse_module
+from mlir_offload.translate.mlir.operation import Operation
+from mlir_offload.translate.mlir.type import function_type, integer_width
 
 _LABEL = ir_line("`bare`:")
 _FRAME = ir_line("  `local` = alloca `local`, align `number`")
@@ -180,3 +182,33 @@ def _last_use(body: list[str], start: int, stream: str) -> int | None:
     if not all(_BORROWS_STREAM.search(body[i]) for i in uses):
         return None
     return uses[-1] if uses else start
+
+
+_FUNCTIONS = frozenset({"func.func", "llvm.func"})
+_MAIN = "main"
+_MAIN_PARAMETERS = ("i32", "!llvm.ptr", "!llvm.ptr")
+_LONGEST = 64
+
+
+def check_main(operations: Iterable[Operation], locations: Locations) -> None:
+    """Raise SourceError for a `main` that does not get what it takes, or whose result is lost."""
+    for operation in operations:
+        if operation.name not in _FUNCTIONS or operation.is_declaration:
+            continue
+        if operation.symbol != _MAIN:
+            continue
+        takes, gives = function_type(operation)
+        gets_all = tuple(takes) == _MAIN_PARAMETERS[: len(takes)]
+        if gets_all and (not gives or (len(gives) == 1 and _is_status(gives[0]))):
+            continue
+        msg = f"a program cannot start with @main of type ({', '.join(takes)}) -> ({', '.join(gives)})"
+        hint = (
+            "use func.func @main(), or @main(%argc: i32, %argv: !llvm.ptr), with an integer result or none; "
+            "a function for other callers needs another name, or -shared or -fPIC"
+        )
+        raise SourceError(msg, hint=hint, location=locations.of(operation))
+
+
+def _is_status(kind: str) -> bool:
+    is_signless = kind.startswith("i") and 0 < integer_width(kind) <= _LONGEST
+    return kind == "index" or is_signless

@@ -12,8 +12,10 @@ from msgspec import Struct
 
 from mlir_offload.translate.mlir.attribute import (
     Attribute,
+    Signature,
+    parse_signature,
+    render_signature,
 )
-from mlir_offload.translate.mlir.signature import Signature, parse_signature, render_signature
 from mlir_offload.translate.mlir.syntax import MLIR, rename_values
 
 _INDENT = "  "

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Self
 
-from mlir_offload.translate.mlir.attribute import Attribute, render_dictionary
+from mlir_offload.translate.mlir.attribute import Attribute, Signature, render_dictionary
 from mlir_offload.translate.mlir.operation import (
     Block,
     CustomOperation,
@@ -14,7 +14,6 @@ from mlir_offload.translate.mlir.operation import (
     Region,
     Value,
 )
-from mlir_offload.translate.mlir.signature import Signature
 
 
 class Rewriter:

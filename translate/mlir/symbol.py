@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -24,6 +25,25 @@ def find_symbol(text: str, name: str, *, is_definition: bool) -> tuple[int, int]
     if place is None:
         return None
     return code.count("\n", 0, place) + 1, place - code.rfind("\n", 0, place)
+
+
+def place_of_symbol(message: str, file: str) -> str:
+    """Return where the symbol that a message names is in a program, the file itself if it has none.
+
+    It is named as in `@f` by a message about a use, as in `kernel 'k' is defined` about the definition.
+    """
+    name = re.search(
+        r"@(?P<use>[\w$.-]+)|kernel '(?P<kernel>[^']+)' is (?P<launched>launched)?", message
+    )
+    if name is None or not Path(file).is_file():
+        return file
+    text = Path(file).read_text(encoding="utf-8", errors="surrogateescape")
+    is_definition = bool(name["kernel"] and not name["launched"])
+    is_text = "\0" not in text
+    place = is_text and find_symbol(
+        text, name["use"] or name["kernel"], is_definition=is_definition
+    )
+    return f"{file}:{place[0]}:{place[1]}" if place else file
 
 
 def _defines(code: str, place: int) -> bool:

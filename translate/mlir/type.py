@@ -8,9 +8,8 @@ from collections.abc import Collection
 from msgspec import Struct
 
 from mlir_offload.toolchain.pattern import pattern
-from mlir_offload.translate.mlir.attribute import Attribute
+from mlir_offload.translate.mlir.attribute import Attribute, split_types
 from mlir_offload.translate.mlir.operation import Operation
-from mlir_offload.translate.mlir.signature import split_types
 from mlir_offload.translate.mlir.syntax import MLIR
 
 _MEMREF = pattern(r"\bmemref<")

@@ -1,4 +1,4 @@
-"""What stands in code for SPIR-V for what device code calls: NVVM intrinsics, libdevice, printf, atomics."""
+"""What is in code for SPIR-V for what device code calls: NVVM intrinsics, libdevice, printf, atomics."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class SpirvFunction(Struct, frozen=True):
 def find_spirv_function(
     name: str, result: str, parameters: tuple[str, ...]
 ) -> SpirvFunction | None:
-    """Return what stands for a function that device code calls by its name with these types."""
+    """Return what represents a function that device code calls by its name with these types."""
     if name.startswith("__nv_"):
         return _math(name.removeprefix("__nv_"), result, parameters)
     if name.startswith(("llvm.maximum.", "llvm.minimum.")):
@@ -69,7 +69,7 @@ def find_spirv_function(
 
 
 def atomic_function(operation: str, kind: str) -> SpirvFunction | None:
-    """Return what stands for `atomicrmw` on floating-point numbers: a loop of compare and exchange.
+    """Return what represents `atomicrmw` on floating-point numbers: a loop of compare and exchange.
 
     The back end has instructions for them in extensions only, which the linker wrapper does not allow.
     """

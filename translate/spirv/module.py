@@ -236,7 +236,7 @@ class _Calls(Struct):
 
 
 def _result_type(text: str) -> str:
-    """Return the result type of a call: what stands last between `call` and the callee."""
+    """Return the result type of a call: what is last between `call` and the callee."""
     text = text.strip()
     if text[-1] not in "}]>)":
         return text.rsplit(" ", 1)[-1]

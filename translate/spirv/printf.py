@@ -34,7 +34,7 @@ class PrintfCalls(Struct):
     formats: dict[str, str] = field(default_factory=dict)
 
     def rewrite(self, line: str, buffers: Mapping[str, tuple[str, ...]], number: int) -> list[str]:
-        """Return what stands for a line; `buffers` are the types of arguments by stack variable."""
+        """Return what represents a line; `buffers` are the types of arguments by stack variable."""
         match = _VPRINTF.match(line)
         if match is None:
             return [line]
@@ -73,7 +73,7 @@ class PrintfCalls(Struct):
 
 
 def _without_length(match: re.Match[str]) -> str:
-    # A percent sign that is printed goes first, so that what follows it is no conversion.
+    # A percent sign that is printed goes first, so that what follows it is not a conversion.
     return match[0] if match[0] == "%%" else f"%{match[1]}l"
 
 

@@ -1,4 +1,4 @@
-/* Times kernels of a CPU image beside the same work in plain C: REFERENCE IMAGE [NAME].
+/* Times kernels of a CPU image next to the same work in plain C: REFERENCE IMAGE [NAME].
  * Prints a line for each: name, milliseconds of the image, milliseconds of C. CPU time of one
  * thread, the least of several runs, taken in turn because the speed of a machine drifts.
  * REFERENCE IMAGE two: name, milliseconds of the image on one thread and on two, elapsed time.

@@ -14,7 +14,7 @@ from mlir_offload.toolchain.llvm import LlvmToolchain, inspect_llvm, probe_llvm
 from mlir_offload.toolchain.process import Command, ProcessRunner
 from mlir_offload.toolchain.target import parse_offload_arch
 from mlir_offload.translate.diagnostics import condense
-from mlir_offload.translate.fixup.split import SplitProgram, split_program
+from mlir_offload.translate.fixup.split import SplitOptions, SplitProgram, split_program
 from mlir_offload.translate.gpu_module import GpuModule
 from mlir_offload.translate.host.module import check_host, fix_host_ir
 from mlir_offload.translate.input_pipeline import check_source
@@ -64,9 +64,11 @@ class _Lowering:
         command = normalize_command(self.llvm, self.source, normal, content=content)
         program = split_program(
             self.run(command, normal),
-            source_text=content.decode("latin-1"),
-            unit_id=self.source.name,
-            llvm_major=self.llvm.version.major,
+            SplitOptions(
+                source_text=content.decode("latin-1"),
+                unit_id=self.source.name,
+                llvm_major=self.llvm.version.major,
+            ),
         )
         devices = [self.lower_device(number, item) for number, item in enumerate(program.modules)]
         return Lowered(program, self.lower_host(program), tuple(devices))

@@ -31,7 +31,7 @@ static void run_meet(mo_item *item, void **params) {
     __builtin_trap();
 }
 
-/* Says that it runs, and runs until it is told to end. */
+/* Says that it runs, and runs until it is asked to end. */
 static void run_hold(mo_item *item, void **params) {
   int *flags = *(int **)params[0];
   (void)item;

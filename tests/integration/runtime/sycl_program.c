@@ -213,7 +213,7 @@ static void use_callers_stream(void) {
   mgpuMemFree(mgpuMemAlloc(64, NULL, false), NULL);
   mlir_offload_set_stream(NULL);
   stream = own;
-  /* As a token, it is also what stands for the event. */
+  /* As a token, it is also what represents the event. */
   mgpuStreamWaitEvent(stream, queue);
   mgpuEventSynchronize(queue);
   mgpuEventDestroy(queue);

@@ -58,7 +58,7 @@ class Frame:
     # Memory -------------------------------------------------------------------------------
 
     def stored_type(self, type_: Type) -> Type:
-        """Return the type that stands for another one in memory."""
+        """Return the type that represents another one in memory."""
         return self.i8 if type_ is self.i1 else type_
 
     def has_vectors(self, type_: Type) -> bool:

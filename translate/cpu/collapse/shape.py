@@ -104,7 +104,7 @@ class Shapes:
             pass
 
     def __getitem__(self, value: Value) -> Shape:
-        """Return the shape of a value; what is no instruction is uniform."""
+        """Return the shape of a value; what is not an instruction is uniform."""
         if isinstance(value, Instruction):
             return self._of.get(value, DIVERGENT)
         number = value.number

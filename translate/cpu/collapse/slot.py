@@ -20,7 +20,7 @@ _LARGEST_BLOCK = 1024
 
 
 class Slots:
-    """Where values are kept between pieces, and what stands for them inside of one."""
+    """Where values are kept between pieces, and what represents them inside of one."""
 
     def __init__(
         self,
@@ -79,11 +79,11 @@ class Slots:
     # One for the strip --------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Forget what stood for values in the piece before."""
+        """Forget what represented values in the piece before."""
         self._scalars = {}
 
     def known_scalar(self, value: Value) -> Value | None:
-        """Return what stands for a value of lane 0, if that is known here."""
+        """Return what represents a value of lane 0, if that is known here."""
         return self._scalars.get(value)
 
     def scalar(self, value: Value) -> Value:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mlir_offload.toolchain.llvmc.code import Opcode, Predicate, RmwUpdate
+from mlir_offload.toolchain.llvmc.code import Opcode, Predicate
 from mlir_offload.toolchain.llvmc.ir import Block, Instruction, Value
 from mlir_offload.translate.cpu.collapse.collective import write_collective
 from mlir_offload.translate.cpu.collapse.frame import Frame
+from mlir_offload.translate.cpu.collapse.instruction import calls_libm, plain_update
 from mlir_offload.translate.cpu.collapse.piece import (
     ASSERTION,
     REGISTERS,
@@ -235,7 +236,7 @@ class StripWriter:
                 self.frame.put(slots.lane(value), slots.incoming(phi), lane)
             slots.end_lane()
 
-        has_calls = any(_calls_libm(instruction) for instruction in work)
+        has_calls = any(calls_libm(instruction) for instruction in work)
         self.frame.loop(body, guard=guard, is_parallel=not piece.is_serial, has_calls=has_calls)
 
     def _lane(self, instruction: Instruction, lane: Value, piece: Piece) -> Value:
@@ -257,9 +258,11 @@ class StripWriter:
         if instruction.opcode == Opcode.EXTRACT_VALUE:
             return self.slots.pair_part(instruction)
         if instruction.opcode == Opcode.RMW:
-            address, _ = self.graph.operands[instruction]
+            address, operand = self.graph.operands[instruction]
             if self.slots.is_workgroup_memory(address):
-                return self._plain_update(instruction)
+                return plain_update(
+                    self.frame.b, instruction, self.slots.lane(address), self.slots.lane(operand)
+                )
         return None
 
     def _call(self, call: Instruction, lane: Value) -> Value | None:
@@ -273,16 +276,6 @@ class StripWriter:
         if noted is None:
             return None
         return self.frame.b.call(noted, [self.slots.lane(operand) for operand in operands])
-
-    def _plain_update(self, update: Instruction) -> Value | None:
-        """Read, compute and write without an atomic instruction: one host thread runs the block."""
-        b, operation = self.frame.b, _UPDATES.get(update.update)
-        if operation is None:
-            return None
-        address, operand = (self.slots.lane(value) for value in self.graph.operands[update])
-        old = b.load(update.type, address)
-        b.store(b.binary(operation, old, operand), address)
-        return old
 
     # Control ------------------------------------------------------------------------------
 
@@ -396,30 +389,3 @@ class StripWriter:
 # Each is written up to four times: coherent and masked, for rows and for other strips.
 _MOST_WRITTEN = 1500
 _MOST_UNROLLED = 16
-
-_NATIVE = frozenset(
-    [
-        "fabs", "fma", "fmuladd", "sqrt", "minnum", "maxnum", "minimum", "maximum", "smin", "smax", "umin",
-        "umax", "abs", "ctpop", "copysign", "floor", "ceil", "trunc", "rint", "nearbyint", "roundeven",
-        "bswap", "bitreverse", "fshl", "fshr",
-    ]
-)  # fmt: skip
-
-
-def _calls_libm(instruction: Instruction) -> bool:
-    if instruction.opcode != Opcode.CALL:
-        return False
-    library, *names = instruction.callee.split(".")
-    return library != "mo" and (library != "llvm" or names[0] not in _NATIVE)
-
-
-# Exchange, minimum and maximum stay atomic.
-_UPDATES: dict[int, Opcode] = {
-    RmwUpdate.ADD: Opcode.ADD,
-    RmwUpdate.SUB: Opcode.SUB,
-    RmwUpdate.AND: Opcode.AND,
-    RmwUpdate.OR: Opcode.OR,
-    RmwUpdate.XOR: Opcode.XOR,
-    RmwUpdate.FADD: Opcode.FADD,
-    RmwUpdate.FSUB: Opcode.FSUB,
-}

@@ -36,16 +36,16 @@ class _Lock(Enum):
     UNKNOWN = 3
 
 
-class ClaimedFile(Struct, frozen=True):
-    """A new file beside an output, and its open descriptor: what is written goes through that."""
+class LockedFile(Struct, frozen=True):
+    """A new file next to an output, and its open descriptor: what is written goes through that."""
 
     path: Path
     descriptor: int
 
 
 @contextlib.contextmanager
-def claimed_beside(output: Path) -> Iterator[ClaimedFile]:
-    """Yield an empty file beside an output, to be renamed to it; what is left of it is removed.
+def locked_temporary_file(output: Path) -> Iterator[LockedFile]:
+    """Yield an empty file next to an output, to be renamed to it; what is left of it is removed.
 
     Its name is random, and what killed processes left for the same output goes. Raises OSError where
     it cannot be made.
@@ -53,17 +53,17 @@ def claimed_beside(output: Path) -> Iterator[ClaimedFile]:
     prefix = f".{os.fsdecode(os.fsencode(output.name)[:_LONGEST_NAME_BYTES])}.mo-"
     _sweep_files(output.parent, prefix)
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    is_claimed = False
-    while not is_claimed:
+    is_locked = False
+    while not is_locked:
         # The name is known before there is a file: a signal may come behind any instruction.
         path, descriptor = output.parent / f"{prefix}{_random_word()}{_ENDING}", _NONE
         is_anothers = False
         try:
             descriptor = os.open(path, flags, 0o666)
             # Before it was held, another process may have taken it for a file that is left.
-            is_claimed = _lock(descriptor) is not _Lock.ANOTHERS and _is_at(descriptor, path)
-            if is_claimed:
-                yield ClaimedFile(path, descriptor)
+            is_locked = _lock(descriptor) is not _Lock.ANOTHERS and _is_at(descriptor, path)
+            if is_locked:
+                yield LockedFile(path, descriptor)
         except FileExistsError:
             is_anothers = descriptor == _NONE
             raise
@@ -123,14 +123,14 @@ def _is_at(descriptor: int, place: Path) -> bool:
 
 
 @contextlib.contextmanager
-def claimed_directory(parent: Path) -> Iterator[Path]:
+def locked_temporary_directory(parent: Path) -> Iterator[Path]:
     """Yield a new directory that is removed at the end, with those that killed processes left.
 
     Raises OSError where it cannot be made.
     """
     prefix = f"mlir-offload-{_boot()}-"
-    is_claimed = False
-    while not is_claimed:
+    is_locked = False
+    while not is_locked:
         # The name is known before there is a directory: a signal may come behind any instruction.
         path, descriptor = parent / f"{prefix}{_random_word()}", _NONE
         try:
@@ -139,8 +139,8 @@ def claimed_directory(parent: Path) -> Iterator[Path]:
             with contextlib.suppress(FileNotFoundError):
                 descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
                 # Where there are no locks, nobody can take it for a thing that is left.
-                is_claimed = _lock(descriptor) is not _Lock.ANOTHERS and _is_at(descriptor, path)
-            if is_claimed:
+                is_locked = _lock(descriptor) is not _Lock.ANOTHERS and _is_at(descriptor, path)
+            if is_locked:
                 yield path
         finally:
             _remove_directory(path, descriptor)

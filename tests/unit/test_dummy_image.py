@@ -7,12 +7,16 @@ from msgspec.structs import replace
 
 from mlir_offload.offload.abi import load_abi
 from mlir_offload.offload.container.binary import PackagedImage
-from mlir_offload.offload.link.anchor import empty_image_command, render_anchor, targets_to_anchor
+from mlir_offload.offload.link.dummy_image import (
+    empty_image_command,
+    render_dummy_image,
+    targets_needing_dummy,
+)
 from mlir_offload.offload.link.objects import ObjectContents
 from mlir_offload.toolchain.byte_view import memory_view
 from mlir_offload.toolchain.llvm import LlvmToolchain
 from mlir_offload.toolchain.target import Kind, Target
-from mlir_offload.toolchain.version import ToolVersion
+from mlir_offload.toolchain.tool import ToolVersion
 
 LLVM = LlvmToolchain(Path("/llvm"), ToolVersion(22, 1, 0), (("clang", Path("/llvm/bin/clang")),))
 GPU = Target(Kind.CUDA, "nvptx64-nvidia-cuda", "sm_90")
@@ -43,20 +47,20 @@ def contents(member: str, *targets: Target, kind: str = "") -> ObjectContents:
     )
 
 
-def test_targets_of_library_members_alone_are_anchored() -> None:
+def test_targets_of_library_members_alone_get_dummy_images() -> None:
     abi = load_abi(22)
     line = [contents("", GPU), contents("m.o", GPU, CPU, AMD)]
-    assert targets_to_anchor(line, abi) == (AMD, CPU)
-    assert targets_to_anchor([contents("", GPU, CPU), contents("m.o", GPU, CPU)], abi) == ()
-    assert targets_to_anchor([contents("m.o", INTEL)], abi) == (INTEL,)
+    assert targets_needing_dummy(line, abi) == (AMD, CPU)
+    assert targets_needing_dummy([contents("", GPU, CPU), contents("m.o", GPU, CPU)], abi) == ()
+    assert targets_needing_dummy([contents("m.o", INTEL)], abi) == (INTEL,)
 
 
-@pytest.mark.parametrize(("major", "anchored"), [(15, ()), (16, (GPU,)), (19, ()), (22, ())])
-def test_an_object_is_no_anchor_where_only_those_before_the_library_count(
-    major: int, anchored: tuple[Target, ...]
+@pytest.mark.parametrize(("major", "needing"), [(15, ()), (16, (GPU,)), (19, ()), (22, ())])
+def test_an_object_is_no_dummy_image_where_only_those_before_the_library_count(
+    major: int, needing: tuple[Target, ...]
 ) -> None:
     line = [contents("", GPU), contents("m.o", GPU)]
-    assert targets_to_anchor(line, load_abi(major)) == anchored
+    assert targets_needing_dummy(line, load_abi(major)) == needing
 
 
 @pytest.mark.parametrize(
@@ -78,7 +82,7 @@ def test_the_empty_image_is_an_object_for_the_cpu() -> None:
     assert argv[-3:] == ("/dev/null", "-o", "e.o")
 
 
-def test_an_anchor_is_a_module_with_the_binary_alone() -> None:
-    text = render_anchor(b"ab")
+def test_a_dummy_image_is_a_module_with_the_binary_alone() -> None:
+    text = render_dummy_image(b"ab")
     assert '[2 x i8] c"\\61\\62", section ".llvm.offloading"' in text
     assert "define" not in text

@@ -25,7 +25,7 @@ _AMD_FORMS = ("AMDGPU code object",)
 _HOST_KIND = "host"
 
 
-def diagnosed(part: Part) -> Part:
+def verify_contents(part: Part) -> Part:
     """Return the part, and its members, with the problems that only the whole shows."""
     if part.form == FileForm.MOB:
         # Its kernels have no images yet.
@@ -34,7 +34,7 @@ def diagnosed(part: Part) -> Part:
     return replace(
         part,
         images=images,
-        members=tuple(diagnosed(member) for member in part.members),
+        members=tuple(verify_contents(member) for member in part.members),
         problems=(*part.problems, *_part_problems(part)),
     )
 

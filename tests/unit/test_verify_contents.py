@@ -14,7 +14,7 @@ from mlir_offload.offload.container.contents import (
     all_problems,
 )
 from mlir_offload.offload.device.kernel import DeviceCode, DeviceKernel
-from mlir_offload.offload.file.health import diagnosed
+from mlir_offload.offload.file.verify import verify_contents
 
 OBJECT = "ELF relocatable object, x86-64"
 PROGRAM = "ELF executable, x86-64"
@@ -42,7 +42,7 @@ def entry(name: str, *, kind: str = "cuda", releases: tuple[int, int] = (21, 23)
 
 def kinds(form: str, images: list[Image], entries: list[Entry]) -> list[ProblemKind]:
     part = Part("file", form, 100, images=tuple(images), entries=tuple(entries))
-    return [problem.kind for problem in all_problems(diagnosed(part))]
+    return [problem.kind for problem in all_problems(verify_contents(part))]
 
 
 def test_a_sound_program_has_no_problem() -> None:
@@ -53,7 +53,7 @@ def test_a_sound_program_has_no_problem() -> None:
 def test_a_registered_kernel_that_one_architecture_lacks_is_named() -> None:
     images = [image("a", "b", arch="sm_80"), image("a")]
     part = Part("f", PROGRAM, 9, images=tuple(images), entries=(entry("a"), entry("b")))
-    (problem,) = all_problems(diagnosed(part))
+    (problem,) = all_problems(verify_contents(part))
     assert problem.kind is ProblemKind.MISSING_KERNEL
     assert "sm_90" in problem.message
     assert "'b'" in problem.message
@@ -70,7 +70,7 @@ def test_entries_without_any_image_of_their_kind_are_registered_by_nothing() -> 
 def test_a_damaged_file_is_not_accused_of_what_may_be_in_the_damage() -> None:
     damage = Problem(ProblemKind.DAMAGED, "malformed offload binary", "")
     part = Part("f", PROGRAM, 9, entries=(entry("a"),), problems=(damage,))
-    assert tuple(all_problems(diagnosed(part))) == (damage,)
+    assert tuple(all_problems(verify_contents(part))) == (damage,)
 
 
 def test_images_of_one_architecture_complete_each_other() -> None:

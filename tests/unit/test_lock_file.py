@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from mlir_offload.driver.system import claim
-from mlir_offload.driver.system.claim import claimed_beside, claimed_directory
+from mlir_offload.driver.system import lock_file
+from mlir_offload.driver.system.lock_file import locked_temporary_directory, locked_temporary_file
 from mlir_offload.driver.system.workspace import open_output, publish
 from mlir_offload.toolchain.errors import InputOutputError
 
@@ -25,7 +25,7 @@ import os, signal, sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from mlir_offload.driver.system.claim import claimed_beside, claimed_directory
+from mlir_offload.driver.system.lock_file import locked_temporary_file, locked_temporary_directory
 with {what}(Path(sys.argv[1])) as place:
     held = getattr(place, "path", None) or place / "file"
     held.write_text("half of it")
@@ -35,7 +35,7 @@ with {what}(Path(sys.argv[1])) as place:
 
 
 def end(what: str, place: Path, how: signal.Signals) -> subprocess.Popen[bytes]:
-    """Let another process claim something and come to its end, or to a stop, while it holds it."""
+    """Let another process lock something and come to its end, or to a stop, while it holds it."""
     words = [sys.executable, "-c", KILLED.format(what=what, how=how.name), str(place)]
     child = subprocess.Popen(words)
     options = os.WSTOPPED | os.WEXITED | os.WNOWAIT
@@ -50,12 +50,12 @@ def names(folder: Path) -> list[str]:
 def test_what_a_killed_process_began_is_begun_again(tmp_path: Path) -> None:
     output, made = tmp_path / "k.o", tmp_path / "made"
     made.write_text("all")
-    end("claimed_beside", output, signal.SIGKILL).wait()
+    end("locked_temporary_file", output, signal.SIGKILL).wait()
     left, _ = names(tmp_path)
     assert left.startswith(".k.o.mo-")
     publish(made, output)
     assert (names(tmp_path), output.read_text()) == (["k.o", "made"], "all")
-    end("claimed_beside", output, signal.SIGKILL).wait()
+    end("locked_temporary_file", output, signal.SIGKILL).wait()
     with open_output(output) as descriptor:
         os.write(descriptor, b"new")
     assert (names(tmp_path), output.read_text()) == (["k.o", "made"], "new")
@@ -65,7 +65,7 @@ def test_what_a_killed_process_began_is_begun_again(tmp_path: Path) -> None:
 def test_what_a_living_process_has_begun_is_left_to_it(tmp_path: Path) -> None:
     output, made = tmp_path / "k.o", tmp_path / "made"
     made.write_text("all")
-    other = end("claimed_beside", output, signal.SIGSTOP)
+    other = end("locked_temporary_file", output, signal.SIGSTOP)
     try:
         publish(made, output)
         held, *others = names(tmp_path)
@@ -79,9 +79,9 @@ def test_what_a_living_process_has_begun_is_left_to_it(tmp_path: Path) -> None:
 
 def test_a_file_that_was_renamed_is_not_removed(tmp_path: Path) -> None:
     output = tmp_path / "k.o"
-    with claimed_beside(output) as first:
+    with locked_temporary_file(output) as first:
         first.path.replace(output)
-        with claimed_beside(output) as second:
+        with locked_temporary_file(output) as second:
             assert second.path != first.path
             assert output.stat().st_ino != second.path.stat().st_ino
     assert names(tmp_path) == ["k.o"]
@@ -100,8 +100,8 @@ def test_what_is_no_file_of_ours_is_left_alone(kind: str, tmp_path: Path) -> Non
     else:
         place = tmp_path / ".other.o.mo-0123456789ab.tmp"
         place.touch()
-    with claimed_beside(tmp_path / "k.o") as claimed:
-        os.write(claimed.descriptor, b"new")
+    with locked_temporary_file(tmp_path / "k.o") as temporary:
+        os.write(temporary.descriptor, b"new")
     assert elsewhere.read_text() == "kept"
     assert names(tmp_path) == sorted([place.name, "elsewhere"])
 
@@ -110,8 +110,8 @@ def test_a_temporary_file_follows_no_link(tmp_path: Path, monkeypatch: pytest.Mo
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("kept")
     (tmp_path / f".k.o.mo-{'0' * 12}.tmp").symlink_to(elsewhere)
-    monkeypatch.setattr(claim, "_random_word", lambda: "0" * 12)
-    with pytest.raises(FileExistsError), claimed_beside(tmp_path / "k.o"):
+    monkeypatch.setattr(lock_file, "_random_word", lambda: "0" * 12)
+    with pytest.raises(FileExistsError), locked_temporary_file(tmp_path / "k.o"):
         pass
     with pytest.raises(InputOutputError, match="File exists"):
         publish(elsewhere, tmp_path / "k.o")
@@ -126,15 +126,15 @@ def test_an_output_may_have_the_longest_name(tmp_path: Path) -> None:
 
 
 def test_directories_of_killed_processes_go_and_those_of_living_ones_stay(tmp_path: Path) -> None:
-    end("claimed_directory", tmp_path, signal.SIGKILL).wait()
+    end("locked_temporary_directory", tmp_path, signal.SIGKILL).wait()
     (left,) = names(tmp_path)
-    other = end("claimed_directory", tmp_path, signal.SIGSTOP)
+    other = end("locked_temporary_directory", tmp_path, signal.SIGSTOP)
     try:
         # That of another machine, as its name says, is not ours to judge.
         foreign = tmp_path / "mlir-offload-00000000-abcdefgh"
         foreign.mkdir()
         (living,) = set(names(tmp_path)) - {left, foreign.name}
-        with claimed_directory(tmp_path) as own:
+        with locked_temporary_directory(tmp_path) as own:
             assert own.name in names(tmp_path)
         assert names(tmp_path) == sorted([foreign.name, living])
         assert (tmp_path / living / "file").read_text() == "half of it"
@@ -157,7 +157,7 @@ def test_a_directory_that_is_swept_before_it_is_held_is_made_again(
             path.rmdir()
 
     monkeypatch.setattr(Path, "mkdir", make_and_lose)
-    with claimed_directory(tmp_path) as place:
+    with locked_temporary_directory(tmp_path) as place:
         assert place.is_dir()
         assert [str(place)] != taken
     assert names(tmp_path) == []
@@ -171,10 +171,10 @@ def test_without_locks_all_is_as_unique_as_ever(
 
     monkeypatch.setattr(fcntl, "flock", refuse)
     with (
-        claimed_directory(tmp_path) as one,
-        claimed_directory(tmp_path) as other,
-        claimed_beside(one / "k.o") as first,
-        claimed_beside(one / "k.o") as second,
+        locked_temporary_directory(tmp_path) as one,
+        locked_temporary_directory(tmp_path) as other,
+        locked_temporary_file(one / "k.o") as first,
+        locked_temporary_file(one / "k.o") as second,
     ):
         assert one != other
         assert first.path.exists()
@@ -183,8 +183,8 @@ def test_without_locks_all_is_as_unique_as_ever(
 
 
 @pytest.mark.parametrize("call", ["open", "mkdir", "fstat", "flock"])
-@pytest.mark.parametrize("what", [claimed_beside, claimed_directory])
-def test_a_signal_while_it_is_claimed_leaves_nothing(
+@pytest.mark.parametrize("what", [locked_temporary_file, locked_temporary_directory])
+def test_a_signal_while_it_is_locked_leaves_nothing(
     what: Callable[[Path], AbstractContextManager[object]],
     call: str,
     tmp_path: Path,
@@ -199,7 +199,7 @@ def test_a_signal_while_it_is_claimed_leaves_nothing(
         monkeypatch.setattr(module, call, real)
         raise KeyboardInterrupt
 
-    place = tmp_path / "k.o" if what is claimed_beside else tmp_path
+    place = tmp_path / "k.o" if what is locked_temporary_file else tmp_path
     monkeypatch.setattr(module, call, interrupted)
     with contextlib.suppress(KeyboardInterrupt), what(place):
         pass
@@ -216,12 +216,12 @@ def test_a_signal_while_a_directory_is_removed_leaves_nothing(
         (path / "file").unlink()
         raise KeyboardInterrupt
 
-    def claim() -> None:
-        with claimed_directory(tmp_path) as place:
+    def lock() -> None:
+        with locked_temporary_directory(tmp_path) as place:
             (place / "file").touch()
             (place / "other").touch()
 
     monkeypatch.setattr(shutil, "rmtree", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        claim()
+        lock()
     assert names(tmp_path) == []

@@ -1,7 +1,7 @@
 """An object that makes the linker wrapper take device code out of static libraries.
 
-The wrapper of every release skips the device code of a library member, without a word, unless an
-object on the link line has an image for the same target. The anchor has empty ones.
+The wrapper of every release skips the device code of a library member, silently, unless an
+object on the link line has an image for the same target. The dummy image object has empty ones.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _FLAGGED = ("nvptx64", "amdgcn")
 _GPU_OPTION = {"nvptx64": "-march=", "amdgcn": "-mcpu=", "spirv64": ""}
 
 
-def targets_to_anchor(inputs: Iterable[ObjectContents], abi: OffloadAbi) -> tuple[Target, ...]:
-    """Return the targets of library members that need an anchor with the wrapper of a release.
+def targets_needing_dummy(inputs: Iterable[ObjectContents], abi: OffloadAbi) -> tuple[Target, ...]:
+    """Return the targets of library members that need a dummy image object with the wrapper of a release.
 
     An object with an image for the target does as well, unless the release heeds only those that
-    stand before the library.
+    precedes the library.
     """
     contents = tuple(inputs)
     held = targets_of(item for item in contents if not item.member)
@@ -68,8 +68,8 @@ def is_bitcode_target(target: Target) -> bool:
     return target.triple.partition("-")[0] in _GPU_OPTION
 
 
-def render_anchor(binary: bytes) -> str:
-    """Return the host module of an anchor, to be compiled by the consumer's clang."""
+def render_dummy_image(binary: bytes) -> str:
+    """Return the host module of a dummy image object, to be compiled by the consumer's clang."""
     return embed_binary("", binary)
 
 

@@ -1,0 +1,56 @@
+"""Device code to which nothing else is linked: the linker wrapper takes it as it is.
+
+A device link of one image would only copy it: clang, clang-nvlink-wrapper and nvlink run for that. The
+linker wrapper registers the kernels and packs the fat binary all the same.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.option.compile_options import Mode
+from mlir_offload.driver.step.split_file import ModuleFile
+from mlir_offload.offload.abi import load_abi
+from mlir_offload.toolchain.target import uses_cuda
+from mlir_offload.translate.device_ir import calls_others
+
+# Arguments for the device link, and for the linker wrapper's choice of images.
+_DEVICE_LINK = ("--device-", "--override-image", "--embed-bitcode", "--emit-fatbin")
+
+
+def is_whole(context: BuildContext, module: ModuleFile, lowered: Path) -> bool:
+    """Return whether an image for CUDA is all device code of its target in the program.
+
+    That holds for the only device module of the only source, where no object or library has device code
+    and the module defines all that it uses. Code for several kinds is linked by the wrapper, and
+    whatever a user asks of the device link is left to it.
+    """
+    options = context.options
+    is_program = options.mode is Mode.LINK and not options.links_to_object
+    return (
+        is_program
+        and context.launched is None
+        and context.sole is module
+        and len(context.compiled) == 1
+        and not context.given
+        and not options.gpu_rdc
+        and options.wanted_device_code is None
+        and all(uses_cuda([target.kind]) for target in context.targets)
+        and not any(word in item for item in options.link_items for word in _DEVICE_LINK)
+        and _is_taken(context)
+        and not calls_others(lowered.read_text(encoding="utf-8"), known=_linked_names(context))
+    )
+
+
+def _is_taken(context: BuildContext) -> bool:
+    cuda = context.cuda
+    if cuda is None:
+        return False
+    version = (cuda.version.major, cuda.version.minor)
+    return load_abi(context.consumer).takes_finished_cubins(version)
+
+
+def _linked_names(context: BuildContext) -> tuple[str, ...]:
+    """Return how the functions of libraries are called that are linked before the code is generated."""
+    return ("__nv_",) if context.options.links_device_libraries else ()
