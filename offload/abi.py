@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from mlir_offload.toolchain.target import Kind
+    from mlir_offload.toolchain.target import Kind, Target
 
 ANY_CONSUMER = "any"
 
@@ -124,6 +124,11 @@ class OffloadAbi(Struct, frozen=True):
     override_argument: str
     overrides_since_cuda: tuple[int, int] | None
 
+    def container_arch(self, target: Target) -> str:
+        """Return how a container names the architecture of an image for a target."""
+        arch = device_kind(target.kind).container_arch(target.arch)
+        return self.host_arch if target.is_cpu and not arch else arch
+
     def kind_code(self, kind: Kind) -> int:
         """Return the number of an offload kind in containers and entries.
 
@@ -214,6 +219,12 @@ def load_abi(major: int) -> OffloadAbi:
         override_argument=row_of(wrapper["override_image"], major)["argument"],
         overrides_since_cuda=_release(row_of(wrapper["override_image"], major)["cuda"]),
     )
+
+
+@table_cache
+def unnamed_host_archs() -> frozenset[str]:
+    """Return what releases call the arch of images for the CPU where no processor is named."""
+    return frozenset(row["arch"] for row in offload_table()["host_archs"])
 
 
 def load_abis(consumer: str) -> tuple[OffloadAbi, ...]:

@@ -6,7 +6,7 @@ A process knows one build of each release: two that differ cannot be distinguish
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 import msgspec
@@ -21,6 +21,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 SOURCE = "learned from its tools"
+LEARNED = "MLIR_OFFLOAD_LEARNED"
+"""The variable that holds learned rows as JSON, or names a file of them."""
 _LARGEST = 1 << 16
 _NOT_ALWAYS = {
     "offload_abi.linked_images.host": "which images a device link takes for the CPU",
@@ -72,6 +74,10 @@ class LearnedRelease(Struct, frozen=True, forbid_unknown_fields=True):
     def rows_of(self, table: str) -> tuple[LearnedRow, ...]:
         """Return the rows of one table."""
         return tuple(row for row in self.rows if list_of(row).partition(".")[0] == table)
+
+    def with_rows(self, rows: Iterable[LearnedRow]) -> LearnedRelease:
+        """Return it with these rows in the place of its own of the same lists."""
+        return self.with_more(replace(self, rows=tuple(rows), assumed=(), refused=(), probes=0))
 
     def with_more(self, other: LearnedRelease) -> LearnedRelease:
         """Return the rows of both; where both have a list, the other's counts."""

@@ -119,6 +119,13 @@ class ArchivesRow(_Row, frozen=True, tag="offload_abi.linker_wrapper.archives"):
     in_order: bool
 
 
+class RelocatableLinkRow(_Row, frozen=True, tag="offload_abi.linker_wrapper.relocatable_link"):
+    """Whether `-r` links device code for good, and the kinds that it fails for."""
+
+    links: bool
+    without: tuple[str, ...]
+
+
 class TargetGroupsRow(_Row, frozen=True, tag="offload_abi.linker_wrapper.target_groups"):
     """Which images of different targets are linked together."""
 
@@ -179,6 +186,32 @@ class MissingPassesRow(_Row, frozen=True, tag="pipelines.missing"):
     passes: tuple[str, ...]
 
 
+class _ProgramsRow(_Row, frozen=True):
+    """Which micro programs a build does not lower, or lowers wrongly: by name, each with the reason."""
+
+    failed: dict[str, str]
+
+
+class CpuProgramRow(_ProgramsRow, frozen=True, tag="pipelines.programs.cpu"):
+    """The program that needs what every program needs, run on the CPU."""
+
+
+class NvptxProgramRow(_ProgramsRow, frozen=True, tag="pipelines.programs.nvptx"):
+    """The same, compiled for NVIDIA GPUs."""
+
+
+class AmdgpuProgramRow(_ProgramsRow, frozen=True, tag="pipelines.programs.amdgcn"):
+    """The same, compiled for AMD GPUs."""
+
+
+class SpirvProgramRow(_ProgramsRow, frozen=True, tag="pipelines.programs.spirv"):
+    """The same, compiled to SPIR-V."""
+
+
+class PartProgramsRow(_ProgramsRow, frozen=True, tag="pipelines.programs.parts"):
+    """Programs for the parts of a recipe that few programs need, run on the CPU."""
+
+
 LearnedRow = (
     ContainerRow
     | ImageKindsRow
@@ -192,6 +225,7 @@ LearnedRow = (
     | SpirvImagesRow
     | HostLibrariesRow
     | ArchivesRow
+    | RelocatableLinkRow
     | TargetGroupsRow
     | HostArchRow
     | CudaPathRow
@@ -205,8 +239,15 @@ LearnedRow = (
     | CodeObjectsRow
     | NvptxRow
     | MissingPassesRow
+    | CpuProgramRow
+    | NvptxProgramRow
+    | AmdgpuProgramRow
+    | SpirvProgramRow
+    | PartProgramsRow
 )
 """Any of them."""
+ProgramsRow = CpuProgramRow | NvptxProgramRow | AmdgpuProgramRow | SpirvProgramRow | PartProgramsRow
+"""Rows of micro programs."""
 
 
 def list_of(row: LearnedRow) -> str:

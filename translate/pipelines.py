@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.learned import known_release, table_cache
-from mlir_offload.toolchain.learned_row import MissingPassesRow
+from mlir_offload.toolchain.learned_row import MissingPassesRow, PartProgramsRow
 from mlir_offload.toolchain.pattern import pattern as lazy_pattern
 from mlir_offload.toolchain.tables import converted, load_table
 from mlir_offload.translate.mlir.operation import Operation
@@ -42,6 +42,7 @@ class Recipe(Struct, frozen=True):
     host: tuple[str, ...]
     async_runtime: tuple[str, ...]
     debug: str
+    failed: Mapping[str, str] = {}
 
     def common_passes(self, *, uses_nvgpu: bool) -> tuple[str, ...]:
         """Return the passes that bring every form of input to one."""
@@ -66,6 +67,7 @@ class Recipe(Struct, frozen=True):
             "$redux": str(redux).lower(),
             "$nvgpu": self._nvgpu(needs),
         }
+        self._check(needs)
         before = (self.subgroup_reduce,) if "subgroup_reduce" in needs and not redux else ()
         passes = (before, _filled(self.device, values))
         return self._device_pipeline(*passes, debug=debug, index_bits=index_bits)
@@ -74,9 +76,16 @@ class Recipe(Struct, frozen=True):
         self, *, needs: frozenset[str], chip: str, debug: bool, index_bits: int = _HOST_BITS
     ) -> str:
         """Return the pipeline for a module that holds one `gpu.module`, for an AMD GPU."""
+        self._check(needs)
         values = {"$division": self.division if "division" in needs else "", "$chip": chip}
         passes = _filled(self.device_amdgpu, values)
         return self._device_pipeline((), passes, debug=debug, index_bits=index_bits)
+
+    def _check(self, parts: Iterable[str]) -> None:
+        """Raise CompatibilityError for a part that this build was found to lower wrongly."""
+        for part in sorted(self.failed.keys() & set(parts)):
+            msg = f"the LLVM that lowers fails in a part that the program needs ({part}): {self.failed[part]}"
+            raise CompatibilityError(msg, hint="lower with another release (--llvm=)")
 
     def _nvgpu(self, needs: frozenset[str]) -> str:
         if "nvgpu" not in needs:
@@ -94,6 +103,7 @@ class Recipe(Struct, frozen=True):
 
     def host_pipeline(self, *, uses_async: bool, debug: bool) -> str:
         """Return the pipeline for the host; `uses_async`: it has operations of the async dialect."""
+        self._check(["async"] if uses_async else [])
         values = {"$async": ",".join(self.async_runtime) if uses_async else ""}
         passes = _filled(self.host, values)
         return _on_module([*passes, self.debug] if debug else passes)
@@ -182,7 +192,19 @@ def load_recipe(llvm_major: int) -> Recipe:
         host=tuple(row["host"]),
         async_runtime=tuple(row["async"]),
         debug=str(row["debug"]),
+        failed=_failed_parts(llvm_major),
     )
+
+
+def _failed_parts(llvm_major: int) -> Mapping[str, str]:
+    release = known_release(llvm_major)
+    rows = release.rows_of("pipelines") if release else ()
+    return {
+        name: reason
+        for row in rows
+        if isinstance(row, PartProgramsRow)
+        for name, reason in row.failed.items()
+    }
 
 
 def _without_missing(llvm_major: int, row: Mapping[str, Any]) -> Mapping[str, Any]:

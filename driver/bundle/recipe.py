@@ -21,7 +21,7 @@ from mlir_offload.offload.runtime import (
     runtime_compile_command,
 )
 from mlir_offload.toolchain.llvm import LlvmToolchain
-from mlir_offload.toolchain.target import Kind, Target, device_kind
+from mlir_offload.toolchain.target import Kind, Target
 from mlir_offload.toolchain.tool import ToolVersion
 from mlir_offload.translate.device import (
     links_library_into_ir,
@@ -164,7 +164,7 @@ class Recipe(Struct, frozen=True):
                 entry=ENTRY.size,
                 image_kind=int(ImageKind.OBJECT),
                 kind=abi.kind_code(target.kind),
-                arch=device_kind(target.kind).container_arch(target.arch),
+                arch=abi.container_arch(target),
                 triple=target.triple,
                 file=file,
             )

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.compile.kind_build import build_of
 from mlir_offload.driver.doctor.plan import Combination
-from mlir_offload.driver.step.launcher import own_program
+from mlir_offload.driver.system.own_program import own_program
 from mlir_offload.offload.host.contents import layout_releases
 from mlir_offload.offload.link.coverage import held_kernels
 from mlir_offload.offload.link.fatbinary_adapter import needs_adapter

@@ -14,7 +14,13 @@ from msgspec import Struct
 
 from mlir_offload.driver.tools.calibration import as_values, table_values
 from mlir_offload.toolchain.learned import LearnedRelease
-from mlir_offload.toolchain.learned_row import LearnedRow, MissingPassesRow, NvptxRow, list_of
+from mlir_offload.toolchain.learned_row import (
+    LearnedRow,
+    MissingPassesRow,
+    NvptxRow,
+    ProgramsRow,
+    list_of,
+)
 
 _FOLDERS = {"offload_abi": "offload", "nvptx_layout": "translate", "pipelines": "translate"}
 _ROOT = Path(__file__).resolve().parents[2]
@@ -66,6 +72,8 @@ def _edited(text: str, edits: Iterable[_Edit]) -> str:
 
 
 def _edits(text: str, row: LearnedRow, release: LearnedRelease, source: str) -> Iterator[_Edit]:
+    if isinstance(row, ProgramsRow):
+        return
     if isinstance(row, NvptxRow):
         yield from _nvptx_edits(text, row, release.major)
         return

@@ -15,13 +15,15 @@ from mlir_offload.driver.learn.patch import render_patch
 from mlir_offload.driver.learn.table import show_table
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.click_command import call, command
-from mlir_offload.driver.tools.calibration import Family, learn_toolchain
+from mlir_offload.driver.tools.calibration import Family, learn_toolchain, program_families
 from mlir_offload.driver.tools.choose import choose_toolkit, places_for
 from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
 from mlir_offload.toolchain.learned import LearnedRelease
+from mlir_offload.toolchain.learned_row import ProgramsRow
 from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.search import SearchPlaces, find_llvm
+from mlir_offload.toolchain.target import Kind
 
 
 @command("learn")
@@ -55,7 +57,10 @@ def run_learn(arguments: Sequence[str], runner: Runner) -> int:
 def _families(llvm: LlvmToolchain) -> list[Family]:
     device = [Family.ABI, Family.NVPTX, Family.AMDGPU] if llvm.has("clang") else []
     device += [Family.LINKS, Family.FORMS] if llvm.has("clang-linker-wrapper") else []
-    return [*device, Family.RECIPE] if llvm.can_lower else device
+    if not llvm.can_lower:
+        return device
+    programs = program_families(llvm, (Kind.CUDA, Kind.HIP, Kind.SYCL))
+    return [*device, Family.RECIPE, *programs, *([Family.PART_PROGRAMS] if programs else [])]
 
 
 def _cuda(places: SearchPlaces, runner: Runner) -> Path | None:
@@ -67,4 +72,5 @@ def _cuda(places: SearchPlaces, runner: Runner) -> Path | None:
 
 
 def _status(release: LearnedRelease) -> int:
-    return CompatibilityError.exit_status if release.refused else 0
+    failed = any(isinstance(row, ProgramsRow) and row.failed for row in release.rows)
+    return CompatibilityError.exit_status if release.refused or failed else 0

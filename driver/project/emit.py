@@ -10,7 +10,7 @@ from pathlib import Path
 from mlir_offload.driver.project.graph import ProjectGraph
 from mlir_offload.driver.project.planned_step import LINK, SOURCE, SPLIT, ProjectStep
 from mlir_offload.driver.project.report import write_text
-from mlir_offload.driver.step.launcher import own_program
+from mlir_offload.driver.system.own_program import own_program
 from mlir_offload.driver.system.workspace import make_directory
 from mlir_offload.toolchain.errors import UsageError
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mlir_offload.driver.step.compiler_step import HermeticStep
+from mlir_offload.driver.system.own_program import OWN_NAME, own_program
 from mlir_offload.driver.tools.choose import NO_CUDA
 from mlir_offload.driver.tools.toolchain_id import identify_for
 from mlir_offload.toolchain.errors import ToolchainError, UsageError
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 LAUNCHER_VARIABLE = "MLIR_OFFLOAD_LAUNCHER"
 CACHE_VARIABLE = "MLIR_OFFLOAD_CACHE"
 _CCACHE = "ccache"
-_OWN_NAME = "mlir-offload"
 _SWITCH = {"": None, "on": True, "1": True, "off": False, "0": False}
 # What ccache must not be told, because it would run another program or forget options.
 _FORCED = (("CCACHE_COMPILERTYPE", "other"), ("CCACHE_COMPILER", ""), ("CCACHE_IGNOREOPTIONS", ""))
@@ -123,20 +122,12 @@ def step_program(launcher: Launcher, workspace: Path) -> tuple[str, ...]:
     """
     own = own_program()
     if len(own) > 1 or launcher.behind:
-        script = workspace / _OWN_NAME
+        script = workspace / OWN_NAME
         line = shlex.join((*launcher.behind, *own))
         script.write_text(f'#!/bin/sh\nexec {line} "$@"\n', encoding="utf-8")
         script.chmod(0o755)
         own = (str(script.absolute()),)
     return (*launcher.words, *own)
-
-
-def own_program() -> tuple[str, ...]:
-    """Return the command that starts this driver again."""
-    started = Path(sys.argv[0])
-    if started.name == _OWN_NAME and started.is_file() and os.access(started, os.X_OK):
-        return (str(started.absolute()),)
-    return (sys.executable, "-m", "mlir_offload.driver")
 
 
 class LaunchedSteps(Struct, frozen=True):

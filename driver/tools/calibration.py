@@ -18,6 +18,12 @@ from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.system.memo import Memo
 from mlir_offload.driver.system.workspace import user_cache
 from mlir_offload.driver.tools.llvm_files import llvm_files
+from mlir_offload.driver.tools.micro_program import (
+    micro_programs,
+    try_for_gpu,
+    try_on_cpu,
+    try_parts,
+)
 from mlir_offload.offload.abi_table import row_of
 from mlir_offload.offload.calibrate.device import learn_amdgpu, learn_nvptx
 from mlir_offload.offload.calibrate.entry import learn_entries
@@ -38,16 +44,29 @@ from mlir_offload.toolchain.learned import (
     learn_release,
     parse_learned,
 )
-from mlir_offload.toolchain.learned_row import LearnedRow, list_of
+from mlir_offload.toolchain.learned_row import (
+    AmdgpuProgramRow,
+    LearnedRow,
+    NvptxProgramRow,
+    ProgramsRow,
+    SpirvProgramRow,
+    list_of,
+)
 from mlir_offload.toolchain.llvm import LlvmToolchain
-from mlir_offload.toolchain.llvm_tools import load_llvm_table
+from mlir_offload.toolchain.llvm_tools import Role, load_llvm_table
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.ptx import parse_nvptx_table, support_of
 from mlir_offload.toolchain.tables import load_table
-from mlir_offload.toolchain.target import Kind, sm_number, uses_cuda, uses_rocm
+from mlir_offload.toolchain.target import Kind, device_kind, sm_number, uses_cuda, uses_rocm
 from mlir_offload.translate.calibrate import learn_recipe
 
-_PROBES = ("offload/calibrate", "translate/calibrate.py", "toolchain/learned_row.py")
+_PROBES = (
+    "offload/calibrate",
+    "translate/calibrate.py",
+    "toolchain/learned_row.py",
+    "driver/tools/micro_program.py",
+    *(f"driver/data/{program.name}" for program in micro_programs()),
+)
 
 
 class Family(StrEnum):
@@ -59,6 +78,11 @@ class Family(StrEnum):
     RECIPE = "passes"
     LINKS = "groups and libraries of a link"
     FORMS = "images that link"
+    CPU_PROGRAM = "micro program on the CPU"
+    NVPTX_PROGRAM = "micro program for NVIDIA GPUs"
+    AMDGPU_PROGRAM = "micro program for AMD GPUs"
+    SPIRV_PROGRAM = "micro program for SPIR-V"
+    PART_PROGRAMS = "micro programs for parts of the recipe"
 
 
 def nearest_release(major: int) -> int:
@@ -76,7 +100,10 @@ def base_release(major: int) -> int:
 def calibrate(
     llvm: LlvmToolchain, kinds: Collection[Kind], runner: Runner, *, lowers: bool
 ) -> None:
-    """Learn what compiles, lowers and links for the kinds, as far as the programs for it are there."""
+    """Learn what compiles, lowers and links for the kinds, as far as the programs for it are there.
+
+    Raises CompatibilityError where the build lowers the smallest program wrongly.
+    """
     uses = {Family.NVPTX: uses_cuda(kinds), Family.AMDGPU: uses_rocm(kinds)}
     device = {family for family, is_used in uses.items() if is_used}
     families = {Family.ABI, *device} if llvm.has("clang") else set[Family]()
@@ -84,10 +111,38 @@ def calibrate(
     # Behind what is written: its images are packaged so. Objects take the answers to where they are linked.
     links = [Family.LINKS] if families and llvm.has("clang-linker-wrapper") else []
     chosen = [*sorted(families | passes), *links]
+    programs = program_families(llvm, kinds) if passes else []
     # Too long for a build: `learn` asks for it, and what it found is used.
-    if _remembered(llvm, llvm_identity(llvm), Family.FORMS) is not None:
-        chosen.append(Family.FORMS)
-    learn_toolchain(llvm, chosen, runner)
+    later = [Family.FORMS, *([Family.PART_PROGRAMS] if passes else [])]
+    identity = llvm_identity(llvm)
+    chosen += (one for one in later if _remembered(llvm, identity, one) is not None)
+    release = learn_toolchain(llvm, [*chosen, *programs], runner)
+    _check_programs(release, programs)
+
+
+def program_families(llvm: LlvmToolchain, kinds: Collection[Kind]) -> list[Family]:
+    """Return the micro programs that tell whether a build lowers for these kinds, as far as it can compile them."""
+    if not (llvm.can_lower and llvm.can(Role.LINK)):
+        return []
+    uses = {
+        Family.CPU_PROGRAM: True,
+        Family.NVPTX_PROGRAM: uses_cuda(kinds),
+        Family.AMDGPU_PROGRAM: uses_rocm(kinds),
+        Family.SPIRV_PROGRAM: any(device_kind(kind).triple.startswith("spirv") for kind in kinds),
+    }
+    return [family for family, is_used in uses.items() if is_used]
+
+
+def _check_programs(release: LearnedRelease, families: Collection[Family]) -> None:
+    lists = {_LISTS[family]: family for family in families}
+    for row in release.rows:
+        family = lists.get(list_of(row))
+        if family is None or not isinstance(row, ProgramsRow) or not row.failed:
+            continue
+        reason = next(iter(row.failed.values()))
+        msg = f"LLVM {release.version} cannot be used to lower: {family}: {reason}"
+        hint = f"lower with a release that works: --llvm={release.nearest}"
+        raise CompatibilityError(msg, hint=hint)
 
 
 def learn_toolchain(
@@ -164,6 +219,8 @@ def _ordered(value: Any) -> Any:
 def table_values(row: LearnedRow, major: int) -> dict[str, Any]:
     """Return what the tables as they are shipped say of a release in the list that a row is of."""
     table, *keys = list_of(row).split(".")
+    if isinstance(row, ProgramsRow):
+        return {"failed": {}}
     if table == "pipelines":
         return {"passes": []}
     folder = {"offload_abi": "offload", "nvptx_layout": "translate"}.get(table, "toolchain")
@@ -254,14 +311,24 @@ _PROBES_OF: Mapping[Family, Callable[[ProbeBench], Iterator[Callable[[], Learned
     Family.RECIPE: _recipe,
     Family.LINKS: _links,
     Family.FORMS: _forms,
+    Family.CPU_PROGRAM: try_on_cpu,
+    Family.NVPTX_PROGRAM: try_for_gpu(NvptxProgramRow),
+    Family.AMDGPU_PROGRAM: try_for_gpu(AmdgpuProgramRow),
+    Family.SPIRV_PROGRAM: try_for_gpu(SpirvProgramRow),
+    Family.PART_PROGRAMS: try_parts,
 }
 _LISTS = {
     Family.ABI: "offload_abi.offload_kinds",
     Family.NVPTX: "nvptx",
     Family.AMDGPU: "amdgpu.",
-    Family.RECIPE: "pipelines.",
+    Family.RECIPE: "pipelines.missing",
     Family.LINKS: "offload_abi.linker_wrapper.archives",
     Family.FORMS: "offload_abi.linked_images.",
+    Family.CPU_PROGRAM: "pipelines.programs.cpu",
+    Family.NVPTX_PROGRAM: "pipelines.programs.nvptx",
+    Family.AMDGPU_PROGRAM: "pipelines.programs.amdgcn",
+    Family.SPIRV_PROGRAM: "pipelines.programs.spirv",
+    Family.PART_PROGRAMS: "pipelines.programs.parts",
 }
 
 

@@ -11,9 +11,10 @@ from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option import command_line
 from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions
 from mlir_offload.driver.system.jobserver import JobSlots, find_jobserver
-from mlir_offload.driver.tools.learning import LEARNED, kinds_of, learn_given, learn_llvm
+from mlir_offload.driver.tools.learning import kinds_of, learn_given, learn_llvm
 from mlir_offload.toolchain import cuda, gpu, rocm, search
 from mlir_offload.toolchain.errors import ToolchainError, UsageError
+from mlir_offload.toolchain.learned import LEARNED
 from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.llvm_tools import Role
 from mlir_offload.toolchain.process import Command, Runner

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from mlir_offload.driver.tools import calibration
 from mlir_offload.offload.abi import known_majors
 from mlir_offload.toolchain.errors import CompatibilityError, InputOutputError, ToolchainError
-from mlir_offload.toolchain.learned import learn_release, parse_learned
+from mlir_offload.toolchain.learned import LEARNED, learn_release, parse_learned
 from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.llvm_tools import Role, load_llvm_table
 from mlir_offload.toolchain.search import SearchPlaces, find_llvm
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from mlir_offload.offload.link.objects import ObjectContents
     from mlir_offload.toolchain.process import Runner
 
-LEARNED = "MLIR_OFFLOAD_LEARNED"
-"""The variable that holds learned rows as JSON, or names a file of them."""
 _NATIVE = "native"
 
 

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.message.report import show_note
 from mlir_offload.driver.option.command_line import MLIR_SUFFIXES, CompileOptions, DeviceCode, Mode
-from mlir_offload.driver.tools.learning import LEARNED, kinds_of, learn_given, learn_llvm
+from mlir_offload.driver.tools.learning import kinds_of, learn_given, learn_llvm
 from mlir_offload.offload import unmeasured
 from mlir_offload.offload.kind_format import CodeMakers
 from mlir_offload.toolchain.errors import CompatibilityError, ToolchainError
-from mlir_offload.toolchain.learned import known_release
+from mlir_offload.toolchain.learned import LEARNED, known_release
 from mlir_offload.toolchain.llvm import LLVM_VERSION, LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.llvm_tools import Role
 from mlir_offload.toolchain.search import SearchPlaces, find_llvm
@@ -117,8 +117,9 @@ def choose_releases(
     learn_given(os.environ)
     releases = _choose(options, places, runner, roles=roles)
     chosen = kinds_of(options.offload_archs) if kinds is None else kinds
+    lowers = Role.LOWER in (roles or _roles(options))
     for llvm in dict.fromkeys((releases.mlir, releases.llvm)):
-        learn_llvm(llvm, chosen, runner, lowers=llvm == releases.mlir)
+        learn_llvm(llvm, chosen, runner, lowers=lowers and llvm == releases.mlir)
     own = _own_programs(options)
     if not own:
         return releases

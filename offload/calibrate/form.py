@@ -15,11 +15,14 @@ from mlir_offload.toolchain.learned_row import (
     AmdgpuImagesRow,
     HostImagesRow,
     NvptxImagesRow,
+    RelocatableLinkRow,
     SpirvImagesRow,
 )
 
 _KERNEL = b"mo_kernel\0"
 _OTHER = "other"
+# The name of the section of device code that awaits its link.
+_UNLINKED = b"\0.llvm.offloading\0"
 _ENDINGS = ("o", "bc", "cubin", "fatbin", "s", "spv")
 _BITCODE = "bc"
 _EMIT_BITCODE = "-emit-llvm-bc"
@@ -79,6 +82,7 @@ def learn_forms(bench: ProbeBench) -> Iterator[Callable[[], Learned]]:
     yield lambda: Learned([HostImagesRow(_linked(bench, _host(bench.host), abi))])
     yield lambda: Learned([AmdgpuImagesRow(_linked(bench, _AMDGPU, abi))])
     yield lambda: Learned([SpirvImagesRow(_linked(bench, _spirv(abi), abi, may_be_none=True))])
+    yield lambda: Learned([_relocatable(bench, abi)])
     yield lambda: Learned([NvptxImagesRow(_linked(_with_cuda(bench), _NVPTX, abi))])
 
 
@@ -127,10 +131,39 @@ def _cubin(bench: ProbeBench, device: _Device, form: ImageForm) -> bytes:
     return (bench.folder / "device.cubin").read_bytes()
 
 
+def _relocatable(bench: ProbeBench, abi: OffloadAbi) -> RelocatableLinkRow:
+    """Return what `-r` makes of device code: older wrappers leave it as it is, in its section."""
+    failing, left = [], []
+    has_sycl = "sycl" in dict(abi.kind_codes)
+    for device in (_host(bench.host), _AMDGPU, *([_spirv(abi)] if has_sycl else [])):
+        form, flag = device.forms[-1]
+        image_kind = ImageKind.BITCODE if form is ImageForm.BITCODE else ImageKind.OBJECT
+        content = _content(bench, device, flag)
+        linked = _link(bench, device, abi, content, image_kind, ("-r",))
+        if not linked:
+            failing.append(device.kind)
+        elif _UNLINKED in linked:
+            left.append(device.kind)
+    return RelocatableLinkRow(not left, () if left else tuple(failing))
+
+
 def _links(
     bench: ProbeBench, device: _Device, abi: OffloadAbi, content: bytes, image_kind: int
 ) -> bool:
     """Return whether a link takes an image: it ends well, and its output has the kernel."""
+    words = ("-shared", "-nostdlib")
+    return _KERNEL in _link(bench, device, abi, content, image_kind, words)
+
+
+def _link(
+    bench: ProbeBench,
+    device: _Device,
+    abi: OffloadAbi,
+    content: bytes,
+    image_kind: int,
+    flags: tuple[str, ...],
+) -> bytes:
+    """Return what a link of one image writes, nothing where it fails."""
     strings = ((b"triple", device.triple.encode()), (b"arch", device.arch.encode()))
     code = dict(abi.kind_codes)[device.kind]
     record = ImageRecord(code, image_kind, strings, memory_view(content))
@@ -145,9 +178,9 @@ def _links(
         needed = (f"--cuda-path={bench.cuda}", *abi.cuda_path_arguments(bench.cuda))
     linked = bench.folder / "linked"
     linked.unlink(missing_ok=True)
-    words = ("-shared", "-nostdlib", "--offload-link", *needed, "host.o", "-o", "linked")
+    words = (*flags, "--offload-link", *needed, "host.o", "-o", "linked")
     done = bench.run("clang", words)
-    return done.returncode == 0 and linked.exists() and _KERNEL in linked.read_bytes()
+    return linked.read_bytes() if done.returncode == 0 and linked.exists() else b""
 
 
 def _bytes(record: ImageRecord) -> Iterator[bytes]:

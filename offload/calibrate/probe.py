@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from mlir_offload.toolchain.errors import MlirOffloadError
 from mlir_offload.toolchain.learned_row import LearnedRow
 from mlir_offload.toolchain.llvm import LlvmToolchain
-from mlir_offload.toolchain.process import Command, Completed, Runner
+from mlir_offload.toolchain.process import Command, Completed, Environment, Runner
 from mlir_offload.toolchain.target import host_triple
 from mlir_offload.toolchain.tool import PROBE_LIMIT_S
 
@@ -54,23 +54,31 @@ class ProbeBench(Struct):
         if not self.llvm.has(name):
             msg = f"{name} is not installed"
             raise CannotLearnError(msg)
-        return self._start(self.llvm.tool(name), arguments, text)
+        return self.start(self.llvm.tool(name), arguments, text)
 
     def assemble(self, arguments: Sequence[str]) -> None:
         """Run ptxas of the CUDA toolkit. Raises CannotLearnError where it fails."""
         ptxas = Path("bin") / "ptxas"
-        completed = self._start((self.cuda or Path()) / ptxas, arguments)
+        completed = self.start((self.cuda or Path()) / ptxas, arguments)
         if completed.returncode != 0:
             msg = f"ptxas ended with status {completed.returncode}"
             raise CannotLearnError(msg)
 
-    def _start(self, program: Path, arguments: Sequence[str | Path], text: str = "") -> Completed:
+    def start(
+        self,
+        program: Path,
+        arguments: Sequence[str | Path],
+        text: str = "",
+        *,
+        environment: Environment = (),
+    ) -> Completed:
+        """Run a program, in the folder of the bench. Raises CannotLearnError where it cannot be started or hangs."""
         argv = (str(program), *map(str, arguments))
         self.count += 1
         path = f"{self.llvm.prefix / 'bin'}{os.pathsep}{self.search_path}"
         # A dry run leaves the files that its commands would read.
-        environment = (("PATH", path), ("TMPDIR", str(self.folder)))
-        command = Command(argv, environment, cwd=self.folder, limit_s=PROBE_LIMIT_S)
+        variables = (("PATH", path), ("TMPDIR", str(self.folder)), *environment)
+        command = Command(argv, variables, cwd=self.folder, limit_s=PROBE_LIMIT_S)
         try:
             return self.runner.run(command, input_text=text)
         except CannotLearnError:

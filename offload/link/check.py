@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from mlir_offload.offload.abi import unnamed_host_archs
 from mlir_offload.offload.link.coverage import (
     KernelImage,
     arch_name,
@@ -213,7 +214,7 @@ def _missing_findings(contents: Sequence[ObjectContents], abi: OffloadAbi) -> It
             for kernel in _lacking(lack.kernels, held[lack.kind, arch])
         ]
         if pairs:
-            yield _for_other_archs(lack, pairs)
+            yield _for_other_archs(lack, pairs, _raw_archs(contents, lack.kind), abi)
 
 
 def _shortages(contents: Sequence[ObjectContents], images: LinkedImages) -> Iterator[_Shortage]:
@@ -244,16 +245,26 @@ def _without_image(lack: _Shortage) -> Finding:
     )
 
 
-def _for_other_archs(lack: _Shortage, pairs: Sequence[KernelImage]) -> Finding:
+def _raw_archs(contents: Iterable[ObjectContents], kind: str) -> list[str]:
+    return sorted({image.arch for item in contents for image in item.images if image.kind == kind})
+
+
+def _for_other_archs(
+    lack: _Shortage, pairs: Sequence[KernelImage], all_archs: Collection[str], abi: OffloadAbi
+) -> Finding:
     own = {device_arch(image) for image in lack.item.images if image.kind == lack.kind}
     lacking = sorted({pair.arch for pair in pairs})
     hint = compile_too(lack.item, sorted(own), lacking)
     if own.issuperset(lacking):
-        archs = sorted({image.arch for image in lack.item.images if image.kind == lack.kind})
-        hint = (
-            "compile all objects with the same -march= and --for-clang=;"
-            f" the image here is for {listed([arch or 'any processor' for arch in archs])}"
-        )
+        archs = _raw_archs([lack.item], lack.kind)
+        shown = listed([arch or "any processor" for arch in archs])
+        hint = f"compile all objects with the same -march= and --for-clang=; the image here is for {shown}"
+        # Without -march= the arch is that of the release that an object is compiled for.
+        if unnamed_host_archs().issuperset(all_archs):
+            hint = (
+                f"compile all objects with --for-clang={abi.major}, which links only images for the CPU"
+                f" of one name together; the image here is for {shown}"
+            )
     return Finding(
         f"other objects are made for {listed([arch_name(arch) for arch in lacking])},"
         f" for which nothing has its kernels: {listed(pairs)}",

@@ -25,9 +25,13 @@ from mlir_offload.offload.abi import load_abi
 from mlir_offload.toolchain.errors import CompatibilityError
 from mlir_offload.toolchain.learned import LearnedRelease, forget_learned
 from mlir_offload.toolchain.learned_row import (
+    AmdgpuProgramRow,
+    CpuProgramRow,
     EntriesRow,
     MissingPassesRow,
     OffloadKindsRow,
+    PartProgramsRow,
+    ProgramsRow,
     list_of,
 )
 from mlir_offload.toolchain.process import ProcessRunner
@@ -115,7 +119,7 @@ def test_an_unknown_build_compiles_links_and_runs_what_the_release_does_that_it_
         tmp_path,
     )
     assert (
-        "LLVM 24.0.0git: not in the tables; learned from its tools (25 probes, as LLVM 22)"
+        "LLVM 24.0.0git: not in the tables; learned from its tools (30 probes, as LLVM 22)"
         in compiled.stderr
     )
     linked = _run([*release, "a.o", "-o", "prog"], tmp_path)
@@ -123,7 +127,7 @@ def test_an_unknown_build_compiles_links_and_runs_what_the_release_does_that_it_
     assert "saxpy: ok" in _run(["./prog"], tmp_path).stdout
     intel = str(EXAMPLES / "square.mlir")
     again = _run([*release, intel, "--offload-arch=spirv64", "-c", "-o", "intel.o"], tmp_path)
-    assert "learned" not in again.stderr
+    assert "(1 probe, as LLVM 22)" in again.stderr
     _run([*mlir_offload, "check", f"--llvm={trunk}", "a.o", "intel.o"], tmp_path)
     _run(
         [
@@ -288,6 +292,38 @@ def test_a_pass_that_is_gone_is_left_out_or_missed(tmp_path: Path) -> None:
     _learn(make_trunk(tmp_path / "two", {"mlir-opt": r"/--gpu-to-llvm /d"}), (Family.RECIPE,))
     with pytest.raises(CompatibilityError, match="has no pass gpu-to-llvm"):
         load_recipe(24)
+
+
+# An operation of the kernel becomes another one, and a pass for AMD GPUs fails.
+_MISLOWERS = (
+    '!out=$(echo "$*" | sed "s/.* -o \\([^ ]*\\).*/\\1/"); '
+    'for a; do shift; set -- "$@" "$(echo "$a" | sed "s/chipset=gfx900/chipset=none/g")"; done; '
+    '{real} "$@" || exit; case "$*" in *convert-gpu-to-nvvm*) sed -i s/llvm.xor/llvm.or/ "$out";; esac'
+)
+
+
+def test_micro_programs_tell_of_a_recipe_that_fails_or_computes_something_else(
+    tmp_path: Path, mlir_offload: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    prefix = make_trunk(tmp_path / "llvm", {"mlir-opt": _MISLOWERS})
+    families = (Family.ABI, Family.RECIPE, Family.AMDGPU, Family.LINKS)
+    programs = (Family.CPU_PROGRAM, Family.AMDGPU_PROGRAM, Family.PART_PROGRAMS)
+    llvm = toolchain_in(prefix)
+    learned = learn_toolchain(llvm, (*families, *programs), ProcessRunner(), is_quiet=True)
+    failed = {type(row): row.failed for row in learned.rows if isinstance(row, ProgramsRow)}
+    wrong = "its result 0 is 173 on the CPU, and 127 is right"
+    assert failed[CpuProgramRow] == {"core": wrong}
+    assert failed[AmdgpuProgramRow]["core"].startswith("pass ConvertAMDGPUToROCDLPass fails: ")
+    assert failed[PartProgramsRow] == {}
+    source = str(EXAMPLES / "saxpy.mlir")
+    command = [*mlir_offload, f"--llvm={prefix}", source, "--offload-arch=host", "-c", "-o", "a.o"]
+    refused = _run(command, tmp_path, status=4)
+    assert (
+        f"LLVM 24.0.0git cannot be used to lower: micro program on the CPU: {wrong}"
+        in refused.stderr
+    )
+    assert "learned" not in refused.stderr
 
 
 def test_two_builds_of_one_number_that_differ_are_not_mixed(

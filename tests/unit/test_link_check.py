@@ -167,6 +167,14 @@ def test_code_for_two_processors_of_the_host_is_not_linked_together() -> None:
     )
 
 
+def test_objects_for_llvm_22_and_for_23_are_to_be_compiled_for_the_release_that_links() -> None:
+    items = (_for_host("first", "", 23), _for_host("second", "generic", 23))
+    assert _missed(*items, major=23) == ["second"]
+    *_, last = check_link(items, load_abi(23))
+    assert last.hint.startswith("compile all objects with --for-clang=23, ")
+    assert last.hint.endswith("; the image here is for generic")
+
+
 def test_an_object_that_is_named_twice_is_refused_if_it_has_device_code() -> None:
     items = (contents("a", ("k",), (bitcode("sm_90"),)), contents("b"))
     line = [Path("a"), Path("b"), Path("a"), Path("b")]

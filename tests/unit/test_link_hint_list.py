@@ -21,6 +21,7 @@ EXECUTED = {
     "compile all that is in it": "test_a_linked_file_is_made_of_parts_for_the_same_architectures",
     "name the object that has the device code too": "test_the_object_with_the_device_code_is_named",
     "compile all objects with the same -march=": "test_objects_for_the_cpu_are_compiled_for_one",
+    "compile all objects with --for-clang=": "test_objects_for_the_cpu_are_compiled_for_one",
     " once": "test_an_object_is_named_once",
     " too": "test_an_object_is_compiled_for_the_other_architecture_too",
     "with --device-code=object, as": "test_an_object_in_bitcode_is_compiled_to_the_form_of_the_others",

@@ -9,6 +9,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from msgspec.structs import replace
 from support.hostile import bit_flips, survives
 
 from mlir_offload.driver.bundle.recipe import Recipe
@@ -205,3 +206,12 @@ def test_the_line_for_clang_names_no_place_and_each_image_once() -> None:
         assert line.count(f"-o {image.file} ") == 1
         assert f'.incbin "{image.file}"' in recipe.render_images()
     assert "-mlink-builtin-bitcode -Xclang lib/libdevice.bc" in line
+
+
+@pytest.mark.parametrize(("major", "arch"), [(22, ""), (23, "generic")])
+def test_images_for_the_cpu_have_the_arch_that_clang_of_the_release_gives_its_own(
+    major: int, arch: str
+) -> None:
+    recipe = Recipe(replace(written(), llvm=LlvmRequirement(major, None, ())))
+    (cpu,) = [number for number, (_, target) in enumerate(recipe.packaged) if target.is_cpu]
+    assert f'.Lvalue{cpu}a: .asciz "{arch}"' in recipe.render_images()

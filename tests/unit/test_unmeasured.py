@@ -11,10 +11,7 @@ def test_all_parts_of_a_release_that_was_asked_are_measured() -> None:
 
 def test_of_a_release_whose_wrapper_alone_was_not_tried_nothing_is_said() -> None:
     for major in (17, 18, 21, 23):
-        assert unmeasured_lists(major) == (
-            "linker_wrapper.override_image",
-            "linker_wrapper.relocatable_link",
-        )
+        assert unmeasured_lists(major) == ("linker_wrapper.override_image",)
         assert unmeasured_note(major) == ""
 
 
