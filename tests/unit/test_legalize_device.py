@@ -153,6 +153,14 @@ REDUCED = [
 ]
 
 
+LANE_0 = [
+    '    %4 = "gpu.warp_execute_on_lane_0"(%lane, %a) <{{warp_size = {0} : i64}}> ({{',
+    "    ^bb0(%whole: vector<{1}xi32>):",
+    '      "gpu.yield"(%whole) : (vector<{1}xi32>) -> () loc(#loc1)',
+    "    }}) : (index, vector<2xi32>) -> vector<2xi32> loc(#loc1)",
+]
+
+
 def widths(lines: Sequence[str]) -> list[int | None]:
     """Return the width of each shuffle, None where it is not a constant."""
     constants = {
@@ -166,9 +174,13 @@ def widths(lines: Sequence[str]) -> list[int | None]:
 
 @pytest.mark.parametrize("form", FORM_NAMES)
 def test_every_shuffle_made_here_has_a_width_that_is_a_known_power_of_two(form: str) -> None:
-    found = widths(expand(*REDUCED, form=parse_form(form)))
+    size = parse_form(form).subgroup_size
+    lane_0 = [line.format(size, 2 * size) for line in LANE_0]
+    alone = widths(expand(*REDUCED, form=parse_form(form)))
+    found = widths(expand(*REDUCED, *lane_0, form=parse_form(form)))
 
-    assert len(found) > 10
+    assert len(found) > len(alone) + size
+    assert len(alone) > 10
     assert all(width is not None and width.bit_count() == 1 for width in found)
 
 

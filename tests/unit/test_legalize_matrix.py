@@ -8,6 +8,7 @@ import pytest
 
 from mlir_offload.translate.legalize.text import expand_device_operations
 from mlir_offload.translate.mlir.module import Locations, parse_operations
+from mlir_offload.translate.pipelines import load_refusals
 
 
 def expanded(kind: str, matrix: str, operands: str = "%a, %b") -> list[str]:
@@ -52,3 +53,15 @@ def test_integers_are_negated_by_subtraction() -> None:
         len([line for line in lines if re.search(r'"arith\.subi"\(%mo_\d+, %mo_\d+\)', line)]) == 8
     )
     assert len([line for line in lines if "value = 0 : i32" in line]) == 8
+
+
+@pytest.mark.parametrize("kind", ["extf", "truncf"])
+def test_elements_of_another_width_are_refused(kind: str) -> None:
+    rows = load_refusals("device")
+    refused = [
+        pattern
+        for row in rows
+        if row.operation == "gpu.subgroup_mma_elementwise"
+        for pattern in row.attributes.get("opType", ())
+    ]
+    assert f"#gpu<mma_element_wise {kind}>" in refused

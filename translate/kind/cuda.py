@@ -15,7 +15,8 @@ _REDUX_SM = 80
 class _Cuda(KindLowering):
     name = Kind.CUDA
     target_dialect = "nvvm"
-    target_flags = ("fast", "ftz")
+    # The last one, since 23, keeps the messages of ptxas beside the code, which stays the same.
+    target_flags = ("fast", "ftz", "collect-compiler-diagnostics")
     other_vendor = OtherVendor(
         ir_line("`define|declare` `some``mark:(``amdgpu_kernel |@llvm.amdgcn.``dotted?``)`"),
         "AMD GPUs",
