@@ -27,7 +27,7 @@ GPUS = [
 # 32 lanes and the older release do otherwise.
 EXCHANGE = ("exchange", "turn", "subgroups", "blocks")
 MACHINE_CODE = {
-    (22, "gfx90a"): (EXCHANGE, ((96, 1, 1), (20, 3, 2), (160, 1, 1))),
+    (22, "gfx90a"): (EXCHANGE, ((20, 3, 2), (160, 1, 1))),
     (22, "gfx1100"): (("turn", "blocks"), ((20, 3, 2),)),
     (19, "gfx90a"): (("blocks",), ((96, 1, 1), (20, 3, 2))),
     (19, "gfx1100"): (("blocks",), ((160, 1, 1),)),
@@ -160,6 +160,7 @@ FAULTS = {
     "divergent": "a barrier that not all threads of the block reach",
     "early": "a barrier that not all threads of the block reach",
     "race": "data race: write here, write in the wave of thread 0 of this block, and nothing orders them of 4 bytes",
+    "workgroup_race": "data race: write here, read in the wave of thread 0 of this block, and nothing orders them of 4 bytes",
 }
 
 

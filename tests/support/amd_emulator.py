@@ -28,9 +28,7 @@ def make_emulator(root: Path) -> Path:
     (root / "lib").mkdir(parents=True)
     (root / "amdgcn").mkdir()
     (root / "amdgcn" / "bitcode").symlink_to(DEVICE_LIBRARIES)
-    library = emulator_library(
-        SOURCES, "libamdhip64", FLAGS, libraries=(LIBRARY,), header="emulator.h"
-    )
+    library = emulator_library(SOURCES, "libamdhip64", FLAGS, libraries=(LIBRARY,))
     (root / "lib" / "libamdhip64.so").symlink_to(library)
     return root
 

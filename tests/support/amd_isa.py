@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from support.amd_memory import Memory
-from support.amd_registers import LANES, REGISTERS, WORD, Vector
+from support.amd_registers import LANES, WORD, Vector, register_of
 from support.amd_vector import COMPARED, Vectors
 
 _LINE = re.compile(r"\s+([a-z]\w+)\s*(.*?)\s*// ([0-9A-F]+):")
@@ -160,7 +160,7 @@ class Wave(Vectors):
             self.v[register] = value
 
     def _execute(self, name: str, operands: list[str], modifiers: str) -> None:
-        stem = re.sub(r"_e(?:32|64)$", "", name)
+        stem = name.removesuffix("_e32").removesuffix("_e64")
         if stem.startswith("s_load"):
             self._load_scalar(operands, 4 * int(stem.partition("dwordx")[2] or 1))
         elif stem.startswith("s_"):
@@ -179,10 +179,8 @@ class Wave(Vectors):
     def _load_scalar(self, operands: list[str], size: int) -> None:
         offset = 0 if operands[2] == "null" else int(operands[2], 0)
         start = self.scalar(operands[1], LANES) + offset
-        match = REGISTERS.fullmatch(operands[0])
-        assert match is not None
         words = struct.unpack(f"<{size // 4}I", self.memory.at(start, size))
-        first = int(match[2] or match[5])
+        first = register_of(operands[0]).first
         self.s[first : first + len(words)] = words
 
     def _access(self, name: str, operands: list[str], modifiers: str) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass, field
-from typing import Any, cast
+from functools import cache
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -13,9 +14,41 @@ LANES = 64
 WORD = 0xFFFFFFFF
 Vector = np.ndarray[Any, np.dtype[Any]]
 FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
-REGISTERS = re.compile(r"([vs])\[(\d+):(\d+)\]|([vs])(\d+)(?:\.([lh]))?")
+_REGISTERS = re.compile(r"([vs])\[(\d+):(\d+)\]|([vs])(\d+)(?:\.([lh]))?")
 _MASKS = {"vcc": "vcc", "exec": "exec", "vcc_lo": "vcc", "exec_lo": "exec"}
 _LANE_BITS = np.left_shift(np.uint64(1), np.arange(LANES, dtype=np.uint64))
+
+
+class Register(NamedTuple):
+    """Registers that an operand names: the first of them, and which half of it, if not all."""
+
+    file: str
+    first: int
+    half: str
+    are_several: bool
+
+
+@cache
+def find_register(text: str) -> Register | None:
+    """Return what an operand names, None if that is no register."""
+    match = _REGISTERS.fullmatch(text)
+    if match is None:
+        return None
+    first = int(match[2] or match[5])
+    return Register(match[1] or match[4], first, match[6] or "", bool(match[1]))
+
+
+def register_of(text: str) -> Register:
+    """Return the registers that an operand names."""
+    found = find_register(text)
+    assert found is not None, text
+    return found
+
+
+@cache
+def lanes_of(mask: int) -> Vector:
+    """Return which lanes a mask has, as an array that must not be written."""
+    return cast("Vector", (np.uint64(mask) & _LANE_BITS) != 0)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,13 +66,13 @@ class Registers:
         """Return the value of a scalar operand."""
         if text in _MASKS:
             return int(getattr(self, _MASKS[text]))
-        match = REGISTERS.fullmatch(text)
-        if match is None and re.fullmatch(r"-?\d+\.\d+", text):
+        register = find_register(text)
+        if register is None and re.fullmatch(r"-?\d+\.\d+", text):
             form = {16: "<e", 32: "<f", 64: "<d"}[bits]
             return int.from_bytes(struct.pack(form, float(text)), "little")
-        if match is None:
+        if register is None:
             return int(text, 0) & ((1 << bits) - 1)
-        first = int(match[2] or match[5])
+        first = register.first
         return self.s[first] | (self.s[first + 1] << 32 if bits == LANES else 0)
 
     def set_scalar(self, text: str, value: int, bits: int = 32) -> None:
@@ -49,21 +82,19 @@ class Registers:
             return
         if text == "null":
             return
-        match = REGISTERS.fullmatch(text)
-        assert match is not None, text
-        first = int(match[2] or match[5])
+        first = register_of(text).first
         self.s[first] = value & WORD
         if bits == LANES:
             self.s[first + 1] = value >> 32 & WORD
 
     def words(self, text: str, bits: int = 32) -> Vector:
         """Return the value of an operand in every lane, as an unsigned number."""
-        match = REGISTERS.fullmatch(text)
-        if match and (match[1] or match[4]) == "v":
-            first = int(match[2] or match[5])
+        register = find_register(text)
+        if register and register.file == "v":
+            first = register.first
             low = self.v[first].astype(np.uint64)
             if bits <= 32:
-                return cast("Vector", low >> np.uint64(16 * (match[6] == "h")) & ones(bits))
+                return cast("Vector", low >> np.uint64(16 * (register.half == "h")) & ones(bits))
             return cast("Vector", low | self.v[first + 1].astype(np.uint64) << np.uint64(32))
         return np.full(LANES, self.scalar(text, bits), np.uint64)
 
@@ -88,15 +119,15 @@ class Registers:
 
     def set_lanes(self, text: str, value: Vector, bits: int = 32) -> None:
         """Write a vector register, or a pair of them, in the lanes that are active."""
-        match = REGISTERS.fullmatch(text)
-        assert match is not None, text
-        first, active = int(match[2] or match[5]), self.active_lanes()
+        _, first, half, _ = register_of(text)
+        active = self.active_lanes()
         raw = value.astype(np.uint64)
-        if match[6]:
-            raw = self._with_half(first, raw, is_high=match[6] == "h")
-        self.v[first][active] = (raw & np.uint64(WORD)).astype(np.uint32)[active]
+        if half:
+            raw = self._with_half(first, raw, is_high=half == "h")
+        # Of 64 bits the lower ones are left.
+        np.copyto(self.v[first], raw.astype(np.uint32), where=active)
         if bits == LANES:
-            self.v[first + 1][active] = (raw >> np.uint64(32)).astype(np.uint32)[active]
+            np.copyto(self.v[first + 1], (raw >> np.uint64(32)).astype(np.uint32), where=active)
 
     def _with_half(self, register: int, value: Vector, *, is_high: bool) -> Vector:
         """Return a register with 16 bits in one of its halves."""
@@ -111,17 +142,13 @@ class Registers:
 
     def bytes_of(self, text: str, size: int) -> Vector:
         """Return a row of bytes for each active lane, from as many registers as they need."""
-        match = REGISTERS.fullmatch(text)
-        assert match is not None, text
-        first = int(match[2] or match[5])
+        first = register_of(text).first
         words = self.v[first : first + (size + 3) // 4, self.active_lanes()]
         return np.ascontiguousarray(words.T).view(np.uint8)[:, :size]
 
     def set_bytes(self, text: str, rows: Vector, *, keeps: bool = False) -> None:
         """Write a row of bytes of each active lane; `keeps` is whether the rest of the register stays."""
-        match = REGISTERS.fullmatch(text)
-        assert match is not None, text
-        first, active = int(match[2] or match[5]), self.active_lanes()
+        first, active = register_of(text).first, self.active_lanes()
         count, size = (rows.shape[1] + 3) // 4, rows.shape[1]
         filled = (
             self.bytes_of(text, 4 * count) if keeps else np.zeros((len(rows), 4 * count), np.uint8)
@@ -131,11 +158,11 @@ class Registers:
 
     def active_lanes(self) -> Vector:
         """Return which lanes are active."""
-        return cast("Vector", (np.uint64(self.exec) & _LANE_BITS) != 0)
+        return lanes_of(self.exec)
 
     def mask_of(self, text: str) -> Vector:
         """Return the lanes that scalar registers name: a pair, or one for 32 lanes."""
-        return cast("Vector", (np.uint64(self.scalar(text, self.lanes)) & _LANE_BITS) != 0)
+        return lanes_of(self.scalar(text, self.lanes))
 
     def set_mask(self, text: str, value: Vector) -> None:
         """Write which of the active lanes have something."""

@@ -6,7 +6,16 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
-from support.amd_registers import FLOATS, LANES, REGISTERS, WORD, Registers, Vector, as_signed, ones
+from support.amd_registers import (
+    FLOATS,
+    LANES,
+    WORD,
+    Registers,
+    Vector,
+    as_signed,
+    find_register,
+    ones,
+)
 
 
 class Vectors(Registers):
@@ -129,8 +138,8 @@ class Vectors(Registers):
 
 def _half_of(text: str, half: int) -> str:
     """Return the register of a pair that has its low or high half; a constant is that of both."""
-    match = REGISTERS.fullmatch(text)
-    return f"{match[1]}{int(match[2]) + half}" if match and match[1] else text
+    found = find_register(text)
+    return f"{found.file}{found.first + half}" if found and found.are_several else text
 
 
 def _reversed_bits(value: Vector) -> Vector:

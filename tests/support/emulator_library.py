@@ -17,14 +17,19 @@ _CLANG = "/usr/lib/llvm-22/bin/clang++"
 
 
 def emulator_library(
-    sources: Path, name: str, flags: Sequence[str], *, libraries: Sequence[str] = (), header: str
+    sources: Path,
+    name: str,
+    flags: Sequence[str],
+    *,
+    libraries: Sequence[str] = (),
+    alone: Sequence[str] = (),
 ) -> Path:
     """Return the library `name` of a folder with C++; all test processes share it.
 
-    `header` is included by all sources, and compiled once.
+    Its files are compiled as one, but those that stand `alone`: headers are read once, calls between files inlined.
     """
     files = sorted(sources.glob("*.cpp"))
-    digest = hashlib.sha256(repr((flags, libraries)).encode())
+    digest = hashlib.sha256(repr((flags, libraries, alone)).encode())
     for path in (*files, *sorted(sources.glob("*.h")), *sorted(sources.parent.glob("*.h"))):
         digest.update(path.read_bytes())
     kept = _ROOT / ".pytest_cache" / "emulator"
@@ -34,7 +39,9 @@ def emulator_library(
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not library.exists():
             with tempfile.TemporaryDirectory(dir=kept) as folder:
-                made = _build(files, sources / header, Path(folder), name, flags, libraries)
+                units = [[path] for path in files if path.stem in alone]
+                units.append([path for path in files if path.stem not in alone])
+                made = _build(units, Path(folder), name, flags, libraries)
                 for old in kept.glob(f"{name}-*"):
                     shutil.rmtree(old)
                 library.parent.mkdir()
@@ -43,20 +50,19 @@ def emulator_library(
 
 
 def _build(
-    files: Sequence[Path],
-    header: Path,
+    units: Sequence[Sequence[Path]],
     folder: Path,
     name: str,
     flags: Sequence[str],
     libraries: Sequence[str],
 ) -> Path:
-    compiled, made = folder / "header.pch", folder / f"{name}.so"
-    _compile([*flags, "-x", "c++-header", str(header), "-o", str(compiled)])
-    objects = [folder / f"{source.stem}.o" for source in files]
-    commands = [
-        [*flags, "-include-pch", str(compiled), "-c", str(source), "-o", str(output)]
-        for source, output in zip(files, objects, strict=True)
-    ]
+    made = folder / f"{name}.so"
+    objects = [folder / f"{number}.o" for number in range(len(units))]
+    commands = []
+    for unit, output in zip(units, objects, strict=True):
+        source = output.with_suffix(".cpp")
+        source.write_text("".join(f'#include "{path}"\n' for path in unit))
+        commands.append([*flags, "-c", str(source), "-o", str(output)])
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(_compile, commands))
     soname = f"-Wl,-soname,{name}.so"

@@ -69,6 +69,7 @@ def _bounds(of: Format) -> tuple[tuple[float, float], ...]:
     return tuple((low, (low + high) / 2) for low, high in pairwise(after))
 
 
+@cache
 def encoded(value: float, of: Format) -> int | None:
     """Return the code of the nearest number, ties to even; None where it becomes NaN."""
     if math.isnan(value):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import product
 from math import prod
 
@@ -28,7 +28,7 @@ _STORED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Thread:
     """One thread of a launch: where it is, and of what."""
 
@@ -38,18 +38,18 @@ class Thread:
     block_dim: Dim3
     warp: int = 32
 
-    @property
+    @cached_property
     def number(self) -> int:
         """Return its number in the block, along x, then y, then z."""
         (x, y, z), (width, height, _) = self.thread, self.block_dim
         return (z * height + y) * width + x
 
-    @property
+    @cached_property
     def lane(self) -> int:
         """Return its number in the subgroup."""
         return self.number % self.warp
 
-    @property
+    @cached_property
     def lanes(self) -> range:
         """Return the numbers, in the block, of the threads of its subgroup."""
         first = self.number - self.lane

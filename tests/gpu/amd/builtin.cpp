@@ -387,14 +387,23 @@ static void copy_memory(Wave &wave, Frame &frame, const Instruction &i, u64 mask
   EACH_LANE(lane, mask) {
     u64 size = frame.at(i.operands[2])[lane];
     if (!size) continue;
-    uint8_t *to = access(wave, lane, frame.at(i.operands[0])[lane], space_of(i, 0), size);
-    memmove(to, access(wave, lane, frame.at(i.operands[1])[lane], space_of(i, 1), size), size);
+    u64 into = frame.at(i.operands[0])[lane], from = frame.at(i.operands[1])[lane];
+    uint8_t *to = access(wave, lane, into, space_of(i, 0), size);
+    const uint8_t *bytes = access(wave, lane, from, space_of(i, 1), size);
+    check_race(wave, lane, from, space_of(i, 1), size, race::kRead, false, false);
+    check_race(wave, lane, into, space_of(i, 0), size, race::kWrite, false, !memcmp(to, bytes, size));
+    memmove(to, bytes, size);
   }
 }
 static void set_memory(Wave &wave, Frame &frame, const Instruction &i, u64 mask) {
   EACH_LANE(lane, mask) {
     u64 size = frame.at(i.operands[2])[lane];
-    if (size) memset(access(wave, lane, frame.at(i.operands[0])[lane], space_of(i, 0), size), (int)frame.at(i.operands[1])[lane], size);
+    if (!size) continue;
+    u64 into = frame.at(i.operands[0])[lane];
+    uint8_t *to = access(wave, lane, into, space_of(i, 0), size), byte = (uint8_t)frame.at(i.operands[1])[lane];
+    bool writes_same = std::all_of(to, to + size, [&](uint8_t old) { return old == byte; });
+    check_race(wave, lane, into, space_of(i, 0), size, race::kWrite, false, writes_same);
+    memset(to, byte, size);
   }
 }
 

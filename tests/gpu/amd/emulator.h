@@ -156,6 +156,7 @@ struct Workgroup {
   std::vector<uint8_t> memory;
   std::vector<char> is_variable; /* by byte: accesses between variables are out of bounds */
   uint32_t number, epoch, acquired; /* see ../race.h */
+  std::vector<race::Word> words;    /* who read and wrote its memory; empty before the first access */
 };
 struct Frame {
   const Function *function;
@@ -179,8 +180,10 @@ void wait_at_barrier(Wave &, const Instruction &);
 /* Returns the bytes that a pointer of an address space means to a lane. */
 uint8_t *access(Wave &, int lane, u64 pointer, int space, u64 size);
 uint32_t thread_of(const Wave &, int lane, int axis);
+/* Ends the program for a race in memory. */
+void check_race(Wave &, int lane, u64 pointer, int space, u64 size, race::Purpose, bool is_strong, bool writes_same);
 
-/* --- race.cpp: accesses of device memory that nothing orders ---------------------------------------- */
+/* --- race.cpp: accesses that nothing orders ------------------------------------------------------ */
 
 struct Race {
   race::Purpose earlier;
@@ -190,6 +193,9 @@ struct Race {
 void begin_races(uint32_t blocks);
 uint32_t number_for_races(u64 block);
 std::optional<Race> note_access(const Wave &, u64 address, u64 size, race::Purpose, bool is_strong, bool writes_same);
+/* The same for an address within workgroup memory. */
+std::optional<Race> note_workgroup_access(const Wave &, u64 address, u64 size, race::Purpose, bool is_strong,
+                                          bool writes_same);
 
 /* --- builtin.cpp ---------------------------------------------------------------------------------- */
 

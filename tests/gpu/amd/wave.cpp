@@ -115,12 +115,13 @@ uint8_t *access(Wave &wave, int lane, u64 pointer, int space, u64 size) {
   return bytes;
 }
 
-/* Ends the program for a race in device memory. */
-static void check_race(Wave &wave, int lane, u64 pointer, int space, u64 size, race::Purpose purpose, bool is_strong,
-                       bool writes_same = false) {
-  u64 aperture = pointer & ~u64{0xffffffff};
-  if (space == 3 || space == 5 || (space == 0 && (aperture == SHARED_APERTURE || aperture == PRIVATE_APERTURE))) return;
-  std::optional<Race> race = note_access(wave, pointer, size, purpose, is_strong, writes_same);
+void check_race(Wave &wave, int lane, u64 pointer, int space, u64 size, race::Purpose purpose, bool is_strong,
+                bool writes_same) {
+  u64 local = pointer & 0xffffffff, aperture = pointer & ~u64{0xffffffff};
+  if (space == 5 || (space == 0 && aperture == PRIVATE_APERTURE)) return;
+  bool is_shared = space == 3 || (space == 0 && aperture == SHARED_APERTURE);
+  std::optional<Race> race = is_shared ? note_workgroup_access(wave, local, size, purpose, is_strong, writes_same)
+                                       : note_access(wave, pointer, size, purpose, is_strong, writes_same);
   if (!race) return;
   char text[160];
   snprintf(text, sizeof text, "data race: %s here, %s in the wave of thread %u of %s block, and nothing orders them",
@@ -276,7 +277,7 @@ static void execute_load(Wave &wave, Frame &frame, const Instruction &i, u64 mas
   EACH_LANE(lane, mask) {
     const uint8_t *bytes = access(wave, lane, pointers[lane], space, i.shape->stored);
     check_alignment(wave, lane, pointers[lane], i.detail, i.shape->stored);
-    check_race(wave, lane, pointers[lane], space, i.shape->stored, race::kRead, i.is_strong);
+    check_race(wave, lane, pointers[lane], space, i.shape->stored, race::kRead, i.is_strong, false);
     for (size_t p = 0; p < i.shape->parts.size(); ++p)
       frame.registers[(i.result + p) * LANES + lane] = load_part(bytes, i.shape->parts[p]);
   }
@@ -305,7 +306,7 @@ static void execute_atomic(Wave &wave, Frame &frame, const Instruction &i, u64 m
   Part part = i.shape->parts[0];
   in_some_order(mask, [&](int lane) {
     uint8_t *bytes = access(wave, lane, pointers[lane], space, (part.bits + 7) / 8);
-    check_race(wave, lane, pointers[lane], space, (part.bits + 7) / 8, race::kAtomic, false);
+    check_race(wave, lane, pointers[lane], space, (part.bits + 7) / 8, race::kAtomic, false, false);
     u64 old = load_part(bytes, part);
     frame.registers[i.result * LANES + lane] = old;
     if (i.opcode == OP_RMW) {

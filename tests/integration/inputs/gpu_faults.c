@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define EACH(X) X(behind) X(freed) X(host_memory) X(workgroup) X(divergent) X(early) X(touch) X(late) X(uninitialized) X(race)
+#define EACH(X) X(behind) X(freed) X(host_memory) X(workgroup) X(divergent) X(early) X(touch) X(late) X(uninitialized) X(race) X(workgroup_race)
 #define DECLARE(name) int _mlir_ciface_##name(void);
 EACH(DECLARE)
 

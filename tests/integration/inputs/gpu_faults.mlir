@@ -201,3 +201,25 @@ func.func @race() -> i32 attributes {llvm.emit_c_interface} {
   %r = memref.load %h[%c0] : memref<4xi32>
   return %r : i32
 }
+
+// A subgroup reads what another writes into workgroup memory, without a barrier.
+func.func @workgroup_race() -> i32 attributes {llvm.emit_c_interface} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %n = arith.constant 64 : index
+  %last = arith.constant 63 : index
+  %p = gpu.alloc (%n) : memref<?xi32>
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %n, %sy = %c1, %sz = %c1) workgroup(%w : memref<64xi32, #gpu.address_space<workgroup>>) {
+    %i = arith.index_cast %tx : index to i32
+    memref.store %i, %w[%tx] : memref<64xi32, #gpu.address_space<workgroup>>
+    %other = arith.subi %last, %tx : index
+    %v = memref.load %w[%other] : memref<64xi32, #gpu.address_space<workgroup>>
+    memref.store %v, %p[%tx] : memref<?xi32>
+    gpu.terminator
+  }
+  %h = memref.alloc(%n) : memref<?xi32>
+  gpu.memcpy %h, %p : memref<?xi32>, memref<?xi32>
+  %r = memref.load %h[%c0] : memref<?xi32>
+  return %r : i32
+}
