@@ -28,6 +28,7 @@ from mlir_offload.driver.system.workspace import publish
 from mlir_offload.driver.tools.found import check_step_tools, find_step_tools
 from mlir_offload.driver.tools.toolchain_id import RememberingRunner, identify_for
 from mlir_offload.offload.host import module as host_module
+from mlir_offload.offload.host import source_line
 from mlir_offload.toolchain import byte_view
 from mlir_offload.toolchain.errors import InputOutputError, UsageError
 from mlir_offload.toolchain.process import Runner
@@ -115,12 +116,14 @@ def _image(work: _Work, step: ImageStep, output: Path) -> None:
         work.source, gpu_module.GpuModule("", kernels, text, frozenset(step.needs))
     )
     made = device.compile_device(context, work.source, [module])[0]
-    signatures = host_module.kernel_signatures(made.ir.read_text(encoding="utf-8"))
+    lowered = made.ir.read_text(encoding="utf-8")
+    signatures = host_module.kernel_signatures(lowered)
     missing = sorted(set(step.kernels) - signatures.keys())
     if missing:
         msg = f"the input defines no kernel {missing[0]}"
         raise UsageError(msg, hint="--kernel= names the kernels of the module")
     heads = host_module.render_kernel_heads({name: signatures[name] for name in step.kernels})
+    heads += source_line.render_line_nodes(lowered)
     image = made.images[0]
     with byte_view.open_view(image.path) as view:
         names = tuple(read.path.name for read in context.dependencies.of(work.source))

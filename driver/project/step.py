@@ -62,6 +62,7 @@ from mlir_offload.driver.system.workspace import (
 from mlir_offload.driver.tools.found import check_step_tools, find_step_tools
 from mlir_offload.driver.tools.toolchain_id import RememberingRunner, identify_kinds
 from mlir_offload.offload.host.module import kernel_signatures, render_kernel_heads
+from mlir_offload.offload.host.source_line import render_line_nodes
 from mlir_offload.toolchain.byte_view import copy_view, open_view, write_all
 from mlir_offload.toolchain.errors import (
     SourceError,
@@ -246,11 +247,12 @@ def _device(work: _Work) -> None:
 
 
 def _write_container(work: _Work, module: DeviceModule, image: ImageFile, output: Path) -> None:
-    signatures = kernel_signatures(module.ir.read_text(encoding="utf-8"))
+    text = module.ir.read_text(encoding="utf-8")
+    signatures = kernel_signatures(text)
     symbols = (kernel.symbol for kernel in module.module.module.kernels)
     heads = render_kernel_heads({symbol: signatures[symbol] for symbol in symbols})
     with open_view(image.path) as view:
-        contained = StepImage(view, heads, ())
+        contained = StepImage(view, heads + render_line_nodes(text), ())
         write_image(contained, image.target, work.context.consumer, output)
 
 
@@ -285,18 +287,21 @@ def _read_device(
     modules = []
     for module in select_modules(context, program, split.modules):
         heads = module.path.with_suffix(".kernels.ll")
-        images = []
+        images: list[ImageFile] = []
         for target in ordered_targets(context, module):
             file = files[context.targets.index(target)]
             image = build_of(target.kind).image_file(context, module.path, target)
             selected = [item for item in split.modules if target in targets_for(context, item)]
-            _take_image(file, selected.index(module), len(selected), image.path, heads)
+            kernels = _take_image(file, selected.index(module), len(selected), image.path)
+            if not images:
+                heads.write_text(kernels, encoding="utf-8")
             images.append(as_made(image))
         modules.append(DeviceModule(module, heads, tuple(images)))
     return tuple(modules)
 
 
-def _take_image(file: Path, number: int, count: int, output: Path, heads: Path) -> None:
+def _take_image(file: Path, number: int, count: int, output: Path) -> str:
+    """Write one image of a step; return the heads of its kernels."""
     with open_view(file) as view:
         images = read_images(view)
         if len(images) != count:
@@ -304,7 +309,7 @@ def _take_image(file: Path, number: int, count: int, output: Path, heads: Path) 
             raise view.malformed(0, "images", reason)
         with open_output(output) as descriptor:
             copy_view(images[number].content, descriptor)
-        heads.write_text(images[number].kernels, encoding="utf-8")
+        return images[number].kernels
 
 
 def _source(work: _Work) -> None:

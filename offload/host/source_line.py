@@ -6,7 +6,7 @@ a breakpoint in a kernel would stop in a host function further down.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from mlir_offload.offload.host.module import extend_used_list, next_metadata_number
 from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
@@ -25,9 +25,8 @@ def with_kernel_lines(host: str, devices: Sequence[str]) -> str:
     """
     unit = _UNIT.search(host)
     nodes = dict(_NODE.findall(host))
-    lines = (
-        sorted({line for text in devices for line in _lines(text, nodes[unit[2]])}) if unit else []
-    )
+    own = nodes[unit[2]] if unit else None
+    lines = sorted({line for text in devices for file, line in _lines(text) if file == own})
     if not lines or unit is None:
         return host
     scope = next_metadata_number(host)
@@ -52,11 +51,26 @@ def _instruction(location: int) -> str:
     return f'  call void asm sideeffect "nop", ""(), !dbg !{location}\n'
 
 
-def _lines(device: str, file: str) -> Iterator[int]:
-    """Yield the lines of a file that instructions of a device module come from."""
+def render_line_nodes(device: str) -> str:
+    """Return metadata that names the same lines as the device module, for what takes its place."""
+    by_file: dict[str, list[int]] = {}
+    for file, line in sorted(_lines(device)):
+        by_file.setdefault(file, []).append(line)
+    nodes: list[str] = []
+    for file, lines in by_file.items():
+        scope = len(nodes) + 1
+        nodes += [file, f'distinct !DISubprogram(name: "{_FUNCTION}", file: !{scope - 1})']
+        nodes += [f"!DILocation(line: {line}, scope: !{scope})" for line in lines]
+    return "".join(f"!{number} = {node}\n" for number, node in enumerate(nodes))
+
+
+def _lines(device: str) -> set[tuple[str, int]]:
+    """Return the lines that instructions of a device module come from, each with the node of its file."""
     nodes = dict(_NODE.findall(device))
+    found = set()
     for node in nodes.values():
         place = _PLACE.match(node)
         named = _FILE.search(nodes.get(place[2], "")) if place else None
-        if place and place[1] != "0" and named and nodes.get(named[1]) == file:
-            yield int(place[1])
+        if place and place[1] != "0" and named and named[1] in nodes:
+            found.add((nodes[named[1]], int(place[1])))
+    return found

@@ -12,7 +12,7 @@ import pytest
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 # It has two device modules, whose texts for AMD GPUs are others.
 PROGRAM = EXAMPLES / "two_modules.mlir"
-TARGETS = {19: "--offload-arch=sm_90", 22: "--offload-arch=sm_90,gfx90a,spirv64"}
+TARGETS = {19: "--offload-arch=sm_90,host", 22: "--offload-arch=sm_90,gfx90a,spirv64,host"}
 BROKEN = """\
 func.func private @f(tensor<4xf32>) -> index
 func.func @main(%t: tensor<4xf32>) {

@@ -289,6 +289,7 @@ modules:
   - {file: final.mlir, archs: [sm_90, host], flags: -fno-gpu-rdc -g}
   - variants.mlir
   - {file: kernel.mlir, archs: sm_80, flags: --device-lib=library.bc}
+  - {file: lines.mlir, archs: [sm_90, host], flags: -g}
 """
 
 
@@ -296,12 +297,12 @@ def test_a_project_makes_every_form_of_device_code(mlir_offload: list[str], tmp_
     cuda_tool("ptxas")
     inputs = Path(__file__).parent / "inputs" / "rdc"
     folder = write_project(tmp_path, FORMS, modules=0)
-    for name, source in (("final", "alone"), ("kernel", "kernel"), ("variants", "variants")):
+    sources = {"final": "alone", "kernel": "kernel", "lines": "alone", "variants": "variants"}
+    for name, source in sources.items():
         text = (inputs / f"{source}.mlir").read_text()
         (folder / f"{name}.mlir").write_text(text)
     write_library(folder, 3)
-    steps = ran(folder, mlir_offload)
-    assert steps == {f"module {name}.mlir" for name in ("final", "kernel", "variants")}
+    assert ran(folder, mlir_offload) == {f"module {name}.mlir" for name in sources}
     flags = ["--offload-arch=sm_90,host", "-fno-gpu-rdc", "-g", "-o", "alone.o"]
     assert run_in(folder, [*mlir_offload, "-c", "final.mlir", *flags]).returncode == 0
     made = folder / "build" / "default"
@@ -314,6 +315,14 @@ def test_a_project_makes_every_form_of_device_code(mlir_offload: list[str], tmp_
     # The module for sm_80 calls nothing.
     devices = {"device kernel.mlir sm_80", "device variants.mlir sm_90"}
     assert ran(folder, mlir_offload) == devices | {"join kernel.mlir", "join variants.mlir"}
+
+    # An object that is joined from older images has the lines of their kernels, too.
+    lines = folder / "lines.mlir"
+    lines.write_text(lines.read_text().replace("@go", "@gone"))
+    assert ran(folder, mlir_offload) == {"split lines.mlir", "join lines.mlir"}
+    flags = ["--offload-arch=sm_90,host", "-g", "-o", "lines.o"]
+    assert run_in(folder, [*mlir_offload, "-c", "lines.mlir", *flags]).returncode == 0
+    assert (made / "lines.mlir.o").read_bytes() == (folder / "lines.o").read_bytes()
 
 
 def write_library(folder: Path, factor: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlir_offload.offload.host.source_line import with_kernel_lines
+from mlir_offload.offload.host.source_line import render_line_nodes, with_kernel_lines
 from mlir_offload.translate.cpu.source_names import SourceNames
 from mlir_offload.translate.cpu.variables import steppable, with_variables
 
@@ -104,3 +104,10 @@ def test_lines_of_kernels_are_known_to_the_host_program() -> None:
 @pytest.mark.parametrize("host", ["define void @f() {\n}\n", IR.replace("k.mlir", "other.mlir")])
 def test_a_host_module_without_these_lines_stays_as_it_is(host: str) -> None:
     assert with_kernel_lines(host, [IR]) == host
+
+
+def test_the_nodes_of_lines_take_the_place_of_the_device_module() -> None:
+    nodes = render_line_nodes(IR)
+    assert "DILocation(line: 4" in nodes
+    assert with_kernel_lines(IR, [nodes]) == with_kernel_lines(IR, [IR])
+    assert render_line_nodes("define void @f() {\n}\n") == ""
