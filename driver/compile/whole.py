@@ -24,7 +24,7 @@ def is_whole(context: BuildContext, module: ModuleFile, lowered: Path) -> bool:
 
     That holds for the only device module of the only source, where no object or library has device code
     and the module defines all that it uses. Code for several kinds is linked by the wrapper, and
-    whatever a user asks of the device link is left to it.
+    whatever a user asks of the device link is left to it; -fno-gpu-rdc has a device link of its own.
     """
     options = context.options
     is_program = options.mode is Mode.LINK and not options.links_to_object
@@ -34,7 +34,7 @@ def is_whole(context: BuildContext, module: ModuleFile, lowered: Path) -> bool:
         and context.sole is module
         and len(context.compiled) == 1
         and not context.given
-        and not options.gpu_rdc
+        and options.gpu_rdc is None
         and options.wanted_device_code is None
         and all(uses_cuda([target.kind]) for target in context.targets)
         and not any(word in item for item in options.link_items for word in _DEVICE_LINK)

@@ -23,7 +23,7 @@ from mlir_offload.toolchain.learned_row import ProgramsRow
 from mlir_offload.toolchain.llvm import LlvmToolchain, choose_llvm, llvm_probe
 from mlir_offload.toolchain.process import Runner
 from mlir_offload.toolchain.search import SearchPlaces, find_llvm
-from mlir_offload.toolchain.target import Kind
+from mlir_offload.toolchain.target import all_kinds
 
 
 @command("learn")
@@ -59,7 +59,7 @@ def _families(llvm: LlvmToolchain) -> list[Family]:
     device += [Family.LINKS, Family.FORMS] if llvm.has("clang-linker-wrapper") else []
     if not llvm.can_lower:
         return device
-    programs = program_families(llvm, (Kind.CUDA, Kind.HIP, Kind.SYCL))
+    programs = program_families(llvm, all_kinds())
     return [*device, Family.RECIPE, *programs, *([Family.PART_PROGRAMS] if programs else [])]
 
 
