@@ -35,10 +35,10 @@ def unmeasured_note(major: int) -> str:
     lists = tuple(name for name in unmeasured_lists(major) if name not in _OF_LINKS)
     if not lists:
         return ""
-    told = f"{', '.join(lists[:_SHOWN])}{' and more' if len(lists) > _SHOWN else ''}"
+    listed = f"{', '.join(lists[:_SHOWN])}{' and more' if len(lists) > _SHOWN else ''}"
     return (
         f"LLVM {major} is not installed here, and of its offloading ABI these parts are inferred from other releases: "
-        f"{told}"
+        f"{listed}"
     )
 
 

@@ -18,7 +18,7 @@ from mlir_offload.toolchain.target import Target, device_kind
 def with_linked_code(
     context: BuildContext, made: Sequence[ObjectContents]
 ) -> tuple[ObjectContents, ...]:
-    """Return the object that the source was compiled to with the code that the link gets beside it."""
+    """Return the object of the source, with the linked code added to its images."""
     files = () if context.options.dry_run else context.linked_files
     images = tuple(_image(*file) for file in files)
     return tuple(replace(item, images=(*item.images, *images)) for item in made)

@@ -123,7 +123,7 @@ class ProjectState(Struct):
     def _searches(self, step: ProjectStep, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
         """Yield where else files of a step may be found: a folder and a file, each once.
 
-        An #include "..." is searched beside the file that it stands in first.
+        An #include "..." is first searched in the directory of the file that contains it.
         """
         if not step.action.folders:
             return

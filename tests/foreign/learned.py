@@ -55,9 +55,9 @@ def _mistakes(release: int, place: str) -> Iterator[str]:
         if isinstance(row, MissingPassesRow):
             # A recipe names passes that only newer releases of its row have.
             continue
-        told, known = as_values(row), table_values(row, release)
-        if told != known:
-            yield f"LLVM {release}, {list_of(row)}: the tools tell {told}, the table {known}"
+        found, known = as_values(row), table_values(row, release)
+        if found != known:
+            yield f"LLVM {release}, {list_of(row)}: the tools say {found}, the table {known}"
     for one in (*learned.assumed, *learned.refused):
         yield f"LLVM {release}: {one}"
 
