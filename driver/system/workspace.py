@@ -195,11 +195,11 @@ def replace_bytes(file: Path, content: bytes) -> None:
     import tempfile
 
     file.parent.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
-    descriptor, beside = tempfile.mkstemp(dir=file.parent, prefix=".")
+    descriptor, temporary = tempfile.mkstemp(dir=file.parent, prefix=".")
     try:
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(content)
-        Path(beside).replace(file)
+        Path(temporary).replace(file)
     except BaseException:
-        Path(beside).unlink(missing_ok=True)
+        Path(temporary).unlink(missing_ok=True)
         raise

@@ -86,8 +86,8 @@ def test_an_object_is_compiled_again_or_linked_with_its_own_release(
 
     (hint,) = _hints(linked_with, foreign)
 
-    cure = r"compile it again with LLVM (\d+), or link with the release that made it"
-    found = re.fullmatch(cure, hint)
+    expected = r"compile it again with LLVM (\d+), or link with the release that made it"
+    found = re.fullmatch(expected, hint)
     assert found
     assert _hints(made_with, foreign) == set()
     assert _hints(int(found[1]), LinkInputs(int(found[1]), tmp_path).simple("k", Kind.HIP)) == set()
@@ -118,8 +118,8 @@ def test_a_linked_file_is_made_of_parts_for_the_same_architectures(tmp_path: Pat
     both = made.host_object("a", [Kind.CUDA], ["k_a"], images)
     library = made.link(both, made.simple("b", Kind.CUDA), *line, output="lib.so")
 
-    cure = "compile all that is in it for the same architectures, and link it again"
-    assert _hints(22, library) == {cure}
+    expected = "compile all that is in it for the same architectures, and link it again"
+    assert _hints(22, library) == {expected}
 
     images = [made.device_image(Kind.CUDA, ["k_b"], arch) for arch in ("sm_80", "sm_90")]
     other = made.host_object("b", [Kind.CUDA], ["k_b"], images)
@@ -134,8 +134,8 @@ def test_the_object_with_the_device_code_is_named_or_the_file_compiled_as_a_whol
 
     (hint,) = _hints(22, host)
 
-    cure = "name the object that has the device code too, or compile the file again as a whole"
-    assert hint == cure
+    expected = "name the object that has the device code too, or compile the file again as a whole"
+    assert hint == expected
     device = made.host_object("d", [Kind.CUDA], [], [made.device_image(Kind.CUDA, ["k_h"])])
     assert _hints(22, host, device) == set()
     assert _hints(22, made.simple("h", Kind.CUDA)) == set()

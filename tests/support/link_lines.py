@@ -218,7 +218,7 @@ def make_lines(
     for piece in pieces:
         _make(piece, major, folder)
     made = Lines(major, kind, folder, pieces, (), ())
-    # clang is told about tools, libraries and the runtime as the driver tells it.
+    # clang gets the tools, libraries and runtime that the driver names to it.
     shown = next(piece for piece in pieces if piece.is_ours)
     line = made._main([(shown.number, "{}")])
     done = _must(

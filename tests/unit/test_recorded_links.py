@@ -118,9 +118,9 @@ def test_an_object_whose_device_code_does_not_link_names_the_other_one(
     objects = make_object("a.o", ["scale"]), make_object("b.o", ["scale"], value=2)
     tools.fails = lambda command: "-r" in command.argv
     assert link(tools, *objects, "-o", "program") != 0
-    told = capsys.readouterr().err
-    assert "b.o: error: kernel 'scale' is defined here and in a.o" in told
-    assert "hint: rename one of the kernels" in told
+    printed = capsys.readouterr().err
+    assert "b.o: error: kernel 'scale' is defined here and in a.o" in printed
+    assert "hint: rename one of the kernels" in printed
     assert not Path("program").exists()
 
 
