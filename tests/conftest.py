@@ -41,6 +41,9 @@ def _own_modules() -> None:
     for name in list(os.environ):
         if name.startswith(("MLIR_OFFLOAD_", "CCACHE_")) or name in {"CUDA_PATH", "CUDA_HOME"}:
             del os.environ[name]
+    # A make that runs the tests is not the one that a test runs.
+    for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):
+        os.environ.pop(name, None)
     if march:
         os.environ.update({_MARCH: march, "MLIR_OFFLOAD_MARCH": march})
     # What the user trusts is neither used nor changed.
