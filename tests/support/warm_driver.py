@@ -1,7 +1,7 @@
 """The compiler in forks of one process that has loaded its modules, as the workers of a build are.
 
 Most of what a call costs is Python's start. A call here begins where `python -m mlir_offload.driver`
-comes after that: with nothing but modules loaded.
+comes after that: with nothing but modules loaded, and their regular expressions compiled.
 
 usage: python warm_driver.py SOCKET
 """
@@ -26,6 +26,7 @@ from typing import NoReturn
 
 import mlir_offload
 from mlir_offload.driver import __main__, cli
+from mlir_offload.toolchain.pattern import _LazyPattern
 
 _CLIENT = Path(__file__).with_name("warm_client.c")
 _CLANG = "/usr/lib/llvm-22/bin/clang"
@@ -79,6 +80,9 @@ def _serve(path: str) -> None:
             importlib.import_module(module.name)
     for name in _LIBRARIES:
         importlib.import_module(name)
+    for found in gc.get_objects():
+        if isinstance(found, _LazyPattern):
+            found.pattern  # noqa: B018 (the first use compiles it)
     gc.freeze()
     with socket.socket(socket.AF_UNIX) as listener, selectors.DefaultSelector() as selector:
         listener.bind(path)
