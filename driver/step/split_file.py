@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from mlir_offload.offload.container import given_image
 from mlir_offload.offload.host.module import render_kernel_heads
@@ -39,13 +39,14 @@ class ModuleFile(Struct, frozen=True):
     """A device module and the files that hold its text for mlir-opt, in one form and in others.
 
     One that is a `gpu.binary` has `objects` in the place of text; the path is that of the heads of
-    its kernels, as LLVM IR.
+    its kernels, as LLVM IR. `is_only` says that the program has no other device module.
     """
 
     path: Path
     module: GpuModule
     others: tuple[tuple[str, Path], ...] = ()
     objects: tuple[ObjectFile, ...] = ()
+    is_only: bool = False
 
     @property
     def title(self) -> str:
@@ -97,6 +98,8 @@ def load_split_files(directory: Path) -> SplitFiles:
     index = json.loads((directory / _INDEX).read_text(encoding="utf-8"))
     texts = tuple(_read_module(row, directory) for row in index["modules"])
     modules = (*texts, *(_read_binary(row, directory) for row in index["binaries"]))
+    if len(modules) == 1:
+        modules = (replace(modules[0], is_only=True),)
     return SplitFiles(
         directory / "host.mlir",
         bool(index["uses_async"]),
