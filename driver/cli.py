@@ -29,6 +29,7 @@ from mlir_offload.driver.system.interrupt import interruptible
 from mlir_offload.driver.tools import cache_key, choose, learning, toolchain_id, version
 from mlir_offload.toolchain import limit
 from mlir_offload.toolchain.errors import InputOutputError, MlirOffloadError, UsageError
+from mlir_offload.toolchain.pattern import keep_patterns
 from mlir_offload.toolchain.process import ProcessRunner
 from mlir_offload.translate import tool_message
 
@@ -58,6 +59,7 @@ def _open_standard_streams() -> None:
 
 def _leave(status: int) -> NoReturn:
     """End the process. Taking down all that was loaded would take 13 ms of each call."""
+    keep_patterns()
     try:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from msgspec import Struct
 from mlir_offload.offload.elf import read_elf
 from mlir_offload.offload.kind_format import RuntimePlan, formats_of
 from mlir_offload.toolchain.byte_view import open_view
+from mlir_offload.toolchain.digest import sha256
 from mlir_offload.toolchain.process import Command
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def runtime_files() -> tuple[tuple[str, bytes], ...]:
 @cache
 def runtime_digest() -> str:
     """Return a hash of the runtime's sources: what was compiled against it fits no other for sure."""
-    found = hashlib.sha256()
+    found = sha256()
     for name, content in runtime_files():
         found.update(f"{name} {len(content)}\n".encode() + content)
     return found.hexdigest()

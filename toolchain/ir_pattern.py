@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from mlir_offload.toolchain.pattern import pattern, pattern_of
+from mlir_offload.toolchain.pattern import compiled, pattern, pattern_of
 
 _HOLE = pattern(r"`(?:(?P<name>\w+):)?(?P<kind>[^`?]*)(?P<optional>\??)`")
 _SPELLED = r'(?:"[^"\n]*"|[-\w$.]+)'
@@ -67,30 +67,30 @@ _WORD_BEFORE, _WORD_BEHIND = r"(?<![-\w$.%@!#\"])", r"(?![-\w$.:\"])"
 
 def ir_pattern(template: str) -> re.Pattern[str]:
     """Return what matches a template anywhere; one that begins or ends in a word matches no part of a word."""
-    return pattern_of(lambda: re.compile(_translated(template), re.MULTILINE))
+    return pattern_of(lambda: compiled(_translated(template), re.MULTILINE))
 
 
 def ir_line(template: str) -> re.Pattern[str]:
     """Return what matches a template where a line begins."""
-    return pattern_of(lambda: re.compile(f"^{_translated(template, is_line=True)}", re.MULTILINE))
+    return pattern_of(lambda: compiled(f"^{_translated(template, is_line=True)}", re.MULTILINE))
 
 
 def ir_line_bytes(template: str) -> re.Pattern[bytes]:
     """Return what matches a template where a line of bytes begins."""
     return pattern_of(
-        lambda: re.compile(f"^{_translated(template, is_line=True)}".encode(), re.MULTILINE)
+        lambda: compiled(f"^{_translated(template, is_line=True)}".encode(), re.MULTILINE)
     )
 
 
 def ir_words(*words: str) -> re.Pattern[str]:
     """Return what matches one of these words, with the space that follows it."""
-    return re.compile(f"{_WORD_BEFORE}(?:{'|'.join(map(re.escape, words))}) ")
+    return compiled(f"{_WORD_BEFORE}(?:{'|'.join(map(re.escape, words))}) ")
 
 
 def ir_any(texts: Iterable[str]) -> re.Pattern[str]:
     """Return what matches any of these texts, also as a part of a word; the longest first."""
     ordered = sorted(texts, key=lambda text: (-len(text), text))
-    return re.compile("|".join(map(re.escape, ordered)))
+    return compiled("|".join(map(re.escape, ordered)))
 
 
 def _translated(template: str, *, is_line: bool = False) -> str:
@@ -107,7 +107,7 @@ def _translated(template: str, *, is_line: bool = False) -> str:
 
 def ir_reference(reference: str) -> re.Pattern[str]:
     """Return what matches a name with its sigil, and no longer name."""
-    return re.compile(f"{re.escape(reference)}{_NAME_ENDS}")
+    return compiled(f"{re.escape(reference)}{_NAME_ENDS}")
 
 
 def _translated_hole(hole: re.Match[str]) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from mlir_offload.toolchain.pattern import pattern
+
 _CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _CLOSERS = frozenset(_CLOSING.values())
 # No pattern for code matches it.
@@ -17,8 +19,8 @@ class Syntax:
     def __init__(self, opaque: str, operators: str = "") -> None:
         """Take the patterns of opaque text, and of operators that contain a bracket."""
         joined = f"|{operators}" if operators else ""
-        self._opaque = re.compile(opaque)
-        self._mark = re.compile(rf"{opaque}{joined}|[()\[\]{{}}<>,]")
+        self._opaque = pattern(opaque)
+        self._mark = pattern(rf"{opaque}{joined}|[()\[\]{{}}<>,]")
 
     def closing(self, text: str, start: int) -> int:
         """Return where the bracket at `start` is closed. Raises ValueError if it is not."""

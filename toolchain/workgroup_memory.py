@@ -25,7 +25,10 @@ def find_workgroup_limit(arch: str) -> WorkgroupLimit | None:
     name = arch.partition(":")[0]
     bare = name.rstrip("af") if name.startswith("sm_") else name
     for row in _rows():
-        if any(fnmatchcase(bare, pattern) for pattern in row["archs"]):
+        # A pattern that is a name costs more to compile than to compare.
+        if bare in row["archs"] or any(
+            fnmatchcase(bare, one) for one in row["archs"] if "*" in one
+        ):
             return WorkgroupLimit(arch, row["static"], row["all"])
     return None
 

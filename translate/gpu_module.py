@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 
 from msgspec import Struct
 
+from mlir_offload.toolchain.digest import sha256
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import Kind
 from mlir_offload.translate.gpu_operation import POINTER, names_stream
@@ -160,7 +160,7 @@ def assign_symbols(
 
 
 def _unit_symbol(unit: str, module: str, kernel: str) -> str:
-    digest = hashlib.sha256(unit.encode("utf-8", errors="surrogateescape")).hexdigest()
+    digest = sha256(unit.encode("utf-8", errors="surrogateescape")).hexdigest()
     return f"__mo_{digest[:_UNIT_DIGITS]}_{hex_coded(module)}__{hex_coded(kernel)}"
 
 

@@ -16,7 +16,7 @@ from mlir_offload.toolchain.errors import (
     SourceError,
     UsageError,
 )
-from mlir_offload.toolchain.pattern import pattern
+from mlir_offload.toolchain.pattern import compiled, pattern
 from mlir_offload.toolchain.tables import load_table
 from mlir_offload.translate.mlir.module import Locations, Module
 from mlir_offload.translate.mlir.operation import Operation
@@ -193,7 +193,7 @@ def needed_scripts(content: bytes, name: str, llvm_major: int) -> tuple[Script, 
         if name in row["pipelines"]
         and llvm_major >= row["since"]
         and not (has_gpu and row.get("is_without_gpu", False))
-        and re.search(row["when"].encode(), code)
+        and compiled(row["when"].encode()).search(code)
     )
 
 

@@ -43,26 +43,29 @@ from mlir_offload.translate.lower import (
 )
 
 
-def compile_inputs(context: BuildContext) -> None:
-    """Compile every source to its object, side by side."""
-    parallel_map([partial(_compile, context, *pair) for pair in context.compiled.items()])
+def compile_inputs(context: BuildContext) -> tuple[DeviceModule, ...]:
+    """Compile every source to its object, side by side; return what became of the device modules."""
+    work = [partial(_compile, context, *pair) for pair in context.compiled.items()]
+    return tuple(module for modules in parallel_map(work) for module in modules)
 
 
-def _compile(context: BuildContext, source: Path, output: Path) -> None:
+def _compile(context: BuildContext, source: Path, output: Path) -> tuple[DeviceModule, ...]:
     if source.suffix in MLIR_SUFFIXES:
-        compile_mlir(context, source, output.parent, output)
-        return
+        return compile_mlir(context, source, output.parent, output)
     context.executor.make_directory(output.parent)
     if source.suffix in GPU_CPP:
         gpu_cpp.compile_gpu_cpp(context, source, output)
-        return
+        return ()
     noted = clang_depfile_arguments(context.options, source, output)
     dumped = dump_arguments(context, source)
     command = host_command(context, source, output, *noted, *dumped)
     context.executor.tool(command, output, diagnose=_clang_error)
+    return ()
 
 
-def compile_mlir(context: BuildContext, source: Path, directory: Path, output: Path) -> None:
+def compile_mlir(
+    context: BuildContext, source: Path, directory: Path, output: Path
+) -> tuple[DeviceModule, ...]:
     """Compile one `.mlir` file to `output`, all intermediate files in `directory`.
 
     It has been normalised there, or is being so. Raises SourceError for what is wrong in the
@@ -70,7 +73,7 @@ def compile_mlir(context: BuildContext, source: Path, directory: Path, output: P
     """
     context.wait_for(normalized(directory))
     split = split_source(context, source, directory)
-    compile_split(context, source, split, directory, output)
+    return compile_split(context, source, split, directory, output)
 
 
 def compile_split(
@@ -173,8 +176,7 @@ def make_images(
     if context.options.is_host_only:
         return lower_device(context, source, selected)
     if context.launched is None:
-        sole = selected[0] if len(selected) == 1 else None
-        return compile_device(replace(context, sole=sole), source, selected)
+        return compile_device(context, source, selected)
 
     return launched.launch_device(context, context.launched, source, selected)
 
@@ -293,10 +295,7 @@ def _annotate(
 
     executor, release = context.executor, context.for_clang
     images = tuple(
-        image.packaged
-        for module in device
-        for image in module.images
-        if image.target not in context.linked_code
+        image.packaged for module in device for image in module.images if not image.is_linked
     )
     binary = host.with_name("images.offload") if images else None
     if binary is not None:

@@ -183,9 +183,9 @@ def _make(context: BuildContext) -> list[Path]:
         kinds = frozenset(target.kind for target in context.targets)
         links = context.options.mode is Mode.LINK
         compile_preload.preload(kinds, launched=context.launched is not None, links=links)
-        build_source.compile_inputs(context)
+        device = build_source.compile_inputs(context)
         if links:
-            return [program.link(context)]
+            return [program.link(context, device)]
         return list(context.compiled.values())
 
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from mlir_offload.driver.option.command_line import CompileOptions
     from mlir_offload.driver.step.execute import Executor
     from mlir_offload.driver.step.launcher import LaunchedSteps
-    from mlir_offload.driver.step.split_file import ModuleFile
     from mlir_offload.driver.system.parallel import Task
     from mlir_offload.driver.tools.releases import Releases
     from mlir_offload.offload.link.objects import ObjectContents
@@ -32,8 +31,7 @@ class BuildContext(Struct, frozen=True):
     the objects and libraries of a link hold, `linked` what shared libraries do, which had their
     device link; `compiled` tells the file that each source is compiled to; `pending` what was
     started early, by the file that it makes; `dependencies` which further files were read for a
-    source; `launched` how steps are started under a launcher, where there is one; `sole` is the only device
-    module of the source; `linked_code` is device code that the linker wrapper takes as it is.
+    source; `launched` how steps are started under a launcher, where there is one.
     """
 
     options: CompileOptions
@@ -53,8 +51,6 @@ class BuildContext(Struct, frozen=True):
     dependencies: DependencyLog = field(default_factory=DependencyLog)
     libdevice: Path | None = None
     joint: Task[frozenset[Path]] | None = None
-    sole: ModuleFile | None = None
-    linked_code: dict[Target, Path] = field(default_factory=dict)
 
     @property
     def llvm(self) -> LlvmToolchain:
@@ -89,15 +85,6 @@ class BuildContext(Struct, frozen=True):
     def targets_of(self, kind: Kind) -> tuple[Target, ...]:
         """Return the targets of one offload kind."""
         return tuple(target for target in self.targets if target.kind is kind)
-
-    @property
-    def linked_files(self) -> tuple[tuple[Target, Path], ...]:
-        """Return the files of linked code in the order of the targets."""
-        return tuple(
-            (target, self.linked_code[target])
-            for target in self.targets
-            if target in self.linked_code
-        )
 
     def wait_for(self, file: Path) -> None:
         """Return when a file that was started early is there; raise what went wrong on the way."""

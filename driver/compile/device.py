@@ -7,7 +7,7 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
-from mlir_offload.driver.compile import given_image
+from mlir_offload.driver.compile import precompiled_image
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.image import DeviceModule, ImageFile
 from mlir_offload.driver.compile.kind_build import build_of, builds_of
@@ -50,7 +50,7 @@ def _compile_module(context: BuildContext, source: Path, module: ModuleFile) -> 
     """Lower the module once for all targets that share the text, then make the images."""
     if module.objects:
         return DeviceModule(
-            module, module.path, *given_image.make_given_images(context, source, module)
+            module, module.path, *precompiled_image.make_precompiled_images(context, source, module)
         )
     groups = groupby(
         ordered_targets(context, module), key=partial(lowering_for, module.module.needs)

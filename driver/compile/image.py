@@ -17,12 +17,16 @@ from mlir_offload.translate.device_ir import calls_others
 
 
 class ImageFile(Struct, frozen=True):
-    """A finished device image on disk; `ptx` is what it was assembled from where the user gave that."""
+    """A device image on disk; `ptx` is what it was assembled from where the user gave that.
+
+    One that `is_linked` needs no device link: the linker wrapper packs it as it is.
+    """
 
     path: Path
     target: Target
     feature: str = ""
     ptx: Path | None = None
+    is_linked: bool = False
 
     @property
     def packaged(self) -> PackagedImage:

@@ -150,7 +150,7 @@ class KindBuild:
     ) -> None:
         """Make a directory in which the device link finds what it runs.
 
-        For the link of one source alone, that and its device modules are told.
+        `device` are the modules that this call compiled, all of `source` if one source is linked alone.
         """
 
     def link_arguments(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from mlir_offload.driver.system.processor import NATIVE_FLAG, processor_identity
 from mlir_offload.driver.system.tool_watch import program_stamp
 from mlir_offload.driver.system.workspace import replace_bytes, user_cache
 from mlir_offload.offload.runtime import runtime_digest
+from mlir_offload.toolchain.digest import sha256
 from mlir_offload.toolchain.process import Command
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _CLANG_VARIABLES = ("CCC_OVERRIDE_OPTIONS", "CPATH", "C_INCLUDE_PATH")
 _HEADERS = ("/usr/include", "/usr/local/include")
 _MOST_FILES = 64
-_DIGEST_BYTES = hashlib.sha256().digest_size
+_DIGEST_BYTES = len(sha256().digest())
 
 
 def compile_runtime_source(
@@ -46,7 +46,7 @@ def cached_runtime(command: Command, source: Path, output: Path) -> Path | None:
     if not program:
         return None
     names = {str(source): source.name, str(output): ""}
-    found = hashlib.sha256(runtime_digest().encode())
+    found = sha256(runtime_digest().encode())
     for word in (program, *(names.get(word, word) for word in command.argv), *_surroundings()):
         found.update(f"{len(word)} {word}\n".encode("utf-8", "surrogateescape"))
     if NATIVE_FLAG in command.argv:
@@ -70,7 +70,7 @@ def take_runtime(kept: Path, output: Path) -> bool:
     except OSError:
         return False
     content, digest = stored[:-_DIGEST_BYTES], stored[-_DIGEST_BYTES:]
-    if not content or hashlib.sha256(content).digest() != digest:
+    if not content or sha256(content).digest() != digest:
         return False
     output.write_bytes(content)
     return True
@@ -80,7 +80,7 @@ def keep_runtime(made: Path, kept: Path) -> None:
     """Keep a file, its digest behind it. A directory that cannot be written keeps nothing."""
     with contextlib.suppress(OSError):
         content = made.read_bytes()
-        replace_bytes(kept, content + hashlib.sha256(content).digest())
+        replace_bytes(kept, content + sha256(content).digest())
         found = sorted(kept.parent.iterdir(), key=lambda path: path.stat().st_mtime_ns)
         for path in found[:-_MOST_FILES]:
             path.unlink(missing_ok=True)

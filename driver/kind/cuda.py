@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from mlir_offload.driver.compile import kept_ptx as compile_kept_ptx
+from mlir_offload.driver.compile import linked_image
 from mlir_offload.driver.compile import older as compile_older
-from mlir_offload.driver.compile import whole
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.image import (
     DeviceModule,
@@ -108,16 +108,19 @@ def _make_cubin(
     if cuda is None:
         msg = "a cubin is made by ptxas, and no CUDA toolkit was found"
         raise ToolchainError(msg, hint=CUDA_HINT)
-    is_linked_here = whole.is_whole(context, module, lowered)
-    is_whole = is_linked_here or (is_alone and not context.options.gpu_rdc)
+    is_linked = linked_image.needs_no_link(context, module, lowered)
+    is_whole = is_linked or (is_alone and not context.options.gpu_rdc)
     command = cubin_command(cuda, assembly, image.path, codegen, is_whole=is_whole)
     executor.tool(command, image.path, is_shown="-v" in codegen.ptxas_arguments)
-    if is_linked_here:
-        context.linked_code[target] = image.path
-    return image
+    return replace(image, is_linked=is_linked)
 
 
-def _make_directory(context: BuildContext, directory: Path, ptx: tuple[CodeFile, ...]) -> None:
+def _make_directory(
+    context: BuildContext,
+    directory: Path,
+    ptx: tuple[CodeFile, ...],
+    linked: Sequence[ImageFile],
+) -> None:
     """Make the directory in which the linker wrapper finds the tools of CUDA, wherever they lie."""
     cuda = context.cuda
     if cuda is None or cuda.ptxas is None or cuda.nvlink is None or cuda.fatbinary is None:
@@ -133,9 +136,7 @@ def _make_directory(context: BuildContext, directory: Path, ptx: tuple[CodeFile,
             time=context.source_time,
             ptxas_arguments=context.options.device_flags.ptxas_arguments,
             ptx=ptx,
-            cubins=tuple(
-                CodeFile(target.arch, path.absolute()) for target, path in context.linked_files
-            ),
+            cubins=tuple(CodeFile(one.target.arch, one.path.absolute()) for one in linked),
             output=directory,
         )
     )
@@ -278,7 +279,7 @@ class _Cuda(KindBuild):
     ) -> None:
         """Make a directory with the tools of CUDA, wherever they lie."""
         kept = compile_kept_ptx.kept_ptx(context, source, device) if source is not None else ()
-        _make_directory(context, directory, kept)
+        _make_directory(context, directory, kept, linked_image.linked_images(context, device))
 
     def link_arguments(
         self, context: BuildContext, archs: Collection[str], directory: Path, /

@@ -10,13 +10,17 @@ from msgspec.structs import replace
 
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.host_code import host_command
-from mlir_offload.driver.compile.image import ImageFile
+from mlir_offload.driver.compile.image import DeviceModule, ImageFile
 from mlir_offload.driver.compile.kind_build import build_of, builds_of, runtime_libraries
+from mlir_offload.driver.compile.linked_image import (
+    linked_images,
+    override_arguments,
+    with_linked_images,
+)
 from mlir_offload.driver.link import error as link_error
 from mlir_offload.driver.link import refused
-from mlir_offload.driver.link.device_link import device_link, link_directory
+from mlir_offload.driver.link.device_link import DeviceLink, device_link, link_directory
 from mlir_offload.driver.link.finish import FinishedInputs, finish_collisions
-from mlir_offload.driver.link.linked_code import override_arguments, with_linked_code
 from mlir_offload.driver.link.read_files import note_read_files, noting_arguments
 from mlir_offload.driver.link.runner_library import explain_missing, runner_library_arguments
 from mlir_offload.driver.link.runtime import HostRuntime, host_runtime, memref_copy_objects
@@ -55,9 +59,10 @@ from mlir_offload.toolchain.target import kind_of_triple
 _LINKER = "lld"
 
 
-def link(context: BuildContext) -> Path:
+def link(context: BuildContext, device: Sequence[DeviceModule] = ()) -> Path:
     """Link what the sources were compiled to and all else, check the result, and return its path.
 
+    `device` are the device modules of the sources.
     Raises VerificationError where the result would lack a kernel: it is not kept then.
     """
     # Errors name the source, not the object in the workspace.
@@ -70,25 +75,29 @@ def link(context: BuildContext) -> Path:
     given = (item for item in context.given if item.path not in context.compiled)
     paths = _paths_on_line(context)
     contents = _in_line_order(paths, (*given, *made))
+    linked_here = linked_images(context, device)
     # Of a source whose device code is linked nothing can be lost that others would have.
-    _check_inputs(context, () if context.linked_code else contents, paths)
-    contents = with_linked_code(context, contents)
+    _check_inputs(context, () if linked_here else contents, paths)
+    if not context.options.dry_run:
+        contents = with_linked_images(contents, linked_here)
     runtime = host_runtime(context)
     context.wait_for(runtime.object)
     directory = link_directory(context)
     for build in builds_of(runtime.kinds):
-        build.prepare_link(context, directory)
-    device = device_link(context, runtime, directory)
-    finished = finish_collisions(context, contents, device)
+        build.prepare_link(context, directory, device=device)
+    wrapper = device_link(context, runtime, directory)
+    finished = finish_collisions(context, contents, wrapper)
     dummy = _make_dummy_image(context, finished.remaining)
     line = without_whole_archives(context, contents, _link_items(context, finished.replaced))
     line = (*map(str, dummy), *line)
     diagnose = partial(_diagnose, context, contents, finished)
     if context.options.links_to_object:
-        linked = link_to_object(context, finished, line, device, diagnose)
+        linked = link_to_object(context, finished, line, wrapper, diagnose)
     else:
         linked = context.workspace / "linked"
-        command = _link_command(context, line, contents, runtime, linked)
+        overrides = override_arguments(context, linked_here)
+        wrapper = replace(wrapper, arguments=(*wrapper.arguments, *overrides))
+        command = _link_command(context, line, contents, runtime, wrapper, linked)
         is_shown = "-v" in context.options.device_flags.ptxas
         context.executor.tool(command, linked, diagnose=diagnose, is_shown=is_shown)
     note_read_files(context)
@@ -181,6 +190,7 @@ def _link_command(
     items: Sequence[str],
     contents: Sequence[ObjectContents],
     runtime: HostRuntime,
+    device: DeviceLink,
     output: Path,
 ) -> Command:
     """Return the call of clang; it runs the linker wrapper only where there is device code."""
@@ -190,7 +200,6 @@ def _link_command(
     # The linker wrapper registers device code with the libraries of its kind.
     has_runtime = has_device or any(item.calls_device or item.is_finished for item in contents)
     has_runtime = (has_runtime or options.has_gpu_cpp) and bool(runtime.kinds)
-    device = device_link(context, runtime, link_directory(context))
     arguments = [
         *(("--offload-link",) if has_device else ()),
         *(("-shared",) if options.shared else ()),
@@ -203,7 +212,7 @@ def _link_command(
         *(_sparse_arguments(context, contents, runtime) if has_runtime else ()),
         *map(str, memref_copy_objects(context, contents, context.workspace)),
         *runner_library_arguments(context),
-        *((*device.arguments, *override_arguments(context)) if has_device else ()),
+        *(device.arguments if has_device else ()),
         *(_language_arguments(options.inputs)),
     ]
     argv = (str(context.llvm.tool("clang")), *arguments, "-o", str(output))

@@ -30,13 +30,18 @@ class Keyed(Struct, frozen=True):
         return tuple(getattr(self, key) for key in self.__struct_fields__)
 
     def _parts(self) -> Iterator[str]:
-        for key in self.__struct_fields__:
+        names, defaults = self.__struct_fields__, self.__struct_defaults__
+        default = dict(zip(names[len(names) - len(defaults) :], defaults, strict=True))
+        for key in names:
             value = getattr(self, key)
             if value is True:
                 yield key
             elif isinstance(value, tuple):
                 yield from (f"{key}={item}" for item in value)
-            elif value not in {False, ""}:
+            elif value is False:
+                continue
+            # A size may be 0: what is required is written, whatever it is.
+            elif value not in {0, ""} or value != default.get(key):
                 yield f"{key}={value}"
 
     @classmethod

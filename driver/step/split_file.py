@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
-from mlir_offload.offload.container import given_image
+from mlir_offload.offload.container import precompiled_image
 from mlir_offload.offload.host.module import render_kernel_heads
 from mlir_offload.offload.image import ImageForm
 from mlir_offload.toolchain.errors import SourceError
@@ -20,8 +20,8 @@ from mlir_offload.translate.legalize.split import SplitProgram
 from mlir_offload.translate.target_attribute import TargetAttribute
 
 if TYPE_CHECKING:
-    from mlir_offload.offload.container.given_image import GivenImage
-    from mlir_offload.translate.given_binary import GivenBinary
+    from mlir_offload.offload.container.precompiled_image import PrecompiledImage
+    from mlir_offload.translate.gpu_binary import GpuBinary
 
 INTERFACE_FILE = "interface.json"
 _INDEX = "split.json"
@@ -32,20 +32,21 @@ class ObjectFile(Struct, frozen=True):
     """An object of a `gpu.binary` in a file of its own."""
 
     path: Path
-    image: GivenImage
+    image: PrecompiledImage
 
 
 class ModuleFile(Struct, frozen=True):
     """A device module and the files that hold its text for mlir-opt, in one form and in others.
 
     One that is a `gpu.binary` has `objects` in the place of text; the path is that of the heads of
-    its kernels, as LLVM IR.
+    its kernels, as LLVM IR. `is_only` says that the program has no other device module.
     """
 
     path: Path
     module: GpuModule
     others: tuple[tuple[str, Path], ...] = ()
     objects: tuple[ObjectFile, ...] = ()
+    is_only: bool = False
 
     @property
     def title(self) -> str:
@@ -97,6 +98,8 @@ def load_split_files(directory: Path) -> SplitFiles:
     index = json.loads((directory / _INDEX).read_text(encoding="utf-8"))
     texts = tuple(_read_module(row, directory) for row in index["modules"])
     modules = (*texts, *(_read_binary(row, directory) for row in index["binaries"]))
+    if len(modules) == 1:
+        modules = (replace(modules[0], is_only=True),)
     return SplitFiles(
         directory / "host.mlir",
         bool(index["uses_async"]),
@@ -135,7 +138,7 @@ def refuse_objects(split: SplitFiles, source: Path, taker: str) -> None:
         raise SourceError(msg, hint=hint, location=str(source))
 
 
-def _write_binary(binary: GivenBinary, number: int, directory: Path) -> dict[str, Any]:
+def _write_binary(binary: GpuBinary, number: int, directory: Path) -> dict[str, Any]:
     rows = []
     for index, given in enumerate(binary.objects):
         # The packager tells what a file is by its ending.
@@ -154,7 +157,7 @@ def _read_binary(row: dict[str, Any], directory: Path) -> ModuleFile:
     objects = tuple(
         ObjectFile(
             directory / one["file"],
-            given_image.GivenImage(
+            precompiled_image.PrecompiledImage(
                 Kind(one["kind"]),
                 ImageForm(one["form"]),
                 tuple(one["archs"]),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 from pathlib import Path
 
 from msgspec import Struct
 
 from mlir_offload.driver.system.workspace import replace_file
+from mlir_offload.toolchain.digest import sha256
 
 
 class Memo(Struct, frozen=True):
@@ -36,5 +36,5 @@ class Memo(Struct, frozen=True):
             replace_file(self._file(subject), json.dumps([subject, stamp, fact]))
 
     def _file(self, subject: str) -> Path:
-        name = hashlib.sha256(subject.encode("utf-8", "surrogateescape")).hexdigest()
+        name = sha256(subject.encode("utf-8", "surrogateescape")).hexdigest()
         return self.directory / name[:32]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from functools import cache
 from pathlib import Path
 
+from mlir_offload.toolchain.digest import sha256
 from mlir_offload.toolchain.errors import ToolchainError
 
 NATIVE_FLAG = "-march=native"
@@ -24,4 +24,4 @@ def processor_identity() -> str:
     rows = dict(line.split(":", 1) for line in first.splitlines() if ":" in line)
     known = {name.strip(): value.strip() for name, value in rows.items()}
     text = "\n".join(f"{name}={known.get(name, '')}" for name in _CPU_FIELDS)
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    return f"sha256:{sha256(text.encode()).hexdigest()}"

@@ -7,7 +7,6 @@ link reads again, as those of `clang -r --offload-link` do: they tell what is re
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from mlir_offload.offload.host.module import (
     global_symbols,
 )
 from mlir_offload.offload.kind_format import LinkedCodeRuntime, format_of
+from mlir_offload.toolchain.digest import sha256
 from mlir_offload.toolchain.target import Kind
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _entries(
     name: str, code: FinishedCode, addresses: Mapping[str, str], abi: OffloadAbi
 ) -> tuple[str, list[str]]:
     """Return the entries, and their symbols: in a section that has the digest of the code."""
-    digest = hashlib.sha256("\0".join(code.kernels).encode(errors="surrogateescape"))
+    digest = sha256("\0".join(code.kernels).encode(errors="surrogateescape"))
     digest.update(code.content)
     section = f"{entry_section(code.kind, abi)}_{digest.hexdigest()[:_SUFFIX_DIGITS]}"
     text, symbols = "", []

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import fields, replace
 
 from mlir_offload.driver import cli
+from mlir_offload.driver.step.annotate import DeviceGlobal
 from mlir_offload.driver.step.compiler_step import COMPILER_STEPS, CompilerStep, ImageStep
 from mlir_offload.driver.step.keyed import Keyed
 from mlir_offload.driver.step.object_file import Replacement
@@ -150,6 +151,12 @@ def test_a_comma_in_the_name_of_a_file_is_doubled() -> None:
     replaced = Replacement(Path("a,file=b"), Path("c,"))
     assert str(replaced) == "file=a,,file=b,by=c,,"
     assert Replacement.parse(str(replaced)) == replaced
+
+
+def test_a_required_part_is_written_if_it_is_empty_or_zero() -> None:
+    empty = DeviceGlobal(Kind.CUDA, "", "a", 0)
+    assert str(empty) == "kind=cuda,name=,address=a,size=0,type=global"
+    assert DeviceGlobal.parse(str(empty)) == empty
 
 
 @pytest.mark.parametrize(

@@ -175,13 +175,18 @@ def _destroy_streams(body: list[str], counter: _Counter) -> list[str]:
 
 
 def _last_use(body: list[str], start: int, stream: str) -> int | None:
-    uses = [i for i in range(len(body)) if i != start and stream in _VALUE.findall(body[i])]
+    uses = [i for i, line in enumerate(body) if i != start and _uses(line, stream)]
     block_end = next((i for i in range(start, len(body)) if _LABEL.match(body[i])), len(body))
     if any(not start < i < block_end for i in uses):
         return None
     if not all(_BORROWS_STREAM.search(body[i]) for i in uses):
         return None
     return uses[-1] if uses else start
+
+
+def _uses(line: str, value: str) -> bool:
+    """Say whether a value is in a line; most lines do not even contain its text."""
+    return value in line and value in _VALUE.findall(line)
 
 
 _FUNCTIONS = frozenset({"func.func", "llvm.func"})

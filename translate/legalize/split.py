@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from mlir_offload.toolchain.target import Target
-from mlir_offload.translate import given_binary
+from mlir_offload.translate import gpu_binary
 from mlir_offload.translate.declared import (
     DeclaredKernel,
     check_declared_launches,
@@ -58,7 +58,7 @@ from mlir_offload.translate.target_attribute import (
 from mlir_offload.translate.unit import owner_of, unit_of
 
 if TYPE_CHECKING:
-    from mlir_offload.translate.given_binary import GivenBinary
+    from mlir_offload.translate.gpu_binary import GpuBinary
 
 _C_INTERFACE = "llvm.emit_c_interface"
 
@@ -79,7 +79,7 @@ class SplitProgram(Struct, frozen=True):
     uses_async: bool
     uses_runtime: bool
     interface: str
-    binaries: tuple[GivenBinary, ...] = ()
+    binaries: tuple[GpuBinary, ...] = ()
     warnings: tuple[SourceWarning, ...] = ()
 
     @property
@@ -127,10 +127,10 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
     host = [one for one in module.operations if one.name != "gpu.module"]
     kernels = {name: kernel_names(operation) for name, operation in device.items()}
     declared = _declared_kernels(device.values(), locations)
-    binaries = _given_binaries(host, locations)
+    binaries = _gpu_binaries(host, locations)
     attached = _read_attached(device, locations)
     variants = find_variants(device, kernels, attached, locations)
-    known = (*declared, *_given_kernels(binaries))
+    known = (*declared, *_precompiled_kernels(binaries))
     symbols = _assign_symbols(module, options, kernels, known, variants)
     # Before device code is rewritten below.
     used = _workgroup_memory(device)
@@ -244,20 +244,20 @@ def _read_attached(
     }
 
 
-def _given_kernels(binaries: Mapping[str, GivenBinary]) -> list[KernelKey]:
+def _precompiled_kernels(binaries: Mapping[str, GpuBinary]) -> list[KernelKey]:
     return [(one.name, kernel.name) for one in binaries.values() for kernel in one.kernels]
 
 
 def _check_host(
     host: Iterable[Operation],
     declared: Mapping[KernelKey, DeclaredKernel],
-    binaries: Mapping[str, GivenBinary],
+    binaries: Mapping[str, GpuBinary],
     locations: Locations,
 ) -> None:
     for operation in host:
         check_declared_launches(operation, declared, locations)
         if binaries:
-            given_binary.check_given_launches(operation, binaries, locations)
+            gpu_binary.check_precompiled_launches(operation, binaries, locations)
 
 
 def _interface(module: Module, source_text: str) -> str:
@@ -266,11 +266,11 @@ def _interface(module: Module, source_text: str) -> str:
 
 
 # Few programs bring device code along.
-def _given_binaries(host: Iterable[Operation], locations: Locations) -> dict[str, GivenBinary]:
+def _gpu_binaries(host: Iterable[Operation], locations: Locations) -> dict[str, GpuBinary]:
     if all(operation.name != "gpu.binary" for operation in host):
         return {}
 
-    return {one.name: one for one in given_binary.read_binaries(host, locations)}
+    return {one.name: one for one in gpu_binary.read_binaries(host, locations)}
 
 
 def _declared_kernels(

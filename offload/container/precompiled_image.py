@@ -41,7 +41,7 @@ _IR_TYPES = {
 _OPAQUE = "[{} x i8]"
 
 
-class GivenImage(Struct, frozen=True):
+class PrecompiledImage(Struct, frozen=True):
     """What an image is and for which GPUs of a kind: `archs`, or any where there are none.
 
     `ptx` is the oldest GPU that PTX in it is for: newer ones run it too. `producer` is the release
@@ -84,7 +84,7 @@ def runs_ptx(ptx: str, arch: str) -> bool:
 
 def read_given(
     content: bytes, kind: Kind, chip: str, word: str
-) -> tuple[GivenImage, tuple[DeviceKernel, ...]]:
+) -> tuple[PrecompiledImage, tuple[DeviceKernel, ...]]:
     """Return what an image is that is said to be `word` code for a chip, and its kernels.
 
     Raises VerificationError where it is something else, for another GPU, or damaged.
@@ -127,31 +127,31 @@ def _form(content: bytes, kind: Kind) -> ImageForm:
 
 def _read(
     content: bytes, kind: Kind, form: ImageForm, chip: str
-) -> tuple[GivenImage, tuple[DeviceKernel, ...]]:
+) -> tuple[PrecompiledImage, tuple[DeviceKernel, ...]]:
     if form is ImageForm.AMDGPU_ASSEMBLY:
         names = dict.fromkeys(AMDGPU_KERNEL.findall(content))
         found = _AMDGPU_TARGET.search(content)
         arch = found[1].decode(errors="replace") if found else chip
         kernels = tuple(DeviceKernel(name.decode(errors="replace")) for name in names)
-        return GivenImage(kind, form, (arch,) if arch else ()), kernels
+        return PrecompiledImage(kind, form, (arch,) if arch else ()), kernels
     if form in {ImageForm.FATBINARY, ImageForm.BUNDLE}:
         return _read_container(content, kind, form)
     code = _code(content)
     if form is ImageForm.BITCODE:
         archs = (chip,) if chip else ()
-        return GivenImage(kind, form, archs, producer=code.llvm_major or 0), code.kernels
+        return PrecompiledImage(kind, form, archs, producer=code.llvm_major or 0), code.kernels
     if form is ImageForm.PTX:
-        return GivenImage(kind, form, ptx=code.arch), code.kernels
-    return GivenImage(kind, form, (code.arch,)), code.kernels
+        return PrecompiledImage(kind, form, ptx=code.arch), code.kernels
+    return PrecompiledImage(kind, form, (code.arch,)), code.kernels
 
 
 def _read_container(
     content: bytes, kind: Kind, form: ImageForm
-) -> tuple[GivenImage, tuple[DeviceKernel, ...]]:
+) -> tuple[PrecompiledImage, tuple[DeviceKernel, ...]]:
     parts = list(_parts(content, form))
     archs = tuple(dict.fromkeys(arch for arch, is_ptx, _ in parts if not is_ptx))
     ptx = min((arch for arch, is_ptx, _ in parts if is_ptx), key=sm_number, default="")
-    return GivenImage(kind, form, archs, ptx), _common([code.kernels for _, _, code in parts])
+    return PrecompiledImage(kind, form, archs, ptx), _common([code.kernels for _, _, code in parts])
 
 
 def _parts(content: bytes, form: ImageForm) -> Iterator[tuple[str, bool, DeviceCode]]:

@@ -1,4 +1,4 @@
-"""Device code to which nothing else is linked: the linker wrapper takes it as it is.
+"""Linked images: device code to which nothing else is linked, and that the linker wrapper packs as it is.
 
 A device link of one image would only copy it: clang, clang-nvlink-wrapper and nvlink run for that. The
 linker wrapper registers the kernels and packs the fat binary all the same.
@@ -6,20 +6,27 @@ linker wrapper registers the kernels and packs the fat binary all the same.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.compile.image import DeviceModule, ImageFile
 from mlir_offload.driver.option.compile_options import Mode
 from mlir_offload.driver.step.split_file import ModuleFile
 from mlir_offload.offload.abi import load_abi
-from mlir_offload.toolchain.target import uses_cuda
+from mlir_offload.offload.container.binary import PackagedImage
+from mlir_offload.offload.link.objects import ObjectContents
+from mlir_offload.toolchain.byte_view import open_view
+from mlir_offload.toolchain.target import device_kind, uses_cuda
 from mlir_offload.translate.device_ir import calls_others
 
 # Arguments for the device link, and for the linker wrapper's choice of images.
 _DEVICE_LINK = ("--device-", "--override-image", "--embed-bitcode", "--emit-fatbin")
 
 
-def is_whole(context: BuildContext, module: ModuleFile, lowered: Path) -> bool:
+def needs_no_link(context: BuildContext, module: ModuleFile, lowered: Path) -> bool:
     """Return whether an image for CUDA is all device code of its target in the program.
 
     That holds for the only device module of the only source, where no object or library has device code
@@ -31,7 +38,7 @@ def is_whole(context: BuildContext, module: ModuleFile, lowered: Path) -> bool:
     return (
         is_program
         and context.launched is None
-        and context.sole is module
+        and module.is_only
         and len(context.compiled) == 1
         and not context.given
         and options.gpu_rdc is None
@@ -54,3 +61,33 @@ def _is_taken(context: BuildContext) -> bool:
 def _linked_names(context: BuildContext) -> tuple[str, ...]:
     """Return how the functions of libraries are called that are linked before the code is generated."""
     return ("__nv_",) if context.options.links_device_libraries else ()
+
+
+def linked_images(context: BuildContext, device: Sequence[DeviceModule]) -> tuple[ImageFile, ...]:
+    """Return the linked images of device modules, in the order of the targets."""
+    found = (image for module in device for image in module.images if image.is_linked)
+    return tuple(sorted(found, key=lambda image: context.targets.index(image.target)))
+
+
+def with_linked_images(
+    made: Sequence[ObjectContents], images: Sequence[ImageFile]
+) -> tuple[ObjectContents, ...]:
+    """Return the objects of the sources, with the linked images added to theirs."""
+    packaged = tuple(map(_packaged, images))
+    return tuple(replace(item, images=(*item.images, *packaged)) for item in made)
+
+
+def _packaged(image: ImageFile) -> PackagedImage:
+    kind, target = device_kind(image.target.kind).offload_kind, image.target
+    with open_view(image.path) as view:
+        return PackagedImage(kind, 0, 0, (("triple", target.triple), ("arch", target.arch)), view)
+
+
+def override_arguments(context: BuildContext, images: Sequence[ImageFile]) -> tuple[str, ...]:
+    """Return what the linker wrapper needs to take the images as they are."""
+    abi = load_abi(context.consumer)
+    return tuple(
+        argument
+        for image in images
+        for argument in abi.override_arguments(image.target.kind, image.path.absolute())
+    )

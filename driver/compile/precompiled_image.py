@@ -19,7 +19,7 @@ from mlir_offload.toolchain.target import Kind, Target, sm_number
 from mlir_offload.translate.kind_lowering import LOWERINGS
 
 
-def make_given_images(
+def make_precompiled_images(
     context: BuildContext, source: Path, module: ModuleFile
 ) -> tuple[tuple[ImageFile, ...], tuple[ImageFile, ...]]:
     """Return the images that the device link takes, and the finished ones that it would lose.

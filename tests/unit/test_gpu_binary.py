@@ -6,7 +6,7 @@ import pytest
 
 from mlir_offload.toolchain.errors import SourceError
 from mlir_offload.toolchain.target import parse_offload_arch
-from mlir_offload.translate.given_binary import GivenBinary
+from mlir_offload.translate.gpu_binary import GpuBinary
 from mlir_offload.translate.legalize.split import SplitOptions, SplitProgram, split_program
 from mlir_offload.translate.mlir.syntax import escape
 
@@ -47,7 +47,7 @@ def launch(types: str) -> str:
     )
 
 
-def binary(program: SplitProgram) -> GivenBinary:
+def binary(program: SplitProgram) -> GpuBinary:
     (found,) = program.binaries
     return found
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from mlir_offload.offload.container.given_image import (
-    GivenImage,
+from mlir_offload.offload.container.precompiled_image import (
+    PrecompiledImage,
     explicit_parameters,
     parameter_types,
     read_given,
@@ -34,12 +34,12 @@ _WORD_BYTES = 8
 class GivenObject(Struct, frozen=True):
     """One object of a `gpu.binary`: its bytes, what they are, and the kernels in them."""
 
-    image: GivenImage
+    image: PrecompiledImage
     content: bytes
     kernels: tuple[DeviceKernel, ...]
 
 
-class GivenBinary(Struct, frozen=True):
+class GpuBinary(Struct, frozen=True):
     """A `gpu.binary`: its name, its objects, and where it is."""
 
     name: str
@@ -60,7 +60,7 @@ class GivenBinary(Struct, frozen=True):
         return parameter_types(min(found, key=lambda one: one.parameters is None))
 
 
-def read_binaries(operations: Iterable[Operation], locations: Locations) -> tuple[GivenBinary, ...]:
+def read_binaries(operations: Iterable[Operation], locations: Locations) -> tuple[GpuBinary, ...]:
     """Return what each `gpu.binary` holds.
 
     Raises SourceError for an object that no link could find a use for, and for kernels of one name.
@@ -83,7 +83,7 @@ def read_binaries(operations: Iterable[Operation], locations: Locations) -> tupl
     return found
 
 
-def _read_binary(operation: Operation, location: str) -> GivenBinary:
+def _read_binary(operation: Operation, location: str) -> GpuBinary:
     name = operation.symbol
     objects = operation.attribute("objects").elements
     if not objects:
@@ -95,7 +95,7 @@ def _read_binary(operation: Operation, location: str) -> GivenBinary:
     except MlirOffloadError as error:
         msg = f"gpu.binary @{name}: {error.message}"
         raise SourceError(msg, hint=error.hint, location=location) from error
-    return GivenBinary(name, read, location)
+    return GpuBinary(name, read, location)
 
 
 def _selected(
@@ -160,8 +160,8 @@ def _promised(parts: Iterable[Attribute]) -> Iterator[str]:
             yield kernel.body_elements[0].string
 
 
-def check_given_launches(
-    operation: Operation, binaries: Mapping[str, GivenBinary], locations: Locations
+def check_precompiled_launches(
+    operation: Operation, binaries: Mapping[str, GpuBinary], locations: Locations
 ) -> None:
     """Raise SourceError for a launch with other arguments than a kernel of an object takes."""
     for launch, key in launches_in(operation) if binaries else ():
