@@ -16,7 +16,7 @@ _RIGHT = (Outcome.SAME, Outcome.DIFFERS, Outcome.OTHER_ABI)
 _MEANINGS = {
     Outcome.SAME: "accepted, the same",
     Outcome.DIFFERS: "accepted, other instructions",
-    Outcome.OTHER_ABI: "accepted, another version of AMD's ABI where none was asked for",
+    Outcome.OTHER_ABI: "accepted, another version of AMD's code object, of which nothing is read",
     Outcome.READER: "refused by the reader or the verifier",
     Outcome.BACK_END: "refused by the back end",
     Outcome.LATER: "refused by ptxas or the linker",
