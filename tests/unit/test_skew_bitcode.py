@@ -270,11 +270,15 @@ def test_hidden_arguments_without_a_flag_are_those_of_the_release_that_wrote_the
 
 @pytest.mark.llvm(22)
 def test_a_device_library_that_nothing_uses_is_not_told() -> None:
-    text = device_library(500, 500).replace("declare void @__ockl_f()\n", "")
+    library = device_library(500, 500).replace("declare void @__ockl_f()\n", "")
+    text = library + "define void @k() {\n  ret void\n}\n"
     used = "define i32 @f() {\n  %v = load i32, ptr addrspace(4) @__oclc_ABI_version\n  ret i32 %v\n}\n"
     assert errors(skews(text, 16)) == set()
-    for one in (used, "declare void @f()\n"):
-        assert "AM001" in errors(skews(text + one, 16))
+    for one in (library, text + used, text + "declare void @f()\n"):
+        assert "AM001" in errors(skews(one, 16))
+    # The library asks for the version itself.
+    own = HIDDEN + "@__oclc_ABI_version = external addrspace(4) global i32\n"
+    assert "AM004" not in errors(skews(own, 16))
 
 
 @pytest.mark.llvm(22)

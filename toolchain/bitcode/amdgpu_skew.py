@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from mlir_offload.toolchain.amdgpu import CodeObjects, hidden_layout
 from mlir_offload.toolchain.bitcode.body import UnknownInstructionError
 from mlir_offload.toolchain.bitcode.constant import ConstantTable
-from mlir_offload.toolchain.bitcode.global_value import BitcodeFunction, BitcodeVariable
+from mlir_offload.toolchain.bitcode.global_value import BitcodeVariable
 from mlir_offload.toolchain.bitcode.metadata import MetadataTable
 from mlir_offload.toolchain.bitcode.module import BitcodeModule
 from mlir_offload.toolchain.bitcode.reference import ReferenceGraph
@@ -51,12 +51,15 @@ def is_used(module: BitcodeModule, constants: ConstantTable, name: str) -> bool:
 
 
 def _wanted(module: BitcodeModule, constants: ConstantTable) -> tuple[str, int]:
-    """Return the flag and its version; without one '' and what its writer makes, 0 if that is not known."""
+    """Return the flag and its version; without one '' and what its writer makes, 0 if that does not count."""
     metadata = MetadataTable(module, constants)
     for name in _FLAGS:
         flag = metadata.flag(name)
         if isinstance(flag, int):
             return name, flag // 100
+    if any(one.name == _DEVICE_LIBRARY_ABI for one in module.symbols):
+        # The device libraries ask their own variable.
+        return "", 0
     writer = parse_signature(module.producer)
     own: CodeObjects | None = None
     if writer.major is not None and not writer.vendor:
@@ -67,19 +70,21 @@ def _wanted(module: BitcodeModule, constants: ConstantTable) -> tuple[str, int]:
 def _device_library(
     module: BitcodeModule, constants: ConstantTable, version: int, consumer: Consumer
 ) -> Iterator[Skew]:
-    """Report a device library for another version, if it is used or another part of it can be linked in."""
+    """Report a device library that reads other hidden arguments than there are.
+
+    One that nothing uses counts if it can be linked to code that does: a library of its own, or one that is not complete.
+    """
     for variable in module.symbols:
         if not isinstance(variable, BitcodeVariable) or variable.name != _DEVICE_LIBRARY_ABI:
             continue
         abi = None if variable.initializer is None else constants.integer(variable.initializer)
-        if abi is None or abi // 100 == version:
+        if abi is None or hidden_layout(abi // 100) == hidden_layout(version):
             continue
-        if _calls_others(module) or is_used(module, constants, _DEVICE_LIBRARY_ABI):
+        if not _is_complete(module) or is_used(module, constants, _DEVICE_LIBRARY_ABI):
             yield Skew("AM001", {"abi": abi, "version": version, "consumer": consumer.llvm})
 
 
-def _calls_others(module: BitcodeModule) -> bool:
-    return any(
-        isinstance(one, BitcodeFunction) and one.is_declaration and not one.is_intrinsic
-        for one in module.symbols
-    )
+def _is_complete(module: BitcodeModule) -> bool:
+    """Return whether a module has functions, and all that they call."""
+    functions = [one for one in module.functions if not one.is_intrinsic]
+    return bool(functions) and not any(one.is_declaration for one in functions)
