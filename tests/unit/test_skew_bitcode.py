@@ -307,6 +307,16 @@ def test_calls_of_another_releases_openmp_runtime_are_told() -> None:
     assert errors(skews(defined, 22)) == set()
 
 
+@pytest.mark.llvm(22)
+def test_arguments_that_a_later_libomptarget_reads_past_are_told() -> None:
+    members = ", ".join(["i32", "i32", *["ptr"] * 6, "i64"])
+    text = f"%struct.__tgt_kernel_arguments = type {{ {members} }}\n"
+    text += "@a = internal global %struct.__tgt_kernel_arguments zeroinitializer\n"
+    for release, expected in ((15, set()), (16, {"OF005"}), (22, {"OF005"})):
+        assert errors(skews(text, release)) == expected
+        assert errors(list(check_text(text, Consumer(release)))) == expected
+
+
 # What LLVM wrote for x86-64 before 18.
 NARROW = (
     'target datalayout = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-f80:128-n8:16:32:64-S128"\n'

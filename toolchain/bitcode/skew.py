@@ -18,7 +18,7 @@ from mlir_offload.toolchain.bitcode.type import BitcodeType
 from mlir_offload.toolchain.skew.fact import Consumer, Skew
 from mlir_offload.toolchain.skew.identity import parse_signature
 from mlir_offload.toolchain.skew.limits import load_limits, newest_numbers
-from mlir_offload.toolchain.skew.symbol import check_intrinsic, check_openmp
+from mlir_offload.toolchain.skew.symbol import check_intrinsic, check_openmp, check_openmp_structure
 
 _MEMORY = 86
 _WIDE_BITS = 128
@@ -206,11 +206,16 @@ def _intrinsics(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
 
 
 def _openmp(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
-    """Report calls of OpenMP's device runtime that are not those of the consumer's own."""
+    """Report what is passed to OpenMP's runtime otherwise than the consumer's own code does."""
     for function in module.functions:
         if function.is_declaration and function.name.startswith(_OPENMP):
             parameters = len(module.parameter_types(function))
             skew = check_openmp(function.name, parameters, consumer)
+            if skew is not None:
+                yield skew
+    for one in module.types.types:
+        if one.code == TypeCode.STRUCT_NAMED:
+            skew = check_openmp_structure(one.name, len(one.elements), consumer)
             if skew is not None:
                 yield skew
 
