@@ -73,7 +73,7 @@ def test_the_table_has_every_module_of_the_corpus() -> None:
     assert {(row.module, row.producer, row.form) for row in ROWS} == expected
 
 
-def test_what_is_wrong_in_silence_is_caught_but_for_arguments_of_openmp_by_clang_15() -> None:
+def test_what_is_silently_wrong_or_refused_by_ptxas_or_the_linker_is_caught() -> None:
     assert exceptions(Standing.MISSED, Outcome.WRONG) == set()
     assert exceptions(Standing.MISSED, Outcome.LATER) == set()
 
