@@ -123,6 +123,16 @@ def load_code_objects(llvm_major: int) -> CodeObjects:
     return CodeObjects(tuple(row["versions"]), str(row["flag"]), reads)
 
 
+def first_hidden_argument(version: int) -> str:
+    """Return the hidden argument of a kernel that is the first in a code object version."""
+    return str(_newest(_table()["hidden_arguments"], version)["first"])
+
+
+def hidden_layout(version: int) -> int:
+    """Return the first code object version whose hidden arguments are laid out as those of a version."""
+    return int(_newest(_table()["hidden_arguments"], version)["since"])
+
+
 def _newest(rows: Sequence[Mapping[str, Any]], number: int) -> Mapping[str, Any]:
     known = [row for row in rows if row["since"] <= number]
     return max(known or rows[:1], key=lambda row: int(row["since"]))

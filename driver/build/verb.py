@@ -47,6 +47,7 @@ from mlir_offload.driver.option.inputs import (
     has_device_code,
     read_given,
 )
+from mlir_offload.driver.option.line import forget_link_lines
 from mlir_offload.driver.step import launcher as step_launcher
 from mlir_offload.driver.system.parallel import Threads, pool, run_concurrently
 from mlir_offload.driver.system.tool_watch import ToolWatch, tool_files
@@ -125,6 +126,7 @@ def _named_as_given(options: CompileOptions) -> Iterator[None]:
 def build_with(opened: Build) -> BuildContext:
     """Do what the options ask for, errors with the places that the files have now."""
     options = opened.options
+    forget_link_lines()
     for path in options.inputs:
         check_input(path)
     check_outputs(options)

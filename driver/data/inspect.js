@@ -67,7 +67,10 @@
       const sign = head.getAttribute("aria-sort") === "ascending" ? -1 : 1;
       heads.forEach((other) => other.removeAttribute("aria-sort"));
       head.setAttribute("aria-sort", sign > 0 ? "ascending" : "descending");
-      const key = (row) => row.cells[column].dataset.v;
+      const key = (row) => {
+        const cell = row.cells[column];
+        return cell.dataset.v === "" ? cell.textContent || -1 : cell.dataset.v;
+      };
       const text = new Intl.Collator("en", { numeric: true });
       const rows = [...body.rows].sort((one, other) => sign * (key(one) === undefined
         ? text.compare(one.cells[column].textContent, other.cells[column].textContent)

@@ -300,7 +300,7 @@ def _table(title: str, headings: Sequence[str], rows: Sequence[Row]) -> str:
     if not rows:
         return ""
     head = "".join(f"<th scope=col><button type=button>{name}</button></th>" for name in headings)
-    body = "\n".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+    body = "\n".join(f"<tr>{''.join(map(_cell, row))}" for row in rows)
     opened = " open" if title in {"Images", "Kernels"} or len(rows) <= _FEW_ROWS else ""
     search = (
         "<input type=search placeholder=Filter aria-label=Filter>" if len(rows) > _FEW_ROWS else ""
@@ -314,4 +314,7 @@ def _table(title: str, headings: Sequence[str], rows: Sequence[Row]) -> str:
 
 def _cell(cell: tuple[str, object]) -> str:
     text, key = cell
-    return f"<td>{text}" if key is None else f"<td class=n data-v={key}>{text}"
+    if key is None:
+        return f"<td>{text}"
+    # A number that is shown as it is, and one that is not known, need no key of their own.
+    return f"<td data-v>{text}" if text == str(key) or not text else f"<td data-v={key}>{text}"

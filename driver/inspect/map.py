@@ -15,7 +15,7 @@ from mlir_offload.offload.container.contents import Image, Part
 from mlir_offload.offload.device.kernel import DeviceKernel
 
 # Boxes beyond that number, over all images of a file, are one box: nobody could tell them apart.
-_MOST_KERNELS = 2000
+_MOST_KERNELS = 1000
 _FEWEST_KERNELS = 20
 # What no device runs takes at most that share of what devices do.
 _MOST_HOST = 0.25

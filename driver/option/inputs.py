@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,7 +107,12 @@ def attached_archs(options: CompileOptions) -> tuple[str, ...]:
 
 def sources(options: CompileOptions) -> tuple[Path, ...]:
     """Return the inputs that are compiled; the others go to the linker as they are."""
-    return tuple(path for path in options.inputs if not _is_linked(path))
+    return _compiled(options.inputs)
+
+
+@cache
+def _compiled(inputs: tuple[Path, ...]) -> tuple[Path, ...]:
+    return tuple(path for path in inputs if not _is_linked(path))
 
 
 def all_outputs(options: CompileOptions) -> tuple[Path, ...]:

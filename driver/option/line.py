@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 from msgspec import Struct
@@ -48,8 +49,19 @@ def parse_link_line(link_items: Sequence[str]) -> tuple[LinkItem, ...]:
     """Return the words of a link line in their order, with the files that they name.
 
     `-l` is looked up in the directories of `-L`, which hold for the whole line. Libraries of the
-    system are not looked into: device code is not installed there.
+    system are not looked into: device code is not installed there. A build asks for its line in several places, and
+    looks for its files once: `forget_link_lines` precedes it.
     """
+    return _parsed(tuple(link_items), str(Path.cwd()))
+
+
+def forget_link_lines() -> None:
+    """Have the files of all link lines looked for again."""
+    _parsed.cache_clear()
+
+
+@cache
+def _parsed(link_items: tuple[str, ...], _directory: str) -> tuple[LinkItem, ...]:
     folders = [Path(item[2:]) for item in link_items if item.startswith("-L")]
     return tuple(_items(link_items, folders))
 

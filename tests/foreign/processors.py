@@ -21,7 +21,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / ".importroot")]
 from foreign.reader import Reader, add_reader_options, chosen_readers  # noqa: E402
 
 from mlir_offload.offload.device.amdgpu_processor import known_processors  # noqa: E402
-from mlir_offload.toolchain.amdgpu import load_code_objects  # noqa: E402
+from mlir_offload.toolchain.amdgpu import first_hidden_argument, load_code_objects  # noqa: E402
 from mlir_offload.toolchain.ptx import load_nvptx_table, supported_archs  # noqa: E402
 
 _AMD = r"gfx(?:\d+(?:-\d+)*-generic|(?!000)\d[\da-f]+)"
@@ -32,6 +32,17 @@ _LISTED = r"(?:^ +|[:,] )({pattern})(?= +- Select|,|$)"
 _AMDGPU = "amdgcn-amd-amdhsa"
 _FLAGS = ("amdgpu_code_object_version", "amdhsa_code_object_version")
 _VERSIONS = (4, 5, 6)
+_FLAG = '!llvm.module.flags = !{{!0}}\n!0 = !{{i32 1, !"{name}", i32 {version}00}}\n'
+_READS_HIDDEN = f"""\
+target triple = "{_AMDGPU}"
+declare ptr addrspace(4) @llvm.amdgcn.implicitarg.ptr()
+define amdgpu_kernel void @k(ptr addrspace(1) %p) {{
+  %a = call ptr addrspace(4) @llvm.amdgcn.implicitarg.ptr()
+  store ptr addrspace(4) %a, ptr addrspace(1) %p
+  ret void
+}}
+"""
+_FIRST_HIDDEN = re.compile(r"hidden_\w+")
 _MADE = re.compile(r"\.amdhsa_code_object_version (\d)|amdhsa\.version:\s+- 1\s+- (\d)")
 # The metadata of a release that has no directive counts from 0 for version 3.
 _FROM_METADATA = {"1": 4, "2": 5}
@@ -62,6 +73,7 @@ def mistakes(reader: Reader) -> Iterator[str]:
     )
     yield from _differences(f"LLVM {release}, nvptx.yaml", nvidia, known)
     yield from _code_object_mistakes(reader)
+    yield from _layout_mistakes(reader)
 
 
 def code_objects(reader: Reader) -> dict[str, tuple[int, ...]]:
@@ -89,6 +101,22 @@ def _made(reader: Reader, node: str) -> int:
 def default_code_object(reader: Reader) -> int:
     """Return the version of code objects that a release makes without a flag."""
     return _made(reader, "")
+
+
+def first_hidden(reader: Reader, version: int = 0) -> str:
+    """Return the first argument that a release adds to those of a kernel, for its own code object version or another."""
+    flag = _FLAG.format(name=_FLAGS[-1], version=version) if version else ""
+    made = reader.compile((_READS_HIDDEN + flag).encode(), _AMDGPU, "gfx90a").output.decode()
+    found = _FIRST_HIDDEN.search(made)
+    return found[0] if found else ""
+
+
+def _layout_mistakes(reader: Reader) -> Iterator[str]:
+    """Compare the table of hidden arguments with what a release that obeys the flag prints."""
+    for version in load_code_objects(reader.release).reads.get(_FLAGS[-1], ()):
+        first = first_hidden(reader, version)
+        if first != first_hidden_argument(version):
+            yield f"LLVM {reader.release}, amdgpu.yaml: version {version} begins with {first}"
 
 
 def _code_object_mistakes(reader: Reader) -> Iterator[str]:

@@ -150,6 +150,10 @@ def test_an_image_is_packaged_and_takes_its_arguments_as_those_that_clang_makes(
     # The link of a program checks that: it would have made other parameters of this object's kernel.
     (finding,) = layout_findings(for_all, [contents])
     assert "kernel 'lanes' for spirv64 takes its arguments at 0:8, 8:8" in finding.message
+    # What was linked there is of another file: this one is compiled again, and linked.
+    assert finding.hint == "compile the file that defines it again"
+    again = built(mlir_offload, tmp_path / "again.so", "--offload-arch=spirv64", "-shared", source)
+    assert layout_findings(again, [contents]) == ()
 
 
 def test_linked_spirv_is_valid_and_complete(for_all: Path, tmp_path: Path) -> None:

@@ -60,6 +60,12 @@ DEBUG = """define void @f(i32 %x) !dbg !3 {
 """
 NVPTX = 'target triple = "nvptx64-nvidia-cuda"\n'
 AMDGPU = 'target triple = "amdgcn-amd-amdhsa"\n'
+HIDDEN = (
+    AMDGPU + "declare ptr addrspace(4) @llvm.amdgcn.implicitarg.ptr()\n"
+    "define amdgpu_kernel void @k(ptr addrspace(1) %p) {\n"
+    "  %a = call ptr addrspace(4) @llvm.amdgcn.implicitarg.ptr()\n"
+    "  store ptr addrspace(4) %a, ptr addrspace(1) %p\n  ret void\n}\n"
+)
 BOUNDED = NVPTX + 'define ptx_kernel void @f() "nvvm.maxntid"="128" {\n ret void\n}\n'
 WIDE = (
     'target datalayout = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128"\n'
@@ -182,8 +188,8 @@ CASES: dict[str, Case] = {
         writer=19,
     ),
     "128-bit integers": Case(WIDE, ("BC018",), 18, silent=True),
-    "code object version": Case(
-        AMDGPU
+    "intrinsic with hidden arguments": Case(
+        HIDDEN
         + '!llvm.module.flags = !{!0}\n!0 = !{i32 1, !"amdhsa_code_object_version", i32 500}\n',
         ("AM004",),
         18,

@@ -16,7 +16,7 @@ _RIGHT = (Outcome.SAME, Outcome.DIFFERS, Outcome.OTHER_ABI)
 _MEANINGS = {
     Outcome.SAME: "accepted, the same",
     Outcome.DIFFERS: "accepted, other instructions",
-    Outcome.OTHER_ABI: "accepted, another version of AMD's ABI where none was asked for",
+    Outcome.OTHER_ABI: "accepted, another version of AMD's code object, of which nothing is read",
     Outcome.READER: "refused by the reader or the verifier",
     Outcome.BACK_END: "refused by the back end",
     Outcome.LATER: "refused by ptxas or the linker",
@@ -40,9 +40,7 @@ def standing(cell: Cell) -> Standing | None:
     if cell.outcome is None:
         return None
     if cell.outcome in _RIGHT:
-        # Another ABI is what a rule may forbid, and what a user may want.
-        alarm = bool(cell.rules) and cell.outcome is not Outcome.OTHER_ABI
-        return Standing.FALSE_ALARM if alarm else Standing.RIGHT
+        return Standing.FALSE_ALARM if cell.rules else Standing.RIGHT
     if cell.rules:
         return Standing.CAUGHT
     return Standing.READER if cell.outcome is Outcome.READER else Standing.MISSED

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 _COMMENT = re.compile(r"//.*|/\*.*?\*/")
 _DEFINITION = re.compile(r"\.(entry|func)\s+(?:\([^)]*\)\s*)?([\w$]+)\s*\(([^)]*)\)([^{;]*)([{;])")
@@ -40,6 +41,9 @@ _KERNEL_FACT = re.compile(
     re.MULTILINE,
 )
 _ARGUMENT = re.compile(r"\.size:\s*(\d+)\s+\.value_kind:\s+(?!hidden_)(\w+)")
+_HIDDEN = re.compile(r"\.offset:\s*(\d+)\s+\.size:\s*\d+\s+\.value_kind:\s+hidden_(\w+)")
+# A place that a release leaves empty because no kernel reads it.
+_NO_ARGUMENT = "none"
 _GCN_CALLED = re.compile(r"\b([\w.$]+)@(?:gotpcrel32|rel32)@lo")
 _CODE_OBJECT = re.compile(r"\.amdhsa_code_object_version (\d+)")
 _METADATA_VERSION = re.compile(r"amdhsa\.version:\s+- 1\s+- (\d)")
@@ -51,11 +55,15 @@ _METADATA_VERSIONS = {"0": "3", "1": "4", "2": "5"}
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What must stay (`fixed`), what an optimiser may change (`free`), and the version of an AMD code object."""
+    """What must stay (`fixed`), and what an optimiser may change (`free`).
+
+    Of AMD code objects besides the version, and what is at which offset of the `hidden` arguments of a kernel.
+    """
 
     fixed: Counter[str]
     free: Counter[str]
     code_object: str = ""
+    hidden: Mapping[tuple[str, int], str] = field(default_factory=dict)
 
     def lost(self, other: Fingerprint) -> list[str]:
         """Return what of this one the other lacks."""
@@ -65,6 +73,14 @@ class Fingerprint:
         """Return what the other has more, and what may change and did."""
         free = (self.free - other.free) + (other.free - self.free)
         return sorted((other.fixed - self.fixed + free).elements())
+
+    def hidden_conflict(self, other: Fingerprint) -> str:
+        """Return where the two have different hidden arguments; empty if nowhere."""
+        for (kernel, offset), name in self.hidden.items():
+            found = other.hidden.get((kernel, offset), name)
+            if found != name and _NO_ARGUMENT not in {found, name}:
+                return f"hidden argument {found} in place of {name} at {offset} of {kernel}"
+        return ""
 
 
 def read_fingerprint(target: str, assembly: str) -> Fingerprint:
@@ -107,6 +123,7 @@ def _extent(value: str) -> str:
 
 def _of_gcn(text: str) -> Fingerprint:
     found = Counter[str]()
+    hidden: dict[tuple[str, int], str] = {}
     _, _, metadata = text.partition(".amdgpu_metadata")
     for kernel in re.split(r"^  - ", metadata, flags=re.MULTILINE)[1:]:
         facts = {
@@ -116,6 +133,7 @@ def _of_gcn(text: str) -> Fingerprint:
         arguments = " ".join(f"{kind}:{size}" for size, kind in _ARGUMENT.findall(kernel))
         found[f"kernel {name}({arguments})"] += 1
         found.update(f"{key} {value} of {name}" for key, value in facts.items())
+        hidden |= {(name, int(offset)): kind for offset, kind in _HIDDEN.findall(kernel)}
     labels = set(_LABEL.findall(text))
     found.update(f"call of {name}" for name in set(_GCN_CALLED.findall(text)) - labels)
     version = _CODE_OBJECT.search(text)
@@ -124,6 +142,7 @@ def _of_gcn(text: str) -> Fingerprint:
         _counted(text, _GCN_FIXED) + found,
         _counted(text, _GCN_FREE),
         version[1] if version else _METADATA_VERSIONS.get(old[1], "") if old else "",
+        hidden,
     )
 
 

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from subprocess import CompletedProcess
 
-from support.bitcode_corpus import tool
+from support.bitcode_corpus import RELEASES, tool
 from support.cuda_tools import cuda_root
 from support.skew_corpus import OBJECT, Case, Module, make_module
 from support.skew_fingerprint import Fingerprint, read_fingerprint
@@ -19,6 +19,11 @@ from support.tool_call import call, first_error
 
 _LOST_CONSTANT = re.compile(r"\b(?:undef|poison)\b")
 _CODE_OBJECT = re.compile(r'"amd\w+_code_object_version", i32 (\d+)00\b')
+# In text a call; bitcode has the name alone.
+_READS_HIDDEN = re.compile(
+    rb"call [^\n]*@llvm\.amdgcn\.implicitarg\.ptr\(|(?<!@)llvm\.amdgcn\.implicitarg\.ptr"
+)
+_RECORDED_HIDDEN = re.compile(r"^hidden_(\w+)\n", re.MULTILINE)
 _RECORDED_ABI = re.compile(r"^code object of ABI (\d+)\n", re.MULTILINE)
 _RUNTIME_CALL = re.compile(r"^declare [^@]*@(__kmpc_\w+)\((.*)\)", re.MULTILINE)
 _RUNTIME_TYPE = re.compile(r"^%struct\.(__tgt_\w+) = type \{ (.*) \}", re.MULTILINE)
@@ -29,7 +34,7 @@ class Outcome(StrEnum):
     """How a release takes a module, from what is right to what nothing tells."""
 
     SAME = "same"
-    # Other instructions, as optimisers change them; another version of AMD's ABI where none was asked for.
+    # Other instructions, as optimisers change them; another version of AMD's code object, of which nothing is read.
     DIFFERS = "differs"
     OTHER_ABI = "other ABI"
     # Refused: by the reader or the verifier, by the back end, by ptxas or the linker of the host.
@@ -90,25 +95,37 @@ def _compare(
         return Verdict(Outcome.WRONG, "; ".join(wrong))
     if product.later and not expected.later:
         return Verdict(Outcome.LATER, product.later)
-    abi = _judge_abi(module, expected.fingerprint.code_object, product.fingerprint.code_object)
+    abi = _judge_abi(module, form, expected.fingerprint, product.fingerprint)
     if abi:
         return abi
     changed = expected.fingerprint.changed(product.fingerprint)
     return Verdict(Outcome.DIFFERS if changed else Outcome.SAME, "; ".join(changed))
 
 
-def _judge_abi(module: Module, expected: str, found: str) -> Verdict | None:
-    """Compare the version of AMD's code object with what the module asks for, or its producer has."""
-    asked = ""
-    if module.case.target == "amdgpu":
-        flag = _CODE_OBJECT.search(_text(module))
-        asked = flag[1] if flag else ""
-    elif b"_code_object_version" in module.form(module.case.forms[0]).read_bytes():
-        asked = expected
-    if found == (asked or expected):
+def _judge_abi(
+    module: Module, form: str, expected: Fingerprint, found: Fingerprint
+) -> Verdict | None:
+    """Compare AMD's code objects: what a kernel reads of its hidden arguments, then the version."""
+    conflict = _meant(module, form, expected).hidden_conflict(found)
+    if conflict and _READS_HIDDEN.search(module.form(form).read_bytes()):
+        return Verdict(Outcome.WRONG, conflict)
+    if found.code_object == expected.code_object:
         return None
-    outcome = Outcome.WRONG if asked else Outcome.OTHER_ABI
-    return Verdict(outcome, f"code object version {found} in place of {asked or expected}")
+    evidence = f"code object version {found.code_object} in place of {expected.code_object}"
+    return Verdict(Outcome.OTHER_ABI, evidence)
+
+
+def _meant(module: Module, form: str, expected: Fingerprint) -> Fingerprint:
+    """Return the fingerprint of the version that a module is for.
+
+    The producer's own back end may pass over the flag, the newest does not. Text without a flag is for the version of
+    whoever compiles it.
+    """
+    if module.case.target != "amdgpu":
+        return expected
+    if _CODE_OBJECT.search(_text(module)):
+        return _make(module, form, RELEASES[-1], module.folder).fingerprint or expected
+    return Fingerprint(Counter(), Counter()) if form == "ll" else expected
 
 
 @cache
@@ -158,8 +175,10 @@ def _run(program: Path) -> _Product:
     ran = call(str(program))
     program.unlink()
     versions = _RECORDED_ABI.findall(ran.stdout)
-    words = f"exit status {ran.returncode}, output {_RECORDED_ABI.sub('', ran.stdout)!r}"
-    return _Product(Fingerprint(Counter([words]), Counter(), " ".join(versions)))
+    hidden = {("", place): name for place, name in enumerate(_RECORDED_HIDDEN.findall(ran.stdout))}
+    output = _RECORDED_HIDDEN.sub("", _RECORDED_ABI.sub("", ran.stdout))
+    words = f"exit status {ran.returncode}, output {output!r}"
+    return _Product(Fingerprint(Counter([words]), Counter(), " ".join(versions), hidden))
 
 
 def _refusal(path: Path, consumer: int, done: CompletedProcess[str]) -> _Product:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -11,7 +12,7 @@ import pytest
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.link.sanitizer import sanitizer_library
 from mlir_offload.toolchain.errors import ToolchainError
-from mlir_offload.toolchain.process import ProcessRunner
+from mlir_offload.toolchain.process import Command, ProcessRunner
 from mlir_offload.translate.sanitizer import Sanitizer
 
 
@@ -40,3 +41,13 @@ def test_thread_sanitizer_of_gcc_is_never_taken(tmp_path: Path) -> None:
     with pytest.raises(ToolchainError, match="-fsanitize=thread was not found") as caught:
         sanitizer_library(context, Sanitizer.THREAD)
     assert caught.value.hint == "apt install libclang-rt-19-dev"
+
+
+@pytest.mark.llvm(22)
+def test_the_package_that_the_hint_names_has_the_library() -> None:
+    runner = ProcessRunner()
+    listed = runner.run(Command(("dpkg-query", "--listfiles", "libclang-rt-22-dev")))
+    assert f"/libclang_rt.tsan-{os.uname().machine}.so\n" in listed.stdout
+    # apt finds it under that name.
+    install = Command(("apt-get", "install", "--simulate", "libclang-rt-22-dev"))
+    assert runner.run(install).returncode == 0

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from foreign.probe_module import wide_integer_module
 from support.bitcode_corpus import assemble, tool
-from support.skew_cases import AMDGPU, CASES, DEBUG, NVPTX, function
+from support.skew_cases import AMDGPU, CASES, DEBUG, HIDDEN, NVPTX, function
 
 from mlir_offload.toolchain.bitcode.module import read_bitcode
 from mlir_offload.toolchain.bitcode.skew import check_module
@@ -19,7 +19,7 @@ from mlir_offload.toolchain.rocm import RocmInstallation
 from mlir_offload.toolchain.skew import symbol
 from mlir_offload.toolchain.skew.fact import Consumer, Skew
 from mlir_offload.toolchain.skew.identity import Severity
-from mlir_offload.toolchain.skew.limits import load_limits
+from mlir_offload.toolchain.skew.limits import code_object_of, load_limits
 from mlir_offload.toolchain.skew.rule import load_rules
 from mlir_offload.toolchain.skew.signature import parse_signatures
 from mlir_offload.toolchain.skew.text import check_text
@@ -203,6 +203,7 @@ def test_both_bounds_of_a_block_are_told_whatever_reads_them() -> None:
 
 def device_library(version: int, flag: int) -> str:
     return AMDGPU + (
+        "declare void @__ockl_f()\n"
         f"@__oclc_ABI_version = linkonce_odr addrspace(4) constant i32 {version}\n"
         f'!llvm.module.flags = !{{!0}}\n!0 = !{{i32 1, !"amdhsa_code_object_version", i32 {flag}}}\n'
     )
@@ -214,7 +215,7 @@ def device_library(version: int, flag: int) -> str:
     [
         (500, 500, 22, set()),
         (500, 400, 22, {"AM001"}),
-        (500, 500, 16, {"AM001", "AM004"}),
+        (500, 500, 16, {"AM001"}),
         (400, 400, 16, set()),
     ],
 )
@@ -235,16 +236,49 @@ def test_the_device_library_must_be_for_the_code_object_version_that_is_made(
         ("amdhsa_code_object_version", 6, range(19, 23)),
     ],
 )
-def test_a_code_object_version_that_a_release_does_not_make_is_told(
+def test_a_code_object_version_that_a_release_does_not_make_is_told_by_what_is_read(
     flag: str, version: int, obeying: Sequence[int]
 ) -> None:
-    text = AMDGPU + f'!llvm.module.flags = !{{!0}}\n!0 = !{{i32 1, !"{flag}", i32 {version}00}}\n'
+    flags = f'!llvm.module.flags = !{{!0}}\n!0 = !{{i32 1, !"{flag}", i32 {version}00}}\n'
     # LLVM 19 and newer write the newer name for the older one.
     writer = 16 if flag.startswith("amdgpu") else 22
     for release in range(15, 23):
-        expected = set() if release in obeying else {"AM004"}
-        assert errors(skews(text, release, writer)) == expected
-        assert errors(list(check_text(text, Consumer(release)))) == expected
+        made = code_object_of(release).versions[-1]
+        is_read_rightly = (made > 4) == (version > 4)
+        for text, rule in ((AMDGPU, "AM007"), (HIDDEN, "AM007" if is_read_rightly else "AM004")):
+            expected = set() if release in obeying else {rule}
+            module = read_bitcode(memory_view(bitcode_of(text + flags, writer)))
+            found = check_module(module, Consumer(release))
+            assert {one.rule for one in found if one.rule.startswith("AM")} == expected
+            in_text = check_text(text + flags, Consumer(release))
+            assert {one.rule for one in in_text if one.rule.startswith("AM")} == expected
+
+
+@pytest.mark.llvm(16)
+@pytest.mark.llvm(22)
+def test_hidden_arguments_without_a_flag_are_those_of_the_release_that_wrote_the_module() -> None:
+    for writer, wrong in ((16, {19, 22}), (22, {16})):
+        for release in (16, 19, 22):
+            found = errors(skews(HIDDEN, release, writer))
+            assert ("AM004" in found) == (release in wrong)
+    unused = HIDDEN.replace("%a = call", "%a = freeze").replace(
+        "@llvm.amdgcn.implicitarg.ptr()\n  store", "null\n  store"
+    )
+    assert errors(skews(unused, 16, 22)) & {"AM004"} == set()
+    assert [one.rule for one in check_text(HIDDEN, Consumer(16)) if "AM" in one.rule] == ["AM008"]
+
+
+@pytest.mark.llvm(22)
+def test_a_device_library_that_nothing_uses_is_not_told() -> None:
+    library = device_library(500, 500).replace("declare void @__ockl_f()\n", "")
+    text = library + "define void @k() {\n  ret void\n}\n"
+    used = "define i32 @f() {\n  %v = load i32, ptr addrspace(4) @__oclc_ABI_version\n  ret i32 %v\n}\n"
+    assert errors(skews(text, 16)) == set()
+    for one in (library, text + used, text + "declare void @f()\n"):
+        assert "AM001" in errors(skews(one, 16))
+    # The library asks for the version itself.
+    own = HIDDEN + "@__oclc_ABI_version = external addrspace(4) global i32\n"
+    assert "AM004" not in errors(skews(own, 16))
 
 
 @pytest.mark.llvm(22)
@@ -271,6 +305,16 @@ def test_calls_of_another_releases_openmp_runtime_are_told() -> None:
     }
     defined = NVPTX + "define i32 @__kmpc_target_init(ptr %a, i8 %b, i1 %c) {\n ret i32 0\n}\n"
     assert errors(skews(defined, 22)) == set()
+
+
+@pytest.mark.llvm(22)
+def test_arguments_that_a_later_libomptarget_reads_past_are_told() -> None:
+    members = ", ".join(["i32", "i32", *["ptr"] * 6, "i64"])
+    text = f"%struct.__tgt_kernel_arguments = type {{ {members} }}\n"
+    text += "@a = internal global %struct.__tgt_kernel_arguments zeroinitializer\n"
+    for release, expected in ((15, set()), (16, {"OF005"}), (22, {"OF005"})):
+        assert errors(skews(text, release)) == expected
+        assert errors(list(check_text(text, Consumer(release)))) == expected
 
 
 # What LLVM wrote for x86-64 before 18.

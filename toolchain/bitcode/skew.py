@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mlir_offload.toolchain.bitcode.amdgpu_skew import check_code_object, is_used
 from mlir_offload.toolchain.bitcode.attribute import FUNCTION_PLACE, Attribute
 from mlir_offload.toolchain.bitcode.code import TypeCode
 from mlir_offload.toolchain.bitcode.constant import ConstantTable
@@ -16,8 +17,8 @@ from mlir_offload.toolchain.bitcode.record_skew import check_records
 from mlir_offload.toolchain.bitcode.type import BitcodeType
 from mlir_offload.toolchain.skew.fact import Consumer, Skew
 from mlir_offload.toolchain.skew.identity import parse_signature
-from mlir_offload.toolchain.skew.limits import code_object_of, load_limits, newest_numbers
-from mlir_offload.toolchain.skew.symbol import check_intrinsic, check_openmp
+from mlir_offload.toolchain.skew.limits import load_limits, newest_numbers
+from mlir_offload.toolchain.skew.symbol import check_intrinsic, check_openmp, check_openmp_structure
 
 _MEMORY = 86
 _WIDE_BITS = 128
@@ -26,13 +27,10 @@ _REGISTERS = 6
 _WIDE_LAYOUT = "i128:128"
 _X86 = ("x86_64", "i386", "i686")
 _STRUCTS = (TypeCode.STRUCT_ANONYMOUS, TypeCode.STRUCT_NAMED)
-_AMD = "amdgcn"
 _NVIDIA = "nvptx"
 _PTX_KERNEL = 71
 _ANNOTATIONS = "nvvm.annotations"
-_CODE_OBJECT_FLAGS = ("amdhsa_code_object_version", "amdgpu_code_object_version")
 _OPENMP = "__kmpc_"
-_DEVICE_LIBRARY_ABI = "__oclc_ABI_version"
 
 _BACK_END = "BC025"
 
@@ -44,7 +42,7 @@ def check_module(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
     """
     if module.epoch:
         yield Skew("BC001", {"epoch": module.epoch})
-    yield from _code_object(module, consumer)
+    yield from check_code_object(module, consumer)
     yield from _conflicting_bounds(module)
     yield from _openmp(module, consumer)
     yield from _narrow_integers(module, consumer)
@@ -202,16 +200,22 @@ def _intrinsics(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
         if function.is_declaration and function.is_intrinsic:
             signature = module.types.spell(function.type)
             skew = check_intrinsic(function.name, signature, consumer, module.triple)
-            if skew is not None:
+            # Bitcode keeps declarations that nothing calls.
+            if skew is not None and is_used(module, ConstantTable(module), function.name):
                 yield skew
 
 
 def _openmp(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
-    """Report calls of OpenMP's device runtime that are not those of the consumer's own."""
+    """Report what is passed to OpenMP's runtime otherwise than the consumer's own code does."""
     for function in module.functions:
         if function.is_declaration and function.name.startswith(_OPENMP):
             parameters = len(module.parameter_types(function))
             skew = check_openmp(function.name, parameters, consumer)
+            if skew is not None:
+                yield skew
+    for one in module.types.types:
+        if one.code == TypeCode.STRUCT_NAMED:
+            skew = check_openmp_structure(one.name, len(one.elements), consumer)
             if skew is not None:
                 yield skew
 
@@ -269,33 +273,6 @@ def _resized(module: BitcodeModule, layout: str, other: str) -> tuple[int, int] 
             if before and after and before.size_bytes != after.size_bytes:
                 return before.size_bytes, after.size_bytes
     return None
-
-
-def _code_object(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
-    """Report what a release makes of the version of AMD's code objects that a module asks for."""
-    if not module.triple.startswith(_AMD):
-        return
-    made = code_object_of(consumer.llvm)
-    constants = ConstantTable(module)
-    metadata = MetadataTable(module, constants)
-    version = made.versions[-1]
-    for name in _CODE_OBJECT_FLAGS:
-        flag = metadata.flag(name)
-        if isinstance(flag, int):
-            version = made.made(name, flag // 100)
-            if version != flag // 100:
-                values = {"wanted": flag // 100, "consumer": consumer.llvm, "default": version}
-                yield Skew("AM004", values)
-            break
-    for variable in module.variables:
-        if variable.name == _DEVICE_LIBRARY_ABI and variable.initializer is not None:
-            abi = constants.integer(variable.initializer)
-            if abi is not None and abi // 100 != version:
-                values = {"abi": abi, "version": version, "consumer": consumer.llvm}
-                yield Skew("AM001", values)
-    if consumer.rocm is not None and 100 * version not in consumer.rocm.abi_versions:
-        known = ", ".join(str(abi // 100) for abi in consumer.rocm.abi_versions)
-        yield Skew("AM003", {"version": version, "known": known, "root": consumer.rocm.bitcode})
 
 
 def _metadata(module: BitcodeModule) -> MetadataTable:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 ORDERED_ACCESS = "a fence, or an atomic access that orders others"
 """The construct that a back end compiles from a certain release on."""
 
+HIDDEN_ARGUMENTS = "llvm.amdgcn.implicitarg.ptr"
+"""The intrinsic that returns where the arguments are that AMD's runtime adds to those of a kernel."""
+
 
 class Consumer(Struct, frozen=True):
     """What will read a file: a release of LLVM, and the vendors' parts where they matter.

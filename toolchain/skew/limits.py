@@ -93,6 +93,7 @@ class LimitsTable(Struct, frozen=True):
     back_ends: Mapping[str, Mapping[str, int]]
     openmp_parameters: Mapping[str, Steps]
     openmp_first: Mapping[str, int]
+    openmp_structures: Mapping[str, Steps]
     taken_rightly: tuple[str, ...]
     sign_extended_since: int
     noundef_of_loads_since: int
@@ -157,6 +158,10 @@ def parse_limits(table: Mapping[str, Any]) -> LimitsTable:
         openmp_parameters={
             str(name): _counts(name, rows)
             for name, rows in table["openmp_runtime"]["parameters"].items()
+        },
+        openmp_structures={
+            str(name): _counts(name, rows)
+            for name, rows in table["openmp_runtime"]["structures"].items()
         },
         openmp_first={
             str(name): int(since) for name, since in table["openmp_runtime"]["first"].items()

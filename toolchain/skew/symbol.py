@@ -21,6 +21,14 @@ def check_openmp(name: str, parameters: int, consumer: Consumer) -> Skew | None:
     return None
 
 
+def check_openmp_structure(name: str, members: int, consumer: Consumer) -> Skew | None:
+    """Return what is wrong with a structure that host code passes to libomptarget, if it is another release's."""
+    steps = load_limits().openmp_structures.get(name.removeprefix("struct."))
+    if steps is None or steps.at(consumer.llvm) == members:
+        return None
+    return Skew("OF005", {"name": name, "consumer": consumer.llvm})
+
+
 def check_intrinsic(name: str, signature: str, consumer: Consumer, triple: str = "") -> Skew | None:
     """Return what the consumer makes of a declared intrinsic, None where it knows it as it is.
 

@@ -10,10 +10,11 @@ from typing import Any
 
 from msgspec import Struct
 
+from mlir_offload.toolchain.amdgpu import hidden_layout
 from mlir_offload.toolchain.ir_pattern import ir_line, ir_pattern
-from mlir_offload.toolchain.skew.fact import ORDERED_ACCESS, Consumer, Skew
+from mlir_offload.toolchain.skew.fact import HIDDEN_ARGUMENTS, ORDERED_ACCESS, Consumer, Skew
 from mlir_offload.toolchain.skew.limits import code_object_of, load_limits
-from mlir_offload.toolchain.skew.symbol import check_intrinsic, check_openmp
+from mlir_offload.toolchain.skew.symbol import check_intrinsic, check_openmp, check_openmp_structure
 from mlir_offload.toolchain.tables import load_table
 
 _WORD = r"(?<![\w@%$.\"!-])"
@@ -30,6 +31,8 @@ _USED_GROUP = ir_pattern("#`number:number`")
 _CODE_OBJECT = ir_pattern(
     '!"`flag:amdhsa_code_object_version|amdgpu_code_object_version`", i32 `value:number`'
 )
+_HIDDEN_ARGUMENTS = ir_pattern(f"call `rest` @{HIDDEN_ARGUMENTS}(")
+_NAMED_STRUCT = ir_line("%`name:bare` = type { `members:some` }")
 _WIDE_INTEGER = ir_pattern("i128")
 _TARGET_CPU = ir_pattern('"target-cpu"="`arch:string`"')
 _KERNEL = ir_line("define `words`ptx_kernel ")
@@ -111,6 +114,10 @@ def check_text(text: str, consumer: Consumer) -> Iterator[Skew]:
             skew = check_openmp(name, len(_parameters(match[3])), consumer)
         # What is declared and never called is not looked for.
         if skew is not None and text.count(f"@{name}") > 1:
+            yield _at(skew, text, match.start())
+    for match in _NAMED_STRUCT.finditer(text):
+        skew = check_openmp_structure(match[1], len(_parameters(match[2] + ")")), consumer)
+        if skew is not None:
             yield _at(skew, text, match.start())
     if triple.startswith("nvptx"):
         yield from _launch_bounds(text, groups, consumer)
@@ -214,14 +221,19 @@ def _back_end_stops(text: str, triple: str, consumer: Consumer) -> Iterator[Skew
 
 
 def _code_object(text: str, consumer: Consumer) -> Iterator[Skew]:
-    match = _CODE_OBJECT.search(text)
+    match, reads = _CODE_OBJECT.search(text), _HIDDEN_ARGUMENTS.search(text)
+    made = code_object_of(consumer.llvm)
     if match is None:
+        if reads:
+            values = {"consumer": consumer.llvm, "default": made.versions[-1]}
+            yield _at(Skew("AM008", values), text, reads.start())
         return
     wanted = int(match[2]) // 100
-    version = code_object_of(consumer.llvm).made(match[1], wanted)
+    version = made.made(match[1], wanted)
     if version != wanted:
         values = {"wanted": wanted, "consumer": consumer.llvm, "default": version}
-        yield _at(Skew("AM004", values), text, match.start())
+        is_other = reads and hidden_layout(wanted) != hidden_layout(version)
+        yield _at(Skew("AM004" if is_other else "AM007", values), text, match.start())
 
 
 def _wide_integers(text: str, consumer: Consumer) -> Iterator[Skew]:

@@ -47,6 +47,44 @@ define amdgpu_kernel void @kernel(ptr addrspace(1) %p) {
 }
 !llvm.module.flags = !{!0}
 !0 = !{i32 1, !"amdgpu_code_object_version", i32 500}
+;--- abi_implicit_400 since=19
+declare ptr addrspace(4) @llvm.amdgcn.implicitarg.ptr()
+define amdgpu_kernel void @kernel(ptr addrspace(1) %p) {
+  %a = call ptr addrspace(4) @llvm.amdgcn.implicitarg.ptr()
+  %v = load i16, ptr addrspace(4) %a, align 4
+  store i16 %v, ptr addrspace(1) %p
+  ret void
+}
+!llvm.module.flags = !{!0}
+!0 = !{i32 1, !"amdhsa_code_object_version", i32 400}
+;--- abi_implicit_500 since=19
+declare ptr addrspace(4) @llvm.amdgcn.implicitarg.ptr()
+define amdgpu_kernel void @kernel(ptr addrspace(1) %p) {
+  %a = call ptr addrspace(4) @llvm.amdgcn.implicitarg.ptr()
+  %v = load i16, ptr addrspace(4) %a, align 4
+  store i16 %v, ptr addrspace(1) %p
+  ret void
+}
+!llvm.module.flags = !{!0}
+!0 = !{i32 1, !"amdhsa_code_object_version", i32 500}
+;--- abi_implicit_unused since=19
+declare ptr addrspace(4) @llvm.amdgcn.implicitarg.ptr()
+define amdgpu_kernel void @kernel(ptr addrspace(1) %p) {
+  store i16 1, ptr addrspace(1) %p
+  ret void
+}
+!llvm.module.flags = !{!0}
+!0 = !{i32 1, !"amdhsa_code_object_version", i32 500}
+;--- abi_implicit_old_500 until=16
+declare ptr addrspace(4) @llvm.amdgcn.implicitarg.ptr()
+define amdgpu_kernel void @kernel(ptr addrspace(1) %p) {
+  %a = call ptr addrspace(4) @llvm.amdgcn.implicitarg.ptr()
+  %v = load i16, ptr addrspace(4) %a, align 4
+  store i16 %v, ptr addrspace(1) %p
+  ret void
+}
+!llvm.module.flags = !{!0}
+!0 = !{i32 1, !"amdgpu_code_object_version", i32 500}
 ;--- bounds
 define amdgpu_kernel void @kernel(ptr addrspace(1) %p) #0 {
   store i32 1, ptr addrspace(1) %p

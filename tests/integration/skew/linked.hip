@@ -7,3 +7,5 @@ extern "C" int __hipPopCallConfiguration(dim3 *, dim3 *, unsigned long *, void *
 //--- kernel
 __device__ int counter = 5;
 __global__ void saxpy(int n, float a, const float *x, float *y) { y[n] = a * x[n] + counter; }
+//--- sized
+__global__ void sizes(unsigned short *x) { *x = __builtin_amdgcn_workgroup_size_x(); }

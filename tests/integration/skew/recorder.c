@@ -1,4 +1,5 @@
 /* Stands for the HIP runtime where only registration is of interest: prints what is registered. */
+#define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +11,16 @@ typedef struct {
   const char *bundle;
 } fat_binary;
 
+/* Prints which hidden argument is the first of the kernels of a code object, as its metadata lists them. */
+static void print_hidden(const char *image, uint64_t size) {
+  static const char *const first[] = {"hidden_block_count_x", "hidden_global_offset_x"};
+  for (int one = 0; one < 2; one++)
+    if (memmem(image, size, first[one], strlen(first[one]))) {
+      printf("%s\n", first[one]);
+      return;
+    }
+}
+
 /* Prints the ABI version of each code object: clang/docs/ClangOffloadBundler.rst. */
 void **__hipRegisterFatBinary(const fat_binary *wrapper) {
   const char *at = wrapper->bundle + MAGIC_BYTES;
@@ -20,6 +31,7 @@ void **__hipRegisterFatBinary(const fat_binary *wrapper) {
     memcpy(place, at, sizeof place);
     if (place[1] > EI_ABIVERSION)
       printf("code object of ABI %d\n", wrapper->bundle[place[0] + EI_ABIVERSION]);
+    print_hidden(wrapper->bundle + place[0], place[1]);
     at += sizeof place + place[2];
   }
   return 0;

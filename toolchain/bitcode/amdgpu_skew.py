@@ -1,0 +1,90 @@
+"""What another release of LLVM makes of the code object version that an AMD module is for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mlir_offload.toolchain.amdgpu import CodeObjects, hidden_layout
+from mlir_offload.toolchain.bitcode.body import UnknownInstructionError
+from mlir_offload.toolchain.bitcode.constant import ConstantTable
+from mlir_offload.toolchain.bitcode.global_value import BitcodeVariable
+from mlir_offload.toolchain.bitcode.metadata import MetadataTable
+from mlir_offload.toolchain.bitcode.module import BitcodeModule
+from mlir_offload.toolchain.bitcode.reference import ReferenceGraph
+from mlir_offload.toolchain.skew.fact import HIDDEN_ARGUMENTS, Consumer, Skew
+from mlir_offload.toolchain.skew.identity import parse_signature
+from mlir_offload.toolchain.skew.limits import code_object_of
+
+_AMD = "amdgcn"
+_FLAGS = ("amdhsa_code_object_version", "amdgpu_code_object_version")
+_DEVICE_LIBRARY_ABI = "__oclc_ABI_version"
+
+
+def check_code_object(module: BitcodeModule, consumer: Consumer) -> Iterator[Skew]:
+    """Report what a release makes of the code object version that a module asks for, or was written for."""
+    if not module.triple.startswith(_AMD):
+        return
+    made = code_object_of(consumer.llvm)
+    constants = ConstantTable(module)
+    flag, wanted = _wanted(module, constants)
+    version = made.made(flag, wanted) if flag else made.versions[-1]
+    if wanted and wanted != version:
+        values = {"wanted": wanted, "consumer": consumer.llvm, "default": version}
+        is_other = hidden_layout(wanted) != hidden_layout(version)
+        if is_other and is_used(module, constants, HIDDEN_ARGUMENTS):
+            yield Skew("AM004", values)
+        elif flag:
+            yield Skew("AM007", values)
+    yield from _device_library(module, constants, version, consumer)
+    if consumer.rocm is not None and 100 * version not in consumer.rocm.abi_versions:
+        known = ", ".join(str(abi // 100) for abi in consumer.rocm.abi_versions)
+        yield Skew("AM003", {"version": version, "known": known, "root": consumer.rocm.bitcode})
+
+
+def is_used(module: BitcodeModule, constants: ConstantTable, name: str) -> bool:
+    """Return whether something in a module refers to a global; True where that cannot be read."""
+    numbers = [number for number, one in enumerate(module.symbols) if one.name == name]
+    try:
+        return bool(ReferenceGraph(module, constants).used(numbers)) if numbers else False
+    except UnknownInstructionError:
+        return True
+
+
+def _wanted(module: BitcodeModule, constants: ConstantTable) -> tuple[str, int]:
+    """Return the flag and its version; without one '' and what its writer makes, 0 if that does not count."""
+    metadata = MetadataTable(module, constants)
+    for name in _FLAGS:
+        flag = metadata.flag(name)
+        if isinstance(flag, int):
+            return name, flag // 100
+    if any(one.name == _DEVICE_LIBRARY_ABI for one in module.symbols):
+        # The device libraries ask their own variable.
+        return "", 0
+    writer = parse_signature(module.producer)
+    own: CodeObjects | None = None
+    if writer.major is not None and not writer.vendor:
+        own = code_object_of(writer.major)
+    return "", own.versions[-1] if own else 0
+
+
+def _device_library(
+    module: BitcodeModule, constants: ConstantTable, version: int, consumer: Consumer
+) -> Iterator[Skew]:
+    """Report a device library that reads other hidden arguments than there are.
+
+    One that nothing uses counts if it can be linked to code that does: a library of its own, or one that is not complete.
+    """
+    for variable in module.symbols:
+        if not isinstance(variable, BitcodeVariable) or variable.name != _DEVICE_LIBRARY_ABI:
+            continue
+        abi = None if variable.initializer is None else constants.integer(variable.initializer)
+        if abi is None or hidden_layout(abi // 100) == hidden_layout(version):
+            continue
+        if not _is_complete(module) or is_used(module, constants, _DEVICE_LIBRARY_ABI):
+            yield Skew("AM001", {"abi": abi, "version": version, "consumer": consumer.llvm})
+
+
+def _is_complete(module: BitcodeModule) -> bool:
+    """Return whether a module has functions, and all that they call."""
+    functions = [one for one in module.functions if not one.is_intrinsic]
+    return bool(functions) and not any(one.is_declaration for one in functions)
