@@ -51,6 +51,12 @@ def parse_shaped(kind: str, name: str) -> Shaped | None:
     return Shaped(tuple(sizes), match[2], tuple(others))
 
 
+def is_layout(parameter: str) -> bool:
+    """Say whether a parameter of a memref is its layout, and not its memory space."""
+    is_alias = parameter.startswith("#") and not parameter.startswith("#gpu.")
+    return is_alias or parameter.startswith(("strided<", "affine_map<"))
+
+
 def function_type(operation: Operation) -> tuple[list[str], list[str]]:
     """Return the types that a function takes, and those that it gives; nothing of another operation."""
     text = operation.attribute("function_type")
