@@ -262,7 +262,8 @@ def _nearest_operation(name: str) -> str:
     if not dot:
         return next((f"{one}.{name}" for one, words in dialects.items() if name in words), "")
     known = dialects.get(dialect, ())
-    near = difflib.get_close_matches(word, known, n=1, cutoff=_LIKE)
+    # One that is listed is not misspelled: another release has it.
+    near = [] if word in known else difflib.get_close_matches(word, known, n=1, cutoff=_LIKE)
     return f"{dialect}.{near[0]}" if near else ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -110,19 +111,24 @@ def _filecheck(program: Program, filecheck: Path, printed: str) -> subprocess.Co
 def _call(
     argv: Sequence[str], environment: Mapping[str, str], seconds: int
 ) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(
-            argv,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=seconds,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-        )
-    except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(argv, _TIMEOUT, "", f"error: no end in {seconds} s")
+    # A session of its own: what it started must not go on without it.
+    with subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env=dict(environment),
+        start_new_session=True,
+    ) as process:
+        try:
+            stdout, stderr = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            message = f"error: no end in {seconds} s"
+            return subprocess.CompletedProcess(argv, _TIMEOUT, "", message)
+        return subprocess.CompletedProcess(argv, process.returncode, stdout, stderr)
 
 
 def _reason(done: subprocess.CompletedProcess[str]) -> str:

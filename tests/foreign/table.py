@@ -20,7 +20,8 @@ found all of its kernels in the result. *verified*: `mlir-offload inspect` found
 program ended by itself, on the CPU (host) or on an OpenCL device (spirv64); upstream only compiles some.
 *CHECK*: FileCheck accepts its output. *status*: its exit status, not 0 if it has to fail an assertion. A program
 is *correct* if it ran, ended with the status that it should have, and no check failed. Programs for GPUs are not
-executed. LLVM 19 cannot link for spirv64: LLVM 22 links what it lowers.
+executed. LLVM 19 cannot link for spirv64: LLVM 22 links what it lowers. The pass sparsification-and-bufferization of
+LLVM 19 has no option parallelization-strategy, so that it makes no kernels of sparse loops.
 """
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import os
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -22,14 +20,13 @@ def emulator_library(
     flags: Sequence[str],
     *,
     libraries: Sequence[str] = (),
-    alone: Sequence[str] = (),
 ) -> Path:
     """Return the library `name` of a folder with C++; all test processes share it.
 
-    Its files are compiled as one, but those that stand `alone`: headers are read once, calls between files inlined.
+    Its files are compiled as one: headers are read once, and calls between files inlined.
     """
     files = sorted(sources.glob("*.cpp"))
-    digest = hashlib.sha256(repr((flags, libraries, alone)).encode())
+    digest = hashlib.sha256(repr((flags, libraries)).encode())
     for path in (*files, *sorted(sources.glob("*.h")), *sorted(sources.parent.glob("*.h"))):
         digest.update(path.read_bytes())
     kept = _ROOT / ".pytest_cache" / "emulator"
@@ -39,9 +36,7 @@ def emulator_library(
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not library.exists():
             with tempfile.TemporaryDirectory(dir=kept) as folder:
-                units = [[path] for path in files if path.stem in alone]
-                units.append([path for path in files if path.stem not in alone])
-                made = _build(units, Path(folder), name, flags, libraries)
+                made = _build(files, Path(folder), name, flags, libraries)
                 for old in kept.glob(f"{name}-*"):
                     shutil.rmtree(old)
                 library.parent.mkdir()
@@ -50,25 +45,12 @@ def emulator_library(
 
 
 def _build(
-    units: Sequence[Sequence[Path]],
-    folder: Path,
-    name: str,
-    flags: Sequence[str],
-    libraries: Sequence[str],
+    files: Sequence[Path], folder: Path, name: str, flags: Sequence[str], libraries: Sequence[str]
 ) -> Path:
-    made = folder / f"{name}.so"
-    objects = [folder / f"{number}.o" for number in range(len(units))]
-    commands = []
-    for unit, output in zip(units, objects, strict=True):
-        source = output.with_suffix(".cpp")
-        source.write_text("".join(f'#include "{path}"\n' for path in unit))
-        commands.append([*flags, "-c", str(source), "-o", str(output)])
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(_compile, commands))
-    soname = f"-Wl,-soname,{name}.so"
-    _compile(["-shared", soname, *map(str, objects), *libraries, "-o", str(made)])
+    made, source = folder / f"{name}.so", folder / f"{name}.cpp"
+    source.write_text("".join(f'#include "{path}"\n' for path in files))
+    subprocess.run(
+        [_CLANG, *flags, "-shared", f"-Wl,-soname,{name}.so", str(source), *libraries, "-o", made],
+        check=True,
+    )
     return made
-
-
-def _compile(arguments: Sequence[str]) -> None:
-    subprocess.run([_CLANG, *arguments], check=True)

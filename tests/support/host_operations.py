@@ -14,6 +14,8 @@ LEFT = {
     "strided_copy": [1, 0, 5, 0, 9],
     # Elements of every width, and memory with gaps, which the stock lowering ignores.
     "transfers": [-3, 0x4004CCCCCCCCCCCD, 7000000000, 1, 7, 62, 1346, 0x492480],
+    # Memory whose layout has symbols.
+    "layouts": [21, 10, 1, 3],
 }
 
 

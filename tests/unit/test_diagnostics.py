@@ -286,6 +286,12 @@ def test_the_operation_that_a_misspelled_one_means_is_suggested() -> None:
     assert diagnose("p.mlir:3:10: error: custom op 'gpu.frobnicate' is unknown\n").fix == ""
 
 
+def test_an_operation_of_another_release_is_not_suggested_for_itself() -> None:
+    error = diagnose("p.mlir:3:10: error: custom op 'gpu.warp_execute_on_lane_0' is unknown\n")
+    assert error.fix == ""
+    assert "--llvm=" in error.hint
+
+
 @pytest.mark.llvm(22)
 def test_suggested_operations_are_those_of_mlir_opt(tmp_path: Path) -> None:
     table = load_table("mlir_offload.translate", "operations")["dialects"]

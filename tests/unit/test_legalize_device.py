@@ -184,6 +184,14 @@ def test_every_shuffle_made_here_has_a_width_that_is_a_known_power_of_two(form: 
     assert all(width is not None and width.bit_count() == 1 for width in found)
 
 
+def test_an_older_release_has_the_first_lane_in_the_vector_dialect() -> None:
+    newer = [line.format(32, 64) for line in LANE_0]
+    older = [line.replace('"gpu.', '"vector.') for line in newer]
+
+    assert older != newer
+    assert expand(*older) == expand(*newer)
+
+
 @pytest.mark.parametrize("form", ["rocdl32", "rocdl64"])
 @pytest.mark.parametrize("mode", ["xor", "up", "down", "idx"])
 def test_on_amd_a_shuffle_of_an_unknown_width_becomes_one_of_the_subgroup(

@@ -15,7 +15,7 @@ from mlir_offload.translate.host.memory import element_bytes
 from mlir_offload.translate.mlir.attribute import Attribute
 from mlir_offload.translate.mlir.operation import CustomOperation, Operation, Value
 from mlir_offload.translate.mlir.rewriter import Rewriter
-from mlir_offload.translate.mlir.type import float_width, parse_shaped
+from mlir_offload.translate.mlir.type import float_width, is_layout, parse_shaped
 
 _COPY, _SET = "mgpuMemcpyMemRef", "mgpuMemsetMemRef"
 _FIXED = {
@@ -159,13 +159,8 @@ def _is_transfer(operation: Operation) -> bool:
 def _parse_memref(value: Value) -> _MemRef:
     shaped = parse_shaped(value.type, "memref")
     element, parameters = (shaped.element, shaped.parameters) if shaped else ("", ())
-    layouts = [one for one in parameters if _is_layout(one)]
+    layouts = [one for one in parameters if is_layout(one)]
     spaces = [one for one in parameters if one not in layouts]
     base = f"memref<{', '.join((element, *spaces))}>"
     rank = len(shaped.sizes) if shaped else 0
     return _MemRef(value, element, rank, base, is_identity=not layouts)
-
-
-def _is_layout(parameter: str) -> bool:
-    is_alias = parameter.startswith("#") and not parameter.startswith("#gpu.")
-    return is_alias or parameter.startswith(("strided<", "affine_map<"))

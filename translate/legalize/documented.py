@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from mlir_offload.translate.mlir.attribute import Attribute
 from mlir_offload.translate.mlir.operation import Block, Operation
-from mlir_offload.translate.mlir.type import with_memref_space
+from mlir_offload.translate.mlir.type import with_dialect_types, with_memref_space
 
 _PRIVATE_NUMBERS = ("5", "5 : i32", "5 : i64")
 _PRIVATE = "#gpu.address_space<private>"
@@ -23,9 +23,21 @@ _EQUAL = frozenset(
 _COMPUTED = frozenset({"affine.apply", "affine.min", "affine.max"})
 
 
+_NVGPU = "nvgpu"
+_BARRIERS = "!nvgpu.mbarrier.group"
+# What convert-nvgpu-to-nvvm makes of values of these types. It leaves parameters and arguments of such types.
+_LOWERED = {
+    "!nvgpu.tensormap.descriptor": "!llvm.ptr",
+    "!nvgpu.mbarrier.token": "i64",
+    "!nvgpu.warpgroup.descriptor": "i64",
+    "!nvgpu.device.async.token": "i32",
+}
+
+
 def use_documented_forms(module: Operation) -> None:
     """Bring a `gpu.module` to the forms that have a lowering."""
     module.edit_text(lambda text: with_memref_space(text, _PRIVATE_NUMBERS, _PRIVATE))
+    _lower_nvgpu_types(module)
     for function in module.operations:
         if function.name == _KERNEL and function.regions and function.regions[0].blocks:
             entry = function.regions[0].blocks[0]
@@ -35,6 +47,20 @@ def use_documented_forms(module: Operation) -> None:
 def use_default_space(operation: Operation) -> None:
     """Bring an operation of the host to memory as any other, which global memory of a device is."""
     operation.edit_text(lambda text: with_memref_space(text, _GLOBAL_NUMBERS, ""))
+    _lower_nvgpu_types(operation)
+
+
+def _lower_nvgpu_types(operation: Operation) -> None:
+    """Let parameters and arguments have the types that the operations on them have been lowered to."""
+    if not any(inner.name.startswith(f"{_NVGPU}.") for inner in operation.walk_inside()):
+        operation.edit_text(lambda text: with_dialect_types(text, _NVGPU, _lowered_type))
+
+
+def _lowered_type(kind: Attribute) -> str:
+    if kind.name != _BARRIERS:
+        return _LOWERED.get(kind.name, "")
+    given = kind.parameters
+    return f"memref<{given.get('num_barriers', '1')}xi64, {given['memorySpace']}>"
 
 
 def _mark_reductions(block: Block, arguments: Iterable[str], equal: set[str]) -> None:

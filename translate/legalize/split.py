@@ -26,7 +26,7 @@ from mlir_offload.translate.gpu_module import (
     named_modules,
     rename_launches,
 )
-from mlir_offload.translate.host import divergent_barrier
+from mlir_offload.translate.host import allocation, divergent_barrier
 from mlir_offload.translate.host import interface as host_interface
 from mlir_offload.translate.host.argument import ArgumentRewriter
 from mlir_offload.translate.host.async_chain import AsyncRewriter
@@ -150,6 +150,8 @@ def split_program(text: str, options: SplitOptions) -> SplitProgram:
     warnings = _check_launches(
         launches, host, options.targets, describes_memory=options.describes_memory
     )
+    if '"gpu.alloc"' in text:
+        _allocate_layouts(module, host, locations)
     interface = _interface(module, options.source_text) if _C_INTERFACE in text else ""
     uses_runtime = any(_uses_runtime(one) for one in host if one.name != "gpu.binary")
     arguments = ArgumentRewriter(rules.kernels.launches, rules.kernels.narrow)
@@ -258,6 +260,12 @@ def _check_host(
         check_declared_launches(operation, declared, locations)
         if binaries:
             gpu_binary.check_precompiled_launches(operation, binaries, locations)
+
+
+def _allocate_layouts(module: Module, host: Iterable[Operation], locations: Locations) -> None:
+    rewriter = allocation.AllocationRewriter(module.aliases, locations)
+    for operation in host:
+        rewriter.rewrite_function(operation)
 
 
 def _interface(module: Module, source_text: str) -> str:

@@ -30,6 +30,8 @@ _PATTERNS = {
     "gpu.subgroup_reduce": "reduction.subgroup_reduce",
     "gpu.subgroup_size": "identifier.subgroup_size",
     "gpu.warp_execute_on_lane_0": "warp_execute.execute_on_lane_zero",
+    # As LLVM 19 has it.
+    "vector.warp_execute_on_lane_0": "warp_execute.execute_on_lane_zero",
     "math.ipowi": "math.integer_power",
     "math.isnormal": "math.is_normal",
 }

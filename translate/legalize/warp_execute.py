@@ -20,6 +20,9 @@ from mlir_offload.translate.legalize.distribution import (
 from mlir_offload.translate.legalize.rewriter import DeviceRewriter
 from mlir_offload.translate.mlir.operation import Block, Operation, Value
 
+# LLVM 19 has the operation in the vector dialect.
+_YIELDS = frozenset({"gpu.yield", "vector.yield"})
+
 
 def execute_on_lane_zero(rewriter: DeviceRewriter, operation: Operation) -> None:
     """Let the first lane execute the region; the others get what it yields.
@@ -63,7 +66,7 @@ def execute_on_lane_zero(rewriter: DeviceRewriter, operation: Operation) -> None
 
 def _yielded(block: Block) -> list[Value]:
     """Take the end of a block away, and return what it yields."""
-    if not block.operations or block.operations[-1].name != "gpu.yield":
+    if not block.operations or block.operations[-1].name not in _YIELDS:
         return []
     return list(block.operations.pop().operands)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from msgspec import Struct
 
@@ -14,6 +14,7 @@ from mlir_offload.translate.mlir.syntax import MLIR
 
 _MEMREF = pattern(r"\bmemref<")
 _SHAPE = pattern(r"((?:(?:\?|\d+|\[\d+\])x)*)(.*)", re.DOTALL)
+_DIALECT_TYPE = pattern(r"![a-z]\w*\.[\w.]+")
 _INTEGER = pattern(r"[su]?i(\d+)")
 _FLOAT = pattern(r"b?f(\d+)|tf(\d+)")
 _LLVM_TYPE = pattern(r"(?:ptr|struct|array|vec|target|x86_amx|ppc_fp128|x86_fp80)\b")
@@ -51,6 +52,12 @@ def parse_shaped(kind: str, name: str) -> Shaped | None:
     return Shaped(tuple(sizes), match[2], tuple(others))
 
 
+def is_layout(parameter: str) -> bool:
+    """Say whether a parameter of a memref is its layout, and not its memory space."""
+    is_alias = parameter.startswith("#") and not parameter.startswith("#gpu.")
+    return is_alias or parameter.startswith(("strided<", "affine_map<"))
+
+
 def function_type(operation: Operation) -> tuple[list[str], list[str]]:
     """Return the types that a function takes, and those that it gives; nothing of another operation."""
     text = operation.attribute("function_type")
@@ -82,4 +89,19 @@ def with_memref_space(text: str, spaces: Collection[str], other: str) -> str:
         if parts and space in spaces:
             inner = text[opening + 1 : end].removesuffix(f", {space}")
             text = f"{text[: opening + 1]}{inner}{f', {other}' if other else ''}{text[end:]}"
+    return text
+
+
+def with_dialect_types(text: str, dialect: str, made: Callable[[Attribute], str]) -> str:
+    """Return the text with other types for those of a dialect; an empty one keeps what is there."""
+    mark = f"!{dialect}."
+    if mark not in text:
+        return text
+    blanked = MLIR.blanked(text)
+    for match in reversed(list(_DIALECT_TYPE.finditer(blanked))):
+        start, end = match.span()
+        if not match[0].startswith(mark):
+            continue
+        end = MLIR.closing(text, end) + 1 if text.startswith("<", end) else end
+        text = f"{text[:start]}{made(Attribute(text[start:end])) or text[start:end]}{text[end:]}"
     return text

@@ -68,19 +68,19 @@ Step store_wide(Thread &t, const Inst &i) {
 
 /* Atomic operations -------------------------------------------------------------------------- */
 
-enum Operation : uint8_t { kAnd, kOr, kXor, kCas, kExch, kAdd, kInc, kDec, kMin, kMax };
+enum AtomicOperation : uint8_t { kAtomicAnd, kAtomicOr, kAtomicXor, kAtomicCas, kAtomicExch, kAtomicAdd, kAtomicInc, kAtomicDec, kAtomicMin, kAtomicMax };
 
 template <class T> T combined(uint8_t operation, T old, T value, T other) {
   switch (operation) {
-  case kAnd: return (T)(old & value);
-  case kOr: return (T)(old | value);
-  case kXor: return (T)(old ^ value);
-  case kCas: return old == value ? other : old;
-  case kExch: return value;
-  case kAdd: return (T)((uint64_t)old + (uint64_t)value);
-  case kInc: return old >= value ? 0 : (T)(old + 1);
-  case kDec: return old == 0 || old > value ? value : (T)(old - 1);
-  case kMin: return value < old ? value : old;
+  case kAtomicAnd: return (T)(old & value);
+  case kAtomicOr: return (T)(old | value);
+  case kAtomicXor: return (T)(old ^ value);
+  case kAtomicCas: return old == value ? other : old;
+  case kAtomicExch: return value;
+  case kAtomicAdd: return (T)((uint64_t)old + (uint64_t)value);
+  case kAtomicInc: return old >= value ? 0 : (T)(old + 1);
+  case kAtomicDec: return old == 0 || old > value ? value : (T)(old - 1);
+  case kAtomicMin: return value < old ? value : old;
   default: return old < value ? value : old;
   }
 }
@@ -89,7 +89,7 @@ template <class T> uint64_t updated_integer(const Inst &i, uint64_t old, uint64_
 }
 template <class T> uint64_t updated_half(uint8_t operation, uint64_t old, uint64_t value) {
   double a = value_of(T{(uint16_t)old}), b = value_of(T{(uint16_t)value});
-  double result = operation == kAdd ? a + b : a != a ? b : b != b ? a : operation == kMin ? fmin(a, b) : fmax(a, b);
+  double result = operation == kAtomicAdd ? a + b : a != a ? b : b != b ? a : operation == kAtomicMin ? fmin(a, b) : fmax(a, b);
   return of_value<T>(result).bits;
 }
 template <class T> uint64_t updated_float(uint64_t old, uint64_t value) {
@@ -109,8 +109,8 @@ uint64_t updated(const Inst &i, uint64_t old, uint64_t value, uint64_t other) {
   case Type::b32: case Type::u32: return updated_integer<uint32_t>(i, old, value, other);
   case Type::s64: return updated_integer<int64_t>(i, old, value, other);
   case Type::b64: case Type::u64: return updated_integer<uint64_t>(i, old, value, other);
-  case Type::f32: return i.code == kExch ? value : updated_float<float>(old, value);
-  case Type::f64: return i.code == kExch ? value : updated_float<double>(old, value);
+  case Type::f32: return i.code == kAtomicExch ? value : updated_float<float>(old, value);
+  case Type::f64: return i.code == kAtomicExch ? value : updated_float<double>(old, value);
   case Type::f16: return updated_half<Half>(i.code, old, value);
   case Type::bf16: return updated_half<Bfloat>(i.code, old, value);
   case Type::f16x2:
@@ -142,7 +142,7 @@ Step atomic(Thread &t, const Inst &i) {
     memcpy(&old, at + element * size, size);
     olds[element] = is_signed(i.type) ? fetch(i.type, at + element * size) : old;
     uint64_t value = t.get(i.list[i.vector + element]);
-    uint64_t other = i.code == kCas ? t.get(i.list[2 * i.vector + element]) : 0;
+    uint64_t other = i.code == kAtomicCas ? t.get(i.list[2 * i.vector + element]) : 0;
     uint64_t result = updated(i, old, value, other);
     memcpy(at + element * size, &result, size);
   }
@@ -158,7 +158,7 @@ Step atomic_wide(Thread &t, const Inst &i) {
   uint8_t *at = resolve(t, i, i.space, address_of(t, i), 16, kAtomic);
   uint8_t old[16];
   memcpy(old, at, 16);
-  if (i.code == kExch)
+  if (i.code == kAtomicExch)
     memcpy(at, &t.get(i.list[1]), 16);
   else if (!memcmp(old, &t.get(i.list[1]), 16))
     memcpy(at, &t.get(i.list[2]), 16);
@@ -196,7 +196,7 @@ Step is_in_space(Thread &t, const Inst &i) {
   return kNext;
 }
 
-Step nothing(Thread &, const Inst &) { return kNext; }
+Step goes_on(Thread &, const Inst &) { return kNext; }
 Step yields(Thread &t, const Inst &) {
   t.budget = 0;
   return kNext;
@@ -265,7 +265,7 @@ Handler memory_handler(const RawInst &raw, Inst &i) {
     return yields;
   if (name == "membar" || name == "fence" || name == "prefetch" || name == "prefetchu" || name == "discard" ||
       name == "applypriority" || name == "griddepcontrol" || name == "setmaxnreg" || name == "pmevent")
-    return nothing;
+    return goes_on;
   return nullptr;
 }
 

@@ -55,7 +55,7 @@ double value_of(uint64_t bits, Element element) {
   }
 }
 
-uint64_t bits_of(double value, Element element) {
+uint64_t element_bits_of(double value, Element element) {
   switch (element) {
   case Element::f16: return of_value<Half>(value).bits;
   case Element::bf16: return of_value<Bfloat>(value).bits;
@@ -239,7 +239,7 @@ void wmma_multiply(Thread *const *lanes, uint32_t) {
   Matrix d = product(a, b, c, shape);
   for (uint32_t at = 0; at < d.size(); ++at)
     wmma_write(lanes, 0, count[0], types.d, at, (uint32_t)d.size(),
-               bits_of(wrapped(d[at], types.d, i.raw->has("satfinite")), types.d));
+               element_bits_of(wrapped(d[at], types.d, i.raw->has("satfinite")), types.d));
 }
 
 /* mma.sync: "Matrix fragments for mma" of the PTX ISA. Element `index` of a lane. */
@@ -277,7 +277,7 @@ void mma_multiply(Thread *const *lanes, uint32_t) {
     for (uint32_t column = 0; column < shape.n; ++column) {
       Place place = mma_c(row, column);
       double value = wrapped(d[row * shape.n + column], types.d, i.raw->has("satfinite"));
-      set(*lanes[place.lane], 0, place.index, bits_in(types.d), bits_of(value, types.d));
+      set(*lanes[place.lane], 0, place.index, bits_in(types.d), element_bits_of(value, types.d));
     }
 }
 
@@ -367,7 +367,7 @@ void warpgroup_multiply(Thread *const *lanes, uint32_t) {
       double sum = adds ? value_of(get(*lanes[place.lane], 0, place.index, 32), Element::f32) : 0;
       for (uint32_t k = 0; k < shape.k; ++k)
         sum += sign * fetch(from_a, group_row + row, k, operand(5) & 1) * fetch(from_b, column, k, operand(6) & 1);
-      set(*lanes[place.lane], 0, place.index, 32, bits_of(sum, Element::f32));
+      set(*lanes[place.lane], 0, place.index, 32, element_bits_of(sum, Element::f32));
     }
 }
 Step ordered(Thread &, const Inst &) { return kNext; }

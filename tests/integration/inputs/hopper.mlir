@@ -1,13 +1,17 @@
 // What sm_90 adds: copies by tensor maps that mbarriers count, products of a warp group, and mbarriers that threads
 // test. a has 60 rows, so that four of the box are outside of it. d = a b; each thread of `turns` gets what its
-// neighbour wrote before it arrived, turn by turn.
+// neighbour wrote before it arrived, turn by turn. `tile` copies by a tensor map that a kernel takes as an argument, and
+// by a device function that takes an mbarrier, too.
 !barrier = !nvgpu.mbarrier.group<memorySpace = #gpu.address_space<workgroup>>
 !token = !nvgpu.mbarrier.token
 !map_a = !nvgpu.tensormap.descriptor<tensor = memref<64x64xf16, 3>, swizzle = swizzle_128b, l2promo = none, oob = zero, interleave = none>
 !map_b = !nvgpu.tensormap.descriptor<tensor = memref<64x64xf16, 3>, swizzle = swizzle_128b, l2promo = none, oob = zero, interleave = none>
 !sums = !nvgpu.warpgroup.accumulator<fragmented = vector<64x128xf32>>
+!map_tile = !nvgpu.tensormap.descriptor<tensor = memref<4x8xf32, 3>, swizzle = none, l2promo = none, oob = zero, interleave = none>
+!shared_tile = memref<4x8xf32, #gpu.address_space<workgroup>>
 !shared_a = memref<64x64xf16, #gpu.address_space<workgroup>>
 !shared_b = memref<64x128xf16, #gpu.address_space<workgroup>>
+module attributes {gpu.container_module} {
 func.func @product(%a: memref<60x64xf16>, %b: memref<64x128xf16>, %d: memref<64x128xf32>) attributes {llvm.emit_c_interface} {
   %c1 = arith.constant 1 : index
   %c64 = arith.constant 64 : index
@@ -104,4 +108,52 @@ func.func @turns(%out: memref<96xi32>) attributes {llvm.emit_c_interface} {
   gpu.memcpy %out, %device : memref<96xi32>, memref<96xi32>
   gpu.dealloc %device : memref<96xi32>
   return
+}
+
+gpu.module @tiles {
+  memref.global "private" @tile : !shared_tile {alignment = 128 : i64}
+  func.func @load(%map: !map_tile, %barrier: !barrier, %tile: !shared_tile, %is_first: i1) {
+    %k0 = arith.constant 0 : index
+    %bytes = arith.constant 128 : index
+    nvgpu.mbarrier.arrive.expect_tx %barrier[%k0], %bytes, predicate = %is_first : !barrier
+    nvgpu.tma.async.load %map[%k0, %k0], %barrier[%k0] to %tile, predicate = %is_first : !map_tile, !barrier -> !shared_tile
+    return
+  }
+  gpu.func @copy(%map: !map_tile, %out: memref<4x8xf32>) kernel {
+    %k0 = arith.constant 0 : index
+    %k1 = arith.constant 1 : index
+    %ticks = arith.constant 10000000 : index
+    %even = arith.constant false
+    %x = gpu.thread_id x
+    %y = gpu.thread_id y
+    %id = arith.addi %x, %y : index
+    %is_first = arith.cmpi eq, %id, %k0 : index
+    %tile = memref.get_global @tile : !shared_tile
+    %barrier = nvgpu.mbarrier.create -> !barrier
+    nvgpu.mbarrier.init %barrier[%k0], %k1, predicate = %is_first : !barrier
+    gpu.barrier
+    func.call @load(%map, %barrier, %tile, %is_first) : (!map_tile, !barrier, !shared_tile, i1) -> ()
+    nvgpu.mbarrier.try_wait.parity %barrier[%k0], %even, %ticks : !barrier
+    %value = memref.load %tile[%y, %x] : !shared_tile
+    memref.store %value, %out[%y, %x] : memref<4x8xf32>
+    gpu.return
+  }
+}
+
+func.func @tile(%from: memref<4x8xf32>, %to: memref<4x8xf32>) attributes {llvm.emit_c_interface} {
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %c8 = arith.constant 8 : index
+  %source = gpu.alloc() : memref<4x8xf32>
+  %target = gpu.alloc() : memref<4x8xf32>
+  gpu.memcpy %source, %from : memref<4x8xf32>, memref<4x8xf32>
+  %any = memref.cast %source : memref<4x8xf32> to memref<*xf32>
+  %map = nvgpu.tma.create.descriptor %any box[%c4, %c8] : memref<*xf32> -> !map_tile
+  gpu.launch_func @tiles::@copy blocks in (%c1, %c1, %c1) threads in (%c8, %c4, %c1)
+                  args(%map : !map_tile, %target : memref<4x8xf32>)
+  gpu.memcpy %to, %target : memref<4x8xf32>, memref<4x8xf32>
+  gpu.dealloc %source : memref<4x8xf32>
+  gpu.dealloc %target : memref<4x8xf32>
+  return
+}
 }

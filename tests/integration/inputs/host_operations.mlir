@@ -248,6 +248,43 @@ func.func @transfers(%out: memref<?xi64>) attributes {llvm.emit_c_interface} {
   return
 }
 
+// Rows that a symbol puts apart, behind an offset that is one too: no element more than they reach.
+func.func @layouts(%out: memref<?xi64>) attributes {llvm.emit_c_interface} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c3 = arith.constant 3 : index
+  %c5 = arith.constant 5 : index
+  %rows = gpu.alloc(%c3)[%c5, %c2] : memref<?x2xi64, affine_map<(d0, d1)[s0, s1] -> (d0 * s0 + d1 + s1)>>
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %c2, %sy = %c3, %sz = %c1) {
+    %ten = arith.constant 10 : index
+    %tens = arith.muli %ty, %ten : index
+    %n = arith.addi %tens, %tx : index
+    %i = arith.index_cast %n : index to i64
+    memref.store %i, %rows[%ty, %tx] : memref<?x2xi64, affine_map<(d0, d1)[s0, s1] -> (d0 * s0 + d1 + s1)>>
+    gpu.terminator
+  }
+  %back = memref.alloc(%c3) : memref<?x2xi64>
+  gpu.memcpy %back, %rows : memref<?x2xi64>, memref<?x2xi64, affine_map<(d0, d1)[s0, s1] -> (d0 * s0 + d1 + s1)>>
+  gpu.dealloc %rows : memref<?x2xi64, affine_map<(d0, d1)[s0, s1] -> (d0 * s0 + d1 + s1)>>
+  %r0 = memref.load %back[%c2, %c1] : memref<?x2xi64>
+  %r1 = memref.load %back[%c1, %c0] : memref<?x2xi64>
+  memref.store %r0, %out[%c0] : memref<?xi64>
+  memref.store %r1, %out[%c1] : memref<?xi64>
+  // The first symbol of a strided layout is its offset.
+  %t0 = gpu.wait async
+  %line, %t1 = gpu.alloc async [%t0] (%c2)[%c1, %c3] : memref<?xi64, strided<[?], offset: ?>>
+  %base, %offset, %size, %stride = memref.extract_strided_metadata %line : memref<?xi64, strided<[?], offset: ?>> -> memref<i64>, index, index, index
+  %t2 = gpu.dealloc async [%t1] %line : memref<?xi64, strided<[?], offset: ?>>
+  gpu.wait [%t2]
+  %r2 = arith.index_cast %offset : index to i64
+  %r3 = arith.index_cast %stride : index to i64
+  memref.store %r2, %out[%c2] : memref<?xi64>
+  memref.store %r3, %out[%c3] : memref<?xi64>
+  return
+}
+
 func.func @print(%out: memref<?xi64>) attributes {llvm.emit_c_interface} {
   %c1 = arith.constant 1 : index
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1)

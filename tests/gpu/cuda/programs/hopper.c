@@ -8,6 +8,7 @@ typedef struct {
 } memref;
 void _mlir_ciface_product(memref *, memref *, memref *);
 void _mlir_ciface_turns(memref *);
+void _mlir_ciface_tile(memref *, memref *);
 
 static _Float16 a[64][64], b[64][128]; /* the last four rows of a are outside of the tensor */
 static float d[64][128];
@@ -42,4 +43,16 @@ static void turns(void) {
   printf("turns: %d wrong\n", wrong);
 }
 
-int main(void) { product(), turns(); }
+static void tile(void) {
+  static float from[4][8], to[4][8];
+  memref source = {from, from, 0, {4, 8, 8, 1}}, target = {to, to, 0, {4, 8, 8, 1}};
+  int wrong = 0;
+  for (int i = 0; i < 32; ++i)
+    from[i / 8][i % 8] = (float)(i + 1);
+  _mlir_ciface_tile(&source, &target);
+  for (int i = 0; i < 32; ++i)
+    wrong += to[i / 8][i % 8] != (float)(i + 1);
+  printf("tile: %d wrong\n", wrong);
+}
+
+int main(void) { product(), turns(), tile(); }
