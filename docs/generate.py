@@ -20,6 +20,7 @@ from support.operation_executed import is_executed
 from mlir_offload.driver.explain import render_rules
 from mlir_offload.driver.option.clang_option import clang_source, judge, known_options, own_row
 from mlir_offload.driver.option.manual import render_manual
+from mlir_offload.driver.option.nvcc_option import NvccOption, nvcc_options, nvcc_source
 from mlir_offload.driver.option.table import COMPILER, SETTINGS
 from mlir_offload.offload.abi_table import offload_table
 from mlir_offload.offload.container.bundle_writer import bundle_table
@@ -34,6 +35,7 @@ MANUAL = DOCS / "man" / "mlir-offload.1"
 COMMAND_LINE = DOCS / "reference" / "command-line.md"
 CONFIGURATION = DOCS / "reference" / "configuration.md"
 CLANG_OPTIONS = DOCS / "reference" / "clang-options.md"
+NVCC_OPTIONS = DOCS / "reference" / "nvcc-options.md"
 _VERDICTS = {
     "ours": "Ours",
     "passed": "Passed on",
@@ -54,6 +56,14 @@ that begins with `-f`, `-m`, `-g`, `-W` or `-R` and that clang does not list is 
 refuses what it does not know. Where nothing uses an argument, there is clang's warning
 (`-Wno-unused-command-line-argument` hides it).
 """
+_NVCC_PAGE = """\
+# Options of nvcc
+
+What becomes of the options that `{source}` lists. Each prints a note that names the option that the driver uses. Options
+that nvcc, clang and this driver spell alike are not listed; `-arch`, `-code`, `-gencode`, `-ptx`, `-cubin`, `-fatbin`, `-dc`,
+`-rdc=`, `-G`, `-lineinfo`, `-use_fast_math`, `-maxrregcount`, `-Xcompiler` and `-ccbin` are in
+[command-line.md](command-line.md).
+"""
 Row = Mapping[str, Any]
 
 
@@ -64,6 +74,7 @@ def main() -> int:
         COMMAND_LINE: filled(COMMAND_LINE, {"options": option_table()}),
         CONFIGURATION: filled(CONFIGURATION, {"settings": setting_table()}),
         CLANG_OPTIONS: clang_option_page(),
+        NVCC_OPTIONS: nvcc_option_page(),
         SOURCES: filled(SOURCES, {"sources": source_table()}),
         OPERATIONS: operations_page(),
         DIAGNOSTICS: filled(DIAGNOSTICS, {"rules": render_rules()}),
@@ -134,6 +145,27 @@ def clang_option_page() -> str:
             for reason, names in reasons.items()
         )
     return "\n\n".join(parts) + "\n"
+
+
+def nvcc_option_page() -> str:
+    """Return the page that says what becomes of each option of nvcc."""
+    rows = ((f"`{', '.join(row.names)}`", _cell(_becomes(row))) for row in nvcc_options())
+    head = _NVCC_PAGE.format(source=nvcc_source())
+    return f"{head}\n{_table(('option', 'what the driver does'), rows)}\n"
+
+
+def _becomes(row: NvccOption) -> str:
+    if row.rejected:
+        return f"rejects it: {row.rejected}"
+    if row.none or not row.ours:
+        return f"ignores it: {row.none}"
+    if isinstance(row.ours, str):
+        return f"uses `{row.ours.format(row.value)}`"
+    pairs = ((value, words.format(row.value)) for value, words in row.ours.items())
+    return "; ".join(
+        f"{row.value if value == '*' else value}: " + (f"uses `{words}`" if words else "ignores it")
+        for value, words in pairs
+    )
 
 
 def setting_table() -> str:

@@ -35,6 +35,7 @@ from mlir_offload.translate import tool_message
 
 _INTERRUPTED = 130
 _HELP = frozenset({"--help", "-help", "-h"})
+_VERBOSE = frozenset({"-v", "--verbose"})
 _COMPLETION = "--completion="
 
 
@@ -182,6 +183,9 @@ def _of_the_system(error: Exception) -> InputOutputError | None:
 def _dispatch(arguments: tuple[str, ...], runner: ProcessRunner) -> int:
     """Call the verb, or the compiler where the first word is none."""
     first = arguments[0] if arguments else "--help"
+    if set(arguments) <= _VERBOSE and arguments:
+        # As clang does, which prints its release before anything else.
+        first = "--version"
     verb = first if first in _VERBS else ""
     if _asks_for_help(first, arguments[1:]) and not verb.endswith("step"):
         return _help(verb)
@@ -297,7 +301,7 @@ _COMPILER_STEPS = (
 )
 _VERBS: Mapping[str, Callable[[Sequence[str], ProcessRunner], int]] = {
     "help": _help_of,
-    "--version": _version,
+    **dict.fromkeys(("--version", "-V"), _version),
     "--cmake-dir": partial(_print_directory, "cmake"),
     "--pkg-config-dir": partial(_print_directory, "pkgconfig"),
     **{name: partial(_compiler_step, name) for name in _COMPILER_STEPS},

@@ -32,7 +32,7 @@ def new(directory: Path) -> int:
     try:
         files = _write(directory, name)
     except OSError as error:
-        msg = f"{shown(str(directory))}: {error.strerror}"
+        msg = f"cannot write a project here: {error.strerror}"
         hint = "name a directory that does not exist, or that is empty"
         raise InputOutputError(msg, hint=hint, location=str(directory)) from error
     for file in files:

@@ -228,7 +228,7 @@ def parse_offload_arch(name: str) -> Target:
     if meant:
         raise UsageError(msg, hint=f"did you mean '{meant}'?")
     hints = (kind.arch_hint for kind in sorted(DEVICE_KINDS, key=lambda kind: kind.is_cpu))
-    raise UsageError(msg, hint=f"use {', '.join(hints)}, or 'native'")
+    raise UsageError(msg, hint=f"use {', '.join(hints)}, or native")
 
 
 # Other names of what --offload-arch= has one for.
@@ -238,7 +238,8 @@ _OTHER_NAMES = {"cpu": HOST, "x86_64": HOST, "x86-64": HOST, "spirv": SPIRV, "op
 def _meant(name: str) -> str:
     """Return the architecture whose name is written in another way; empty if there is none."""
     plain = name.lower().replace("_", "").replace("-", "").replace("compute", "sm")
-    for word in (_OTHER_NAMES.get(name.lower(), ""), plain, plain.replace("sm", "sm_", 1)):
+    number = f"sm_{plain}" if plain.isdecimal() else ""
+    for word in (_OTHER_NAMES.get(name.lower(), ""), plain, plain.replace("sm", "sm_", 1), number):
         if word and word != name and any(kind.parse(word) for kind in DEVICE_KINDS):
             return word
     return ""

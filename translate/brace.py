@@ -12,6 +12,7 @@ from mlir_offload.translate.mlir.syntax import MLIR, tokens
 _NO_OPERATION = "expected operation name in quotes"
 # Only a region of func.func knows `return` without its dialect.
 _BARE_RETURN = "not found for custom op 'return'"
+_CONFLICT_MARKERS = ("<<<<<<<", "=======", ">>>>>>>")
 
 
 def brace_error(diagnostic: tool_message.ToolMessage, source: Path) -> SourceError | None:
@@ -43,8 +44,18 @@ def brace_error(diagnostic: tool_message.ToolMessage, source: Path) -> SourceErr
     if rest.startswith("}") and not MLIR.enclosing(text, position):
         msg = "extraneous closing brace ('}')"
         return SourceError(msg, hint="remove it", location=place)
+    return _no_operation(
+        rest, is_first=not MLIR.without(text[:position], "//").strip(), place=place
+    )
+
+
+def _no_operation(rest: str, *, is_first: bool, place: str) -> SourceError:
+    if rest.startswith(_CONFLICT_MARKERS):
+        # The text is clang's.
+        msg = "version control conflict marker in file"
+        return SourceError(msg, hint="resolve the conflict, then remove the marker", location=place)
     msg = f"expected an operation, found '{tokens(rest)[0]}'"
-    hint = "check the end of the operation before it: is a ':' or ',' missing?"
+    hint = "" if is_first else "check the end of the operation before it: is a ':' or ',' missing?"
     return SourceError(msg, hint=hint, location=place)
 
 

@@ -233,9 +233,11 @@ def _source_error(
     }
     message = rule.message.format(**names) if rule.message else _without_ir(diagnostic.text)
     near = _nearest(names, source, diagnostic.line) if rule.suggests else ""
+    symbol = _nearest_symbol(names.get("symbol", ""), source)
     if rule.shows_captured:
         location = source_place.captured_tensor(source, diagnostic.line) or location
-    hint = f"did you mean '{near}'?" if near else rule.hint.format(**names)
+    meant = near or symbol
+    hint = f"did you mean '{meant}'?" if meant else rule.hint.format(**names)
     error = SourceError(message, hint=hint, location=location)
     error.tool_location = diagnostic.location
     error.fix = near or rule.fix.format(**names)
@@ -249,6 +251,18 @@ def _nearest(names: Mapping[str, str], source: Path, line: int) -> str:
     near = difflib.get_close_matches(
         names["value"], source_place.values_before(source, line), 1, _LIKE
     )
+    return near[0] if near else ""
+
+
+def _nearest_symbol(name: str, source: Path) -> str:
+    """Return the function or module that a misspelled `@name` may mean; empty if there is none."""
+    if not name:
+        return ""
+    defined = source_place.defined_symbols(source)
+    if f"@{name}" in defined:
+        # It exists where the operation cannot refer to it.
+        return ""
+    near = difflib.get_close_matches(f"@{name}", defined, 1, _LIKE)
     return near[0] if near else ""
 
 

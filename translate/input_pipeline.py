@@ -42,6 +42,26 @@ _MAGIC = (
     (b"!<arch>\n", "an archive"),
     (b"\x1f\x8b", "a compressed file"),
 )
+# How text of other languages begins, and never MLIR; then what they are, and what to do.
+_OTHER_TEXT = (
+    (
+        ("#include ", "#define ", "#pragma "),
+        "C or C++",
+        "name the file .c or .cpp, or put -x c before it",
+    ),
+    (
+        (
+            "; ModuleID",
+            "source_filename =",
+            "target datalayout",
+            "target triple",
+            "define ",
+            "declare ",
+        ),
+        "LLVM IR",
+        "name the file .ll, or put -x ir before it",
+    ),
+)
 
 
 class InputPipeline(Struct, frozen=True):
@@ -257,7 +277,16 @@ def check_source(path: Path) -> bytes:
     if kind or _BINARY.search(content, 0, _LOOK_AT_BYTES):
         msg = f"not an MLIR program but {kind or 'a binary file'}"
         raise SourceError(msg, hint="give MLIR text or MLIR bytecode", location=str(path))
+    _check_language(content, path)
     return content
+
+
+def _check_language(content: bytes, path: Path) -> None:
+    start = content.lstrip()[:_LOOK_AT_BYTES].decode("utf-8", "replace")
+    for beginnings, language, hint in _OTHER_TEXT:
+        if start.startswith(beginnings):
+            msg = f"not an MLIR program but {language}"
+            raise SourceError(msg, hint=hint, location=str(path))
 
 
 INTERPRETER = "transform-interpreter"

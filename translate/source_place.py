@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
+from mlir_offload.translate.mlir.syntax import tokens
+
 _CONSTANT = "arith.constant "
 _TENSOR = "tensor<"
+_DEFINE_SYMBOLS = frozenset(("func.func", "gpu.func", "gpu.module", "llvm.func"))
+_VISIBILITIES = frozenset(("private", "public", "nested"))
 _NAME_ENDS = frozenset(" \t,:)]=({[#")
 
 
@@ -19,6 +24,13 @@ def values_before(source: Path, line: int) -> list[str]:
     """Return the names of values in the lines up to that of a use, without those of the line itself."""
     lines = _lines(source)[: max(line - 1, 0)]
     return list(dict.fromkeys(name for text in lines for _, name in _values(text)))
+
+
+def defined_symbols(source: Path) -> list[str]:
+    """Return the functions and modules that a program defines, as `@name`."""
+    words = [word for word in tokens("\n".join(_lines(source))) if word not in _VISIBILITIES]
+    pairs = itertools.pairwise(words)
+    return [name for before, name in pairs if before in _DEFINE_SYMBOLS and name[0] == "@"]
 
 
 def literal_place(source: Path, line: int, column: int) -> str:

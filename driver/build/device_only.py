@@ -29,6 +29,13 @@ from mlir_offload.toolchain.target import Kind, Target
 
 _ASSEMBLY, _TEXT = ".s", ".ll"
 _FAT_BINARY_OPTION = "-fatbin"
+_PTX = ".ptx"
+# What nvcc's and hipcc's options for one form of device code are for.
+_FORMS = {_PTX: "-ptx", ".cubin": "-cubin", ".hsaco": "--genco"}
+_FORM_HINTS = {
+    ".cubin": "name an NVIDIA GPU, as in --offload-arch=sm_90",
+    ".hsaco": "name an AMD GPU, as in --offload-arch=gfx90a",
+}
 
 
 class DeviceFile(Struct, frozen=True):
@@ -64,6 +71,14 @@ def _check_inputs(context: BuildContext) -> None:
         if path.suffix not in MLIR_SUFFIXES | GPU_CPP.keys():
             msg = f"{path} has no device code of its own"
             raise UsageError(msg, hint="--offload-device-only takes .mlir, .cu and .hip files")
+    ending = context.options.device_ending
+    if not ending or context.options.makes_fat_binary:
+        return
+    for target in context.targets:
+        code = ".cubin" if ending == _PTX else ending
+        if build_of(target.kind).code_ending != code:
+            msg = f"{_FORMS[ending]}: there is no such code for {target.arch}"
+            raise UsageError(msg, hint=_FORM_HINTS[code])
 
 
 def _for_text(context: BuildContext) -> BuildContext:

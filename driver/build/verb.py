@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.build import device_only, manifest, staged, why
+from mlir_offload.driver.build import device_only, manifest, staged, unlisted, why
 from mlir_offload.driver.build import preprocess as build_preprocess
 from mlir_offload.driver.build import source as build_source
 from mlir_offload.driver.build.open import Build, open_build
@@ -131,6 +131,8 @@ def build_with(opened: Build) -> BuildContext:
         check_input(path)
     check_outputs(options)
     context = _context(opened)
+    if options.spelled:
+        unlisted.check_unlisted(context)
     write_compile_commands(context)
     guard_inputs(context)
     tools = ToolWatch()

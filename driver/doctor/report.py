@@ -42,11 +42,11 @@ def summary(report: DoctorReport) -> str:
     default = [cell for cell in report.cells if cell.combination.is_default]
     said = "; ".join(f"{cell.combination.label}: {cell.ours.verdict}" for cell in default)
     if report.exit_status == 0:
-        return f"What a build uses by default is well: {said}."
+        return f"The default toolchain works: {said}."
     if all(cell.ours.verdict.is_good for cell in default):
         tried = f" ({said})" if said else ""
-        return f"What a build uses by default is not installed as a whole{tried}."
-    return f"What a build uses by default does not work: {said}."
+        return f"The default toolchain is incomplete{tried}."
+    return f"The default toolchain does not work: {said}."
 
 
 def show_report(report: DoctorReport, *, verbose: bool) -> None:
@@ -121,8 +121,8 @@ def _lines(report: DoctorReport) -> Iterator[Text]:
         yield Text.assemble(head, f"{where}{finding.message}")
         yield Text(f"    {finding.hint}")
     for one in report.to_install:
-        optional = ", optional" if one.is_optional else ""
-        yield Text(f"to install ({one.part}, for: {one.purpose}{optional}): {one.command}")
+        need = "optional" if one.is_optional else "required"
+        yield Text(f"{need}: {one.command} (adds {one.purpose} to {one.part})")
 
 
 def reasons(cells: Iterable[Cell]) -> list[tuple[Verdict, str, str, tuple[str, ...]]]:

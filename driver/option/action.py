@@ -27,6 +27,7 @@ LANGUAGES = {
     "c": ".c",
     "c++": ".cpp",
     "cuda": ".cu",
+    "cu": ".cu",
     "hip": ".hip",
     "ir": ".ll",
     "assembler": ".s",

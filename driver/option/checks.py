@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from mlir_offload.driver.message.report import show_note, show_warning
 from mlir_offload.driver.option.compile_options import (
     ANY_CLANG,
@@ -17,7 +19,7 @@ from mlir_offload.driver.option.compile_options import (
 )
 from mlir_offload.driver.option.device_flags import ALL_PTX
 from mlir_offload.driver.option.table import COMPILER
-from mlir_offload.toolchain.errors import InputOutputError, UsageError
+from mlir_offload.toolchain.errors import InputOutputError, UsageError, joined
 from mlir_offload.toolchain.target import (
     DEVICE_KINDS,
     HOST,
@@ -54,6 +56,22 @@ def consistent(options: CompileOptions) -> CompileOptions:
         _check_words(options.inputs)
         msg = f"-o names one file, but {options.mode.value} makes one for each of {len(options.inputs)} inputs"
         raise UsageError(msg, hint="compile each input by its own call, or leave -o out")
+    _check_stage(options)
+    if options.is_for_any_clang:
+        _check_for_any(options)
+    if options.has_gpu_cpp:
+        _check_gpu_cpp(options)
+    if options.sanitizer is not None and any(arch != HOST for arch in options.offload_archs):
+        msg = f"{options.sanitizer.flag} is not supported for GPU kernels"
+        raise UsageError(msg, hint="compile the kernels for the CPU: --offload-arch=host")
+    if options.mode is not Mode.LINK:
+        # Named twice, an input has one output.
+        return replace(options, inputs=tuple(dict.fromkeys(options.inputs)))
+    return options
+
+
+def _check_stage(options: CompileOptions) -> None:
+    """Refuse what only a link does, if there is none, and the reverse."""
     if options.mode is not Mode.LINK and options.shared:
         msg = f"-shared links, {options.mode.value} does not"
         raise UsageError(msg, hint="leave one of them out")
@@ -65,14 +83,6 @@ def consistent(options: CompileOptions) -> CompileOptions:
         raise UsageError(
             msg, hint="name the file; -c, -S, -E and -emit-llvm write to the standard output"
         )
-    if options.is_for_any_clang:
-        _check_for_any(options)
-    if options.has_gpu_cpp:
-        _check_gpu_cpp(options)
-    if options.sanitizer is not None and any(arch != HOST for arch in options.offload_archs):
-        msg = f"{options.sanitizer.flag} is not supported for GPU kernels"
-        raise UsageError(msg, hint="compile the kernels for the CPU: --offload-arch=host")
-    return options
 
 
 def _check_gpu_cpp(options: CompileOptions) -> None:
@@ -99,12 +109,22 @@ def _check_for_any(options: CompileOptions) -> None:
 _HIDDEN = "-Wno-unused-command-line-argument"
 # clang takes these for inputs of the linker.
 _LINKER_INPUTS = frozenset(("-l", "-Wl,", "-Xlinker"))
+_ERRORS = frozenset(("-Werror", "-Werror=unused-command-line-argument"))
+_NO_ERRORS = frozenset(("-Wno-error", "-Wno-error=unused-command-line-argument"))
 UNUSED = "[-Wunused-command-line-argument]"
 
 
 def warn_of_unused(options: CompileOptions) -> None:
-    """Warn of arguments that say nothing for these inputs and this stage."""
+    """Warn of arguments that say nothing for these inputs and this stage. Raises UsageError with -Werror."""
     if options.hides_unused or _HIDDEN in options.compiler_arguments:
+        return
+    arguments = options.compiler_arguments
+    if not _ERRORS.isdisjoint(arguments) and _NO_ERRORS.isdisjoint(arguments):
+        errors = [
+            UsageError(f"{text} {UNUSED.replace('[', '[-Werror,')}") for text in _unused(options)
+        ]
+        if errors:
+            raise joined(errors)
         return
     for text in _unused(options):
         show_warning(f"{text} {UNUSED}", "")

@@ -22,6 +22,8 @@ PASSED, IGNORED, REJECTED = "passed", "ignored", "rejected"
 _OPEN = ("-f", "-m", "-W", "-g", "-R")
 # Two words by which clang takes a value as the next word only, and whose joined form is another option.
 _SEPARATE = frozenset(("-b", "-e", "-u", "-z"))
+# Long names of these have a value that is joined; these take it as the next word.
+_SPACED = frozenset(("-idirafter", "-u", "-Xlinker"))
 _VALUE = "<"
 _LIKE = 0.8
 
@@ -90,10 +92,27 @@ def find_clang_option(argument: str) -> ClangOption | None:
     return exact.get(f"{argument}=") if argument.startswith("--") else None
 
 
-def with_one_dash(argument: str) -> str:
-    """Return the spelling with one dash, by which we know it, of an option that clang takes with two; else nothing."""
-    name, joined, _ = argument.partition("=")
-    return argument[1:] if f"{name}{joined}" in _table()["two_dashes"].split() else ""
+def short_spelling(argument: str, rest: list[str]) -> tuple[str, ...]:
+    """Return the words by which we know an option that clang takes by a longer name; else nothing.
+
+    The value of a long name is joined, or the next word, taken from the rest.
+    """
+    name, joined, value = argument.partition("=")
+    if f"{name}{joined}" in _table()["two_dashes"].split():
+        return (argument[1:],)
+    names = _table()["long_names"]
+    if joined:
+        short = names.get(f"{name}=")
+        return (short, value) if short in _SPACED else (f"{short}{value}",) if short else ()
+    if name in names:
+        return (names[name],)
+    short = names.get(f"{name}=")
+    if short is None:
+        return ()
+    if not rest:
+        msg = f"option '{name}' needs a value"
+        raise UsageError(msg, hint=f"write {name} VALUE")
+    return (short, rest.pop())
 
 
 def judge(label: str) -> Verdict:

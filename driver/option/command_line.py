@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from mlir_offload.driver.option import clang_option
+from mlir_offload.driver.option import clang_option, nvcc_option
 from mlir_offload.driver.option.action import BESIDE_OUTPUT, TEMPS
 from mlir_offload.driver.option.checks import consistent
 from mlir_offload.driver.option.compile_options import (
@@ -72,14 +72,14 @@ def _add_words(options: CompileOptions, arguments: Sequence[str]) -> CompileOpti
 
 
 def _option(options: CompileOptions, argument: str, rest: list[str]) -> CompileOptions:
-    if COMPILER.find(argument) is None:
-        return _clang_option(options, argument, rest)
+    if nvcc_option.is_ambiguous(argument) or COMPILER.find(argument) is None:
+        return _other_option(options, argument, rest)
     row, name, value = read_option(COMPILER, argument, rest)
     if row.does is None:
         raise unknown_option(COMPILER, argument)
     changed: CompileOptions = row.does(options, value)
     if changed.taken_for:
-        return _add_words(replace(changed, taken_for=()), changed.taken_for)
+        return _taken_for(changed)
     return replace(changed, spelled=(*changed.spelled, (name, value)))
 
 
@@ -93,14 +93,22 @@ def option_words(argument: str, rest: list[str]) -> tuple[str, ...]:
     return (argument, *behind[: len(behind) - len(rest)])
 
 
-def _clang_option(options: CompileOptions, argument: str, rest: list[str]) -> CompileOptions:
-    """Take an option of clang that has no row: most command lines have none, and load no table for it."""
-    if one_dash := clang_option.with_one_dash(argument):
-        return _option(options, one_dash, rest)
+def _other_option(options: CompileOptions, argument: str, rest: list[str]) -> CompileOptions:
+    """Take an option of clang or nvcc that has no row: most command lines have none, and load no table for it."""
+    if short := clang_option.short_spelling(argument, rest):
+        return _add_words(options, short)
+    taken = nvcc_option.take(options, argument, rest)
+    if taken is not None:
+        return _taken_for(taken)
     taken = clang_option.take(options, argument, rest)
     if taken is None:
         raise unknown_option(COMPILER, argument)
     return taken
+
+
+def _taken_for(options: CompileOptions) -> CompileOptions:
+    """Return the options with the words that the last option represents."""
+    return _add_words(replace(options, taken_for=()), options.taken_for)
 
 
 def _input(options: CompileOptions, name: str) -> CompileOptions:

@@ -13,6 +13,7 @@ from mlir_offload.toolchain.pattern import pattern
 
 _ARCH = pattern(r"(?:sm|compute)_(\d+[af]?)")
 _LIST_MARKS = str.maketrans("", "", "[]\"'")
+_EVERY = frozenset(("all", "all-major"))
 _READ = Callable[[CompileOptions, str], CompileOptions]
 
 
@@ -37,11 +38,12 @@ def _read(options: CompileOptions, given: str, ours: str) -> CompileOptions:
 
 
 def architecture(option: str) -> _READ:
-    """Return what reads the architecture of nvcc's `-arch`."""
+    """Return what reads the architectures of nvcc's `-arch` and `-code`."""
 
     def apply(options: CompileOptions, value: str) -> CompileOptions:
         given = _as_given(option, value)
-        names = [_arch_of(given, word) for word in value.split(",")]
+        words = value.translate(_LIST_MARKS).split(",")
+        names = dict.fromkeys(_arch_of(given, word) for word in words)
         return _read(options, given, f"--offload-arch={','.join(names)}")
 
     return apply
@@ -53,6 +55,9 @@ def _arch_of(given: str, word: str) -> str:
         return f"sm_{found[1]}"
     if word == "native":
         return word
+    if word in _EVERY:
+        msg = f"{given}: name each architecture"
+        raise UsageError(msg, hint="write --offload-arch=sm_80,sm_90")
     msg = f"{given}: not an architecture of NVIDIA's"
     raise UsageError(msg, hint="write --offload-arch=sm_90, several with commas")
 

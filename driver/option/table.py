@@ -164,7 +164,7 @@ CACHES = Group("caches and launchers", (
     Option(("--launcher=",), "put a command, such as srun, before each step", value="COMMAND", program="always", does=action.store("launcher"), in_key=False, doc="put a command before each step: `srun`, `ccache`. Default: none"),
 ))
 OTHERS = Group("options of nvcc and hipcc, with a note that names ours", (
-    *(Option((name,), "as --offload-arch=", value="sm_NN", does=nvcc.architecture(name)) for name in ("-arch=", "-arch", "--gpu-architecture=", "--cuda-gpu-arch=")),
+    *(Option((name,), "as --offload-arch=", value="sm_NN", does=nvcc.architecture(name)) for name in ("-arch=", "-arch", "--gpu-architecture=", "-code=", "-code", "--gpu-code=", "--cuda-gpu-arch=")),
     *(Option((name,), "as --offload-arch=", value="arch=...,code=...", does=nvcc.generated_code(name.rstrip("="))) for name in ("-gencode", "-gencode=", "--generate-code=")),
     Option(("-ptx", "--ptx"), "as --offload-device-only -S", does=nvcc.device_form("-ptx", "-S", ".ptx")),
     Option(("-cubin", "--cubin"), "as --offload-device-only -c", does=nvcc.device_form("-cubin", "-c", ".cubin")),

@@ -26,7 +26,7 @@ from mlir_offload.toolchain.errors import InputOutputError, UsageError
 # What tools take, and clang: options of theirs that name a program, a plugin, or a file to write.
 _PROGRAM = re.compile(
     r"""--(?:remote|ld-path|gcc-toolchain|gcc-install-dir|sysroot)\b | -(?:B|isysroot|specs) | --specs
-    | (?!-l).*plugin | .*-load\b | -Xclang | -Wl,(?:.*,)?@""",
+    | (?!-l).*plugin | .*-load\b | -Xclang | -Wl,(?:.*,)?@ | -Xlinker[ ]@""",
     re.VERBOSE | re.DOTALL,
 )
 _RUN_PATH = re.compile(r"-Wl,-rpath[,=][^,]*", re.DOTALL)

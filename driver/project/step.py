@@ -27,7 +27,7 @@ from mlir_offload.driver.compile.clang_error import clang_error
 from mlir_offload.driver.compile.context import BuildContext
 from mlir_offload.driver.compile.device import ordered_targets
 from mlir_offload.driver.compile.gpu_cpp import compile_gpu_cpp
-from mlir_offload.driver.compile.host_code import host_command
+from mlir_offload.driver.compile.host_code import dump_arguments, host_command
 from mlir_offload.driver.compile.image import DeviceModule, ImageFile, as_made
 from mlir_offload.driver.compile.kind_build import build_of
 from mlir_offload.driver.compile.normalize import normalize
@@ -324,7 +324,8 @@ def _source(work: _Work) -> None:
     if work.source.suffix in GPU_CPP:
         compile_gpu_cpp(noting, work.source, made)
     else:
-        context.executor.tool(host_command(noting, work.source, made), made, diagnose=clang_error)
+        command = host_command(noting, work.source, made, *dump_arguments(context, work.source))
+        context.executor.tool(command, made, diagnose=clang_error)
     work.publish(made)
 
 

@@ -79,6 +79,7 @@ def run(words: str | list[str], monkeypatch: pytest.MonkeyPatch) -> int:
         "-c m.c --target=x86_64-pc-linux-gnu --sysroot=/ -B/usr/bin",
         "-c m.c -Xarch_host -O1 -Qunused-arguments -fcf-protection",
         "-c m.c -om.o --verbose",
+        "-c m.c m.c",
         "-c -x c text -o text.o",
         "-c -x c text -x none m.cc",
         "-S m.c -fverbose-asm -fno-asynchronous-unwind-tables",
@@ -362,6 +363,10 @@ def test_an_mlir_opt_of_the_user_is_used_and_named_by_the_identity_of_the_tools(
         ("-c m.c -ffrobnicate", "unknown argument: '-ffrobnicate'", "clang"),
         ("-c m.c --target=riscv64-linux", "host code is for this machine", "--offload-arch="),
         ("--offload-device-only m.c", "no device code", ".mlir, .cu and .hip"),
+        ("-ptx k.mlir", "no such code for host", "--offload-arch=sm_90"),
+        ("-c k.mlir -ffrobnicate", "unknown argument: '-ffrobnicate'", "clang"),
+        ("-c k.mlir -Werror -I.", "'-I .' [-Werror,-Wunused-command-line-argument]", ""),
+        ("-lib k.mlir", "'-lib' of nvcc is not supported", "ar rcs"),
         ("--mlir-opt=/bin/true -c k.mlir", "printed no version", "mlir-opt"),
     ],
 )

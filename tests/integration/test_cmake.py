@@ -69,9 +69,12 @@ class Workshop:
     def configure(
         self, source: Path, *options: str, generator: str = "Ninja", archs: str = "host"
     ) -> Path:
+        """Configure a project; the check of the compiler has a test of its own."""
         build = self.root / f"build-{source.name}"
         devices = f"-DMLIR_OFFLOAD_ARCHITECTURES={archs}"
-        self.check(self.cmake, "-S", source, "-B", build, "-G", generator, devices, *options)
+        self.check(
+            self.cmake, "-S", source, "-B", build, "-G", generator, devices, FORCED, *options
+        )
         return build
 
     def build(self, build: Path, *options: str) -> str:
@@ -127,7 +130,9 @@ def test_a_project_is_built_rebuilt_where_it_must_be_installed_and_used_by_anoth
     workshop = open_workshop(tmp_path, mlir_offload, cmake)
     source = workshop.source("project", "archived", "shared")
     prefix = tmp_path / "installed with spaces"
-    debug = ("-DCMAKE_BUILD_TYPE=Debug", f"-DCMAKE_INSTALL_PREFIX={prefix}")
+    # Once without FORCED: the compiler is checked.
+    check = "-DCMAKE_MLIR_COMPILER_FORCED=0" if cmake == SYSTEM else FORCED
+    debug = (check, "-DCMAKE_BUILD_TYPE=Debug", f"-DCMAKE_INSTALL_PREFIX={prefix}")
     build = workshop.configure(source, *debug, generator=generator)
     workshop.calls()
 
@@ -151,7 +156,7 @@ def test_a_project_is_built_rebuilt_where_it_must_be_installed_and_used_by_anoth
     assert "" not in runpath(prefix / "bin" / "program") + runpath(prefix / "lib" / "libshared.so")
 
     consumer = workshop.configure(
-        workshop.source("consumer"), FORCED, f"-DCMAKE_PREFIX_PATH={prefix}", generator=generator
+        workshop.source("consumer"), f"-DCMAKE_PREFIX_PATH={prefix}", generator=generator
     )
     workshop.calls()
     workshop.build(consumer)
@@ -173,7 +178,7 @@ def test_a_project_without_mlir_fetches_one_with_kernels(workshop: Workshop) -> 
     source = workshop.source("fetch")
     text = KERNEL.replace("@kernel", "@square")
     (source / "kernels" / "square.mlir").write_text(text, encoding="utf-8")
-    build = workshop.configure(source, FORCED)
+    build = workshop.configure(source)
     workshop.build(build)
     assert workshop.check(build / "app") == "18\n"
     call = f"import ctypes; print(ctypes.CDLL('{build / 'tool' / 'libtool.so'}').fourth(3))"
@@ -190,7 +195,7 @@ def test_a_project_without_mlir_fetches_one_with_kernels(workshop: Workshop) -> 
 def test_a_python_package_with_kernels_is_built_as_a_wheel(workshop: Workshop, name: str) -> None:
     shutil.copytree(ROOT / "docs" / "examples" / name, workshop.root / name)
     pip = (sys.executable, "-m", "pip", "wheel", "-q", "--no-build-isolation", "--no-deps")
-    generator = {"CMAKE_GENERATOR": "Ninja", "MLIR_OFFLOAD_ARCH": "host"}
+    generator = {"CMAKE_GENERATOR": "Ninja", "MLIR_OFFLOAD_ARCH": "host", "CMAKE_ARGS": FORCED}
     workshop.check(*pip, f"./{name}", "-w", "wheels", **generator)
     wheel = next((workshop.root / "wheels").glob("scaling-0.1.0-py3-none-*.whl"))
     with zipfile.ZipFile(wheel) as packed:
@@ -213,7 +218,7 @@ def test_what_the_compiler_read_is_a_dependency(workshop: Workshop, generator: s
         if part.name != "nvvm":
             (toolkit / part.name).symlink_to(part)
     flags = f"-DCMAKE_MLIR_FLAGS=--cuda-path={toolkit}"
-    build = workshop.configure(source, FORCED, flags, generator=generator, archs="sm_90")
+    build = workshop.configure(source, flags, generator=generator, archs="sm_90")
     workshop.calls()
     workshop.build(build)
     assert sorted(workshop.outputs()) == ["exponential.mlir.o", "kernel.mlir.o"]
@@ -235,9 +240,7 @@ def test_options_come_from_configuration_properties_and_generator_expressions(
 ) -> None:
     source = workshop.source("flags", "kernel")
     launcher = "-DCMAKE_MLIR_COMPILER_LAUNCHER=env;LAUNCHED=1"
-    build = workshop.configure(
-        source, FORCED, launcher, generator="Ninja Multi-Config", archs="sm_75"
-    )
+    build = workshop.configure(source, launcher, generator="Ninja Multi-Config", archs="sm_75")
     debug, release = (commands(workshop, build, config) for config in ("Debug", "Release"))
     assert set(debug) == {"plain", "two_devices", "default_device", "mixed", "variable_device"}
     assert all(" -O0 -g " in line for line in debug.values())

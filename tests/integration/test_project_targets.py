@@ -103,7 +103,7 @@ def test_a_shared_library_is_an_input_of_a_program_and_found_at_run_time(
 ) -> None:
     manifest = (
         "archs: host\nflags: --llvm=22\nmodules: [m0.mlir]\ntargets:\n"
-        "  app: {inputs: [{file: main.c, flags: -DTIMES=2}, libm0.so]}\n"
+        "  app: {inputs: [{file: main.c, flags: -DTIMES=2 -gsplit-dwarf -g}, libm0.so]}\n"
         "  libm0.so: {kind: shared, inputs: [m0.mlir], flags: -fPIC}\n"
     )
     folder = write_project(tmp_path / "project", manifest, modules=1)
@@ -111,6 +111,8 @@ def test_a_shared_library_is_an_input_of_a_program_and_found_at_run_time(
         "void _mlir_ciface_run0(long n);\nint main(void) { _mlir_ciface_run0(TIMES); }\n"
     )
     assert {"link app", "link libm0.so"} <= ran(folder, mlir_offload)
+    # What clang writes besides the object is next to it.
+    assert (folder / "build/default/main.c-main.dwo").is_file()
     moved = folder.rename(tmp_path / "elsewhere")
     assert run_in(tmp_path, [moved / "build/default/bin/app"]).stdout == "0\n0\n"
     (moved / "m0.mlir").write_text((moved / "m0.mlir").read_text().replace("0 : i32", "7 : i32"))

@@ -57,10 +57,10 @@ def replace_figures(document: str, rows: Sequence[Row]) -> str:
 def render_figures(rows: Sequence[Row]) -> str:
     """Return all tables."""
     parts = {
-        "What the checker says": _render_standings,
-        "What it misses, or flags without need": _render_exceptions,
-        "Who reads whose modules": _render_majors,
-        "Which rules find it": _render_rules,
+        "Results of the checker": _render_standings,
+        "Missed pairs and false alarms": _render_exceptions,
+        "Pairs that the reader takes rightly": _render_majors,
+        "Rules": _render_rules,
     }
     return "\n\n".join(f"### {title}\n\n{part(rows)}" for title, part in parts.items())
 

@@ -116,6 +116,7 @@ def test_a_release_is_chosen_among_what_is_installed(project: Path) -> None:
         "-Wl,-plugin,evil.so",
         "-Wl,--load-pass-plugin=evil.so",
         "-Wl,@words",
+        "-Xlinker @words",
         "-Xdevice-opt -fpass-plugin=evil.so",
         "-Xdevice-opt -Xclang",
         "-Xdevice-opt -B.",

@@ -1,10 +1,5 @@
 # Compile, and link, a program with a kernel, so that a missing tool is named here and not in the build.
 
-if(CMAKE_MLIR_COMPILER_FORCED)
-  set(CMAKE_MLIR_COMPILER_WORKS TRUE)
-  return()
-endif()
-
 separate_arguments(_mlir_command NATIVE_COMMAND "${CMAKE_MLIR_COMPILER_ARG1} ${CMAKE_MLIR_FLAGS}")
 list(PREPEND _mlir_command "${CMAKE_MLIR_COMPILER}")
 if(CMAKE_MLIR_COMPILER_TARGET)
@@ -20,6 +15,27 @@ endif()
 # A cross compiler without libraries of its target cannot link.
 if(CMAKE_TRY_COMPILE_TARGET_TYPE STREQUAL STATIC_LIBRARY)
   list(APPEND _mlir_command -c)
+endif()
+
+# Where the libraries of the runtime are, for kernels on the CPU as well. Without this an installed program would
+# have an empty entry in its RUNPATH, which is the current directory.
+macro(_mlir_find_libraries)
+  execute_process(
+    COMMAND ${_mlir_command} --offload-arch=host "-###" "${CMAKE_CURRENT_LIST_DIR}/CMakeTestMLIRCompiler.mlir"
+    OUTPUT_VARIABLE _mlir_steps ERROR_VARIABLE _mlir_steps)
+  separate_arguments(_mlir_steps UNIX_COMMAND "${_mlir_steps}")
+  list(FILTER _mlir_steps INCLUDE REGEX "^-Wl,-rpath,")
+  list(REMOVE_DUPLICATES _mlir_steps)
+  list(TRANSFORM _mlir_steps REPLACE "^-Wl,-rpath," "" OUTPUT_VARIABLE CMAKE_MLIR_IMPLICIT_LINK_DIRECTORIES)
+endmacro()
+
+if(CMAKE_MLIR_COMPILER_FORCED)
+  set(CMAKE_MLIR_COMPILER_WORKS TRUE)
+  _mlir_find_libraries()
+  unset(_mlir_archs)
+  unset(_mlir_command)
+  unset(_mlir_steps)
+  return()
 endif()
 
 set(_mlir_program "${CMAKE_BINARY_DIR}/CMakeFiles/CMakeTestMLIRCompiler")
@@ -47,14 +63,7 @@ if(NOT DEFINED MLIR_OFFLOAD_ARCHITECTURES AND _mlir_printed MATCHES "note: ([^;(
   message(STATUS "MLIR_OFFLOAD_ARCHITECTURES: ${_mlir_archs} (${_mlir_reason})")
 endif()
 
-# Where the libraries of the runtime are, for kernels on the CPU as well.
-execute_process(
-  COMMAND ${_mlir_command} --offload-arch=host "-###" "${CMAKE_CURRENT_LIST_DIR}/CMakeTestMLIRCompiler.mlir"
-  OUTPUT_VARIABLE _mlir_steps ERROR_VARIABLE _mlir_steps)
-separate_arguments(_mlir_steps UNIX_COMMAND "${_mlir_steps}")
-list(FILTER _mlir_steps INCLUDE REGEX "^-Wl,-rpath,")
-list(REMOVE_DUPLICATES _mlir_steps)
-list(TRANSFORM _mlir_steps REPLACE "^-Wl,-rpath," "" OUTPUT_VARIABLE CMAKE_MLIR_IMPLICIT_LINK_DIRECTORIES)
+_mlir_find_libraries()
 
 # The fifth byte of an ELF file tells its word size.
 file(READ "${_mlir_program}" _mlir_class OFFSET 4 LIMIT 1 HEX)

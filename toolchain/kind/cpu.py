@@ -14,7 +14,7 @@ class CpuKind(DeviceKind):
     word = "host"
     title = "the CPU"
     arch_form = re.compile(HOST)
-    arch_hint = f"'{HOST}' for the CPU"
+    arch_hint = f"{HOST} (the CPU)"
     example = HOST
     is_cpu = True
 

@@ -11,7 +11,7 @@ class _Cuda(DeviceKind):
     title = "GPUs of NVIDIA"
     triple = NVPTX_TRIPLE
     arch_form = SM
-    arch_hint = "sm_NN for NVIDIA (for example sm_90)"
+    arch_hint = "sm_NN (NVIDIA)"
     example = "sm_90"
     cpp_suffix = ".cu"
     uses_cuda = True

@@ -19,7 +19,7 @@ class _Hip(DeviceKind):
     title = "GPUs of AMD"
     triple = AMDGPU_TRIPLE
     arch_form = TARGET_ID
-    arch_hint = "gfxNNN for AMD (for example gfx90a or gfx90a:xnack-)"
+    arch_hint = "gfxNNN (AMD)"
     example = "gfx90a"
     cpp_suffix = ".hip"
     uses_rocm = True

@@ -13,7 +13,7 @@ class _Spirv(DeviceKind):
     title = "devices that take SPIR-V"
     triple = SPIRV_TRIPLE
     arch_form = re.compile(SPIRV)
-    arch_hint = f"{SPIRV} for Intel"
+    arch_hint = f"{SPIRV} (OpenCL)"
     example = SPIRV
 
 

@@ -1,0 +1,40 @@
+"""Options that clang does not list, if no input is of clang's languages: clang says whether they exist."""
+
+from __future__ import annotations
+
+from mlir_offload.driver.compile.clang_error import clang_error
+from mlir_offload.driver.compile.context import BuildContext
+from mlir_offload.driver.option.clang_option import find_clang_option
+from mlir_offload.driver.option.compile_options import PREPROCESSED_SUFFIXES, CompileOptions
+from mlir_offload.driver.option.table import COMPILER
+from mlir_offload.toolchain.process import Command
+
+
+def check_unlisted(context: BuildContext) -> None:
+    """Raise UsageError for an option that clang does not have.
+
+    Such an option is passed on for C and C++, where clang finds it. Without such an input it would
+    be dropped, and a misspelled option with it.
+    """
+    options = context.options
+    if not options.compiler_arguments or not PREPROCESSED_SUFFIXES.isdisjoint(
+        path.suffix for path in options.inputs
+    ):
+        return
+    words = _unlisted(options)
+    if words:
+        clang = str(context.llvm.tool("clang"))
+        command = Command((clang, "-fsyntax-only", *words, "-x", "c++", "/dev/null"))
+        context.executor.tool(command, None, diagnose=clang_error)
+
+
+def _unlisted(options: CompileOptions) -> list[str]:
+    taken = set(options.compiler_arguments)
+    return [
+        name
+        for name, value in options.spelled
+        if not value
+        and name in taken
+        and COMPILER.find(name) is None
+        and find_clang_option(name) is None
+    ]

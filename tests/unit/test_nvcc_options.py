@@ -1,0 +1,106 @@
+"""Every option of nvcc is taken for ours, has no effect, or is rejected, and nvcc lists no other."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mlir_offload.driver.option.command_line import read_arguments
+from mlir_offload.driver.option.nvcc_option import (
+    NvccOption,
+    is_ambiguous,
+    nvcc_options,
+    options_of_the_same_name,
+)
+from mlir_offload.driver.option.table import COMPILER
+from mlir_offload.toolchain.errors import UsageError
+
+NVCC = Path("/usr/local/cuda-13.0/bin/nvcc")
+
+
+def words_of(row: NvccOption, name: str) -> list[str]:
+    """Return an option as a user gives it, with a value that it has."""
+    named = row.ours.items() if isinstance(row.ours, dict) else ()
+    values = ["7" if value == "*" else value for value, ours in named if ours]
+    return [name, *(values or ["1"])[:1]] if row.value else [name]
+
+
+def test_an_option_of_nvcc_does_what_the_table_says(capsys: pytest.CaptureFixture[str]) -> None:
+    for row in nvcc_options():
+        for name in row.names:
+            if COMPILER.find(name) and not is_ambiguous(name):
+                # -Xlinker=a,b is nvcc's, -Xlinker a is clang's.
+                continue
+            words = words_of(row, name)
+            if row.rejected:
+                with pytest.raises(UsageError, match=re.escape(f"'{name}' of nvcc")) as caught:
+                    read_arguments(words)
+                assert row.rejected in f"{caught.value.message} {caught.value.hint}"
+                continue
+            assert read_arguments(words).inputs == (), words
+            said = capsys.readouterr().err
+            assert "has no effect" in said if row.none or not row.ours else "is taken" in said, name
+
+
+@pytest.mark.parametrize(
+    ("given", "ours"),
+    [
+        ("-ftz=true", "--ftz=true"),
+        ("--fmad=false", "-ffp-contract=off"),
+        ("-t4", "-j4"),
+        ("-t=0", ""),
+        ("--threads 2", "-j2"),
+        ("-lto", "--device-code=bitcode"),
+        ("-Xlinker=-z,now", "-Wl,-z,now"),
+        ("-std c++17", "-std=c++17"),
+        ("-rdc true", "-fgpu-rdc"),
+        ("-code=[sm_80,compute_80]", "--offload-arch=sm_80"),
+        ("--include-path a,b", "-Ia -Ib"),
+        ("-res-usage", "-Xptxas -v"),
+        ("-dopt=on", "-O2"),
+        # Long names that clang takes too.
+        ("--output=x", "-o x"),
+        ("--define-macro A=1", "-DA=1"),
+        ("--include-directory-after=d", "-idirafter d"),
+        ("--compile --optimize=3", "-c -O3"),
+        ("--hip-link", "--offload-link"),
+    ],
+)
+def test_a_spelling_of_nvcc_or_a_long_one_means_ours(given: str, ours: str) -> None:
+    taken, expected = read_arguments(given.split()), read_arguments(ours.split())
+    assert taken.spelled == expected.spelled or given == "--hip-link"
+    assert (taken.device_flags, taken.jobs, taken.output) == (
+        expected.device_flags,
+        expected.jobs,
+        expected.output,
+    )
+
+
+@pytest.mark.parametrize("given", ["-ftz=maybe", "--fmad=on", "-Ofc most", "-cudart", "--output"])
+def test_a_value_that_nvcc_does_not_have_is_refused(given: str) -> None:
+    with pytest.raises(UsageError):
+        read_arguments(given.split())
+
+
+@pytest.mark.skipif(not NVCC.exists(), reason="no CUDA toolkit")
+def test_the_table_has_what_nvcc_lists() -> None:
+    listed = subprocess.run([NVCC, "--help"], capture_output=True, text=True, check=True).stdout
+    found = re.findall(r"^(--\S+)(?: \S.*?)?\s{2,}\(?(--?\S+?)\)?\s*$", listed, re.MULTILINE)
+    assert len(found) > 100
+    ours = {name for row in nvcc_options() for name in row.names}
+    named = {name for name, _ in found}
+    assert named <= ours | set(options_of_the_same_name())
+    assert set(options_of_the_same_name()) <= named
+    # The command line acts on -h and -V before the options are read.
+    assert [short for _, short in found if is_unknown(short)] == ["-h", "-V"]
+
+
+def is_unknown(name: str) -> bool:
+    try:
+        read_arguments([name, "1"])
+    except UsageError as error:
+        return error.message.startswith("unknown option")
+    return False
